@@ -1,0 +1,41 @@
+# Each target does its own set-up: a virtual environment in .venv with pinned installs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: setup demo test check format mutants bench clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet \
+		-c constraints.txt torch numpy setuptools
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet \
+		-c constraints.txt --no-build-isolation --editable '.[dev]'
+	touch $@
+
+demo: setup
+	$(BIN)/tollbox demo --out demo-output --replace
+
+test: setup
+	$(BIN)/python -m pytest -n 2
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+mutants: setup
+	$(BIN)/python tests/mutants.py
+
+bench: setup
+	$(BIN)/python benchmarks/throughput.py
+
+clean:
+	rm -rf $(VENV) demo-output build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,156 @@
+"""Asks: what an attack yields, and the answers it is sent back.
+
+1. An ask holds one or more runs. A run is an ordered batch of points, asked one after another;
+   with `until` it ends after the first such answer. Points after that are not asked.
+2. Runs are charged in their order: all of the first, then all of the second.
+3. Points may be lazy: anything with a length whose slices are tensors (`Rows`). A row must come out
+   the same, bit for bit, whatever slice it is asked for in. The engine asks for the slices it needs.
+4. Answers hold what was asked and nothing else: after an `until`, fewer rows than the run had.
+
+An attack or a part is a generator that yields asks:
+
+    def probe(problem):
+        answers = yield Ask(problem.source[None] + 0.1, phase="probe")
+        return bool(answers.adversarial[0])
+
+`together` runs several such generators side by side, as one ask a round.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+class Rows(Protocol):
+    """Points in order, made when they are needed; a tensor is one too.
+
+    Slices must not depend on where they begin and end: `rows[2:5][0]` is `rows[0:8][2]`.
+
+        class Ring:
+            def __init__(self, centre, directions): ...
+            def __len__(self): return len(self.directions)
+            def __getitem__(self, rows): return self.centre + self.directions[rows]
+    """
+
+    def __len__(self) -> int:
+        """Number of points."""
+
+    def __getitem__(self, rows: slice, /) -> Tensor:
+        """The points of a slice, as one tensor (n, c, h, w)."""
+
+
+class Until(enum.Enum):
+    """The answer after which a run ends."""
+
+    ADVERSARIAL = True
+    NOT_ADVERSARIAL = False
+
+
+@dataclass(frozen=True)
+class Run:
+    """Points to be asked one after another."""
+
+    points: Rows
+    until: Until | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.points) == 0:
+            raise ValueError("a run of an ask has no points")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers to one run, in order; or, for an ask of several runs, to all, with `runs`."""
+
+    labels: NDArray[np.int64]
+    flagged: NDArray[np.bool_]
+    """The label is the source class."""
+    adversarial: NDArray[np.bool_]
+    """The label is what the goal asks for."""
+    prices: NDArray[np.float64]
+    distances: NDArray[np.float64]
+    """l2 distance of each point, as it was sent, from the source image."""
+    runs: tuple[Answers, ...] = field(default=(), repr=False)
+    """Answers run by run."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def of_runs(self, first: int, last: int) -> Answers:
+        """The answers to some of the runs, as if they had been an ask of their own."""
+        return joined(self.runs[first:last])
+
+
+class Ask:
+    """What an attack yields: `Ask(points, until=..., phase=...)`, or `Ask(runs=[...], phase=...)`."""
+
+    __slots__ = ("phase", "runs")
+
+    def __init__(
+        self,
+        points: Rows | None = None,
+        *,
+        phase: str,
+        until: Until | None = None,
+        runs: Sequence[Run] = (),
+    ) -> None:
+        self.runs: tuple[Run, ...] = tuple(runs) if points is None else (Run(points, until),)
+        self.phase = phase
+        if not self.runs:
+            raise ValueError("an ask has no runs")
+
+
+Asking = Generator[Ask, Answers, T]
+"""A generator that yields asks, is sent answers, and returns a T."""
+
+
+def joined(runs: Sequence[Answers]) -> Answers:
+    """Answers to several runs as the answers to one ask."""
+    if len(runs) == 1:
+        [only] = runs
+        return only if only.runs else Answers(**{**vars(only), "runs": (only,)})
+    return Answers(
+        np.concatenate([run.labels for run in runs]),
+        np.concatenate([run.flagged for run in runs]),
+        np.concatenate([run.adversarial for run in runs]),
+        np.concatenate([run.prices for run in runs]),
+        np.concatenate([run.distances for run in runs]),
+        tuple(runs),
+    )
+
+
+def together(parts: Sequence[Asking[T]]) -> Asking[list[T]]:
+    """Run several askings side by side, one ask a round; returns what each returned, in order."""
+    results: dict[int, T] = {}
+    waiting: dict[int, Ask] = {}
+
+    def advance(index: int, answers: Answers | None) -> None:
+        try:
+            waiting[index] = parts[index].send(answers)  # type: ignore[arg-type]
+        except StopIteration as stop:
+            waiting.pop(index, None)
+            results[index] = stop.value
+
+    for index in range(len(parts)):
+        advance(index, None)
+    while waiting:
+        asks = list(waiting.items())
+        phases = {ask.phase for _, ask in asks}
+        if len(phases) > 1:
+            raise ValueError(f"askings side by side are in different phases: {sorted(phases)}")
+        answers = yield Ask(runs=[r for _, ask in asks for r in ask.runs], phase=phases.pop())
+        first = 0
+        for index, ask in asks:
+            last = first + len(ask.runs)
+            advance(index, answers.of_runs(first, last))
+            first = last
+    return [results[index] for index in range(len(parts))]

@@ -1,0 +1,95 @@
+"""The ledger: one image's account.
+
+1. It stores counts of answers by phase and label, and nothing else. Queries, sides and cost are
+   derived from the counts.
+2. `affordable` tells how many rows of an ordered run of answers may be charged: a query is asked
+   only if its dearest answer fits into the budget, and if the cap on queries leaves room for it.
+3. Rows are charged in order, once. The engine alone writes here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .prices import Prices
+
+
+class Standing(NamedTuple):
+    """Where the account stood just before each row of a run of answers."""
+
+    cost: NDArray[np.float64]
+    source: NDArray[np.int64]
+    queries: NDArray[np.int64]
+
+
+@dataclass
+class Ledger:
+    """Counts of answers by phase and label; everything else is derived from them."""
+
+    prices: Prices
+    source_label: int
+    counts: dict[str, Counter[int]] = field(default_factory=dict)
+    """For each phase, how often each label was answered."""
+
+    def _levels(self, *tallies: Counter[int]) -> NDArray[np.int64]:
+        """Counts by price level."""
+        levels = np.zeros(len(self.prices.values), np.int64)
+        for tally in tallies:
+            for label, count in tally.items():
+                price = self.prices.of(label, self.source_label)
+                levels[self.prices.values.index(price)] += count
+        return levels
+
+    @property
+    def queries(self) -> int:
+        """All charged queries."""
+        return sum(tally.total() for tally in self.counts.values())
+
+    @property
+    def source(self) -> int:
+        """Answers with the source class ("flagged")."""
+        return sum(tally[self.source_label] for tally in self.counts.values())
+
+    @property
+    def other(self) -> int:
+        """Answers with any other class."""
+        return self.queries - self.source
+
+    @property
+    def cost(self) -> float:
+        """What all answers cost."""
+        return float(self.prices.cost(self._levels(*self.counts.values())))
+
+    @property
+    def by_phase(self) -> dict[str, float]:
+        """Cost by phase."""
+        return {
+            phase: float(self.prices.cost(self._levels(tally)))
+            for phase, tally in self.counts.items()
+        }
+
+    def standing(self, labels: NDArray[np.int64]) -> Standing:
+        """The account before each of `labels`, were they charged in order."""
+        levels = self.prices.levels(labels, self.source_label)
+        steps = np.zeros((len(labels), len(self.prices.values)), np.int64)
+        steps[np.arange(len(labels)), levels] = 1
+        before = np.cumsum(steps, axis=0) - steps + self._levels(*self.counts.values())
+        flagged = (labels == self.source_label).astype(np.int64)
+        source = np.cumsum(flagged) - flagged + self.source
+        queries = self.queries + np.arange(len(labels), dtype=np.int64)
+        return Standing(self.prices.cost(before), source, queries)
+
+    def affordable(self, standing: Standing, budget: float, max_queries: float) -> int:
+        """How many rows may be asked: the dearest answer fits, and the cap leaves room."""
+        fits = (standing.cost + self.prices.dearest <= budget) & (standing.queries < max_queries)
+        return len(fits) if fits.all() else int(fits.argmin())
+
+    def charge(self, labels: NDArray[np.int64], phase: str) -> None:
+        """Write down answers, each once."""
+        if len(labels):
+            self.counts.setdefault(phase, Counter()).update(labels.tolist())

@@ -1,0 +1,264 @@
+"""A cell under way: its attack, its ask on the way, its account, and the best point so far.
+
+1. Only `yield`: the attack is resumed with answers, and learns nothing else. When the budget ends
+   inside an ask, the charged prefix counts, and the attack is not resumed.
+2. An ask is settled when all of it is back: rows are charged in order, by label, once, up to the
+   budget; the nearest adversarial row is kept, whoever asked for it, as it was sent.
+3. The clean image is asked first. If it is misclassified, that ends the cell.
+4. `ended` is set once, with the reason; nothing is charged or kept after that.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import traceback
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .ask import Answers, Ask, Asking, joined
+from .cells import Cell
+from .errors import Stop
+from .ledger import Ledger, Standing
+from .models.model import Model
+from .pending import Pending
+from .problem import Problem, content_hash
+from .results import Improvement, Result, Step
+from .sender import row_norms
+
+CLEAN = "clean"
+
+
+class Live:
+    """One cell under way."""
+
+    def __init__(self, index: int, cell: Cell, slot: int, model: Model, metered: bool) -> None:
+        self.index, self.cell, self.slot = index, cell, slot
+        self._model, self._metered = model, metered
+        source = cell.image.to(model.device, model.work_dtype, non_blocking=True)
+        content = content_hash(cell.image)
+        self.problem = Problem(source, cell.label, cell.prices, cell.target, cell.seed, content)
+        self.ledger = Ledger(cell.prices, cell.label)
+        self.pending: Pending | None = None
+        self.ended: tuple[Stop, str] | None = None
+        self.best: Tensor | None = None
+        self.numbers: list[tuple[Tensor, dict[str, Any]]] = []
+        """Distances of iterates, on the device, and the steps that wait for them."""
+        self._asking: Asking[Stop] | None = None
+        self._improvements: list[Improvement] = []
+        self._steps: list[dict[str, Any]] = []
+
+    @property
+    def distance(self) -> float:
+        """The least distance of an adversarial point so far."""
+        return self._improvements[-1].distance if self._improvements else math.inf
+
+    def begin(self) -> None:
+        """Ask for the clean image."""
+        self._put(Ask(self.problem.source[None], phase=CLEAN))
+
+    def advance(self) -> bool:
+        """After rows came back: settle what is complete, resume the attack; are rows wanted now?"""
+        while self.pending is not None:
+            budget, cap = self._limits()
+            self.pending.limit(budget, cap, self._metered)
+            if not self.pending.done:
+                return self.pending.wants
+            self._settle()
+        return False
+
+    def end(self, reason: Stop) -> None:
+        """End now; what was answered counts."""
+        if self.pending is not None:
+            self._settle(reason)
+        if self.ended is None:
+            self._end(reason)
+
+    def result(self, image: Tensor | None, warnings: tuple[str, ...]) -> Result:
+        """The result, once ended; `image` is `best` on the host."""
+        if self.ended is None:
+            raise RuntimeError("the cell has not ended")
+        cell, (stop, reason) = self.cell, self.ended
+        steps = tuple(Step(**step) for step in self._steps)
+        return Result(
+            self.index,
+            cell.name,
+            stop,
+            reason,
+            self.ledger,
+            image,
+            tuple(self._improvements),
+            steps,
+            cell.budget,
+            cell.max_queries,
+            cell.seed,
+            warnings,
+        )
+
+    # -- inside -----------------------------------------------------------------------------------
+
+    @property
+    def _charged(self) -> bool:
+        return self._asking is not None or self.cell.charge_clean
+
+    def _limits(self) -> tuple[float, float]:
+        if self._charged:
+            return self.cell.budget, self.cell.max_queries
+        return math.inf, math.inf
+
+    def _over(self) -> Stop | None:
+        """Why not one more query may be asked, or None."""
+        budget, cap = self._limits()
+        if self.ledger.queries >= cap:
+            return Stop.MAX_QUERIES
+        if self.ledger.cost + self.ledger.prices.dearest > budget:
+            return Stop.BUDGET
+        return None
+
+    def _put(self, ask: Ask) -> None:
+        """Put an ask on its way, or end if not even its first row can be paid."""
+        over = self._over()
+        if over is not None:
+            self._end(over)
+        else:
+            self.pending = Pending(ask, self.problem, self.ledger)
+
+    def _end(self, stop: Stop, reason: str = "") -> None:
+        if self._asking is not None:
+            self._asking.close()
+        self.ended = (stop, reason)
+        self.pending = self._asking = None
+
+    def _settle(self, forced: Stop | None = None) -> None:
+        if self.pending is None:
+            return
+        pending, self.pending = self.pending, None
+        counts, failure, whole = pending.settled()
+        states = list(zip(pending.runs, counts, strict=False))
+        labels = np.concatenate([state.labels[:n] for state, n in states])
+        distances = np.concatenate([state.distances[:n] for state, n in states])
+        standing = self.ledger.standing(labels)
+        rows = self.ledger.affordable(standing, *self._limits())
+        stop, reason = (failure.stop, failure.reason) if failure else (forced, "")
+        if rows < len(labels):
+            stop, reason = Stop.BUDGET, ""
+        broken = np.isnan(distances[:rows])
+        if broken.any():
+            rows = int(broken.argmax())
+            stop = Stop.ATTACK_ERROR
+            reason = f"asked for a point that is not finite ({pending.ask.phase})"
+        adversarial = self.problem.is_adversarial(labels)
+        self._keep_best(pending, counts, adversarial[:rows], distances[:rows], standing)
+        if self._charged:
+            self.ledger.charge(labels[:rows], pending.ask.phase)
+        if stop in (None, Stop.BUDGET) and (rows < len(labels) or not whole):
+            stop = self._over()
+        if stop is not None:
+            self._end(stop, reason)
+        elif self._asking is None:
+            self._begin_attack(int(labels[0]))
+        else:
+            self._resume(self._answers(labels, adversarial, distances, counts))
+
+    def _keep_best(
+        self,
+        pending: Pending,
+        counts: list[int],
+        adversarial: NDArray[np.bool_],
+        distances: NDArray[np.float64],
+        standing: Standing,
+    ) -> None:
+        reached = np.where(adversarial, distances, math.inf)
+        before = np.minimum.accumulate(np.concatenate([[self.distance], reached]))[:-1]
+        better = np.flatnonzero(reached < before).tolist()
+        for row in better:
+            self._improvements.append(
+                Improvement(
+                    float(standing.cost[row]),
+                    int(standing.source[row]),
+                    int(standing.queries[row]),
+                    float(distances[row]),
+                )
+            )
+        if better:
+            row, number = better[-1], 0
+            while row >= counts[number]:
+                row -= counts[number]
+                number += 1
+            points = pending.runs[number].run.points[row : row + 1]
+            self.best = self._model.sent(points.clone())[0].to(self._model.work_dtype)
+
+    def _answers(
+        self,
+        labels: NDArray[np.int64],
+        adversarial: NDArray[np.bool_],
+        distances: NDArray[np.float64],
+        counts: list[int],
+    ) -> Answers:
+        flagged = labels == self.cell.label
+        prices = self.ledger.prices
+        paid = np.asarray(prices.values)[prices.levels(labels, self.cell.label)]
+        runs, first = [], 0
+        for count in counts:
+            rows = slice(first, first + count)
+            runs.append(
+                Answers(labels[rows], flagged[rows], adversarial[rows], paid[rows], distances[rows])
+            )
+            first += count
+        return joined(runs)
+
+    def _begin_attack(self, label: int) -> None:
+        if label != self.cell.label:
+            self._end(Stop.ALREADY_MISCLASSIFIED, f"the model answers {label}")
+            return
+        try:
+            self._asking = self.cell.attack(self.problem)
+        except Exception as error:
+            self._end(Stop.ATTACK_ERROR, _told(error))
+            return
+        self._resume(None)
+
+    def _resume(self, answers: Answers | None) -> None:
+        if self._asking is None:
+            return
+        try:
+            ask = self._asking.send(answers)  # type: ignore[arg-type]
+            if not isinstance(ask, Ask):
+                raise TypeError(f"yielded {type(ask).__name__}, expected an Ask")
+            self._collect()
+        except StopIteration as end:
+            self._collect()
+            if isinstance(end.value, Stop):
+                self._end(end.value)
+            else:
+                self._end(Stop.ATTACK_ERROR, f"returned {end.value!r}, expected a Stop")
+        except Exception as error:
+            self._end(Stop.ATTACK_ERROR, _told(error))
+        else:
+            self._put(ask)
+
+    def _collect(self) -> None:
+        """Take the iterates that the attack accepted; their distances travel with a later batch."""
+        for point, notes in self.problem.accepted:
+            step: dict[str, Any] = {
+                "iteration": len(self._steps) + 1,
+                "cost": self.ledger.cost,
+                "source": self.ledger.source,
+                "other": self.ledger.other,
+                "by_phase": self.ledger.by_phase,
+                "notes": notes,
+            }
+            self._steps.append(step)
+            sent = self._model.sent(point[None].clone()).to(self._model.work_dtype)
+            self.numbers.append((row_norms(sent - self.problem.source)[0], step))
+        self.problem.accepted.clear()
+
+
+def _told(error: Exception) -> str:
+    """An error with the place it came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"

@@ -1,0 +1,72 @@
+"""The embedded default: a small classifier for Fashion-MNIST and 200 of its test images.
+
+Four 3x3 convolutions (two of stride 2), global average pooling, one linear layer; about 60 000
+parameters. Trained by `tools/train_embedded.py`, which folds the batch norms into the convolutions,
+so that a row of a batch can never depend on its neighbours. Shipped as one safetensors file.
+Fashion-MNIST is under the MIT licence (Zalando SE).
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .model import Model
+from .pytorch import from_torch
+
+CLASSES = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
+WIDTHS = ((1, 16, 2), (16, 32, 1), (32, 64, 2), (64, 64, 1))
+"""(channels in, channels out, stride) of each convolution."""
+
+
+class Embedded(NamedTuple):
+    """The embedded model with images it can be attacked on."""
+
+    model: Model
+    images: Tensor
+    """(200, 1, 28, 28) in [0,1], the first test images of Fashion-MNIST."""
+    labels: Tensor
+    """Their true classes."""
+    accuracy: float
+    """Share of the 10 000 test images that the model classifies correctly."""
+
+
+def network() -> nn.Sequential:
+    """The architecture, with random weights."""
+    layers: list[nn.Module] = []
+    for inputs, outputs, stride in WIDTHS:
+        layers += [nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1), nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+
+
+def embedded(
+    device: str = "cpu", dtype: torch.dtype = torch.float32, quantize: int | None = None
+) -> Embedded:
+    """Load the embedded model, its images and its labels."""
+    from safetensors import safe_open
+
+    path = resources.files("tollbox.models") / "embedded.safetensors"
+    with resources.as_file(path) as file, safe_open(file, framework="pt") as tensors:
+        stored = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
+        about = json.loads(tensors.metadata()["about"])
+    images = stored.pop("images").to(dtype)[:, None] / 255
+    labels = stored.pop("labels").long()
+    net = network()
+    net.load_state_dict(stored)
+    model = from_torch(net, device=device, dtype=dtype, quantize=quantize)
+    return Embedded(model, images, labels, about["test_accuracy"])

@@ -1,0 +1,102 @@
+"""A model: a callable from images in [0,1] (n, c, h, w) to integer labels (n).
+
+1. Decisions only: nothing else of a model is ever used by an attack.
+2. What is sent is made here, for all: clip to [0,1], round to `quantize` bits if the model takes
+   8-bit images, cast to the model's dtype. Distances are those of the points as sent.
+3. An answer that is not one integer per row is a `ModelFault`, which says what came.
+
+Any callable is a model; `as_model` gives it the attributes below. To wrap one's own:
+
+    model = tb.models.from_callable(lambda images: my_service(images).labels, quantize=8)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError, ModelFault
+
+
+@dataclass(frozen=True)
+class Model:
+    """A classifier as the engine sees it."""
+
+    predict: Callable[[Tensor], Any]
+    """Images (n, c, h, w) in [0,1], on `device` and of `dtype`, to labels (n)."""
+    device: torch.device
+    dtype: torch.dtype = torch.float32
+    quantize: int | None = None
+    """Bits of a pixel as the model takes it; None for no rounding."""
+    batch: int | None = None
+    """The only batch size that the model takes, if there is only one."""
+    classes: int | None = None
+    """Number of classes, if it is known: labels are checked against it."""
+    network: torch.nn.Module | None = None
+    """The network behind it, for the check that it is in eval mode."""
+
+    def __post_init__(self) -> None:
+        if self.quantize is not None and not 1 <= self.quantize <= 16:
+            raise InputError(f"quantize is {self.quantize}: expected 1 to 16 bits, or None.")
+        if not self.dtype.is_floating_point:
+            raise InputError(
+                f"dtype is {self.dtype}: expected a floating type; for a model that takes 8-bit "
+                "images use quantize=8 and convert inside the callable."
+            )
+
+    @property
+    def work_dtype(self) -> torch.dtype:
+        """What attacks compute in: float64 for a float64 model, else float32."""
+        return torch.float64 if self.dtype == torch.float64 else torch.float32
+
+    def sent(self, points: Tensor) -> Tensor:
+        """The points as they are sent; `points` may be overwritten."""
+        points = points.clamp_(0, 1)
+        if self.quantize is not None:
+            steps = 2**self.quantize - 1
+            points = points.mul_(steps).round_().div_(steps)
+        return points.to(self.dtype)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Labels (n), int64, on `device`; raises ModelFault if the answer is anything else."""
+        answer = torch.as_tensor(self.predict(images), device=self.device)
+        if answer.shape != images.shape[:1]:
+            hint = " (logits? use tb.models.from_torch, which takes the argmax)"
+            raise ModelFault(
+                f"the model answered {len(images)} images with shape {tuple(answer.shape)}: expected "
+                f"({len(images)},), a label each{hint if answer.ndim == 2 else ''}"
+            )
+        if answer.is_floating_point() or answer.is_complex():
+            raise ModelFault(f"the model answered with {answer.dtype}: expected integer labels")
+        return answer.long()
+
+
+def from_callable(
+    predict: Callable[[Tensor], Any],
+    *,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+    quantize: int | None = None,
+    batch: int | None = None,
+    classes: int | None = None,
+) -> Model:
+    """A model from any function of a batch of images in [0,1] that gives labels."""
+    return Model(predict, torch.device(device), dtype, quantize, batch, classes)
+
+
+def as_model(model: Any) -> Model:
+    """`model` itself if it is one, else the callable wrapped; a bare network is refused."""
+    if isinstance(model, Model):
+        return model
+    if isinstance(model, torch.nn.Module):
+        raise InputError(
+            f"the model is a bare torch network ({type(model).__name__}): expected labels from images "
+            "in [0,1]; wrap it with tb.models.from_torch(net, mean=..., std=...)."
+        )
+    if callable(model):
+        return from_callable(model)
+    raise InputError(f"the model is {model!r}: expected a callable from images to labels.")

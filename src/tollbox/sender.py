@@ -1,0 +1,224 @@
+"""The sender: rows of many asks in, one model batch out, labels and distances back.
+
+1. Few fixed shapes: a batch is padded, with a row of its own, to the smallest shape that holds it.
+   Padding is never delivered. A metered model gets no padding, since there a row is a query.
+2. Points stay on the device. Labels, distances and whatever else waits to be read cross to the host
+   in one transfer per batch; waiting for it is the only synchronisation.
+3. Out of memory: the shapes are halved and the rows sent again, and that is said. Any other error of
+   the model: the batch is bisected until the rows that cause it are found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .errors import Stop
+from .models.model import Model
+from .pending import Failure, Pending
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows `first` to `last` of one run of one ask; `slot` is where its source image lies."""
+
+    pending: Pending
+    number: int
+    first: int
+    last: int
+    slot: int
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first
+
+    def split(self, at: int) -> tuple[Piece, Piece]:
+        """The first `at` rows, and the others."""
+        middle = self.first + at
+        return (
+            Piece(self.pending, self.number, self.first, middle, self.slot),
+            Piece(self.pending, self.number, middle, self.last, self.slot),
+        )
+
+
+def split(pieces: Sequence[Piece], at: int) -> tuple[list[Piece], list[Piece]]:
+    """The first `at` rows of all, and the others."""
+    front: list[Piece] = []
+    for position, piece in enumerate(pieces):
+        if piece.size > at:
+            if at == 0:
+                return front, list(pieces[position:])
+            one, two = piece.split(at)
+            return [*front, one], [two, *pieces[position + 1 :]]
+        front.append(piece)
+        at -= piece.size
+    return front, []
+
+
+@dataclass(frozen=True)
+class Flight:
+    """Numbers on their way to the host."""
+
+    pieces: list[Piece]
+    failures: Sequence[tuple[Piece, Failure]]
+    numbers: Tensor
+    """Labels (`shape`), distances (`shape`), then what else was waiting; float64."""
+    shape: int
+    event: torch.cuda.Event | None
+
+    def land(self) -> NDArray[np.float64]:
+        """Wait until the numbers have arrived, and give them."""
+        if self.event is not None:
+            self.event.synchronize()
+        return self.numbers.numpy()
+
+
+class Sender:
+    """Turns rows into model batches."""
+
+    def __init__(self, model: Model, batch_size: int, one_shape: bool, metered: bool) -> None:
+        self.model = model
+        self.metered = metered
+        self.batch_size = batch_size
+        self._one_shape = one_shape or model.batch is not None
+        self._sources: Tensor | None = None
+        self.shrunk: list[str] = []
+        """What had to be changed for want of memory, in words."""
+
+    @property
+    def shapes(self) -> list[int]:
+        """The batch shapes in use, rising."""
+        small = max(1, self.batch_size // 8)
+        return [self.batch_size] if self._one_shape else sorted({small, self.batch_size})
+
+    def place(self, slot: int, source: Tensor) -> None:
+        """Put the source image of a live cell into the table."""
+        if self._sources is None or slot >= len(self._sources):
+            rows = max(8, 2 * slot)
+            table = torch.zeros((rows, *source.shape), dtype=source.dtype, device=source.device)
+            if self._sources is not None:
+                table[: len(self._sources)] = self._sources
+            self._sources = table
+        self._sources[slot] = source
+
+    def send(self, pieces: list[Piece], extra: Sequence[Tensor] = ()) -> list[Flight]:
+        """Send rows, in as many batches as it takes; `extra` numbers travel with the first."""
+        if not pieces:
+            return [self._fly([], extra, 0)]
+        try:
+            return [self._forward(pieces, extra)]
+        except Exception as error:
+            if _is_out_of_memory(error):
+                return self._smaller(pieces, extra, error)
+            return self._bisect(pieces, extra, error)  # the model's own: find the rows
+
+    def _smaller(
+        self, pieces: list[Piece], extra: Sequence[Tensor], error: Exception
+    ) -> list[Flight]:
+        if self.batch_size == 1 or self.model.batch is not None:
+            return self._bisect(pieces, extra, error)
+        before, self.batch_size = self.batch_size, self.batch_size // 2
+        if self.model.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self.shrunk.append(f"out of memory: batches of {before} became batches of {before // 2}")
+        front, back = split(pieces, self.batch_size)
+        flights = self.send(front, extra)
+        while back:
+            front, back = split(back, self.batch_size)
+            flights += self.send(front)
+        return flights
+
+    def _bisect(
+        self, pieces: list[Piece], extra: Sequence[Tensor], error: Exception
+    ) -> list[Flight]:
+        rows = sum(piece.size for piece in pieces)
+        if rows == 1:
+            failure = Failure(Stop.MODEL_ERROR, f"{type(error).__name__}: {error}")
+            return [self._fly([], extra, 0, failures=[(pieces[0], failure)])]
+        front, back = split(pieces, rows // 2)
+        return self.send(front, extra) + self.send(back)
+
+    def _forward(self, pieces: list[Piece], extra: Sequence[Tensor]) -> Flight:
+        shape = self._sources.shape[1:] if self._sources is not None else ()
+        failures: list[tuple[Piece, Failure]] = []
+        sound: list[Piece] = []
+        parts: list[Tensor] = []
+        slots: list[int] = []
+        for piece in pieces:
+            try:
+                points = piece.pending.runs[piece.number].run.points[piece.first : piece.last]
+                if points.shape != (piece.size, *shape):
+                    raise ValueError(
+                        f"points of shape {tuple(points.shape)}, expected {(piece.size, *shape)}"
+                    )
+            except Exception as error:
+                if _is_out_of_memory(error):
+                    raise
+                reason = f"its points could not be made: {type(error).__name__}: {error}"
+                failures.append((piece, Failure(Stop.ATTACK_ERROR, reason)))
+                continue
+            sound.append(piece)
+            parts.append(points)
+            slots += [piece.slot] * piece.size
+        if not parts:
+            return self._fly([], extra, 0, failures=failures)
+        rows = len(slots)
+        padded = self.padded(rows)
+        if padded > rows:
+            parts.append(parts[0][:1].expand(padded - rows, *shape))
+            slots += [slots[0]] * (padded - rows)
+        batch = self.model.sent(torch.cat(parts))
+        distances = self._distances(batch, slots)
+        labels = self.model(batch)
+        return self._fly(sound, extra, padded, (labels.double(), distances), failures)
+
+    def padded(self, rows: int) -> int:
+        """The batch shape that `rows` rows are sent in."""
+        if self.metered:
+            return rows
+        return next(shape for shape in self.shapes if shape >= rows)
+
+    def _distances(self, batch: Tensor, slots: list[int]) -> Tensor:
+        if self._sources is None:
+            raise RuntimeError("no source image was placed")
+        index = torch.tensor(slots).to(batch.device, non_blocking=True)
+        apart = batch.to(self._sources.dtype) - self._sources[index]
+        return row_norms(apart)
+
+    def _fly(
+        self,
+        pieces: list[Piece],
+        extra: Sequence[Tensor],
+        shape: int,
+        answers: tuple[Tensor, ...] = (),
+        failures: Sequence[tuple[Piece, Failure]] = (),
+    ) -> Flight:
+        parts = [*answers, torch.stack(list(extra))] if extra else list(answers)
+        numbers = torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64)
+        if numbers.device.type != "cuda":
+            return Flight(pieces, failures, numbers.to("cpu"), shape, None)
+        host = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
+        host.copy_(numbers, non_blocking=True)
+        event = torch.cuda.Event()
+        event.record()
+        return Flight(pieces, failures, host, shape, event)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
+        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    )
+
+
+def row_norms(rows: Tensor) -> Tensor:
+    """l2 norm of each row in float64, the same for a row whatever rows are beside it."""
+    flat = rows.flatten(1)
+    if len(flat) == 1:  # a single row would be summed in another order
+        flat = flat.expand(2, -1)
+        return torch.linalg.vector_norm(flat, dim=1, dtype=torch.float64)[:1]
+    return torch.linalg.vector_norm(flat, dim=1, dtype=torch.float64)

@@ -1,0 +1,111 @@
+"""Closed forms: caps, overshoot, initial cosine, schedule, expected search costs. numpy and scipy.
+
+Let u be uniform on the unit sphere of R^d, g the unit normal of a locally linear boundary, and
+x = omega cos(alpha) / delta the overshoot in units of the sampling radius. Then
+
+    p(x) = P(<g, u> >= -x) = 1/2 + sign(x)/2 I_{x^2}(1/2, (d-1)/2)          cap lemma
+
+is the share of low-cost answers (I: regularised incomplete beta). The best estimate for its cost is
+at the x that maximises
+
+    log J(x) = (d-1) log(1 - x^2) - log p - log(1-p) - log(c* - (c*-1) p)    optimal parameters
+
+In units s = x sqrt(d) the optimum hardly depends on d. Below c* = 1 the cheap side is the source
+class, and everything is mirrored: x*(c*) = -x*(1/c*).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import betainc, betaincc, gammaln
+
+from .errors import InputError
+
+MAX_S = 40.0
+"""No optimum lies beyond this many standard deviations: 1 - p would be below 1e-300."""
+
+
+def cap_probability(x: float, d: int) -> float:
+    """p(x): the share of low-cost answers at overshoot x = omega cos(alpha)/delta (cap lemma)."""
+    half = 0.5 * float(betainc(0.5, (d - 1) / 2, min(1.0, x * x)))
+    return 0.5 + math.copysign(half, x)
+
+
+def cap_complement(x: float, d: int) -> float:
+    """1 - p(x), accurate where it is tiny."""
+    if x < 0:
+        return cap_probability(-x, d)
+    return 0.5 * float(betaincc(0.5, (d - 1) / 2, min(1.0, x * x)))
+
+
+def log_objective(x: float, d: int, ratio: float) -> float:
+    """log J of the optimal-parameters theorem at overshoot x and cost ratio c*."""
+    high, low = cap_complement(x, d), cap_probability(x, d)
+    if high <= 0 or low <= 0 or abs(x) >= 1:
+        return -math.inf
+    cost = ratio * high + low  # c* - (c*-1) p
+    return (d - 1) * math.log1p(-x * x) - math.log(low) - math.log(high) - math.log(cost)
+
+
+@lru_cache(maxsize=256)
+def optimal_overshoot(ratio: float, d: int) -> float:
+    """x*, the overshoot in units of delta / cos(alpha) that estimates best for its cost."""
+    if not ratio > 0 or d < 2:
+        raise InputError(f"c* = {ratio:g}, d = {d}: expected c* above 0 and d of 2 or more.")
+    if ratio == 1:
+        return 0.0
+    if ratio < 1:
+        return -optimal_overshoot(1 / ratio, d)
+    root = math.sqrt(d)
+    highest = min(MAX_S, root * (1 - 1e-9))
+    found = minimize_scalar(
+        lambda s: -log_objective(s / root, d, ratio),
+        bounds=(0.0, highest),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
+    return float(found.x) / root
+
+
+def optimal_queries(cost: float, ratio: float, d: int) -> float:
+    """n*, how many queries an estimate of expected cost `cost` has at the optimal overshoot."""
+    x = optimal_overshoot(ratio, d)
+    return cost / (ratio * cap_complement(x, d) + cap_probability(x, d))
+
+
+def initial_cosine(d: int) -> float:
+    """E cos(alpha_1) for a random direction of positive cosine (initial-cosine theorem, corrected:
+    the published proof drops the factor 1/P(0) = 2)."""
+    return math.exp(gammaln(d / 2) - gammaln((d + 1) / 2)) / math.sqrt(math.pi)
+
+
+def scheduled_cosine(t: int, first: float, m: float) -> float:
+    """cos(alpha_t) as the overshooting scheduler has it: 1 - (1 - cos alpha_1) t^-m."""
+    return 1 - (1 - first) * t**-m
+
+
+def split(width: int, ratio: float) -> int:
+    """Where asymmetric search asks in an interval of `width` cells, counted from its adversarial end:
+    ceil(width / (c* + 1)), and never at the far end (Algorithm 1)."""
+    return min(math.ceil(width / (ratio + 1)), width - 1)
+
+
+def expected_search_cost(cells: int, ratio: float, split_ratio: float | None = None) -> float:
+    """Expected cost of asymmetric search over `cells` cells with the boundary uniform among them.
+
+    By the recursion C(m) = q (C(k) + c*) + (1-q) (C(m-k) + 1), k the split, q = k/m, C(1) = 0.
+    `split_ratio` is the c* that the search splits for, if it is not the price: 1 is binary search.
+    """
+    planned = ratio if split_ratio is None else split_ratio
+    cost: NDArray[np.float64] = np.zeros(cells + 1)
+    for width in range(2, cells + 1):
+        k = split(width, planned)
+        flagged = k * (cost[k] + ratio)
+        passed = (width - k) * (cost[width - k] + 1)
+        cost[width] = (flagged + passed) / width
+    return float(cost[cells])
