@@ -3,8 +3,8 @@
 1. An ask holds one or more runs. A run is an ordered batch of points, asked one after another;
    with `until` it ends after the first such answer. Points after that are not asked.
 2. Runs are charged in their order: all of the first, then all of the second.
-3. Points may be lazy: anything with a length whose slices are tensors (`Rows`). A row must come out
-   the same, bit for bit, whatever slice it is asked for in. The engine asks for the slices it needs.
+3. Points may be lazy: anything with a length whose slices are tensors (`Rows`). A row must come
+   out the same, bit for bit, whatever slice it is asked for in. The engine asks for what it needs.
 4. Answers hold what was asked and nothing else: after an `until`, fewer rows than the run had.
 
 An attack or a part is a generator that yields asks:
@@ -79,11 +79,16 @@ class Answers:
     prices: NDArray[np.float64]
     distances: NDArray[np.float64]
     """l2 distance of each point, as it was sent, from the source image."""
-    runs: tuple[Answers, ...] = field(default=(), repr=False)
-    """Answers run by run."""
+    parts: tuple[Answers, ...] = field(default=(), repr=False)
+    """The runs, if there were several."""
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def runs(self) -> tuple[Answers, ...]:
+        """Answers run by run."""
+        return self.parts or (self,)
 
     def of_runs(self, first: int, last: int) -> Answers:
         """The answers to some of the runs, as if they had been an ask of their own."""
@@ -91,7 +96,7 @@ class Answers:
 
 
 class Ask:
-    """What an attack yields: `Ask(points, until=..., phase=...)`, or `Ask(runs=[...], phase=...)`."""
+    """What an attack yields: `Ask(points, until=, phase=)`, or `Ask(runs=[...], phase=)`."""
 
     __slots__ = ("phase", "runs")
 
@@ -116,8 +121,7 @@ Asking = Generator[Ask, Answers, T]
 def joined(runs: Sequence[Answers]) -> Answers:
     """Answers to several runs as the answers to one ask."""
     if len(runs) == 1:
-        [only] = runs
-        return only if only.runs else Answers(**{**vars(only), "runs": (only,)})
+        return runs[0]
     return Answers(
         np.concatenate([run.labels for run in runs]),
         np.concatenate([run.flagged for run in runs]),

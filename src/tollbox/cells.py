@@ -51,7 +51,8 @@ def check_limits(prices: Prices, budget: float, max_queries: float) -> None:
     """The budget admits a query, and something ends the run."""
     if math.isnan(budget) or budget < prices.dearest:
         raise InputError(
-            f"the budget is {budget:g}: expected at least {prices.dearest:g}, what one query may cost."
+            f"the budget is {budget:g}: expected at least {prices.dearest:g}, which one query may "
+            "cost."
         )
     if math.isnan(max_queries) or max_queries < 1:
         raise InputError(f"max_queries is {max_queries:g}: expected 1 or more.")
@@ -59,8 +60,8 @@ def check_limits(prices: Prices, budget: float, max_queries: float) -> None:
         raise InputError("neither a budget nor max_queries is given: nothing would end the run.")
     if math.isinf(max_queries) and prices.cheapest == 0:
         raise InputError(
-            "some answers are free under these prices: expected max_queries as well, since a budget "
-            "alone may never end the run."
+            "some answers are free under these prices: expected max_queries as well, since a "
+            "budget alone may never end the run."
         )
 
 

@@ -3,7 +3,7 @@
 n unit vectors u_i, uniform on the sphere, are asked at `centre + delta u_i`; with the share of
 low-cost answers p = n_L / n the estimate is
 
-    g = (1 - p) v+ + p v-,     v+ the sum of u_i answered adversarial, v- minus the sum of the others
+    g = (1 - p) v+ + p v-,   v+ the sum of u_i answered adversarial, v- minus the sum of the others
 
 (Algorithm 2; for a centre on the boundary it is the mean-subtracted Monte Carlo estimate of HSJA.)
 If all answers are alike there is no information: the estimate is None, never NaN.
@@ -101,7 +101,8 @@ class _Sum:
         failed = self._passed - self._all  # v-, minus the sum of the others
         g = (1 - share) * self._passed + share * failed
         tiny = torch.finfo(g.dtype).tiny
-        return (g / torch.linalg.vector_norm(g).clamp_min(tiny)).view(self._shape)
+        unit: Tensor = g / torch.linalg.vector_norm(g).clamp_min(tiny)
+        return unit.view(self._shape)
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class MonteCarlo:
         """The most points held at a time."""
         return self.chunk
 
-    def tolerance_scale(self, problem: Problem) -> float:
+    def tolerance_scale(self, problem: Problem) -> float:  # noqa: ARG002
         """The search's own tolerance will do."""
         return 1.0
 
@@ -134,8 +135,8 @@ class MonteCarlo:
 
 @dataclass(frozen=True)
 class Agrest:
-    """Asymmetric gradient estimation: samples around a centre moved outward by omega_t, so that most
-    answers are low-cost (Algorithm 2).
+    """Asymmetric gradient estimation: samples around a centre moved outward by omega_t, so that
+    most answers are low-cost (Algorithm 2).
 
     As the published code has it: omega_t = x* delta / cos(alpha_t), with cos(alpha_t) from the
     schedule of rate m; an estimate ends when its cost has reached c_t = n'_t (c* + 1) / 2, or after

@@ -1,7 +1,7 @@
 """The ledger: one image's account.
 
-1. It stores counts of answers by phase and label, and nothing else. Queries, sides and cost are
-   derived from the counts.
+1. It stores counts of answers: by phase and label, and, added up, by price level. Queries, sides
+   and cost are derived from the counts, never stored.
 2. `affordable` tells how many rows of an ordered run of answers may be charged: a query is asked
    only if its dearest answer fits into the budget, and if the cap on queries leaves room for it.
 3. Rows are charged in order, once. The engine alone writes here.
@@ -35,20 +35,25 @@ class Ledger:
     source_label: int
     counts: dict[str, Counter[int]] = field(default_factory=dict)
     """For each phase, how often each label was answered."""
+    _levels: list[int] = field(init=False, repr=False)
 
-    def _levels(self, *tallies: Counter[int]) -> NDArray[np.int64]:
-        """Counts by price level."""
-        levels = np.zeros(len(self.prices.values), np.int64)
+    def __post_init__(self) -> None:
+        self._levels = self._by_level(*self.counts.values())
+
+    def _by_level(self, *tallies: Counter[int]) -> list[int]:
+        levels = [0] * len(self.prices.values)
         for tally in tallies:
             for label, count in tally.items():
-                price = self.prices.of(label, self.source_label)
-                levels[self.prices.values.index(price)] += count
+                levels[self.prices.values.index(self.prices.of(label, self.source_label))] += count
         return levels
+
+    def _cost(self, levels: list[int]) -> float:
+        return sum((n * value for n, value in zip(levels, self.prices.values, strict=True)), 0.0)
 
     @property
     def queries(self) -> int:
         """All charged queries."""
-        return sum(tally.total() for tally in self.counts.values())
+        return sum(self._levels)
 
     @property
     def source(self) -> int:
@@ -63,33 +68,38 @@ class Ledger:
     @property
     def cost(self) -> float:
         """What all answers cost."""
-        return float(self.prices.cost(self._levels(*self.counts.values())))
+        return self._cost(self._levels)
 
     @property
     def by_phase(self) -> dict[str, float]:
         """Cost by phase."""
-        return {
-            phase: float(self.prices.cost(self._levels(tally)))
-            for phase, tally in self.counts.items()
-        }
+        return {name: self._cost(self._by_level(tally)) for name, tally in self.counts.items()}
 
     def standing(self, labels: NDArray[np.int64]) -> Standing:
         """The account before each of `labels`, were they charged in order."""
         levels = self.prices.levels(labels, self.source_label)
         steps = np.zeros((len(labels), len(self.prices.values)), np.int64)
         steps[np.arange(len(labels)), levels] = 1
-        before = np.cumsum(steps, axis=0) - steps + self._levels(*self.counts.values())
+        before = np.cumsum(steps, axis=0) - steps + np.array(self._levels)
         flagged = (labels == self.source_label).astype(np.int64)
         source = np.cumsum(flagged) - flagged + self.source
         queries = self.queries + np.arange(len(labels), dtype=np.int64)
         return Standing(self.prices.cost(before), source, queries)
 
-    def affordable(self, standing: Standing, budget: float, max_queries: float) -> int:
-        """How many rows may be asked: the dearest answer fits, and the cap leaves room."""
-        fits = (standing.cost + self.prices.dearest <= budget) & (standing.queries < max_queries)
-        return len(fits) if fits.all() else int(fits.argmin())
+    def affordable(self, labels: NDArray[np.int64], budget: float, max_queries: float) -> int:
+        """How many of `labels` may be asked: the dearest answer fits, and the cap leaves room."""
+        rows, dearest = len(labels), self.prices.dearest
+        if self.queries + rows <= max_queries and self.cost + (rows + 1) * dearest <= budget:
+            return rows  # even if all were the dearest, with a row to spare for rounding
+        standing = self.standing(labels)
+        fits = (standing.cost + dearest <= budget) & (standing.queries < max_queries)
+        return rows if fits.all() else int(fits.argmin())
 
     def charge(self, labels: NDArray[np.int64], phase: str) -> None:
         """Write down answers, each once."""
-        if len(labels):
-            self.counts.setdefault(phase, Counter()).update(labels.tolist())
+        if len(labels) == 0:
+            return
+        answered = Counter(labels.tolist())
+        self.counts.setdefault(phase, Counter()).update(answered)
+        for level, count in enumerate(self._by_level(answered)):
+            self._levels[level] += count

@@ -22,7 +22,7 @@ from torch import Tensor
 from .ask import Answers, Ask, Asking, joined
 from .cells import Cell
 from .errors import Stop
-from .ledger import Ledger, Standing
+from .ledger import Ledger
 from .models.model import Model
 from .pending import Pending
 from .problem import Problem, content_hash
@@ -63,8 +63,8 @@ class Live:
     def advance(self) -> bool:
         """After rows came back: settle what is complete, resume the attack; are rows wanted now?"""
         while self.pending is not None:
-            budget, cap = self._limits()
-            self.pending.limit(budget, cap, self._metered)
+            if self._metered:
+                self.pending.limit(*self._limits(), metered=True)
             if not self.pending.done:
                 return self.pending.wants
             self._settle()
@@ -125,6 +125,7 @@ class Live:
             self._end(over)
         else:
             self.pending = Pending(ask, self.problem, self.ledger)
+            self.pending.limit(*self._limits(), metered=self._metered)
 
     def _end(self, stop: Stop, reason: str = "") -> None:
         if self._asking is not None:
@@ -138,10 +139,9 @@ class Live:
         pending, self.pending = self.pending, None
         counts, failure, whole = pending.settled()
         states = list(zip(pending.runs, counts, strict=False))
-        labels = np.concatenate([state.labels[:n] for state, n in states])
-        distances = np.concatenate([state.distances[:n] for state, n in states])
-        standing = self.ledger.standing(labels)
-        rows = self.ledger.affordable(standing, *self._limits())
+        labels = _joined([state.labels[:n] for state, n in states])
+        distances = _joined([state.distances[:n] for state, n in states])
+        rows = self.ledger.affordable(labels, *self._limits())
         stop, reason = (failure.stop, failure.reason) if failure else (forced, "")
         if rows < len(labels):
             stop, reason = Stop.BUDGET, ""
@@ -151,7 +151,7 @@ class Live:
             stop = Stop.ATTACK_ERROR
             reason = f"asked for a point that is not finite ({pending.ask.phase})"
         adversarial = self.problem.is_adversarial(labels)
-        self._keep_best(pending, counts, adversarial[:rows], distances[:rows], standing)
+        self._keep_best(pending, counts, labels[:rows], adversarial[:rows], distances[:rows])
         if self._charged:
             self.ledger.charge(labels[:rows], pending.ask.phase)
         if stop in (None, Stop.BUDGET) and (rows < len(labels) or not whole):
@@ -167,13 +167,17 @@ class Live:
         self,
         pending: Pending,
         counts: list[int],
+        labels: NDArray[np.int64],
         adversarial: NDArray[np.bool_],
         distances: NDArray[np.float64],
-        standing: Standing,
     ) -> None:
+        """Note every row that is nearer than all before it, and keep the last of them."""
         reached = np.where(adversarial, distances, math.inf)
+        if len(reached) == 0 or reached.min() >= self.distance:
+            return
         before = np.minimum.accumulate(np.concatenate([[self.distance], reached]))[:-1]
         better = np.flatnonzero(reached < before).tolist()
+        standing = self.ledger.standing(labels)
         for row in better:
             self._improvements.append(
                 Improvement(
@@ -183,13 +187,12 @@ class Live:
                     float(distances[row]),
                 )
             )
-        if better:
-            row, number = better[-1], 0
-            while row >= counts[number]:
-                row -= counts[number]
-                number += 1
-            points = pending.runs[number].run.points[row : row + 1]
-            self.best = self._model.sent(points.clone())[0].to(self._model.work_dtype)
+        row, number = better[-1], 0
+        while row >= counts[number]:
+            row -= counts[number]
+            number += 1
+        points = pending.runs[number].run.points[row : row + 1]
+        self.best = self._model.sent(points.clone())[0].to(self._model.work_dtype)
 
     def _answers(
         self,
@@ -200,7 +203,9 @@ class Live:
     ) -> Answers:
         flagged = labels == self.cell.label
         prices = self.ledger.prices
-        paid = np.asarray(prices.values)[prices.levels(labels, self.cell.label)]
+        paid = prices.value_array[prices.levels(labels, self.cell.label)]
+        if len(counts) == 1:
+            return Answers(labels, flagged, adversarial, paid, distances)
         runs, first = [], 0
         for count in counts:
             rows = slice(first, first + count)
@@ -255,6 +260,10 @@ class Live:
             sent = self._model.sent(point[None].clone()).to(self._model.work_dtype)
             self.numbers.append((row_norms(sent - self.problem.source)[0], step))
         self.problem.accepted.clear()
+
+
+def _joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _told(error: Exception) -> str:

@@ -1,9 +1,9 @@
 """An ask on its way: which rows went out, what came back, and what of it counts.
 
 1. Rows of a run go out in order and come back in order; so what is known of a run is a prefix.
-2. `wanted` rows are those that will be charged unless the budget ends: all of a run without `until`,
-   and the next one of a run with it. `spare` rows may fill a batch that would be padded otherwise;
-   if they turn out to lie past the end, nobody sees them.
+2. `wanted` rows are those that will be charged unless the budget ends: all of a run without
+   `until`, and the next one of a run with it. `spare` rows may fill a batch that would be padded
+   otherwise; if they turn out to lie past the end, nobody sees them.
 3. When each row is a real query (`metered`), only rows are wanted that are certain to be charged:
    whatever the rows before them are answered, they are asked and they fit into the budget.
 4. `settled` gives the rows that were answered, in the order they are charged in. A row that failed

@@ -74,6 +74,11 @@ class Prices:
             return tuple(sorted({self.source, self.other}))
         return tuple(sorted({self.other, *self.classes.values()}))
 
+    @cached_property
+    def value_array(self) -> NDArray[np.float64]:
+        """`values` as an array."""
+        return np.array(self.values)
+
     @property
     def dearest(self) -> float:
         """The most an answer may cost."""

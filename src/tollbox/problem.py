@@ -2,10 +2,10 @@
 
 1. The source image, its label, the prices, the goal, and random streams. No model, no budget, no
    batch size, no other image.
-2. Random numbers are a function of (seed, content of the image, purpose, step, block) and of nothing
-   else, and are drawn in blocks of a fixed number of rows: neither the batch, nor the order, nor the
-   chunk in which rows are asked for can change them. Prices and parts are not in the key, so that
-   variants of an attack see the same start and the same noise, and comparisons are paired.
+2. Random numbers are a function of (seed, content of the image, purpose, step, block) and of
+   nothing else, and are drawn in blocks of a fixed number of rows: neither the batch, nor the
+   order, nor the chunk in which rows are asked for can change them. Prices and parts are not in
+   the key, so that variants see the same start and noise, and comparisons are paired.
 3. `accept` marks an iterate; `note` keeps what a report wants to know of the iteration it ends.
 """
 
@@ -25,7 +25,7 @@ from .ask import Asking
 from .errors import Stop
 from .prices import Prices
 
-BLOCK = 32
+BLOCK = 16
 """Rows drawn at once from a random stream."""
 
 
@@ -106,14 +106,14 @@ class Problem:
 
     @property
     def resolution(self) -> float:
-        """The l2 step below which points of this dtype are hardly told apart (1e-5 at 3x224x224)."""
+        """The l2 step below which points are hardly told apart (1e-5 for float32 at 3x224x224)."""
         return torch.finfo(self.source.dtype).eps / 4 * math.sqrt(self.dimension)
 
     def is_adversarial(self, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which labels are what the goal asks for."""
         if self.target is None:
-            return labels != self.label
-        return labels == self.target
+            return np.not_equal(labels, self.label)
+        return np.equal(labels, self.target)
 
     def noise(
         self,
@@ -140,8 +140,8 @@ class Problem:
 class Attack(Protocol):
     """What can be run: called with a problem, gives a generator of asks that returns why it ended.
 
-    It may also have `rows`, the most points it holds at a time; the engine bounds the number of live
-    images by it. A whole attack, which tries ever larger grey levels:
+    It may also have `rows`, the most points it holds at a time; the engine bounds the number of
+    live images by it. A whole attack, which tries ever larger grey levels:
 
         @dataclass(frozen=True)
         class Brighten:

@@ -46,7 +46,7 @@ class Improvement:
     distance: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Result:
     """How the run on one image went."""
 
@@ -102,7 +102,7 @@ class Result:
         return reached
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Results(Sequence[Result]):
     """Results in input order, and what they say together."""
 

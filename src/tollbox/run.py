@@ -166,8 +166,8 @@ def _cells(
     if isinstance(images, Tensor):
         if images.ndim != 4:
             raise InputError(
-                f"images has shape {tuple(images.shape)}: expected (n, c, h, w); for a single image "
-                "use image[None]."
+                f"images has shape {tuple(images.shape)}: expected (n, c, h, w); for a single "
+                "image use image[None]."
             )
         images = images.cpu()
     classes: Iterable[Any] = labels.tolist() if isinstance(labels, Tensor) else labels

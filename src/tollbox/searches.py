@@ -39,12 +39,12 @@ class Search(Protocol):
 
 
 def cells(problem: Problem, path: Line, tau: float) -> int:
-    """ceil(1/tau), or as many as the points' dtype can tell apart on this path, if that is fewer."""
+    """ceil(1/tau), or as many as the points' dtype can tell apart on this path if that is fewer."""
     finest = max(2.0, path.length / problem.resolution)
     return math.ceil(min(1 / tau, finest))
 
 
-def _halving(problem: Problem, path: Line, count: int, ratio: float) -> Asking[Tensor]:
+def _halving(path: Line, count: int, ratio: float) -> Asking[Tensor]:
     """Algorithm 1 with a cost ratio to split for; 1 is binary search."""
     low, high = 0, count
     while (width := high - low) > 1:
@@ -65,7 +65,7 @@ class BinarySearch:
 
     def __call__(self, problem: Problem, path: Line, scale: float = 1.0) -> Asking[Tensor]:
         """The last adversarial point."""
-        return _halving(problem, path, cells(problem, path, self.tau * scale), 1.0)
+        return _halving(path, cells(problem, path, self.tau * scale), 1.0)
 
 
 @dataclass(frozen=True)
@@ -77,4 +77,4 @@ class AsymmetricSearch:
     def __call__(self, problem: Problem, path: Line, scale: float = 1.0) -> Asking[Tensor]:
         """The last adversarial point."""
         count = cells(problem, path, self.tau * scale)
-        return _halving(problem, path, count, problem.prices.ratio)
+        return _halving(path, count, problem.prices.ratio)

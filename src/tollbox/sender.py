@@ -4,8 +4,8 @@
    Padding is never delivered. A metered model gets no padding, since there a row is a query.
 2. Points stay on the device. Labels, distances and whatever else waits to be read cross to the host
    in one transfer per batch; waiting for it is the only synchronisation.
-3. Out of memory: the shapes are halved and the rows sent again, and that is said. Any other error of
-   the model: the batch is bisected until the rows that cause it are found.
+3. Out of memory: the shapes are halved and the rows sent again, and that is said. Any other error
+   of the model: the batch is bisected until the rows that cause it are found.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class Piece:
 
     @property
     def size(self) -> int:
+        """Number of rows."""
         return self.last - self.first
 
     def split(self, at: int) -> tuple[Piece, Piece]:
@@ -220,5 +221,5 @@ def row_norms(rows: Tensor) -> Tensor:
     flat = rows.flatten(1)
     if len(flat) == 1:  # a single row would be summed in another order
         flat = flat.expand(2, -1)
-        return torch.linalg.vector_norm(flat, dim=1, dtype=torch.float64)[:1]
-    return torch.linalg.vector_norm(flat, dim=1, dtype=torch.float64)
+    norms: Tensor = torch.linalg.vector_norm(flat, dim=1, dtype=torch.float64)
+    return norms[: len(rows)]

@@ -49,9 +49,9 @@ class _Growing:
 
 @dataclass(frozen=True)
 class GrowingNoise:
-    """The paper's: noise of rising strength until the label changes. 0.02 of normalised pixels, that
-    is 0.0045 in [0,1], a level. Past about level 250 the noise saturates the range, and each further
-    level is a fresh try of the same kind."""
+    """The paper's: noise of rising strength until the label changes. A level is 0.02 of normalised
+    pixels, that is 0.0045 in [0,1]. Past about level 250 the noise saturates the range, and each
+    further level is a fresh try of the same kind."""
 
     step: float = 0.0045
     levels: int = 1000

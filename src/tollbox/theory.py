@@ -81,16 +81,16 @@ def optimal_queries(cost: float, ratio: float, d: int) -> float:
 def initial_cosine(d: int) -> float:
     """E cos(alpha_1) for a random direction of positive cosine (initial-cosine theorem, corrected:
     the published proof drops the factor 1/P(0) = 2)."""
-    return math.exp(gammaln(d / 2) - gammaln((d + 1) / 2)) / math.sqrt(math.pi)
+    return float(np.exp(gammaln(d / 2) - gammaln((d + 1) / 2)) / math.sqrt(math.pi))
 
 
 def scheduled_cosine(t: int, first: float, m: float) -> float:
     """cos(alpha_t) as the overshooting scheduler has it: 1 - (1 - cos alpha_1) t^-m."""
-    return 1 - (1 - first) * t**-m
+    return 1 - (1 - first) * math.pow(t, -m)
 
 
 def split(width: int, ratio: float) -> int:
-    """Where asymmetric search asks in an interval of `width` cells, counted from its adversarial end:
+    """Where asymmetric search asks in an interval of `width` cells, from its adversarial end on:
     ceil(width / (c* + 1)), and never at the far end (Algorithm 1)."""
     return min(math.ceil(width / (ratio + 1)), width - 1)
 

@@ -1,4 +1,4 @@
-"""Presets: attacks by name, each with its family, its parts in words, and where its settings are from.
+"""Presets: attacks by name, each with its family, its parts, and where its settings are from.
 
 The bare name is the paper's vanilla row; `+as` swaps in asymmetric search, `+agrest` asymmetric
 gradient estimation, and `a-` both. Settings follow the paper's published code, moved to images in

@@ -67,8 +67,8 @@ class Model:
         if answer.shape != images.shape[:1]:
             hint = " (logits? use tb.models.from_torch, which takes the argmax)"
             raise ModelFault(
-                f"the model answered {len(images)} images with shape {tuple(answer.shape)}: expected "
-                f"({len(images)},), a label each{hint if answer.ndim == 2 else ''}"
+                f"the model answered {len(images)} images with shape {tuple(answer.shape)}: "
+                f"expected ({len(images)},), a label each{hint if answer.ndim == 2 else ''}"
             )
         if answer.is_floating_point() or answer.is_complex():
             raise ModelFault(f"the model answered with {answer.dtype}: expected integer labels")
@@ -94,8 +94,8 @@ def as_model(model: Any) -> Model:
         return model
     if isinstance(model, torch.nn.Module):
         raise InputError(
-            f"the model is a bare torch network ({type(model).__name__}): expected labels from images "
-            "in [0,1]; wrap it with tb.models.from_torch(net, mean=..., std=...)."
+            f"the model is a bare torch network ({type(model).__name__}): expected labels from "
+            "images in [0,1]; wrap it with tb.models.from_torch(net, mean=..., std=...)."
         )
     if callable(model):
         return from_callable(model)

@@ -1,0 +1,153 @@
+"""The real networks that benchmarks and experiments run on, loaded from `data/`.
+
+ResNet-20 for CIFAR-10 and the original ResNet-50 for ImageNet (stride on the first 1x1 layer).
+The folder is `$TOLLBOX_DATA`, or `../shared/data` beside the checkout. Nothing of it is shipped.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn import functional
+
+DATA = Path(os.environ.get("TOLLBOX_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions; where a stage begins, the shortcut subsamples and pads channels."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.stride, self.extra = stride, (outputs - inputs) // 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = functional.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
+        if self.stride > 1 or self.extra:
+            x = x[:, :, :: self.stride, :: self.stride]
+            x = functional.pad(x, (0, 0, 0, 0, self.extra, self.extra))
+        return functional.relu(x + y)
+
+
+class ResNet20(nn.Module):
+    """Three stages of three basic blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(16)
+        self.layer1 = nn.Sequential(*(BasicBlock(16, 16, 1) for _ in range(3)))
+        self.layer2 = nn.Sequential(
+            BasicBlock(16, 32, 2), BasicBlock(32, 32, 1), BasicBlock(32, 32, 1)
+        )
+        self.layer3 = nn.Sequential(
+            BasicBlock(32, 64, 2), BasicBlock(64, 64, 1), BasicBlock(64, 64, 1)
+        )
+        self.linear = nn.Linear(64, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = functional.relu(self.bn1(self.conv1(x)))
+        x = self.layer3(self.layer2(self.layer1(x)))
+        logits: Tensor = self.linear(x.mean((2, 3)))
+        return logits
+
+
+class Bottleneck(nn.Module):
+    """1x1, 3x3, 1x1, with the stride on the first."""
+
+    def __init__(self, inputs: int, width: int, stride: int, widen: bool) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, width, 1, stride, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, 4 * width, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(4 * width)
+        self.downsample = (
+            nn.Sequential(
+                nn.Conv2d(inputs, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width)
+            )
+            if widen
+            else None
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = functional.relu(self.bn1(self.conv1(x)))
+        y = functional.relu(self.bn2(self.conv2(y)))
+        y = self.bn3(self.conv3(y))
+        return functional.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+class ResNet50(nn.Module):
+    """Version 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        inputs = 64
+        for stage, (width, blocks) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3)), 1):
+            stride = 1 if stage == 1 else 2
+            layers = [Bottleneck(inputs, width, stride, widen=True)]
+            inputs = 4 * width
+            layers += [Bottleneck(inputs, width, 1, widen=False) for _ in range(blocks - 1)]
+            setattr(self, f"layer{stage}", nn.Sequential(*layers))
+        self.fc = nn.Linear(2048, 1000)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = functional.relu(self.bn1(self.conv1(x)))
+        x = functional.max_pool2d(x, 3, 2, 1)
+        for stage in (1, 2, 3, 4):
+            x = getattr(self, f"layer{stage}")(x)
+        logits: Tensor = self.fc(x.mean((2, 3)))
+        return logits
+
+
+NORMALISATION = {
+    "resnet20": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "resnet50": (tuple(v / 255 for v in (123.68, 116.779, 103.939)), (1 / 255,) * 3),
+}
+_FILES: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "resnet20": (ResNet20, "models/resnet20-cifar10.safetensors"),
+    "resnet50": (ResNet50, "models/resnet50-imagenet-fp16.safetensors"),
+}
+
+
+def network(name: str) -> nn.Module:
+    """A trained network in eval mode, float32."""
+    make, file = _FILES[name]
+    net = make()
+    weights = {key: value.float() for key, value in load_file(DATA / file).items()}
+    missing, unexpected = net.load_state_dict(weights, strict=False)
+    missing = [key for key in missing if not key.endswith("num_batches_tracked")]
+    if missing or unexpected:
+        raise ValueError(f"{file}: missing {missing}, unexpected {unexpected}")
+    return net.eval()
+
+
+def images(name: str, count: int) -> tuple[Tensor, Tensor]:
+    """The first `count` images in [0,1] that go with a network, and their labels."""
+    if name == "resnet20":
+        with np.load(DATA / "cifar10-test-1000.npz") as stored:
+            pictures = torch.from_numpy(stored["images"][:count]).permute(0, 3, 1, 2)
+            return pictures.float() / 255, torch.from_numpy(stored["labels"][:count]).long()
+    from PIL import Image
+
+    with open(DATA / "imagenet" / "labels.csv", newline="") as file:
+        rows = list(csv.DictReader(file))[:count]
+    arrays = [
+        np.asarray(Image.open(DATA / "imagenet" / row["file"]).convert("RGB")) for row in rows
+    ]
+    stack = torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2).float() / 255
+    return stack, torch.tensor([int(row["label"]) for row in rows])

@@ -1,0 +1,230 @@
+"""Classifiers with known boundaries, and a suite that an attack of one's own must pass.
+
+Each boundary knows a source image of class 0 and the l2 distance of the nearest point of another
+class. Labels on the far side differ from place to place (1 or 2), so that whoever confuses labels
+with sides is found out. All compute in the dtype they are asked in.
+
+    half-space          a plane at distance 1 of a mid-grey image; the box does not matter
+    half-space in box   the same, for an image near the corners of [0,1]^d: clipping matters
+    sphere              the source class is a ball; the image lies off its centre
+    wedge               both of two half-spaces; the nearest point lies on their edge
+    slab                a thin adversarial layer, then source again, then adversarial for good
+    constant            nothing is adversarial: there is no start
+
+`check_attack` runs an attack on a boundary and holds it to the rules that attacks must keep.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from .ask import Ask, Asking
+from .cells import Cell
+from .engine import Engine
+from .errors import Stop
+from .models.model import Model, from_callable
+from .prices import Prices
+from .problem import Attack, Problem
+from .results import Result
+
+SHAPE = (3, 16, 16)
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """A two-sided classifier with a known nearest adversarial distance."""
+
+    name: str
+    source: Tensor
+    """The source image, of class 0."""
+    optimum: float
+    """l2 distance of the nearest adversarial point in [0,1]^d; infinity if there is none."""
+    adversarial: Callable[[Tensor], Tensor]
+    """Which rows of (n, d), given as differences from the source, are adversarial."""
+
+    def labels(self, images: Tensor) -> Tensor:
+        """0 on the source side, else 1 or 2."""
+        apart = images.flatten(1) - self.source.flatten().to(images)
+        far = self.adversarial(apart)
+        return torch.where(far, 1 + (apart[:, 0] > 0).long(), 0)
+
+    def model(self, dtype: torch.dtype = torch.float64, quantize: int | None = None) -> Model:
+        """The classifier as a model."""
+        return from_callable(self.labels, dtype=dtype, quantize=quantize, classes=3)
+
+
+def _unit(seed: int, d: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    vector = torch.randn(d, generator=generator, dtype=torch.float64)
+    unit: Tensor = vector / torch.linalg.vector_norm(vector)
+    return unit
+
+
+def half_space(distance: float = 1.0, shape: tuple[int, ...] = SHAPE, seed: int = 0) -> Boundary:
+    """A plane at `distance` of a mid-grey image."""
+    source = torch.full(shape, 0.5, dtype=torch.float64)
+    normal = _unit(seed, source.numel())
+    return Boundary(
+        "half-space", source, distance, lambda apart: apart @ normal.to(apart) >= distance
+    )
+
+
+def half_space_in_box(shape: tuple[int, ...] = SHAPE, seed: int = 0) -> Boundary:
+    """A plane seen from an image near the corners of the box, so that half of the pixels clip."""
+    generator = torch.Generator().manual_seed(seed + 1)
+    bits = torch.randint(0, 2, shape, generator=generator).double()
+    source = 0.05 + 0.9 * bits
+    normal, level = _unit(seed, source.numel()), 1.0
+    room = (-source.flatten(), 1 - source.flatten())
+
+    def nearest(multiplier: float) -> Tensor:  # the projection for one value of the dual variable
+        return torch.minimum(torch.maximum(multiplier * normal, room[0]), room[1])
+
+    low, high = 0.0, 1e4
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if nearest(middle) @ normal < level else (low, middle)
+    optimum = float(torch.linalg.vector_norm(nearest(high)))
+    return Boundary(
+        "half-space in box", source, optimum, lambda apart: apart @ normal.to(apart) >= level
+    )
+
+
+def sphere(shape: tuple[int, ...] = SHAPE, seed: int = 0) -> Boundary:
+    """The source class is a ball of radius 2 whose centre is 1 away from the image."""
+    source = torch.full(shape, 0.5, dtype=torch.float64)
+    centre = _unit(seed, source.numel())
+    return Boundary(
+        "sphere",
+        source,
+        1.0,
+        lambda apart: torch.linalg.vector_norm(apart - centre.to(apart), dim=1) >= 2,
+    )
+
+
+def wedge(shape: tuple[int, ...] = SHAPE, seed: int = 0) -> Boundary:
+    """Adversarial behind both of two planes at distance 0.8 whose normals have cosine 0.6."""
+    source = torch.full(shape, 0.5, dtype=torch.float64)
+    one, other = _unit(seed, source.numel()), _unit(seed + 1, source.numel())
+    other = other - (other @ one) * one
+    two = 0.6 * one + 0.8 * other / torch.linalg.vector_norm(other)
+    return Boundary(
+        "wedge",
+        source,
+        math.sqrt(2 * 0.8**2 / (1 + 0.6)),
+        lambda apart: (apart @ one.to(apart) >= 0.8) & (apart @ two.to(apart) >= 0.8),
+    )
+
+
+def slab(shape: tuple[int, ...] = SHAPE, seed: int = 0) -> Boundary:
+    """Adversarial from 1 to 1.2, source from 1.2 to 1.3, adversarial beyond."""
+    source = torch.full(shape, 0.5, dtype=torch.float64)
+    normal = _unit(seed, source.numel())
+
+    def adversarial(apart: Tensor) -> Tensor:
+        height = apart @ normal.to(apart)
+        return ((height >= 1) & (height <= 1.2)) | (height >= 1.3)
+
+    return Boundary("slab", source, 1.0, adversarial)
+
+
+def constant(shape: tuple[int, ...] = SHAPE) -> Boundary:
+    """Nothing is adversarial."""
+    source = torch.full(shape, 0.5, dtype=torch.float64)
+    return Boundary(
+        "constant", source, math.inf, lambda apart: torch.zeros(len(apart), dtype=torch.bool)
+    )
+
+
+def boundaries() -> list[Boundary]:
+    """One of each kind."""
+    return [half_space(), half_space_in_box(), sphere(), wedge(), slab(), constant()]
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """An attack whose asks and iterates are looked at as they pass."""
+
+    attack: Attack
+    faults: list[str] = field(default_factory=list)
+
+    def __call__(self, problem: Problem) -> Asking[Stop]:
+        asking, answers = self.attack(problem), None
+        known: list[Tensor] = []
+        while True:
+            try:
+                ask: Ask = asking.send(answers)  # type: ignore[arg-type]
+            except StopIteration as end:
+                self._iterates(problem, known)
+                return Stop(end.value)
+            self._iterates(problem, known)
+            self._slices(ask)
+            answers = yield ask
+            for run, told in zip(ask.runs, answers.runs, strict=True):
+                known += list(run.points[0 : len(told)].clamp(0, 1)[torch.tensor(told.adversarial)])
+            known = known[-4000:]
+
+    def _iterates(self, problem: Problem, known: list[Tensor]) -> None:
+        for point, _ in problem.accepted:
+            if not any(torch.equal(point, seen) for seen in reversed(known)):
+                self.faults.append("accepted a point that was not asked and found adversarial")
+
+    def _slices(self, ask: Ask) -> None:
+        for run in ask.runs:
+            size = min(len(run.points), 40)
+            whole = run.points[0:size]
+            parts = torch.cat([run.points[i : i + 1] for i in range(size)])
+            if not torch.equal(whole, parts):
+                self.faults.append(f"rows of phase {ask.phase!r} depend on the slice they are in")
+
+
+def check_attack(
+    attack: Attack,
+    boundary: Boundary,
+    prices: Prices | None = None,
+    budget: float = 2000.0,
+    seed: int = 0,
+) -> tuple[Result, list[str]]:
+    """Run an attack on a boundary; the result, and what it did that an attack must not do.
+
+    It must end with a reason, accept only points that were asked and found adversarial, ask for
+    rows that do not depend on how they are sliced, spend no more than the budget, and report a point
+    that is adversarial at the distance that is reported.
+    """
+    watched = _Watched(attack)
+    prices = prices or Prices()
+    model = boundary.model()
+    cell = Cell(watched, boundary.source, 0, prices, budget, seed=seed)
+    [result] = Engine(model).run([cell])
+    faults = list(dict.fromkeys(watched.faults))
+    if result.stop in (Stop.ATTACK_ERROR, Stop.MODEL_ERROR):
+        faults.append(f"ended with {result.stop}: {result.reason}")
+    if result.ledger.cost > budget:
+        faults.append(f"spent {result.ledger.cost} of {budget}")
+    if result.adversarial is not None:
+        apart = float(torch.linalg.vector_norm(result.adversarial - boundary.source))
+        if int(boundary.labels(result.adversarial[None])) == 0:
+            faults.append("reports a point that is not adversarial")
+        if not math.isclose(apart, result.distance, rel_tol=1e-9):
+            faults.append(f"reports the distance {result.distance} for a point at {apart}")
+        if result.distance < boundary.optimum * (1 - 1e-9):
+            faults.append(f"reports {result.distance}, nearer than is possible")
+    return result, faults
+
+
+__all__ = [
+    "Boundary",
+    "boundaries",
+    "check_attack",
+    "constant",
+    "half_space",
+    "half_space_in_box",
+    "slab",
+    "sphere",
+    "wedge",
+]

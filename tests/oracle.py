@@ -1,0 +1,161 @@
+"""What the engine must do, written as plainly as possible: one image, one query at a time.
+
+No batches, no padding, no speculation, no vectors. Tests compare the engine with this.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+import tollbox as tb
+from tollbox.ask import joined
+from tollbox.errors import Stop
+from tollbox.problem import Problem
+
+
+@dataclass
+class Outcome:
+    stop: Stop | None = None
+    counts: Counter = field(default_factory=Counter)  # (phase, label) -> number
+    cost: float = 0.0
+    queries: int = 0
+    source: int = 0
+    improvements: list = field(default_factory=list)  # (cost before, source, queries, distance)
+    best: torch.Tensor | None = None
+    steps: list = field(default_factory=list)  # (cost, distance)
+
+
+def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
+    """Run one cell, a query at a time."""
+    out = Outcome()
+    source = cell.image.to(model.work_dtype)
+    problem = Problem(source, cell.label, cell.prices, cell.target, cell.seed)
+    dearest = max(
+        [cell.prices.other]
+        + (
+            [cell.prices.source]
+            if cell.prices.classes is None
+            else list(cell.prices.classes.values())
+        )
+    )
+
+    def price(label: int) -> float:
+        if cell.prices.classes is not None:
+            return cell.prices.classes.get(label, cell.prices.other)
+        return cell.prices.source if label == cell.label else cell.prices.other
+
+    def total() -> float:  # from counts, cheapest price first
+        values = Counter()
+        for (_, label), number in out.counts.items():
+            values[price(label)] += number
+        return sum((number * value for value, number in sorted(values.items())), 0.0)
+
+    def query(point: torch.Tensor, phase: str, charged: bool) -> tuple[int, float] | None:
+        if charged:
+            if out.queries >= cell.max_queries:
+                out.stop = Stop.MAX_QUERIES
+                return None
+            if out.cost + dearest > cell.budget:
+                out.stop = Stop.BUDGET
+                return None
+        sent = model.sent(point[None].clone())
+        label = int(model.predict(sent)[0])
+        distance = float(torch.linalg.vector_norm(sent[0].double() - source.double()))
+        good = label != cell.label if cell.target is None else label == cell.target
+        best = out.improvements[-1][3] if out.improvements else math.inf
+        if good and distance < best:
+            out.improvements.append((out.cost, out.source, out.queries, distance))
+            out.best = sent[0]
+        if charged:
+            out.counts[phase, label] += 1
+            out.queries += 1
+            out.source += label == cell.label
+            out.cost = total()
+        return label, distance
+
+    clean = query(source, "clean", cell.charge_clean)
+    if clean is None:
+        return out
+    if clean[0] != cell.label:
+        out.stop = Stop.ALREADY_MISCLASSIFIED
+        return out
+    asking, answers = cell.attack(problem), None
+    while True:
+        try:
+            ask = asking.send(answers)
+        except StopIteration as end:
+            out.stop = end.value
+            ask = None
+        for point, _ in problem.accepted:
+            sent = model.sent(point[None].clone())[0]
+            out.steps.append(
+                (out.cost, float(torch.linalg.vector_norm(sent.double() - source.double())))
+            )
+        problem.accepted.clear()
+        if ask is None:
+            return out
+        runs = []
+        for run in ask.runs:
+            labels, distances = [], []
+            for row in range(len(run.points)):
+                told = query(run.points[row : row + 1][0], ask.phase, True)
+                if told is None:
+                    return out
+                labels.append(told[0])
+                distances.append(told[1])
+                good = told[0] != cell.label if cell.target is None else told[0] == cell.target
+                if run.until is not None and good == (run.until is tb.Until.ADVERSARIAL):
+                    break
+            found = np.array(labels)
+            adversarial = found != cell.label if cell.target is None else found == cell.target
+            runs.append(
+                tb.Answers(
+                    found,
+                    found == cell.label,
+                    adversarial,
+                    np.array([price(label) for label in labels]),
+                    np.array(distances),
+                )
+            )
+        answers = joined(runs)
+
+
+@dataclass(frozen=True)
+class Wanderer:
+    """An attack that asks for anything: several runs, any `until`, sizes and phases that depend on
+    everything it was told so far. If it is told something else, it asks for something else."""
+
+    seed: int
+    asks: int = 12
+    heard: list = field(default_factory=list, compare=False)
+
+    rows = 40
+
+    def __call__(self, problem):
+        choose = random.Random(self.seed)
+        transcript = []
+        self.heard.append(transcript)
+        for step in range(self.asks):
+            runs = []
+            for number in range(choose.choice([1, 1, 1, 2, 3])):
+                count = choose.choice([1, 1, 2, 5, 13])
+                noise = problem.noise(f"wander{number}", step, count)
+                points = problem.source + choose.choice([0.05, 0.3, 1.0]) * noise[0:count]
+                until = choose.choice([None, None, tb.Until.ADVERSARIAL, tb.Until.NOT_ADVERSARIAL])
+                runs.append(tb.Run(points, until))
+            answers = yield tb.Ask(runs=runs, phase=choose.choice(["one", "two"]))
+            transcript.append(
+                [(r.labels.tolist(), [round(d, 12) for d in r.distances]) for r in answers.runs]
+            )
+            choose = random.Random(f"{self.seed}{transcript}{answers.prices.tolist()}")
+            for run, told in zip(runs, answers.runs, strict=True):
+                if told.adversarial[-1] and choose.random() < 0.5:
+                    problem.note(step=step)
+                    problem.accept(run.points[len(told) - 1].clamp(0, 1))
+        return choose.choice([Stop.CONVERGED, Stop.ITERATIONS])

@@ -1,0 +1,372 @@
+"""The engine: errors of one cell, memory, time, interruption, streams, and what the model sees."""
+
+from __future__ import annotations
+
+import gc
+import math
+import re
+import weakref
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+import tollbox as tb
+from tollbox import testing
+from tollbox.errors import InputError, Stop
+
+BOUNDARY = testing.half_space(distance=0.3, shape=(1, 4, 4))
+
+
+def images(count):
+    generator = torch.Generator().manual_seed(7)
+    return 0.5 + 0.02 * torch.rand((count, 1, 4, 4), generator=generator, dtype=torch.float64)
+
+
+def run(attack="hsja", count=4, predict=BOUNDARY.labels, **options):
+    options = {"budget": 300, **options}
+    net = tb.models.from_callable(predict, dtype=torch.float64)
+    attack = tb.preset(attack) if isinstance(attack, str) else attack
+    return tb.run(attack, net, images(count), [0] * count, **options)
+
+
+def numbers(results):
+    return [(r.stop, r.ledger.counts, r.distance) for r in results]
+
+
+@dataclass(frozen=True)
+class Odd:
+    """Behaves on most images, and in its own way on the one whose content is `which`."""
+
+    which: str
+    odd: object
+
+    def __call__(self, problem):
+        if problem.content == self.which:
+            return (yield from self.odd(problem))
+        yield tb.Ask(problem.source[None] + 0.2, phase="probe")
+        return Stop.CONVERGED
+
+
+def odd_one(odd):
+    content = tb.Problem(images(4)[2], 0).content
+    results = run(Odd(content, odd))
+    assert [r.stop for i, r in enumerate(results) if i != 2] == [Stop.CONVERGED] * 3
+    return results[2]
+
+
+def raises(problem):
+    yield tb.Ask(problem.source[None], phase="probe")
+    raise ZeroDivisionError("by nought")
+
+
+def raises_at_once(problem):
+    raise ZeroDivisionError("by nought")
+    yield
+
+
+def asks_nan(problem):
+    points = torch.stack([problem.source, problem.source * math.nan, problem.source])
+    yield tb.Ask(points, phase="probe")
+    return Stop.CONVERGED
+
+
+def asks_wrong_shape(problem):
+    yield tb.Ask(torch.zeros(2, 5), phase="probe")
+    return Stop.CONVERGED
+
+
+def asks_nothing(problem):
+    yield tb.Ask(problem.source[None][:0], phase="probe")
+    return Stop.CONVERGED
+
+
+def yields_tensor(problem):
+    yield problem.source[None]
+    return Stop.CONVERGED
+
+
+def returns_none(problem):
+    yield tb.Ask(problem.source[None], phase="probe")
+
+
+def calls_a_broken_row(problem):
+    class Broken:
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, rows):
+            raise IndexError("no such row")
+
+    yield tb.Ask(Broken(), phase="probe")
+    return Stop.CONVERGED
+
+
+@pytest.mark.parametrize(
+    ("odd", "reason", "queries"),
+    [
+        (raises, "ZeroDivisionError: by nought (test_engine.py:", 2),
+        (raises_at_once, "by nought", 1),
+        (asks_nan, "not finite (probe)", 2),
+        (asks_wrong_shape, "shape (2, 5), expected (2, 1, 4, 4)", 1),
+        (asks_nothing, "no points", 1),
+        (yields_tensor, "expected an Ask", 1),
+        (returns_none, "returned None, expected a Stop", 2),
+        (calls_a_broken_row, "IndexError: no such row", 1),
+    ],
+)
+def test_an_attack_that_fails_ends_its_own_cell(odd, reason, queries):
+    result = odd_one(odd)
+    assert result.stop is Stop.ATTACK_ERROR
+    assert reason in result.reason
+    assert result.ledger.queries == queries
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (
+            lambda x: torch.zeros(len(x), 10),
+            r"shape \(\d+, 10\): expected \(\d+,\), a label each \(lo",
+        ),
+        (lambda x: torch.zeros(len(x)), "float32: expected integer labels"),
+        (lambda x: torch.zeros(len(x) + 1).long(), r"expected \(\d+,\)"),
+        (lambda x: 3, r"shape \(\)"),
+    ],
+)
+def test_a_model_that_answers_wrongly_is_an_error_of_its_cells(answer, reason):
+    results = run(predict=answer)
+    assert {r.stop for r in results} == {Stop.MODEL_ERROR}
+    assert results.failed == 4
+    for result in results:
+        assert result.ledger.queries == 0
+        assert re.search(reason, result.reason)
+
+
+def test_a_model_that_raises_on_one_image_ends_only_that_one():
+    bad = images(4)[1]
+
+    def brittle(batch):
+        if (batch - bad).flatten(1).norm(dim=1).min() < 0.05:
+            raise RuntimeError("a row I cannot take")
+        return BOUNDARY.labels(batch)
+
+    far = torch.cat([images(4)[:1] * 0.8, images(4)[1:2], images(4)[2:] * 0.8])
+    net = tb.models.from_callable(brittle, dtype=torch.float64)
+    results = tb.run(tb.preset("hsja"), net, far, [0] * 4, budget=100)
+    assert results[1].stop is Stop.MODEL_ERROR
+    assert "a row I cannot take" in results[1].reason
+    assert all(r.stop is not Stop.MODEL_ERROR for r in (results[0], results[2], results[3]))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("you can't allocate memory: x")],
+)
+def test_out_of_memory_goes_on_with_smaller_batches_and_says_so(error):
+    shapes = []
+
+    def small(batch):
+        shapes.append(len(batch))
+        if len(batch) > 5:
+            raise error
+        return BOUNDARY.labels(batch)
+
+    wanted = run(count=6, batch_size=32)
+    found = run(count=6, batch_size=32, predict=small)
+    assert numbers(found) == numbers(wanted)
+    assert not any(r.warnings for r in wanted)
+    for result in found:
+        assert result.warnings[-1] == "out of memory: batches of 8 became batches of 4"
+    assert max(shapes[shapes.index(4) :]) == 4
+
+
+def test_out_of_memory_at_one_row_is_a_model_error():
+    def none_fits(batch):
+        raise torch.OutOfMemoryError("too small a device")
+
+    assert {r.stop for r in run(predict=none_fits)} == {Stop.MODEL_ERROR}
+
+
+def test_a_misclassified_image_ends_after_the_clean_query():
+    net = tb.models.from_callable(BOUNDARY.labels, dtype=torch.float64)
+    results = tb.run(tb.preset("hsja"), net, images(3), [0, 1, 0], budget=200)
+    assert results[1].stop is Stop.ALREADY_MISCLASSIFIED
+    assert results[1].ledger.queries == 1
+    assert results[1].reason == "the model answers 0"
+    assert results.misclassified == 1
+    assert math.isfinite(results.median_at(200))
+
+
+def test_the_clean_query_is_free_on_request():
+    paid, free = run(max_queries=1), run(max_queries=1, charge_clean=False)
+    assert [r.ledger.by_phase for r in paid] == [{"clean": 1.0}] * 4
+    assert [r.ledger.by_phase for r in free] == [{"start": 1.0}] * 4
+
+
+def test_at_c1_asymmetric_search_makes_the_same_run_query_for_query():
+    assert numbers(run("hsja")) == numbers(run("hsja+as"))
+
+
+def test_an_infinite_price_counts_flagged_queries_only():
+    results = run(prices=tb.Prices.flagged_only(), budget=20, max_queries=2000)
+    for result in results:
+        assert result.ledger.cost == result.ledger.source <= 20
+        assert result.stop in (Stop.BUDGET, Stop.MAX_QUERIES)
+
+
+def test_the_time_limit_ends_all_with_what_they_reached():
+    results = run(count=6, budget=1e9, time_limit=0.3, live=2)
+    assert len(results) == 6
+    assert {r.stop for r in results} == {Stop.TIME_LIMIT}
+    assert results[0].distance < math.inf
+    assert results[5].ledger.queries == 0  # it had not begun
+    assert results[5].distance == math.inf
+
+
+def test_stopping_ends_all_and_keeps_what_was_answered():
+    net = tb.models.from_callable(BOUNDARY.labels, dtype=torch.float64)
+    engine = None
+
+    def progress(now):
+        if now.queries > 200:
+            engine.stop()
+
+    engine = tb.Engine(net, progress=progress)
+    cells = [tb.Cell(tb.preset("hsja"), image, 0, budget=1e6) for image in images(3)]
+    results = list(engine.run(cells))
+    assert {r.stop for r in results} == {Stop.INTERRUPTED}
+    assert sum(r.ledger.queries for r in results) > 200
+
+
+def test_progress_adds_up():
+    seen = []
+    results = run(progress=seen.append)
+    assert seen[-1].done == 4
+    assert seen[-1].live == 0
+    assert seen[-1].queries == sum(r.ledger.queries for r in results)
+    assert seen[-1].rows >= seen[-1].queries
+    assert sorted(r.index for now in seen for r in now.finished) == [0, 1, 2, 3]
+
+
+def test_a_stream_holds_no_image_and_no_result():
+    alive = weakref.WeakSet()
+
+    def pictures():
+        for _ in range(40):
+            image = images(1)[0].clone()
+            alive.add(image)
+            yield image
+
+    net = tb.models.from_callable(BOUNDARY.labels, dtype=torch.float64)
+    most = done = 0
+    found = weakref.WeakSet()
+    for result in tb.stream(
+        tb.preset("hsja"), net, pictures(), (0 for _ in range(40)), budget=60, live=4
+    ):
+        done += 1
+        found.add(result)
+        del result
+        gc.collect()
+        most = max(most, len(alive))
+        assert len(found) <= 4  # those that finished in the same batch
+    assert done == 40
+    assert most <= 12
+
+
+def test_a_stream_finishes_what_is_under_way_before_it_raises():
+    def pictures():
+        yield from images(5)
+        yield images(1)[0] + 5
+
+    net = tb.models.from_callable(BOUNDARY.labels, dtype=torch.float64)
+    seen = []
+    with pytest.raises(InputError, match=r"image 5 has values from 5.* expected \[0,1\]"):
+        for result in tb.stream(tb.preset("hsja"), net, pictures(), [0] * 6, budget=50):
+            seen.append(result.index)  # noqa: PERF401
+    assert sorted(seen) == [0, 1, 2, 3, 4]
+
+
+def test_live_cells_are_bounded_by_the_memory_their_points_may_take():
+    @dataclass(frozen=True)
+    class Greedy:
+        rows = 10**9
+
+        def __call__(self, problem):
+            yield tb.Ask(problem.source[None], phase="probe")
+            return Stop.CONVERGED
+
+    most = []
+    run(Greedy(), count=5, progress=lambda now: most.append(now.live))
+    assert max(most) <= 1
+
+
+def test_twenty_images_at_any_batch_size_and_in_reverse_order():
+    embedded = tb.models.embedded(dtype=torch.float64)
+    pictures, labels = embedded.images[:20], embedded.labels[:20].tolist()
+    options = {"prices": tb.Prices(10, 1), "budget": 600}
+
+    def table(results):
+        return [
+            (r.stop, r.ledger.counts, r.distance, [s.distance for s in r.trace]) for r in results
+        ]
+
+    def go(size):
+        return table(
+            tb.run(
+                tb.preset("a-hsja"), embedded.model, pictures, labels, batch_size=size, **options
+            )
+        )
+
+    wanted = go(1)
+    for size in (7, 64, 256):
+        assert go(size) == wanted
+    back = tb.run(
+        tb.preset("a-hsja"),
+        embedded.model,
+        pictures.flip(0),
+        labels[::-1],
+        batch_size=64,
+        **options,
+    )
+    assert table(back)[::-1] == wanted
+
+
+def test_together_asks_side_by_side():
+    sizes = []
+
+    def part(problem, count):
+        total = 0
+        for _ in range(count):
+            answers = yield tb.Ask(problem.source[None].expand(2, -1, -1, -1), phase="probe")
+            assert len(answers) == 2
+            total += len(answers)
+        return total
+
+    @dataclass(frozen=True)
+    class SideBySide:
+        def __call__(self, problem):
+            asking = tb.together([part(problem, n) for n in (1, 3, 2)])
+            answers = None
+            while True:
+                try:
+                    ask = asking.send(answers)
+                except StopIteration as end:
+                    assert end.value == [2, 6, 4]
+                    return Stop.CONVERGED
+                sizes.append(len(ask.runs))
+                answers = yield ask
+
+    [result] = run(SideBySide(), count=1)
+    assert (result.stop, result.reason) == (Stop.CONVERGED, "")
+    assert sizes == [3, 2, 1]
+    assert result.ledger.queries == 1 + 12
+
+
+def test_together_refuses_two_phases():
+    def part(problem, phase):
+        yield tb.Ask(problem.source[None], phase=phase)
+
+    problem = tb.Problem(images(1)[0], 0)
+    with pytest.raises(ValueError, match="different phases"):
+        next(tb.together([part(problem, "a"), part(problem, "b")]))

@@ -1,0 +1,105 @@
+"""What a caller may get wrong: each is refused before the first query, in one clear sentence."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import tollbox as tb
+from tollbox.errors import InputError
+
+IMAGES = torch.full((2, 1, 4, 4), 0.5)
+
+
+def never(images):
+    raise AssertionError("no query may be made")
+
+
+MODEL = tb.models.from_callable(never, classes=10)
+
+
+def run(**changes):
+    call = {
+        "attack": tb.preset("hsja"),
+        "model": MODEL,
+        "images": IMAGES,
+        "labels": [0, 1],
+        "budget": 100,
+        **changes,
+    }
+    return tb.run(
+        call.pop("attack"), call.pop("model"), call.pop("images"), call.pop("labels"), **call
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"budget": 0.5}, "the budget is 0.5: expected at least 1"),
+        ({"budget": math.nan}, "the budget is nan"),
+        ({"budget": math.inf}, "neither a budget nor max_queries"),
+        ({"max_queries": 0}, "max_queries is 0: expected 1 or more"),
+        ({"prices": tb.Prices.flagged_only()}, "some answers are free .* expected max_queries"),
+        ({"prices": tb.Prices(200, 1)}, "the budget is 100: expected at least 200"),
+        ({"images": IMAGES[:0], "labels": []}, "there are no images"),
+        ({"images": IMAGES[0]}, r"shape \(1, 4, 4\): expected \(n, c, h, w\)"),
+        ({"images": IMAGES * 510}, r"image 0 has values from 255 to 255.*Divide by 255\?"),
+        ({"images": IMAGES - 0.6}, r"image 0 has values from -0.1"),
+        ({"images": IMAGES * math.nan}, "image 0 has values that are not finite"),
+        ({"images": (IMAGES * 255).byte()}, "image 0 is torch.uint8.*divide by 255"),
+        ({"images": [IMAGES[0], IMAGES[1, :, :2]]}, r"image 1 has shape \(1, 2, 4\)"),
+        ({"images": [IMAGES[0], "cat.png"]}, "image 1 is a str: expected a tensor"),
+        ({"labels": [0]}, "there are 1 labels and more images"),
+        ({"labels": [0, 1, 2]}, "there are 2 images and more labels"),
+        ({"labels": [0, 10]}, "the label of image 1 is 10: expected 0 to 9"),
+        ({"labels": [0, -1]}, "the label of image 1 is -1"),
+        ({"labels": [0, 0.5]}, "the label of image 1 is 0.5: expected an integer"),
+        ({"labels": torch.tensor([0.0, 1.0])}, "the label of image 0 is 0.0: expected an integer"),
+        ({"attack": "hsja"}, r"use tb.preset\('hsja'\)"),
+        ({"model": torch.nn.Linear(2, 2)}, "bare torch network .Linear.*from_torch"),
+        ({"model": 3}, "the model is 3: expected a callable"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"live": 0}, "live is 0"),
+        ({"time_limit": 0}, "time_limit is 0"),
+    ],
+)
+def test_a_wrong_call_is_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        run(**changes)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: tb.Prices(-1, 1), "the source price is -1: expected"),
+        (lambda: tb.Prices(math.nan, 1), "the source price is nan"),
+        (lambda: tb.Prices(math.inf, 1), r"flagged_only\(\)"),
+        (lambda: tb.Prices("dear", 1), "the source price is 'dear': expected a number"),
+        (lambda: tb.Prices(0, 0), "all prices are 0"),
+        (lambda: tb.Prices.per_class({3: -2}), "the price of class 3 is -2"),
+        (lambda: tb.Prices.per_class({3: 0}, default=0), "all prices are 0"),
+        (lambda: tb.preset("a-hjsa"), "unknown preset 'a-hjsa': did you mean 'a-hsja'"),
+        (lambda: tb.preset("zzzz"), "none is near it. Known: a-hsja, hsja"),
+        (lambda: tb.models.from_callable(never, quantize=0), "quantize is 0"),
+        (lambda: tb.models.from_callable(never, dtype=torch.uint8), "dtype is torch.uint8"),
+        (lambda: tb.models.from_torch(torch.nn.Identity(), std=[0.0]), "std is .0.0."),
+        (lambda: tb.Engine(tb.models.from_callable(never, batch=4), batch_size=8), "takes 4 only"),
+        (lambda: tb.Engine(tb.models.from_callable(never, batch=4), metered=True), "padding would"),
+    ],
+)
+def test_a_wrong_argument_is_refused(make, message):
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+def test_a_target_must_differ_from_the_source():
+    cell = tb.Cell(tb.preset("hsja"), IMAGES[0], 3, budget=10, target=3)
+    with pytest.raises(InputError, match="the target of image 0 is its source class, 3"):
+        tb.run_cells([cell], MODEL)
+
+
+def test_an_unknown_option_is_refused():
+    with pytest.raises(TypeError, match="batchsize"):
+        run(batchsize=3)

@@ -1,0 +1,262 @@
+"""The rules of the design, each as a property, over random prices, budgets, batches and orders.
+
+The attack is the `Wanderer`, which asks for anything; the reference is `by_hand`, which runs one
+image one query at a time. The engine's schedule is shuffled throughout.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle import Wanderer, by_hand
+
+import tollbox as tb
+from tollbox.errors import Stop
+
+SHAPE = (1, 3, 4)
+NORMAL = torch.tensor([1.0, -0.5, 0.25, 0.8, -0.3, 0.1, 0.6, -0.9, 0.4, 0.2, -0.7, 0.5]).double()
+
+
+def labels_of(images: torch.Tensor) -> torch.Tensor:
+    """Four classes: 0 is the source; the others depend on the place."""
+    flat = images.flatten(1).double()
+    height = (flat - 0.5) @ NORMAL
+    other = 1 + (flat[:, 0] > 0.5).long() + (flat[:, 1] > 0.7).long()
+    return torch.where(height > 0.15, other, 0)
+
+
+def image(number: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(number)
+    return 0.35 + 0.3 * torch.rand(SHAPE, generator=generator, dtype=torch.float64)
+
+
+def model(dtype=torch.float64, quantize=None, predict=labels_of):
+    return tb.models.from_callable(predict, dtype=dtype, quantize=quantize)
+
+
+prices = st.one_of(
+    st.builds(
+        tb.Prices,
+        source=st.sampled_from([0.1, 0.5, 1.0, 2.0, 10.0, 100.0]),
+        other=st.sampled_from([1.0, 0.3]),
+    ),
+    st.just(tb.Prices.flagged_only()),
+    st.just(tb.Prices(source=0.0, other=1.0)),
+    st.builds(
+        tb.Prices.per_class,
+        st.dictionaries(st.integers(0, 3), st.sampled_from([0.1, 1.0, 7.0]), min_size=1),
+        default=st.sampled_from([0.2, 1.0]),
+    ),
+)
+
+
+@st.composite
+def cells(draw, most=6):
+    found = []
+    for number in range(draw(st.integers(1, most))):
+        price = draw(prices)
+        budget = price.dearest * draw(st.sampled_from([1, 1.5, 3, 10, 40, 1000]))
+        cap = draw(st.sampled_from([1, 2, 7, 50])) if draw(st.booleans()) else math.inf
+        if price.cheapest == 0 and math.isinf(cap):
+            cap = 60
+        found.append(
+            tb.Cell(
+                Wanderer(draw(st.integers(0, 10**6))),
+                image(draw(st.integers(0, 8))),
+                label=draw(st.sampled_from([0, 0, 0, 0, 1])),
+                prices=price,
+                budget=budget,
+                max_queries=cap,
+                target=draw(st.sampled_from([None, None, 2])),
+                seed=draw(st.integers(0, 3)),
+                charge_clean=draw(st.booleans()),
+                name=f"cell {number}",
+            )
+        )
+    return found
+
+
+layouts = st.fixed_dictionaries(
+    {
+        "batch_size": st.sampled_from([1, 2, 3, 7, 16, 64]),
+        "live": st.sampled_from([1, 2, 5, 100]),
+        "metered": st.booleans(),
+        "one_shape": st.booleans(),
+        "shuffle": st.integers(0, 10**6).map(lambda seed: random.Random(seed).shuffle),
+    }
+)
+
+
+def engine_run(listed, net, layout):
+    found = sorted(tb.Engine(net, **layout).run(listed), key=lambda result: result.index)
+    assert [result.index for result in found] == list(range(len(listed)))
+    return found
+
+
+def account(result):
+    return {(ph, lb): n for ph, tally in result.ledger.counts.items() for lb, n in tally.items()}
+
+
+def told(result):
+    """All that a result says, for comparison."""
+    return (
+        result.stop,
+        account(result),
+        result.ledger.cost,
+        [(i.cost, i.source, i.queries, i.distance) for i in result.improvements],
+        None if result.adversarial is None else result.adversarial.tolist(),
+        [(s.iteration, s.cost, s.source, s.other, s.distance, s.notes) for s in result.trace],
+    )
+
+
+@given(cells(), layouts)
+def test_rules_1_2_3_5_the_engine_does_what_is_done_by_hand(listed, layout):
+    net = model()
+    for cell in listed:
+        cell.attack.heard.clear()
+    found = engine_run(listed, net, layout)
+    heard = [cell.attack.heard[-1] if cell.attack.heard else None for cell in listed]
+    for cell, result, transcript in zip(listed, found, heard, strict=True):
+        cell.attack.heard.clear()
+        wanted = by_hand(cell, net)
+        assert result.stop is wanted.stop
+        assert account(result) == dict(wanted.counts)
+        assert result.ledger.cost == wanted.cost <= cell.budget
+        assert result.ledger.queries == wanted.queries <= cell.max_queries
+        assert result.ledger.source == wanted.source
+        assert [(i.cost, i.source, i.queries) for i in result.improvements] == [
+            w[:3] for w in wanted.improvements
+        ]
+        assert [i.distance for i in result.improvements] == pytest.approx(
+            [w[3] for w in wanted.improvements], rel=1e-12
+        )
+        if wanted.best is None:
+            assert result.adversarial is None
+            assert result.distance == math.inf
+        else:
+            assert torch.equal(result.adversarial, wanted.best)
+        assert [s.cost for s in result.trace] == [s[0] for s in wanted.steps]
+        assert [s.distance for s in result.trace] == pytest.approx([s[1] for s in wanted.steps])
+        # Rule 1: what the attack was told, and that it was told no more after the budget ended.
+        again = cell.attack.heard[-1] if cell.attack.heard else None
+        assert transcript == again
+        assert sum(result.ledger.by_phase.values()) == pytest.approx(result.ledger.cost)
+
+
+@given(cells(), layouts)
+def test_rule_2_a_metered_model_computes_exactly_what_is_charged(listed, layout):
+    rows = []
+
+    def counting(images):
+        rows.append(len(images))
+        return labels_of(images)
+
+    found = engine_run(listed, model(predict=counting), {**layout, "metered": True})
+    uncharged = sum(not cell.charge_clean for cell in listed)
+    assert sum(rows) == sum(result.ledger.queries for result in found) + uncharged
+
+
+@given(cells(most=1), st.floats(0, 1), st.sampled_from(["cost", "queries", "source"]))
+def test_rule_3_distance_at_is_what_a_run_with_that_limit_reaches(listed, share, by):
+    [cell] = listed
+    if by == "source":
+        cell = tb.Cell(
+            cell.attack, cell.image, 0, tb.Prices.flagged_only(), 10.0, 200, None, cell.seed
+        )
+        limit = float(max(1, int(10 * share)))
+        less = {"budget": limit}
+    elif by == "queries":
+        limit = max(1, int(min(cell.max_queries, 100) * share))
+        less = {"max_queries": limit}
+    else:
+        limit = cell.prices.dearest + (cell.budget - cell.prices.dearest) * share
+        less = {"budget": limit}
+    [long] = engine_run([cell], model(), {})
+    [short] = engine_run([tb.Cell(**{**vars(cell), **less})], model(), {})
+    assert long.distance_at(limit, by) == short.distance
+
+
+@given(cells(), layouts, layouts, st.randoms(use_true_random=False))
+def test_rule_4_alone_or_in_company_the_result_is_the_same(listed, one, two, chance):
+    first = engine_run(listed, model(), one)
+    order = list(range(len(listed)))
+    chance.shuffle(order)
+    second = engine_run([listed[i] for i in order], model(), two)
+    for position, index in enumerate(order):
+        assert told(second[position]) == told(first[index])
+
+
+@given(cells(), layouts, layouts)
+def test_rule_4_in_float32_at_one_shape(listed, one, two):
+    same = {"one_shape": True, "batch_size": 16, "metered": False}
+    net = model(torch.float32)
+    first = engine_run(listed, net, {**one, **same})
+    second = engine_run(listed, net, {**two, **same})
+    assert [told(r) for r in first] == [told(r) for r in second]
+
+
+@given(cells(), layouts, st.sampled_from([None, 8, 2]))
+def test_rule_5_what_is_reported_was_asked_and_is_the_nearest(listed, layout, quantize):
+    seen = []
+
+    def watching(images):
+        seen.extend(images.clone())
+        return labels_of(images)
+
+    net = model(predict=watching, quantize=quantize)
+    for cell, result in zip(listed, engine_run(listed, net, layout), strict=True):
+        if result.adversarial is None:
+            assert result.distance == math.inf
+            continue
+        label = int(labels_of(result.adversarial[None]))
+        assert label != cell.label if cell.target is None else label == cell.target
+        apart = float(torch.linalg.vector_norm(result.adversarial - cell.image))
+        assert result.distance == pytest.approx(apart, rel=1e-12)
+        assert any(torch.equal(result.adversarial, point) for point in seen)
+        assert result.adversarial.min() >= 0
+        assert result.adversarial.max() <= 1
+        if quantize:
+            steps = result.adversarial * (2**quantize - 1)
+            assert torch.allclose(steps, steps.round(), atol=1e-9)
+
+
+@given(cells(), layouts)
+def test_rule_6_a_bad_image_ends_alone_and_with_a_reason(listed, layout):
+    """The model raises on any point whose first pixel is above a level: some cells, not others."""
+
+    def brittle(images):
+        if (images[:, 0, 0, 0] > 0.9).any():
+            raise RuntimeError("too bright")
+        return labels_of(images)
+
+    sound = engine_run(listed, model(), layout)
+    found = engine_run(listed, model(predict=brittle), layout)
+    for cell, result, whole in zip(listed, found, sound, strict=True):
+        assert isinstance(result.stop, Stop)
+        assert result.ledger.cost <= cell.budget
+        if result.stop is Stop.MODEL_ERROR:
+            assert "too bright" in result.reason
+            # What was answered before the failure is what the sound run answered.
+            assert set(account(result)) <= set(account(whole))
+            assert result.ledger.queries <= whole.ledger.queries
+        else:
+            assert told(result) == told(whole)
+
+
+@given(cells(), layouts)
+def test_rule_8_few_fixed_shapes(listed, layout):
+    shapes = set()
+
+    def watching(images):
+        shapes.add(len(images))
+        return labels_of(images)
+
+    size = layout["batch_size"]
+    engine_run(listed, model(predict=watching), {**layout, "metered": False})
+    allowed = {size} if layout["one_shape"] else {size, max(1, size // 8)}
+    assert shapes <= allowed
