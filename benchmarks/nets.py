@@ -145,9 +145,10 @@ def images(name: str, count: int) -> tuple[Tensor, Tensor]:
     from PIL import Image
 
     with open(DATA / "imagenet" / "labels.csv", newline="") as file:
-        rows = list(csv.DictReader(file))[:count]
+        rows = [r for r in csv.DictReader(file) if (DATA / "imagenet" / r["file"]).exists()]
     arrays = [
-        np.asarray(Image.open(DATA / "imagenet" / row["file"]).convert("RGB")) for row in rows
+        np.asarray(Image.open(DATA / "imagenet" / row["file"]).convert("RGB"))
+        for row in rows[:count]
     ]
     stack = torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2).float() / 255
-    return stack, torch.tensor([int(row["label"]) for row in rows])
+    return stack, torch.tensor([int(row["label"]) for row in rows[:count]])

@@ -1,16 +1,18 @@
 """The engine's share of the raw model's throughput, from one run on one machine.
 
-    python benchmarks/throughput.py                                      # ResNet-20, CPU, 64 images
-    python benchmarks/throughput.py --net resnet50 --device cuda --images 256 --tf32 --sync-check
+    python benchmarks/throughput.py                                   # ResNet-20, CPU, 64 images
+    python benchmarks/throughput.py --net resnet50 --device cuda --images 256 --tf32 --delta 0.5
 
-raw    images/s of the network in its faster memory layout, warmed up, in inference mode, at the
-       engine's batch shape
-engine charged queries/s of a whole run, start to end
-share  engine / raw
+raw     images/s of the network in its faster memory layout, warmed up, in inference mode, at the
+        engine's batch shape; measured again and again during the run, between two batches, so that
+        whatever else the machine does meets both alike
+engine  charged queries/s of the whole run, start to end, less the time of those measurements
+share   engine / raw
 
 `--sync-check` makes any synchronisation of the GPU other than one per model batch an error.
-`--memory` runs a few and many images as a stream, and prints the peak of device memory and the growth
-of host memory, which must not grow with the number of images. Prints one JSON object at the end.
+`--memory` streams ever more images, and prints the peak of device memory and of host memory, which
+must not grow with their number. If there are fewer images than asked for, mirrored copies of them
+make up the rest. Prints one JSON object at the end.
 """
 
 from __future__ import annotations
@@ -20,8 +22,11 @@ import gc
 import json
 import platform
 import resource
+import shlex
+import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,51 +36,72 @@ from torch import Tensor, nn
 
 import tollbox as tb
 
-
-def raw_speed(net: nn.Module, batch: Tensor, seconds: float) -> dict[str, float]:
-    """Images/s of a network by memory layout."""
-    speeds = {}
-    for name, layout in (
-        ("contiguous", torch.contiguous_format),
-        ("channels_last", torch.channels_last),
-    ):
-        net = net.to(memory_format=layout)  # type: ignore[call-overload]
-        images = batch.contiguous(memory_format=layout)
-        with torch.inference_mode():
-            for _ in range(3):
-                net(images)
-            _wait(batch.device)
-            began, rounds = time.perf_counter(), 0
-            while time.perf_counter() - began < seconds:
-                net(images).argmax(1)
-                rounds += 1
-                if rounds % 8 == 0:
-                    _wait(batch.device)
-            _wait(batch.device)
-        speeds[name] = rounds * len(batch) / (time.perf_counter() - began)
-    return speeds
+LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
-def _wait(device: torch.device) -> None:
+def wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize()
 
 
-def engine_speed(
-    model: tb.models.Model, pictures: Tensor, labels: Tensor, args: argparse.Namespace, attack: str
+class Raw:
+    """The network alone, in its faster layout, on one batch."""
+
+    def __init__(self, net: nn.Module, batch: Tensor, rounds: int) -> None:
+        self.net, self.batch, self.rounds = net, batch, rounds
+        speeds = {}
+        for layout in LAYOUTS:
+            self._use(layout)
+            for _ in range(3):
+                self.seconds()
+            speeds[layout] = len(batch) / min(self.seconds() for _ in range(5))
+        self.layout = max(speeds, key=lambda name: speeds[name])
+        self.speeds = {name: round(speed, 1) for name, speed in speeds.items()}
+        self._use(self.layout)
+
+    def _use(self, layout: str) -> None:
+        self.net = self.net.to(memory_format=LAYOUTS[layout])  # type: ignore[call-overload]
+        self.batch = self.batch.contiguous(memory_format=LAYOUTS[layout])
+
+    @torch.inference_mode()
+    def seconds(self) -> float:
+        """Seconds of one batch: several, one after another, and then one wait."""
+        wait(self.batch.device)
+        began = time.perf_counter()
+        for _ in range(self.rounds):
+            self.net(self.batch).argmax(1)
+        wait(self.batch.device)
+        return (time.perf_counter() - began) / self.rounds
+
+
+def measured(
+    attack: str,
+    model: tb.models.Model,
+    pictures: Tensor,
+    labels: Tensor,
+    raw: Raw,
+    args: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Charged queries/s of one run."""
-    last: list[tb.Progress] = []
+    """One run, with the raw network measured in between."""
+    mode = "error" if args.sync_check else "default"
+    batches, raw_seconds, rows, paused = 0, [], 0, 0.0
 
     def progress(now: tb.Progress) -> None:
-        last[:] = [now]
+        nonlocal batches, rows, paused
+        batches += 1
+        rows = now.rows
+        if batches % args.every == 0:
+            set_mode(model.device, "default")
+            wait(model.device)
+            began = time.perf_counter()
+            raw_seconds.append(raw.seconds())
+            paused += time.perf_counter() - began
+            set_mode(model.device, mode)
 
-    if args.sync_check:
-        torch.cuda.set_sync_debug_mode("error")
-    _wait(model.device)
+    set_mode(model.device, mode)
     began = time.perf_counter()
     results = tb.run(
-        tb.preset(attack),
+        with_delta(tb.preset(attack), args.delta),
         model,
         pictures,
         labels,
@@ -84,33 +110,46 @@ def engine_speed(
         batch_size=args.batch_size,
         progress=progress,
     )
-    _wait(model.device)
-    seconds = time.perf_counter() - began
-    if args.sync_check:
-        torch.cuda.set_sync_debug_mode("default")
+    seconds = time.perf_counter() - began - paused
+    set_mode(model.device, "default")
     queries = sum(result.ledger.queries for result in results)
+    raw_speed = args.batch_size * len(raw_seconds) / sum(raw_seconds)
     return {
         "attack": attack,
+        "share": round(queries / seconds / raw_speed, 3),
+        "queries_per_second": round(queries / seconds, 1),
+        "raw_images_per_second": round(raw_speed, 1),
         "queries": queries,
         "seconds": round(seconds, 2),
-        "queries_per_second": round(queries / seconds, 1),
-        "rows_per_query": round(last[0].rows / queries, 4),
+        "rows_per_query": round(rows / queries, 4),
         "median_l2": round(results.median_at(args.budget), 4),
         "stops": sorted({str(result.stop) for result in results}),
     }
 
 
+def with_delta(attack: Any, delta: float | None) -> Any:
+    """The attack with another sampling radius: the paper's is below the resolution of TF32."""
+    return (
+        attack if delta is None else replace(attack, estimate=replace(attack.estimate, delta=delta))
+    )
+
+
+def set_mode(device: torch.device, mode: str) -> None:
+    if device.type == "cuda":
+        torch.cuda.set_sync_debug_mode(mode)
+
+
 def memory(
     model: tb.models.Model, pictures: Tensor, labels: Tensor, args: argparse.Namespace
 ) -> list[dict[str, Any]]:
-    """Peak device memory and host memory of streams of growing length."""
+    """Peak of device memory and of host memory for streams of growing length."""
     rows = []
     for rounds in (1, 2, 4):
 
-        def many(stack: Tensor = pictures, times: int = rounds) -> Iterator[Tensor]:
+        def many(times: int = rounds) -> Iterator[Tensor]:
             for number in range(times):
-                for image in stack:
-                    yield (image * (1 - 0.001 * number)).clone()
+                for image in pictures:
+                    yield image * (1 - 0.001 * number)
 
         gc.collect()
         if model.device.type == "cuda":
@@ -128,16 +167,19 @@ def memory(
         ):
             done += 1
         peak = torch.cuda.max_memory_allocated() if model.device.type == "cuda" else 0
+        host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         rows.append(
-            {
-                "images": done,
-                "device_peak_mib": round(peak / 2**20, 1),
-                "host_peak_mib": round(
-                    resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1
-                ),
-            }
+            {"images": done, "device_mib": round(peak / 2**20, 1), "host_mib": round(host, 1)}
         )
     return rows
+
+
+def enough(pictures: Tensor, labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """`count` images: those there are, then mirrored copies."""
+    while len(pictures) < count:
+        pictures = torch.cat([pictures, pictures.flip(-1) * (1 - 1e-3)])
+        labels = labels.repeat(2)
+    return pictures[:count], labels[:count]
 
 
 def main() -> None:
@@ -148,8 +190,9 @@ def main() -> None:
     parser.add_argument("--attacks", nargs="+", default=["hsja", "a-hsja"])
     parser.add_argument("--price", type=float, default=10.0)
     parser.add_argument("--budget", type=float, default=5000.0)
+    parser.add_argument("--delta", type=float, default=None, help="sampling radius of estimates")
     parser.add_argument("--batch-size", type=int, default=None)
-    parser.add_argument("--seconds", type=float, default=5.0, help="for the raw measurement")
+    parser.add_argument("--every", type=int, default=20, help="batches between raw measurements")
     parser.add_argument("--tf32", action="store_true")
     parser.add_argument("--sync-check", action="store_true")
     parser.add_argument("--memory", action="store_true")
@@ -157,47 +200,33 @@ def main() -> None:
     args = parser.parse_args()
 
     device = torch.device(args.device)
-    if args.tf32:
-        torch.backends.cuda.matmul.allow_tf32 = True
-        torch.backends.cudnn.allow_tf32 = True
-    if args.batch_size is None:
-        args.batch_size = 256 if device.type == "cuda" else 64
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.tf32
+    args.batch_size = args.batch_size or (256 if device.type == "cuda" else 64)
     mean, std = nets.NORMALISATION[args.net]
-    pictures, labels = nets.images(args.net, args.images)
+    pictures, labels = enough(*nets.images(args.net, args.images), args.images)
     net = nets.network(args.net).to(device)
     batch = pictures[torch.arange(args.batch_size) % len(pictures)].to(device)
+    raw = Raw(net, batch, rounds=4 if device.type == "cuda" else 2)
+    print("raw images/s by layout:", raw.speeds, flush=True)
+    model = tb.models.from_torch(
+        raw.net, mean=mean, std=std, device=device, channels_last=raw.layout == "channels_last"
+    )
+    kept = [word for word in sys.argv[1:] if not word.startswith("--out") and word != str(args.out)]
     report: dict[str, Any] = {
-        "command": "python benchmarks/throughput.py "
-        + " ".join(f"--{k.replace('_', '-')} {v}" for k, v in vars(args).items() if k != "out"),
+        "command": shlex.join(["python", "benchmarks/throughput.py", *kept]),
         "device": torch.cuda.get_device_name() if device.type == "cuda" else platform.machine(),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
+        "layout": raw.layout,
+        "batch_size": args.batch_size,
+        "engine": [],
     }
-    speeds = raw_speed(net, batch, args.seconds)
-    print("raw images/s:", {k: round(v, 1) for k, v in speeds.items()}, flush=True)
-    layout = max(speeds, key=lambda name: speeds[name])
-    model = tb.models.from_torch(
-        net, mean=mean, std=std, device=device, channels_last=layout == "channels_last"
-    )
-    report["raw"] = {"layout": layout, "images_per_second": round(speeds[layout], 1)}
-    report["engine"] = []
     for attack in args.attacks:
-        row = engine_speed(model, pictures, labels, args, attack)
-        again = raw_speed(net, batch, args.seconds)[layout]
-        net.to(
-            memory_format=getattr(
-                torch, layout if layout == "channels_last" else "contiguous_format"
-            )
-        )  # type: ignore[call-overload]
-        raw = (speeds[layout] + again) / 2
-        row["raw_images_per_second"] = round(raw, 1)
-        row["share"] = round(row["queries_per_second"] / raw, 3)
+        row = measured(attack, model, pictures, labels, raw, args)
         report["engine"].append(row)
         print(json.dumps(row), flush=True)
-        speeds[layout] = again
     if args.memory:
         report["memory"] = memory(model, pictures, labels, args)
-        print(json.dumps(report["memory"]), flush=True)
     text = json.dumps(report, indent=1)
     print(text)
     if args.out is not None:

@@ -115,14 +115,10 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
             found = np.array(labels)
             adversarial = found != cell.label if cell.target is None else found == cell.target
             runs.append(
-                tb.Answers(
-                    found,
-                    found == cell.label,
-                    adversarial,
-                    np.array([price(label) for label in labels]),
-                    np.array(distances),
-                )
+                tb.Answers(found, adversarial, np.array(distances), cell.label, cell.prices)
             )
+            assert runs[-1].prices.tolist() == [price(label) for label in labels]
+            assert runs[-1].flagged.tolist() == [label == cell.label for label in labels]
         answers = joined(runs)
 
 

@@ -21,11 +21,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
+
+from .prices import Prices
 
 T = TypeVar("T")
 
@@ -55,35 +57,40 @@ class Until(enum.Enum):
     NOT_ADVERSARIAL = False
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """Points to be asked one after another."""
 
     points: Rows
     until: Until | None = None
 
-    def __post_init__(self) -> None:
-        if len(self.points) == 0:
-            raise ValueError("a run of an ask has no points")
 
-
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Answers:
     """The answers to one run, in order; or, for an ask of several runs, to all, with `runs`."""
 
     labels: NDArray[np.int64]
-    flagged: NDArray[np.bool_]
-    """The label is the source class."""
     adversarial: NDArray[np.bool_]
     """The label is what the goal asks for."""
-    prices: NDArray[np.float64]
     distances: NDArray[np.float64]
     """l2 distance of each point, as it was sent, from the source image."""
+    source: int
+    """The source class."""
+    tariff: Prices
     parts: tuple[Answers, ...] = field(default=(), repr=False)
     """The runs, if there were several."""
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def flagged(self) -> NDArray[np.bool_]:
+        """The label is the source class."""
+        return np.equal(self.labels, self.source)
+
+    @property
+    def prices(self) -> NDArray[np.float64]:
+        """What each answer cost."""
+        return self.tariff.value_array[self.tariff.levels(self.labels, self.source)]
 
     @property
     def runs(self) -> tuple[Answers, ...]:
@@ -110,8 +117,8 @@ class Ask:
     ) -> None:
         self.runs: tuple[Run, ...] = tuple(runs) if points is None else (Run(points, until),)
         self.phase = phase
-        if not self.runs:
-            raise ValueError("an ask has no runs")
+        if not self.runs or any(len(run.points) == 0 for run in self.runs):
+            raise ValueError("an ask has no points, or a run of it has none")
 
 
 Asking = Generator[Ask, Answers, T]
@@ -124,10 +131,10 @@ def joined(runs: Sequence[Answers]) -> Answers:
         return runs[0]
     return Answers(
         np.concatenate([run.labels for run in runs]),
-        np.concatenate([run.flagged for run in runs]),
         np.concatenate([run.adversarial for run in runs]),
-        np.concatenate([run.prices for run in runs]),
         np.concatenate([run.distances for run in runs]),
+        runs[0].source,
+        runs[0].tariff,
         tuple(runs),
     )
 

@@ -29,6 +29,8 @@ from .models.model import Model
 from .results import Result
 from .sender import Flight, Piece, Sender
 
+SMALL_ASK = 4
+"""Rows of an ask that is served before larger ones."""
 DEFAULT_ROWS = 256
 """Points an attack is taken to hold at a time if it does not say (`rows`)."""
 
@@ -203,17 +205,19 @@ class Engine:
         """Rows for the next batch: wanted ones, then, up to the padded shape, spare ones."""
         pieces: list[Piece] = []
         space = self.sender.batch_size
-        order = list(self._ready.values())
+        order = sorted(self._ready.values(), key=_turn)
         if self._shuffle is not None:
             self._shuffle(order)
         for live in order:
             if space == 0:
                 break
             space -= self._cut(live, pieces, space, spare=False)
-            if live.pending is None or not live.pending.wants:
+            if live.pending is None or live.pending.wanted_rows == 0:
                 del self._ready[live.slot]
         rows = self.sender.batch_size - space
         space = self.sender.padded(rows) - rows
+        if space == 0:
+            return pieces
         able = [live for live in self._lives.values() if live.pending and live.pending.can_spare]
         share = -(-space // len(able)) if able else 0
         for live in able:
@@ -225,13 +229,12 @@ class Engine:
         pending, taken = live.pending, 0
         if pending is None:
             return 0
-        for number, state in enumerate(pending.runs):
+        for number in range(len(pending.runs)):
             rows = pending.spare(number) if spare else pending.wanted(number)
             rows = min(rows, space - taken)
             if rows > 0:
-                pieces.append(Piece(pending, number, state.sent, state.sent + rows, live.slot))
-                state.sent += rows
-                pending.flying += rows
+                first = pending.send(number, rows)
+                pieces.append(Piece(pending, number, first, first + rows, live.slot))
                 taken += rows
         return taken
 
@@ -284,6 +287,13 @@ class Engine:
 
     def _result(self, live: Live, image: Tensor | None) -> Result:
         return live.result(None if image is None else image.clone(), tuple(self.sender.shrunk))
+
+
+def _turn(live: Live) -> tuple[bool, float]:
+    """Small asks first, since they come one after another and each waits for its batch; then those
+    who have spent least, so that all end together and the last batches are full too."""
+    small = live.pending is not None and live.pending.wanted_rows <= SMALL_ASK
+    return not small, live.spent
 
 
 def _held(cell: Cell) -> int:

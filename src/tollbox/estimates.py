@@ -64,7 +64,7 @@ class _Sum:
 
     def __init__(self, problem: Problem, t: int, limit: int) -> None:
         self._noise = problem.noise(PHASE, t, limit)
-        self._passed = torch.zeros(problem.dimension).to(problem.source)
+        self._passed = torch.zeros_like(problem.source).flatten()
         self._all = torch.zeros_like(self._passed)
         self.asked = self.adversarial = self.flagged = 0
         self.cost = 0.0

@@ -71,12 +71,20 @@ class Ledger:
         return self._cost(self._levels)
 
     @property
+    def levels(self) -> NDArray[np.int64]:
+        """Counts by price level, cheapest first."""
+        return np.array(self._levels)
+
+    @property
     def by_phase(self) -> dict[str, float]:
         """Cost by phase."""
         return {name: self._cost(self._by_level(tally)) for name, tally in self.counts.items()}
 
     def standing(self, labels: NDArray[np.int64]) -> Standing:
         """The account before each of `labels`, were they charged in order."""
+        if len(labels) == 1:
+            now = np.array([self.cost]), np.array([self.source]), np.array([self.queries])
+            return Standing(*now)
         levels = self.prices.levels(labels, self.source_label)
         steps = np.zeros((len(labels), len(self.prices.values)), np.int64)
         steps[np.arange(len(labels)), levels] = 1

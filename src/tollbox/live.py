@@ -45,6 +45,8 @@ class Live:
         self.pending: Pending | None = None
         self.ended: tuple[Stop, str] | None = None
         self.best: Tensor | None = None
+        self.spent = 0.0
+        """Share of the budget that is spent."""
         self.numbers: list[tuple[Tensor, dict[str, Any]]] = []
         """Distances of iterates, on the device, and the steps that wait for them."""
         self._asking: Asking[Stop] | None = None
@@ -63,10 +65,10 @@ class Live:
     def advance(self) -> bool:
         """After rows came back: settle what is complete, resume the attack; are rows wanted now?"""
         while self.pending is not None:
-            if self._metered:
-                self.pending.limit(*self._limits(), metered=True)
+            if self.pending.short:
+                self.pending.limit(*self._limits(), metered=self._metered)
             if not self.pending.done:
-                return self.pending.wants
+                return self.pending.wanted_rows > 0
             self._settle()
         return False
 
@@ -145,17 +147,17 @@ class Live:
         stop, reason = (failure.stop, failure.reason) if failure else (forced, "")
         if rows < len(labels):
             stop, reason = Stop.BUDGET, ""
-        broken = np.isnan(distances[:rows])
-        if broken.any():
-            rows = int(broken.argmax())
+        if math.isnan(distances[:rows].sum()):
+            rows = int(np.isnan(distances).argmax())
             stop = Stop.ATTACK_ERROR
             reason = f"asked for a point that is not finite ({pending.ask.phase})"
         adversarial = self.problem.is_adversarial(labels)
         self._keep_best(pending, counts, labels[:rows], adversarial[:rows], distances[:rows])
         if self._charged:
             self.ledger.charge(labels[:rows], pending.ask.phase)
+            self.spent = self.ledger.cost / self.cell.budget
         if stop in (None, Stop.BUDGET) and (rows < len(labels) or not whole):
-            stop = self._over()
+            stop = self._over() or Stop.BUDGET
         if stop is not None:
             self._end(stop, reason)
         elif self._asking is None:
@@ -172,22 +174,21 @@ class Live:
         distances: NDArray[np.float64],
     ) -> None:
         """Note every row that is nearer than all before it, and keep the last of them."""
-        reached = np.where(adversarial, distances, math.inf)
-        if len(reached) == 0 or reached.min() >= self.distance:
+        if not adversarial.any() or distances[adversarial].min() >= self.distance:
             return
+        reached = np.where(adversarial, distances, math.inf)
         before = np.minimum.accumulate(np.concatenate([[self.distance], reached]))[:-1]
-        better = np.flatnonzero(reached < before).tolist()
-        standing = self.ledger.standing(labels)
-        for row in better:
-            self._improvements.append(
-                Improvement(
-                    float(standing.cost[row]),
-                    int(standing.source[row]),
-                    int(standing.queries[row]),
-                    float(distances[row]),
-                )
-            )
-        row, number = better[-1], 0
+        better = np.flatnonzero(reached < before)
+        cost, source, queries = self.ledger.standing(labels)
+        rows = zip(
+            cost[better].tolist(),
+            source[better].tolist(),
+            queries[better].tolist(),
+            distances[better].tolist(),
+            strict=True,
+        )
+        self._improvements += [Improvement(*row) for row in rows]
+        row, number = int(better[-1]), 0
         while row >= counts[number]:
             row -= counts[number]
             number += 1
@@ -201,16 +202,14 @@ class Live:
         distances: NDArray[np.float64],
         counts: list[int],
     ) -> Answers:
-        flagged = labels == self.cell.label
-        prices = self.ledger.prices
-        paid = prices.value_array[prices.levels(labels, self.cell.label)]
+        cell = self.cell
         if len(counts) == 1:
-            return Answers(labels, flagged, adversarial, paid, distances)
+            return Answers(labels, adversarial, distances, cell.label, cell.prices)
         runs, first = [], 0
         for count in counts:
             rows = slice(first, first + count)
             runs.append(
-                Answers(labels[rows], flagged[rows], adversarial[rows], paid[rows], distances[rows])
+                Answers(labels[rows], adversarial[rows], distances[rows], cell.label, cell.prices)
             )
             first += count
         return joined(runs)

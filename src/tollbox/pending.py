@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,41 +83,58 @@ class Pending:
     def __init__(self, ask: Ask, problem: Problem, ledger: Ledger) -> None:
         self.ask = ask
         self.runs = [RunState(run) for run in ask.runs]
+        self._size = sum(state.size for state in self.runs)
         self.flying = 0
         """Rows sent that have not come back."""
         self._problem = problem
         self._ledger = ledger
         self._limits: list[int] = []
+        self._wanted: int | None = None
+        """Rows wanted, until something changes."""
 
     def limit(self, budget: float, max_queries: float, metered: bool) -> None:
-        """Work out how far each run may be sent now."""
-        if metered:
-            self._limits = self._certain(budget, max_queries)
-            return
-        ledger, prices = self._ledger, self._ledger.prices
-        rows = max_queries - ledger.queries
-        if prices.cheapest > 0 and math.isfinite(budget):
-            # At best all rows cost the least; one row more guards against the rounding here.
-            rows = min(rows, (budget - ledger.cost - prices.dearest) / prices.cheapest + 2)
-        self._limits = [int(max(0, min(state.size, rows))) for state in self.runs]
+        """Work out how far each run may be sent now, given what is back.
 
-    def _certain(self, budget: float, max_queries: float) -> list[int]:
-        prices, limits = self._ledger.prices, []
-        spent, asked = self._ledger.cost, self._ledger.queries
+        Unanswered rows are taken to cost the most that they may if the model is metered, so that
+        only rows go out that are certain to be charged; else what answers cost on average so far,
+        so that few are computed in vain where the budget ends. Of what is affordable at all, at
+        least the next row goes out.
+        """
+        self._wanted = None
+        ledger, prices, size = self._ledger, self._ledger.prices, self._size
+        within = ledger.queries + size <= max_queries
+        if not metered and within and ledger.cost + prices.dearest * size <= budget:
+            self._limits = [state.size for state in self.runs]
+            return
+        mean = prices.dearest if metered or not ledger.queries else ledger.cost / ledger.queries
+        tally, ahead = (
+            ledger.levels,
+            0,
+        )  # counts by level, and rows before this run of unknown price
+        self._limits = []
+
+        def reach(rows: int) -> bool:
+            """May `rows` more rows be asked, the last of them at its dearest?"""
+            if metered:  # to the last bit as the ledger will have it
+                worst = np.append(tally[:-1], tally[-1] + ahead + rows - 1)
+                spent = float(prices.cost(worst))
+            else:
+                spent = float(prices.cost(tally)) + (ahead + rows - 1) * mean
+            return spent + prices.dearest <= budget
+
         for state in self.runs:
-            labels = state.labels[: state.known]
-            levels = prices.levels(labels, self._problem.label)
-            spent += sum(prices.values[level] for level in levels)
-            asked += state.known
+            levels = prices.levels(state.labels[: state.known], self._problem.label)
+            tally += np.bincount(levels, minlength=len(tally))
             left = 0 if state.end is not None else state.size - state.known
-            rows = min(left, (budget - spent) / prices.dearest, max_queries - asked)
-            rows = int(max(0, rows))
-            while rows > 0 and spent + (rows - 1) * prices.dearest + prices.dearest > budget:
-                rows -= 1
-            limits.append(state.known + rows)
-            spent += left * prices.dearest  # the worst this run may still cost
-            asked += left
-        return limits
+            most = int(min(left, max(0, max_queries - tally.sum() - ahead)))
+            rows = bisect_right(range(1, most + 1), 0, key=lambda n: not reach(n))
+            self._limits.append(state.known + rows)
+            ahead += left
+
+    @property
+    def short(self) -> bool:
+        """Some run may not be sent whole yet: its limit must be looked at again."""
+        return any(limit < state.size for limit, state in zip(self._limits, self.runs, strict=True))
 
     def wanted(self, number: int) -> int:
         """Rows of run `number` that should go out now."""
@@ -135,8 +152,17 @@ class Pending:
             return 0
         return max(0, self._limits[number] - state.sent)
 
+    def send(self, number: int, rows: int) -> int:
+        """The next rows of run `number` go out; returns the first of them."""
+        self._wanted = None
+        first = self.runs[number].sent
+        self.runs[number].sent += rows
+        self.flying += rows
+        return first
+
     def take(self, number: int, labels: NDArray[np.int64], distances: NDArray[np.float64]) -> None:
         """The next rows of run `number` came back."""
+        self._wanted = None
         self.flying -= len(labels)
         state = self.runs[number]
         until = state.run.until
@@ -147,18 +173,16 @@ class Pending:
 
     def fail(self, number: int, rows: int, failure: Failure) -> None:
         """The next rows of run `number` could not be answered."""
+        self._wanted = None
         self.flying -= rows
         self.runs[number].fail(rows, failure)
 
     @property
     def wanted_rows(self) -> int:
         """Rows of all runs that should go out now."""
-        return sum(self.wanted(number) for number in range(len(self.runs)))
-
-    @property
-    def wants(self) -> bool:
-        """Some rows should go out now."""
-        return any(self.wanted(number) for number in range(len(self.runs)))
+        if self._wanted is None:
+            self._wanted = sum(self.wanted(number) for number in range(len(self.runs)))
+        return self._wanted
 
     @property
     def can_spare(self) -> bool:
@@ -168,7 +192,7 @@ class Pending:
     @property
     def done(self) -> bool:
         """Nothing is on its way and nothing more is wanted."""
-        return self.flying == 0 and not self.wants
+        return self.flying == 0 and self.wanted_rows == 0
 
     def settled(self) -> tuple[list[int], Failure | None, bool]:
         """Rows of each run that were answered in order, the failure that ended them, and if all."""

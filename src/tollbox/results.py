@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from torch import Tensor
@@ -36,8 +36,7 @@ class Step:
     notes: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Improvement:
+class Improvement(NamedTuple):
     """A row that was nearer than any adversarial row before it, and the account before it."""
 
     cost: float

@@ -134,8 +134,8 @@ def _checked(model: Model, cells: list[Cell], engine: Engine) -> list[str]:
         return []
     few = torch.stack([cell.image for cell in cells[:CHECKED_IMAGES]])
     findings = check_model(model, few, engine.sender.batch_size)
-    for finding in findings:
-        warnings.warn(finding, ModelWarning, stacklevel=3)
+    if findings:
+        warnings.warn(" ".join(findings), ModelWarning, stacklevel=3)
     return findings
 
 

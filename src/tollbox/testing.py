@@ -193,8 +193,8 @@ def check_attack(
     """Run an attack on a boundary; the result, and what it did that an attack must not do.
 
     It must end with a reason, accept only points that were asked and found adversarial, ask for
-    rows that do not depend on how they are sliced, spend no more than the budget, and report a point
-    that is adversarial at the distance that is reported.
+    rows that do not depend on how they are sliced, spend no more than the budget, and report a
+    point that is adversarial at the distance that is reported.
     """
     watched = _Watched(attack)
     prices = prices or Prices()

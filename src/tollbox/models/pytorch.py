@@ -67,11 +67,10 @@ def from_torch(
 
     @torch.inference_mode()
     def predict(images: Tensor) -> Tensor:
-        images = images.contiguous(memory_format=layout)
-        if centre is not None:
-            images = images - centre
+        laid = torch.empty_like(images, memory_format=layout)
+        images = laid.copy_(images) if centre is None else torch.sub(images, centre, out=laid)
         if scale is not None:
-            images = images / scale
+            images.div_(scale)
         return labels_of(network(images))
 
     return Model(predict, place, dtype, quantize, batch, classes, network)

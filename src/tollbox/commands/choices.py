@@ -1,0 +1,120 @@
+"""What a user types, turned into values: numbers per channel, prices, a device, limits.
+
+Each function takes the text as typed and names the option in its message.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import torch
+
+from ..cells import check_limits
+from ..errors import FileError, InputError
+from ..prices import Prices
+from ..tables import rows_of
+
+DEFAULT_ROW = "default"
+
+
+def numbers(option: str, text: str | None) -> list[float] | None:
+    """'0.5' or '0.485,0.456,0.406'; None if not given."""
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(
+            f"{option} is {text!r}: expected a number, or numbers separated by commas, one per "
+            "channel."
+        ) from None
+
+
+def prices(text: str) -> Prices:
+    """A number (c*), `inf`, or the path of a CSV with the columns class and price."""
+    try:
+        ratio = float(text)
+    except ValueError:
+        return _prices_per_class(text)
+    if math.isnan(ratio) or ratio < 0:
+        raise InputError(f"--price is {text}: expected a number that is 0 or more, inf, or a CSV.")
+    return Prices.flagged_only() if math.isinf(ratio) else Prices(source=ratio)
+
+
+def _prices_per_class(text: str) -> Prices:
+    file = Path(text)
+    if not file.exists():
+        raise FileError(
+            f"--price is {text!r}: expected a number, inf, or a CSV file that exists, with the "
+            "columns class and price."
+        )
+    default = 1.0
+    table: dict[int, float] = {}
+    seen: set[str] = set()
+    for line, (name, value) in rows_of(file, ("class", "price")):
+        where = f"{file}, line {line}"
+        price = _price(value, where)
+        if name.lower() in seen:
+            raise FileError(f"{where}: class {name} has a price already.")
+        seen.add(name.lower())
+        if name.lower() == DEFAULT_ROW:
+            default = price
+        elif name.isdecimal():
+            table[int(name)] = price
+        else:
+            raise FileError(
+                f"{where}: the class is {name!r}: expected an integer that is 0 or more, or "
+                f"{DEFAULT_ROW!r}."
+            )
+    if not seen:
+        raise FileError(f"{file} has no prices: expected lines of class and price.")
+    if default == 0 and not any(table.values()):
+        raise FileError(f"{file}: all prices are 0: expected at least one above 0.")
+    return Prices.per_class(table, default)
+
+
+def _price(text: str, where: str) -> float:
+    try:
+        price = float(text)
+    except ValueError:
+        price = math.nan
+    if not (math.isfinite(price) and price >= 0):
+        raise FileError(
+            f"{where}: the price is {text!r}: expected a finite number that is 0 or more."
+        )
+    return price
+
+
+def limits(paid: Prices, budget: float | None, max_queries: int | None) -> tuple[float, float]:
+    """Budget and cap on queries, infinite where not given; at least one ends the run."""
+    if budget is None and max_queries is None:
+        raise InputError(
+            "neither --budget nor --max-queries is given: nothing would end the run; give one."
+        )
+    if max_queries is None and paid.cheapest == 0:
+        raise InputError(
+            "some answers are free under this --price: a budget alone may never end the run; give "
+            "--max-queries."
+        )
+    most = math.inf if budget is None else budget
+    cap = math.inf if max_queries is None else max_queries
+    check_limits(paid, most, cap)
+    return most, cap
+
+
+def device(text: str | None) -> torch.device:
+    """A device that works; by default the GPU if there is one, else the CPU."""
+    name = text or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        place = torch.device(name)
+        if place.type == "meta":
+            raise RuntimeError("it holds no numbers")
+        torch.zeros(1, device=place).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
+        why = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else "it fails"
+        raise InputError(
+            f"--device is {name!r}: {why}. Expected cpu, cuda, cuda:1 or another device that this "
+            "installation of torch can use."
+        ) from None
+    return place

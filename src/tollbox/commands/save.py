@@ -1,0 +1,187 @@
+"""What `attack` writes: adversarial.npz, PNGs, results.csv, ledger.json.
+
+1. `adversarial.npz` is lossless: the points as they were sent, with `index`, `labels`, `distance`
+   and `cost`; only images for which one was found.
+2. A PNG is the point rounded to 8 bits. Rounding may lose it, so the model is asked again about the
+   rounded images, uncharged, and the file name says what it answered: `0007-adversarial.png`,
+   `0007-lost.png`, or `0007-unknown.png` if the model failed on it.
+3. `results.csv` has a line for each image; distance `inf` where no adversarial point was found, and
+   0 where the clean image is misclassified anyway (which makes neither a point nor a PNG).
+4. `ledger.json` has the settings of the run and, for each image, how often each label was answered
+   in each phase; costs follow from these.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..cells import Cell
+from ..errors import Stop
+from ..models.model import Model
+from ..problem import content_hash
+from ..results import Result
+
+COLUMNS = (
+    "index",
+    "name",
+    "label",
+    "stop",
+    "reason",
+    "distance",
+    "cost",
+    "queries",
+    "flagged",
+    "other",
+    "png",
+    "png_adversarial",
+)
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """An adversarial point at 8 bits a channel; `label` is the model's, None if it failed."""
+
+    pixels: Tensor
+    """(c, h, w), uint8."""
+    label: int | None
+
+
+def rounded(model: Model, results: Sequence[Result], batch_size: int) -> dict[int, Rounded]:
+    """By index: the adversarial points rounded to 8 bits, and the model's answers to them."""
+    pixels = {r.index: point.mul(255).round().to(torch.uint8) for r, point in _found(results)}
+    labels: dict[int, int | None] = {}
+    order = list(pixels)
+    for first in range(0, len(order), batch_size):
+        part = order[first : first + batch_size]
+        answers = _answers(model, torch.stack([pixels[i] for i in part]), batch_size)
+        labels.update(zip(part, answers, strict=True))
+    return {i: Rounded(pixels[i], labels[i]) for i in order}
+
+
+def _found(results: Sequence[Result]) -> list[tuple[Result, Tensor]]:
+    """Those with an adversarial point that an attack made."""
+    return [
+        (r, r.adversarial)
+        for r in results
+        if r.adversarial is not None and r.stop is not Stop.ALREADY_MISCLASSIFIED
+    ]
+
+
+def _answers(model: Model, pixels: Tensor, batch_size: int) -> list[int | None]:
+    points = pixels.to(model.device, model.work_dtype).div_(255)
+    points = torch.cat([points, points[:1].expand(batch_size - len(points), *points.shape[1:])])
+    try:
+        answers: list[int | None] = list(model(model.sent(points))[: len(pixels)].tolist())
+        return answers
+    except Exception:  # the model's own: find out which images it fails on
+        if len(pixels) == 1:
+            return [None]
+        return [_answers(model, pixels[i : i + 1], batch_size)[0] for i in range(len(pixels))]
+
+
+def write_all(
+    folder: Path,
+    cells: Sequence[Cell],
+    results: Sequence[Result],
+    eight_bits: dict[int, Rounded],
+    settings: dict[str, Any],
+) -> None:
+    """Write all files into `folder`."""
+    _write_points(folder / "adversarial.npz", cells, results)
+    pictures = {
+        r.index: _write_picture(folder, r.index, cells[r.index].label, eight_bits[r.index])
+        for r in results
+        if r.index in eight_bits
+    }
+    with open(folder / "results.csv", "w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(COLUMNS)
+        table.writerows(_row(cells[r.index], r, pictures, eight_bits) for r in results)
+    images = [_account(cells[result.index], result) for result in results]
+    text = json.dumps({"settings": settings, "images": images}, indent=1, allow_nan=False)
+    (folder / "ledger.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _write_points(file: Path, cells: Sequence[Cell], results: Sequence[Result]) -> None:
+    found = _found(results)
+    shape = tuple(cells[0].image.shape)
+    images = (
+        torch.stack([point for _, point in found]).numpy()
+        if found
+        else np.empty((0, *shape), np.float32)
+    )
+    np.savez(
+        file,
+        images=images,
+        index=np.array([r.index for r, _ in found], np.int64),
+        labels=np.array([cells[r.index].label for r, _ in found], np.int64),
+        distance=np.array([r.distance for r, _ in found], np.float64),
+        cost=np.array([r.ledger.cost for r, _ in found], np.float64),
+    )
+
+
+def _write_picture(folder: Path, index: int, label: int, picture: Rounded) -> str:
+    """Write the PNG and return its name; none, and no name, unless it has 1, 3 or 4 channels."""
+    from PIL import Image
+
+    if len(picture.pixels) not in (1, 3, 4):
+        return ""
+    kind = {True: "adversarial", False: "lost", None: "unknown"}[_kept(picture, label)]
+    array = picture.pixels.permute(1, 2, 0).contiguous().numpy()
+    name = f"{index:04d}-{kind}.png"
+    Image.fromarray(array[..., 0] if array.shape[2] == 1 else array).save(folder / name)
+    return name
+
+
+def _kept(picture: Rounded, label: int) -> bool | None:
+    return None if picture.label is None else picture.label != label
+
+
+def _row(
+    cell: Cell, result: Result, pictures: dict[int, str], eight_bits: dict[int, Rounded]
+) -> list[Any]:
+    ledger = result.ledger
+    picture = eight_bits.get(result.index)
+    kept = None if picture is None else _kept(picture, cell.label)
+    return [
+        result.index,
+        cell.name,
+        cell.label,
+        result.stop.value,
+        result.reason,
+        repr(result.distance),
+        repr(ledger.cost),
+        ledger.queries,
+        ledger.source,
+        ledger.other,
+        pictures.get(result.index, ""),
+        "" if kept is None else str(kept).lower(),
+    ]
+
+
+def _account(cell: Cell, result: Result) -> dict[str, Any]:
+    ledger = result.ledger
+    return {
+        "index": result.index,
+        "name": cell.name,
+        "label": cell.label,
+        "content": content_hash(cell.image),
+        "stop": result.stop.value,
+        "cost": ledger.cost,
+        "queries": ledger.queries,
+        "flagged": ledger.source,
+        "by_phase": ledger.by_phase,
+        "counts": {
+            phase: {str(label): count for label, count in sorted(tally.items())}
+            for phase, tally in ledger.counts.items()
+        },
+    }

@@ -1,0 +1,1 @@
+"""Reports: medians against cost, and figures."""

@@ -1,0 +1,266 @@
+"""Break the engine and the ledger on purpose, line by line: for each break a test must fail.
+
+    make mutants
+
+A mutant is one replacement in one file of a copy of the package. It is caught if the tests below
+fail on it. Ends with exit code 1 if one survives, or if a line that it breaks is no longer there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TESTS = [
+    "tests/test_rules.py",
+    "tests/test_prices.py",
+    "tests/test_parts.py",
+    "tests/test_engine.py",
+]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+MUTANTS = [
+    Mutant(
+        "prefix: a cut ask is charged whole",
+        "live.py",
+        "self.ledger.charge(labels[:rows], pending.ask.phase)",
+        "self.ledger.charge(labels, pending.ask.phase)",
+    ),
+    Mutant(
+        "prefix: a cut ask is not charged at all",
+        "live.py",
+        "self.ledger.charge(labels[:rows], pending.ask.phase)",
+        "self.ledger.charge(labels if rows == len(labels) else labels[:0], pending.ask.phase)",
+    ),
+    Mutant(
+        "prefix: the attack is resumed after the budget ended",
+        "live.py",
+        '        if rows < len(labels):\n            stop, reason = Stop.BUDGET, ""\n',
+        "",
+    ),
+    Mutant(
+        "until: the run goes on after its answer",
+        "pending.py",
+        "self.end = first + int(hits.argmax()) + 1",
+        "self.end = None",
+    ),
+    Mutant(
+        "until: ends one row early",
+        "pending.py",
+        "self.end = first + int(hits.argmax()) + 1",
+        "self.end = max(1, first + int(hits.argmax()))",
+    ),
+    Mutant(
+        "until: waits for the other answer",
+        "pending.py",
+        "== (until is Until.ADVERSARIAL)",
+        "== (until is Until.NOT_ADVERSARIAL)",
+    ),
+    Mutant(
+        "dearest price: only the cheapest answer must fit",
+        "ledger.py",
+        "fits = (standing.cost + dearest <= budget)",
+        "fits = (standing.cost + self.prices.cheapest <= budget)",
+    ),
+    Mutant(
+        "dearest price: the next ask is not looked at",
+        "live.py",
+        "if self.ledger.cost + self.ledger.prices.dearest > budget:",
+        "if self.ledger.cost >= budget:",
+    ),
+    Mutant(
+        "double charge",
+        "live.py",
+        "self.ledger.charge(labels[:rows], pending.ask.phase)",
+        "self.ledger.charge(labels[:rows], pending.ask.phase)\n"
+        "            self.ledger.charge(labels[:1], pending.ask.phase)",
+    ),
+    Mutant(
+        "padding delivered and charged",
+        "engine.py",
+        "piece.pending.take(piece.number, labels[first:last], distances[first:last])",
+        "piece.pending.take(piece.number, labels[last - 1 :], distances[last - 1 :])",
+    ),
+    Mutant(
+        "padding sent to a metered model",
+        "sender.py",
+        "        if self.metered:\n            return rows\n",
+        "",
+    ),
+    Mutant(
+        "metered: rows that may not be affordable are sent",
+        "pending.py",
+        "tally[-1] + ahead + rows - 1",
+        "tally[-1] + ahead",
+    ),
+    Mutant(
+        "order: rows of a batch are mixed up",
+        "engine.py",
+        "            first = last\n        for piece, failure",
+        "            first = 0\n        for piece, failure",
+    ),
+    Mutant(
+        "order: runs are charged back to front",
+        "live.py",
+        "labels = _joined([state.labels[:n] for state, n in states])",
+        "labels = _joined([state.labels[:n] for state, n in states[::-1]])",
+    ),
+    Mutant(
+        "stream key: the step is left out",
+        "problem.py",
+        'key = f"{self.seed}/{self.content}/{purpose}/{step}"',
+        'key = f"{self.seed}/{self.content}/{purpose}"',
+    ),
+    Mutant(
+        "stream key: the content is left out",
+        "problem.py",
+        'key = f"{self.seed}/{self.content}/{purpose}/{step}"',
+        'key = f"{self.seed}/{purpose}/{step}"',
+    ),
+    Mutant(
+        "stream key: the block is left out",
+        "problem.py",
+        'f"{self._key}/{number}".encode()',
+        "self._key.encode()",
+    ),
+    Mutant(
+        "best point not asked: it is kept before it is clipped and rounded",
+        "live.py",
+        "self.best = self._model.sent(points.clone())[0].to(self._model.work_dtype)",
+        "self.best = points[0].clone()",
+    ),
+    Mutant(
+        "best point not asked: rows past the budget count",
+        "live.py",
+        "self._keep_best(pending, counts, labels[:rows], adversarial[:rows], distances[:rows])",
+        "self._keep_best(pending, counts, labels, adversarial, distances)",
+    ),
+    Mutant(
+        "best point: only that of the attack's last ask",
+        "live.py",
+        "if not adversarial.any() or distances[adversarial].min() >= self.distance:",
+        "if not adversarial.any():",
+    ),
+    Mutant(
+        "retry after out-of-memory: the rows are lost",
+        "sender.py",
+        "            flights += self.send(front)\n",
+        "",
+    ),
+    Mutant(
+        "retry after out-of-memory: nothing is said",
+        "sender.py",
+        'self.shrunk.append(f"out of memory',
+        'str(f"out of memory',
+    ),
+    Mutant(
+        "label against side: charged by side",
+        "prices.py",
+        "return np.where(labels == source, low, 1 - low)",
+        "return np.where(labels <= source, low, 1 - low)",
+    ),
+    Mutant(
+        "label against side: answers are flagged if they are not adversarial",
+        "ask.py",
+        "return np.equal(self.labels, self.source)",
+        "return ~self.adversarial",
+    ),
+    Mutant(
+        "label against side: the goal is any other class",
+        "problem.py",
+        "return np.equal(labels, self.target)",
+        "return np.not_equal(labels, self.label)",
+    ),
+    Mutant(
+        "distance_at: what was spent, without the dearest answer",
+        "results.py",
+        "needs = [step.cost + self.ledger.prices.dearest for step in self.improvements]",
+        "needs = [step.cost for step in self.improvements]",
+    ),
+    Mutant(
+        "bisection: a bad row takes its neighbours along",
+        "sender.py",
+        "        if rows == 1:\n            failure",
+        "        if rows <= 2:\n            failure",
+    ),
+    Mutant(
+        "few shapes: batches are not padded",
+        "sender.py",
+        "return next(shape for shape in self.shapes if shape >= rows)",
+        "return rows",
+    ),
+]
+
+
+def tested(source: Path, timeout: float | None) -> tuple[int, str]:
+    """Exit code and output of the tests on the package below `source`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *TESTS],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(source),
+            "OMP_NUM_THREADS": "1",
+            "HYPOTHESIS_PROFILE": "mutants",
+        },
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def caught(mutant: Mutant, timeout: float) -> tuple[Mutant, str]:
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(ROOT / "src", Path(folder) / "src")
+        path = Path(folder) / "src" / "tollbox" / mutant.file
+        text = path.read_text()
+        if text.count(mutant.old) != 1:
+            return mutant, "the line to break is not there"
+        path.write_text(text.replace(mutant.old, mutant.new))
+        try:
+            code, output = tested(path.parents[1], timeout)
+        except subprocess.TimeoutExpired:
+            return mutant, ""  # it hangs, where the sound package took a fraction of the time
+    if code == 0:
+        return mutant, "survived"
+    failed = any(line.startswith(("FAILED", "ERROR")) for line in output.splitlines())
+    return mutant, "" if failed else f"no test ran: {output[-600:]}"
+
+
+def main() -> int:
+    chosen = [m for m in MUTANTS if len(sys.argv) < 2 or sys.argv[1] in m.name]
+    began = time.monotonic()
+    code, output = tested(ROOT / "src", None)
+    if code:
+        print(f"the tests fail without a mutant:\n{output[-2000:]}")
+        return 1
+    timeout = 60 + 4 * (time.monotonic() - began)
+    alive = 0
+    with ThreadPoolExecutor(2) as pool:
+        for mutant, trouble in pool.map(lambda m: caught(m, timeout), chosen):
+            print(f"{trouble or 'caught':>10}  {mutant.file}: {mutant.name}", flush=True)
+            alive += bool(trouble)
+    print(f"{len(chosen) - alive} of {len(chosen)} mutants caught")
+    return int(alive > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,201 @@
+"""A user's own model: exported, scripted, imported; and what is refused."""
+
+import pickle
+import sys
+import warnings
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from tollbox.errors import FileError, InputError
+from tollbox.models.files import load_model
+
+IMAGE = torch.rand(3, 6, 6, generator=torch.Generator().manual_seed(0))
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    body = (nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return nn.Sequential(*body, nn.Dropout(0.5), nn.Linear(4, 5)).eval()
+
+
+def export(file: Path, net: nn.Module, rows: int | None, most: int = 4096) -> str:
+    example = torch.rand(rows or 3, 3, 6, 6)
+    shapes = None if rows else ({0: torch.export.Dim("n", min=1, max=most)},)
+    torch.export.save(torch.export.export(net, (example,), dynamic_shapes=shapes), file)
+    return str(file)
+
+
+def script(file: Path, net: nn.Module) -> str:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"`torch\.jit\.", DeprecationWarning)
+        torch.jit.save(torch.jit.script(net), file)
+    return str(file)
+
+
+def expected(images: torch.Tensor) -> list[int]:
+    with torch.inference_mode():
+        return network()((images - 0.4) / 0.2).argmax(1).tolist()
+
+
+def test_files_answer_as_the_network_does(tmp_path: Path) -> None:
+    images = torch.rand(7, 3, 6, 6)
+    for given in (
+        export(tmp_path / "any.pt2", network(), None),
+        script(tmp_path / "script.pt", network().train()),
+        export(tmp_path / "misnamed.pt", network(), None),
+    ):
+        model = load_model(given, IMAGE, mean=[0.4], std=[0.2, 0.2, 0.2], quantize=8)
+        assert model(images).tolist() == expected(images)
+        assert (model.batch, model.classes, model.quantize) == (None, 5, 8)
+
+
+def test_fixed_batch_is_run_at_that_batch(tmp_path: Path) -> None:
+    model = load_model(export(tmp_path / "four.pt2", network(), 4), IMAGE, mean=[0.4], std=[0.2])
+    images = torch.rand(4, 3, 6, 6)
+    assert model.batch == 4
+    assert model(images).tolist() == expected(images)
+    assert load_model(export(tmp_path / "16.pt2", network(), None, 16), IMAGE).batch == 16
+
+
+def test_labels_instead_of_logits(tmp_path: Path) -> None:
+    class Decides(nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return (images.mean((1, 2, 3)) > 0.5).long()
+
+    model = load_model(export(tmp_path / "d.pt2", Decides(), None), IMAGE)
+    assert model.classes is None
+    assert model(torch.stack([IMAGE * 0, IMAGE * 0 + 1])).tolist() == [0, 1]
+
+
+def test_double_precision_is_kept(tmp_path: Path) -> None:
+    net, file = network().double(), tmp_path / "d.pt2"
+    torch.export.save(torch.export.export(net, (torch.rand(2, 3, 6, 6).double(),)), file)
+    assert load_model(str(file), IMAGE).dtype == torch.float64
+
+
+class Trap:
+    """Runs code when it is unpickled."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Path.touch, (Path("sprung"),))
+
+
+def test_pickles_are_never_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, thing in {
+        "state.pt": network().state_dict(),
+        "whole.pt": network(),
+        "t": Trap(),
+    }.items():
+        torch.save(thing, tmp_path / name)
+        with pytest.raises(FileError, match=r"pickle.*torch\.export\.save.*torch\.jit\.save"):
+            load_model(str(tmp_path / name), IMAGE)
+    (tmp_path / "old.pt").write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(FileError, match="neither an exported program nor TorchScript"):
+        load_model("old.pt", IMAGE)
+    export(tmp_path / "good.pt2", network(), 2)
+    torch.save((Trap(),), tmp_path / "trap")
+    with (
+        zipfile.ZipFile(tmp_path / "good.pt2") as good,
+        zipfile.ZipFile(tmp_path / "evil.pt2", "w", zipfile.ZIP_STORED) as evil,
+    ):
+        for name in good.namelist():
+            swap = name.endswith("sample_inputs/model.pt")
+            evil.writestr(name, (tmp_path / "trap").read_bytes() if swap else good.read(name))
+    with pytest.raises(FileError, match="cannot be loaded"):
+        load_model("evil.pt2", IMAGE)
+    assert not (tmp_path / "sprung").exists()
+    torch.load(tmp_path / "trap", weights_only=False)
+    assert (tmp_path / "sprung").exists()  # the trap works
+
+
+def test_files_that_are_no_models(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"nowhere\.pt2 does not exist"):
+        load_model(str(tmp_path / "nowhere.pt2"), IMAGE)
+    with pytest.raises(FileError, match="is a folder"):
+        load_model(str(tmp_path), IMAGE)
+    file = tmp_path / "x.pt2"
+    file.write_bytes(b"nonsense")
+    with pytest.raises(FileError, match="neither"):
+        load_model(str(file), IMAGE)
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a.txt", "a")
+    with pytest.raises(FileError, match="not a model"):
+        load_model(str(file), IMAGE)
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("x/archive_format", "pt2")
+    with pytest.raises(FileError, match="cannot be loaded"):
+        load_model(str(file), IMAGE)
+
+
+def test_images_that_the_model_does_not_take(tmp_path: Path) -> None:
+    given = export(tmp_path / "m.pt2", network(), None)
+    with pytest.raises(InputError, match=r"takes images of shape \(3, 6, 6\).*\(1, 6, 6\)"):
+        load_model(given, IMAGE[:1])
+    with pytest.raises(InputError, match=r"failed on a batch of 1 .* of shape \(1, 6, 6\)"):
+        load_model(script(tmp_path / "m.pt", network()), IMAGE[:1])
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "told"),
+    [
+        ([0.1, 0.2], None, "--mean has 2 numbers, and the images have 3 channels"),
+        (None, [1.0] * 4, "--std has 4 numbers"),
+        (None, [0.0], "--std is 0: expected finite numbers above 0"),
+        ([float("nan")], None, "--mean is nan"),
+    ],
+)
+def test_mean_and_std(
+    tmp_path: Path, mean: list[float] | None, std: list[float] | None, told: str
+) -> None:
+    given = export(tmp_path / "m.pt2", network(), None)
+    with pytest.raises(InputError) as error:
+        load_model(given, IMAGE, mean=mean, std=std)
+    assert told in str(error.value)
+
+
+MODULE = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(64, 5)).train()
+def listed(images):
+    return [1 if image.mean() > 0.5 else 0 for image in images]
+def logits(images):
+    return images.mean((2, 3))
+def fails(images):
+    raise KeyError("no")
+def odd(images):
+    return "labels"
+def floats(images):
+    return images.mean((1, 2, 3))
+number = 3
+"""
+
+
+def test_module_and_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "my_own_models.py").write_text(MODULE)
+    (tmp_path / "my_broken_models.py").write_text("1 / 0")
+    assert load_model("my_own_models:net", IMAGE).classes == 5
+    assert load_model("my_own_models:logits", IMAGE).classes == 3
+    listed = load_model("my_own_models:listed", IMAGE)
+    assert listed(torch.stack([IMAGE * 0, IMAGE * 0 + 1])).tolist() == [0, 1]
+    for given, told in {
+        "my_own_models:fails": "failed on a batch of 1 of the given images.*KeyError: 'no'",
+        "my_own_models:odd": "answered with str",
+        "my_own_models:floats": "expected integer labels",
+        "my_own_models:nothing": "has no attribute 'nothing'",
+        "my_own_models:number": "which is int",
+        "my_own_models:nn.Linear": "which is a class",
+        "my_missing_models:net": "No module named 'my_missing_models'",
+        "my_broken_models:net": "importing my_broken_models failed: ZeroDivisionError",
+        "nothing": "does not exist",
+    }.items():
+        with pytest.raises(InputError, match=told):
+            load_model(given, IMAGE)
