@@ -51,8 +51,8 @@ MUTANTS = [
     Mutant(
         "prefix: the attack is resumed after the budget ended",
         "live.py",
-        '        if rows < len(labels):\n            stop, reason = Stop.BUDGET, ""\n',
-        "",
+        "failure, whole = None, False",
+        "failure = None",
     ),
     Mutant(
         "until: the run goes on after its answer",

@@ -1,4 +1,4 @@
-"""Searches, starts and estimates: exact costs, shares and what they do when there is nothing to find."""
+"""Searches, starts and estimates: exact costs, shares, and what they do where nothing is found."""
 
 from __future__ import annotations
 
@@ -153,10 +153,10 @@ class _Scaled:
 
 @pytest.mark.parametrize("ratio", [2, 5, 100, 1000])
 def test_agrest_has_the_share_of_low_cost_answers_of_the_closed_form(ratio):
-    # At iteration 1 the schedule's cosine is the true one, so the share must be p(x*). A share off by
-    # 5 standard errors has probability 6e-7 by chance. An overshoot of 1.2 times the right one would
-    # shift it by 6.8, 6.2, 9.4 and 12.7 standard errors (n = 13 300, 3300, 8950 and 61 000): it is
-    # seen with probability .88 or more.
+    # At iteration 1 the schedule's cosine is the true one, so the share must be p(x*). A share that
+    # is off by 5 standard errors has probability 6e-7 by chance. An overshoot of 1.2 times the right
+    # one would shift it by 6.8, 6.2, 9.4 and 12.7 standard errors (n = 13 300, 3300, 8950, 61 000):
+    # it is seen with probability .88 or more.
     d = 768
     result, _ = estimate(Agrest(), ratio, queries={2: 12_000, 5: 2000}.get(ratio, 600))
     notes = result.trace[-1].notes
@@ -194,7 +194,7 @@ def test_an_estimate_points_where_the_closed_form_says(part, ratio):
 
 
 def test_an_estimate_without_a_flagged_answer_is_none_and_not_nan():
-    """The true cosine is 0.9 and the schedule says 0.03: the overshoot loses every flagged answer."""
+    """The true cosine is 0.9, the schedule says 0.03: the overshoot loses all flagged answers."""
     result, cosine = estimate(Agrest(), 100, queries=100, cosine=0.9)
     assert cosine is None
     assert result.trace[-1].notes["share"] == 1.0

@@ -105,9 +105,8 @@ class Ledger:
 
     def charge(self, labels: NDArray[np.int64], phase: str) -> None:
         """Write down answers, each once."""
-        if len(labels) == 0:
-            return
-        answered = Counter(labels.tolist())
-        self.counts.setdefault(phase, Counter()).update(answered)
-        for level, count in enumerate(self._by_level(answered)):
-            self._levels[level] += count
+        tally = self.counts.setdefault(phase, Counter()) if len(labels) else Counter()
+        for label, count in Counter(labels.tolist()).items():
+            tally[label] += count
+            price = self.prices.of(label, self.source_label)
+            self._levels[self.prices.values.index(price)] += count

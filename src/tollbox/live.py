@@ -24,7 +24,7 @@ from .cells import Cell
 from .errors import Stop
 from .ledger import Ledger
 from .models.model import Model
-from .pending import Pending
+from .pending import Failure, Pending
 from .problem import Problem, content_hash
 from .results import Improvement, Result, Step
 from .sender import row_norms
@@ -139,31 +139,55 @@ class Live:
         if self.pending is None:
             return
         pending, self.pending = self.pending, None
+        if forced is None and self._settle_one(pending):
+            return
         counts, failure, whole = pending.settled()
         states = list(zip(pending.runs, counts, strict=False))
         labels = _joined([state.labels[:n] for state, n in states])
         distances = _joined([state.distances[:n] for state, n in states])
         rows = self.ledger.affordable(labels, *self._limits())
-        stop, reason = (failure.stop, failure.reason) if failure else (forced, "")
         if rows < len(labels):
-            stop, reason = Stop.BUDGET, ""
+            failure, whole = None, False  # whatever lies behind the budget's end was not asked
         if math.isnan(distances[:rows].sum()):
             rows = int(np.isnan(distances).argmax())
-            stop = Stop.ATTACK_ERROR
             reason = f"asked for a point that is not finite ({pending.ask.phase})"
+            failure = Failure(Stop.ATTACK_ERROR, reason)
         adversarial = self.problem.is_adversarial(labels)
         self._keep_best(pending, counts, labels[:rows], adversarial[:rows], distances[:rows])
         if self._charged:
             self.ledger.charge(labels[:rows], pending.ask.phase)
             self.spent = self.ledger.cost / self.cell.budget
-        if stop in (None, Stop.BUDGET) and (rows < len(labels) or not whole):
-            stop = self._over() or Stop.BUDGET
-        if stop is not None:
-            self._end(stop, reason)
+        if failure is not None:
+            self._end(failure.stop, failure.reason)
+        elif not whole:
+            self._end(forced or self._over() or Stop.BUDGET)
+        elif forced is not None:
+            self._end(forced)
         elif self._asking is None:
             self._begin_attack(int(labels[0]))
         else:
             self._resume(self._answers(labels, adversarial, distances, counts))
+
+    def _settle_one(self, pending: Pending) -> bool:
+        """The most frequent case, made cheap: one point, found affordable by `_put`, answered."""
+        state, ledger = pending.runs[0], self.ledger
+        if pending.size > 1 or not state.complete or self._asking is None:
+            return False
+        distance, cost = float(state.distances[0]), ledger.cost
+        if math.isnan(distance):
+            return False
+        adversarial = self.problem.is_adversarial(state.labels)
+        if distance < self.distance and adversarial[0]:
+            self._improvements.append(Improvement(cost, ledger.source, ledger.queries, distance))
+            self._keep(state.run.points[0:1])
+        ledger.charge(state.labels, pending.ask.phase)
+        self.spent = cost / self.cell.budget
+        self._resume(self._answers(state.labels, adversarial, state.distances, [1]))
+        return True
+
+    def _keep(self, points: Tensor) -> None:
+        """Keep a point, as it was sent, as the best."""
+        self.best = self._model.sent(points.clone())[0].to(self._model.work_dtype)
 
     def _keep_best(
         self,
@@ -192,8 +216,7 @@ class Live:
         while row >= counts[number]:
             row -= counts[number]
             number += 1
-        points = pending.runs[number].run.points[row : row + 1]
-        self.best = self._model.sent(points.clone())[0].to(self._model.work_dtype)
+        self._keep(pending.runs[number].run.points[row : row + 1])
 
     def _answers(
         self,

@@ -2,7 +2,7 @@
 
 1. Rows of a run go out in order and come back in order; so what is known of a run is a prefix.
 2. `wanted` rows are those that will be charged unless the budget ends: all of a run without
-   `until`, and the next one of a run with it. `spare` rows may fill a batch that would be padded
+   `until`, and the next few of a run with it. `spare` rows may fill a batch that would be padded
    otherwise; if they turn out to lie past the end, nobody sees them.
 3. When each row is a real query (`metered`), only rows are wanted that are certain to be charged:
    whatever the rows before them are answered, they are asked and they fit into the budget.
@@ -22,6 +22,10 @@ from .ask import Ask, Run, Until
 from .errors import Stop
 from .ledger import Ledger
 from .problem import Problem
+
+AHEAD = 4
+"""A run with `until` that has gone on for n rows is sent n / AHEAD rows ahead: a long one takes few
+rounds, and little is computed in vain."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +87,13 @@ class Pending:
     def __init__(self, ask: Ask, problem: Problem, ledger: Ledger) -> None:
         self.ask = ask
         self.runs = [RunState(run) for run in ask.runs]
-        self._size = sum(state.size for state in self.runs)
+        self.size = sum(state.size for state in self.runs)
         self.flying = 0
         """Rows sent that have not come back."""
         self._problem = problem
         self._ledger = ledger
         self._limits: list[int] = []
+        self._metered = False
         self._wanted: int | None = None
         """Rows wanted, until something changes."""
 
@@ -100,8 +105,8 @@ class Pending:
         so that few are computed in vain where the budget ends. Of what is affordable at all, at
         least the next row goes out.
         """
-        self._wanted = None
-        ledger, prices, size = self._ledger, self._ledger.prices, self._size
+        self._wanted, self._metered = None, metered
+        ledger, prices, size = self._ledger, self._ledger.prices, self.size
         within = ledger.queries + size <= max_queries
         if not metered and within and ledger.cost + prices.dearest * size <= budget:
             self._limits = [state.size for state in self.runs]
@@ -141,9 +146,12 @@ class Pending:
         state = self.runs[number]
         if not state.open:
             return 0
-        if state.run.until is not None:
-            return int(state.sent == state.back and state.sent < self._limits[number])
-        return max(0, self._limits[number] - state.sent)
+        left = max(0, self._limits[number] - state.sent)
+        if state.run.until is None:
+            return left
+        if state.sent > state.back:
+            return 0
+        return min(left, 1 if self._metered else max(1, state.back // AHEAD))
 
     def spare(self, number: int) -> int:
         """Rows of run `number` that may go out for want of better."""
