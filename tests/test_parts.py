@@ -82,10 +82,10 @@ def test_cells_are_no_finer_than_the_points_can_tell():
 
 @dataclass(frozen=True)
 class OnlyEstimate:
-    """One estimate at the boundary point of a half-space, along a direction of known cosine."""
+    """One estimate at a boundary point of a half-space, seen along a ray of known cosine."""
 
     estimate: object
-    boundary: testing.Boundary
+    distance: float
     cosine: float
     queries: int
     found: list
@@ -96,29 +96,22 @@ class OnlyEstimate:
         side = side - (side @ normal) * normal
         side = side / torch.linalg.vector_norm(side)
         ray = self.cosine * normal + math.sqrt(1 - self.cosine**2) * side
-        point = problem.source + (ray * (1 / self.cosine)).view(problem.source.shape)
+        point = problem.source + (ray * (self.distance / self.cosine)).view(problem.source.shape)
+        assert point.min() > 0.1  # clipping plays no part
+        assert point.max() < 0.9
         direction = yield from self.estimate(problem, 1, point, self.queries)
         self.found.append(None if direction is None else float(direction.flatten() @ normal))
         problem.accept(point)
         return Stop.CONVERGED
 
 
-def estimate(part, ratio, queries, cosine=None, shape=(3, 16, 16), seed=0):
-    boundary = testing.half_space(1.0, shape)
+def estimate(part, ratio, queries, cosine=None, seed=0):
+    boundary = testing.half_space(0.05)
     cosine = cosine or theory.initial_cosine(boundary.source.numel())
-    # The box must not clip here: the points are far outside it, so the classifier undoes a scaling.
-    wide = testing.Boundary("wide", boundary.source, 1.0, boundary.adversarial)
-    scale = 1e-3
-
-    def labels(images):
-        apart = (images - 0.5) / scale
-        return wide.labels(0.5 + apart)
-
     found = []
-    scaled = _Scaled(OnlyEstimate(part, wide, cosine, queries, found), scale)
     [result] = tb.run(
-        scaled,
-        tb.models.from_callable(labels, dtype=torch.float64),
+        OnlyEstimate(part, 0.05, cosine, queries, found),
+        boundary.model(),
         boundary.source[None],
         [0],
         prices=tb.Prices(ratio, 1),
@@ -129,34 +122,12 @@ def estimate(part, ratio, queries, cosine=None, shape=(3, 16, 16), seed=0):
     return result, found[0]
 
 
-@dataclass(frozen=True)
-class _Scaled:
-    """An attack whose points are drawn towards mid-grey, so that none leaves the box."""
-
-    attack: object
-    scale: float
-
-    def __call__(self, problem):
-        asking, answers = self.attack(problem), None
-        while True:
-            try:
-                ask = asking.send(answers)
-            except StopIteration as end:
-                problem.accepted[:] = [(problem.source, notes) for _, notes in problem.accepted]
-                return end.value
-            runs = [
-                tb.Run(0.5 + (run.points[0 : len(run.points)] - 0.5) * self.scale, run.until)
-                for run in ask.runs
-            ]
-            answers = yield tb.Ask(runs=runs, phase=ask.phase)
-
-
 @pytest.mark.parametrize("ratio", [2, 5, 100, 1000])
 def test_agrest_has_the_share_of_low_cost_answers_of_the_closed_form(ratio):
     # At iteration 1 the schedule's cosine is the true one, so the share must be p(x*). A share that
-    # is off by 5 standard errors has probability 6e-7 by chance. An overshoot of 1.2 times the right
-    # one would shift it by 6.8, 6.2, 9.4 and 12.7 standard errors (n = 13 300, 3300, 8950, 61 000):
-    # it is seen with probability .88 or more.
+    # is off by 5 standard errors has probability 6e-7 by chance. An overshoot of 1.2 times the
+    # right one would shift it by 6.8, 6.2, 9.4 and 12.7 standard errors (n = 13 300, 3300, 8950,
+    # 61 000): it is seen with probability .88 or more.
     d = 768
     result, _ = estimate(Agrest(), ratio, queries={2: 12_000, 5: 2000}.get(ratio, 600))
     notes = result.trace[-1].notes
@@ -198,6 +169,34 @@ def test_an_estimate_without_a_flagged_answer_is_none_and_not_nan():
     result, cosine = estimate(Agrest(), 100, queries=100, cosine=0.9)
     assert cosine is None
     assert result.trace[-1].notes["share"] == 1.0
+
+
+def test_a_one_sided_monte_carlo_estimate_is_the_mean_direction():
+    """Two queries are often alike; the direction is then the mean of them, towards the adversarial
+    side, as HSJA has it."""
+    cosines, shares = [], []
+    for seed in range(40):
+        result, cosine = estimate(MonteCarlo(), 1, 2, seed=seed)
+        shares.append(result.trace[-1].notes["share"])
+        cosines.append(cosine)
+    assert {0.0, 0.5, 1.0} == set(shares)
+    assert min(cosines) > 0  # each of the two points to the side that it was answered with
+
+
+def test_the_displacement_that_clipping_left_is_what_counts():
+    """On a black image half of every displacement is clipped away, so all move towards brighter."""
+    source = torch.zeros(1, 8, 8, dtype=torch.float64)
+    found = []
+
+    @dataclass(frozen=True)
+    class AtTheEdge:
+        def __call__(self, problem):
+            found.append((yield from MonteCarlo(delta=0.1)(problem, 1, problem.source, 20)))
+            return Stop.CONVERGED
+
+    model = tb.models.from_callable(lambda images: torch.zeros(len(images)).long())
+    tb.run(AtTheEdge(), model, source[None], [0], budget=100)
+    assert found[0].max() <= 0  # all flagged: minus the mean, which is towards brighter everywhere
 
 
 def test_monte_carlo_asks_for_exactly_its_queries():

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from .errors import InputError
@@ -73,9 +72,9 @@ def check_image(image: Tensor, where: str) -> None:
         raise InputError(f"{where} has shape {tuple(image.shape)}: expected (c, h, w), not empty.")
     if not image.is_floating_point():
         raise InputError(f"{where} is {image.dtype}: expected floats in [0,1]; divide by 255.")
-    if not torch.isfinite(image).all():
+    low, high = (value.item() for value in image.aminmax())
+    if not (math.isfinite(low) and math.isfinite(high)):
         raise InputError(f"{where} has values that are not finite: expected values in [0,1].")
-    low, high = image.min().item(), image.max().item()
     if low < 0 or high > 1:
         hint = " Divide by 255?" if high > 1.5 else ""
         raise InputError(f"{where} has values from {low:g} to {high:g}: expected [0,1].{hint}")

@@ -1,12 +1,14 @@
 """Estimates: the direction in which the margin grows, from decisions around a boundary point.
 
-n unit vectors u_i, uniform on the sphere, are asked at `centre + delta u_i`; with the share of
-low-cost answers p = n_L / n the estimate is
+n unit vectors, uniform on the sphere, are asked at `centre + delta u`, clipped to [0,1]; the u_i
+below are the displacements that clipping left, which matters where an image is black or white. With
+the share of low-cost answers p = n_L / n the estimate is
 
     g = (1 - p) v+ + p v-,   v+ the sum of u_i answered adversarial, v- minus the sum of the others
 
 (Algorithm 2; for a centre on the boundary it is the mean-subtracted Monte Carlo estimate of HSJA.)
-If all answers are alike there is no information: the estimate is None, never NaN.
+If all answers are alike this is 0/0. Monte Carlo then gives the mean direction, or minus it, as
+HSJA does; AGREST has no information: its estimate is None, never NaN.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import torch
 from torch import Tensor
 
 from . import theory
-from .ask import Answers, Ask, Asking
+from .ask import Ask, Asking
 from .problem import Problem
 
 PHASE = "estimate"
@@ -46,19 +48,6 @@ class Estimate(Protocol):
         """The direction, or None if the answers hold no information."""
 
 
-class _Ball:
-    """Rows centre + delta u_i."""
-
-    def __init__(self, centre: Tensor, directions: Tensor, delta: float) -> None:
-        self._centre, self._directions, self._delta = centre, directions, delta
-
-    def __len__(self) -> int:
-        return len(self._directions)
-
-    def __getitem__(self, rows: slice) -> Tensor:
-        return self._directions[rows].mul(self._delta).add_(self._centre)
-
-
 class _Sum:
     """Running sums of directions by answer."""
 
@@ -66,40 +55,48 @@ class _Sum:
         self._noise = problem.noise(PHASE, t, limit)
         self._passed = torch.zeros_like(problem.source).flatten()
         self._all = torch.zeros_like(self._passed)
-        self.asked = self.adversarial = self.flagged = 0
+        self.asked = self.adversarial = 0
         self.cost = 0.0
         """What the answers cost, in units of a low-cost answer, as planned."""
         self._shape, self._ratio = problem.source.shape, problem.prices.ratio
 
-    def ask(self, centre: Tensor, delta: float, rows: int) -> Asking[Answers]:
-        """Ask for the next `rows` directions and add them up."""
+    def ask(self, centre: Tensor, delta: float, rows: int) -> Asking[None]:
+        """Ask for the next `rows` directions, and add up the displacements as they were asked."""
         noise = self._noise[self.asked : self.asked + rows].flatten(1)
-        directions = noise / torch.linalg.vector_norm(noise, dim=1, keepdim=True)
-        ball = _Ball(centre, directions.view(-1, *self._shape), delta)
-        answers = yield Ask(ball, phase=PHASE)
+        points = noise / torch.linalg.vector_norm(noise, dim=1, keepdim=True)
+        points = points.mul_(delta).add_(centre.flatten()).clamp_(0, 1)
+        answers = yield Ask(points.view(-1, *self._shape), phase=PHASE)
+        moved = points.sub_(centre.flatten())
         chosen = torch.from_numpy(answers.adversarial.astype(np.float32))
-        chosen = chosen.to(directions.device, directions.dtype, non_blocking=True)
-        self._passed.addmv_(directions.T, chosen)
-        self._all.add_(directions.sum(0))
+        chosen = chosen.to(moved.device, moved.dtype, non_blocking=True)
+        self._passed.addmv_(moved.T, chosen)
+        self._all.add_(moved.sum(0))
         self.asked += rows
         self.adversarial += int(answers.adversarial.sum())
         flagged = int(answers.flagged.sum())
-        self.flagged += flagged
         self.cost += flagged * self._ratio + (rows - flagged)
-        return answers
 
     @property
     def share(self) -> float:
         """The share of adversarial answers."""
         return self.adversarial / self.asked
 
-    def direction(self) -> Tensor | None:
+    @property
+    def one_sided(self) -> bool:
+        """All answers are alike."""
+        return self.adversarial in (0, self.asked)
+
+    def direction(self) -> Tensor:
         """g / |g| (Algorithm 2, the last lines)."""
-        if self.adversarial in (0, self.asked):
-            return None
         share = self.share
         failed = self._passed - self._all  # v-, minus the sum of the others
-        g = (1 - share) * self._passed + share * failed
+        return self._unit((1 - share) * self._passed + share * failed)
+
+    def mean(self) -> Tensor:
+        """The mean direction, towards where the answers were adversarial."""
+        return self._unit(self._all if self.adversarial else -self._all)
+
+    def _unit(self, g: Tensor) -> Tensor:
         tiny = torch.finfo(g.dtype).tiny
         unit: Tensor = g / torch.linalg.vector_norm(g).clamp_min(tiny)
         return unit.view(self._shape)
@@ -124,13 +121,13 @@ class MonteCarlo:
     def __call__(
         self, problem: Problem, t: int, point: Tensor, queries: int
     ) -> Asking[Tensor | None]:
-        """The direction, or None if the answers hold no information."""
+        """The direction."""
         total = _Sum(problem, t, queries)
         while total.asked < queries:
             rows = min(self.chunk, queries - total.asked)
             yield from total.ask(point, self.delta, rows)
         problem.note(share=total.share, estimate_queries=total.asked, planned_share=0.5)
-        return total.direction()
+        return total.mean() if total.one_sided else total.direction()
 
 
 @dataclass(frozen=True)
@@ -171,7 +168,7 @@ class Agrest:
         ratio, d = problem.prices.ratio, problem.dimension
         omega = self.overshoot(problem, t)
         away = point - problem.source
-        centre = point + away * (omega / torch.linalg.vector_norm(away))
+        centre = (point + away * (omega / torch.linalg.vector_norm(away))).clamp_(0, 1)
         cost = queries * (ratio + 1) / 2  # c_t
         limit = max(1, math.ceil(theory.optimal_queries(cost, ratio, d)))  # n*
         total = _Sum(problem, t, limit)
@@ -185,4 +182,4 @@ class Agrest:
             planned_share=planned,
             overshoot=omega,
         )
-        return total.direction()
+        return None if total.one_sided else total.direction()
