@@ -69,8 +69,8 @@ MUTANTS = [
     Mutant(
         "until: waits for the other answer",
         "pending.py",
-        "== (until is Until.ADVERSARIAL)",
-        "== (until is Until.NOT_ADVERSARIAL)",
+        "if until is Until.ADVERSARIAL else",
+        "if until is Until.NOT_ADVERSARIAL else",
     ),
     Mutant(
         "dearest price: only the cheapest answer must fit",
@@ -190,14 +190,38 @@ MUTANTS = [
     Mutant(
         "distance_at: what was spent, without the dearest answer",
         "results.py",
-        "needs = [step.cost + self.ledger.prices.dearest for step in self.improvements]",
-        "needs = [step.cost for step in self.improvements]",
+        "need = step.cost + self.ledger.prices.dearest",
+        "need = step.cost",
     ),
     Mutant(
         "bisection: a bad row takes its neighbours along",
         "sender.py",
         "        if rows == 1:\n            failure",
         "        if rows <= 2:\n            failure",
+    ),
+    Mutant(
+        "failure: rows behind a failed one are sent all the same",
+        "sender.py",
+        "lost = [(piece, BEHIND) for piece in back if _is_behind(piece, failed)]",
+        "failed = []\n        lost = []",
+    ),
+    Mutant(
+        "failure: a row that was not affordable fails the cell",
+        "live.py",
+        "if failure is not None and self._over() is None:",
+        "if failure is not None:",
+    ),
+    Mutant(
+        "single rows: not charged",
+        "live.py",
+        "ledger.charge(state.labels, pending.ask.phase)",
+        "ledger.charge(state.labels[:0], pending.ask.phase)",
+    ),
+    Mutant(
+        "single rows: the best is not kept",
+        "live.py",
+        "self._keep(state.run.points[0:1])",
+        "self.best = self.best",
     ),
     Mutant(
         "few shapes: batches are not padded",

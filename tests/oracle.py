@@ -65,7 +65,11 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
                 out.stop = Stop.BUDGET
                 return None
         sent = model.sent(point[None].clone())
-        label = int(model.predict(sent)[0])
+        try:
+            label = int(model.predict(sent)[0])
+        except RuntimeError:
+            out.stop = Stop.MODEL_ERROR
+            return None
         distance = float(torch.linalg.vector_norm(sent[0].double() - source.double()))
         good = label != cell.label if cell.target is None else label == cell.target
         best = out.improvements[-1][3] if out.improvements else math.inf

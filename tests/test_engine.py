@@ -43,7 +43,10 @@ class Odd:
 
     def __call__(self, problem):
         if problem.content == self.which:
-            return (yield from self.odd(problem))
+            return self.odd(problem)
+        return self.even(problem)
+
+    def even(self, problem):
         yield tb.Ask(problem.source[None] + 0.2, phase="probe")
         return Stop.CONVERGED
 
@@ -90,6 +93,54 @@ def returns_none(problem):
     yield tb.Ask(problem.source[None], phase="probe")
 
 
+def gives_none(problem):
+    return None
+
+
+def gives_a_stop(problem):
+    return Stop.CONVERGED
+
+
+def accepts_a_wrong_shape(problem):
+    yield tb.Ask(problem.source[None], phase="probe")
+    problem.accept(problem.source[0])
+    yield tb.Ask(problem.source[None], phase="probe")
+    return Stop.CONVERGED
+
+
+def accepts_a_wrong_shape_at_the_end(problem):
+    yield tb.Ask(problem.source[None], phase="probe")
+    problem.accept(problem.source[0])
+    return Stop.CONVERGED
+
+
+def has_a_wrong_phase(problem):
+    yield tb.Ask(problem.source[None], phase=["probe"])
+    return Stop.CONVERGED
+
+
+def has_a_wrong_until(problem):
+    yield tb.Ask(problem.source[None], phase="probe", until=True)
+    return Stop.CONVERGED
+
+
+def asks_with_numpy(problem):
+    yield tb.Ask(problem.source[None].numpy(), phase="probe")
+    return Stop.CONVERGED
+
+
+def asks_for_too_much(problem):
+    class Endless:
+        def __len__(self):
+            return 10**15
+
+        def __getitem__(self, rows):
+            return problem.source[None]
+
+    yield tb.Ask(Endless(), phase="probe")
+    return Stop.CONVERGED
+
+
 def calls_a_broken_row(problem):
     class Broken:
         def __len__(self):
@@ -113,6 +164,14 @@ def calls_a_broken_row(problem):
         (yields_tensor, "expected an Ask", 1),
         (returns_none, "returned None, expected a Stop", 2),
         (calls_a_broken_row, "IndexError: no such row", 1),
+        (gives_none, "gave NoneType, expected a generator", 1),
+        (gives_a_stop, "gave Stop, expected a generator", 1),
+        (accepts_a_wrong_shape, "accepted Tensor, expected", 2),
+        (accepts_a_wrong_shape_at_the_end, "accepted Tensor, expected", 2),
+        (has_a_wrong_phase, "expected a word", 1),
+        (has_a_wrong_until, "until is True: expected an Until", 1),
+        (asks_with_numpy, "ndarray, expected a tensor", 1),
+        (asks_for_too_much, "MemoryError", 1),
     ],
 )
 def test_an_attack_that_fails_ends_its_own_cell(odd, reason, queries):
@@ -188,6 +247,82 @@ def test_out_of_memory_at_one_row_is_a_model_error():
     assert {r.stop for r in run(predict=none_fits)} == {Stop.MODEL_ERROR}
 
 
+def test_an_attack_that_fails_when_it_is_closed_still_ends():
+    def stubborn(problem):
+        try:
+            while True:
+                yield tb.Ask(problem.source[None], phase="probe")
+        finally:
+            raise ZeroDivisionError("on the way out")
+
+    results = run(Odd(tb.Problem(images(4)[2], 0).content, stubborn), budget=20)
+    assert [r.stop for r in results] == [Stop.CONVERGED] * 2 + [Stop.BUDGET, Stop.CONVERGED]
+    assert "on the way out" in results[2].reason
+
+
+def test_a_row_that_cannot_be_made_does_not_shift_those_behind_it():
+    """The first row of a run with `until` fails: the spare rows behind it do not count."""
+
+    class FirstBroken:
+        def __len__(self):
+            return 9
+
+        def __getitem__(self, rows):
+            first, last, _ = rows.indices(9)
+            if first == 0:
+                raise IndexError("the first")
+            return torch.ones(last - first, 1, 4, 4, dtype=torch.float64)
+
+    def asks(problem):
+        yield tb.Ask(FirstBroken(), phase="probe", until=tb.Until.ADVERSARIAL)
+        return Stop.CONVERGED
+
+    for size in (1, 64):
+        net = tb.models.from_callable(BOUNDARY.labels, dtype=torch.float64)
+        [result] = tb.run(asks, net, images(1), [0], budget=99, batch_size=size)
+        assert (result.stop, result.ledger.queries) == (Stop.ATTACK_ERROR, 1)
+        assert "the first" in result.reason
+
+
+def test_the_dtype_of_one_cell_does_not_change_what_another_is_sent():
+    def asks(problem):
+        wide = problem.source.double() if problem.label == 1 else problem.source
+        yield tb.Ask(wide[None] + 0.3 / 255, phase="probe")
+        return Stop.CONVERGED
+
+    seen = []
+
+    def labels(batch):
+        seen.append(batch.clone())
+        return (batch.mean((1, 2, 3)) > 0.6).long()
+
+    def sent(both):
+        seen.clear()
+        net = tb.models.from_callable(labels, quantize=8)
+        pictures = torch.tensor([0.5 + 0.2 / 255, 0.7]).view(2, 1, 1, 1).expand(2, 1, 2, 2)
+        tb.run(asks, net, pictures[: 1 + both], [0, 1][: 1 + both], budget=9, one_shape=True)
+        return seen[-1][0]
+
+    assert torch.equal(sent(False), sent(True))
+
+
+def test_failed_batches_are_let_go_before_the_retry():
+    """What a batch that ran out of memory had allocated must be free when the smaller one runs."""
+    held = weakref.WeakSet()
+    most = []
+
+    def greedy(batch):
+        most.append(len(held))
+        activations = batch * 2
+        held.add(activations)
+        if len(batch) > 4:
+            raise torch.OutOfMemoryError("full")
+        return BOUNDARY.labels(batch)
+
+    run(count=6, batch_size=64, predict=greedy)
+    assert max(most) == 0
+
+
 def test_a_misclassified_image_ends_after_the_clean_query():
     net = tb.models.from_callable(BOUNDARY.labels, dtype=torch.float64)
     results = tb.run(tb.preset("hsja"), net, images(3), [0, 1, 0], budget=200)
@@ -255,9 +390,10 @@ def test_the_time_limit_ends_all_with_what_they_reached():
 
 def test_stopping_ends_all_and_keeps_what_was_answered():
     net = tb.models.from_callable(BOUNDARY.labels, dtype=torch.float64)
-    engine = None
+    engine, seen = None, []
 
     def progress(now):
+        seen.append(now)
         if now.queries > 200:
             engine.stop()
 
@@ -265,7 +401,32 @@ def test_stopping_ends_all_and_keeps_what_was_answered():
     cells = [tb.Cell(tb.preset("hsja"), image, 0, budget=1e6) for image in images(3)]
     results = list(engine.run(cells))
     assert {r.stop for r in results} == {Stop.INTERRUPTED}
-    assert sum(r.ledger.queries for r in results) > 200
+    assert sum(r.ledger.queries for r in results) == seen[-1].queries > 200
+
+
+def test_an_endless_stream_ends_at_the_time_limit():
+    def endless():
+        while True:
+            yield images(1)[0]
+
+    net = tb.models.from_callable(BOUNDARY.labels, dtype=torch.float64)
+    labels = iter(int, 1)  # noughts without end
+    results = list(
+        tb.stream(tb.preset("hsja"), net, endless(), labels, budget=1e9, live=3, time_limit=0.2)
+    )
+    assert [r.stop for r in results] == [Stop.TIME_LIMIT] * 3
+
+
+def test_a_stream_finishes_what_is_under_way_when_the_images_fail():
+    def pictures():
+        yield from images(3)
+        raise OSError("disk gone")
+
+    net = tb.models.from_callable(BOUNDARY.labels, dtype=torch.float64)
+    stream = tb.stream(tb.preset("hsja"), net, pictures(), [0] * 9, budget=50)
+    assert sorted(next(stream).index for _ in range(3)) == [0, 1, 2]
+    with pytest.raises(OSError, match="disk gone"):
+        next(stream)
 
 
 def test_progress_adds_up():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections import Counter
 
 import numpy as np
@@ -34,6 +35,11 @@ def test_the_ratio_is_what_attacks_plan_with():
     assert table.for_source(3).ratio == 25
     assert table.for_source(4).ratio == 1
     assert tb.Problem(__import__("torch").zeros(1, 2, 2), 3, table).prices.ratio == 25
+
+
+def test_prices_can_be_sent_to_another_process():
+    table = tb.Prices.per_class({3: 50.0}, default=2.0)
+    assert pickle.loads(pickle.dumps(table)) == table
 
 
 def test_a_price_goes_by_label():

@@ -57,13 +57,28 @@ def test_by_flagged_and_by_all_queries(by, value, distance):
 
 
 def test_beyond_the_budget_nothing_is_known():
-    with pytest.raises(InputError, match="cost 101 is above the limit 100"):
+    with pytest.raises(InputError, match=r"cost 101 is above 100, where this run ended .budget."):
         result(STEPS).distance_at(101)
     assert result(STEPS, stop=Stop.CONVERGED).distance_at(101) == 1.5
-    with pytest.raises(InputError, match="queries 60 is above the limit 50"):
+    with pytest.raises(InputError, match="queries 60 is above 50"):
         result(STEPS, stop=Stop.MAX_QUERIES, cap=50).distance_at(60, "queries")
     with pytest.raises(InputError, match="by is 'flags'"):
         result(STEPS).distance_at(1, "flags")
+
+
+def test_a_run_that_was_cut_short_is_left_out_beyond_its_end():
+    cut = result([(10, 1, 1, 9.0)], stop=Stop.TIME_LIMIT)
+    cut.ledger.charge(np.array([0, 0, 0, 1, 1]), "start")  # a cost of 32
+    results = tb.Results([cut, result([(10, 1, 1, 2.0)]), result([(10, 1, 1, 4.0)])])
+    assert results.median_at(30) == 4.0
+    assert results.unknown_at(30) == 0
+    assert results.median_at(40) == 3.0
+    assert results.unknown_at(40) == 1
+    with pytest.raises(InputError, match=r"cost 40 is above 32, where this run ended .time_limit."):
+        cut.distance_at(40)
+    failed = tb.Results([result([], stop=Stop.MODEL_ERROR)])
+    assert np.isnan(failed.median_at(50))
+    assert (failed.failed, failed.unknown_at(50)) == (1, 1)
 
 
 def test_medians_count_no_start_as_infinite_and_leave_out_the_misclassified():

@@ -117,8 +117,13 @@ class Ask:
     ) -> None:
         self.runs: tuple[Run, ...] = tuple(runs) if points is None else (Run(points, until),)
         self.phase = phase
+        if not isinstance(phase, str):
+            raise TypeError(f"the phase of an ask is {phase!r}: expected a word")
         if not self.runs or any(len(run.points) == 0 for run in self.runs):
             raise ValueError("an ask has no points, or a run of it has none")
+        for run in self.runs:
+            if not (run.until is None or isinstance(run.until, Until)):
+                raise TypeError(f"until is {run.until!r}: expected an Until, or None")
 
 
 Asking = Generator[Ask, Answers, T]

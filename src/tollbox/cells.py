@@ -35,8 +35,13 @@ class Cell:
     charge_clean: bool = True
     """Charge the query of the clean image. The paper preselects its images, and does not."""
 
-    def check(self, model: Model, where: str) -> None:
-        """Raise InputError if this cell cannot be run; `where` names it in the message."""
+    def check(
+        self, model: Model, where: str, shape: tuple[int, ...] | None = None
+    ) -> tuple[int, ...]:
+        """Raise InputError if this cell cannot be run beside images of `shape`; returns its shape.
+
+        `where` names the cell in the message.
+        """
         check_limits(self.prices, self.budget, self.max_queries)
         check_image(self.image, where)
         check_label(self.label, model.classes, f"the label of {where}")
@@ -44,17 +49,28 @@ class Cell:
             check_label(self.target, model.classes, f"the target of {where}")
             if self.target == self.label:
                 raise InputError(f"the target of {where} is its source class, {self.label}.")
+        if shape is not None and tuple(self.image.shape) != shape:
+            raise InputError(
+                f"{where} has shape {tuple(self.image.shape)}, those before it {shape}: expected "
+                "one shape for all."
+            )
+        return tuple(self.image.shape)
 
 
 def check_limits(prices: Prices, budget: float, max_queries: float) -> None:
     """The budget admits a query, and something ends the run."""
+    if not isinstance(prices, Prices):
+        raise InputError(f"prices is {prices!r}: expected tb.Prices(source=..., other=...).")
+    for name, value in (("the budget", budget), ("max_queries", max_queries)):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InputError(f"{name} is {value!r}: expected a number.")
     if math.isnan(budget) or budget < prices.dearest:
         raise InputError(
             f"the budget is {budget:g}: expected at least {prices.dearest:g}, which one query may "
             "cost."
         )
-    if math.isnan(max_queries) or max_queries < 1:
-        raise InputError(f"max_queries is {max_queries:g}: expected 1 or more.")
+    if not (max_queries >= 1 and (math.isinf(max_queries) or max_queries % 1 == 0)):
+        raise InputError(f"max_queries is {max_queries:g}: expected a whole number, 1 or more.")
     if math.isinf(max_queries) and math.isinf(budget):
         raise InputError("neither a budget nor max_queries is given: nothing would end the run.")
     if math.isinf(max_queries) and prices.cheapest == 0:

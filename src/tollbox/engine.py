@@ -14,7 +14,7 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,6 +101,7 @@ class Engine:
         self._numbers: list[tuple[Tensor, dict[str, Any]]] = []
         self._closing: list[Live] = []
         self._finished: deque[Result] = deque()
+        self._shape: tuple[int, ...] | None = None
         self._done = self._queries = self._rows = 0
         self._stopping: Stop | None = None
 
@@ -111,12 +112,13 @@ class Engine:
     def run(self, cells: Iterable[Cell]) -> Iterator[Result]:
         """Run cells and yield each result as it is finished, in no particular order.
 
-        A cell that is refused ends the admission of further ones; those under way are finished
-        and yielded before the error is raised.
+        A cell that is refused, or an error of the iterable, ends the admission of further ones;
+        those under way are finished and yielded before the error is raised. After a stop the cells
+        that have not begun end with that reason, if the iterable has a length.
         """
         self._began = time.monotonic()
         waiting = enumerate(cells)
-        refused: InputError | None = None
+        refused: Exception | None = None
         more = True
         while more or self._lives or self._air or self._closing or self._numbers:
             if time.monotonic() - self._began > self._time_limit:
@@ -124,11 +126,14 @@ class Engine:
             if self._stopping is not None:
                 self._end_all(self._stopping)
             while more and self._has_room():
+                if self._stopping is not None and not isinstance(cells, Sized):
+                    more = False  # who knows whether they ever end
+                    break
                 try:
                     self._admit(*next(waiting))
                 except StopIteration:
                     more = False
-                except InputError as error:
+                except Exception as error:  # of the cell, or of whoever makes the images
                     refused, more = error, False
             self._dispatch()
             if self._air:
@@ -148,7 +153,7 @@ class Engine:
 
     @torch.no_grad()
     def _admit(self, index: int, cell: Cell) -> None:
-        cell.check(self._model, cell.name or f"image {index}")
+        self._shape = cell.check(self._model, cell.name or f"image {index}", self._shape)
         slot = self._free.pop() if self._free else len(self._lives)
         live = self._lives[slot] = Live(index, cell, slot, self._model, self._metered)
         if self._stopping is not None:
@@ -160,10 +165,9 @@ class Engine:
 
     def _serve(self, live: Live) -> None:
         """Let a cell go on as far as it can without the model."""
-        asked = live.ledger.queries
         if live.advance():
             self._ready[live.slot] = live
-        self._queries += live.ledger.queries - asked
+        self._queries += live.newly_charged()
         self._numbers += live.numbers
         live.numbers = []
         if live.ended is not None:

@@ -66,7 +66,7 @@ class _Sum:
         points = noise / torch.linalg.vector_norm(noise, dim=1, keepdim=True)
         points = points.mul_(delta).add_(centre.flatten()).clamp_(0, 1)
         answers = yield Ask(points.view(-1, *self._shape), phase=PHASE)
-        moved = points.sub_(centre.flatten())
+        moved = points.sub_(centre.flatten())  # in place: what was asked has been dealt with
         chosen = torch.from_numpy(answers.adversarial.astype(np.float32))
         chosen = chosen.to(moved.device, moved.dtype, non_blocking=True)
         self._passed.addmv_(moved.T, chosen)

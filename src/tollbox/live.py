@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import os
 import traceback
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ class Live:
         """Share of the budget that is spent."""
         self.numbers: list[tuple[Tensor, dict[str, Any]]] = []
         """Distances of iterates, on the device, and the steps that wait for them."""
+        self._counted = 0
         self._asking: Asking[Stop] | None = None
         self._improvements: list[Improvement] = []
         self._steps: list[dict[str, Any]] = []
@@ -71,6 +73,11 @@ class Live:
                 return self.pending.wanted_rows > 0
             self._settle()
         return False
+
+    def newly_charged(self) -> int:
+        """Queries charged since this was asked last."""
+        before, self._counted = self._counted, self.ledger.queries
+        return self._counted - before
 
     def end(self, reason: Stop) -> None:
         """End now; what was answered counts."""
@@ -130,10 +137,13 @@ class Live:
             self.pending.limit(*self._limits(), metered=self._metered)
 
     def _end(self, stop: Stop, reason: str = "") -> None:
-        if self._asking is not None:
-            self._asking.close()
+        asking, self._asking, self.pending = self._asking, None, None
         self.ended = (stop, reason)
-        self.pending = self._asking = None
+        if asking is not None:
+            try:
+                asking.close()
+            except Exception as error:  # it was to end anyway
+                self.ended = (stop, f"{reason} (and, when it was closed, {_told(error)})".lstrip())
 
     def _settle(self, forced: Stop | None = None) -> None:
         if self.pending is None:
@@ -157,9 +167,9 @@ class Live:
         if self._charged:
             self.ledger.charge(labels[:rows], pending.ask.phase)
             self.spent = self.ledger.cost / self.cell.budget
-        if failure is not None:
+        if failure is not None and self._over() is None:
             self._end(failure.stop, failure.reason)
-        elif not whole:
+        elif not whole or failure is not None:
             self._end(forced or self._over() or Stop.BUDGET)
         elif forced is not None:
             self._end(forced)
@@ -242,34 +252,43 @@ class Live:
             self._end(Stop.ALREADY_MISCLASSIFIED, f"the model answers {label}")
             return
         try:
-            self._asking = self.cell.attack(self.problem)
+            asking = self.cell.attack(self.problem)
+            if not isinstance(asking, Generator):
+                raise TypeError(f"calling it gave {type(asking).__name__}, expected a generator")
         except Exception as error:
             self._end(Stop.ATTACK_ERROR, _told(error))
             return
+        self._asking = asking
         self._resume(None)
 
     def _resume(self, answers: Answers | None) -> None:
+        """Let the attack go on; whatever it does wrong ends this cell and nothing else."""
         if self._asking is None:
             return
         try:
-            ask = self._asking.send(answers)  # type: ignore[arg-type]
+            try:
+                ask = self._asking.send(answers)  # type: ignore[arg-type]
+            except StopIteration as end:
+                self._collect()
+                if not isinstance(end.value, Stop):
+                    raise TypeError(f"returned {end.value!r}, expected a Stop") from None
+                self._end(end.value)
+                return
+            self._collect()
             if not isinstance(ask, Ask):
                 raise TypeError(f"yielded {type(ask).__name__}, expected an Ask")
-            self._collect()
-        except StopIteration as end:
-            self._collect()
-            if isinstance(end.value, Stop):
-                self._end(end.value)
-            else:
-                self._end(Stop.ATTACK_ERROR, f"returned {end.value!r}, expected a Stop")
+            self._put(ask)
         except Exception as error:
             self._end(Stop.ATTACK_ERROR, _told(error))
-        else:
-            self._put(ask)
 
     def _collect(self) -> None:
         """Take the iterates that the attack accepted; their distances travel with a later batch."""
-        for point, notes in self.problem.accepted:
+        accepted, self.problem.accepted = self.problem.accepted, []
+        for point, notes in accepted:
+            if not isinstance(point, Tensor) or point.shape != self.problem.source.shape:
+                raise ValueError(f"accepted {type(point).__name__}, expected an image's point")
+            sent = self._model.sent(point[None].clone()).to(self._model.work_dtype)
+            distance = row_norms(sent - self.problem.source)[0]
             step: dict[str, Any] = {
                 "iteration": len(self._steps) + 1,
                 "cost": self.ledger.cost,
@@ -279,9 +298,7 @@ class Live:
                 "notes": notes,
             }
             self._steps.append(step)
-            sent = self._model.sent(point[None].clone()).to(self._model.work_dtype)
-            self.numbers.append((row_norms(sent - self.problem.source)[0], step))
-        self.problem.accepted.clear()
+            self.numbers.append((distance, step))
 
 
 def _joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:

@@ -64,14 +64,19 @@ class RunState:
         """All rows that the run asks for were answered."""
         return self.failure is None and self.known == (self.size if self.end is None else self.end)
 
-    def take(self, labels: NDArray[np.int64], distances: NDArray[np.float64], hits: object) -> None:
+    def take(
+        self,
+        labels: NDArray[np.int64],
+        distances: NDArray[np.float64],
+        hits: NDArray[np.bool_] | None,
+    ) -> None:
         """The next rows came back; `hits` tells which are the answer that ends the run."""
         first, self.back = self.back, self.back + len(labels)
         if self.end is not None:
             return
         self.labels[first : self.back] = labels
         self.distances[first : self.back] = distances
-        if isinstance(hits, np.ndarray) and hits.any():
+        if hits is not None and hits.any():
             self.end = first + int(hits.argmax()) + 1
 
     def fail(self, rows: int, failure: Failure) -> None:
@@ -94,6 +99,8 @@ class Pending:
         self._ledger = ledger
         self._limits: list[int] = []
         self._metered = False
+        self._failed: int | None = None
+        """The first run that failed."""
         self._wanted: int | None = None
         """Rows wanted, until something changes."""
 
@@ -141,10 +148,13 @@ class Pending:
         """Some run may not be sent whole yet: its limit must be looked at again."""
         return any(limit < state.size for limit, state in zip(self._limits, self.runs, strict=True))
 
+    def _behind_a_failure(self, number: int) -> bool:
+        return self._failed is not None and number > self._failed
+
     def wanted(self, number: int) -> int:
         """Rows of run `number` that should go out now."""
         state = self.runs[number]
-        if not state.open:
+        if not state.open or self._behind_a_failure(number):
             return 0
         left = max(0, self._limits[number] - state.sent)
         if state.run.until is None:
@@ -156,7 +166,7 @@ class Pending:
     def spare(self, number: int) -> int:
         """Rows of run `number` that may go out for want of better."""
         state = self.runs[number]
-        if not state.open or state.run.until is None:
+        if not state.open or state.run.until is None or self._behind_a_failure(number):
             return 0
         return max(0, self._limits[number] - state.sent)
 
@@ -174,9 +184,10 @@ class Pending:
         self.flying -= len(labels)
         state = self.runs[number]
         until = state.run.until
-        hits: object = None
+        hits = None
         if until is not None:
-            hits = self._problem.is_adversarial(labels) == (until is Until.ADVERSARIAL)
+            adversarial = self._problem.is_adversarial(labels)
+            hits = adversarial if until is Until.ADVERSARIAL else ~adversarial
         state.take(labels, distances, hits)
 
     def fail(self, number: int, rows: int, failure: Failure) -> None:
@@ -184,6 +195,8 @@ class Pending:
         self._wanted = None
         self.flying -= rows
         self.runs[number].fail(rows, failure)
+        if self.runs[number].failure is not None:
+            self._failed = number if self._failed is None else min(number, self._failed)
 
     @property
     def wanted_rows(self) -> int:

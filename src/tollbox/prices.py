@@ -14,7 +14,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +52,7 @@ class Prices:
             table = {
                 int(k): _checked(f"the price of class {k}", v) for k, v in self.classes.items()
             }
-            object.__setattr__(self, "classes", MappingProxyType(table))
+            object.__setattr__(self, "classes", table)
         if self.dearest == 0:
             raise InputError("all prices are 0: expected at least one answer to cost something.")
 

@@ -3,7 +3,9 @@
 1. `distance_at(B)` is what a run with budget B would have reached. A row counts if it would have
    been asked under B: what was spent before it, and the dearest answer, fit into B.
 2. No adversarial point: distance infinity, and medians count it so.
-3. An image that the model misclassifies anyway is left out of medians, and counted.
+3. An image that the model misclassifies anyway is left out of medians, and counted
+   (`misclassified`). So is a run that was cut short, by an error, the clock or an interruption,
+   before the cost in question (`unknown_at`): it says nothing about the image.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ from .errors import InputError, Stop
 from .ledger import Ledger
 
 By = Literal["cost", "source", "queries"]
+
+CUT_SHORT = (Stop.MODEL_ERROR, Stop.ATTACK_ERROR, Stop.TIME_LIMIT, Stop.INTERRUPTED)
+"""Ends that say nothing about the image."""
 
 
 @dataclass(frozen=True)
@@ -71,30 +76,39 @@ class Result:
         """The least l2 distance of an adversarial point that was asked; infinity without one."""
         return self.improvements[-1].distance if self.improvements else math.inf
 
+    def known_up_to(self, by: By = "cost") -> float:
+        """The largest cost (flagged queries, queries) at which it is known what was reached.
+
+        A run that was ended by its budget, its cap, an error, the clock or an interruption would
+        have gone on: beyond what ended it nothing is known.
+        """
+        if by not in ("cost", "source", "queries"):
+            raise InputError(f"by is {by!r}: expected 'cost', 'source' or 'queries'.")
+        if self.stop in CUT_SHORT:
+            ledger = self.ledger
+            return {"cost": ledger.cost, "source": ledger.source, "queries": ledger.queries}[by]
+        if by == "cost" and self.stop is Stop.BUDGET:
+            return self.budget
+        if by == "queries" and self.stop is Stop.MAX_QUERIES:
+            return self.max_queries
+        return math.inf
+
     def distance_at(self, value: float, by: By = "cost") -> float:
         """What a run that ends at `value` (a cost, flagged queries or queries) would have reached.
 
-        Beyond the end of a run that could have gone on nothing is known: for a cost above the
-        budget, or queries above the cap, this is an error.
+        A value above `known_up_to` is an error.
         """
-        if by == "cost":
-            limit, ended = self.budget, Stop.BUDGET
-            needs = [step.cost + self.ledger.prices.dearest for step in self.improvements]
-        elif by == "queries":
-            limit, ended = self.max_queries, Stop.MAX_QUERIES
-            needs = [float(step.queries + 1) for step in self.improvements]
-        elif by == "source":
-            limit, ended = math.inf, None
-            needs = [float(step.source + 1) for step in self.improvements]
-        else:
-            raise InputError(f"by is {by!r}: expected 'cost', 'source' or 'queries'.")
-        if self.stop is ended and value > limit:
+        if value > self.known_up_to(by):
             raise InputError(
-                f"{by} {value:g} is above the limit {limit:g} of this run: run it with a larger "
-                "one to know what it would have reached."
+                f"{by} {value:g} is above {self.known_up_to(by):g}, where this run ended "
+                f"({self.stop}): run it with a larger limit to know what it would have reached."
             )
         reached = math.inf
-        for need, step in zip(needs, self.improvements, strict=True):
+        for step in self.improvements:
+            if by == "cost":
+                need = step.cost + self.ledger.prices.dearest
+            else:
+                need = 1.0 + (step.source if by == "source" else step.queries)
             if need > value:
                 break
             reached = step.distance
@@ -130,7 +144,7 @@ class Results(Sequence[Result]):
 
     @property
     def counted(self) -> Results:
-        """Those that medians count: all but the images that are misclassified anyway."""
+        """All but the images that are misclassified anyway."""
         return Results(
             (r for r in self.results if r.stop is not Stop.ALREADY_MISCLASSIFIED), self.findings
         )
@@ -145,12 +159,23 @@ class Results(Sequence[Result]):
         """How many runs ended in an error of the model or the attack; see their `reason`."""
         return sum(r.stop in (Stop.MODEL_ERROR, Stop.ATTACK_ERROR) for r in self.results)
 
+    def unknown_at(self, value: float, by: By = "cost") -> int:
+        """How many runs were cut short before `value` by an error, the clock or an interruption."""
+        return sum(r.stop in CUT_SHORT and value > r.known_up_to(by) for r in self.counted)
+
+    def _distances(self, value: float, by: By) -> list[float]:
+        return [
+            r.distance_at(value, by)
+            for r in self.counted
+            if not (r.stop in CUT_SHORT and value > r.known_up_to(by))
+        ]
+
     def median_at(self, value: float, by: By = "cost") -> float:
         """Median distance at `value`; NaN if no image counts."""
-        distances = [r.distance_at(value, by) for r in self.counted]
+        distances = self._distances(value, by)
         return float(np.median(distances)) if distances else math.nan
 
     def success_at(self, value: float, by: By = "cost", within: float = math.inf) -> float:
         """Share of images with an adversarial point nearer than `within` at `value`."""
-        distances = [r.distance_at(value, by) for r in self.counted]
+        distances = self._distances(value, by)
         return float(np.mean([d < within for d in distances])) if distances else math.nan

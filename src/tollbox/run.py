@@ -2,7 +2,7 @@
 both, `run_cells` for any mix of attacks, prices, budgets and seeds in one go.
 
 `run` and `run_cells` refuse a wrong input before the first query. `stream` takes images as they
-come, so it meets a wrong one when it comes: it then finishes those under way before it raises.
+come, so it meets a wrong one when it comes; it then finishes those under way before it raises.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ AnyModel = Model | Callable[[Tensor], Any]
 
 
 class EngineOptions(TypedDict, total=False):
-    """How to run; none of it changes a result, but for `time_limit`."""
+    """How to run; but for `time_limit` none of it changes a result, exactly so in float64, and in
+    float32 with `one_shape`."""
 
     batch_size: int | None
     """Rows of a model batch (default: 256 on a GPU, else 64)."""
@@ -77,7 +78,9 @@ def run_cells(
 ) -> Results:
     """Run cells, which may differ in everything but the image shape; results in input order."""
     fit = as_model(model)
-    listed = list(_of_one_shape(cells, fit))
+    listed, shape = list(cells), None
+    for index, cell in enumerate(listed):  # all of them before the first query
+        shape = cell.check(fit, cell.name or f"image {index}", shape)
     engine = Engine(fit, **options)
     findings = _checked(fit, listed, engine) if check else []
     results = sorted(engine.run(listed), key=lambda result: result.index)
@@ -119,12 +122,13 @@ def stream(
     fit = as_model(model)
     cells, engine_options = _cells(attack, images, labels, options)
     engine = Engine(fit, **engine_options)
-    sound = _of_one_shape(cells, fit)
 
     def results() -> Iterator[Result]:
-        few = list(islice(sound, CHECKED_IMAGES)) if check else []
+        few, shape = list(islice(cells, CHECKED_IMAGES)) if check else [], None
+        for index, cell in enumerate(few):
+            shape = cell.check(fit, f"image {index}", shape)
         _checked(fit, few, engine)
-        yield from engine.run(cell for part in (few, sound) for cell in part)
+        yield from engine.run(cell for part in (few, cells) for cell in part)
 
     return results()
 
@@ -132,25 +136,16 @@ def stream(
 def _checked(model: Model, cells: list[Cell], engine: Engine) -> list[str]:
     if not cells:
         return []
+    if engine.sender.metered:
+        raise InputError(
+            "check and metered are both set: the check asks uncharged, and a metered model bills "
+            "every row; call tb.check_model where that is acceptable."
+        )
     few = torch.stack([cell.image for cell in cells[:CHECKED_IMAGES]])
     findings = check_model(model, few, engine.sender.batch_size)
     if findings:
         warnings.warn(" ".join(findings), ModelWarning, stacklevel=3)
     return findings
-
-
-def _of_one_shape(cells: Iterable[Cell], model: Model) -> Iterator[Cell]:
-    """The cells, each checked, and all of one image shape."""
-    shape: tuple[int, ...] | None = None
-    for index, cell in enumerate(cells):
-        cell.check(model, cell.name or f"image {index}")
-        shape = shape or tuple(cell.image.shape)
-        if tuple(cell.image.shape) != shape:
-            raise InputError(
-                f"image {index} has shape {tuple(cell.image.shape)}, those before it {shape}: "
-                "expected one shape for all."
-            )
-        yield cell
 
 
 def _cells(

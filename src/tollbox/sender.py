@@ -47,6 +47,16 @@ class Piece(NamedTuple):
         )
 
 
+BEHIND = Failure(Stop.ATTACK_ERROR, "it lies behind a row that failed")
+
+
+def _is_behind(piece: Piece, failures: Sequence[tuple[Piece, Failure]]) -> bool:
+    """Does a piece come after a failed one of the same ask? It will not be asked then."""
+    return any(
+        piece.pending is failed.pending and piece.number >= failed.number for failed, _ in failures
+    )
+
+
 def split(pieces: Sequence[Piece], at: int) -> tuple[list[Piece], list[Piece]]:
     """The first `at` rows of all, and the others."""
     front: list[Piece] = []
@@ -114,15 +124,13 @@ class Sender:
         try:
             return [self._forward(pieces, extra)]
         except Exception as error:
-            if _is_out_of_memory(error):
-                return self._smaller(pieces, extra, error)
-            return self._bisect(pieces, extra, error)  # the model's own: find the rows
+            memory, reason = _is_out_of_memory(error), f"{type(error).__name__}: {error}"
+        # Outside the handler: the error would hold all that the failed batch had allocated.
+        if memory and self.batch_size > 1 and self.model.batch is None:
+            return self._smaller(pieces, extra)
+        return self._bisect(pieces, extra, reason)
 
-    def _smaller(
-        self, pieces: list[Piece], extra: Sequence[Tensor], error: Exception
-    ) -> list[Flight]:
-        if self.batch_size == 1 or self.model.batch is not None:
-            return self._bisect(pieces, extra, error)
+    def _smaller(self, pieces: list[Piece], extra: Sequence[Tensor]) -> list[Flight]:
         before, self.batch_size = self.batch_size, self.batch_size // 2
         if self.model.device.type == "cuda":
             torch.cuda.empty_cache()
@@ -134,49 +142,63 @@ class Sender:
             flights += self.send(front)
         return flights
 
-    def _bisect(
-        self, pieces: list[Piece], extra: Sequence[Tensor], error: Exception
-    ) -> list[Flight]:
+    def _bisect(self, pieces: list[Piece], extra: Sequence[Tensor], reason: str) -> list[Flight]:
         rows = sum(piece.size for piece in pieces)
         if rows == 1:
-            failure = Failure(Stop.MODEL_ERROR, f"{type(error).__name__}: {error}")
+            failure = Failure(Stop.MODEL_ERROR, reason)
             return [self._fly([], extra, 0, failures=[(pieces[0], failure)])]
         front, back = split(pieces, rows // 2)
-        return self.send(front, extra) + self.send(back)
+        flights = self.send(front, extra)
+        failed = [failure for flight in flights for failure in flight.failures]
+        lost = [(piece, BEHIND) for piece in back if _is_behind(piece, failed)]
+        back = [piece for piece in back if not _is_behind(piece, failed)]
+        if lost:
+            flights.append(self._fly([], (), 0, failures=lost))
+        return flights + self.send(back) if back else flights
 
     def _forward(self, pieces: list[Piece], extra: Sequence[Tensor]) -> Flight:
-        shape = self._sources.shape[1:] if self._sources is not None else ()
         failures: list[tuple[Piece, Failure]] = []
         sound: list[Piece] = []
         parts: list[Tensor] = []
         slots: list[int] = []
         for piece in pieces:
-            try:
-                points = piece.pending.runs[piece.number].run.points[piece.first : piece.last]
-                if points.shape != (piece.size, *shape):
-                    raise ValueError(
-                        f"points of shape {tuple(points.shape)}, expected {(piece.size, *shape)}"
-                    )
-            except Exception as error:
-                if _is_out_of_memory(error):
-                    raise
-                reason = f"its points could not be made: {type(error).__name__}: {error}"
-                failures.append((piece, Failure(Stop.ATTACK_ERROR, reason)))
+            made = BEHIND if _is_behind(piece, failures) else self._points(piece)
+            if isinstance(made, Failure):
+                failures.append((piece, made))
                 continue
             sound.append(piece)
-            parts.append(points)
+            parts.append(made)
             slots += [piece.slot] * piece.size
         if not parts:
             return self._fly([], extra, 0, failures=failures)
         rows = len(slots)
         padded = self.padded(rows)
         if padded > rows:
-            parts.append(parts[0][:1].expand(padded - rows, *shape))
+            parts.append(parts[0][:1].expand(padded - rows, *parts[0].shape[1:]))
             slots += [slots[0]] * (padded - rows)
         batch = self.model.sent(torch.cat(parts))
         distances = self._distances(batch, slots)
         labels = self.model(batch)
         return self._fly(sound, extra, padded, (labels.double(), distances), failures)
+
+    def _points(self, piece: Piece) -> Tensor | Failure:
+        """The points of a piece, or why they could not be made."""
+        sources = self._sources
+        if sources is None:
+            raise RuntimeError("no source image was placed")
+        try:
+            points = piece.pending.runs[piece.number].run.points[piece.first : piece.last]
+            if not isinstance(points, Tensor) or points.device != sources.device:
+                raise TypeError(f"{type(points).__name__}, expected a tensor on {sources.device}")
+            if points.shape != (piece.size, *sources.shape[1:]):
+                wanted = (piece.size, *sources.shape[1:])
+                raise ValueError(f"points of shape {tuple(points.shape)}, expected {wanted}")
+            return points.to(sources.dtype)
+        except Exception as error:
+            if _is_out_of_memory(error):
+                raise
+            reason = f"its points could not be made: {type(error).__name__}: {error}"
+            return Failure(Stop.ATTACK_ERROR, reason)
 
     def padded(self, rows: int) -> int:
         """The batch shape that `rows` rows are sent in."""
@@ -199,8 +221,9 @@ class Sender:
         failures: Sequence[tuple[Piece, Failure]] = (),
     ) -> Flight:
         parts = [*answers, torch.stack(list(extra))] if extra else list(answers)
-        numbers = torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64)
-        if numbers.device.type != "cuda":
+        device = self.model.device
+        numbers = torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64, device=device)
+        if device.type != "cuda":
             return Flight(pieces, failures, numbers.to("cpu"), shape, None)
         host = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
         host.copy_(numbers, non_blocking=True)

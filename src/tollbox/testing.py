@@ -189,6 +189,7 @@ def check_attack(
     prices: Prices | None = None,
     budget: float = 2000.0,
     seed: int = 0,
+    max_queries: float = math.inf,
 ) -> tuple[Result, list[str]]:
     """Run an attack on a boundary; the result, and what it did that an attack must not do.
 
@@ -199,7 +200,7 @@ def check_attack(
     watched = _Watched(attack)
     prices = prices or Prices()
     model = boundary.model()
-    cell = Cell(watched, boundary.source, 0, prices, budget, seed=seed)
+    cell = Cell(watched, boundary.source, 0, prices, budget, max_queries, seed=seed)
     [result] = Engine(model).run([cell])
     faults = list(dict.fromkeys(watched.faults))
     if result.stop in (Stop.ATTACK_ERROR, Stop.MODEL_ERROR):

@@ -16,12 +16,14 @@ class, and everything is mirrored: x*(c*) = -x*(1/c*).
 
 from __future__ import annotations
 
+import heapq
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 from scipy.special import betainc, betaincc, gammaln
 
 from .errors import InputError
@@ -109,3 +111,91 @@ def expected_search_cost(cells: int, ratio: float, split_ratio: float | None = N
         passed = (width - k) * (cost[width - k] + 1)
         cost[width] = (flagged + passed) / width
     return float(cost[cells])
+
+
+def expected_line_search_cost(cells: int, ratio: float) -> float:
+    """Expected cost of asking cell after cell until the first flagged answer (one stage).
+
+    Of `cells` equally likely places the last needs no flagged answer: the source follows it.
+    """
+    answered = sum(range(1, cells))  # low-cost answers before the boundary, over all places
+    return (answered + (cells - 1) * ratio) / cells
+
+
+@lru_cache(maxsize=64)
+def optimal_share(ratio: float) -> float:
+    """q = x^c* with x + x^c* = 1: the share of an interval on the flagged side of the cost-optimal
+    split, in the limit of many cells."""
+    if not ratio > 0:
+        raise InputError(f"c* = {ratio:g}: expected a ratio above 0.")
+    root = brentq(lambda log_x: math.exp(log_x) + math.exp(ratio * log_x) - 1, -700.0, -1e-300)
+    return math.exp(ratio * float(root))
+
+
+@dataclass(frozen=True)
+class OptimalSplits:
+    """The cost-optimal search over up to n cells, exactly.
+
+    A search is a binary tree whose leaves are the cells, and whose branches cost 1 (adversarial)
+    and c* (flagged). The best tree for m + 1 equally likely leaves is the best for m with its
+    cheapest leaf split; so W(m), m times the expected cost, has rising differences, and the best
+    split of m is found by moving on from that of m - 1.
+    """
+
+    total: NDArray[np.float64]
+    """W(m): the expected cost times m."""
+    first: NDArray[np.int64]
+    """Where to ask in m cells, counted from the adversarial end."""
+
+    def cost(self, cells: int) -> float:
+        """Expected cost over `cells` cells."""
+        return float(self.total[cells]) / cells
+
+
+@lru_cache(maxsize=8)
+def optimal_splits(cells: int, ratio: float) -> OptimalSplits:
+    """The cost-optimal search for every number of cells up to `cells`."""
+    total = [0.0] * (cells + 1)
+    leaves = [0.0]
+    for m in range(2, cells + 1):
+        cheapest = heapq.heapreplace(leaves, leaves[0] + 1)
+        heapq.heappush(leaves, cheapest + ratio)
+        total[m] = total[m - 1] + cheapest + 1 + ratio
+    first, k = [0] * (cells + 1), 1
+    for m in range(2, cells + 1):
+
+        def cost(k: int, m: int = m) -> float:
+            return total[k] + k * ratio + total[m - k] + m - k
+
+        while k < m - 1 and cost(k + 1) < cost(k):
+            k += 1
+        first[m] = k
+    return OptimalSplits(np.array(total), np.array(first, np.int64))
+
+
+def expected_weighted_height(x: float, d: int) -> float:
+    """E[phi <g, u>] at overshoot x (Stokes lemma): whatever the weight beta."""
+    if abs(x) >= 1:
+        return 0.0
+    return initial_cosine(d) / 2 * math.exp((d - 1) / 2 * math.log1p(-x * x))
+
+
+def objective(x: float, d: int, queries: float, beta: float | None = None) -> float:
+    """J of the expected-cosine theorem: sqrt(n) E[phi <g, u>] / sqrt(E phi^2); beta is p(x) if not
+    given, which is optimal."""
+    low, high = cap_probability(x, d), cap_complement(x, d)
+    weight = low if beta is None else beta
+    square = weight**2 * high + (1 - weight) ** 2 * low
+    if square <= 0:
+        return 0.0
+    return math.sqrt(queries / square) * expected_weighted_height(x, d)
+
+
+def expected_cosine(x: float, d: int, queries: float, beta: float | None = None) -> float:
+    """The expected cosine of an estimate with the true normal: J / sqrt(1 + J^2).
+
+    J is the ratio of the estimate's mean along the normal to the length of its part across it,
+    which the theorem takes for the whole length; for J small against 1 the two agree.
+    """
+    j = objective(x, d, queries, beta)
+    return j / math.sqrt(1 + j * j)

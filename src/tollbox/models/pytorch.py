@@ -50,7 +50,8 @@ def from_torch(
 ) -> Model:
     """A model from a network that gives logits (n, classes) or labels (n).
 
-    Images in [0,1] go in as (image - mean) / std. `channels_last` is chosen by whether the network
+    The network itself is moved to the device, dtype and layout, and put into eval mode. Images in
+    [0,1] go in as (image - mean) / std. `channels_last` is chosen by whether the network
     has two-dimensional convolutions, unless it is given.
     """
     if device is None:
