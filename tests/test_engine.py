@@ -379,6 +379,10 @@ def test_an_infinite_price_counts_flagged_queries_only():
         assert result.stop in (Stop.BUDGET, Stop.MAX_QUERIES)
 
 
+def test_a_cap_larger_than_any_integer_type_is_no_cap():
+    assert numbers(run(max_queries=10**20)) == numbers(run())
+
+
 def test_the_time_limit_ends_all_with_what_they_reached():
     results = run(count=6, budget=1e9, time_limit=0.3, live=2)
     assert len(results) == 6

@@ -66,6 +66,11 @@ def run(**changes):
         ({"model": torch.nn.Linear(2, 2)}, "bare torch network .Linear.*from_torch"),
         ({"model": 3}, "the model is 3: expected a callable"),
         ({"batch_size": 0}, "batch_size is 0"),
+        ({"batch_size": 10**9}, "batch_size is 1000000000: expected 1 to 65536"),
+        (
+            {"prices": tb.Prices(1e308, 1), "budget": math.inf, "max_queries": 100},
+            "more than a float can hold",
+        ),
         ({"live": 0}, "live is 0"),
         ({"time_limit": 0}, "time_limit is 0"),
     ],

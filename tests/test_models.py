@@ -82,6 +82,36 @@ def test_a_model_may_answer_with_numpy_lists_or_booleans():
         assert tb.models.from_callable(answer)(IMAGES).tolist() == [0] * 9
 
 
+def test_scores_that_are_not_numbers_are_an_error_of_the_model():
+    """And not a decision: the largest of NaNs would be class 0, or whatever argmax makes of it."""
+
+    class Brittle(nn.Module):
+        def forward(self, x):
+            level = x.mean((1, 2, 3))
+            logits = torch.stack([0.45 - level, level - 0.45], 1)
+            return torch.where(level[:, None] > 0.41, torch.nan, logits)
+
+    model = tb.models.from_torch(Brittle())
+    results = tb.run(tb.preset("hsja"), model, torch.full((2, 1, 4, 4), 0.4), [0] * 2, budget=90)
+    for result in results:
+        assert result.stop is tb.Stop.MODEL_ERROR
+        assert "not numbers" in result.reason
+        assert result.adversarial is None
+        assert 1 < result.ledger.queries == result.ledger.source
+    alone = tb.run(
+        tb.preset("hsja"), model, torch.full((1, 1, 4, 4), 0.4), [0], budget=90, metered=True
+    )
+    assert alone[0].ledger.counts == results[0].ledger.counts
+
+
+def test_a_model_that_exits_is_an_error_of_the_model():
+    def leaves(images):
+        raise SystemExit(3)
+
+    [result] = tb.run(tb.preset("hsja"), tb.models.from_callable(leaves), IMAGES[:1], [0], budget=9)
+    assert (result.stop, result.reason) == (tb.Stop.MODEL_ERROR, "SystemExit: 3")
+
+
 def test_a_fixed_batch_is_kept():
     sizes = set()
 

@@ -73,6 +73,11 @@ def check_limits(prices: Prices, budget: float, max_queries: float) -> None:
         raise InputError(f"max_queries is {max_queries:g}: expected a whole number, 1 or more.")
     if math.isinf(max_queries) and math.isinf(budget):
         raise InputError("neither a budget nor max_queries is given: nothing would end the run.")
+    if math.isinf(budget) and math.isinf(prices.dearest * max_queries):
+        raise InputError(
+            f"{max_queries:g} queries at {prices.dearest:g} each cost more than a float can hold: "
+            "expected smaller prices, a budget, or a smaller max_queries."
+        )
     if math.isinf(max_queries) and prices.cheapest == 0:
         raise InputError(
             "some answers are free under these prices: expected max_queries as well, since a "

@@ -25,10 +25,13 @@ from torch import Tensor
 from .cells import Cell
 from .errors import InputError, Stop
 from .live import Live
-from .models.model import Model
+from .models.model import UNDECIDED, Model
+from .pending import Failure
 from .results import Result
 from .sender import Flight, Piece, Sender
 
+NOT_NUMBERS = Failure(Stop.MODEL_ERROR, "the model's scores for a point are not numbers (NaN)")
+LARGEST_BATCH = 65_536
 SMALL_ASK = 4
 """Rows of an ask that is served before larger ones."""
 DEFAULT_ROWS = 256
@@ -76,8 +79,10 @@ class Engine:
     ) -> None:
         if batch_size is None:
             batch_size = model.batch or (256 if model.device.type == "cuda" else 64)
-        if batch_size < 1 or (live is not None and live < 1):
-            raise InputError(f"batch_size is {batch_size}, live is {live}: expected 1 or more.")
+        if not 1 <= batch_size <= LARGEST_BATCH:
+            raise InputError(f"batch_size is {batch_size}: expected 1 to {LARGEST_BATCH}.")
+        if live is not None and live < 1:
+            raise InputError(f"live is {live}: expected 1 or more.")
         if model.batch not in (None, batch_size):
             raise InputError(f"batch_size is {batch_size}: the model takes {model.batch} only.")
         if metered and model.batch not in (None, 1):
@@ -259,12 +264,19 @@ class Engine:
         labels, distances = numbers[:shape].astype(np.int64), numbers[shape : 2 * shape]
         for step, distance in zip(air.steps, numbers[2 * shape :].tolist(), strict=True):
             step["distance"] = distance
+        undecided = bool((labels == UNDECIDED).any())
         touched: dict[int, Live] = {}
         first = 0
         for piece in flight.pieces:
             last = first + piece.size
             if self._waits(piece, touched):
-                piece.pending.take(piece.number, labels[first:last], distances[first:last])
+                sound = last - first
+                if undecided:
+                    sound = int(np.append(labels[first:last] == UNDECIDED, True).argmax())
+                middle = first + sound
+                piece.pending.take(piece.number, labels[first:middle], distances[first:middle])
+                if middle < last:
+                    piece.pending.fail(piece.number, last - middle, NOT_NUMBERS)
             first = last
         for piece, failure in flight.failures:
             if self._waits(piece, touched):

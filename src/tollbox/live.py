@@ -115,7 +115,7 @@ class Live:
 
     def _limits(self) -> tuple[float, float]:
         if self._charged:
-            return self.cell.budget, self.cell.max_queries
+            return self.cell.budget, float(self.cell.max_queries)
         return math.inf, math.inf
 
     def _over(self) -> Stop | None:

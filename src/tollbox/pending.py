@@ -138,7 +138,7 @@ class Pending:
             levels = prices.levels(state.labels[: state.known], self._problem.label)
             tally += np.bincount(levels, minlength=len(tally))
             left = 0 if state.end is not None else state.size - state.known
-            most = int(min(left, max(0, max_queries - tally.sum() - ahead)))
+            most = int(min(left, max(0, max_queries - int(tally.sum()) - ahead)))
             rows = bisect_right(range(1, most + 1), 0, key=lambda n: not reach(n))
             self._limits.append(state.known + rows)
             ahead += left

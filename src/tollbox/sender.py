@@ -123,7 +123,7 @@ class Sender:
             return [self._fly([], extra, 0)]
         try:
             return [self._forward(pieces, extra)]
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             memory, reason = _is_out_of_memory(error), f"{type(error).__name__}: {error}"
         # Outside the handler: the error would hold all that the failed batch had allocated.
         if memory and self.batch_size > 1 and self.model.batch is None:
@@ -232,7 +232,7 @@ class Sender:
         return Flight(pieces, failures, host, shape, event)
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+def _is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
         isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
     )

@@ -21,6 +21,10 @@ from torch import Tensor
 
 from ..errors import InputError, ModelFault
 
+UNDECIDED = -(2**40)
+"""What stands in place of a label if a model's scores are not numbers; the engine makes it a
+`Stop.MODEL_ERROR` of the row. (To raise would take a synchronisation.)"""
+
 
 @dataclass(frozen=True)
 class Model:

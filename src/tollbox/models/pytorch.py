@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, ModelFault
-from .model import Model
+from .model import UNDECIDED, Model
 
 
 def _constants(
@@ -28,11 +28,14 @@ def _constants(
 
 
 def labels_of(output: object) -> Tensor:
-    """Labels from a network's output: logits (n, classes) are decided, labels (n) pass."""
+    """Labels from a network's output: logits (n, classes) are decided, labels (n) pass.
+
+    A row of logits with a NaN has no largest one: it is `UNDECIDED`.
+    """
     if not isinstance(output, Tensor):
         raise ModelFault(f"the network answered with {type(output).__name__}: expected a tensor")
     if output.ndim == 2 and output.is_floating_point():
-        return output.argmax(1)
+        return output.argmax(1).masked_fill_(output.isnan().any(1), UNDECIDED)
     return output
 
 
