@@ -94,8 +94,8 @@ MUTANTS = [
     Mutant(
         "padding delivered and charged",
         "engine.py",
-        "piece.pending.take(piece.number, labels[first:last], distances[first:last])",
-        "piece.pending.take(piece.number, labels[last - 1 :], distances[last - 1 :])",
+        "piece.pending.take(piece.number, labels[first:middle], distances[first:middle])",
+        "piece.pending.take(piece.number, labels[middle - 1 :], distances[middle - 1 :])",
     ),
     Mutant(
         "padding sent to a metered model",

@@ -54,6 +54,8 @@ def test_presets(capsys: pytest.CaptureFixture[str]) -> None:
         (["demo", "--imags", "3"], "Did you mean --images?"),
         (["demo", "--images", "many"], "--images"),
         (["demo", "3"], "3"),
+        (["demo", "--images", "1.5"], "'1.5': expected a whole number"),
+        (["demo", "--seed", "1.5"], "'1.5': expected a whole number"),
         (["demo", "--images", "0"], "--images is 0: expected 1 to"),
         (["demo", "--images", "1000"], "--images is 1000: expected 1 to"),
         (["presets", "--all"], "--all"),
@@ -91,6 +93,7 @@ def test_reader_that_goes_away() -> None:
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
+        assert process.wait(30) == 0
 
 
 def test_demo(
@@ -126,11 +129,19 @@ def test_demo(
     code, _, err = typed(capsys, "demo", "--images", "2")
     assert code == 2
     assert "demo-output is not empty" in err
+    assert "or --replace" in err
     (folder / "mine.txt").write_text("mine")
     code, _, err = typed(capsys, "demo", "--images", "2", "--replace")
     assert code == 2
     assert "it has mine.txt" in err
+    assert "--replace" not in typed(capsys, "demo", "--images", "2")[2]
     (folder / "mine.txt").unlink()
+    (folder / "images.png").rename(tmp_path / "kept.png")
+    (folder / "images.png").mkdir()
+    code, _, err = typed(capsys, "demo", "--images", "2", "--replace")
+    assert (code, "it has images.png" in err) == (2, True)
+    (folder / "images.png").rmdir()
+    (tmp_path / "kept.png").rename(folder / "images.png")
     (folder / "results.csv").write_text("old")
     code, _, err = typed(capsys, "demo", "--images", "1", "--replace", "--seed", "3")
     assert code == 0, err

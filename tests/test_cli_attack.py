@@ -182,7 +182,7 @@ def test_folder_and_fixed_batch(case: Case, exported: tuple[Path, Path]) -> None
     with open("out/results.csv", newline="") as file:
         assert [row["name"] for row in csv.DictReader(file)] == [f"p{i}.png" for i in range(5)]
     case.refused(
-        "batch_size is 3", "takes 4 only", out="other", model=str(exported[1]), batch_size="3"
+        "--batch-size is 3", "takes 4 only", out="other", model=str(exported[1]), batch_size="3"
     )
 
 
@@ -216,12 +216,16 @@ def test_prices_and_limits_that_are_wrong(case: Case) -> None:
     case.refused("--price is -1", price="-1")
     case.refused("--price is nan", price="nan")
     case.refused("--price is 'dear'", "a CSV file that exists", price="dear")
-    case.refused("budget is 1", "at least 2", budget="1")
-    case.refused("budget is nan", budget="nan")
+    case.refused("--price is ''", "a CSV file that exists", price="")
+    case.refused("--budget is 1", "at least 2", budget="1")
+    case.refused("--budget is nan", budget="nan")
     case.refused("neither --budget nor --max-queries", budget=None)
-    case.refused("max_queries is 0", max_queries="0")
-    case.refused("time_limit is -1", time_limit="-1")
-    case.refused("batch_size is 0", batch_size="0")
+    case.refused("--budget, which is inf, nor --max-queries ends the run", budget="inf")
+    case.refused("--max-queries is 0", max_queries="0")
+    case.refused("--time-limit is -1", time_limit="-1")
+    case.refused("--batch-size is 0", batch_size="0")
+    for option in ("max-queries", "limit", "seed", "batch-size", "quantize"):
+        case.refused(f"--{option}", "'1.5': expected a whole number", **{option: "1.5"})
     case.refused("--budget", "abc", budget="abc")
     table = Path("prices.csv")
     for text, told in {
@@ -231,6 +235,8 @@ def test_prices_and_limits_that_are_wrong(case: Case) -> None:
         "class,price\n0,x\n": "line 2: the price is 'x'",
         "class,price\ncat,1\n": "line 2: the class is 'cat'",
         "class,price\n0,1\n0,2\n": "line 3: class 0 has a price already",
+        "class,price\n0,1\n00,2\n": "line 3: class 0 has a price already",
+        f"class,price\n0,1\n{'1' * 5000},2\n": "line 3: the class is '111",
         "class,price\n7,1\n": "class 7, but the model has 2 classes",
         "class,price\n": "has no prices",
         "0,1\n": "line 1: the header is '0,1'",
@@ -241,7 +247,7 @@ def test_prices_and_limits_that_are_wrong(case: Case) -> None:
 
 def test_images_and_labels_that_are_wrong(case: Case) -> None:
     case.refused("nowhere does not exist", images="nowhere")
-    case.refused("limit on images is 0", limit="0")
+    case.refused("--limit is 0", limit="0")
     np.savez("set.npz", images=pixels() / 100, labels=LABELS)
     case.refused("set.npz: image 0 has values from", "expected [0,1]")
     np.savez("set.npz", images=pixels() * np.nan, labels=LABELS)
@@ -251,7 +257,7 @@ def test_images_and_labels_that_are_wrong(case: Case) -> None:
     np.savez("set.npz", images=pixels(), labels=LABELS[:3])
     case.refused("labels has shape (3,) for 5 images")
     np.savez("set.npz", images=pixels(), labels=[0, 1, 2, 0, 1])
-    case.refused("the label of image 2 is 2: expected 0 to 1")
+    case.refused("set.npz: the label of image 2 is 2: expected 0 to 1")
     np.savez("set.npz", images=pixels(), labels=[0, 1, -1, 0, 1])
     case.refused("the label of image 2 is -1")
     np.savez("set.npz", images=pixels()[:, :5], labels=LABELS)
@@ -267,6 +273,11 @@ def test_images_and_labels_that_are_wrong(case: Case) -> None:
     case.refused("labels.csv, line 3: the label is 'one'", **given)
     Path("labels.csv").write_text("file,label\np0.png,0\np9.png,1\n")
     case.refused("labels.csv, line 3: the image 'p9.png' is not in the folder", **given)
+    wrong = "file,label\np0.png,0\n\np1.png,7\np2.png,0\np3.png,1\np4.png,1\n"
+    Path("labels.csv").write_text(wrong)
+    case.refused("labels.csv, line 4: the label of image p1.png is 7: expected 0 to 1", **given)
+    Path("labels.csv").write_text(wrong.replace("7", "-1"))
+    case.refused("labels.csv, line 4: the label of image p1.png is -1", **given)
     Path("labels.csv").write_text("file,label\np0.png,0\n")
     case.refused("no label for the image p1.png and 3 more", **given)
     rows = [f"p{i}.png,{label}" for i, label in enumerate(LABELS)]
@@ -287,8 +298,9 @@ def test_models_and_other_options_that_are_wrong(case: Case) -> None:
     case.refused("--mean has 2 numbers, and the images have 3 channels", mean="0.5,0.5")
     case.refused("--std is 0", std="0")
     case.refused("--std is 'a,b'", std="a,b")
-    case.refused("quantize is 17", quantize="17")
+    case.refused("--quantize is 17: expected 1 to 16", quantize="17")
     case.refused("--model", model=None)
+    case.refused("--model is ''", model="")
     torch.save(nn.Linear(2, 2).state_dict(), "state.pt")
     case.refused("state.pt is a pickle", "torch.export.save", "torch.jit.save", model="state.pt")
     assert "--budget" in case.refused("Did you mean", bugdet="3")
@@ -306,6 +318,8 @@ def test_output_folder_that_is_wrong(case: Case) -> None:
     case.refused("--out out is not empty (it has mine.txt)")
     case.refused("--out set.npz is a file", out="set.npz")
     case.refused("cannot be", out="set.npz/out")
+    Path("circle").symlink_to("circle")
+    case.refused("--out circle", out="circle")
 
 
 def test_disk_that_is_full(case: Case) -> None:
@@ -323,7 +337,9 @@ def test_disk_that_is_full(case: Case) -> None:
     assert ended.returncode == 2, ended.stderr
     assert "the output folder out cannot be written: File too large" in ended.stderr
     assert "Traceback" not in ended.stderr
-    assert sorted(file.name for file in case.folder.iterdir()) == ["set.npz"]
+    [kept] = case.folder.glob(".out.partial-*")
+    assert f"What could be written is in {kept}" in " ".join(ended.stderr.split())
+    assert not (case.folder / "out").exists()
 
 
 def test_runs_that_fail_are_told(case: Case) -> None:
@@ -335,9 +351,11 @@ def test_runs_that_fail_are_told(case: Case) -> None:
         "    if calls > 3: raise OSError('the line is dead')\n"
         "    return (images.mean((1, 2, 3)) > 0.5).long()\n"
     )
-    code, out, _ = case.run(model="my_failing_model:labels")
-    assert code == 0
-    assert "4 runs failed; the first, image 0: OSError: the line is dead" in out
+    code, out, err = case.run(model="my_failing_model:labels")
+    assert code == 1
+    assert "4 runs failed; the first, image 0: OSError: the line is dead" in err
+    words = " ".join(out.replace("│", " ").split())
+    assert "no adversarial point 0 failed 4 median l2 (0 images) -" in words
     with open("out/results.csv", newline="") as file:
         assert [row["stop"] for row in csv.DictReader(file)][:4] == ["model_error"] * 4
 
@@ -405,6 +423,8 @@ def test_time_limit(case: Case) -> None:
     code, out, _ = case.run(model="my_slow_model:labels", budget="1e6", time_limit="0.5")
     assert code == 0
     assert "ended early" in out
+    assert "median l2 (0 images)" in out
+    assert "median l2 reached early (4 images)" in out
     with open("out/results.csv", newline="") as file:
         assert {row["stop"] for row in csv.DictReader(file)} == {
             "time_limit",

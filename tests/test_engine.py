@@ -368,6 +368,37 @@ def test_a_row_behind_the_end_of_the_budget_counts_for_nothing():
     assert result.distance == pytest.approx(0.3001)
 
 
+@pytest.mark.parametrize(
+    "layout", [{"batch_size": 1}, {"batch_size": 2}, {"batch_size": 64}, {"metered": True}], ids=str
+)
+def test_a_row_that_could_not_be_paid_does_not_fail_the_cell(layout):
+    """The same as above, but the model raises on the row that is not affordable any more."""
+    white = torch.ones(1, 4, 4, dtype=torch.float64)
+    bright = 0.5 + testing._unit(0, 16).view(1, 4, 4) * 0.4
+
+    @dataclass(frozen=True)
+    class TwoRows:
+        def __call__(self, problem):
+            yield tb.Ask(bright.expand(20, -1, -1, -1), phase="cheap")
+            yield tb.Ask(torch.stack([problem.source, white]), phase="dear")
+            return Stop.CONVERGED
+
+    def labels(batch):
+        if (batch.flatten(1) == 1).all(1).any():
+            raise RuntimeError("white")
+        return BOUNDARY.labels(batch)
+
+    def ended(budget):
+        net = tb.models.from_callable(labels, dtype=torch.float64)
+        prices = tb.Prices(10, 1)
+        cell = tb.Cell(TwoRows(), BOUNDARY.source, 0, prices, budget, charge_clean=False)
+        [result] = tb.Engine(net, **layout).run([cell])
+        return result.stop, result.ledger.cost
+
+    assert ended(35) == (Stop.BUDGET, 30)
+    assert ended(40) == (Stop.MODEL_ERROR, 30)
+
+
 def test_at_c1_asymmetric_search_makes_the_same_run_query_for_query():
     assert numbers(run("hsja")) == numbers(run("hsja+as"))
 

@@ -1,5 +1,11 @@
 """Images in: folders, label files, npz; every refusal says what and where."""
 
+import io
+import os
+import struct
+import warnings
+import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +84,10 @@ def test_palette_with_transparency_and_colour_order(tmp_path: Path) -> None:
         (["file,label", "a.png,1", "../labels.csv,1"], "line 3: the image '../labels.csv'"),
         (["file,label", "a.png,1", "a.png,1"], "line 3: the image 'a.png' has a label already"),
         (["file,label", "a.png"], "line 2: 'a.png' lacks a value"),
+        (["file,label", "../a.png,1"], "expected a path relative to that folder"),
+        (["file,label", "/a.png,1"], "expected a path relative to that folder"),
+        (["file,label", f"a.png,{'9' * 5000}"], "line 2: the label is '999"),
+        (["file,label", f"a.png,{2**63}"], "line 2: the label is '9223372036854775808'"),
         ([""], "line 1: the header is ''"),
     ],
 )
@@ -185,3 +195,126 @@ def test_files_that_are_no_npz(tmp_path: Path) -> None:
     np.savez(file, images=GOOD, labels=[0, 1])
     with pytest.raises(InputError, match="has its labels inside"):
         load_images(file, tmp_path / "labels.csv")
+
+
+def test_paths_in_label_files_are_normalised(tmp_path: Path) -> None:
+    where, table = folder(tmp_path, [])
+    (where / "sub").mkdir()
+    for name in ("c.png", "d.png"):
+        picture(where / "sub" / name)
+    rows = [f"{where.absolute()}/a.png", "../pictures/b.png", "sub/./c.png", "./sub//d.png"]
+    table.write_text("\n".join(["file, label", *(f'"{name}", {i}' for i, name in enumerate(rows))]))
+    found = load_images(where, table)
+    assert found.names == ("a.png", "b.png", "sub/c.png", "sub/d.png")
+    assert found.labels == (0, 1, 2, 3)
+    assert found.origins == tuple(f"{table}, line {line}" for line in (2, 3, 4, 5))
+
+
+def test_what_is_no_image_file_is_passed_over(tmp_path: Path) -> None:
+    where, table = folder(tmp_path, ["file,label", "a.png,1", "b.png,1"])
+    (where / "folder.png").mkdir()
+    (where / ".git").mkdir()
+    picture(where / ".git" / "x.png")
+    picture(where / ".hidden.png")
+    os.mkfifo(where / "pipe.png")
+    assert load_images(where, table).names == ("a.png", "b.png")
+    for name, told in {
+        "folder.png": "is not a file",
+        "pipe.png": "is not a file",
+        ".git/x.png": "is hidden",
+    }.items():
+        table.write_text(f"file,label\n{name},1\n")
+        with pytest.raises(FileError, match=f"line 2: the image '{name}' {told}"):
+            load_images(where, table)
+
+
+def test_channels_are_those_of_all_images_not_of_the_first(tmp_path: Path) -> None:
+    modes = {"a.png": "L", "b.png": "RGB"}
+    where, table = folder(tmp_path, ["file,label", "a.png,1", "b.png,1"], modes)
+    assert load_images(where, table, limit=1).images.shape == (1, 3, 4, 5)
+
+
+def deep_png(colour: int, channels: int) -> bytes:
+    """A PNG of 5x4 with 16 bits a channel, which Pillow cannot write."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
+    rows = b"".join(b"\0" + b"\x12\x34" * 5 * channels for _ in range(4))
+    header = struct.pack(">IIBBBBB", 5, 4, 16, colour, 0, 0, 0)
+    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
+
+
+@pytest.mark.parametrize(("colour", "channels"), [(0, 1), (2, 3), (4, 2), (6, 4)])
+def test_sixteen_bits_are_refused(tmp_path: Path, colour: int, channels: int) -> None:
+    where, table = folder(tmp_path, ["file,label", "a.png,1", "b.png,1"])
+    (where / "b.png").write_bytes(deep_png(colour, channels))
+    with Image.open(where / "b.png") as whole:
+        whole.load()  # it is a good PNG
+    with pytest.raises(FileError, match=r"b\.png has pixels of kind .*8 bits a channel"):
+        load_images(where, table)
+
+
+def test_large_pictures_do_not_warn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where, table = folder(tmp_path, ["file,label", "a.png,1", "b.png,1"])
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 15)
+    with pytest.warns(Image.DecompressionBombWarning):
+        Image.open(where / "a.png").close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(load_images(where, table)) == 2
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 5)
+    with pytest.raises(FileError, match=r"a\.png cannot be read: Image size"):
+        load_images(where, table)
+
+
+def npy(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def test_npz_that_are_broken(tmp_path: Path) -> None:
+    file = tmp_path / "x.npz"
+
+    def refused() -> str:
+        with pytest.raises(FileError, match=r"x\.npz cannot be read") as error:
+            load_images(file)
+        return str(error.value)
+
+    labels, images = npy(np.array([0, 1])), npy(GOOD)
+    shape = b"(90000000, 90000, 3, 4)"
+    at = images.index(b"(2, 1, 3, 4), }")
+    rest = images[at + 15 : 128]
+    huge = images[:at] + shape + b", }" + rest[len(shape) - 12 :] + images[128:]
+    assert len(huge) == len(images)
+    for content in (b"no array", huge):
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("images.npy", content)
+            archive.writestr("labels.npy", labels)
+        refused()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("images", b"bytes")
+        archive.writestr("labels", b"bytes")
+    assert "not in the format of arrays" in refused()
+    np.savez(file, images=GOOD, labels=[0, 1])
+    whole = file.read_bytes()
+    for place, value in ((6, 1), (8, 99)):  # encrypted; a compression that nobody knows
+        changed = bytearray(whole)
+        for mark, first in ((b"PK\x03\x04", 0), (b"PK\x01\x02", 2)):
+            at = changed.find(mark)
+            while at >= 0:
+                changed[at + place + first] |= value
+                at = changed.find(mark, at + 1)
+        file.write_bytes(changed)
+        refused()
+
+
+def test_npz_of_single_pixels(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", images=np.zeros((2, 1, 1, 1)), labels=[0, 1])
+    found = load_images(tmp_path / "x.npz")
+    assert found.images.shape == (2, 1, 1, 1)
+    assert found.origins == (str(tmp_path / "x.npz"),) * 2

@@ -59,6 +59,23 @@ def test_fixed_batch_is_run_at_that_batch(tmp_path: Path) -> None:
     assert model.batch == 4
     assert model(images).tolist() == expected(images)
     assert load_model(export(tmp_path / "16.pt2", network(), None, 16), IMAGE).batch == 16
+    with pytest.raises(InputError, match=r"--batch-size is 3: .* takes 4 only"):
+        load_model(str(tmp_path / "four.pt2"), IMAGE, batch_size=3)
+
+
+def test_any_batch_within_the_range_of_an_export(tmp_path: Path) -> None:
+    given = export(tmp_path / "m.pt2", network(), None, 256)
+    assert load_model(given, IMAGE).batch == 64
+    model = load_model(given, IMAGE, mean=[0.4], std=[0.2], batch_size=128)
+    images = torch.rand(128, 3, 6, 6)
+    assert model.batch == 128
+    assert model(images).tolist() == expected(images)
+    with pytest.raises(InputError, match=r"--batch-size is 257: the model takes \d to 256 only"):
+        load_model(given, IMAGE, batch_size=257)
+    wide = export(tmp_path / "w.pt2", network(), None, 600)
+    assert load_model(wide, IMAGE, batch_size=600).batch is None
+    with pytest.raises(InputError, match=r"takes \d to 600 only"):
+        load_model(wide, IMAGE, batch_size=601)
 
 
 def test_labels_instead_of_logits(tmp_path: Path) -> None:
@@ -118,6 +135,10 @@ def test_files_that_are_no_models(tmp_path: Path) -> None:
         load_model(str(tmp_path / "nowhere.pt2"), IMAGE)
     with pytest.raises(FileError, match="is a folder"):
         load_model(str(tmp_path), IMAGE)
+    with pytest.raises(FileError, match="File name too long"):
+        load_model("x" * 300, IMAGE)
+    with pytest.raises(InputError, match="--model is ''"):
+        load_model("", IMAGE)
     file = tmp_path / "x.pt2"
     file.write_bytes(b"nonsense")
     with pytest.raises(FileError, match="neither"):
@@ -136,8 +157,12 @@ def test_images_that_the_model_does_not_take(tmp_path: Path) -> None:
     given = export(tmp_path / "m.pt2", network(), None)
     with pytest.raises(InputError, match=r"takes images of shape \(3, 6, 6\).*\(1, 6, 6\)"):
         load_model(given, IMAGE[:1])
-    with pytest.raises(InputError, match=r"failed on a batch of 1 .* of shape \(1, 6, 6\)"):
+    with pytest.raises(
+        InputError, match=r"failed on a batch of 1 .* of shape \(1, 6, 6\)"
+    ) as error:
         load_model(script(tmp_path / "m.pt", network()), IMAGE[:1])
+    assert "to have 3 channels, but got 1 channels instead" in str(error.value)  # torch's last line
+    assert "TorchScript interpreter" not in str(error.value)
 
 
 @pytest.mark.parametrize(

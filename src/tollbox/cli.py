@@ -1,24 +1,24 @@
 """The command line.
 
 1. A user's mistake (an InputError, or what the parser finds) is one message on stderr, exit code 2.
-2. Ctrl-C is exit code 130. A reader of our output that goes away is no error of ours.
+2. Ctrl-C is exit code 130. A reader of our output that goes away is no error; a stdout that cannot
+   be written otherwise is told, exit code 1.
 3. Anything else is a bug of ours, and keeps its traceback.
 """
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
-from rich.console import Console
 
 from . import __version__
-from .commands.attack import INTERRUPTED, attack
+from .commands.attack import FAILED, INTERRUPTED, attack
 from .commands.demo import demo
 from .commands.presets import presets
+from .commands.streams import safe_streams, say
 from .errors import InputError
 
 MISTAKE = 2
@@ -36,12 +36,12 @@ app.command(presets)
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
-    try:
+    with safe_streams() as out:
         code = _run(tokens)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 1
+        out.flush()
+        if out.lost is not None and not isinstance(out.lost, BrokenPipeError):
+            say(f"stdout cannot be written: {out.lost.strerror}. What was to be saved is saved.")
+            code = code or FAILED
     if code == INTERRUPTED:  # an impatient second Ctrl-C must not make a mess of the exit
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)
@@ -52,16 +52,11 @@ def _run(tokens: list[str]) -> int:
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
         return int(command(*bound.args, **bound.kwargs) or 0)
     except CycloptsError as error:
-        _say(f"{error} See `tollbox --help`.")
+        say(f"{error} See `tollbox --help`.")
         return MISTAKE
     except InputError as error:
-        _say(str(error))
+        say(str(error))
         return MISTAKE
     except KeyboardInterrupt:
-        _say("interrupted; nothing was saved.")
+        say("interrupted; nothing was saved.")
         return INTERRUPTED
-
-
-def _say(message: str) -> None:
-    text = " ".join(message.split())
-    Console(stderr=True, highlight=False).print(f"tollbox: {text}", soft_wrap=True, markup=False)

@@ -3,46 +3,45 @@
 1. All input is checked, and the output folder staged, before the first query; a mistake is told in
    one sentence, and nothing is written.
 2. Ctrl-C ends the run with what was reached, which is saved like any other result; exit code 130.
+3. If all runs that were begun failed, that is told as well, with the first reason; exit code 1.
 """
 
 from __future__ import annotations
 
-import hashlib
-import math
-import platform
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
-import torch
 from cyclopts import Parameter
-from rich.console import Console
-from rich.table import Table
 
-from .. import __version__
 from ..attacks import preset
-from ..cells import Cell
+from ..cells import Cell, check_label
 from ..engine import Engine
 from ..errors import InputError, Stop
 from ..images import load_images
 from ..models.files import load_model
 from ..models.model import Model
 from ..prices import Prices
-from ..results import Result, Results
-from . import choices
-from .folder import check_free, staged, told
+from ..results import Results
+from ..tables import LARGEST
+from . import choices, summary
+from .folder import check_free, staged
 from .interrupt import Interrupt
 from .save import rounded, write_all
+from .settings import settings_of
+from .streams import console, say
 from .watch import Watch
 
+FAILED = 1
 INTERRUPTED = 130
 
 
 def _option(text: str, hyphen: bool = False) -> Parameter:
     return Parameter(help=text, allow_leading_hyphen=hyphen)
+
+
+def _whole(text: str) -> Parameter:
+    return Parameter(help=text, converter=choices.whole)
 
 
 @Parameter(name="*")
@@ -60,12 +59,12 @@ class AttackOptions:
     images: Annotated[Path, _option("A folder (with --labels), or an .npz: images and labels.")]
     out: Annotated[Path, _option("Folder for the results: a new one, or an empty one.")]
     labels: Annotated[Path | None, _option("CSV with the columns file and label.")] = None
-    limit: Annotated[int | None, _option("Take the first so many images.")] = None
+    limit: Annotated[int | None, _whole("Take the first so many images.")] = None
     mean: Annotated[
         str | None, _option("Subtracted from images in [0,1]; a number or one per channel.", True)
     ] = None
     std: Annotated[str | None, _option("Divides after that; likewise.", True)] = None
-    quantize: Annotated[int | None, _option("Bits of a pixel that the model takes.")] = None
+    quantize: Annotated[int | None, _whole("Bits of a pixel that the model takes.")] = None
     attack: Annotated[str, _option("A preset; see `tollbox presets`.")] = "a-hsja"
     price: Annotated[
         str,
@@ -76,12 +75,12 @@ class AttackOptions:
         ),
     ] = "1"
     budget: Annotated[float | None, _option("What the queries for one image may cost.")] = None
-    max_queries: Annotated[int | None, _option("How many queries an image may take.")] = None
+    max_queries: Annotated[int | None, _whole("How many queries an image may take.")] = None
     time_limit: Annotated[float | None, _option("Seconds after which the run ends.")] = None
-    seed: Annotated[int, _option("Of the random numbers.")] = 0
+    seed: Annotated[int, _whole("Of the random numbers.")] = 0
     device: Annotated[str | None, _option("Default: cuda if there is one, else cpu.")] = None
     batch_size: Annotated[
-        int | None, _option("Rows of a model batch. Default: 256 on a GPU, else 64.")
+        int | None, _whole("Rows of a model batch. Default: 256 on a GPU, else 64.")
     ] = None
 
 
@@ -93,38 +92,59 @@ def attack(options: AttackOptions) -> int:
     """
     check_free(options.out)
     cells, model = _prepared(options)
-    console = Console(stderr=True, highlight=False)
-    with Watch(console, len(cells)) as watch:
-        engine = Engine(
-            model,
-            batch_size=options.batch_size,
-            time_limit=math.inf if options.time_limit is None else options.time_limit,
-            progress=watch.update,
-        )
-        with staged(options.out) as (folder, commit), Interrupt(engine.stop) as interrupt:
-            done = sorted(engine.run(cells), key=lambda result: result.index)
-            eight_bits = rounded(model, done, engine.sender.batch_size)
-            with told(options.out):
-                write_all(folder, cells, done, eight_bits, _settings(options, cells, model, done))
-            commit()
-    lost = sum(r.label == cells[i].label for i, r in eight_bits.items())
-    _summary(options, Results(done), lost)
-    if interrupt.came:
-        finished = sum(r.stop is not Stop.INTERRUPTED for r in done)
-        console.print(
-            f"Interrupted: {finished} of {len(done)} images were finished; what the others had "
-            f"reached is saved as well, in {options.out}.",
-            soft_wrap=True,
+    settings = settings_of(options, cells[0], model)
+    watch = Watch(console(stderr=True), len(cells))
+    engine = Engine(
+        model,
+        batch_size=options.batch_size,
+        time_limit=choices.seconds(options.time_limit),
+        progress=watch.update,
+    )
+    with staged(options.out) as stage:
+        try:
+            with watch, Interrupt(engine.stop) as interrupt:
+                done = Results(sorted(engine.run(cells), key=lambda result: result.index))
+                settings["warnings"] = sorted({text for r in done for text in r.warnings})
+                with stage.writing():
+                    eight_bits = rounded(model, done, engine.sender.batch_size)
+                    write_all(stage.folder, cells, done, eight_bits, settings)
+                stage.commit()
+            lost = sum(r.label == cells[i].label for i, r in eight_bits.items())
+            title = f"{settings['attack']}, price {options.price}"
+            end = f"Saved in {options.out}: adversarial.npz, PNGs, results.csv, ledger.json."
+            summary.show(title, done, lost, end)
+            return _code(options.out, done, interrupt.came)
+        except KeyboardInterrupt:
+            if not stage.committed:
+                raise
+            say(f"interrupted; all results are saved in {options.out}.")
+            return INTERRUPTED
+
+
+def _code(out: Path, results: Results, interrupted: bool) -> int:
+    """The exit code; what is not 0 is told."""
+    if interrupted:
+        finished = sum(r.stop is not Stop.INTERRUPTED for r in results)
+        say(
+            f"Interrupted: {finished} of {len(results)} images were finished; what the others had "
+            f"reached is saved as well, in {out}."
         )
         return INTERRUPTED
+    if summary.all_failed(results):
+        say(f"no run succeeded: {summary.failures(results)}")
+        return FAILED
     return 0
 
 
 def _prepared(options: AttackOptions) -> tuple[list[Cell], Model]:
     """The cells and the model, all checked."""
-    chosen = preset(options.attack)
+    chosen = preset(options.attack.lower())
     prices = choices.prices(options.price)
     budget, max_queries = choices.limits(prices, options.budget, options.max_queries)
+    choices.seconds(options.time_limit)
+    choices.at_least("--limit", options.limit, 1)
+    choices.at_least("--quantize", options.quantize, 1, 16)
+    choices.at_least("--batch-size", options.batch_size, 1)
     mean, std = choices.numbers("--mean", options.mean), choices.numbers("--std", options.std)
     place = choices.device(options.device)
     given = load_images(options.images, options.labels, options.limit)
@@ -135,8 +155,12 @@ def _prepared(options: AttackOptions) -> tuple[list[Cell], Model]:
         std=std,
         device=place,
         quantize=options.quantize,
+        batch_size=options.batch_size,
     )
     _check_classes(prices, model)
+    for label, name, origin in zip(given.labels, given.names, given.origins, strict=True):
+        classes = model.classes or (LARGEST if label > LARGEST else None)
+        check_label(label, classes, f"{origin}: the label of image {name}")
     cells = [
         Cell(chosen, image, label, prices, budget, max_queries, seed=options.seed, name=name)
         for image, label, name in zip(given.images, given.labels, given.names, strict=True)
@@ -153,86 +177,3 @@ def _check_classes(prices: Prices, model: Model) -> None:
             f"--price has a price for class {beyond[0]}, but the model has {model.classes} "
             f"classes: expected 0 to {(model.classes or 0) - 1}."
         )
-
-
-def _settings(
-    options: AttackOptions, cells: Sequence[Cell], model: Model, results: Sequence[Result]
-) -> dict[str, Any]:
-    """What it takes to run this again."""
-    prices = cells[0].prices
-    file = Path(options.model)
-    digest = None
-    if file.is_file():
-        with open(file, "rb") as content:
-            digest = hashlib.file_digest(content, "sha256").hexdigest()
-    classes = None if prices.classes is None else {str(k): v for k, v in prices.classes.items()}
-    return {
-        "attack": options.attack,
-        "attack_parts": repr(cells[0].attack),
-        "prices": {"source": prices.source, "other": prices.other, "classes": classes},
-        "budget": _finite(cells[0].budget),
-        "max_queries": _finite(cells[0].max_queries),
-        "time_limit": options.time_limit,
-        "seed": options.seed,
-        "model": options.model,
-        "model_sha256": digest,
-        "mean": options.mean,
-        "std": options.std,
-        "quantize": options.quantize,
-        "classes": model.classes,
-        "images": str(options.images),
-        "labels": None if options.labels is None else str(options.labels),
-        "limit": options.limit,
-        "device": str(model.device),
-        "batch_size": options.batch_size,
-        "warnings": sorted({warning for r in results for warning in r.warnings}),
-        "versions": {
-            "tollbox": __version__,
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
-    }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _summary(options: AttackOptions, results: Results, lost: int) -> None:
-    """The table at the end, on stdout."""
-    console = Console(highlight=False)
-    begun = [r for r in results.counted if r.ledger.queries > 0]
-    stops = Counter(r.stop for r in results)
-    queries = sum(r.ledger.queries for r in results)
-    flagged = sum(r.ledger.source for r in results)
-    median = f"{np.median([r.distance for r in begun]):.4g}" if begun else "-"
-    table = Table(title=f"{options.attack}, price {options.price}", show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_row("images", f"{len(results)}")
-    table.add_row("misclassified anyway", f"{results.misclassified}")
-    table.add_row("no adversarial point", f"{sum(math.isinf(r.distance) for r in begun)}")
-    table.add_row("failed", f"{results.failed}")
-    ended = stops[Stop.INTERRUPTED] + stops[Stop.TIME_LIMIT]
-    if ended:
-        table.add_row("ended early", f"{ended}")
-    table.add_row(f"median l2 ({len(begun)} images)", median)
-    table.add_row("no longer adversarial at 8 bits", f"{lost}")
-    table.add_row("queries", f"{queries:,}")
-    table.add_row("flagged share", f"{flagged / queries:.1%}" if queries else "-")
-    console.print(table)
-    for warning in sorted({warning for r in results for warning in r.warnings}):
-        console.print(f"Note: {warning}.", soft_wrap=True, markup=False)
-    if results.failed:
-        first = next(r for r in results if r.stop in (Stop.MODEL_ERROR, Stop.ATTACK_ERROR))
-        console.print(
-            f"{results.failed} runs failed; the first, image {first.name}: {first.reason}",
-            soft_wrap=True,
-            markup=False,
-        )
-    console.print(
-        f"Saved in {options.out}: adversarial.npz, PNGs, results.csv, ledger.json.",
-        soft_wrap=True,
-        markup=False,
-    )

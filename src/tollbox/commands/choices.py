@@ -1,21 +1,47 @@
-"""What a user types, turned into values: numbers per channel, prices, a device, limits.
+"""What a user types, turned into values: numbers, numbers per channel, prices, limits, a device.
 
-Each function takes the text as typed and names the option in its message.
+Each function takes what was typed and names the option, as it is typed, in its message.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
+from cyclopts import Token
 
 from ..cells import check_limits
 from ..errors import FileError, InputError
 from ..prices import Prices
-from ..tables import rows_of
+from ..tables import LARGEST, in_a_line, kind_of, rows_of, shortened
 
 DEFAULT_ROW = "default"
+
+
+def whole(kind: Any, tokens: Sequence[Token]) -> int:  # noqa: ARG001
+    """A converter for cyclopts: an integer, never a rounded one."""
+    text = tokens[0].value
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"it is {shortened(text)!r}: expected a whole number.") from None
+
+
+def at_least(option: str, value: float | None, least: int, most: float = math.inf) -> None:
+    """Raise InputError unless the value, if it is given, is from `least` to `most`."""
+    if value is not None and not least <= value <= most:
+        wanted = f"{least} or more" if math.isinf(most) else f"{least} to {most:g}"
+        raise InputError(f"{option} is {value}: expected {wanted}.")
+
+
+def seconds(value: float | None) -> float:
+    """--time-limit; infinite if it is not given."""
+    if value is not None and not value > 0:
+        raise InputError(f"--time-limit is {value:g}: expected seconds, more than 0.")
+    return math.inf if value is None else value
 
 
 def numbers(option: str, text: str | None) -> list[float] | None:
@@ -44,7 +70,7 @@ def prices(text: str) -> Prices:
 
 def _prices_per_class(text: str) -> Prices:
     file = Path(text)
-    if not file.exists():
+    if not text.strip() or kind_of(file, f"--price is {shortened(text)!r}: it") == "nothing":
         raise FileError(
             f"--price is {text!r}: expected a number, inf, or a CSV file that exists, with the "
             "columns class and price."
@@ -55,23 +81,31 @@ def _prices_per_class(text: str) -> Prices:
     for line, (name, value) in rows_of(file, ("class", "price")):
         where = f"{file}, line {line}"
         price = _price(value, where)
-        if name.lower() in seen:
+        name = _class(name, where)
+        if name in seen:
             raise FileError(f"{where}: class {name} has a price already.")
-        seen.add(name.lower())
-        if name.lower() == DEFAULT_ROW:
+        seen.add(name)
+        if name == DEFAULT_ROW:
             default = price
-        elif name.isdecimal():
-            table[int(name)] = price
         else:
-            raise FileError(
-                f"{where}: the class is {name!r}: expected an integer that is 0 or more, or "
-                f"{DEFAULT_ROW!r}."
-            )
+            table[int(name)] = price
     if not seen:
         raise FileError(f"{file} has no prices: expected lines of class and price.")
     if default == 0 and not any(table.values()):
         raise FileError(f"{file}: all prices are 0: expected at least one above 0.")
     return Prices.per_class(table, default)
+
+
+def _class(text: str, where: str) -> str:
+    """A class as it is usually written, or the word for all others."""
+    if text.lower() == DEFAULT_ROW:
+        return DEFAULT_ROW
+    if text.isdecimal() and len(text) <= 100 and int(text) <= LARGEST:
+        return str(int(text))
+    raise FileError(
+        f"{where}: the class is {shortened(text)!r}: expected an integer that is 0 or more, or "
+        f"{DEFAULT_ROW!r}."
+    )
 
 
 def _price(text: str, where: str) -> float:
@@ -81,7 +115,8 @@ def _price(text: str, where: str) -> float:
         price = math.nan
     if not (math.isfinite(price) and price >= 0):
         raise FileError(
-            f"{where}: the price is {text!r}: expected a finite number that is 0 or more."
+            f"{where}: the price is {shortened(text)!r}: expected a finite number that is 0 or "
+            "more."
         )
     return price
 
@@ -91,6 +126,16 @@ def limits(paid: Prices, budget: float | None, max_queries: int | None) -> tuple
     if budget is None and max_queries is None:
         raise InputError(
             "neither --budget nor --max-queries is given: nothing would end the run; give one."
+        )
+    if budget is not None and not budget >= paid.dearest:
+        raise InputError(
+            f"--budget is {budget:g}: expected at least {paid.dearest:g}, which one query may cost."
+        )
+    at_least("--max-queries", max_queries, 1)
+    if budget == math.inf and max_queries is None:
+        raise InputError(
+            f"neither --budget, which is {budget:g}, nor --max-queries ends the run: give one that "
+            "does."
         )
     if max_queries is None and paid.cheapest == 0:
         raise InputError(
@@ -112,9 +157,8 @@ def device(text: str | None) -> torch.device:
             raise RuntimeError("it holds no numbers")
         torch.zeros(1, device=place).cpu()
     except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
-        why = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else "it fails"
         raise InputError(
-            f"--device is {name!r}: {why}. Expected cpu, cuda, cuda:1 or another device that this "
-            "installation of torch can use."
+            f"--device is {name!r}: {in_a_line(error)}. Expected cpu, cuda, cuda:1 or "
+            "another device that this installation of torch can use."
         ) from None
     return place

@@ -13,14 +13,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
 from cyclopts import Parameter
 from rich import box
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from torch import Tensor
 
 from ..attacks import preset
@@ -29,13 +29,17 @@ from ..engine import Engine
 from ..errors import InputError, Stop
 from ..models.embedded import CLASSES, Embedded, embedded
 from ..prices import Prices
-from ..report import figures
 from ..report.curves import median_curve
 from ..results import Result
 from .attack import INTERRUPTED
-from .folder import check_free, staged, told
+from .choices import whole
+from .folder import check_free, staged
 from .interrupt import Interrupt
+from .streams import console, say
 from .watch import Watch
+
+if TYPE_CHECKING:
+    from ..report import figures
 
 ATTACKS = ("hsja", "a-hsja")
 BUDGETS = {1.0: 1600.0, 100.0: 10000.0}
@@ -60,14 +64,13 @@ class DemoOptions:
     replace: Annotated[bool, Parameter(help="Replace an earlier demo's output.", negative="")] = (
         False
     )
-    images: Annotated[int, Parameter(help="How many images.")] = 30
-    seed: Annotated[int, Parameter(help="Of the random numbers.")] = 0
+    images: Annotated[int, Parameter(help="How many images.", converter=whole)] = 30
+    seed: Annotated[int, Parameter(help="Of the random numbers.", converter=whole)] = 0
 
 
 def demo(options: DemoOptions = DemoOptions()) -> int:  # noqa: B008
     """Attack the embedded model: two attacks, two prices, a table and figures; about a minute."""
-    replace: frozenset[str] = FILES if options.replace else frozenset()
-    check_free(options.out, replace)
+    check_free(options.out, FILES, options.replace)
     ours = embedded()
     chosen = _chosen(ours, options.images)
     grid = list(itertools.product(ATTACKS, BUDGETS, chosen.tolist()))
@@ -83,28 +86,33 @@ def demo(options: DemoOptions = DemoOptions()) -> int:  # noqa: B008
         )
         for attack, ratio, image in grid
     ]
-    console = Console(stderr=True, highlight=False)
-    with staged(options.out, replace) as (folder, commit):
-        with Watch(console, len(cells), "runs") as watch:
-            engine = Engine(
-                ours.model,
-                batch_size=BATCH,
-                one_shape=True,  # so that _pictures can ask again and hear the same
-                time_limit=TIME_LIMIT,
-                progress=watch.update,
-            )
-            with _one_thread(), Interrupt(engine.stop) as interrupt:
+    watch = Watch(console(stderr=True), len(cells), "runs")
+    engine = Engine(
+        ours.model,
+        batch_size=BATCH,
+        one_shape=True,  # so that _pictures can ask again and hear the same
+        time_limit=TIME_LIMIT,
+        progress=watch.update,
+    )
+    with staged(options.out, FILES if options.replace else frozenset()) as stage:
+        try:
+            with watch, _one_thread(), Interrupt(engine.stop) as interrupt:
                 done = sorted(engine.run(cells), key=lambda result: result.index)
-        if interrupt.came:
-            console.print("Interrupted; nothing was saved.")
+            if interrupt.came:
+                say("interrupted; nothing was saved.")
+                return INTERRUPTED
+            groups: dict[Key, list[Result]] = {}
+            for (attack, ratio, _), result in zip(grid, done, strict=True):
+                groups.setdefault((attack, ratio), []).append(result)
+            with stage.writing():
+                _write(stage.folder, groups, ours)
+            stage.commit()
+            _show(groups, options)
+        except KeyboardInterrupt:
+            if not stage.committed:
+                raise
+            say(f"interrupted; all is saved in {options.out}.")
             return INTERRUPTED
-        groups: dict[Key, list[Result]] = {}
-        for (attack, ratio, _), result in zip(grid, done, strict=True):
-            groups.setdefault((attack, ratio), []).append(result)
-        with told(options.out):
-            _write(folder, groups, ours)
-        commit()
-    _show(groups, options)
     return 0
 
 
@@ -159,11 +167,11 @@ def _median(results: Sequence[Result], cost: float) -> float:
 
 
 def _show(groups: Mapping[Key, list[Result]], options: DemoOptions) -> None:
-    console = Console(highlight=False)
+    to = console()
     for ratio, budget in BUDGETS.items():
         costs = [budget * fraction for fraction in FRACTIONS]
         table = Table(
-            title=f"c* = {ratio:g}: median l2 over {options.images} images at a cost",
+            title=Text(f"c* = {ratio:g}: median l2 over {options.images} images at a cost"),
             box=box.SIMPLE_HEAD,
             padding=(0, 1, 0, 0),
             title_justify="left",
@@ -180,13 +188,16 @@ def _show(groups: Mapping[Key, list[Result]], options: DemoOptions) -> None:
             share = shares(results)
             table.add_row(
                 attack,
-                *(f"{_median(results, cost):.3f}".replace("inf", "∞") for cost in costs),
+                *(
+                    f"{_median(results, cost):.3f}".replace("inf", "∞").replace("nan", "-")
+                    for cost in costs
+                ),
                 f"{queries / len(results):,.0f}",
                 f"{flagged / queries:.1%}",
                 f"{share.realised:.1%}",
                 f"{share.planned:.1%}",
             )
-        console.print(table)
+        to.print(table)
     say = [
         "queries: per image; flagged: share of all answers with the source class; low-cost and "
         "planned: share of the other answers within gradient estimates.",
@@ -195,12 +206,12 @@ def _show(groups: Mapping[Key, list[Result]], options: DemoOptions) -> None:
     late = sum(r.stop is Stop.TIME_LIMIT for results in groups.values() for r in results)
     if late:
         say.append(
-            f"The limit of {TIME_LIMIT:g} s ended {late} runs before their budget: their "
-            "medians are too high."
+            f"The limit of {TIME_LIMIT:g} s ended {late} runs before their budget: medians leave "
+            "them out beyond what they had spent."
         )
     say.append(f"Saved in {options.out}: {', '.join(sorted(FILES))}.")
     for text in say:
-        console.print(text, markup=False)
+        to.print(text)
 
 
 def finding(groups: Mapping[Key, list[Result]]) -> str:
@@ -225,6 +236,8 @@ def finding(groups: Mapping[Key, list[Result]]) -> str:
 
 
 def _write(folder: Path, groups: Mapping[Key, list[Result]], ours: Embedded) -> None:
+    from ..report import figures
+
     panels = []
     count = len(groups[ATTACKS[0], 1.0])
     for ratio, budget in BUDGETS.items():
@@ -257,6 +270,8 @@ def _write(folder: Path, groups: Mapping[Key, list[Result]], ours: Embedded) -> 
 
 def _pictures(results: Sequence[Result], ours: Embedded) -> list[figures.Picture]:
     """A few images, of different classes as far as there are."""
+    from ..report import figures
+
     found = [(r, r.adversarial) for r in results if r.adversarial is not None]
     first = {int(ours.labels[int(r.name)]): i for i, (r, _) in reversed(list(enumerate(found)))}
     order = sorted(range(len(found)), key=lambda i: (i not in first.values(), i))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rich.console import Console
 from rich.table import Table
 
 from ..attacks import PRESETS
+from .streams import console
 
 
 def presets() -> int:
@@ -13,5 +13,5 @@ def presets() -> int:
     table = Table("name", "family", "parts", "source")
     for preset in PRESETS.values():
         table.add_row(preset.name, preset.family, preset.parts, preset.source)
-    Console(highlight=False).print(table)
+    console().print(table)
     return 0

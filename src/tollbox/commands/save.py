@@ -8,14 +8,16 @@
 3. `results.csv` has a line for each image; distance `inf` where no adversarial point was found, and
    0 where the clean image is misclassified anyway (which makes neither a point nor a PNG).
 4. `ledger.json` has the settings of the run and, for each image, how often each label was answered
-   in each phase; costs follow from these.
+   in each phase; costs follow from these. It is strict JSON: what is not finite is null.
+5. What fails to be written does not keep the rest from it: the numbers come first, PNGs last.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from ..errors import Stop
 from ..models.model import Model
 from ..problem import content_hash
 from ..results import Result
+from .streams import encodable
 
 COLUMNS = (
     "index",
@@ -77,12 +80,13 @@ def _found(results: Sequence[Result]) -> list[tuple[Result, Tensor]]:
 
 
 def _answers(model: Model, pixels: Tensor, batch_size: int) -> list[int | None]:
-    points = pixels.to(model.device, model.work_dtype).div_(255)
-    points = torch.cat([points, points[:1].expand(batch_size - len(points), *points.shape[1:])])
     try:
+        points = pixels.to(model.device, model.work_dtype).div_(255)
+        padding = points[:1].expand(batch_size - len(points), *points.shape[1:])
+        points = torch.cat([points, padding])
         answers: list[int | None] = list(model(model.sent(points))[: len(pixels)].tolist())
         return answers
-    except Exception:  # the model's own: find out which images it fails on
+    except (Exception, SystemExit):  # the model's own: find out which images it fails on
         if len(pixels) == 1:
             return [None]
         return [_answers(model, pixels[i : i + 1], batch_size)[0] for i in range(len(pixels))]
@@ -95,20 +99,54 @@ def write_all(
     eight_bits: dict[int, Rounded],
     settings: dict[str, Any],
 ) -> None:
-    """Write all files into `folder`."""
-    _write_points(folder / "adversarial.npz", cells, results)
-    pictures = {
-        r.index: _write_picture(folder, r.index, cells[r.index].label, eight_bits[r.index])
-        for r in results
-        if r.index in eight_bits
-    }
-    with open(folder / "results.csv", "w", newline="", encoding="utf-8") as file:
+    """Write all files into `folder`; the first error is raised after all was tried."""
+    names = {i: _picture_name(i, cells[i].label, picture) for i, picture in eight_bits.items()}
+    steps: list[Callable[[], None]] = [
+        lambda: _write_points(folder / "adversarial.npz", cells, results),
+        lambda: _write_table(folder / "results.csv", cells, results, names, eight_bits),
+        lambda: _write_ledger(folder / "ledger.json", cells, results, settings),
+        lambda: _write_pictures(folder, names, eight_bits),
+    ]
+    errors: list[Exception] = []
+    for step in steps:
+        try:
+            step()
+        except Exception as error:  # of the system, or ours: the others are written all the same
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def _write_table(
+    path: Path,
+    cells: Sequence[Cell],
+    results: Sequence[Result],
+    names: dict[int, str],
+    eight_bits: dict[int, Rounded],
+) -> None:
+    with open(path, "w", newline="", encoding="utf-8", errors="backslashreplace") as file:
         table = csv.writer(file)
         table.writerow(COLUMNS)
-        table.writerows(_row(cells[r.index], r, pictures, eight_bits) for r in results)
+        table.writerows(_row(cells[r.index], r, names, eight_bits) for r in results)
+
+
+def _write_ledger(
+    path: Path, cells: Sequence[Cell], results: Sequence[Result], settings: dict[str, Any]
+) -> None:
     images = [_account(cells[result.index], result) for result in results]
-    text = json.dumps({"settings": settings, "images": images}, indent=1, allow_nan=False)
-    (folder / "ledger.json").write_text(text + "\n", encoding="utf-8")
+    text = json.dumps(_strict({"settings": settings, "images": images}), indent=1, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _strict(value: Any) -> Any:
+    """What JSON can hold: null for what is not finite, and text that is UTF-8."""
+    if isinstance(value, dict):
+        return {_strict(key): _strict(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(part) for part in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return encodable(value) if isinstance(value, str) else value
 
 
 def _write_points(file: Path, cells: Sequence[Cell], results: Sequence[Result]) -> None:
@@ -129,17 +167,21 @@ def _write_points(file: Path, cells: Sequence[Cell], results: Sequence[Result]) 
     )
 
 
-def _write_picture(folder: Path, index: int, label: int, picture: Rounded) -> str:
-    """Write the PNG and return its name; none, and no name, unless it has 1, 3 or 4 channels."""
-    from PIL import Image
-
+def _picture_name(index: int, label: int, picture: Rounded) -> str:
+    """The name of the PNG; none, and no PNG, unless it has 1, 3 or 4 channels."""
     if len(picture.pixels) not in (1, 3, 4):
         return ""
     kind = {True: "adversarial", False: "lost", None: "unknown"}[_kept(picture, label)]
-    array = picture.pixels.permute(1, 2, 0).contiguous().numpy()
-    name = f"{index:04d}-{kind}.png"
-    Image.fromarray(array[..., 0] if array.shape[2] == 1 else array).save(folder / name)
-    return name
+    return f"{index:04d}-{kind}.png"
+
+
+def _write_pictures(folder: Path, names: dict[int, str], eight_bits: dict[int, Rounded]) -> None:
+    from PIL import Image
+
+    for index, name in names.items():
+        if name:
+            array = eight_bits[index].pixels.permute(1, 2, 0).contiguous().numpy()
+            Image.fromarray(array[..., 0] if array.shape[2] == 1 else array).save(folder / name)
 
 
 def _kept(picture: Rounded, label: int) -> bool | None:

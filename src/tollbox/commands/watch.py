@@ -1,7 +1,7 @@
 """Live progress on stderr: a bar on a terminal, else a plain line every few seconds.
 
 It says: images done of all, how many are under way, queries a second, and the median distance of
-those that are done (images that the model misclassifies anyway left out).
+those that are done (without images that the model misclassifies anyway, and runs cut short).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from rich.progress import Progress as Bars
 
 from ..engine import Progress
 from ..errors import Stop
+from ..results import CUT_SHORT
 
 LOG_EVERY = 5.0
 REDRAW_EVERY = 0.1
@@ -36,7 +37,7 @@ class Watch:
             self._bars = Bars(
                 BarColumn(bar_width=24),
                 MofNCompleteColumn(),
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 TimeElapsedColumn(),
                 console=self._console,
             )
@@ -60,7 +61,7 @@ class Watch:
         self._distances += [
             result.distance
             for result in now.finished
-            if result.stop is not Stop.ALREADY_MISCLASSIFIED
+            if result.stop not in (Stop.ALREADY_MISCLASSIFIED, *CUT_SHORT)
         ]
         if time.monotonic() < self._next and now.done < self._total:
             return

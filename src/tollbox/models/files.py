@@ -3,10 +3,11 @@
 1. What a file is, is told by its content, not by its name. A pickle (a state dict, a whole module)
    is refused with what to do instead: nothing is ever unpickled but tensors. Still, open model
    files only from those you trust: torch itself interprets what is in them.
-2. An exported program knows the batch sizes it takes; one that takes a single one is run at that.
+2. An exported program knows the batch sizes it takes: it is run at the wanted one if that is among
+   them.
 3. A function, or a network, is imported with the current folder first on the path.
 4. The model is tried on one image, uncharged, before a run: that finds out a model which does not
-   take such images, and the number of classes.
+   take such images, and the number of classes. Whatever it raises, an exit too, is told.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import sys
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import FileError, InputError, ModelFault
+from ..tables import in_a_line, kind_of
 from .model import Model
 from .pytorch import labels_of
 
@@ -58,16 +60,21 @@ def load_model(
     std: Sequence[float] | None = None,
     device: str | torch.device = "cpu",
     quantize: int | None = None,
+    batch_size: int | None = None,
 ) -> Model:
-    """The model that `given` names, tried on `example`, one image (c, h, w) in [0,1]."""
+    """The model that `given` names, tried on `example` (c, h, w), for batches of `batch_size`."""
     place = torch.device(device)
-    network = _network(given, place)
-    for wanted, size in zip(network.shape, example.shape, strict=True):
-        if wanted not in (None, size):
-            raise InputError(
-                f"the model {given} takes images of shape {_told(network.shape)}, but the images "
-                f"are {tuple(example.shape)} (channels, height, width)."
-            )
+    network = _network(given, place, batch_size)
+    if batch_size and network.batch not in (None, batch_size):
+        raise InputError(
+            f"--batch-size is {batch_size}: the model {given} takes {network.batch} only."
+        )
+    if any(n not in (None, size) for n, size in zip(network.shape, example.shape, strict=True)):
+        shape = ", ".join("any" if size is None else str(size) for size in network.shape)
+        raise InputError(
+            f"the model {given} takes images of shape ({shape}), but the images are "
+            f"{tuple(example.shape)} (channels, height, width)."
+        )
     centre = _per_channel("mean", mean, example, network.dtype, place)
     scale = _per_channel("std", std, example, network.dtype, place)
     layout = torch.channels_last if network.channels_last else torch.contiguous_format
@@ -86,14 +93,7 @@ def load_model(
         return labels_of(output(images))
 
     model = Model(predict, place, network.dtype, quantize, network.batch)
-    return Model(
-        predict,
-        place,
-        network.dtype,
-        quantize,
-        network.batch,
-        _classes(given, model, output, example),
-    )
+    return replace(model, classes=_classes(given, model, output, example))
 
 
 def _classes(
@@ -106,22 +106,25 @@ def _classes(
         with torch.inference_mode():
             answer = output(batch)
         model(batch)
-    except Exception as error:  # it is the user's: any kind may come
-        what = str(error) if isinstance(error, ModelFault) else f"{type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:  # it is the user's: any kind may come
+        what = in_a_line(error) if isinstance(error, ModelFault) else _named(error)
         raise InputError(
             f"the model {given} failed on a batch of {len(batch)} of the given images, of shape "
-            f"{tuple(example.shape)}: {_first_line(what)}. Expected logits (n, classes) or integer "
+            f"{tuple(example.shape)}: {what}. Expected logits (n, classes) or integer "
             "labels (n) from images (n, c, h, w) in [0,1]."
         ) from None
     return answer.shape[1] if answer.ndim == 2 else None
 
 
-def _network(given: str, device: torch.device) -> Network:
-    path = Path(given)
-    if path.is_dir():
-        raise FileError(f"the model {given} is a folder: {HOW_TO_EXPORT}.")
-    if path.exists():
-        return _from_file(path, device)
+def _network(given: str, device: torch.device, wanted: int | None) -> Network:
+    if not given.strip():
+        raise InputError(f"--model is {given!r}: {HOW_TO_EXPORT}.")
+    kind = kind_of(given, f"the model file {given}")
+    if kind in ("folder", "other"):
+        what = "a folder" if kind == "folder" else "not a regular file"
+        raise FileError(f"the model {given} is {what}: {HOW_TO_EXPORT}.")
+    if kind == "file":
+        return _from_file(Path(given), device, wanted)
     module, colon, attribute = given.partition(":")
     if not colon:
         raise FileError(f"the model file {given} does not exist: {HOW_TO_EXPORT}.")
@@ -131,7 +134,7 @@ def _network(given: str, device: torch.device) -> Network:
 # -- files ----------------------------------------------------------------------------------------
 
 
-def _from_file(path: Path, device: torch.device) -> Network:
+def _from_file(path: Path, device: torch.device, wanted: int | None) -> Network:
     try:
         with zipfile.ZipFile(path) as archive:
             names = {name.partition("/")[2] or name for name in archive.namelist()}
@@ -149,14 +152,13 @@ def _from_file(path: Path, device: torch.device) -> Network:
         what = "a pickle (a state dict or a whole module)" if "data.pkl" in names else "not a model"
         raise FileError(f"the model file {path} is {what}, which is not loaded: {HOW_TO_EXPORT}.")
     try:
-        return _exported(path, device) if exported else _scripted(path, device)
+        return _exported(path, device, wanted) if exported else _scripted(path, device)
     except InputError:
         raise
     except Exception as error:  # torch raises many kinds for broken files
-        what = _first_line(f"{type(error).__name__}: {error}")
         raise FileError(
-            f"the model file {path} cannot be loaded: {what}. Was it saved whole, and by a version "
-            f"of torch that this one ({torch.__version__}) can read?"
+            f"the model file {path} cannot be loaded: {_named(error)}. Was it saved whole, "
+            f"and by a version of torch that this one ({torch.__version__}) can read?"
         ) from None
 
 
@@ -170,7 +172,7 @@ def _scripted(path: Path, device: torch.device) -> Network:
     return Network(script, kinds[0] if kinds else torch.float32)
 
 
-def _exported(path: Path, device: torch.device) -> Network:
+def _exported(path: Path, device: torch.device, wanted: int | None) -> Network:
     with _tensors_only(), open(path, "rb") as file:
         program = torch.export.load(file)
     inputs = program.graph_signature.user_inputs
@@ -189,19 +191,23 @@ def _exported(path: Path, device: torch.device) -> Network:
 
         program = move_to_device_pass(program, device)
     shape = tuple(size if isinstance(size, int) else None for size in image.shape[1:])
-    return Network(program.module(), image.dtype, _batch(image.shape[0], program), shape)
+    return Network(program.module(), image.dtype, _batch(image.shape[0], program, wanted), shape)
 
 
-def _batch(size: Any, program: Any) -> int | None:
+def _batch(size: Any, program: Any, wanted: int | None) -> int | None:
     """The batch size to run at; None if any will do."""
     if isinstance(size, int):
         return size
     bounds = program.range_constraints.get(size.node.expr)
     if bounds is None:  # a multiple of something: what it was exported with is sure to be right
         return int(program.example_inputs[0][0].shape[0])
+    if wanted is not None and not bounds.lower <= wanted <= bounds.upper:
+        raise InputError(
+            f"--batch-size is {wanted}: the model takes {bounds.lower} to {bounds.upper} only."
+        )
     if bounds.lower <= 2 and bounds.upper >= 512:
         return None
-    return int(max(bounds.lower, min(bounds.upper, USUAL_BATCH)))
+    return wanted or int(max(bounds.lower, min(bounds.upper, USUAL_BATCH)))
 
 
 @contextlib.contextmanager
@@ -235,13 +241,13 @@ def _imported(module: str, attribute: str, device: torch.device) -> Network:
             found = getattr(found, name)
     except ModuleNotFoundError as error:
         raise InputError(
-            f"the model is {given!r}: {_first_line(str(error))}; expected a file that exists, or "
+            f"the model is {given!r}: {in_a_line(error)}; expected a file that exists, or "
             "module:function with a module that can be imported from the current folder."
         ) from None
     except AttributeError as error:
-        raise InputError(f"the model is {given!r}: {_first_line(str(error))}.") from None
-    except Exception as error:  # the user's own code: any kind may come
-        what = _first_line(f"{type(error).__name__}: {error}")
+        raise InputError(f"the model is {given!r}: {in_a_line(error)}.") from None
+    except (Exception, SystemExit) as error:  # the user's own code: any kind may come
+        what = _named(error)
         raise InputError(f"the model is {given!r}: importing {module} failed: {what}.") from None
     if isinstance(found, type) or not callable(found):
         what = "a class" if isinstance(found, type) else type(found).__name__
@@ -257,9 +263,6 @@ def _imported(module: str, attribute: str, device: torch.device) -> Network:
     if isinstance(found, Model):
         return Network(found, found.dtype, found.batch)
     return Network(found)
-
-
-# -- small things ---------------------------------------------------------------------------------
 
 
 def _per_channel(
@@ -291,10 +294,7 @@ def _as_tensor(answer: Any) -> Tensor:
         raise ModelFault(f"the model answered with {what}: expected a tensor") from None
 
 
-def _told(shape: tuple[int | None, ...]) -> str:
-    return f"({', '.join('any' if size is None else str(size) for size in shape)})"
-
-
-def _first_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[0].rstrip(".") if lines else "no message"
+def _named(error: BaseException) -> str:
+    """An error in a line, with its kind, unless it says that itself."""
+    kind, line = type(error).__name__, in_a_line(error)
+    return line if line.startswith(kind) else f"{kind}: {line}"

@@ -1,0 +1,102 @@
+"""The rules on a GPU, where CI never runs: prints a line for each and ends with 1 if one is broken.
+
+    python benchmarks/gpu_check.py
+
+Rule 4: the same counts and distances at any batch size, order and number of live images in float64,
+and in float32 at one shape. Rule 5: 8-bit points. Rule 6: out of memory. Rule 7: no synchronisation
+but the one per batch (any other is an error, which ends the cell).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import tollbox as tb
+
+COUNT = 20
+
+
+def table(results: tb.Results) -> list[Any]:
+    return [
+        (r.stop, r.ledger.counts, r.distance, [step.distance for step in r.trace]) for r in results
+    ]
+
+
+def attacked(found: tb.models.Embedded, backwards: bool = False, **options: Any) -> list[Any]:
+    order = range(COUNT)[::-1] if backwards else range(COUNT)
+    images, labels = found.images[list(order)], found.labels[list(order)]
+    prices = tb.Prices(10, 1)
+    results = tb.run(
+        tb.preset("a-hsja"), found.model, images, labels, prices=prices, budget=600, **options
+    )
+    return table(results)[::-1] if backwards else table(results)
+
+
+class Hungry(nn.Module):
+    """Asks for more memory than there is if the batch has more than 20 rows."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: Tensor) -> Tensor:
+        if len(images) > 20:
+            torch.empty(10**15, device=images.device)
+        logits: Tensor = self.network(images)
+        return logits
+
+
+def main() -> int:
+    broken = 0
+
+    def told(what: str, holds: bool) -> None:
+        nonlocal broken
+        broken += not holds
+        print(f"{'holds' if holds else 'BROKEN':>6}  {what}", flush=True)
+
+    double = tb.models.embedded(device="cuda", dtype=torch.float64)
+    single = tb.models.embedded(device="cuda")
+    eight = tb.models.embedded(device="cuda", quantize=8)
+    wanted = attacked(double, batch_size=64)
+    for size in (7, 256):
+        told(f"rule 4: batches of {size}", attacked(double, batch_size=size) == wanted)
+    told("rule 4: backwards, three live", attacked(double, backwards=True, live=3) == wanted)
+    told("rule 4: metered", attacked(double, metered=True) == wanted)
+    one = attacked(single, one_shape=True)
+    few = attacked(single, one_shape=True, backwards=True, live=3)
+    told("rule 4: float32 at one shape", one == few)
+
+    results = tb.run(
+        tb.preset("hsja"), eight.model, eight.images[:8], eight.labels[:8], budget=600, check=True
+    )
+    told("the model check finds nothing", results.findings == ())
+    points = [r.adversarial * 255 for r in results if r.adversarial is not None]
+    told("rule 5: 8-bit points", all((p - p.round()).abs().max() < 1e-4 for p in points))
+
+    hungry = tb.models.from_torch(Hungry(single.model.network or nn.Identity()), device="cuda")
+    results = tb.run(
+        tb.preset("hsja"), hungry, single.images[:8], single.labels[:8], budget=300, batch_size=64
+    )
+    told("rule 6: out of memory", all("out of memory" in r.warnings[-1] for r in results))
+    told("rule 6: and none failed", results.failed == 0)
+
+    torch.cuda.set_sync_debug_mode("error")
+    results = tb.run(
+        tb.preset("a-hsja"),
+        single.model,
+        single.images[:COUNT],
+        single.labels[:COUNT],
+        prices=tb.Prices(10, 1),
+        budget=600,
+    )
+    torch.cuda.set_sync_debug_mode("default")
+    told("rule 7: one synchronisation per batch", results.failed == 0)
+    return int(broken > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+"""The console script: Ctrl-C while the package is imported ends with one sentence, exit code 130.
+
+It lies beside the package, since importing anything inside imports torch, which takes seconds.
+Libraries swallow a KeyboardInterrupt that comes while they are imported; so the signal itself ends
+the process, which has nothing to lose yet.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+
+INTERRUPTED = 130
+TOLD = b"tollbox: interrupted; nothing was saved.\n"
+
+
+def main() -> None:
+    """Import the command line, and run it."""
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else it is ignored
+    if ours:
+        signal.signal(signal.SIGINT, _end)
+    from tollbox import cli
+
+    if ours:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    cli.main()
+
+
+def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    try:
+        os.write(2, TOLD)
+    finally:
+        os._exit(INTERRUPTED)
