@@ -14,7 +14,7 @@ from tollbox import testing, theory
 from tollbox.errors import Stop
 from tollbox.estimates import Agrest, MonteCarlo
 from tollbox.paths import Line
-from tollbox.searches import AsymmetricSearch, BinarySearch, cells
+from tollbox.searches import AsymmetricSearch, BinarySearch, OptimalSearch, cells
 from tollbox.starts import GrowingNoise
 
 
@@ -32,7 +32,7 @@ class OnlySearch:
         return Stop.CONVERGED
 
 
-@pytest.mark.parametrize("search", [BinarySearch, AsymmetricSearch])
+@pytest.mark.parametrize("search", [BinarySearch, AsymmetricSearch, OptimalSearch])
 @pytest.mark.parametrize("ratio", [1, 2, 3.5, 10, 100, 0.5, 0.01])
 @pytest.mark.parametrize("count", [2, 3, 17, 60])
 def test_a_search_costs_exactly_what_the_recursion_says(search, ratio, count):
@@ -58,8 +58,11 @@ def test_a_search_costs_exactly_what_the_recursion_says(search, ratio, count):
         )
         assert found == [pytest.approx(1 - cell / count)]
         costs.append(result.ledger.cost)
-    planned = 1.0 if search is BinarySearch else ratio
-    wanted = theory.expected_search_cost(count, ratio, planned)
+    wanted = {
+        BinarySearch: theory.expected_search_cost(count, ratio, 1.0),
+        AsymmetricSearch: theory.expected_search_cost(count, ratio),
+        OptimalSearch: theory.optimal_splits(count, ratio).cost(count),
+    }[search]
     assert math.fsum(costs) / count == pytest.approx(wanted, rel=1e-12)
 
 

@@ -121,7 +121,69 @@ def test_search_costs_of_the_notes(ratio, binary, asymmetric):
     assert theory.expected_search_cost(20_000, ratio) == pytest.approx(asymmetric, rel=2e-3)
 
 
+@pytest.mark.parametrize(
+    ("ratio", "cost", "share"),
+    [(2, 20.7, 0.382), (5, None, 0.245), (100, 310, 0.0334), (1000, 2097, 0.00524)],
+)
+def test_the_optimal_search_of_the_notes(ratio, cost, share):
+    if cost is not None:
+        found = theory.optimal_splits(20_000, float(ratio)).cost(20_000)
+        assert found == pytest.approx(cost, rel=2e-3)
+    assert theory.optimal_share(ratio) == pytest.approx(share, rel=2e-3)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 2.0, 3.7, 10.0, 0.2])
+def test_the_optimal_search_against_brute_force(ratio):
+    """Every split of every number of cells, by dynamic programming over all of them."""
+    best = [0.0, 0.0]
+    for m in range(2, 120):
+        best.append(min(best[k] + k * ratio + best[m - k] + m - k for k in range(1, m)))
+    found = theory.optimal_splits(119, ratio)
+    assert found.total.tolist() == pytest.approx(best)
+    for m in range(2, 120):
+        k = int(found.first[m])
+        assert best[k] + k * ratio + best[m - k] + m - k == pytest.approx(best[m])
+
+
+def test_up_to_c_cells_line_search_is_optimal_and_as_equals_it():
+    for ratio in (10.0, 100.0):
+        for cells in (2, 5, int(ratio)):
+            line = theory.expected_line_search_cost(cells, ratio)
+            assert theory.optimal_splits(cells, ratio).cost(cells) == pytest.approx(line)
+            assert theory.expected_search_cost(cells, ratio) == pytest.approx(line)
+
+
+def test_the_optimal_share_is_mirrored_below_one():
+    assert theory.optimal_share(1) == pytest.approx(0.5)
+    for ratio in (2, 17, 1e3, 1e8):
+        assert theory.optimal_share(1 / ratio) == pytest.approx(1 - theory.optimal_share(ratio))
+
+
+@pytest.mark.parametrize(("d", "n", "s"), [(50, 200, 0.0), (300, 100, 1.0), (768, 400, 2.0)])
+def test_the_expected_cosine_against_simulation(d, n, s):
+    # 60 estimates each; the standard error of their mean cosine is below 0.006, the bound 0.03.
+    # J itself, which takes the length across the normal for the whole, is off by 0.02 to 0.35.
+    rng, x, cosines = np.random.default_rng(1), s / math.sqrt(d), []
+    p = theory.cap_probability(x, d)
+    for _ in range(60):
+        u = rng.standard_normal((n, d))
+        u /= np.linalg.norm(u, axis=1, keepdims=True)
+        weight = np.where(u[:, 0] >= -x, 1 - p, -p)
+        g = weight @ u
+        cosines.append(g[0] / np.linalg.norm(g))
+    assert np.mean(cosines) == pytest.approx(theory.expected_cosine(x, d, n), abs=0.03)
+
+
+def test_the_optimal_weight_is_the_share():
+    x = theory.optimal_overshoot(100, 768)
+    best = theory.objective(x, 768, 100)
+    for beta in (0.5, 0.9, 0.999):
+        assert theory.objective(x, 768, 100, beta) < best
+
+
 def test_wrong_arguments():
+    with pytest.raises(InputError, match="expected a ratio above 0"):
+        theory.optimal_share(0)
     with pytest.raises(InputError, match="expected c"):
         theory.optimal_overshoot(-1, 10)
     with pytest.raises(InputError, match="d of 2 or more"):

@@ -8,6 +8,7 @@ was asked, or is T(0), and is adversarial, with T((k+1) tau) not.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,9 +17,11 @@ from torch import Tensor
 from .ask import Ask, Asking
 from .paths import Line
 from .problem import Problem
-from .theory import split
+from .theory import optimal_share, optimal_splits, split
 
 PHASE = "search"
+LARGEST_TABLE = 1 << 16
+"""Cells for which optimal splits are worked out exactly."""
 
 
 class Search(Protocol):
@@ -44,11 +47,11 @@ def cells(problem: Problem, path: Line, tau: float) -> int:
     return math.ceil(min(1 / tau, finest))
 
 
-def _halving(path: Line, count: int, ratio: float) -> Asking[Tensor]:
-    """Algorithm 1 with a cost ratio to split for; 1 is binary search."""
+def _narrowed(path: Line, count: int, where: Callable[[int], int]) -> Asking[Tensor]:
+    """Algorithm 1 with any rule for where to ask in an interval, from its adversarial end on."""
     low, high = 0, count
     while (width := high - low) > 1:
-        middle = low + split(width, ratio)
+        middle = low + where(width)
         answers = yield Ask(path(middle / count)[None], phase=PHASE)
         if answers.adversarial[0]:
             low = middle
@@ -65,7 +68,7 @@ class BinarySearch:
 
     def __call__(self, problem: Problem, path: Line, scale: float = 1.0) -> Asking[Tensor]:
         """The last adversarial point."""
-        return _halving(path, cells(problem, path, self.tau * scale), 1.0)
+        return _narrowed(path, cells(problem, path, self.tau * scale), lambda n: split(n, 1.0))
 
 
 @dataclass(frozen=True)
@@ -76,5 +79,27 @@ class AsymmetricSearch:
 
     def __call__(self, problem: Problem, path: Line, scale: float = 1.0) -> Asking[Tensor]:
         """The last adversarial point."""
-        count = cells(problem, path, self.tau * scale)
-        return _halving(path, count, problem.prices.ratio)
+        ratio = problem.prices.ratio
+        return _narrowed(path, cells(problem, path, self.tau * scale), lambda n: split(n, ratio))
+
+
+@dataclass(frozen=True)
+class OptimalSearch:
+    """Splits where the expected cost is least, the boundary being equally likely in every cell.
+
+    Exactly so up to `LARGEST_TABLE` cells; in a wider interval by the share that is optimal in the
+    limit. Asymmetric search costs up to a third more (c* = 1000, 20 000 cells: 2735 against 2097).
+    """
+
+    tau: float = 1e-4
+
+    def __call__(self, problem: Problem, path: Line, scale: float = 1.0) -> Asking[Tensor]:
+        """The last adversarial point."""
+        count, ratio = cells(problem, path, self.tau * scale), problem.prices.ratio
+        size = min(LARGEST_TABLE, 1 << (count - 1).bit_length())
+        table, share = optimal_splits(size, ratio).first, optimal_share(ratio)
+
+        def where(width: int) -> int:
+            return int(table[width]) if width <= size else max(1, round(share * width))
+
+        return _narrowed(path, count, where)

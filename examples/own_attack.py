@@ -1,0 +1,59 @@
+"""An attack and a search of one's own, in a few lines each.
+
+    python examples/own_attack.py
+
+`Brighten` is a whole attack. `TenSteps` is a part: put into HSJA in place of its search, it makes a
+new attack. Both are held to the rules of attacks by `tollbox.testing.check_attack`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+import tollbox as tb
+from tollbox.ask import Asking
+from tollbox.paths import Line
+from tollbox.testing import check_attack, half_space
+
+
+@dataclass(frozen=True)
+class Brighten:
+    """Tries ever brighter images until one is adversarial."""
+
+    steps: int = 50
+
+    def __call__(self, problem: tb.Problem) -> Asking[tb.Stop]:
+        source = problem.source
+        levels = torch.linspace(0, 1, self.steps, dtype=source.dtype, device=source.device)
+        points = torch.lerp(source, torch.ones_like(source), levels.view(-1, 1, 1, 1))
+        answers = yield tb.Ask(points, until=tb.Until.ADVERSARIAL, phase="brighten")
+        if not answers.adversarial[-1]:
+            return tb.Stop.NO_START
+        problem.accept(points[len(answers) - 1])
+        return tb.Stop.CONVERGED
+
+
+@dataclass(frozen=True)
+class TenSteps:
+    """Walks towards the source in ten equal steps, and stops before the first that is flagged."""
+
+    def __call__(self, problem: tb.Problem, path: Line, scale: float = 1.0) -> Asking[Tensor]:
+        points = torch.stack([path(k / 10) for k in range(1, 10)])
+        answers = yield tb.Ask(points, until=tb.Until.NOT_ADVERSARIAL, phase="search")
+        return path((len(answers) - (not answers.adversarial[-1])) / 10)
+
+
+def main() -> None:
+    boundary = half_space(distance=0.5)
+    stepping = replace(tb.preset("hsja"), search=TenSteps())
+    for name, attack in (("Brighten", Brighten()), ("HSJA in ten steps", stepping)):
+        result, faults = check_attack(attack, boundary, tb.Prices(10, 1), budget=20_000)
+        reached = f"l2 {result.distance:.3f} (optimum {boundary.optimum})"
+        print(f"{name}: {result.stop}, {reached}, {faults}")
+
+
+if __name__ == "__main__":
+    main()
