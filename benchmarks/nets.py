@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -127,6 +128,8 @@ _FILES: dict[str, tuple[Callable[[], nn.Module], str]] = {
 def network(name: str) -> nn.Module:
     """A trained network in eval mode, float32."""
     make, file = _FILES[name]
+    if not (DATA / file).exists():
+        sys.exit(f"{DATA / file} is not there: set TOLLBOX_DATA to the folder that holds it.")
     net = make()
     weights = {key: value.float() for key, value in load_file(DATA / file).items()}
     missing, unexpected = net.load_state_dict(weights, strict=False)

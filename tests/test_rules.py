@@ -1,7 +1,8 @@
 """The rules of the design, each as a property, over random prices, budgets, batches and orders.
 
-The attack is the `Wanderer`, which asks for anything; the reference is `by_hand`, which runs one
-image one query at a time. The engine's schedule is shuffled throughout.
+The classifiers are those with known boundaries, and one with more classes. The attack is the
+`Wanderer`, which asks for anything; the reference is `by_hand`, which runs one image one query at a
+time. The engine's schedule is shuffled throughout.
 """
 
 from __future__ import annotations
@@ -16,26 +17,40 @@ from hypothesis import strategies as st
 from oracle import Wanderer, by_hand
 
 import tollbox as tb
+from tollbox import testing
 from tollbox.errors import Stop
 
 SHAPE = (1, 3, 4)
 NORMAL = torch.tensor([1.0, -0.5, 0.25, 0.8, -0.3, 0.1, 0.6, -0.9, 0.4, 0.2, -0.7, 0.5]).double()
 
 
-def labels_of(images: torch.Tensor) -> torch.Tensor:
-    """Four classes: 0 is the source; the others depend on the place."""
+def four_classes(images: torch.Tensor) -> torch.Tensor:
+    """0 is the source; the others depend on the place."""
     flat = images.flatten(1).double()
     height = (flat - 0.5) @ NORMAL
     other = 1 + (flat[:, 0] > 0.5).long() + (flat[:, 1] > 0.7).long()
     return torch.where(height > 0.15, other, 0)
 
 
-def image(number: int) -> torch.Tensor:
+GREY = torch.full(SHAPE, 0.5, dtype=torch.float64)
+KNOWN = [
+    testing.half_space(0.3, SHAPE),
+    testing.half_space_in_box(SHAPE),
+    testing.sphere(SHAPE),
+    testing.wedge(SHAPE),
+    testing.slab(SHAPE),
+    testing.constant(SHAPE),
+]
+WORLDS = {"four classes": (four_classes, GREY)} | {b.name: (b.labels, b.source) for b in KNOWN}
+
+
+def image(base: torch.Tensor, number: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(number)
-    return 0.35 + 0.3 * torch.rand(SHAPE, generator=generator, dtype=torch.float64)
+    moved = base + 0.3 * (torch.rand(SHAPE, generator=generator, dtype=torch.float64) - 0.5)
+    return moved.clamp(0, 1)
 
 
-def model(dtype=torch.float64, quantize=None, predict=labels_of):
+def model(predict, dtype=torch.float64, quantize=None):
     return tb.models.from_callable(predict, dtype=dtype, quantize=quantize)
 
 
@@ -56,7 +71,9 @@ prices = st.one_of(
 
 
 @st.composite
-def cells(draw, most=6):
+def scenes(draw, most=6):
+    """A classifier, and cells to be run on it."""
+    predict, base = WORLDS[draw(st.sampled_from(["four classes"] * 3 + sorted(WORLDS)))]
     found = []
     for number in range(draw(st.integers(1, most))):
         price = draw(prices)
@@ -67,7 +84,7 @@ def cells(draw, most=6):
         found.append(
             tb.Cell(
                 Wanderer(draw(st.integers(0, 10**6))),
-                image(draw(st.integers(0, 8))),
+                image(base, draw(st.integers(0, 8))),
                 label=draw(st.sampled_from([0, 0, 0, 0, 1])),
                 prices=price,
                 budget=budget,
@@ -78,7 +95,7 @@ def cells(draw, most=6):
                 name=f"cell {number}",
             )
         )
-    return found
+    return predict, found
 
 
 layouts = st.fixed_dictionaries(
@@ -114,9 +131,10 @@ def told(result):
     )
 
 
-@given(cells(), layouts)
-def test_rules_1_2_3_5_the_engine_does_what_is_done_by_hand(listed, layout):
-    net = model()
+@given(scenes(), layouts)
+def test_rules_1_2_3_5_the_engine_does_what_is_done_by_hand(scene, layout):
+    predict, listed = scene
+    net = model(predict)
     for cell in listed:
         cell.attack.heard.clear()
     found = engine_run(listed, net, layout)
@@ -148,22 +166,23 @@ def test_rules_1_2_3_5_the_engine_does_what_is_done_by_hand(listed, layout):
         assert sum(result.ledger.by_phase.values()) == pytest.approx(result.ledger.cost)
 
 
-@given(cells(), layouts)
-def test_rule_2_a_metered_model_computes_exactly_what_is_charged(listed, layout):
+@given(scenes(), layouts)
+def test_rule_2_a_metered_model_computes_exactly_what_is_charged(scene, layout):
+    predict, listed = scene
     rows = []
 
     def counting(images):
         rows.append(len(images))
-        return labels_of(images)
+        return predict(images)
 
-    found = engine_run(listed, model(predict=counting), {**layout, "metered": True})
+    found = engine_run(listed, model(counting), {**layout, "metered": True})
     uncharged = sum(not cell.charge_clean for cell in listed)
     assert sum(rows) == sum(result.ledger.queries for result in found) + uncharged
 
 
-@given(cells(most=1), st.floats(0, 1), st.sampled_from(["cost", "queries", "source"]))
-def test_rule_3_distance_at_is_what_a_run_with_that_limit_reaches(listed, share, by):
-    [cell] = listed
+@given(scenes(most=1), st.floats(0, 1), st.sampled_from(["cost", "queries", "source"]))
+def test_rule_3_distance_at_is_what_a_run_with_that_limit_reaches(scene, share, by):
+    predict, [cell] = scene
     if by == "source":
         cell = tb.Cell(
             cell.attack, cell.image, 0, tb.Prices.flagged_only(), 10.0, 200, None, cell.seed
@@ -176,44 +195,47 @@ def test_rule_3_distance_at_is_what_a_run_with_that_limit_reaches(listed, share,
     else:
         limit = cell.prices.dearest + (cell.budget - cell.prices.dearest) * share
         less = {"budget": limit}
-    [long] = engine_run([cell], model(), {})
-    [short] = engine_run([tb.Cell(**{**vars(cell), **less})], model(), {})
+    [long] = engine_run([cell], model(predict), {})
+    [short] = engine_run([tb.Cell(**{**vars(cell), **less})], model(predict), {})
     assert long.distance_at(limit, by) == short.distance
 
 
-@given(cells(), layouts, layouts, st.randoms(use_true_random=False))
-def test_rule_4_alone_or_in_company_the_result_is_the_same(listed, one, two, chance):
-    first = engine_run(listed, model(), one)
+@given(scenes(), layouts, layouts, st.randoms(use_true_random=False))
+def test_rule_4_alone_or_in_company_the_result_is_the_same(scene, one, two, chance):
+    predict, listed = scene
+    first = engine_run(listed, model(predict), one)
     order = list(range(len(listed)))
     chance.shuffle(order)
-    second = engine_run([listed[i] for i in order], model(), two)
+    second = engine_run([listed[i] for i in order], model(predict), two)
     for position, index in enumerate(order):
         assert told(second[position]) == told(first[index])
 
 
-@given(cells(), layouts, layouts)
-def test_rule_4_in_float32_at_one_shape(listed, one, two):
+@given(scenes(), layouts, layouts)
+def test_rule_4_in_float32_at_one_shape(scene, one, two):
+    predict, listed = scene
     same = {"one_shape": True, "batch_size": 16, "metered": False}
-    net = model(torch.float32)
+    net = model(predict, torch.float32)
     first = engine_run(listed, net, {**one, **same})
     second = engine_run(listed, net, {**two, **same})
     assert [told(r) for r in first] == [told(r) for r in second]
 
 
-@given(cells(), layouts, st.sampled_from([None, 8, 2]))
-def test_rule_5_what_is_reported_was_asked_and_is_the_nearest(listed, layout, quantize):
+@given(scenes(), layouts, st.sampled_from([None, 8, 2]))
+def test_rule_5_what_is_reported_was_asked_and_is_the_nearest(scene, layout, quantize):
+    predict, listed = scene
     seen = []
 
     def watching(images):
         seen.extend(images.clone())
-        return labels_of(images)
+        return predict(images)
 
-    net = model(predict=watching, quantize=quantize)
+    net = model(watching, quantize=quantize)
     for cell, result in zip(listed, engine_run(listed, net, layout), strict=True):
         if result.adversarial is None:
             assert result.distance == math.inf
             continue
-        label = int(labels_of(result.adversarial[None]))
+        label = int(predict(result.adversarial[None]))
         assert label != cell.label if cell.target is None else label == cell.target
         apart = float(torch.linalg.vector_norm(result.adversarial - cell.image))
         assert result.distance == pytest.approx(apart, rel=1e-12)
@@ -225,18 +247,19 @@ def test_rule_5_what_is_reported_was_asked_and_is_the_nearest(listed, layout, qu
             assert torch.allclose(steps, steps.round(), atol=1e-9)
 
 
-@given(cells(), layouts)
-def test_rule_6_a_bad_image_ends_alone_and_with_a_reason(listed, layout):
+@given(scenes(), layouts)
+def test_rule_6_a_bad_image_ends_alone_and_with_a_reason(scene, layout):
     """The model raises on any point whose first pixel is above a level: some cells, not others."""
+    predict, listed = scene
     answered = []
 
     def brittle(images):
         if (images[:, 0, 0, 0] > 0.9).any():
             raise RuntimeError("too bright")
         answered.append(len(images))
-        return labels_of(images)
+        return predict(images)
 
-    net = model(predict=brittle)
+    net = model(brittle)
     found = engine_run(listed, net, layout)
     if layout["metered"]:
         uncharged = sum(
@@ -252,15 +275,16 @@ def test_rule_6_a_bad_image_ends_alone_and_with_a_reason(listed, layout):
             assert "too bright" in result.reason
 
 
-@given(cells(), layouts)
-def test_rule_8_few_fixed_shapes(listed, layout):
+@given(scenes(), layouts)
+def test_rule_8_few_fixed_shapes(scene, layout):
+    predict, listed = scene
     shapes = set()
 
     def watching(images):
         shapes.add(len(images))
-        return labels_of(images)
+        return predict(images)
 
     size = layout["batch_size"]
-    engine_run(listed, model(predict=watching), {**layout, "metered": False})
+    engine_run(listed, model(watching), {**layout, "metered": False})
     allowed = {size} if layout["one_shape"] else {size, max(1, size // 8)}
     assert shapes <= allowed
