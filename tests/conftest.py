@@ -12,7 +12,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.register_profile(
-    "search", parent=settings.get_profile("ci"), derandomize=False, max_examples=2000
+    "search", parent=settings.get_profile("ci"), derandomize=False, max_examples=1000
 )
 settings.register_profile(  # for `make mutants`: a failure is enough, it need not be small
     "mutants", parent=settings.get_profile("ci"), phases=[Phase.generate]

@@ -202,7 +202,7 @@ MUTANTS = [
     Mutant(
         "failure: rows behind a failed one are sent all the same",
         "sender.py",
-        "lost = [(piece, BEHIND) for piece in back if _is_behind(piece, failed)]",
+        "lost = [(piece, BEHIND) for piece in back if self._is_behind(piece, failed)]",
         "failed = []\n        lost = []",
     ),
     Mutant(

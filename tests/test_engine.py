@@ -306,6 +306,51 @@ def test_the_dtype_of_one_cell_does_not_change_what_another_is_sent():
     assert torch.equal(sent(False), sent(True))
 
 
+@pytest.mark.parametrize("size", [1, 4, 64])
+def test_a_spare_row_that_fails_past_the_end_of_its_run_is_seen_by_nobody(size):
+    """The first run ends at its first row; the model raises on a row behind that. The second run,
+    in the same batch, is asked all the same."""
+
+    def labels(batch):
+        if (batch[:, 0, 0, 0] > 0.9).any():
+            raise RuntimeError("too bright")
+        return BOUNDARY.labels(batch)
+
+    def asks(problem):
+        points = problem.source.repeat(9, 1, 1, 1)
+        points[3, 0, 0, 0] = 1
+        first = tb.Run(points, tb.Until.NOT_ADVERSARIAL)
+        second = tb.Run(problem.source.repeat(3, 1, 1, 1), tb.Until.ADVERSARIAL)
+        answers = yield tb.Ask(runs=[first, second], phase="probe")
+        return Stop.CONVERGED if [len(r) for r in answers.runs] == [1, 3] else Stop.NO_START
+
+    net = tb.models.from_callable(labels, dtype=torch.float64)
+    layout = {"batch_size": size, "one_shape": True}
+    [result] = tb.run(asks, net, images(1), [0], budget=99, **layout)
+    assert (result.stop, result.ledger.queries) == (Stop.CONVERGED, 5)
+
+
+def test_a_metered_model_is_not_asked_for_what_lies_behind_a_failed_row():
+    answered = []
+
+    def labels(batch):
+        if (batch[:, 0, 0, 0] > 0.9).any():
+            raise RuntimeError("too bright")
+        answered.append(len(batch))
+        return BOUNDARY.labels(batch)
+
+    def asks(problem):
+        points = problem.source.repeat(10, 1, 1, 1)
+        points[3, 0, 0, 0] = 1
+        yield tb.Ask(points, phase="probe")
+        return Stop.CONVERGED
+
+    net = tb.models.from_callable(labels, dtype=torch.float64)
+    [result] = tb.run(asks, net, images(1), [0], budget=99, metered=True)
+    assert (result.stop, result.ledger.queries) == (Stop.MODEL_ERROR, 4)
+    assert sum(answered) == 4
+
+
 def test_failed_batches_are_let_go_before_the_retry():
     """What a batch that ran out of memory had allocated must be free when the smaller one runs."""
     held = weakref.WeakSet()

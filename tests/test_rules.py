@@ -265,7 +265,10 @@ def test_rule_6_a_bad_image_ends_alone_and_with_a_reason(scene, layout):
         uncharged = sum(
             not cell.charge_clean and bool(cell.image[0, 0, 0] <= 0.9) for cell in listed
         )
-        assert sum(answered) == sum(result.ledger.queries for result in found) + uncharged
+        charged = sum(result.ledger.queries for result in found) + uncharged
+        failed = any(result.stop is Stop.MODEL_ERROR for result in found)
+        # Runs of one ask go out side by side: if one fails, the others may have been answered.
+        assert sum(answered) >= charged if failed else sum(answered) == charged
     for cell, result in zip(listed, found, strict=True):
         wanted = by_hand(cell, net)
         assert result.stop is wanted.stop

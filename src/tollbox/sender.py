@@ -50,13 +50,6 @@ class Piece(NamedTuple):
 BEHIND = Failure(Stop.ATTACK_ERROR, "it lies behind a row that failed")
 
 
-def _is_behind(piece: Piece, failures: Sequence[tuple[Piece, Failure]]) -> bool:
-    """Does a piece come after a failed one of the same ask? It will not be asked then."""
-    return any(
-        piece.pending is failed.pending and piece.number >= failed.number for failed, _ in failures
-    )
-
-
 def split(pieces: Sequence[Piece], at: int) -> tuple[list[Piece], list[Piece]]:
     """The first `at` rows of all, and the others."""
     front: list[Piece] = []
@@ -150,8 +143,8 @@ class Sender:
         front, back = split(pieces, rows // 2)
         flights = self.send(front, extra)
         failed = [failure for flight in flights for failure in flight.failures]
-        lost = [(piece, BEHIND) for piece in back if _is_behind(piece, failed)]
-        back = [piece for piece in back if not _is_behind(piece, failed)]
+        lost = [(piece, BEHIND) for piece in back if self._is_behind(piece, failed)]
+        back = [piece for piece in back if not self._is_behind(piece, failed)]
         if lost:
             flights.append(self._fly([], (), 0, failures=lost))
         return flights + self.send(back) if back else flights
@@ -162,7 +155,7 @@ class Sender:
         parts: list[Tensor] = []
         slots: list[int] = []
         for piece in pieces:
-            made = BEHIND if _is_behind(piece, failures) else self._points(piece)
+            made = BEHIND if self._is_behind(piece, failures) else self._points(piece)
             if isinstance(made, Failure):
                 failures.append((piece, made))
                 continue
@@ -180,6 +173,18 @@ class Sender:
         distances = self._distances(batch, slots)
         labels = self.model(batch)
         return self._fly(sound, extra, padded, (labels.double(), distances), failures)
+
+    def _is_behind(self, piece: Piece, failures: Sequence[tuple[Piece, Failure]]) -> bool:
+        """Does a piece come after a failed one, in the same run, so that it will not be asked?
+
+        Later runs of the ask may have to be asked all the same, if the failed row was a spare one.
+        For a metered model no row is spare, and they will not.
+        """
+        return any(
+            piece.pending is failed.pending
+            and (piece.number == failed.number or (self.metered and piece.number > failed.number))
+            for failed, _ in failures
+        )
 
     def _points(self, piece: Piece) -> Tensor | Failure:
         """The points of a piece, or why they could not be made."""
