@@ -10,6 +10,7 @@ import csv
 import os
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 DATA = Path(os.environ.get("TOLLBOX_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -125,8 +127,19 @@ _FILES: dict[str, tuple[Callable[[], nn.Module], str]] = {
 }
 
 
-def network(name: str) -> nn.Module:
-    """A trained network in eval mode, float32."""
+def fold(net: nn.Module) -> nn.Module:
+    """Fold every batch norm into the convolution before it, in place: the same up to rounding."""
+    for module in list(net.modules()):
+        children = list(module.named_children())
+        for (conv_name, conv), (norm_name, norm) in pairwise(children):
+            if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+                setattr(module, conv_name, fuse_conv_bn_eval(conv, norm))
+                setattr(module, norm_name, nn.Identity())
+    return net
+
+
+def network(name: str, folded: bool = False) -> nn.Module:
+    """A trained network in eval mode, float32; `folded`: without batch norm, which is faster."""
     make, file = _FILES[name]
     if not (DATA / file).exists():
         sys.exit(f"{DATA / file} is not there: set TOLLBOX_DATA to the folder that holds it.")
@@ -136,7 +149,7 @@ def network(name: str) -> nn.Module:
     missing = [key for key in missing if not key.endswith("num_batches_tracked")]
     if missing or unexpected:
         raise ValueError(f"{file}: missing {missing}, unexpected {unexpected}")
-    return net.eval()
+    return fold(net.eval()) if folded else net.eval()
 
 
 def images(name: str, count: int) -> tuple[Tensor, Tensor]:

@@ -26,12 +26,12 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import nets
 import torch
+from common import with_delta
 from torch import Tensor, nn
 
 import tollbox as tb
@@ -125,13 +125,6 @@ def measured(
         "median_l2": round(results.median_at(args.budget), 4),
         "stops": sorted({str(result.stop) for result in results}),
     }
-
-
-def with_delta(attack: Any, delta: float | None) -> Any:
-    """The attack with another sampling radius: the paper's is below the resolution of TF32."""
-    return (
-        attack if delta is None else replace(attack, estimate=replace(attack.estimate, delta=delta))
-    )
 
 
 def set_mode(device: torch.device, mode: str) -> None:

@@ -11,11 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
 
 import tollbox as tb
-from tollbox.ask import Asking
-from tollbox.paths import Line
+from tollbox.ask import Asking, Found
+from tollbox.paths import Path
 from tollbox.testing import check_attack, half_space
 
 
@@ -40,10 +39,13 @@ class Brighten:
 class TenSteps:
     """Walks towards the source in ten equal steps, and stops before the first that is flagged."""
 
-    def __call__(self, problem: tb.Problem, path: Line, scale: float = 1.0) -> Asking[Tensor]:
+    def __call__(self, problem: tb.Problem, path: Path, scale: float = 1.0) -> Asking[Found]:
         points = torch.stack([path(k / 10) for k in range(1, 10)])
         answers = yield tb.Ask(points, until=tb.Until.NOT_ADVERSARIAL, phase="search")
-        return path((len(answers) - (not answers.adversarial[-1])) / 10)
+        passed = int(answers.adversarial.sum())
+        if not passed:
+            return path.start
+        return Found(points[passed - 1], float(answers.distances[passed - 1]))
 
 
 def main() -> None:

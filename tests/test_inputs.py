@@ -91,7 +91,7 @@ def test_a_wrong_call_is_refused(changes, message):
         (lambda: tb.Prices.per_class({3: -2}), "the price of class 3 is -2"),
         (lambda: tb.Prices.per_class({3: 0}, default=0), "all prices are 0"),
         (lambda: tb.preset("a-hjsa"), "unknown preset 'a-hjsa': did you mean 'a-hsja'"),
-        (lambda: tb.preset("zzzz"), "none is near it. Known: a-hsja, hsja"),
+        (lambda: tb.preset("zzzz"), "none is near it. Known: a-cgba, a-geoda"),
         (lambda: tb.models.from_callable(never, quantize=0), "quantize is 0"),
         (lambda: tb.models.from_callable(never, dtype=torch.uint8), "dtype is torch.uint8"),
         (lambda: tb.models.from_torch(torch.nn.Identity(), std=[0.0]), "std is .0.0."),

@@ -11,6 +11,7 @@ import torch
 
 import tollbox as tb
 from tollbox import testing, theory
+from tollbox.ask import Found
 from tollbox.errors import Stop
 from tollbox.estimates import Agrest, MonteCarlo
 from tollbox.paths import Line
@@ -27,8 +28,9 @@ class OnlySearch:
 
     def __call__(self, problem):
         end = torch.full_like(problem.source, 1.0)
-        point = yield from self.search(problem, Line(problem.source, end, 1.0))
-        self.found.append(float(point.flatten()[0]))
+        found = yield from self.search(problem, Line(problem.source, Found(end, 1.0)))
+        self.found.append(float(found.point.flatten()[0]))
+        assert found.distance == self.found[-1]  # the source is black
         return Stop.CONVERGED
 
 
@@ -75,12 +77,12 @@ def test_below_one_the_search_favours_the_source_side():
 
 def test_cells_are_no_finer_than_the_points_can_tell():
     problem = tb.Problem(torch.zeros(3, 224, 224), 0)
-    line = Line(problem.source, problem.source, 1.0)
+    line = Line(problem.source, Found(problem.source, 1.0))
     assert cells(problem, line, 1e-3) == 1000
     assert cells(problem, line, 0.3) == 4
     assert problem.resolution == pytest.approx(1e-5, rel=0.2)
     assert cells(problem, line, 1e-9) == math.ceil(1 / problem.resolution)
-    assert cells(problem, Line(problem.source, problem.source, 0.0), 1e-3) == 2
+    assert cells(problem, Line(problem.source, Found(problem.source, 0.0)), 1e-3) == 2
 
 
 @dataclass(frozen=True)
@@ -94,15 +96,16 @@ class OnlyEstimate:
     found: list
 
     def __call__(self, problem):
-        normal = testing._unit(0, problem.dimension)
-        side = testing._unit(5, problem.dimension)
+        shape = tuple(problem.source.shape)
+        normal, side = testing._unit(0, shape), testing._unit(5, shape)
         side = side - (side @ normal) * normal
         side = side / torch.linalg.vector_norm(side)
         ray = self.cosine * normal + math.sqrt(1 - self.cosine**2) * side
         point = problem.source + (ray * (self.distance / self.cosine)).view(problem.source.shape)
         assert point.min() > 0.1  # clipping plays no part
         assert point.max() < 0.9
-        direction = yield from self.estimate(problem, 1, point, self.queries)
+        length = self.distance / self.cosine
+        direction = yield from self.estimate.begin(problem)(1, Found(point, length), self.queries)
         self.found.append(None if direction is None else float(direction.flatten() @ normal))
         problem.accept(point)
         return Stop.CONVERGED
@@ -194,7 +197,8 @@ def test_the_displacement_that_clipping_left_is_what_counts():
     @dataclass(frozen=True)
     class AtTheEdge:
         def __call__(self, problem):
-            found.append((yield from MonteCarlo(delta=0.1)(problem, 1, problem.source, 20)))
+            estimate = MonteCarlo(delta=0.1).begin(problem)
+            found.append((yield from estimate(1, Found(problem.source, 0.0), 20)))
             return Stop.CONVERGED
 
     model = tb.models.from_callable(lambda images: torch.zeros(len(images)).long())

@@ -13,7 +13,8 @@ An attack or a part is a generator that yields asks:
         answers = yield Ask(problem.source[None] + 0.1, phase="probe")
         return bool(answers.adversarial[0])
 
-`together` runs several such generators side by side, as one ask a round.
+`first_adversarial` asks until the first adversarial answer; `together` runs several generators side
+by side, as one ask a round.
 """
 
 from __future__ import annotations
@@ -128,6 +129,29 @@ class Ask:
 
 Asking = Generator[Ask, Answers, T]
 """A generator that yields asks, is sent answers, and returns a T."""
+
+
+class Found(NamedTuple):
+    """An adversarial point that was asked."""
+
+    point: Tensor
+    distance: float
+    """From the source, as it was sent."""
+
+
+def at_once(value: T) -> Asking[T]:
+    """An asking that asks nothing, and returns `value`."""
+    yield from ()
+    return value
+
+
+def first_adversarial(points: Rows, phase: str) -> Asking[Found | None]:
+    """Ask one after another until one is adversarial; that one, or None."""
+    answers = yield Ask(points, until=Until.ADVERSARIAL, phase=phase)
+    if not answers.adversarial[-1]:
+        return None
+    row = len(answers) - 1
+    return Found(points[row : row + 1][0], float(answers.distances[-1]))
 
 
 def joined(runs: Sequence[Answers]) -> Answers:

@@ -34,6 +34,8 @@ class Cell:
     name: str = ""
     charge_clean: bool = True
     """Charge the query of the clean image. The paper preselects its images, and does not."""
+    start: Tensor | None = None
+    """An image to begin from, in place of what the attack's start would find."""
 
     def check(
         self, model: Model, where: str, shape: tuple[int, ...] | None = None
@@ -49,6 +51,13 @@ class Cell:
             check_label(self.target, model.classes, f"the target of {where}")
             if self.target == self.label:
                 raise InputError(f"the target of {where} is its source class, {self.label}.")
+        if self.start is not None:
+            check_image(self.start, f"the start of {where}")
+            if self.start.shape != self.image.shape:
+                raise InputError(
+                    f"the start of {where} has shape {tuple(self.start.shape)}: expected that of "
+                    f"the image, {tuple(self.image.shape)}."
+                )
         if shape is not None and tuple(self.image.shape) != shape:
             raise InputError(
                 f"{where} has shape {tuple(self.image.shape)}, those before it {shape}: expected "

@@ -19,6 +19,7 @@ from .commands.attack import FAILED, INTERRUPTED, attack
 from .commands.demo import demo
 from .commands.presets import presets
 from .commands.streams import safe_streams, say
+from .commands.theory import theory
 from .errors import InputError
 
 MISTAKE = 2
@@ -31,6 +32,7 @@ app = App(
 app.command(attack)
 app.command(demo)
 app.command(presets)
+app.command(theory)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

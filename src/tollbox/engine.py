@@ -250,7 +250,7 @@ class Engine:
     def _launch(self, pieces: list[Piece]) -> None:
         numbers, self._numbers = self._numbers, []
         closing, self._closing = self._closing, []
-        images = [(live, None if live.best is None else _to_host(live.best)) for live in closing]
+        images = [(live, _to_host(live.best)) for live in closing]
         first, *others = self.sender.send(pieces, [number for number, _ in numbers])
         self._air.append(_InAir(first, [step for _, step in numbers], images))
         self._air.extend(_InAir(flight, [], []) for flight in others)
@@ -318,10 +318,10 @@ def _held(cell: Cell) -> int:
     return int(rows + 4) * cell.image.numel() * max(4, cell.image.element_size())
 
 
-def _to_host(image: Tensor) -> Tensor:
+def _to_host(image: Tensor | None) -> Tensor | None:
     """A copy on the host that is complete once the next batch has landed."""
-    if image.device.type != "cuda":
-        return image.to("cpu")
+    if image is None or image.device.type != "cuda":
+        return None if image is None else image.to("cpu")
     host = torch.empty(image.shape, dtype=image.dtype, pin_memory=True)
     return host.copy_(image, non_blocking=True)
 

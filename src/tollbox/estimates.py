@@ -1,20 +1,27 @@
 """Estimates: the direction in which the margin grows, from decisions around a boundary point.
 
-n unit vectors, uniform on the sphere, are asked at `centre + delta u`, clipped to [0,1]; the u_i
-below are the displacements that clipping left, which matters where an image is black or white. With
-the share of low-cost answers p = n_L / n the estimate is
+n unit vectors, uniform on the sphere of a subspace, are asked at `centre + delta u`, clipped to
+[0,1]; the u_i below are the displacements that clipping left, which matters where an image is black
+or white. With the share of low-cost answers p = n_L / n the estimate is
 
     g = (1 - p) v+ + p v-,   v+ the sum of u_i answered adversarial, v- minus the sum of the others
 
 (Algorithm 2; for a centre on the boundary it is the mean-subtracted Monte Carlo estimate of HSJA.)
 If all answers are alike this is 0/0. Monte Carlo then gives the mean direction, or minus it, as
-HSJA does; AGREST has no information: its estimate is None, never NaN.
+HSJA does; where the centre was moved outward there is no information: None, never NaN.
+
+    MonteCarlo      around the boundary point itself
+    Agrest          around a point farther out, by the paper's schedule
+    Biased          around a point farther out, by feedback: Stealthy GeoDA's
+    OptStyle        from distances of the boundary along nearby rays: Stealthy HSJA's (opt_style.py)
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -22,18 +29,19 @@ import torch
 from torch import Tensor
 
 from . import theory
-from .ask import Ask, Asking
+from .ask import Ask, Asking, Found
 from .problem import Problem
+from .subspaces import Full, Subspace, dimension
 
 PHASE = "estimate"
 
+Estimator = Callable[[int, Found, int], Asking[Tensor | None]]
+"""Called with the iteration t (from 1 on), the boundary point x_t and n'_t, what the vanilla attack
+would ask; gives a unit direction, or None if the answers hold no information."""
+
 
 class Estimate(Protocol):
-    """A part: estimates a unit direction at a boundary point.
-
-    `queries` is n'_t, what the vanilla attack would ask at iteration t (from 1 on). `rows` is the
-    most points it holds at a time.
-    """
+    """A part: estimates a unit direction at a boundary point."""
 
     @property
     def rows(self) -> int:
@@ -42,17 +50,17 @@ class Estimate(Protocol):
     def tolerance_scale(self, problem: Problem) -> float:
         """How much finer than usual the boundary point must be found."""
 
-    def __call__(
-        self, problem: Problem, t: int, point: Tensor, queries: int
-    ) -> Asking[Tensor | None]:
-        """The direction, or None if the answers hold no information."""
+    def begin(self, problem: Problem) -> Estimator:
+        """For one image, with a memory of its own if it needs one."""
 
 
 class _Sum:
     """Running sums of directions by answer."""
 
-    def __init__(self, problem: Problem, t: int, limit: int) -> None:
-        self._noise = problem.noise(PHASE, t, limit)
+    def __init__(self, problem: Problem, t: int, limit: int, subspace: Subspace) -> None:
+        shape = tuple(problem.source.shape)
+        self._noise = problem.noise(PHASE, t, limit, subspace.shape(shape))
+        self._subspace = subspace
         self._passed = torch.zeros_like(problem.source).flatten()
         self._all = torch.zeros_like(self._passed)
         self.asked = self.adversarial = 0
@@ -62,9 +70,10 @@ class _Sum:
 
     def ask(self, centre: Tensor, delta: float, rows: int) -> Asking[None]:
         """Ask for the next `rows` directions, and add up the displacements as they were asked."""
-        noise = self._noise[self.asked : self.asked + rows].flatten(1)
-        points = noise / torch.linalg.vector_norm(noise, dim=1, keepdim=True)
-        points = points.mul_(delta).add_(centre.flatten()).clamp_(0, 1)
+        noise = self._noise[self.asked : self.asked + rows]
+        norms = torch.linalg.vector_norm(noise, dim=(1, 2, 3), keepdim=True)
+        points = self._subspace.expand(noise * (delta / norms), tuple(self._shape)).flatten(1)
+        points = points.add_(centre.flatten()).clamp_(0, 1)
         answers = yield Ask(points.view(-1, *self._shape), phase=PHASE)
         moved = points.sub_(centre.flatten())  # in place: what was asked has been dealt with
         chosen = torch.from_numpy(answers.adversarial.astype(np.float32))
@@ -92,6 +101,10 @@ class _Sum:
         failed = self._passed - self._all  # v-, minus the sum of the others
         return self._unit((1 - share) * self._passed + share * failed)
 
+    def signs(self) -> Tensor:
+        """The sum of phi(x_i) u_i (equation 2)."""
+        return self._unit(2 * self._passed - self._all)
+
     def mean(self) -> Tensor:
         """The mean direction, towards where the answers were adversarial."""
         return self._unit(self._all if self.adversarial else -self._all)
@@ -108,6 +121,9 @@ class MonteCarlo:
 
     delta: float = 0.0045
     chunk: int = 128
+    subspace: Subspace = field(default_factory=Full)
+    weighted: bool = True
+    """Weight the two sides as Algorithm 2 does; if not, add up signs, as GeoDA and CGBA do."""
 
     @property
     def rows(self) -> int:
@@ -118,31 +134,45 @@ class MonteCarlo:
         """The search's own tolerance will do."""
         return 1.0
 
-    def __call__(
-        self, problem: Problem, t: int, point: Tensor, queries: int
+    def begin(self, problem: Problem) -> Estimator:
+        """For one image."""
+        return partial(self._estimate, problem)
+
+    def _estimate(
+        self, problem: Problem, t: int, found: Found, queries: int
     ) -> Asking[Tensor | None]:
-        """The direction."""
-        total = _Sum(problem, t, queries)
+        total = _Sum(problem, t, queries, self.subspace)
         while total.asked < queries:
             rows = min(self.chunk, queries - total.asked)
-            yield from total.ask(point, self.delta, rows)
+            yield from total.ask(found.point, self.delta, rows)
         problem.note(share=total.share, estimate_queries=total.asked, planned_share=0.5)
+        if not self.weighted:
+            return total.signs()
         return total.mean() if total.one_sided else total.direction()
+
+
+def outward(problem: Problem, point: Tensor, omega: float) -> Tensor:
+    """The point moved away from the source by omega, clipped: x'_t of section 3.2."""
+    away = point - problem.source
+    moved: Tensor = point + away * (omega / torch.linalg.vector_norm(away))
+    return moved.clamp_(0, 1)
 
 
 @dataclass(frozen=True)
 class Agrest:
     """Asymmetric gradient estimation: samples around a centre moved outward by omega_t, so that
-    most answers are low-cost (Algorithm 2).
+    most answers are low-cost (Algorithm 2; in a subspace Algorithm 4).
 
-    As the published code has it: omega_t = x* delta / cos(alpha_t), with cos(alpha_t) from the
-    schedule of rate m; an estimate ends when its cost has reached c_t = n'_t (c* + 1) / 2, or after
-    n* queries; both are looked at once a chunk.
+    As the published code has it: omega_t = x* delta / cos(alpha_t), with x* of the subspace's
+    dimension d' and cos(alpha_t) from the schedule of rate m, which begins at that of d; an
+    estimate ends when its cost has reached c_t = n'_t (c* + 1) / 2, or after n* queries; both are
+    looked at once a chunk.
     """
 
     delta: float = 0.0045
     m: float = 0.02
     chunk: int = 128
+    subspace: Subspace = field(default_factory=Full)
 
     @property
     def rows(self) -> int:
@@ -153,25 +183,31 @@ class Agrest:
         """x*: the tolerance must be small against the overshoot. Below c* = 2, where x* goes to 0,
         the value at 2, which is small against the sampling itself."""
         ratio = problem.prices.ratio
-        return theory.optimal_overshoot(max(ratio, 1 / ratio, 2.0), problem.dimension)
+        return theory.optimal_overshoot(max(ratio, 1 / ratio, 2.0), self._dimension(problem))
 
     def overshoot(self, problem: Problem, t: int) -> float:
         """omega_t."""
-        d = problem.dimension
-        x = theory.optimal_overshoot(problem.prices.ratio, d)
-        return x * self.delta / theory.scheduled_cosine(t, theory.initial_cosine(d), self.m)
+        x = theory.optimal_overshoot(problem.prices.ratio, self._dimension(problem))
+        first = theory.initial_cosine(problem.dimension)
+        return x * self.delta / theory.scheduled_cosine(t, first, self.m)
 
-    def __call__(
-        self, problem: Problem, t: int, point: Tensor, queries: int
+    def begin(self, problem: Problem) -> Estimator:
+        """For one image."""
+        return partial(self._estimate, problem)
+
+    def _dimension(self, problem: Problem) -> int:
+        """d'."""
+        return dimension(self.subspace, tuple(problem.source.shape))
+
+    def _estimate(
+        self, problem: Problem, t: int, found: Found, queries: int
     ) -> Asking[Tensor | None]:
-        """The direction, or None if the answers hold no information."""
-        ratio, d = problem.prices.ratio, problem.dimension
+        ratio, d = problem.prices.ratio, self._dimension(problem)
         omega = self.overshoot(problem, t)
-        away = point - problem.source
-        centre = (point + away * (omega / torch.linalg.vector_norm(away))).clamp_(0, 1)
+        centre = outward(problem, found.point, omega)
         cost = queries * (ratio + 1) / 2  # c_t
         limit = max(1, math.ceil(theory.optimal_queries(cost, ratio, d)))  # n*
-        total = _Sum(problem, t, limit)
+        total = _Sum(problem, t, limit, self.subspace)
         while total.cost < cost and total.asked < limit:
             rows = min(self.chunk, limit - total.asked)
             yield from total.ask(centre, self.delta, rows)
@@ -182,4 +218,57 @@ class Agrest:
             planned_share=planned,
             overshoot=omega,
         )
+        return None if total.one_sided else total.direction()
+
+
+@dataclass(frozen=True)
+class Biased:
+    """Samples around a centre moved outward by a bias that feedback sets (Stealthy GeoDA): less of
+    it after an estimate with fewer than `few` flagged answers, more after one with over `many`."""
+
+    delta: float = 0.026
+    """2e-4 for each of 75 x 75 x 3 coordinates."""
+    bias: float = 30.0
+    """In units of what delta is for one coordinate of the subspace, delta / sqrt(d')."""
+    few: int = 10
+    many: int = 20
+    shrink: float = 0.9
+    grow: float = 1.1
+    chunk: int = 128
+    subspace: Subspace = field(default_factory=Full)
+
+    @property
+    def rows(self) -> int:
+        """The most points held at a time."""
+        return self.chunk
+
+    def tolerance_scale(self, problem: Problem) -> float:  # noqa: ARG002
+        """The search's own tolerance will do: feedback makes up for what it leaves."""
+        return 1.0
+
+    def begin(self, problem: Problem) -> Estimator:
+        """For one image, with its own bias."""
+        return _WithFeedback(self, problem).estimate
+
+
+class _WithFeedback:
+    def __init__(self, part: Biased, problem: Problem) -> None:
+        self._part, self._problem, self._bias = part, problem, part.bias
+
+    def estimate(self, t: int, found: Found, queries: int) -> Asking[Tensor | None]:
+        part, problem = self._part, self._problem
+        d = dimension(part.subspace, tuple(problem.source.shape))
+        omega = self._bias * part.delta / math.sqrt(d)
+        centre = outward(problem, found.point, omega)
+        total = _Sum(problem, t, queries, part.subspace)
+        while total.asked < queries:
+            yield from total.ask(centre, part.delta, min(part.chunk, queries - total.asked))
+        flagged = total.asked - total.adversarial
+        problem.note(
+            share=total.share, estimate_queries=total.asked, overshoot=omega, bias=self._bias
+        )
+        if flagged < part.few:
+            self._bias *= part.shrink
+        elif flagged > part.many:
+            self._bias *= part.grow
         return None if total.one_sided else total.direction()

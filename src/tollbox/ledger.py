@@ -36,6 +36,8 @@ class Ledger:
     counts: dict[str, Counter[int]] = field(default_factory=dict)
     """For each phase, how often each label was answered."""
     _levels: list[int] = field(init=False, repr=False)
+    _known: float | None = field(init=False, repr=False, default=None, compare=False)
+    """The cost, until something is charged."""
 
     def __post_init__(self) -> None:
         self._levels = self._by_level(*self.counts.values())
@@ -68,7 +70,9 @@ class Ledger:
     @property
     def cost(self) -> float:
         """What all answers cost."""
-        return self._cost(self._levels)
+        if self._known is None:
+            self._known = self._cost(self._levels)
+        return self._known
 
     @property
     def levels(self) -> NDArray[np.int64]:
@@ -106,6 +110,7 @@ class Ledger:
     def charge(self, labels: NDArray[np.int64], phase: str) -> None:
         """Write down answers, each once."""
         tally = self.counts.setdefault(phase, Counter()) if len(labels) else Counter()
+        self._known = None
         for label, count in Counter(labels.tolist()).items():
             tally[label] += count
             price = self.prices.of(label, self.source_label)

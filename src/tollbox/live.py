@@ -41,11 +41,14 @@ class Live:
         self._model, self._metered = model, metered
         source = cell.image.to(model.device, model.work_dtype, non_blocking=True)
         content = content_hash(cell.image)
-        self.problem = Problem(source, cell.label, cell.prices, cell.target, cell.seed, content)
+        given = None if cell.start is None else cell.start.to(source, non_blocking=True)
+        self.problem = Problem(
+            source, cell.label, cell.prices, cell.target, cell.seed, content, given
+        )
         self.ledger = Ledger(cell.prices, cell.label)
         self.pending: Pending | None = None
         self.ended: tuple[Stop, str] | None = None
-        self.best: Tensor | None = None
+        self._best: Tensor | None = None
         self.spent = 0.0
         """Share of the budget that is spent."""
         self.numbers: list[tuple[Tensor, dict[str, Any]]] = []
@@ -59,6 +62,13 @@ class Live:
     def distance(self) -> float:
         """The least distance of an adversarial point so far."""
         return self._improvements[-1].distance if self._improvements else math.inf
+
+    @property
+    def best(self) -> Tensor | None:
+        """The nearest adversarial point so far, as it was sent."""
+        if self._best is None:
+            return None
+        return self._model.sent(self._best.clone())[0].to(self._model.work_dtype)
 
     def begin(self) -> None:
         """Ask for the clean image."""
@@ -196,8 +206,8 @@ class Live:
         return True
 
     def _keep(self, points: Tensor) -> None:
-        """Keep a point, as it was sent, as the best."""
-        self.best = self._model.sent(points.clone())[0].to(self._model.work_dtype)
+        """Keep a point as the best; a copy, since the attack may go on to use its own."""
+        self._best = points.clone()
 
     def _keep_best(
         self,

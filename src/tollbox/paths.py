@@ -1,26 +1,115 @@
-"""Paths: T(theta) from an adversarial point, T(0), towards the source, T(1).
+"""Paths: T(theta) from an adversarial point, T(0), inward to T(1).
 
-A path is called with one theta and gives one point. `length` is its length in l2, a plain number,
-so that a search can tell how fine a step is worth taking.
+A path is called with one theta in [0,1] and gives one point in [0,1]^d. `start` is T(0), which was
+asked; `length` is about its length in l2, a plain number, so that a search can tell how fine a step
+is worth taking.
+
+    line   T(theta) = theta x* + (1 - theta) x
+    arc    T(theta) = x* + cos(phi) |x - x*| (cos(phi) u + sin(phi) v),  phi = theta pi/2
+
+On the arc u is the unit vector from x* to x, and v a unit vector across it: half of a circle over
+the diameter from x to x*. Seen from x*, T lies at the angle phi from x and at cos(phi) of its
+distance. If the boundary is a plane through x with normal g in the span of u and v, the points up
+to the angle between u and g are adversarial, those beyond are not, and the last is the nearest.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from .ask import Found
+
+QUARTER = math.pi / 2
+
+
+class Path(Protocol):
+    """A part of a search: points by theta."""
+
+    @property
+    def start(self) -> Found:
+        """T(0), adversarial."""
+
+    @property
+    def length(self) -> float:
+        """Length in l2, roughly."""
+
+    def __call__(self, theta: float) -> Tensor:
+        """T(theta)."""
+
 
 @dataclass(frozen=True)
 class Line:
-    """T(theta) = theta x* + (1 - theta) x."""
+    """The straight way from `start` to `end`, by default of the length of its start's distance."""
 
-    source: Tensor
-    start: Tensor
-    """The adversarial end."""
-    length: float
+    end: Tensor
+    start: Found
+    span: float | None = None
+    """Its length, if it does not end at the source."""
+
+    @property
+    def length(self) -> float:
+        """Length in l2."""
+        return self.start.distance if self.span is None else self.span
 
     def __call__(self, theta: float) -> Tensor:
-        """One point of the path."""
-        return torch.lerp(self.start, self.source, theta)
+        """T(theta)."""
+        return torch.lerp(self.start.point, self.end, theta)
+
+
+@dataclass(frozen=True)
+class Circle:
+    """The circle over x - x* in the plane of x - x* and a direction."""
+
+    source: Tensor
+    away: Tensor
+    """x - x*."""
+    side: Tensor
+    """The part of the direction across it, as long as it is."""
+    cosine: Tensor
+    """Of the angle between x - x* and the direction; on the device, a number without dimension."""
+
+    @classmethod
+    def through(cls, source: Tensor, point: Tensor, direction: Tensor) -> Circle:
+        """The circle from `point`, turning towards the unit vector `direction`."""
+        tiny = torch.finfo(point.dtype).tiny
+        away = point - source
+        radius = torch.linalg.vector_norm(away).clamp_min(tiny)
+        along = torch.dot(direction.flatten(), away.flatten()) / radius
+        side = torch.addcmul(direction, away, -along / radius)
+        side = side * (radius / torch.linalg.vector_norm(side).clamp_min(tiny))
+        return cls(source, away, side, along)
+
+    def at(self, phi: float | Tensor) -> Tensor:
+        """The point at the angle phi from x, as seen from x*; clipped to [0,1]."""
+        if isinstance(phi, Tensor):
+            cos, sin = torch.cos(phi), torch.sin(phi)
+            point = torch.addcmul(self.source, self.away, cos * cos)
+            return point.addcmul_(self.side, cos * sin).clamp_(0, 1)
+        cosine, sine = math.cos(phi), math.sin(phi)
+        point = torch.add(self.source, self.away, alpha=cosine * cosine)
+        return point.add_(self.side, alpha=cosine * sine).clamp_(0, 1)
+
+
+@dataclass(frozen=True)
+class Arc:
+    """A piece of a circle, from the angle `first`, where `start` lies, to the angle `last`."""
+
+    circle: Circle
+    start: Found
+    first: float = 0.0
+    last: float | Tensor = QUARTER
+    """An angle that only the device knows may be a tensor without dimension."""
+
+    @property
+    def length(self) -> float:
+        """Length in l2, at most."""
+        return QUARTER * self.start.distance
+
+    def __call__(self, theta: float) -> Tensor:
+        """T(theta)."""
+        return self.circle.at((self.last - self.first) * theta + self.first)

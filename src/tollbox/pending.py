@@ -28,6 +28,10 @@ AHEAD = 4
 rounds, and little is computed in vain."""
 
 
+NO_LABELS: NDArray[np.int64] = np.empty(0, np.int64)
+NO_DISTANCES: NDArray[np.float64] = np.empty(0)
+
+
 @dataclass(frozen=True)
 class Failure:
     """Why a row has no answer."""
@@ -46,8 +50,8 @@ class RunState:
         self.back = 0
         self.end: int | None = None
         self.failure: Failure | None = None
-        self.labels = np.empty(self.size, np.int64)
-        self.distances = np.empty(self.size)
+        self.labels = np.empty(self.size, np.int64) if self.size > 1 else NO_LABELS
+        self.distances = np.empty(self.size) if self.size > 1 else NO_DISTANCES
 
     @property
     def open(self) -> bool:
@@ -74,6 +78,10 @@ class RunState:
         first, self.back = self.back, self.back + len(labels)
         if self.end is not None:
             return
+        if self.size == 1:  # the most frequent case: no copy
+            self.labels, self.distances = labels, distances
+            self.end = 1 if hits is not None and hits[0] else None
+            return
         self.labels[first : self.back] = labels
         self.distances[first : self.back] = distances
         if hits is not None and hits.any():
@@ -98,6 +106,8 @@ class Pending:
         self._problem = problem
         self._ledger = ledger
         self._limits: list[int] = []
+        self.short = True
+        """Some run may not be sent whole yet: its limit must be looked at again."""
         self._metered = False
         self._failed: int | None = None
         """The first run that failed."""
@@ -116,7 +126,7 @@ class Pending:
         ledger, prices, size = self._ledger, self._ledger.prices, self.size
         within = ledger.queries + size <= max_queries
         if not metered and within and ledger.cost + prices.dearest * size <= budget:
-            self._limits = [state.size for state in self.runs]
+            self._limits, self.short = [state.size for state in self.runs], False
             return
         mean = prices.dearest if metered or not ledger.queries else ledger.cost / ledger.queries
         tally, ahead = (
@@ -142,11 +152,8 @@ class Pending:
             rows = bisect_right(range(1, most + 1), 0, key=lambda n: not reach(n))
             self._limits.append(state.known + rows)
             ahead += left
-
-    @property
-    def short(self) -> bool:
-        """Some run may not be sent whole yet: its limit must be looked at again."""
-        return any(limit < state.size for limit, state in zip(self._limits, self.runs, strict=True))
+        whole = zip(self._limits, self.runs, strict=True)
+        self.short = any(limit < state.size for limit, state in whole)
 
     def _behind_a_failure(self, number: int) -> bool:
         return self._failed is not None and number > self._failed
@@ -202,7 +209,10 @@ class Pending:
     def wanted_rows(self) -> int:
         """Rows of all runs that should go out now."""
         if self._wanted is None:
-            self._wanted = sum(self.wanted(number) for number in range(len(self.runs)))
+            if len(self.runs) == 1:
+                self._wanted = self.wanted(0)
+            else:
+                self._wanted = sum(self.wanted(number) for number in range(len(self.runs)))
         return self._wanted
 
     @property

@@ -1,27 +1,33 @@
 """Searches: along a path from an adversarial point towards the source, find the boundary.
 
 The path is divided into cells of a share `tau` of its length (no finer than the points' dtype can
-resolve). T(0) is known to be adversarial and T(1) to be the source. A search returns T(k tau) that
-was asked, or is T(0), and is adversarial, with T((k+1) tau) not.
+resolve). T(0) is known to be adversarial, and T(1), which is never asked, taken not to be. A search
+returns T(k tau) that was asked, or is T(0), and is adversarial, with T((k+1) tau) not.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
-from .ask import Ask, Asking
-from .paths import Line
+from .ask import Ask, Asking, Found, Until
+from .paths import Path
 from .problem import Problem
-from .theory import optimal_share, optimal_splits, split
+from .theory import line_step, optimal_share, optimal_splits, split
 
 PHASE = "search"
 LARGEST_TABLE = 1 << 16
 """Cells for which optimal splits are worked out exactly."""
+
+
+Where = Callable[[int], int]
+"""Where to ask in an interval of so many cells, from its adversarial end on; must be hashable."""
 
 
 class Search(Protocol):
@@ -34,30 +40,87 @@ class Search(Protocol):
             def __call__(self, problem, path, scale=1.0):
                 points = torch.stack([path(k / 10) for k in range(1, 10)])
                 answers = yield Ask(points, until=Until.NOT_ADVERSARIAL, phase="search")
-                return path((len(answers) - (not answers.adversarial[-1])) / 10)
+                passed = int(answers.adversarial.sum())
+                if not passed:
+                    return path.start
+                return Found(points[passed - 1], float(answers.distances[passed - 1]))
     """
 
-    def __call__(self, problem: Problem, path: Line, scale: float = 1.0) -> Asking[Tensor]:
+    def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Found]:
         """The last adversarial point."""
 
 
-def cells(problem: Problem, path: Line, tau: float) -> int:
+def cells(problem: Problem, path: Path, tau: float) -> int:
     """ceil(1/tau), or as many as the points' dtype can tell apart on this path if that is fewer."""
     finest = max(2.0, path.length / problem.resolution)
     return math.ceil(min(1 / tau, finest))
 
 
-def _narrowed(path: Line, count: int, where: Callable[[int], int]) -> Asking[Tensor]:
-    """Algorithm 1 with any rule for where to ask in an interval, from its adversarial end on."""
-    low, high = 0, count
-    while (width := high - low) > 1:
-        middle = low + where(width)
-        answers = yield Ask(path(middle / count)[None], phase=PHASE)
-        if answers.adversarial[0]:
-            low = middle
-        else:
-            high = middle
-    return path(low / count)
+class _Steps:
+    """Points of a path at some of its `count` cells, as rows."""
+
+    def __init__(self, path: Path, places: Sequence[int], low: int, count: int) -> None:
+        self._path, self._places, self._low, self._count = path, places, low, count
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        places = self._places[rows]
+        if len(places) == 1:
+            return self._path((self._low + places[0]) / self._count)[None]
+        return torch.stack([self._path((self._low + place) / self._count) for place in places])
+
+
+def walked(
+    path: Path, places: Sequence[int], low: int, count: int, phase: str
+) -> Asking[tuple[Found | None, int]]:
+    """Ask at the cells low + place, one after another, until the first that is not adversarial; the
+    last that was, and how many were."""
+    points = _Steps(path, places, low, count)
+    answers = yield Ask(points, until=Until.NOT_ADVERSARIAL, phase=phase)
+    passed = len(answers) - (not answers.adversarial[-1])
+    if not passed:
+        return None, 0
+    return Found(points[passed - 1 : passed][0], float(answers.distances[passed - 1])), passed
+
+
+@lru_cache(maxsize=4096)
+def _places(width: int, where: Where) -> Sequence[int]:
+    """Where an interval is asked as long as the answers are adversarial."""
+    places, low = [], 0
+    while width - low > 1:
+        low += where(width - low)
+        places.append(low)
+    return places
+
+
+def _narrowed(path: Path, count: int, where: Where, phase: str = PHASE) -> Asking[Found]:
+    """Algorithm 1 with any rule for where to ask in an interval, from its adversarial end on.
+
+    As long as the answers are adversarial it is known where the next will be asked. So each flagged
+    answer ends one ask, and the engine may look ahead.
+    """
+    low, high, found = 0, count, path.start
+    while high - low > 1:
+        places = _places(high - low, where)
+        last, passed = yield from walked(path, places, low, count, phase)
+        if passed < len(places):
+            high = low + places[passed]
+        if last is not None:
+            found, low = last, low + places[passed - 1]
+    return found
+
+
+@dataclass(frozen=True)
+class Split:
+    """ceil(width / (c* + 1)), the rule of Algorithm 1."""
+
+    ratio: float
+
+    def __call__(self, width: int) -> int:
+        """Where to ask in an interval of `width` cells."""
+        return split(width, self.ratio)
 
 
 @dataclass(frozen=True)
@@ -65,10 +128,12 @@ class BinarySearch:
     """Halves the interval, whatever the prices."""
 
     tau: float = 1e-4
+    phase: str = PHASE
+    """What its queries are booked under."""
 
-    def __call__(self, problem: Problem, path: Line, scale: float = 1.0) -> Asking[Tensor]:
+    def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Found]:
         """The last adversarial point."""
-        return _narrowed(path, cells(problem, path, self.tau * scale), lambda n: split(n, 1.0))
+        return _narrowed(path, cells(problem, path, self.tau * scale), Split(1.0), self.phase)
 
 
 @dataclass(frozen=True)
@@ -77,10 +142,25 @@ class AsymmetricSearch:
 
     tau: float = 1e-4
 
-    def __call__(self, problem: Problem, path: Line, scale: float = 1.0) -> Asking[Tensor]:
+    def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Found]:
         """The last adversarial point."""
-        ratio = problem.prices.ratio
-        return _narrowed(path, cells(problem, path, self.tau * scale), lambda n: split(n, ratio))
+        count = cells(problem, path, self.tau * scale)
+        return _narrowed(path, count, Split(problem.prices.ratio))
+
+
+@dataclass(frozen=True)
+class Best:
+    """The cost-optimal rule."""
+
+    ratio: float
+    size: int
+    """The largest interval in the table."""
+
+    def __call__(self, width: int) -> int:
+        """Where to ask in an interval of `width` cells."""
+        if width <= self.size:
+            return int(optimal_splits(self.size, self.ratio).first[width])
+        return max(1, round(optimal_share(self.ratio) * width))
 
 
 @dataclass(frozen=True)
@@ -93,13 +173,39 @@ class OptimalSearch:
 
     tau: float = 1e-4
 
-    def __call__(self, problem: Problem, path: Line, scale: float = 1.0) -> Asking[Tensor]:
+    def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Found]:
         """The last adversarial point."""
         count, ratio = cells(problem, path, self.tau * scale), problem.prices.ratio
         size = min(LARGEST_TABLE, 1 << (count - 1).bit_length())
-        table, share = optimal_splits(size, ratio).first, optimal_share(ratio)
+        return _narrowed(path, count, Best(ratio, size))
 
-        def where(width: int) -> int:
-            return int(table[width]) if width <= size else max(1, round(share * width))
 
-        return _narrowed(path, count, where)
+@dataclass(frozen=True)
+class LineSearch:
+    """Step by step from the adversarial end until the first flagged answer, then finer.
+
+    With `stages` of them at most so many answers are flagged (the egg-dropping problem). One stage
+    asks cell after cell; two take about sqrt(N) coarse steps, and then as many fine ones: this is
+    the search of the stealthy attacks (Debenedetti et al.), with N = 10^4.
+    """
+
+    tau: float = 1e-4
+    stages: int = 1
+    phase: str = PHASE
+    """What its queries are booked under."""
+
+    def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Found]:
+        """The last adversarial point."""
+        count = cells(problem, path, self.tau * scale)
+        low, high, found = 0, count, path.start
+        for left in range(self.stages, 0, -1):
+            step = line_step(high - low, left)
+            places = range(step, high - low, step)
+            if not places:
+                continue
+            last, passed = yield from walked(path, places, low, count, self.phase)
+            if passed < len(places):
+                high = low + places[passed]
+            if last is not None:
+                found, low = last, low + places[passed - 1]
+        return found

@@ -1,34 +1,42 @@
 """Starts: a first adversarial point. Every failure costs a flagged query, so a start has a bound.
 
-A start returns the point and its distance, or None if it found none.
+    GrowingNoise   noise of rising strength: the paper's
+    UniformNoise   an image of noise, blended with the source: HSJA's
+    Pool           images of other classes, the nearest first
+
+An image that is given for a problem (`Problem.given`, `starts` of `tollbox.run`) comes before all
+of them: a targeted run needs one of the target class. A start returns what it found, or None.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from .ask import Ask, Asking, Until
+from .ask import Asking, Found, first_adversarial
+from .errors import InputError
+from .paths import Line
 from .problem import Noise, Problem
+from .searches import BinarySearch
 
 PHASE = "start"
-
-
-class Begun(NamedTuple):
-    """An adversarial point that was asked."""
-
-    point: Tensor
-    distance: float
 
 
 class Start(Protocol):
     """A part: finds an adversarial point to begin with."""
 
-    def __call__(self, problem: Problem, /) -> Asking[Begun | None]:
+    def __call__(self, problem: Problem, /) -> Asking[Found | None]:
         """The point, or None."""
+
+
+def begin(problem: Problem, start: Start) -> Asking[Found | None]:
+    """From the image that was given for this problem, if one was; else by `start`."""
+    if problem.given is not None:
+        return first_adversarial(problem.given[None], PHASE)
+    return start(problem)
 
 
 class _Growing:
@@ -56,11 +64,68 @@ class GrowingNoise:
     step: float = 0.0045
     levels: int = 1000
 
-    def __call__(self, problem: Problem) -> Asking[Begun | None]:
+    def __call__(self, problem: Problem) -> Asking[Found | None]:
         """The first level that is adversarial."""
         points = _Growing(problem.source, problem.noise(PHASE, 0, self.levels), self.step)
-        answers = yield Ask(points, until=Until.ADVERSARIAL, phase=PHASE)
-        if not answers.adversarial[-1]:
+        return first_adversarial(points, PHASE)
+
+
+class _Uniform:
+    """Rows of uniform noise in [0,1]: the normal distribution function of standard normal rows."""
+
+    def __init__(self, noise: Noise) -> None:
+        self._noise = noise
+
+    def __len__(self) -> int:
+        return len(self._noise)
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        levels: Tensor = torch.special.ndtr(self._noise[rows])
+        return levels.clamp_(0, 1)
+
+
+@dataclass(frozen=True)
+class UniformNoise:
+    """HSJA's: images of uniform noise until one is adversarial, blended with the source by
+    bisection, as far as the blend stays adversarial."""
+
+    tries: int = 10_000
+    tau: float = 1e-3
+
+    def __call__(self, problem: Problem) -> Asking[Found | None]:
+        """The last adversarial blend."""
+        points = _Uniform(problem.noise("uniform", 0, self.tries))
+        found = yield from first_adversarial(points, PHASE)
+        if found is None:
             return None
-        row = len(answers) - 1
-        return Begun(points[row : row + 1][0], float(answers.distances[-1]))
+        line = Line(problem.source, found)
+        return (yield from BinarySearch(self.tau, phase=PHASE)(problem, line))
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Images of other classes, the nearest first, until one is adversarial.
+
+    images: (n, c, h, w) in [0,1]. labels: their classes, if known; then only those that are what
+    the goal asks for are tried.
+    """
+
+    images: Tensor
+    labels: Tensor | None = None
+
+    def __call__(self, problem: Problem) -> Asking[Found | None]:
+        """The nearest image that is adversarial."""
+        if self.images.ndim != 4 or self.images.shape[1:] != problem.source.shape:
+            raise InputError(
+                f"the pool has shape {tuple(self.images.shape)}: expected (n, c, h, w) with images "
+                f"of shape {tuple(problem.source.shape)}."
+            )
+        chosen = self.images
+        if self.labels is not None:
+            wanted = problem.is_adversarial(self.labels.cpu().numpy())
+            chosen = chosen[torch.from_numpy(wanted).to(chosen.device)]
+        if len(chosen) == 0:
+            return None
+        images = chosen.to(problem.source, non_blocking=True)
+        apart = torch.linalg.vector_norm((images - problem.source).flatten(1), dim=1)
+        return (yield from first_adversarial(images[apart.argsort(stable=True)], PHASE))

@@ -11,6 +11,9 @@ with sides is found out. All compute in the dtype they are asked in.
     slab                a thin adversarial layer, then source again, then adversarial for good
     constant            nothing is adversarial: there is no start
 
+An attack that samples in a subspace of low frequencies cannot reach a boundary whose normal lies
+elsewhere; `factor` gives boundaries whose normals have low frequencies only.
+
 `check_attack` runs an attack on a boundary and holds it to the rules that attacks must keep.
 """
 
@@ -31,6 +34,7 @@ from .models.model import Model, from_callable
 from .prices import Prices
 from .problem import Attack, Problem
 from .results import Result
+from .subspaces import Dct, Full, Subspace
 
 SHAPE = (3, 16, 16)
 
@@ -58,28 +62,35 @@ class Boundary:
         return from_callable(self.labels, dtype=dtype, quantize=quantize, classes=3)
 
 
-def _unit(seed: int, d: int) -> Tensor:
+def _unit(seed: int, shape: tuple[int, ...], factor: float = 1.0) -> Tensor:
+    """A random direction, of the lowest 1/factor of the frequencies."""
     generator = torch.Generator().manual_seed(seed)
-    vector = torch.randn(d, generator=generator, dtype=torch.float64)
+    space: Subspace = Full() if factor == 1 else Dct(factor)
+    drawn = torch.randn(space.shape(shape), generator=generator, dtype=torch.float64)
+    vector = space.expand(drawn[None], shape).flatten()
     unit: Tensor = vector / torch.linalg.vector_norm(vector)
     return unit
 
 
-def half_space(distance: float = 1.0, shape: tuple[int, ...] = SHAPE, seed: int = 0) -> Boundary:
+def half_space(
+    distance: float = 1.0, shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0
+) -> Boundary:
     """A plane at `distance` of a mid-grey image."""
     source = torch.full(shape, 0.5, dtype=torch.float64)
-    normal = _unit(seed, source.numel())
+    normal = _unit(seed, shape, factor)
     return Boundary(
         "half-space", source, distance, lambda apart: apart @ normal.to(apart) >= distance
     )
 
 
-def half_space_in_box(shape: tuple[int, ...] = SHAPE, seed: int = 0) -> Boundary:
+def half_space_in_box(
+    shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0
+) -> Boundary:
     """A plane seen from an image near the corners of the box, so that half of the pixels clip."""
     generator = torch.Generator().manual_seed(seed + 1)
     bits = torch.randint(0, 2, shape, generator=generator).double()
     source = 0.05 + 0.9 * bits
-    normal, level = _unit(seed, source.numel()), 1.0
+    normal, level = _unit(seed, shape, factor), 1.0
     room = (-source.flatten(), 1 - source.flatten())
 
     def nearest(multiplier: float) -> Tensor:  # the projection for one value of the dual variable
@@ -95,10 +106,10 @@ def half_space_in_box(shape: tuple[int, ...] = SHAPE, seed: int = 0) -> Boundary
     )
 
 
-def sphere(shape: tuple[int, ...] = SHAPE, seed: int = 0) -> Boundary:
+def sphere(shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
     """The source class is a ball of radius 2 whose centre is 1 away from the image."""
     source = torch.full(shape, 0.5, dtype=torch.float64)
-    centre = _unit(seed, source.numel())
+    centre = _unit(seed, shape, factor)
     return Boundary(
         "sphere",
         source,
@@ -107,10 +118,10 @@ def sphere(shape: tuple[int, ...] = SHAPE, seed: int = 0) -> Boundary:
     )
 
 
-def wedge(shape: tuple[int, ...] = SHAPE, seed: int = 0) -> Boundary:
+def wedge(shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
     """Adversarial behind both of two planes at distance 0.8 whose normals have cosine 0.6."""
     source = torch.full(shape, 0.5, dtype=torch.float64)
-    one, other = _unit(seed, source.numel()), _unit(seed + 1, source.numel())
+    one, other = _unit(seed, shape, factor), _unit(seed + 1, shape, factor)
     other = other - (other @ one) * one
     two = 0.6 * one + 0.8 * other / torch.linalg.vector_norm(other)
     return Boundary(
@@ -121,10 +132,10 @@ def wedge(shape: tuple[int, ...] = SHAPE, seed: int = 0) -> Boundary:
     )
 
 
-def slab(shape: tuple[int, ...] = SHAPE, seed: int = 0) -> Boundary:
+def slab(shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
     """Adversarial from 1 to 1.2, source from 1.2 to 1.3, adversarial beyond."""
     source = torch.full(shape, 0.5, dtype=torch.float64)
-    normal = _unit(seed, source.numel())
+    normal = _unit(seed, shape, factor)
 
     def adversarial(apart: Tensor) -> Tensor:
         height = apart @ normal.to(apart)
@@ -141,9 +152,16 @@ def constant(shape: tuple[int, ...] = SHAPE) -> Boundary:
     )
 
 
-def boundaries() -> list[Boundary]:
-    """One of each kind."""
-    return [half_space(), half_space_in_box(), sphere(), wedge(), slab(), constant()]
+def boundaries(factor: float = 1.0) -> list[Boundary]:
+    """One of each kind; their normals have the lowest 1/factor of the frequencies only."""
+    return [
+        half_space(factor=factor),
+        half_space_in_box(factor=factor),
+        sphere(factor=factor),
+        wedge(factor=factor),
+        slab(factor=factor),
+        constant(),
+    ]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Closed forms: caps, overshoot, initial cosine, schedule, expected search costs. numpy and scipy.
+"""Closed forms: caps, overshoot, initial cosine, schedule. What searches cost is in search_costs.
 
 Let u be uniform on the unit sphere of R^d, g the unit normal of a locally linear boundary, and
 x = omega cos(alpha) / delta the overshoot in units of the sampling radius. Then
@@ -10,39 +10,55 @@ at the x that maximises
 
     log J(x) = (d-1) log(1 - x^2) - log p - log(1-p) - log(c* - (c*-1) p)    optimal parameters
 
-In units s = x sqrt(d) the optimum hardly depends on d. Below c* = 1 the cheap side is the source
-class, and everything is mirrored: x*(c*) = -x*(1/c*).
+In units s = x sqrt(d) the optimum hardly depends on d. There is one maximum, x*, where the slope of
+log J is 0. Below c* = 1 the cheap side is the source class, and everything is mirrored:
+x*(c*) = -x*(1/c*).
 """
 
 from __future__ import annotations
 
-import heapq
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import brentq
 from scipy.special import betainc, betaincc, gammaln
 
 from .errors import InputError
+from .search_costs import OptimalSplits as OptimalSplits
+from .search_costs import expected_line_search_cost as expected_line_search_cost
+from .search_costs import expected_search_cost as expected_search_cost
+from .search_costs import line_step as line_step
+from .search_costs import optimal_search_cost as optimal_search_cost
+from .search_costs import optimal_share as optimal_share
+from .search_costs import optimal_splits as optimal_splits
+from .search_costs import split as split
 
-MAX_S = 40.0
-"""No optimum lies beyond this many standard deviations: 1 - p would be below 1e-300."""
+TINY = 1e-290
+"""No optimum lies where 1 - p is below this; so c* counts up to its inverse."""
+FARTHEST = 18.0
+"""x = tanh(v) is looked for up to this v, with the same resolution near 0 and near 1."""
 
 
 def cap_probability(x: float, d: int) -> float:
     """p(x): the share of low-cost answers at overshoot x = omega cos(alpha)/delta (cap lemma)."""
-    half = 0.5 * float(betainc(0.5, (d - 1) / 2, min(1.0, x * x)))
-    return 0.5 + math.copysign(half, x)
+    if x < 0:
+        return cap_complement(-x, d)
+    return 0.5 + 0.5 * float(betainc(0.5, (d - 1) / 2, min(1.0, x * x)))
 
 
 def cap_complement(x: float, d: int) -> float:
     """1 - p(x), accurate where it is tiny."""
     if x < 0:
         return cap_probability(-x, d)
-    return 0.5 * float(betaincc(0.5, (d - 1) / 2, min(1.0, x * x)))
+    if x * x < 0.5:
+        return 0.5 * float(betaincc(0.5, (d - 1) / 2, x * x))
+    return 0.5 * float(betainc((d - 1) / 2, 0.5, max(0.0, (1 - x) * (1 + x))))
+
+
+def _log_rest(x: float) -> float:
+    """log(1 - x^2), accurate for x near 0 and near 1."""
+    return math.log1p(-x * x) if x * x < 0.5 else math.log((1 - x) * (1 + x))
 
 
 def log_objective(x: float, d: int, ratio: float) -> float:
@@ -51,27 +67,33 @@ def log_objective(x: float, d: int, ratio: float) -> float:
     if high <= 0 or low <= 0 or abs(x) >= 1:
         return -math.inf
     cost = ratio * high + low  # c* - (c*-1) p
-    return (d - 1) * math.log1p(-x * x) - math.log(low) - math.log(high) - math.log(cost)
+    return (d - 1) * _log_rest(x) - math.log(low) - math.log(high) - math.log(cost)
+
+
+def _slope(x: float, d: int, ratio: float) -> float:
+    """(1 - x^2) times the derivative of log J; above 0 up to x*, and below 0 from there on."""
+    high, low = cap_complement(x, d), cap_probability(x, d)
+    if high < TINY:
+        return -float(d)
+    fall = expected_weighted_height(x, d) * (d - 1)  # (1 - x^2) p'(x)
+    return fall * (1 / high - 1 / low + (ratio - 1) / (ratio * high + low)) - 2 * (d - 1) * x
 
 
 @lru_cache(maxsize=256)
 def optimal_overshoot(ratio: float, d: int) -> float:
     """x*, the overshoot in units of delta / cos(alpha) that estimates best for its cost."""
-    if not ratio > 0 or d < 2:
-        raise InputError(f"c* = {ratio:g}, d = {d}: expected c* above 0 and d of 2 or more.")
+    if not 0 < ratio < math.inf or d < 2:
+        raise InputError(
+            f"c* = {ratio:g}, d = {d}: expected a finite c* above 0 and d of 2 or more."
+        )
     if ratio == 1:
         return 0.0
     if ratio < 1:
-        return -optimal_overshoot(1 / ratio, d)
-    root = math.sqrt(d)
-    highest = min(MAX_S, root * (1 - 1e-9))
-    found = minimize_scalar(
-        lambda s: -log_objective(s / root, d, ratio),
-        bounds=(0.0, highest),
-        method="bounded",
-        options={"xatol": 1e-9},
-    )
-    return float(found.x) / root
+        return -optimal_overshoot(min(1 / ratio, 1 / TINY), d)
+    if _slope(math.tanh(FARTHEST), d, ratio) > 0:
+        return math.tanh(FARTHEST)
+    v = brentq(lambda v: _slope(math.tanh(v), d, ratio), 0.0, FARTHEST, xtol=1e-15, rtol=1e-14)
+    return math.tanh(float(v))
 
 
 def optimal_queries(cost: float, ratio: float, d: int) -> float:
@@ -91,101 +113,18 @@ def scheduled_cosine(t: int, first: float, m: float) -> float:
     return 1 - (1 - first) * math.pow(t, -m)
 
 
-def split(width: int, ratio: float) -> int:
-    """Where asymmetric search asks in an interval of `width` cells, from its adversarial end on:
-    ceil(width / (c* + 1)), and never at the far end (Algorithm 1)."""
-    return min(math.ceil(width / (ratio + 1)), width - 1)
-
-
-def expected_search_cost(cells: int, ratio: float, split_ratio: float | None = None) -> float:
-    """Expected cost of asymmetric search over `cells` cells with the boundary uniform among them.
-
-    By the recursion C(m) = q (C(k) + c*) + (1-q) (C(m-k) + 1), k the split, q = k/m, C(1) = 0.
-    `split_ratio` is the c* that the search splits for, if it is not the price: 1 is binary search.
-    """
-    planned = ratio if split_ratio is None else split_ratio
-    cost: NDArray[np.float64] = np.zeros(cells + 1)
-    for width in range(2, cells + 1):
-        k = split(width, planned)
-        flagged = k * (cost[k] + ratio)
-        passed = (width - k) * (cost[width - k] + 1)
-        cost[width] = (flagged + passed) / width
-    return float(cost[cells])
-
-
-def expected_line_search_cost(cells: int, ratio: float) -> float:
-    """Expected cost of asking cell after cell until the first flagged answer (one stage).
-
-    Of `cells` equally likely places the last needs no flagged answer: the source follows it.
-    """
-    answered = sum(range(1, cells))  # low-cost answers before the boundary, over all places
-    return (answered + (cells - 1) * ratio) / cells
-
-
-@lru_cache(maxsize=64)
-def optimal_share(ratio: float) -> float:
-    """q = x^c* with x + x^c* = 1: the share of an interval on the flagged side of the cost-optimal
-    split, in the limit of many cells."""
-    if not ratio > 0:
-        raise InputError(f"c* = {ratio:g}: expected a ratio above 0.")
-    root = brentq(lambda log_x: math.exp(log_x) + math.exp(ratio * log_x) - 1, -700.0, -1e-300)
-    return math.exp(ratio * float(root))
-
-
-@dataclass(frozen=True)
-class OptimalSplits:
-    """The cost-optimal search over up to n cells, exactly.
-
-    A search is a binary tree whose leaves are the cells, and whose branches cost 1 (adversarial)
-    and c* (flagged). The best tree for m + 1 equally likely leaves is the best for m with its
-    cheapest leaf split; so W(m), m times the expected cost, has rising differences, and the best
-    split of m is found by moving on from that of m - 1.
-    """
-
-    total: NDArray[np.float64]
-    """W(m): the expected cost times m."""
-    first: NDArray[np.int64]
-    """Where to ask in m cells, counted from the adversarial end."""
-
-    def cost(self, cells: int) -> float:
-        """Expected cost over `cells` cells."""
-        return float(self.total[cells]) / cells
-
-
-@lru_cache(maxsize=8)
-def optimal_splits(cells: int, ratio: float) -> OptimalSplits:
-    """The cost-optimal search for every number of cells up to `cells`."""
-    total = [0.0] * (cells + 1)
-    leaves = [0.0]
-    for m in range(2, cells + 1):
-        cheapest = heapq.heapreplace(leaves, leaves[0] + 1)
-        heapq.heappush(leaves, cheapest + ratio)
-        total[m] = total[m - 1] + cheapest + 1 + ratio
-    first, k = [0] * (cells + 1), 1
-    for m in range(2, cells + 1):
-
-        def cost(k: int, m: int = m) -> float:
-            return total[k] + k * ratio + total[m - k] + m - k
-
-        while k < m - 1 and cost(k + 1) < cost(k):
-            k += 1
-        first[m] = k
-    return OptimalSplits(np.array(total), np.array(first, np.int64))
-
-
 def expected_weighted_height(x: float, d: int) -> float:
     """E[phi <g, u>] at overshoot x (Stokes lemma): whatever the weight beta."""
     if abs(x) >= 1:
         return 0.0
-    return initial_cosine(d) / 2 * math.exp((d - 1) / 2 * math.log1p(-x * x))
+    return initial_cosine(d) / 2 * math.exp((d - 1) / 2 * _log_rest(x))
 
 
 def objective(x: float, d: int, queries: float, beta: float | None = None) -> float:
     """J of the expected-cosine theorem: sqrt(n) E[phi <g, u>] / sqrt(E phi^2); beta is p(x) if not
     given, which is optimal."""
     low, high = cap_probability(x, d), cap_complement(x, d)
-    weight = low if beta is None else beta
-    square = weight**2 * high + (1 - weight) ** 2 * low
+    square = low * high if beta is None else beta**2 * high + (1 - beta) ** 2 * low
     if square <= 0:
         return 0.0
     return math.sqrt(queries / square) * expected_weighted_height(x, d)

@@ -4,8 +4,7 @@ Iteration t: estimate a direction g at the boundary point x_t with n_0 sqrt(t) q
 |x_t - x*| / sqrt(t) along g, halved until the point is adversarial; search the line from there to
 the source for the next boundary point. All points in [0,1].
 
-Every loop is bounded. A step that never becomes adversarial, or an estimate without information,
-leaves the iterate where it is; `blind_limit` estimates in a row without information end the attack.
+A step that never becomes adversarial leaves the iterate where it is.
 """
 
 from __future__ import annotations
@@ -16,13 +15,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..ask import Ask, Asking, Until
+from ..ask import Asking, Found, first_adversarial
 from ..errors import Stop
 from ..estimates import Estimate
 from ..paths import Line
 from ..problem import Problem
 from ..searches import Search
-from ..starts import Begun, Start
+from ..starts import Start, begin
+from .descent import descend
 
 
 class _Halved:
@@ -61,37 +61,29 @@ class HSJA:
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
         """Attack one image."""
-        begun = yield from self.start(problem)
+        scale = self.estimate.tolerance_scale(problem)
+        begun = yield from begin(problem, self.start)
         if begun is None:
             return Stop.NO_START
-        point = yield from self._project(problem, begun)
-        problem.accept(point)
-        blind = 0
-        for t in range(1, self.iterations + 1):
-            queries = int(self.queries * math.sqrt(t))
-            direction = yield from self.estimate(problem, t, point, queries)
-            blind = blind + 1 if direction is None else 0
-            if blind == self.blind_limit:
-                return Stop.NO_INFORMATION
-            if direction is not None:
-                moved = yield from self._step(problem, t, point, direction)
-                if moved is not None:
-                    point = yield from self._project(problem, moved)
-            problem.accept(point)
-        return Stop.ITERATIONS
+        found = yield from self.search(problem, Line(problem.source, begun), scale)
 
-    def _project(self, problem: Problem, begun: Begun) -> Asking[Tensor]:
-        path = Line(problem.source, begun.point, begun.distance)
-        return self.search(problem, path, self.estimate.tolerance_scale(problem))
+        def move(t: int, found: Found, direction: Tensor) -> Asking[Found]:
+            """The geometric step: |x_t - x*| / sqrt(t), halved until it is adversarial."""
+            length = torch.linalg.vector_norm(found.point - problem.source) / math.sqrt(t)
+            points = _Halved(found.point, direction * length, self.halvings)
+            moved = yield from first_adversarial(points, "step")
+            if moved is None:
+                return found
+            return (yield from self.search(problem, Line(problem.source, moved), scale))
 
-    def _step(
-        self, problem: Problem, t: int, point: Tensor, direction: Tensor
-    ) -> Asking[Begun | None]:
-        """The geometric step: |x_t - x*| / sqrt(t), halved until it is adversarial."""
-        length = torch.linalg.vector_norm(point - problem.source) / math.sqrt(t)
-        points = _Halved(point, direction * length, self.halvings)
-        answers = yield Ask(points, until=Until.ADVERSARIAL, phase="step")
-        if not answers.adversarial[-1]:
-            return None
-        row = len(answers) - 1
-        return Begun(points[row : row + 1][0], float(answers.distances[-1]))
+        return (
+            yield from descend(
+                problem,
+                found,
+                self.estimate.begin(problem),
+                move,
+                queries=self.queries,
+                blind_limit=self.blind_limit,
+                iterations=self.iterations,
+            )
+        )

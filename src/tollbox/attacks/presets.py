@@ -2,23 +2,32 @@
 
 The bare name is the paper's vanilla row; `+as` swaps in asymmetric search, `+agrest` asymmetric
 gradient estimation, and `a-` both. Settings follow the paper's published code, moved to images in
-[0,1] by the factor 0.225: n_0 = 30, delta = 0.0045, chunks of 128, tolerance 1e-4.
+[0,1] by the factor 0.225: n_0 = 30, delta = 0.0045, chunks of 128, tolerance 1e-4. `-original` is
+the form of an attack's own authors where that differs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from ..directions import TernarySpectrum
 from ..errors import UnknownNameError
-from ..estimates import Agrest, MonteCarlo
+from ..estimates import Agrest, Biased, MonteCarlo
+from ..opt_style import OptStyle
 from ..problem import Attack
-from ..searches import AsymmetricSearch, BinarySearch
-from ..starts import GrowingNoise
+from ..searches import AsymmetricSearch, BinarySearch, LineSearch
+from ..starts import GrowingNoise, UniformNoise
+from ..subspaces import Dct, Full, Subspace
+from ..sweeps import Galloping, SignedGrid
+from .cgba import CGBA
+from .geoda import GeoDA
 from .hsja import HSJA
+from .surfree import SurFree
 
 PAPER = "Rewriting the Budget, Table 1"
-HSJA_M = 0.02
-"""The paper's scheduler rate for HSJA."""
+STEALTHY = "Debenedetti et al. 2024"
 
 
 @dataclass(frozen=True)
@@ -32,14 +41,72 @@ class Preset:
     attack: Attack
 
 
-def _all() -> dict[str, Preset]:
+def _four(
+    family: str, make: Callable[..., Attack], m: float, subspace: Subspace, where: str
+) -> list[Preset]:
+    """The four rows of a gradient attack in Table 1."""
+    name = family.lower()
     start, binary, asymmetric = GrowingNoise(), BinarySearch(), AsymmetricSearch()
-    plain, agrest = MonteCarlo(), Agrest(m=HSJA_M)
+    plain: Any = MonteCarlo(subspace=subspace)
+    agrest: Any = Agrest(m=m, subspace=subspace)
+    rows = [
+        (name, "binary search, Monte Carlo", binary, plain),
+        (f"{name}+as", "AS, Monte Carlo", asymmetric, plain),
+        (f"{name}+agrest", "binary search, AGREST", binary, agrest),
+        (f"a-{name}", "AS, AGREST", asymmetric, agrest),
+    ]
+    return [
+        Preset(called, family, parts + where, PAPER, make(start, search, estimate))
+        for called, parts, search, estimate in rows
+    ]
+
+
+def _all() -> dict[str, Preset]:
+    start, binary = GrowingNoise(), BinarySearch()
     found = [
-        Preset("hsja", "HSJA", "binary search, Monte Carlo", PAPER, HSJA(start, binary, plain)),
-        Preset("hsja+as", "HSJA", "AS, Monte Carlo", PAPER, HSJA(start, asymmetric, plain)),
-        Preset("hsja+agrest", "HSJA", "binary search, AGREST", PAPER, HSJA(start, binary, agrest)),
-        Preset("a-hsja", "HSJA", "AS, AGREST", PAPER, HSJA(start, asymmetric, agrest)),
+        Preset("surfree", "SurFree", "binary search", PAPER, SurFree(start, binary)),
+        Preset("a-surfree", "SurFree", "AS", PAPER, SurFree(start, AsymmetricSearch())),
+        *_four("HSJA", HSJA, 0.02, Full(), ""),
+        *_four("GeoDA", GeoDA, 0.06, Dct(3), ", DCT 1/3"),
+        *_four("CGBA", CGBA, 0.06, Dct(4), ", DCT 1/4"),
+        Preset(
+            "surfree-original",
+            "SurFree",
+            "angles to both sides, 7 bisections, 8x8 DCT",
+            "Maho et al. 2021",
+            SurFree(
+                GrowingNoise(step=0.5),
+                BinarySearch(tau=1 / 128),
+                TernarySpectrum(Dct(2, block=8)),
+                SignedGrid(),
+            ),
+        ),
+        Preset(
+            "cgba-original",
+            "CGBA",
+            "galloping, binary search, signs, DCT 1/4",
+            "Reza et al. 2023",
+            CGBA(
+                start,
+                binary,
+                MonteCarlo(delta=0.0194, subspace=Dct(4), weighted=False),
+                Galloping(),
+            ),
+        ),
+        Preset(
+            "stealthy-hsja",
+            "HSJA",
+            "line search in two stages, OPT-style estimate",
+            STEALTHY,
+            HSJA(UniformNoise(), LineSearch(stages=2), OptStyle(), queries=100),
+        ),
+        Preset(
+            "stealthy-geoda",
+            "GeoDA",
+            "binary search, bias with feedback, DCT 1/3",
+            STEALTHY,
+            GeoDA(start, binary, Biased(subspace=Dct(3)), queries=100),
+        ),
     ]
     return {preset.name: preset for preset in found}
 

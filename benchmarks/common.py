@@ -1,0 +1,206 @@
+"""What the experiments share: options, a network with images it classifies correctly, a sampling
+radius for any attack, a line about progress, and JSON that is written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import platform
+import shlex
+import sys
+import time
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import nets
+import torch
+from torch import Tensor
+
+import tollbox as tb
+from tollbox.problem import content_hash
+
+EVERY = 10.0
+"""Seconds between two lines about progress."""
+
+
+def options() -> argparse.ArgumentParser:
+    """The options that all experiments have, as a parent of their parsers."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--net", choices=["resnet20", "resnet50"], default="resnet20")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--images", type=int, default=30, help="how many, correctly classified")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--batch-size", type=int, default=None)
+    parser.add_argument("--live", type=int, default=None, help="the most cells under way at a time")
+    parser.add_argument("--out", type=Path, default=None, help="write the JSON here")
+    return parser
+
+
+def precision_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--delta", type=float, default=None, help="sampling radius of estimates")
+    parser.add_argument("--tf32", action="store_true")
+
+
+def priced(text: str) -> tuple[float, float | None]:
+    """`2:5000` is c* = 2 with a budget of 5000; `2` has none."""
+    price, _, budget = text.partition(":")
+    return float(price), float(budget) if budget else None
+
+
+def use_tf32(on: bool) -> None:
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = on
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model and the first images that it classifies correctly."""
+
+    model: tb.models.Model
+    images: list[Tensor]
+    labels: list[int]
+
+    @property
+    def hashes(self) -> list[str]:
+        """Short content hashes of the images."""
+        return [content_hash(image)[:10] for image in self.images]
+
+    def cells(self, attack: Any, **settings: Any) -> list[tb.Cell]:
+        """A cell for each image. The clean image, known to be classified correctly, is free."""
+        return [
+            tb.Cell(attack, image, label, charge_clean=False, **settings)
+            for image, label in zip(self.images, self.labels, strict=True)
+        ]
+
+
+def load(net: str, device: str, count: int) -> Loaded:
+    """The network, batch norm folded, and the first `count` images it classifies correctly.
+
+    Which these are is judged by one uncharged pass. TF32 must have been set or unset before.
+    """
+    mean, std = nets.NORMALISATION[net]
+    model = tb.models.from_torch(
+        nets.network(net, folded=True), mean=mean, std=std, device=device, classes=CLASSES[net]
+    )
+    asked = count
+    while True:
+        asked += max(8, count // 2)
+        pictures, labels = nets.images(net, asked)
+        answers = torch.cat([model(part.to(model.device)).cpu() for part in pictures.split(64)])
+        right = (answers == labels).nonzero().flatten()[:count]
+        if len(right) == count:
+            return Loaded(model, list(pictures[right]), labels[right].tolist())
+        if len(pictures) < asked:
+            sys.exit(f"--images {count}: {net} classifies only {len(right)} correctly.")
+
+
+CLASSES = {"resnet20": 10, "resnet50": 1000}
+
+
+def with_delta(attack: Any, delta: float | None) -> Any:
+    """The attack with another sampling radius: the paper's is below the resolution of TF32.
+
+    An attack without an estimate that has one stays as it is.
+    """
+    estimate: Any = getattr(attack, "estimate", None)
+    names = [field.name for field in fields(estimate)] if is_dataclass(estimate) else []
+    if delta is None or "delta" not in names:
+        return attack
+    return replace(attack, estimate=replace(estimate, delta=delta))
+
+
+class Ticker:
+    """Prints a line about progress every ten seconds or so."""
+
+    def __init__(self, what: str, cells: int) -> None:
+        self._what, self._cells = what, cells
+        self._last, self._queries = time.monotonic(), 0
+
+    def __call__(self, now: tb.Progress) -> None:
+        passed = time.monotonic() - self._last
+        if passed < EVERY:
+            return
+        speed = (now.queries - self._queries) / passed
+        self._last, self._queries = time.monotonic(), now.queries
+        print(
+            f"{self._what}: {now.seconds:.0f} s, {now.done}/{self._cells} cells, "
+            f"{now.queries} queries, {speed:.0f} queries/s, {now.rows / max(1, now.queries):.2f} "
+            "rows/query",
+            flush=True,
+        )
+
+
+def run_cells(
+    what: str,
+    cells: list[tb.Cell],
+    model: tb.models.Model,
+    args: argparse.Namespace,
+    time_limit: float = math.inf,
+) -> tb.Results:
+    """All cells in one go, with lines about progress, and one at the end."""
+    began = time.monotonic()
+    results = tb.run_cells(
+        cells,
+        model,
+        batch_size=args.batch_size,
+        live=args.live,
+        time_limit=time_limit,
+        progress=Ticker(what, len(cells)),
+    )
+    seconds = time.monotonic() - began
+    queries = sum(result.ledger.queries for result in results)
+    print(
+        f"{what}: {len(cells)} cells, {queries} queries in {seconds:.1f} s, "
+        f"{queries / seconds:.0f} queries/s",
+        flush=True,
+    )
+    for result in results:
+        if result.stop in (tb.Stop.MODEL_ERROR, tb.Stop.ATTACK_ERROR):
+            print(f"{what}: cell {result.index} ended with {result.stop}: {result.reason}")
+            break  # one tells enough; all are in the JSON
+    return results
+
+
+def short(value: float, digits: int = 5) -> float | None:
+    """A number of few digits for JSON; None for infinity and for what is not a number."""
+    if not math.isfinite(value):
+        return None
+    rounded = float(f"{value:.{digits}g}")
+    return int(rounded) if rounded.is_integer() else rounded
+
+
+def provenance(device: str) -> dict[str, Any]:
+    """Where and how this process runs, without the path of `--out`."""
+    words, kept = sys.argv[1:], []
+    while words:
+        word = words.pop(0)
+        if word == "--out":
+            words = words[1:]
+        elif not word.startswith("--out="):
+            kept.append(word)
+    name = Path(sys.argv[0]).name
+    return {
+        "command": shlex.join(["python", f"benchmarks/{name}", *kept]),
+        "device": torch.cuda.get_device_name() if device != "cpu" else platform.machine(),
+        "torch": torch.__version__,
+    }
+
+
+def write(path: Path | None, report: dict[str, Any]) -> None:
+    """Write JSON, an entry of a list a line; a reader finds the old file or the whole new one."""
+    if path is None:
+        return
+    parts = []
+    for key, value in report.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            lines = ",\n  ".join(json.dumps(entry, separators=(",", ":")) for entry in value)
+            parts.append(f" {json.dumps(key)}: [\n  {lines}\n ]")
+        else:
+            parts.append(f" {json.dumps(key)}: {json.dumps(value)}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    passing = path.with_name(path.name + ".part")
+    passing.write_text("{\n" + ",\n".join(parts) + "\n}\n")
+    os.replace(passing, path)

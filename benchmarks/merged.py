@@ -1,0 +1,237 @@
+"""Parts of a table put together, and read: medians in the form of the paper's Table 1, paired
+ratios, curves, and ends other than the usual one, all as markdown.
+
+1. Parts must agree in all settings and images; what two of them both have must be identical.
+2. A column is a price with its budget (or a price and a number of flagged queries). Its medians are
+   over the images that are known in every row of the column, so that rows are paired: all but those
+   that an error or the clock cut short, or that the model misclassifies. Others are counted below.
+3. No adversarial point counts as an infinite distance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import paired
+
+METHODS = {
+    "": "VA",
+    "+as": "VA+AS",
+    "+agrest": "VA+AGREST",
+    "a-": "VA+AS+AGREST",
+    "-original": "original",
+    "stealthy-": "stealthy",
+}
+FAMILIES = {"surfree": "SurFree", "hsja": "HSJA", "geoda": "GeoDA", "cgba": "CGBA"}
+USUAL = ("budget", "max_queries")
+MISCLASSIFIED = "already_misclassified"
+
+
+class Disagreement(Exception):
+    """Parts that cannot be merged."""
+
+
+class Row(NamedTuple):
+    """Where a preset stands in the table."""
+
+    family: str
+    method: str
+    preset: str
+
+
+class Column(NamedTuple):
+    """A price, a budget, and where distances are read."""
+
+    price: float
+    budget: float
+    mark: float
+
+
+def row_of(preset: str) -> Row:
+    """The family and the method, from the name."""
+    for key, method in reversed(METHODS.items()):
+        family = preset.removeprefix(key) if key.endswith("-") else preset.removesuffix(key)
+        if family in FAMILIES and (key == "" or family != preset):
+            name = FAMILIES[family]
+            if key == "a-":
+                method = f"{'VA+AS' if family == 'surfree' else method} (A-{name})"
+            return Row(name, method, preset)
+    return Row(preset, "", preset)
+
+
+def _place(row: Row) -> tuple[int, int, str]:
+    families, methods = list(FAMILIES.values()), list(METHODS.values())
+    method = row.method.split(" ")[0]
+    return (
+        families.index(row.family) if row.family in families else len(families),
+        methods.index(method) if method in methods else len(methods),
+        row.preset,
+    )
+
+
+def join(parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    """One report from named parts; raises Disagreement."""
+    (first, whole), *others = parts
+    entries: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for name, part in [(first, whole), *others]:
+        for key, value in whole["settings"].items():
+            if part["settings"].get(key) != value:
+                theirs = part["settings"].get(key)
+                what = "" if key == "images" else f": {value} and {theirs}"
+                raise Disagreement(f"{first} and {name} disagree in {key}{what}")
+        for entry in part["entries"]:
+            key = (entry["preset"], entry["price"], entry["budget"])
+            if entries.setdefault(key, entry) != entry:
+                raise Disagreement(f"{name} has other results than before it for {key}")
+    return {
+        "settings": whole["settings"],
+        "parts": [run for _, part in parts for run in part["parts"]],
+        "entries": list(entries.values()),
+    }
+
+
+def thousands(value: float) -> str:
+    return f"{value / 1000:g}K" if value >= 1000 else f"{value:g}"
+
+
+def line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def grid(head: list[str], body: list[list[str]]) -> str:
+    return "\n".join([line(head), "|" + "---|" * len(head), *map(line, body)])
+
+
+class Table:
+    """A report, read."""
+
+    def __init__(self, report: dict[str, Any]) -> None:
+        self._settings, self._parts = report["settings"], report["parts"]
+        self._entries = {(e["preset"], e["price"], e["budget"]): e for e in report["entries"]}
+        self.rows = sorted({row_of(preset) for preset, _, _ in self._entries}, key=_place)
+        self._runs = sorted({(price, budget) for _, price, budget in self._entries})
+        self._by_source = self._settings["by"] == "source"
+
+    def marks(self, price: float, budget: float) -> list[float]:
+        """The marks that all entries of a price and budget have."""
+        have = [set(e["at"]) for (_, p, b), e in self._entries.items() if (p, b) == (price, budget)]
+        return sorted(float(mark) for mark in set.intersection(*have))
+
+    @property
+    def columns(self) -> list[Column]:
+        """The table's columns: whole budgets, or all numbers of flagged queries."""
+        return [
+            Column(price, budget, mark)
+            for price, budget in self._runs
+            for mark in (self.marks(price, budget) if self._by_source else [budget])
+        ]
+
+    def _kept(self, column: Column) -> list[int]:
+        """The images that are known in every row of a column."""
+        lost: set[int] = set()
+        for (_, price, budget), entry in self._entries.items():
+            if (price, budget) == (column.price, column.budget):
+                cut = entry["cut"].items()
+                lost |= {int(n) for n, (_, known) in cut if (known or 0) < column.mark}
+                lost |= {n for n, stop in enumerate(entry["stop"]) if stop == MISCLASSIFIED}
+        return [n for n in range(len(self._settings["images"])) if n not in lost]
+
+    def values(self, preset: str, column: Column) -> paired.Values | None:
+        """Distances over the kept images; None if the preset was not run."""
+        entry = self._entries.get((preset, column.price, column.budget))
+        if entry is None:
+            return None
+        found = next(values for mark, values in entry["at"].items() if float(mark) == column.mark)
+        kept = [found[number] for number in self._kept(column)]
+        return np.array([math.inf if value is None else value for value in kept])
+
+    def _title(self, column: Column) -> str:
+        unit = " flagged" if self._by_source else ""
+        return f"c*={column.price:g}, {thousands(column.mark)}{unit}"
+
+    def _told(self, values: paired.Values | None, best: float = math.nan) -> str:
+        if values is None or len(values) == 0:
+            return "–"
+        median, share = paired.median(values), paired.success(values)
+        text = paired.told(median)
+        if math.isfinite(median) and text == paired.told(best):
+            text = f"**{text}**"
+        return text if share == 1 else f"{text} ({100 * share:.0f} %)"
+
+    def medians(self) -> str:
+        """Table 1: the best of each attack's variants in bold, success rates below 100 % beside."""
+        body = []
+        for row in self.rows:
+            cells = []
+            for column in self.columns:
+                family = [self.values(r.preset, column) for r in self.rows if r[0] == row.family]
+                medians = [paired.median(values) for values in family if values is not None]
+                best = min(medians, default=math.nan) if len(medians) > 1 else math.nan
+                cells.append(self._told(self.values(row.preset, column), best))
+            body.append([row.family, row.method, *cells])
+        return grid(["attack", "method", *map(self._title, self.columns)], body)
+
+    def ratios(self) -> str:
+        """Each variant's median over that of its family's first row, paired."""
+        body = []
+        for family in dict.fromkeys(row.family for row in self.rows):
+            base, *variants = [row for row in self.rows if row.family == family]
+            for row in variants:
+                cells = []
+                for column in self.columns:
+                    ours, theirs = (self.values(r.preset, column) for r in (row, base))
+                    if ours is None or theirs is None:
+                        cells.append("–")
+                    else:
+                        cells.append(str(paired.ratio(ours, theirs)))
+                body.append([family, f"{row.method} / {base.method}", *cells])
+        return grid(["attack", "ratio", *map(self._title, self.columns)], body)
+
+    def curves(self, presets: list[str]) -> str:
+        """Medians of some presets at all marks."""
+        blocks = []
+        for price, budget in self._runs:
+            columns = [Column(price, budget, mark) for mark in self.marks(price, budget)]
+            body = [[p, *(self._told(self.values(p, c)) for c in columns)] for p in presets]
+            blocks.append(grid(["preset", *map(self._title, columns)], body))
+        return "\n\n".join(blocks)
+
+    def ends(self) -> str:
+        """Ends other than the budget or the cap on queries, and images left out."""
+        lines = []
+        for (preset, price, _), entry in self._entries.items():
+            odd = Counter(stop for stop in entry["stop"] if stop not in USUAL)
+            if odd:
+                told = ", ".join(f"{count} {stop}" for stop, count in sorted(odd.items()))
+                lines.append(f"- {preset}, c*={price:g}: {told}")
+        for column in self.columns:
+            lost = len(self._settings["images"]) - len(self._kept(column))
+            if lost:
+                lines.append(f"- {self._title(column)}: {lost} images left out of the column")
+        return "\n".join(lines) or "- none"
+
+    def markdown(self, curves: list[str]) -> str:
+        """All of it."""
+        s = self._settings
+        devices = sorted({f"{part['device']}, torch {part['torch']}" for part in self._parts})
+        what = (
+            f"{s['net']}, {len(s['images'])} images, delta {s['delta'] or 'as published'}, "
+            f"{'TF32' if s['tf32'] else 'fp32'}, seed {s['seed']}; {'; '.join(devices)}."
+        )
+        cap = "" if s["max_queries"] is None else f" At most {s['max_queries']} queries an image."
+        blocks = [
+            f"Median l2 distance. {what}{cap} No adversarial point counts as infinite; the share "
+            "of images with one is given where it is below 100 %.",
+            self.medians(),
+            "Ratio of medians with a 95 % interval (bootstrap, paired by image); below 1 the "
+            "variant is nearer.",
+            self.ratios(),
+        ]
+        if curves:
+            blocks += ["Medians at smaller costs.", self.curves(curves)]
+        commands = "\n".join(part["command"] for part in self._parts)
+        blocks += ["Other ends of runs:", self.ends(), f"Made by:\n\n```\n{commands}\n```"]
+        return "\n\n".join(blocks)

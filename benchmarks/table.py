@@ -1,0 +1,204 @@
+"""Table 1 of the paper on one network: median l2 by attack, method and price, under hard budgets.
+
+    python benchmarks/table.py run --net resnet50 --device cuda --tf32 --delta 0.5 --images 30 \\
+        --presets table --prices 2:5000 5:10000 100:20000 1000:60000 \\
+        --at 2:1000,2000,4000 100:2000,5000,10000 --out part.json
+    python benchmarks/table.py run --by source --presets stealthy-hsja a-hsja --prices 1e5 \\
+        --max-queries 50000 --at 50 100 200 --out part.json
+    python benchmarks/table.py merge part.json ... --out table.json --markdown table.md \\
+        --curves cgba a-cgba
+
+`run` attacks the first images that the network classifies correctly (judged by an uncharged pass;
+the clean query is free, as in the paper), all presets of a price in one go, prints a line about
+progress every ten seconds, and writes the part file after each price. `--presets table` is the 14
+rows of Table 1, `all` every preset there is. Distances are kept at a quarter, a half and the whole
+of the budget, and at `--at` (for all prices, or PRICE:A,B,...). With `--by source` prices have no
+budget: a run ends after the last of `--at` flagged queries, or at `--max-queries`, and distances
+are those after so many flagged queries, or of the run's end if that came first.
+
+A part has, for each preset and price, lists over the images: why the run ended, queries, flagged
+queries, the final distance, that of the first adversarial point, distances at the marks (null: no
+adversarial point yet), cost by phase. `cut` holds runs that an error or the clock cut short, and up
+to where they are known.
+
+`merge` checks that parts agree, writes them as one (which may be merged again), and prints the
+tables: medians, paired ratios, `--curves` at all marks, and ends other than the usual one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import common
+import merged
+
+import tollbox as tb
+from tollbox.results import CUT_SHORT, By
+
+TABLE = [
+    *("surfree", "a-surfree"),
+    *("hsja", "hsja+as", "hsja+agrest", "a-hsja"),
+    *("geoda", "geoda+as", "geoda+agrest", "a-geoda"),
+    *("cgba", "cgba+as", "cgba+agrest", "a-cgba"),
+]
+
+
+def chosen(names: list[str]) -> list[str]:
+    """Presets by name; `table` and `all` stand for many."""
+    known, found = tb.presets(), []
+    for name in names:
+        if name == "table" and (absent := [row for row in TABLE if row not in known]):
+            print(f"of Table 1 there are no presets {', '.join(absent)}", flush=True)
+        many = {"table": [row for row in TABLE if row in known], "all": known}
+        found += many.get(name, [name])
+    for name in found:
+        tb.preset(name)  # an unknown one is refused now
+    return list(dict.fromkeys(found))
+
+
+def marks_of(price: float, budget: float | None, at: list[str]) -> list[float]:
+    """Where distances are read under a price, rising."""
+    marks = [] if budget is None else [budget / 4, budget / 2, budget]
+    for text in at:
+        which, _, values = text.rpartition(":")
+        if which and float(which) != price:
+            continue
+        wanted = [float(value) for value in values.split(",")]
+        if budget is not None and which and max(wanted) > budget:
+            sys.exit(f"--at {text}: above the budget of {budget:g}.")
+        marks += [value for value in wanted if budget is None or value <= budget]
+    return sorted(set(marks))
+
+
+def entry(
+    name: str, attack: Any, price: float, marks: list[float], results: list[tb.Result], by: By
+) -> dict[str, Any]:
+    """What is kept of a preset at a price: lists over the images."""
+
+    def at(result: tb.Result, mark: float) -> float | None:
+        return (
+            common.short(result.distance_at(mark, by)) if mark <= result.known_up_to(by) else None
+        )
+
+    phases = sorted({phase for result in results for phase in result.ledger.by_phase})
+    cut = {
+        str(number): [str(result.reason), common.short(result.known_up_to(by), 8)]
+        for number, result in enumerate(results)
+        if result.stop in CUT_SHORT
+    }
+    return {
+        "preset": name,
+        "price": common.short(price, 12),
+        "budget": common.short(results[0].budget, 12),
+        "attack": repr(attack),
+        "stop": [str(result.stop) for result in results],
+        "queries": [result.ledger.queries for result in results],
+        "flagged": [result.ledger.source for result in results],
+        "distance": [common.short(result.distance) for result in results],
+        "first": [
+            common.short(result.improvements[0].distance if result.improvements else math.inf)
+            for result in results
+        ],
+        "at": {str(common.short(m, 12)): [at(result, m) for result in results] for m in marks},
+        "phases": {
+            phase: [common.short(result.ledger.by_phase.get(phase, 0.0), 8) for result in results]
+            for phase in phases
+        },
+        "cut": cut,
+    }
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run all presets at each price, and write the part after each."""
+    began = time.monotonic()
+    common.use_tf32(args.tf32)
+    names = chosen(args.presets)
+    plan = [(price, budget, marks_of(price, budget, args.at)) for price, budget in args.prices]
+    for price, budget, marks in plan:
+        if (args.by == "source") != (budget is None):
+            sys.exit(f"--prices: c* = {price:g} needs {'a' if budget is None else 'no'} budget.")
+        if budget is None and (args.max_queries >= price or not marks):
+            sys.exit("--by source needs --at, and --max-queries below c*.")
+    loaded = common.load(args.net, args.device, args.images)
+    attacks = {name: common.with_delta(tb.preset(name), args.delta) for name in names}
+    part: dict[str, Any] = {
+        "settings": {
+            "net": args.net,
+            "folded": True,
+            "delta": args.delta,
+            "tf32": args.tf32,
+            "seed": args.seed,
+            "by": args.by,
+            "max_queries": common.short(args.max_queries, 12),
+            "charge_clean": False,
+            "images": loaded.hashes,
+        },
+        "parts": [{**common.provenance(args.device), "seconds": {}}],
+        "entries": [],
+    }
+    for price, budget, marks in plan:
+        left = args.time_limit - (time.monotonic() - began)
+        if left <= 0:
+            print(f"c* = {price:g} is left out: the time is up", flush=True)
+            break
+        limit = max(marks) * price + args.max_queries if budget is None else budget
+        settings = {"budget": limit, "max_queries": args.max_queries, "seed": args.seed}
+        cells = [
+            cell
+            for attack in attacks.values()
+            for cell in loaded.cells(attack, prices=tb.Prices(price, 1), **settings)
+        ]
+        started = time.monotonic()
+        results = common.run_cells(f"c* = {price:g}", cells, loaded.model, args, left)
+        count = len(loaded.images)
+        for number, (name, attack) in enumerate(attacks.items()):
+            rows = list(results[number * count : (number + 1) * count])
+            part["entries"].append(entry(name, attack, price, marks, rows, args.by))
+        part["parts"][0]["seconds"][f"{price:g}:{limit:g}"] = round(time.monotonic() - started, 1)
+        common.write(args.out, part)
+        print(merged.Table(part).medians(), flush=True)
+
+
+def merge(args: argparse.Namespace) -> None:
+    """Write parts as one, and print the tables."""
+    report = merged.join([(path.name, json.loads(path.read_text())) for path in args.parts])
+    common.write(args.out, report)
+    text = merged.Table(report).markdown(args.curves)
+    print(text)
+    if args.markdown is not None:
+        args.markdown.write_text(text + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(required=True)
+    running = commands.add_parser("run", parents=[common.options()], help="attack; write a part")
+    common.precision_options(running)
+    running.add_argument("--presets", nargs="+", default=["table"])
+    running.add_argument("--prices", nargs="+", type=common.priced, required=True)
+    running.add_argument("--at", nargs="+", default=[], metavar="[PRICE:]MARK,...")
+    running.add_argument("--by", choices=["cost", "source"], default="cost")
+    running.add_argument("--max-queries", type=float, default=math.inf)
+    running.add_argument("--time-limit", type=float, default=math.inf, help="seconds, of all")
+    running.set_defaults(do=run)
+    merging = commands.add_parser("merge", help="merge parts; print the tables")
+    merging.add_argument("parts", nargs="+", type=Path)
+    merging.add_argument("--out", type=Path, default=None)
+    merging.add_argument("--markdown", type=Path, default=None)
+    merging.add_argument("--curves", nargs="+", default=[], metavar="PRESET")
+    merging.set_defaults(do=merge)
+    args = parser.parse_args()
+    try:
+        args.do(args)
+    except (tb.InputError, merged.Disagreement) as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

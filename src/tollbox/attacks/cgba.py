@@ -1,0 +1,66 @@
+"""CGBA (Reza, Rahmati, Wu, Dai 2023): along half a circle, towards an estimated normal.
+
+Iteration t: estimate a direction g at the boundary point x_t; search the arc from x_t towards g, in
+the plane of x_t - x* and g, for the last adversarial point. Which piece of the arc is searched is
+the sweep's: up to the angle of g as in the paper's code, or found by galloping as its authors do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from ..ask import Asking, Found
+from ..errors import Stop
+from ..estimates import Estimate
+from ..paths import Line
+from ..problem import Problem
+from ..searches import Search
+from ..starts import Start, begin
+from ..sweeps import Sweep, ToDirection
+from .descent import descend
+
+
+@dataclass(frozen=True)
+class CGBA:
+    """CGBA with a start, a search, an estimate and a sweep as parts."""
+
+    start: Start
+    search: Search
+    estimate: Estimate
+    sweep: Sweep = field(default_factory=ToDirection)
+    queries: int = 30
+    """n_0: the vanilla estimate at iteration t has n_0 sqrt(t) queries."""
+    blind_limit: int = 10
+    iterations: int = 10_000
+
+    @property
+    def rows(self) -> int:
+        """The most points held at a time."""
+        return self.estimate.rows
+
+    def __call__(self, problem: Problem) -> Asking[Stop]:
+        """Attack one image."""
+        scale = self.estimate.tolerance_scale(problem)
+        begun = yield from begin(problem, self.start)
+        if begun is None:
+            return Stop.NO_START
+        found = yield from self.search(problem, Line(problem.source, begun), scale)
+        sweep = self.sweep.begin(problem)
+
+        def move(t: int, found: Found, direction: Tensor) -> Asking[Found]:  # noqa: ARG001
+            arc = yield from sweep(found, direction)
+            return found if arc is None else (yield from self.search(problem, arc, scale))
+
+        return (
+            yield from descend(
+                problem,
+                found,
+                self.estimate.begin(problem),
+                move,
+                queries=self.queries,
+                blind_limit=self.blind_limit,
+                iterations=self.iterations,
+            )
+        )

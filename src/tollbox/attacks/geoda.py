@@ -1,0 +1,91 @@
+"""GeoDA (Rahmati, Moosavi-Dezfooli, Frossard, Dai 2020) with the paper's changed line search.
+
+Iteration t: estimate a direction g at the boundary point x_t, and add it to those before,
+m = unit(m + g); ask at x* + r m for r = |x_t - x*|, then 1.1 times as far each time, until it is
+adversarial; search the line from there to the source. (The original walks outward from x* itself,
+flagged all the way to the boundary; a good direction is adversarial at |x_t - x*| at once.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..ask import Asking, Found, first_adversarial
+from ..errors import Stop
+from ..estimates import Estimate
+from ..paths import Line
+from ..problem import Problem
+from ..searches import Search
+from ..starts import Start, begin
+from .descent import descend
+
+
+class _Growing:
+    """Rows source + growth^k step, k = 0, 1, ..., clipped."""
+
+    def __init__(self, source: Tensor, step: Tensor, growth: float, count: int) -> None:
+        self._source, self._step, self._growth, self._count = source, step, growth, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        first, last, _ = rows.indices(self._count)
+        rise = [self._growth**k for k in range(first, last)]
+        points = [torch.add(self._source, self._step, alpha=r).clamp_(0, 1) for r in rise]
+        return torch.stack(points)
+
+
+@dataclass(frozen=True)
+class GeoDA:
+    """GeoDA with a start, a search and an estimate as parts."""
+
+    start: Start
+    search: Search
+    estimate: Estimate
+    queries: int = 30
+    """n_0: the vanilla estimate at iteration t has n_0 sqrt(t) queries."""
+    growth: float = 1.1
+    growths: int = 50
+    """At most so many radii are asked."""
+    blind_limit: int = 10
+    iterations: int = 10_000
+
+    @property
+    def rows(self) -> int:
+        """The most points held at a time."""
+        return self.estimate.rows
+
+    def __call__(self, problem: Problem) -> Asking[Stop]:
+        """Attack one image."""
+        scale = self.estimate.tolerance_scale(problem)
+        begun = yield from begin(problem, self.start)
+        if begun is None:
+            return Stop.NO_START
+        found = yield from self.search(problem, Line(problem.source, begun), scale)
+        mean = torch.zeros_like(problem.source)
+
+        def move(t: int, found: Found, direction: Tensor) -> Asking[Found]:  # noqa: ARG001
+            mean.add_(direction)
+            mean.div_(torch.linalg.vector_norm(mean))
+            step = mean * torch.linalg.vector_norm(found.point - problem.source)
+            points = _Growing(problem.source, step, self.growth, self.growths)
+            moved = yield from first_adversarial(points, "step")
+            if moved is None:
+                return found
+            return (yield from self.search(problem, Line(problem.source, moved), scale))
+
+        return (
+            yield from descend(
+                problem,
+                found,
+                self.estimate.begin(problem),
+                move,
+                queries=self.queries,
+                blind_limit=self.blind_limit,
+                iterations=self.iterations,
+            )
+        )

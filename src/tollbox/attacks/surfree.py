@@ -1,0 +1,54 @@
+"""SurFree (Maho, Furon, Le Merrer 2021): arcs in random planes, without any estimate.
+
+Iteration t: turn from the boundary point x_t towards a random direction, and search the arc in the
+plane of x_t - x* and that direction for the last adversarial point. Every asked arc that holds one
+is a step nearer. The paper's reduced form searches the whole arc; its authors first try a few
+angles to both sides, with a largest angle that shrinks: the sweep is a part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..ask import Asking
+from ..directions import Directions, TernarySpectrum
+from ..errors import Stop
+from ..paths import Line
+from ..problem import Problem
+from ..searches import Search
+from ..starts import Start, begin
+from ..sweeps import Quarter, Sweep
+
+
+@dataclass(frozen=True)
+class SurFree:
+    """SurFree with a start, a search, directions and a sweep as parts."""
+
+    start: Start
+    search: Search
+    directions: Directions = field(default_factory=TernarySpectrum)
+    sweep: Sweep = field(default_factory=Quarter)
+    iterations: int = 100_000
+
+    @property
+    def rows(self) -> int:
+        """The most points held at a time."""
+        return self.directions.rows
+
+    def __call__(self, problem: Problem) -> Asking[Stop]:
+        """Attack one image."""
+        begun = yield from begin(problem, self.start)
+        if begun is None:
+            return Stop.NO_START
+        found = yield from self.search(problem, Line(problem.source, begun))
+        problem.accept(found.point)
+        turn, sweep = self.directions.begin(problem, self.iterations), self.sweep.begin(problem)
+        for _ in range(self.iterations):
+            arc = yield from sweep(found, turn())
+            if arc is None:
+                continue
+            moved = yield from self.search(problem, arc)
+            if moved is not found:
+                found = moved
+                problem.accept(found.point)
+        return Stop.ITERATIONS
