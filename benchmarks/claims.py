@@ -50,7 +50,7 @@ def finish(report: dict[str, Any], args: argparse.Namespace) -> None:
 def search_cost(args: argparse.Namespace) -> None:
     """Mean cumulative search cost by iteration, binary against asymmetric."""
     common.use_tf32(args.tf32)
-    loaded = common.load(args.net, args.device, args.images)
+    loaded = common.load(args.net, args.device, args.images, args.compile)
     limits = {"budget": args.budget, "max_queries": args.max_queries, "seed": args.seed}
     cells = [
         cell
@@ -118,7 +118,7 @@ class OneEstimate:
 def share(args: argparse.Namespace) -> None:
     """Share of low-cost answers in the first estimate, empirical against planned."""
     common.use_tf32(args.tf32)
-    loaded = common.load(args.net, args.device, args.images)
+    loaded = common.load(args.net, args.device, args.images, args.compile)
     attack: Any = common.with_delta(tb.preset(args.preset), args.delta)
     attack = replace(attack, iterations=1, estimate=OneEstimate(attack.estimate, args.queries))
     cells = [
@@ -164,7 +164,7 @@ def precision(args: argparse.Namespace) -> None:
     """Published radius in fp32 against a wide one in fp32 and TF32."""
     settings = [(args.narrow, False), (args.wide, False), (args.wide, True)]
     common.use_tf32(False)
-    loaded = common.load(args.net, args.device, args.images)
+    loaded = common.load(args.net, args.device, args.images, args.compile)
     keys = [(name, price, budget) for name in args.presets for price, budget in args.prices]
     found: list[list[list[tb.Result]]] = []
     for delta, tf32 in settings:

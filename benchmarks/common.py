@@ -14,11 +14,11 @@ import sys
 import time
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import nets
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import tollbox as tb
 from tollbox.problem import content_hash
@@ -36,6 +36,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--batch-size", type=int, default=None)
     parser.add_argument("--live", type=int, default=None, help="the most cells under way at a time")
+    parser.add_argument("--compile", action="store_true", help="run the network through inductor")
     parser.add_argument("--out", type=Path, default=None, help="write the JSON here")
     return parser
 
@@ -76,15 +77,16 @@ class Loaded:
         ]
 
 
-def load(net: str, device: str, count: int) -> Loaded:
+def load(net: str, device: str, count: int, compiled: bool = False) -> Loaded:
     """The network, batch norm folded, and the first `count` images it classifies correctly.
 
     Which these are is judged by one uncharged pass. TF32 must have been set or unset before.
     """
     mean, std = nets.NORMALISATION[net]
-    model = tb.models.from_torch(
-        nets.network(net, folded=True), mean=mean, std=std, device=device, classes=CLASSES[net]
-    )
+    network = nets.network(net, folded=True)
+    if compiled:
+        network = cast(nn.Module, torch.compile(network, dynamic=False))
+    model = tb.models.from_torch(network, mean=mean, std=std, device=device, classes=CLASSES[net])
     asked = count
     while True:
         asked += max(8, count // 2)

@@ -123,9 +123,9 @@ def run(args: argparse.Namespace) -> None:
     for price, budget, marks in plan:
         if (args.by == "source") != (budget is None):
             sys.exit(f"--prices: c* = {price:g} needs {'a' if budget is None else 'no'} budget.")
-        if budget is None and (args.max_queries >= price or not marks):
-            sys.exit("--by source needs --at, and --max-queries below c*.")
-    loaded = common.load(args.net, args.device, args.images)
+        if budget is None and (math.isinf(args.max_queries) or not marks):
+            sys.exit("--by source needs --at and --max-queries.")
+    loaded = common.load(args.net, args.device, args.images, args.compile)
     attacks = {name: common.with_delta(tb.preset(name), args.delta) for name in names}
     part: dict[str, Any] = {
         "settings": {

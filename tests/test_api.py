@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pytest
 import torch
 
 import tollbox as tb
@@ -70,6 +72,93 @@ def test_the_face_that_was_promised():
     assert first.distance_at(1_000, by="source") == first.distance_at(10**6, by="queries")
     assert results.median_at(5_000) > 0
     assert "a-hsja" in tb.presets()
+
+
+def targeted(count=3):
+    """Images with other classes to reach, and an image of each of these classes."""
+    ours = tb.models.embedded()
+    right = ours.model(ours.images).cpu() == ours.labels
+    images, labels = ours.images[right], ours.labels[right]
+    targets = [(int(label) + 3) % 10 for label in labels[:count]]
+    starts = torch.stack([images[labels == target][0] for target in targets])
+    return ours.model, images[:count], labels[:count].tolist(), targets, starts
+
+
+def test_a_targeted_run_ends_in_its_classes():
+    model, images, labels, targets, starts = targeted()
+    results = tb.run(
+        tb.preset("a-hsja"), model, images, labels, targets=targets, starts=starts, budget=400
+    )
+    points = torch.stack([r.adversarial for r in results])
+    assert model(points).tolist() == targets
+    for result, image, start in zip(results, images, starts, strict=True):
+        assert result.stop is tb.Stop.BUDGET
+        assert 0 < result.distance < torch.linalg.vector_norm(start - image)
+        assert result.ledger.by_phase["start"] == 1
+    cells = [
+        tb.Cell(tb.preset("a-hsja"), image, label, budget=400, target=target, start=start)
+        for image, label, target, start in zip(images, labels, targets, starts, strict=True)
+    ]
+    assert [r.distance for r in tb.run_cells(cells, model)] == [r.distance for r in results]
+
+
+def test_one_target_and_one_start_for_all():
+    model, images, labels, targets, starts = targeted(2)
+    few = {"budget": 100, "starts": starts[0]}
+    target, other = targets[0], [label for label in labels if label != targets[0]]
+    chosen = [image for image, label in zip(images, labels, strict=True) if label != target]
+    for given in (target, torch.tensor(target), np.int64(target), [target] * len(chosen)):
+        results = tb.run(tb.preset("hsja"), model, chosen, other, targets=given, **few)
+        assert {int(model(r.adversarial[None])[0]) for r in results} == {target}
+    [result] = tb.run(tb.preset("hsja"), model, chosen[:1], other[:1], **few)  # any other class
+    assert result.ledger.by_phase["start"] == 1
+
+
+def test_a_start_of_another_class_is_no_start():
+    model, images, labels, targets, starts = targeted(1)
+    wrong = (targets[0] + 1) % 10 if (targets[0] + 1) % 10 != labels[0] else (targets[0] + 2) % 10
+    [result] = tb.run(
+        tb.preset("hsja"), model, images, labels, targets=wrong, starts=starts, budget=100
+    )
+    assert (result.stop, result.ledger.queries) == (tb.Stop.NO_START, 2)
+
+
+def test_a_stream_takes_targets_and_starts_as_they_come():
+    model, images, labels, targets, starts = targeted()
+    taken = []
+
+    def pictures():
+        for index in range(30):
+            taken.append(index)
+            yield starts[index % 3]
+
+    results = tb.stream(
+        tb.preset("hsja"),
+        model,
+        (images[i % 3] for i in range(30)),
+        (labels[i % 3] for i in range(30)),
+        targets=(targets[i % 3] for i in range(30)),
+        starts=pictures(),
+        budget=30,
+        live=3,
+    )
+    assert taken == []
+    first = next(results)
+    assert len(taken) <= 6
+    assert int(model(first.adversarial[None])[0]) == targets[first.index % 3]
+    results.close()
+    short = tb.stream(
+        tb.preset("hsja"),
+        model,
+        images,
+        labels,
+        targets=iter(targets[:2]),
+        starts=starts,
+        budget=30,
+    )
+    assert sorted(next(short).index for _ in range(2)) == [0, 1]
+    with pytest.raises(tb.InputError, match="there are 2 targets and more images"):
+        next(short)
 
 
 def test_the_python_of_the_readme_runs():

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 import tollbox as tb
+from tollbox.attacks import PRESETS
 from tollbox.cli import main
 from tollbox.commands import demo as demo_command
 from tollbox.commands.attack import AttackOptions
@@ -43,8 +44,15 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
 def test_presets(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = typed(capsys, "presets")
     assert code == 0
-    for name in tb.presets():
-        assert name in out
+    lines = out.splitlines()
+    for name, known in PRESETS.items():
+        [line] = [line for line in lines if line.split()[0] == name]
+        assert line.split(maxsplit=2) == [name, known.family, known.parts]
+        above = [text for text in lines[: lines.index(line)] if not text.startswith(" ")]
+        assert above[-1] == known.source
+    assert max(map(len, lines)) <= 80
+    assert len(lines) == len(PRESETS) + len({known.source for known in PRESETS.values()})
+    assert out.isascii()
 
 
 @pytest.mark.parametrize(

@@ -202,6 +202,124 @@ def test_results_are_those_of_the_library(case: Case) -> None:
     assert stored["cost"].tolist() == [r.ledger.cost for r in same]
 
 
+FOUR = """
+def labels(images):
+    return (images.mean((1, 2, 3)) * 4).long().clamp(0, 3)
+"""
+
+
+@pytest.fixture
+def four(case: Case) -> Case:
+    """Three dark images, four classes of brightness, and a bright picture to begin from."""
+    Path("my_four_classes.py").write_text(FOUR)
+    sys.path.insert(0, str(case.folder))
+    np.savez("set.npz", images=pixels()[[0, 2, 4]] - 90, labels=[0, 0, 0])
+    Image.fromarray(np.full((6, 7, 3), 240, np.uint8)).save("bright.png")
+    options = {"model": "my_four_classes:labels", "target": "3", "start": "bright.png"}
+    return Case(case.folder, {**case.options, **options}, case.capture)
+
+
+def test_target_and_start(four: Case) -> None:
+    code, out, err = four.run(attack="a-hsja")
+    assert code == 0, err
+    assert "hsja, price 2, target 3" in " ".join(out.split())
+    model = load_model("my_four_classes:labels", torch.rand(3, 6, 7))
+    points = torch.from_numpy(arrays()["images"])
+    assert model(points).tolist() == [3, 3, 3]
+    with open("out/results.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    lost = 0
+    for row in rows:
+        assert (row["label"], row["target"]) == ("0", "3")
+        picture = torch.from_numpy(np.array(Image.open(f"out/{row['png']}"))).permute(2, 0, 1) / 255
+        still = model(picture[None]).tolist() == [3]
+        lost += not still
+        assert row["png_adversarial"] == str(still).lower()
+        assert row["png"].endswith("-adversarial.png" if still else "-lost.png")
+    assert f"no longer adversarial at 8 bits │ {lost} │" in " ".join(out.split())
+    told = json.loads(Path("out/ledger.json").read_text())
+    assert (told["settings"]["target"], told["settings"]["start"]) == (3, "bright.png")
+    assert [account["target"] for account in told["images"]] == [3, 3, 3]
+    starts = {account["start_content"] for account in told["images"]}
+    assert starts == {content_hash(torch.full((3, 6, 7), 240.0) / 255)}
+    assert all(account["by_phase"]["start"] == 1 for account in told["images"])
+
+
+def test_a_point_that_rounding_takes_out_of_the_target_class_is_lost(four: Case) -> None:
+    """Class 3 has no 8-bit images: rounded, a point is of class 1, which is not the label."""
+    Path("my_picky_model.py").write_text(
+        "def labels(images):\n"
+        "    high = images.amax((1, 2, 3))\n"
+        "    odd = ((images * 255).round() / 255 - images).abs().amax((1, 2, 3)) > 1e-4\n"
+        "    return (high > 0.5).long() * (1 + 2 * odd.long())\n"
+    )
+    np.savez("start.npz", images=np.full((1, 3, 6, 7), 0.9001, np.float32), labels=[3])
+    code, out, err = four.run(model="my_picky_model:labels", start="start.npz")
+    assert code == 0, err
+    with open("out/results.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["png_adversarial"] for row in rows} == {"false"}
+    assert all(row["png"].endswith("-lost.png") for row in rows)
+    assert "no longer adversarial at 8 bits │ 3 │" in " ".join(out.split())
+
+
+def test_a_start_alone_and_one_for_each_image(four: Case) -> None:
+    values = np.array([200, 220, 240], np.uint8)[:, None, None, None]
+    np.savez("starts.npz", images=np.broadcast_to(values, (3, 6, 7, 3)), labels=[3, 3, 3])
+    code, _, err = four.run(target=None, start="starts.npz")
+    assert code == 0, err
+    with open("out/results.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["target"] for row in rows] == ["", "", ""]
+    told = json.loads(Path("out/ledger.json").read_text())
+    expected = [content_hash(torch.full((3, 6, 7), float(v)) / 255) for v in values.flatten()]
+    assert [account["start_content"] for account in told["images"]] == expected
+    code, _, err = four.run(target=None, start="starts.npz", limit="2", out="two")
+    assert code == 0, err
+    Image.fromarray(np.full((6, 7), 240, np.uint8)).save("grey.png")
+    code, _, err = four.run(start="grey.png", out="grey")
+    assert code == 0, err
+
+
+def test_a_start_of_another_class_is_told(four: Case) -> None:
+    code, out, err = four.run(target="2")
+    assert code == 0, err
+    assert "3 images have no start: the model answers another class than 2 to it." in out
+    Image.fromarray(np.zeros((6, 7, 3), np.uint8)).save("dark.png")
+    code, out, err = four.run(target=None, start="dark.png", out="dark")
+    assert code == 0, err
+    assert "3 images have no start: the model answers the source class to it." in out
+
+
+def test_targets_and_starts_that_are_wrong(four: Case) -> None:
+    four.refused("--target is 3, and --start is not given", "--start IMAGE", start=None)
+    four.refused("--target", "'cat': expected a whole number", target="cat")
+    four.refused("--target is -1: expected 0 to", target="-1")
+    four.refused(f"--target is {2**63}: expected 0 to {2**63 - 1}", target=f"{2**63}")
+    four.refused("--target is 0, and so is the label of image 0 and 2 more (set.npz)", target="0")
+    four.refused("--start none.png does not exist: expected an image file", start="none.png")
+    four.refused("--start . is not a file", start=".")
+    Image.new("RGB", (9, 8)).save("small.png")
+    four.refused(
+        "--start small.png is 9x8 with 3 channels, and the images are 7x6 with 3 channels",
+        start="small.png",
+    )
+    Path("broken.png").write_bytes(b"PNG")
+    four.refused("broken.png cannot be read", start="broken.png")
+    np.savez("two.npz", images=pixels()[:2], labels=[0, 0])
+    four.refused("two.npz has 2 images, and there are 3 to be attacked", start="two.npz")
+    np.savez("set.npz", images=pixels()[:, :, :, 0], labels=[0] * 5)
+    four.refused("is 7x6 with 3 channels, and the images are 7x6 with 1 channel:")
+
+
+def test_a_target_that_the_model_does_not_have(case: Case) -> None:
+    Image.fromarray(np.full((6, 7, 3), 240, np.uint8)).save("bright.png")
+    case.refused("--target is 7: expected 0 to 1", target="7", start="bright.png")
+    np.savez("set.npz", images=pixels(), labels=[0, 1, 0, 1, 0])
+    told = "--target is 1, and so is the label of image 1 and 1 more (set.npz)"
+    case.refused(told, target="1", start="bright.png")
+
+
 def test_infinite_price(case: Case) -> None:
     case.refused("give --max-queries", price="inf")
     code, _, err = case.run(price="inf", budget=None, max_queries="40", limit="1")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
+from driver import drive
 
 import tollbox as tb
 from tollbox import testing, theory
@@ -15,8 +17,9 @@ from tollbox.ask import Found
 from tollbox.errors import Stop
 from tollbox.estimates import Agrest, MonteCarlo
 from tollbox.paths import Line
-from tollbox.searches import AsymmetricSearch, BinarySearch, OptimalSearch, cells
+from tollbox.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch, cells
 from tollbox.starts import GrowingNoise
+from tollbox.subspaces import Dct, Full, dimension
 
 
 @dataclass(frozen=True)
@@ -34,11 +37,29 @@ class OnlySearch:
         return Stop.CONVERGED
 
 
-@pytest.mark.parametrize("search", [BinarySearch, AsymmetricSearch, OptimalSearch])
+EXPECTED = {
+    "binary": (BinarySearch, lambda count, ratio: theory.expected_search_cost(count, ratio, 1.0)),
+    "asymmetric": (AsymmetricSearch, theory.expected_search_cost),
+    "optimal": (
+        OptimalSearch,
+        lambda count, ratio: theory.optimal_splits(count, ratio).cost(count),
+    ),
+    **{
+        f"line, {k} stages": (
+            partial(LineSearch, stages=k),
+            partial(theory.expected_line_search_cost, stages=k),
+        )
+        for k in (1, 2, 3)
+    },
+}
+
+
+@pytest.mark.parametrize("search", EXPECTED)
 @pytest.mark.parametrize("ratio", [1, 2, 3.5, 10, 100, 0.5, 0.01])
 @pytest.mark.parametrize("count", [2, 3, 17, 60])
 def test_a_search_costs_exactly_what_the_recursion_says(search, ratio, count):
     """The boundary in each of the cells in turn: the mean cost is the expected cost, exactly."""
+    part, wanted = EXPECTED[search]
     source = torch.zeros(1, 1, 1, dtype=torch.float64)
     costs = []
     for cell in range(count):
@@ -48,7 +69,7 @@ def test_a_search_costs_exactly_what_the_recursion_says(search, ratio, count):
             return (images.flatten() >= level).long()
 
         found = []
-        attack = OnlySearch(search(tau=1 / count), found)
+        attack = OnlySearch(part(tau=1 / count), found)
         [result] = tb.run(
             attack,
             tb.models.from_callable(labels, dtype=torch.float64),
@@ -60,12 +81,9 @@ def test_a_search_costs_exactly_what_the_recursion_says(search, ratio, count):
         )
         assert found == [pytest.approx(1 - cell / count)]
         costs.append(result.ledger.cost)
-    wanted = {
-        BinarySearch: theory.expected_search_cost(count, ratio, 1.0),
-        AsymmetricSearch: theory.expected_search_cost(count, ratio),
-        OptimalSearch: theory.optimal_splits(count, ratio).cost(count),
-    }[search]
-    assert math.fsum(costs) / count == pytest.approx(wanted, rel=1e-12)
+        if search.startswith("line"):
+            assert result.ledger.source <= part.keywords["stages"]
+    assert math.fsum(costs) / count == pytest.approx(wanted(count, ratio), rel=1e-12)
 
 
 def test_below_one_the_search_favours_the_source_side():
@@ -94,10 +112,11 @@ class OnlyEstimate:
     cosine: float
     queries: int
     found: list
+    factor: float = 1.0
 
     def __call__(self, problem):
         shape = tuple(problem.source.shape)
-        normal, side = testing._unit(0, shape), testing._unit(5, shape)
+        normal, side = testing._unit(0, shape, self.factor), testing._unit(5, shape)
         side = side - (side @ normal) * normal
         side = side / torch.linalg.vector_norm(side)
         ray = self.cosine * normal + math.sqrt(1 - self.cosine**2) * side
@@ -106,17 +125,18 @@ class OnlyEstimate:
         assert point.max() < 0.9
         length = self.distance / self.cosine
         direction = yield from self.estimate.begin(problem)(1, Found(point, length), self.queries)
-        self.found.append(None if direction is None else float(direction.flatten() @ normal))
+        self.found.append(direction)
         problem.accept(point)
         return Stop.CONVERGED
 
 
-def estimate(part, ratio, queries, cosine=None, seed=0):
-    boundary = testing.half_space(0.05)
+def estimated(part, ratio, queries, cosine=None, seed=0, factor=1.0):
+    """The result, and the direction."""
+    boundary = testing.half_space(0.05, factor=factor)
     cosine = cosine or theory.initial_cosine(boundary.source.numel())
     found = []
     [result] = tb.run(
-        OnlyEstimate(part, 0.05, cosine, queries, found),
+        OnlyEstimate(part, 0.05, cosine, queries, found, factor),
         boundary.model(),
         boundary.source[None],
         [0],
@@ -126,6 +146,15 @@ def estimate(part, ratio, queries, cosine=None, seed=0):
     )
     assert result.stop is Stop.CONVERGED, result.reason
     return result, found[0]
+
+
+def estimate(part, ratio, queries, cosine=None, seed=0, factor=1.0):
+    """The result, and the cosine of the direction with the normal."""
+    result, direction = estimated(part, ratio, queries, cosine, seed, factor)
+    if direction is None:
+        return result, None
+    normal = testing._unit(0, tuple(direction.shape), factor)
+    return result, float(direction.flatten() @ normal)
 
 
 @pytest.mark.parametrize("ratio", [2, 5, 100, 1000])
@@ -216,6 +245,136 @@ def test_the_noise_does_not_depend_on_the_chunk():
     _, one = estimate(MonteCarlo(chunk=128), 1, 300)
     _, other = estimate(MonteCarlo(chunk=37), 1, 300)
     assert one == pytest.approx(other, abs=1e-12)
+
+
+def at_a_plane(part, ratio, queries, seed=0, shape=(3, 16, 16), t=1):
+    """Drive one estimate by hand: the problem, the point, what was asked and the direction."""
+    source = torch.full(shape, 0.5, dtype=torch.float64)
+    problem = tb.Problem(source, 0, tb.Prices(ratio, 1), seed=seed)
+    normal, side = testing._unit(3, shape), testing._unit(4, shape)
+    cosine = theory.initial_cosine(source.numel())
+    side = side - (side @ normal) * normal
+    ray = cosine * normal + math.sqrt(1 - cosine**2) * side / torch.linalg.vector_norm(side)
+    point = source + (0.5 * ray).view(shape)
+
+    def label(asked):
+        return int((asked - point).flatten() @ normal >= 0)
+
+    asking = part.begin(problem)(t, Found(point, 0.5), queries)
+    return problem, point, drive(asking, problem, label)
+
+
+def spread(problem, part, rows, t=1):
+    """The displacements that an estimate asks for: unit vectors of the subspace, times delta."""
+    shape = tuple(problem.source.shape)
+    noise = problem.noise("estimate", t, rows, part.subspace.shape(shape))[0:rows]
+    unit = noise / torch.linalg.vector_norm(noise.flatten(1), dim=1).view(-1, 1, 1, 1)
+    return part.delta * part.subspace.expand(unit, shape)
+
+
+@pytest.mark.parametrize("space", [Full(), Dct(4), Dct(2, block=8)], ids=str)
+@pytest.mark.parametrize("queries", [7, 300])
+def test_without_weights_the_estimate_is_the_sum_of_signs(queries, space):
+    part = MonteCarlo(subspace=space, weighted=False)
+    problem, point, done = at_a_plane(part, 1, queries)
+    u = spread(problem, part, queries)
+    assert torch.allclose(torch.stack(done.points) - point, u, atol=1e-15)
+    signs = torch.tensor(done.labels).double() * 2 - 1
+    wanted = torch.einsum("n,nchw->chw", signs, u)
+    wanted = wanted / torch.linalg.vector_norm(wanted)
+    assert torch.allclose(done.returned, wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("space", [Full(), Dct(4)], ids=str)
+@pytest.mark.parametrize("part", [MonteCarlo, Agrest])
+def test_with_weights_it_is_algorithm_2(part, space):
+    """g = (1 - p) v+ + p v-, which for an uneven share is not the sum of signs."""
+    one = part(subspace=space)
+    problem, _, done = at_a_plane(one, 1.3, 40, seed=2)
+    labels = torch.tensor(done.labels).double()
+    u, p = spread(problem, one, len(labels)), float(labels.mean())
+    assert p not in (0, 0.5, 1)
+    weights = labels * (1 - p) - (1 - labels) * p
+    wanted = torch.einsum("n,nchw->chw", weights, u)
+    wanted = wanted / torch.linalg.vector_norm(wanted)
+    assert torch.allclose(done.returned, wanted, atol=1e-12)
+    signs = torch.einsum("n,nchw->chw", labels * 2 - 1, u)
+    assert float(wanted.flatten() @ signs.flatten()) < 0.999 * float(
+        torch.linalg.vector_norm(signs)
+    )
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_one_sided_signs_are_the_mean_direction_too(weighted):
+    part = MonteCarlo(weighted=weighted)
+    source = torch.full((1, 4, 4), 0.5, dtype=torch.float64)
+    for answer in (0, 1):
+        problem = tb.Problem(source, 0)
+        asking = part.begin(problem)(1, Found(source + 0.1, 0.4), 9)
+        done = drive(asking, problem, lambda point, answer=answer: answer)
+        wanted = spread(problem, part, 9).sum(0) * (1 if answer else -1)
+        wanted = wanted / torch.linalg.vector_norm(wanted)
+        assert torch.allclose(done.returned, wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("space", [Dct(4), Dct(3), Dct(2, block=8)], ids=str)
+@pytest.mark.parametrize(("part", "ratio"), [(MonteCarlo, 1), (Agrest, 1.3)])
+def test_in_a_subspace_the_direction_lies_in_it(part, ratio, space):
+    """Where nothing clips; and it points to the part of the normal that lies there, which for a
+    normal of all frequencies is 1/4, 1/3 or 1/2 of its length (or so)."""
+    _, direction = estimated(part(subspace=space), ratio, 1500)
+    inside = space.expand(space.project(direction[None]), (3, 16, 16))[0]
+    assert torch.allclose(inside, direction, atol=1e-12)
+    normal = testing._unit(0, (3, 16, 16)).view(1, 3, 16, 16)
+    length = float(torch.linalg.vector_norm(space.project(normal)))
+    assert 0.5 * length < float(direction.flatten() @ normal.flatten()) <= length
+
+
+@pytest.mark.parametrize("t", [1, 7])
+@pytest.mark.parametrize("ratio", [0.1, 1, 5, 100])
+@pytest.mark.parametrize("space", [Full(), Dct(4), Dct(3)], ids=str)
+def test_the_overshoot_has_x_of_the_subspace_and_the_cosine_of_the_image(space, ratio, t):
+    """omega_t = x*(d') delta / cos(alpha_t), alpha_1 from d: as the published code has it. The
+    centre that was asked around lies so far outward of the boundary point."""
+    part = Agrest(m=0.06, subspace=space)
+    problem, point, done = at_a_plane(part, ratio, 20, t=t)
+    d, low = 768, dimension(space, (3, 16, 16))
+    assert low == {Full(): 768, Dct(4): 48, Dct(3): 108}[space]
+    cosine = 1 - (1 - theory.initial_cosine(d)) * t**-0.06
+    omega = theory.optimal_overshoot(ratio, low) * 0.0045 / cosine
+    assert part.overshoot(problem, t) == pytest.approx(omega, rel=1e-12)
+    centres = torch.stack(done.points) - spread(problem, part, len(done.points), t)
+    outward = (point - problem.source) / torch.linalg.vector_norm(point - problem.source)
+    assert torch.allclose(centres, (point + omega * outward).expand_as(centres), atol=1e-12)
+    finest = theory.optimal_overshoot(max(ratio, 1 / ratio, 2), low)
+    assert part.tolerance_scale(problem) == pytest.approx(finest)
+
+
+def test_the_numbers_of_an_overshoot_in_a_subspace():
+    """By hand, at c* = 100 with 3 x 224 x 224 and a quarter of the frequencies: s* = 1.975, so
+    x* = 1.975 / sqrt(9408) = 0.02036; cos(alpha_1) = sqrt(2 / (pi 150528)) = 0.002057; omega =
+    0.0045 x 0.02036 / 0.002057 = 0.0445. (With d for both it would be 0.0111.)"""
+    problem = tb.Problem(torch.zeros(3, 224, 224), 0, tb.Prices(100, 1))
+    assert Agrest(subspace=Dct(4)).overshoot(problem, 1) == pytest.approx(0.0445, rel=5e-3)
+    assert Agrest().overshoot(problem, 1) == pytest.approx(0.0111, rel=5e-3)
+
+
+@pytest.mark.parametrize(("factor", "ratio"), [(4, 2), (4, 5), (4, 100), (3, 10)])
+def test_in_a_subspace_the_share_is_the_planned_one_if_the_normal_lies_there(factor, ratio):
+    # The true cosine is that of the schedule at t = 1, and P g = g: the share must be p(x*) of d'.
+    # Off by 5 standard errors has probability 6e-7 by chance. With x* of d in place of d' the share
+    # would be lower by 0.11, 0.21, 0.29 and 0.21, which is 11 standard errors or more at n = 3000:
+    # the power is above .999.
+    d = dimension(Dct(factor), (3, 16, 16))
+    part = Agrest(subspace=Dct(factor))
+    queries = {2: 3500, 5: 2000, 10: 1300, 100: 300}[ratio]
+    result, cosine = estimate(part, ratio, queries, factor=factor)
+    notes = result.trace[-1].notes
+    p, n = theory.cap_probability(theory.optimal_overshoot(ratio, d), d), notes["estimate_queries"]
+    assert n >= 3000
+    assert notes["planned_share"] == pytest.approx(p)
+    assert abs(notes["share"] - p) < 5 * math.sqrt(p * (1 - p) / n)
+    assert cosine > 0.9  # n is many times d'
 
 
 def test_the_start_stops_at_the_first_level_that_is_adversarial():

@@ -100,6 +100,8 @@ class Engine:
         self._progress, self._shuffle = progress, shuffle
         self._depth = 2 if model.device.type == "cuda" else 1
         self._lives: dict[int, Live] = {}
+        self._held = 0
+        """Bytes of the points that they may hold."""
         self._free: list[int] = []
         self._ready: dict[int, Live] = {}
         self._air: deque[_InAir] = deque()
@@ -153,14 +155,15 @@ class Engine:
     def _has_room(self) -> bool:
         if self._stopping is not None:
             return not self._closing  # they end without a query, one after another
-        held = sum(_held(live.cell) for live in self._lives.values())
-        return len(self._lives) < self._live_limit and (held < self._memory or not self._lives)
+        room = self._held < self._memory or not self._lives
+        return len(self._lives) < self._live_limit and room
 
     @torch.no_grad()
     def _admit(self, index: int, cell: Cell) -> None:
         self._shape = cell.check(self._model, cell.name or f"image {index}", self._shape)
         slot = self._free.pop() if self._free else len(self._lives)
         live = self._lives[slot] = Live(index, cell, slot, self._model, self._metered)
+        self._held += _held(cell)
         if self._stopping is not None:
             live.end(self._stopping)
         else:
@@ -178,6 +181,7 @@ class Engine:
         if live.ended is not None:
             self._ready.pop(live.slot, None)
             del self._lives[live.slot]
+            self._held -= _held(live.cell)
             self._free.append(live.slot)
             self._closing.append(live)
 

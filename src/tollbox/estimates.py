@@ -6,7 +6,7 @@ or white. With the share of low-cost answers p = n_L / n the estimate is
 
     g = (1 - p) v+ + p v-,   v+ the sum of u_i answered adversarial, v- minus the sum of the others
 
-(Algorithm 2; for a centre on the boundary it is the mean-subtracted Monte Carlo estimate of HSJA.)
+(Algorithm 3; for a centre on the boundary it is the mean-subtracted Monte Carlo estimate of HSJA.)
 If all answers are alike this is 0/0. Monte Carlo then gives the mean direction, or minus it, as
 HSJA does; where the centre was moved outward there is no information: None, never NaN.
 
@@ -96,7 +96,7 @@ class _Sum:
         return self.adversarial in (0, self.asked)
 
     def direction(self) -> Tensor:
-        """g / |g| (Algorithm 2, the last lines)."""
+        """g / |g| (Algorithm 3, the last lines)."""
         share = self.share
         failed = self._passed - self._all  # v-, minus the sum of the others
         return self._unit((1 - share) * self._passed + share * failed)
@@ -123,7 +123,7 @@ class MonteCarlo:
     chunk: int = 128
     subspace: Subspace = field(default_factory=Full)
     weighted: bool = True
-    """Weight the two sides as Algorithm 2 does; if not, add up signs, as GeoDA and CGBA do."""
+    """Weight the two sides as Algorithm 3 does; if not, add up signs, as GeoDA and CGBA do."""
 
     @property
     def rows(self) -> int:
@@ -161,7 +161,7 @@ def outward(problem: Problem, point: Tensor, omega: float) -> Tensor:
 @dataclass(frozen=True)
 class Agrest:
     """Asymmetric gradient estimation: samples around a centre moved outward by omega_t, so that
-    most answers are low-cost (Algorithm 2; in a subspace Algorithm 4).
+    most answers are low-cost (Algorithm 3; in a subspace Algorithm 4).
 
     As the published code has it: omega_t = x* delta / cos(alpha_t), with x* of the subspace's
     dimension d' and cos(alpha_t) from the schedule of rate m, which begins at that of d; an

@@ -46,7 +46,7 @@ class Ledger:
         levels = [0] * len(self.prices.values)
         for tally in tallies:
             for label, count in tally.items():
-                levels[self.prices.values.index(self.prices.of(label, self.source_label))] += count
+                levels[self.prices.level(label, self.source_label)] += count
         return levels
 
     def _cost(self, levels: list[int]) -> float:
@@ -107,11 +107,19 @@ class Ledger:
         fits = (standing.cost + dearest <= budget) & (standing.queries < max_queries)
         return rows if fits.all() else int(fits.argmin())
 
+    def charge_one(self, label: int, phase: str) -> None:
+        """Write down one answer."""
+        tally = self.counts.get(phase)
+        if tally is None:
+            tally = self.counts[phase] = Counter()
+        tally[label] += 1
+        self._levels[self.prices.level(label, self.source_label)] += 1
+        self._known = None
+
     def charge(self, labels: NDArray[np.int64], phase: str) -> None:
         """Write down answers, each once."""
         tally = self.counts.setdefault(phase, Counter()) if len(labels) else Counter()
         self._known = None
         for label, count in Counter(labels.tolist()).items():
             tally[label] += count
-            price = self.prices.of(label, self.source_label)
-            self._levels[self.prices.values.index(price)] += count
+            self._levels[self.prices.level(label, self.source_label)] += count

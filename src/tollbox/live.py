@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .ask import Answers, Ask, Asking, joined
+from .ask import Answers, Ask, Asking, Rows, joined
 from .cells import Cell
 from .errors import Stop
 from .ledger import Ledger
@@ -31,6 +31,8 @@ from .results import Improvement, Result, Step
 from .sender import row_norms
 
 CLEAN = "clean"
+FEW = 8
+"""Rows of a run that are settled one by one; more are settled at once."""
 
 
 class Live:
@@ -159,7 +161,7 @@ class Live:
         if self.pending is None:
             return
         pending, self.pending = self.pending, None
-        if forced is None and self._settle_one(pending):
+        if forced is None and self._settle_few(pending):
             return
         counts, failure, whole = pending.settled()
         states = list(zip(pending.runs, counts, strict=False))
@@ -188,26 +190,40 @@ class Live:
         else:
             self._resume(self._answers(labels, adversarial, distances, counts))
 
-    def _settle_one(self, pending: Pending) -> bool:
-        """The most frequent case, made cheap: one point, found affordable by `_put`, answered."""
+    def _settle_few(self, pending: Pending) -> bool:
+        """The most frequent case, made cheap: a few points of one run, answered, all affordable."""
         state, ledger = pending.runs[0], self.ledger
-        if pending.size > 1 or not state.complete or self._asking is None:
+        count = state.known
+        if len(pending.runs) > 1 or count > FEW or not state.complete or self._asking is None:
             return False
-        distance, cost = float(state.distances[0]), ledger.cost
-        if math.isnan(distance):
+        budget, cap = self._limits()
+        worst = ledger.cost + (count + 1) * ledger.prices.dearest  # a row to spare for rounding
+        if count > 1 and (worst > budget or ledger.queries + count > cap):
             return False
-        adversarial = self.problem.is_adversarial(state.labels)
-        if distance < self.distance and adversarial[0]:
-            self._improvements.append(Improvement(cost, ledger.source, ledger.queries, distance))
-            self._keep(state.run.points[0:1])
-        ledger.charge(state.labels, pending.ask.phase)
-        self.spent = cost / self.cell.budget
-        self._resume(self._answers(state.labels, adversarial, state.distances, [1]))
+        labels, distances = state.labels[:count], state.distances[:count]
+        adversarial = self.problem.is_adversarial(labels)
+        nearest, kept = self.distance, -1
+        rows = zip(labels.tolist(), distances.tolist(), adversarial.tolist(), strict=True)
+        listed = list(rows)
+        if any(math.isnan(distance) for _, distance, _ in listed):
+            return False
+        for row, (label, distance, passed) in enumerate(listed):
+            if passed and distance < nearest:
+                nearest, kept = distance, row
+                account = ledger.cost, ledger.source, ledger.queries
+                self._improvements.append(Improvement(*account, distance))
+            ledger.charge_one(label, pending.ask.phase)
+        if kept >= 0:
+            self._keep(state.run.points, kept)
+        self.spent = ledger.cost / self.cell.budget
+        cell = self.cell
+        self._resume(Answers(labels, adversarial, distances, cell.label, cell.prices))
         return True
 
-    def _keep(self, points: Tensor) -> None:
-        """Keep a point as the best; a copy, since the attack may go on to use its own."""
-        self._best = points.clone()
+    def _keep(self, points: Rows, row: int) -> None:
+        """Keep a point as the best. Of a tensor a copy, since it may be large, or be used again."""
+        kept = points[row : row + 1]
+        self._best = kept.clone() if isinstance(points, Tensor) else kept
 
     def _keep_best(
         self,
@@ -236,7 +252,7 @@ class Live:
         while row >= counts[number]:
             row -= counts[number]
             number += 1
-        self._keep(pending.runs[number].run.points[row : row + 1])
+        self._keep(pending.runs[number].run.points, row)
 
     def _answers(
         self,

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from .ask import Found
+from .mixtures import Mixture
 
 QUARTER = math.pi / 2
 
@@ -42,23 +43,21 @@ class Path(Protocol):
         """T(theta)."""
 
 
-@dataclass(frozen=True)
 class Line:
     """The straight way from `start` to `end`, by default of the length of its start's distance."""
 
-    end: Tensor
-    start: Found
-    span: float | None = None
-    """Its length, if it does not end at the source."""
-
-    @property
-    def length(self) -> float:
-        """Length in l2."""
-        return self.start.distance if self.span is None else self.span
+    def __init__(self, end: Tensor, start: Found, length: float | None = None) -> None:
+        self.start = start
+        self.length = start.distance if length is None else length
+        self._way = end - start.point
 
     def __call__(self, theta: float) -> Tensor:
         """T(theta)."""
-        return torch.lerp(self.start.point, self.end, theta)
+        return self.mixture(theta).point()
+
+    def mixture(self, theta: float) -> Mixture:
+        """The terms of T(theta)."""
+        return Mixture(self.start.point, self._way, theta)
 
 
 @dataclass(frozen=True)
@@ -84,15 +83,16 @@ class Circle:
         side = side * (radius / torch.linalg.vector_norm(side).clamp_min(tiny))
         return cls(source, away, side, along)
 
-    def at(self, phi: float | Tensor) -> Tensor:
-        """The point at the angle phi from x, as seen from x*; clipped to [0,1]."""
-        if isinstance(phi, Tensor):
-            cos, sin = torch.cos(phi), torch.sin(phi)
-            point = torch.addcmul(self.source, self.away, cos * cos)
-            return point.addcmul_(self.side, cos * sin).clamp_(0, 1)
+    def at(self, phi: float) -> Mixture:
+        """The terms of the point at the angle phi from x, as seen from x*."""
         cosine, sine = math.cos(phi), math.sin(phi)
-        point = torch.add(self.source, self.away, alpha=cosine * cosine)
-        return point.add_(self.side, alpha=cosine * sine).clamp_(0, 1)
+        return Mixture(self.source, self.away, cosine * cosine, self.side, cosine * sine)
+
+    def at_unknown(self, phi: Tensor) -> Tensor:
+        """The point at an angle that only the device knows, a tensor without dimension."""
+        cosine, sine = torch.cos(phi), torch.sin(phi)
+        point = torch.addcmul(self.source, self.away, cosine * cosine)
+        return point.addcmul_(self.side, cosine * sine).clamp_(0, 1)
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Arc:
     start: Found
     first: float = 0.0
     last: float | Tensor = QUARTER
-    """An angle that only the device knows may be a tensor without dimension."""
+    """An angle that only the device knows may be a tensor without dimension; `first` is then 0."""
 
     @property
     def length(self) -> float:
@@ -112,4 +112,15 @@ class Arc:
 
     def __call__(self, theta: float) -> Tensor:
         """T(theta)."""
-        return self.circle.at((self.last - self.first) * theta + self.first)
+        if isinstance(self.last, Tensor):
+            return self.circle.at_unknown(self.last * theta)
+        return self.circle.at(self._angle(theta, self.last)).point()
+
+    def mixture(self, theta: float) -> Mixture | None:
+        """The terms of T(theta), if they are plain numbers."""
+        if isinstance(self.last, Tensor):
+            return None
+        return self.circle.at(self._angle(theta, self.last))
+
+    def _angle(self, theta: float, last: float) -> float:
+        return self.first + (last - self.first) * theta

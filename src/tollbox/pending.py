@@ -28,6 +28,8 @@ AHEAD = 4
 rounds, and little is computed in vain."""
 
 
+SOON = 64
+"""Rows that are enough for a look ahead: if they are paid for, the rest is looked at later."""
 NO_LABELS: NDArray[np.int64] = np.empty(0, np.int64)
 NO_DISTANCES: NDArray[np.float64] = np.empty(0)
 
@@ -128,6 +130,12 @@ class Pending:
         if not metered and within and ledger.cost + prices.dearest * size <= budget:
             self._limits, self.short = [state.size for state in self.runs], False
             return
+        if not metered and len(self.runs) == 1:  # the next rows, if those are paid for in any case
+            soon = min(size, self.runs[0].known + SOON)
+            cost = ledger.cost + prices.dearest * soon
+            if ledger.queries + soon <= max_queries and cost <= budget:
+                self._limits, self.short = [soon], soon < size
+                return
         mean = prices.dearest if metered or not ledger.queries else ledger.cost / ledger.queries
         tally, ahead = (
             ledger.levels,

@@ -94,6 +94,10 @@ class Prices:
             return self.classes.get(label, self.other)
         return self.source if label == source else self.other
 
+    def level(self, label: int, source: int) -> int:
+        """The position of that price in `values`."""
+        return self.values.index(self.of(label, source))
+
     def for_source(self, label: int) -> Prices:
         """These prices with `source` set to what an answer of class `label` costs."""
         return self if self.classes is None else replace(self, source=self.of(label, label))

@@ -3,6 +3,9 @@ both, `run_cells` for any mix of attacks, prices, budgets and seeds in one go.
 
 `run` and `run_cells` refuse a wrong input before the first query. `stream` takes images as they
 come, so it meets a wrong one when it comes; it then finishes those under way before it raises.
+
+A targeted run has `targets`, the classes to reach, and usually `starts`, images of those classes to
+begin from: noise hardly ever ends in a class of one's choice.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any, TypedDict, Unpack
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import torch
 from torch import Tensor
@@ -28,6 +31,11 @@ from .results import Result, Results
 CHECKED_IMAGES = 8
 
 AnyModel = Model | Callable[[Tensor], Any]
+Targets = int | Tensor | Iterable[int] | None
+"""The class to reach, for all images or one for each; None: any class but the source."""
+Starts = Tensor | Iterable[Tensor] | None
+"""The image to begin from, (c, h, w) for all or one for each; None: what the attack's start finds.
+"""
 
 
 class EngineOptions(TypedDict, total=False):
@@ -93,16 +101,20 @@ def run(
     images: Tensor | Iterable[Tensor],
     labels: Tensor | Iterable[int],
     *,
+    targets: Targets = None,
+    starts: Starts = None,
     check: bool = False,
     **options: Unpack[Options],
 ) -> Results:
     """Attack every image; results in input order.
 
     images: (n, c, h, w) in [0,1], or any iterable of images of one shape; labels: their classes.
+    targets: the class to reach, one for all or one for each; by default any but the source.
+    starts: the image to begin from, likewise, in place of what the attack's own start would find.
     check: test first, uncharged, whether the model is fit to be measured. For the other options see
     `ImageOptions` and `EngineOptions`.
     """
-    cells, engine_options = _cells(attack, images, labels, options)
+    cells, engine_options = _cells(attack, _Given(images, labels, targets, starts), options)
     listed = list(cells)
     if not listed:
         raise InputError("there are no images: expected at least one.")
@@ -115,12 +127,17 @@ def stream(
     images: Tensor | Iterable[Tensor],
     labels: Tensor | Iterable[int],
     *,
+    targets: Targets = None,
+    starts: Starts = None,
     check: bool = False,
     **options: Unpack[Options],
 ) -> Iterator[Result]:
-    """Attack images as they come; yields each result when it is finished, and holds none."""
+    """Attack images as they come; yields each result when it is finished, and holds none.
+
+    `labels`, `targets` and `starts` may come likewise; the other arguments are those of `run`.
+    """
     fit = as_model(model)
-    cells, engine_options = _cells(attack, images, labels, options)
+    cells, engine_options = _cells(attack, _Given(images, labels, targets, starts), options)
     engine = Engine(fit, **engine_options)
 
     def results() -> Iterator[Result]:
@@ -148,46 +165,97 @@ def _checked(model: Model, cells: list[Cell], engine: Engine) -> list[str]:
     return findings
 
 
-def _cells(
-    attack: Attack,
-    images: Tensor | Iterable[Tensor],
-    labels: Tensor | Iterable[int],
-    options: Options,
-) -> tuple[Iterator[Cell], EngineOptions]:
+class _Given(NamedTuple):
+    """What there is for each image."""
+
+    images: Tensor | Iterable[Tensor]
+    labels: Tensor | Iterable[int]
+    targets: Targets
+    starts: Starts
+
+
+def _cells(attack: Attack, given: _Given, options: Options) -> tuple[Iterator[Cell], EngineOptions]:
     """A cell for each image, and what is left for the engine."""
     if not callable(attack):
         hint = f"; use tb.preset({attack!r})" if isinstance(attack, str) else ""
         raise InputError(f"the attack is {attack!r}: expected an attack{hint}.")
+    ours: dict[str, Any] = {k: v for k, v in options.items() if k in ImageOptions.__annotations__}
+    rest: Any = {k: v for k, v in options.items() if k not in ours}
+    if ours.get("max_queries") is None:
+        ours["max_queries"] = math.inf
+    check_limits(ours.get("prices", Prices()), ours.get("budget", math.inf), ours["max_queries"])
+    labels = _numbers(given.labels)
+    if not isinstance(labels, Iterable):
+        raise InputError(f"labels is {labels!r}: expected one label per image.")
+    columns: dict[str, Iterator[Any]] = {
+        "image": iter(_pictures(given.images)),
+        "label": iter(labels),
+    }
+    if given.targets is not None:
+        targets = _numbers(given.targets)
+        if isinstance(targets, Iterable):
+            columns["target"] = iter(targets)
+        else:
+            ours["target"] = targets
+    if isinstance(given.starts, Tensor) and given.starts.ndim == 3:
+        ours["start"] = given.starts
+    elif given.starts is not None:
+        columns["start"] = iter(_starts(given.starts))
+    return _zipped(attack, columns, ours), rest
+
+
+def _pictures(images: Tensor | Iterable[Tensor]) -> Iterable[Tensor]:
     if isinstance(images, Tensor):
         if images.ndim != 4:
             raise InputError(
                 f"images has shape {tuple(images.shape)}: expected (n, c, h, w); for a single "
                 "image use image[None]."
             )
-        images = images.cpu()
-    classes: Iterable[Any] = labels.tolist() if isinstance(labels, Tensor) else labels
-    ours: dict[str, Any] = {k: v for k, v in options.items() if k in ImageOptions.__annotations__}
-    rest: Any = {k: v for k, v in options.items() if k not in ours}
-    if ours.get("max_queries") is None:
-        ours["max_queries"] = math.inf
-    check_limits(ours.get("prices", Prices()), ours.get("budget", math.inf), ours["max_queries"])
-    return _zipped(attack, images, classes, ours), rest
+        return images.cpu()
+    return images
+
+
+def _starts(starts: Tensor | Iterable[Tensor]) -> Iterable[Tensor]:
+    if isinstance(starts, Tensor):
+        if starts.ndim != 4:
+            raise InputError(
+                f"starts has shape {tuple(starts.shape)}: expected (n, c, h, w), or (c, h, w) for "
+                "all images."
+            )
+        return starts.cpu()
+    if not isinstance(starts, Iterable):
+        raise InputError(f"starts is {starts!r}: expected images, as tensors.")
+    return starts
+
+
+def _numbers(classes: Any) -> Any:
+    """Classes as plain numbers, if they come as a tensor or an array."""
+    return classes.tolist() if hasattr(classes, "tolist") else classes
 
 
 def _zipped(
-    attack: Attack, images: Iterable[Tensor], labels: Iterable[Any], ours: dict[str, Any]
+    attack: Attack, columns: dict[str, Iterator[Any]], ours: dict[str, Any]
 ) -> Iterator[Cell]:
-    pictures, classes = iter(images), iter(labels)
-    index = 0
+    """A cell for each row of `columns`, which must be of one length."""
+    end, index = object(), 0
     while True:
-        image, label = next(pictures, None), next(classes, None)
-        if image is None and label is None:
+        row: dict[str, Any] = {name: next(column, end) for name, column in columns.items()}
+        ended = [name for name, value in row.items() if value is end]
+        if len(ended) == len(row):
             return
-        if image is None or label is None:
-            fewer, more = ("images", "labels") if image is None else ("labels", "images")
+        if ended:
+            more = next(name for name in row if name not in ended)
+            per = ended[0] if more == "image" else more
             raise InputError(
-                f"there are {index} {fewer} and more {more}: expected one label per image."
+                f"there are {index} {ended[0]}s and more {more}s: expected one {per} per image."
             )
-        number = label.__index__() if hasattr(label, "__index__") else label
-        yield Cell(attack, image, number, **ours)
+        for name in ("label", "target"):
+            if hasattr(row.get(name), "__index__"):
+                row[name] = row[name].__index__()
+        for name in ("target", "start"):
+            if name in row and row[name] is None:
+                raise InputError(
+                    f"the {name} of image {index} is None: expected one for each image, or none."
+                )
+        yield Cell(attack, **row, **ours)
         index += 1

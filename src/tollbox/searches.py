@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from .ask import Ask, Asking, Found, Until
+from .mixtures import Mixture
 from .paths import Path
 from .problem import Problem
 from .theory import line_step, optimal_share, optimal_splits, split
@@ -56,20 +57,44 @@ def cells(problem: Problem, path: Path, tau: float) -> int:
     return math.ceil(min(1 / tau, finest))
 
 
+REMEMBERED = 4
+"""Points of a run that are kept at hand: what is returned in the end is mostly among the last."""
+
+
 class _Steps:
     """Points of a path at some of its `count` cells, as rows."""
 
     def __init__(self, path: Path, places: Sequence[int], low: int, count: int) -> None:
         self._path, self._places, self._low, self._count = path, places, low, count
+        self._made: dict[int, Tensor] = {}
 
     def __len__(self) -> int:
         return len(self._places)
 
     def __getitem__(self, rows: slice) -> Tensor:
-        places = self._places[rows]
-        if len(places) == 1:
-            return self._path((self._low + places[0]) / self._count)[None]
-        return torch.stack([self._path((self._low + place) / self._count) for place in places])
+        first, last, _ = rows.indices(len(self._places))
+        if last - first == 1:
+            return self._row(first)
+        return torch.cat([self._row(row) for row in range(first, last)])
+
+    def mixture(self, row: int) -> Mixture | None:
+        """The terms of one row, if the path can tell them."""
+        tell = getattr(self._path, "mixture", None)
+        return None if tell is None else tell(self._theta(row))
+
+    def remember(self, row: int, point: Tensor) -> None:
+        """The point of a row, now that it is made."""
+        self._made[row] = point
+        if len(self._made) > REMEMBERED:
+            del self._made[next(iter(self._made))]
+
+    def _theta(self, row: int) -> float:
+        return (self._low + self._places[row]) / self._count
+
+    def _row(self, row: int) -> Tensor:
+        if row not in self._made:
+            self.remember(row, self._path(self._theta(row))[None])
+        return self._made[row]
 
 
 def walked(

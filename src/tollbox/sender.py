@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from . import mixtures
 from .errors import Stop
+from .mixtures import Mixture, MixtureRows
 from .models.model import Model
 from .pending import Failure, Pending
 
@@ -154,13 +156,18 @@ class Sender:
         sound: list[Piece] = []
         parts: list[Tensor] = []
         slots: list[int] = []
-        for piece in pieces:
-            made = BEHIND if self._is_behind(piece, failures) else self._points(piece)
-            if isinstance(made, Failure):
-                failures.append((piece, made))
-                continue
+        mixed = self._mixed(pieces)
+        for number, piece in enumerate(pieces):
+            if number in mixed:
+                parts += mixed[number]
+            else:
+                behind = bool(failures) and self._is_behind(piece, failures)
+                made = BEHIND if behind else self._points(piece)
+                if isinstance(made, Failure):
+                    failures.append((piece, made))
+                    continue
+                parts.append(made)
             sound.append(piece)
-            parts.append(made)
             slots += [piece.slot] * piece.size
         if not parts:
             return self._fly([], extra, 0, failures=failures)
@@ -185,6 +192,25 @@ class Sender:
             and (piece.number == failed.number or (self.metered and piece.number > failed.number))
             for failed, _ in failures
         )
+
+    def _mixed(self, pieces: list[Piece]) -> dict[int, list[Tensor]]:
+        """The points of pieces whose rows can tell their terms, all made at once."""
+        found: list[tuple[int, MixtureRows, int]] = []
+        terms: list[Mixture] = []
+        for number, piece in enumerate(pieces):
+            rows: Any = piece.pending.runs[piece.number].run.points
+            tell = getattr(rows, "mixture", None)
+            if tell is None or (first := tell(piece.first)) is None:
+                continue
+            terms += [first, *(tell(row) for row in range(piece.first + 1, piece.last))]
+            found += [(number, rows, row) for row in range(piece.first, piece.last)]
+        if len(terms) < 2:
+            return {}
+        made: dict[int, list[Tensor]] = {}
+        for (number, rows, row), point in zip(found, mixtures.points(terms), strict=True):
+            made.setdefault(number, []).append(point[None])
+            rows.remember(row, made[number][-1])
+        return made
 
     def _points(self, piece: Piece) -> Tensor | Failure:
         """The points of a piece, or why they could not be made."""

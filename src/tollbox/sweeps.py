@@ -47,7 +47,7 @@ class _Angles:
         return len(self._angles)
 
     def __getitem__(self, rows: slice) -> Tensor:
-        return torch.stack([self._circle.at(phi) for phi in self._angles[rows]])
+        return torch.stack([self._circle.at(phi).point() for phi in self._angles[rows]])
 
 
 @dataclass(frozen=True)
@@ -128,5 +128,5 @@ class _Signed:
             self._largest *= self._sweep.rho
             return None
         angle = angles[len(answers) - 1]
-        start = Found(circle.at(angle), float(answers.distances[-1]))
+        start = Found(circle.at(angle).point(), float(answers.distances[-1]))
         return Arc(circle, start, angle, angle + math.copysign(step, angle))

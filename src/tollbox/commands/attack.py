@@ -26,8 +26,9 @@ from ..results import Results
 from ..tables import LARGEST
 from . import choices, summary
 from .folder import check_free, staged
+from .goal import check_goal, check_target, load_starts
 from .interrupt import Interrupt
-from .save import rounded, write_all
+from .save import kept, rounded, write_all
 from .settings import settings_of
 from .streams import console, say
 from .watch import Watch
@@ -66,6 +67,16 @@ class AttackOptions:
     std: Annotated[str | None, _option("Divides after that; likewise.", True)] = None
     quantize: Annotated[int | None, _whole("Bits of a pixel that the model takes.")] = None
     attack: Annotated[str, _option("A preset; see `tollbox presets`.")] = "a-hsja"
+    target: Annotated[
+        int | None, _whole("The class to reach, for all images; needs --start. Default: any other.")
+    ] = None
+    start: Annotated[
+        Path | None,
+        _option(
+            "An image to begin from (with --target: of that class), of the images' size; or an "
+            ".npz with one for each image. Default: what the attack finds."
+        ),
+    ] = None
     price: Annotated[
         str,
         _option(
@@ -109,10 +120,11 @@ def attack(options: AttackOptions) -> int:
                     eight_bits = rounded(model, done, engine.sender.batch_size)
                     write_all(stage.folder, cells, done, eight_bits, settings)
                 stage.commit()
-            lost = sum(r.label == cells[i].label for i, r in eight_bits.items())
-            title = f"{settings['attack']}, price {options.price}"
+            lost = sum(kept(cells[i], r) is False for i, r in eight_bits.items())
+            goal = "" if options.target is None else f", target {options.target}"
+            title = f"{settings['attack']}, price {options.price}{goal}"
             end = f"Saved in {options.out}: adversarial.npz, PNGs, results.csv, ledger.json."
-            summary.show(title, done, lost, end)
+            summary.show(title, done, lost, end, options.target, options.start is not None)
             return _code(options.out, done, interrupt.came)
         except KeyboardInterrupt:
             if not stage.committed:
@@ -139,6 +151,7 @@ def _code(out: Path, results: Results, interrupted: bool) -> int:
 def _prepared(options: AttackOptions) -> tuple[list[Cell], Model]:
     """The cells and the model, all checked."""
     chosen = preset(options.attack.lower())
+    check_goal(options.target, options.start)
     prices = choices.prices(options.price)
     budget, max_queries = choices.limits(prices, options.budget, options.max_queries)
     choices.seconds(options.time_limit)
@@ -148,6 +161,7 @@ def _prepared(options: AttackOptions) -> tuple[list[Cell], Model]:
     mean, std = choices.numbers("--mean", options.mean), choices.numbers("--std", options.std)
     place = choices.device(options.device)
     given = load_images(options.images, options.labels, options.limit)
+    starts = load_starts(options.start, given, options.limit)
     model = load_model(
         options.model,
         given.images[0],
@@ -161,9 +175,22 @@ def _prepared(options: AttackOptions) -> tuple[list[Cell], Model]:
     for label, name, origin in zip(given.labels, given.names, given.origins, strict=True):
         classes = model.classes or (LARGEST if label > LARGEST else None)
         check_label(label, classes, f"{origin}: the label of image {name}")
+    check_target(options.target, given, model.classes)
+    each = zip(given.images, given.labels, given.names, starts, strict=True)
     cells = [
-        Cell(chosen, image, label, prices, budget, max_queries, seed=options.seed, name=name)
-        for image, label, name in zip(given.images, given.labels, given.names, strict=True)
+        Cell(
+            chosen,
+            image,
+            label,
+            prices,
+            budget,
+            max_queries,
+            options.target,
+            options.seed,
+            name,
+            start=start,
+        )
+        for image, label, name, start in each
     ]
     for cell in cells:
         cell.check(model, f"image {cell.name}")

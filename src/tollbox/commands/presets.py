@@ -1,17 +1,19 @@
-"""`tollbox presets`: the attacks that can be named."""
+"""`tollbox presets`: the attacks that can be named, under where their settings are from."""
 
 from __future__ import annotations
 
-from rich.table import Table
+from itertools import groupby
 
 from ..attacks import PRESETS
 from .streams import console
 
 
 def presets() -> int:
-    """List the attacks that can be named."""
-    table = Table("name", "family", "parts", "source")
-    for preset in PRESETS.values():
-        table.add_row(preset.name, preset.family, preset.parts, preset.source)
-    console().print(table)
+    """List the attacks that can be named, with their families and parts."""
+    to, known = console(), list(PRESETS.values())
+    name, family = max(len(p.name) for p in known), max(len(p.family) for p in known)
+    for source, group in groupby(known, lambda preset: preset.source):
+        to.print(source, soft_wrap=True)
+        for p in group:
+            to.print(f"  {p.name:{name}}  {p.family:{family}}  {p.parts}", soft_wrap=True)
     return 0

@@ -4,9 +4,11 @@
    and `cost`; only images for which one was found.
 2. A PNG is the point rounded to 8 bits. Rounding may lose it, so the model is asked again about the
    rounded images, uncharged, and the file name says what it answered: `0007-adversarial.png`,
-   `0007-lost.png`, or `0007-unknown.png` if the model failed on it.
+   `0007-lost.png`, or `0007-unknown.png` if the model failed on it. With a target, adversarial
+   means the target class.
 3. `results.csv` has a line for each image; distance `inf` where no adversarial point was found, and
-   0 where the clean image is misclassified anyway (which makes neither a point nor a PNG).
+   0 where the clean image is misclassified anyway (which makes neither a point nor a PNG; with a
+   target it is `inf` unless it has that class). `target` is empty where any other class will do.
 4. `ledger.json` has the settings of the run and, for each image, how often each label was answered
    in each phase; costs follow from these. It is strict JSON: what is not finite is null.
 5. What fails to be written does not keep the rest from it: the numbers come first, PNGs last.
@@ -37,6 +39,7 @@ COLUMNS = (
     "index",
     "name",
     "label",
+    "target",
     "stop",
     "reason",
     "distance",
@@ -100,7 +103,7 @@ def write_all(
     settings: dict[str, Any],
 ) -> None:
     """Write all files into `folder`; the first error is raised after all was tried."""
-    names = {i: _picture_name(i, cells[i].label, picture) for i, picture in eight_bits.items()}
+    names = {i: _picture_name(cells[i], i, picture) for i, picture in eight_bits.items()}
     steps: list[Callable[[], None]] = [
         lambda: _write_points(folder / "adversarial.npz", cells, results),
         lambda: _write_table(folder / "results.csv", cells, results, names, eight_bits),
@@ -167,11 +170,11 @@ def _write_points(file: Path, cells: Sequence[Cell], results: Sequence[Result]) 
     )
 
 
-def _picture_name(index: int, label: int, picture: Rounded) -> str:
+def _picture_name(cell: Cell, index: int, picture: Rounded) -> str:
     """The name of the PNG; none, and no PNG, unless it has 1, 3 or 4 channels."""
     if len(picture.pixels) not in (1, 3, 4):
         return ""
-    kind = {True: "adversarial", False: "lost", None: "unknown"}[_kept(picture, label)]
+    kind = {True: "adversarial", False: "lost", None: "unknown"}[kept(cell, picture)]
     return f"{index:04d}-{kind}.png"
 
 
@@ -184,8 +187,11 @@ def _write_pictures(folder: Path, names: dict[int, str], eight_bits: dict[int, R
             Image.fromarray(array[..., 0] if array.shape[2] == 1 else array).save(folder / name)
 
 
-def _kept(picture: Rounded, label: int) -> bool | None:
-    return None if picture.label is None else picture.label != label
+def kept(cell: Cell, picture: Rounded) -> bool | None:
+    """Whether a point is still adversarial at 8 bits; None if the model failed on it."""
+    if picture.label is None:
+        return None
+    return picture.label != cell.label if cell.target is None else picture.label == cell.target
 
 
 def _row(
@@ -193,11 +199,12 @@ def _row(
 ) -> list[Any]:
     ledger = result.ledger
     picture = eight_bits.get(result.index)
-    kept = None if picture is None else _kept(picture, cell.label)
+    still = None if picture is None else kept(cell, picture)
     return [
         result.index,
         cell.name,
         cell.label,
+        "" if cell.target is None else cell.target,
         result.stop.value,
         result.reason,
         repr(result.distance),
@@ -206,7 +213,7 @@ def _row(
         ledger.source,
         ledger.other,
         pictures.get(result.index, ""),
-        "" if kept is None else str(kept).lower(),
+        "" if still is None else str(still).lower(),
     ]
 
 
@@ -216,7 +223,9 @@ def _account(cell: Cell, result: Result) -> dict[str, Any]:
         "index": result.index,
         "name": cell.name,
         "label": cell.label,
+        "target": cell.target,
         "content": content_hash(cell.image),
+        "start_content": None if cell.start is None else content_hash(cell.start),
         "stop": result.stop.value,
         "cost": ledger.cost,
         "queries": ledger.queries,

@@ -21,8 +21,13 @@ from .streams import console
 FAILURES = (Stop.MODEL_ERROR, Stop.ATTACK_ERROR)
 
 
-def show(title: str, results: Results, lost: int, end: str) -> None:
-    """Print it; `lost` points are no longer adversarial at 8 bits; `end` is the last line."""
+def show(
+    title: str, results: Results, lost: int, end: str, target: int | None, given: bool
+) -> None:
+    """Print it; `lost` points are no longer adversarial at 8 bits; `end` is the last line.
+
+    `target` is the class to reach, if any; `given` says whether there was an image to begin from.
+    """
     to = console()
     ended = [r for r in results.counted if r.stop not in CUT_SHORT]
     early = [r for r in results.counted if r.stop in CUT_SHORT and r.stop not in FAILURES]
@@ -46,6 +51,10 @@ def show(title: str, results: Results, lost: int, end: str) -> None:
     to.print(table)
     for warning in sorted({warning for r in results for warning in r.warnings}):
         to.print(f"Note: {warning}.", soft_wrap=True)
+    if given and (blocked := sum(r.stop is Stop.NO_START for r in results)):
+        wanted = "the source class" if target is None else f"another class than {target}"
+        told = f"{blocked} images have no start: the model answers {wanted} to it."
+        to.print(told, soft_wrap=True)
     if results.failed and not all_failed(results):
         to.print(failures(results), soft_wrap=True)
     to.print(end, soft_wrap=True)
