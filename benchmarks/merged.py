@@ -1,7 +1,8 @@
 """Parts of a table put together, and read: medians in the form of the paper's Table 1, paired
 ratios, curves, and ends other than the usual one, all as markdown.
 
-1. Parts must agree in all settings and images; what two of them both have must be identical.
+1. Parts must agree in all settings and images; what two of them both have must be identical, but
+   for what the clock cut short, which gives way to what it did not.
 2. A column is a price with its budget (or a price and a number of flagged queries). Its medians are
    over the images that are known in every row of the column, so that rows are paired: all but those
    that an error or the clock cut short, or that the model misclassifies. Others are counted below.
@@ -84,7 +85,10 @@ def join(parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
                 raise Disagreement(f"{first} and {name} disagree in {key}{what}")
         for entry in part["entries"]:
             key = (entry["preset"], entry["price"], entry["budget"])
-            if entries.setdefault(key, entry) != entry:
+            before = entries.get(key)
+            if before is None or (before["cut"] and not entry["cut"]):
+                entries[key] = entry
+            elif before != entry and not entry["cut"]:
                 raise Disagreement(f"{name} has other results than before it for {key}")
     return {
         "settings": whole["settings"],

@@ -175,18 +175,24 @@ def enough(pictures: Tensor, labels: Tensor, count: int) -> tuple[Tensor, Tensor
     return pictures[:count], labels[:count]
 
 
+def write(out: Path | None, report: dict[str, Any]) -> None:
+    if out is not None:
+        out.write_text(json.dumps(report, indent=1) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--net", choices=["resnet20", "resnet50"], default="resnet20")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--images", type=int, default=64)
-    parser.add_argument("--attacks", nargs="+", default=["hsja", "a-hsja"])
+    parser.add_argument("--attacks", nargs="+", default=["hsja", "a-hsja"], help="or: all")
     parser.add_argument("--price", type=float, default=10.0)
     parser.add_argument("--budget", type=float, default=5000.0)
     parser.add_argument("--delta", type=float, default=None, help="sampling radius of estimates")
     parser.add_argument("--batch-size", type=int, default=None)
     parser.add_argument("--every", type=int, default=20, help="batches between raw measurements")
     parser.add_argument("--tf32", action="store_true")
+    parser.add_argument("--graphs", action="store_true", help="the engine replays CUDA graphs")
     parser.add_argument("--sync-check", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--out", type=Path, default=None, help="also write the JSON here")
@@ -202,7 +208,12 @@ def main() -> None:
     raw = Raw(net, batch, rounds=4 if device.type == "cuda" else 2)
     print("raw images/s by layout:", raw.speeds, flush=True)
     model = tb.models.from_torch(
-        raw.net, mean=mean, std=std, device=device, channels_last=raw.layout == "channels_last"
+        raw.net,
+        mean=mean,
+        std=std,
+        device=device,
+        channels_last=raw.layout == "channels_last",
+        cuda_graphs=args.graphs,
     )
     kept = [word for word in sys.argv[1:] if not word.startswith("--out") and word != str(args.out)]
     report: dict[str, Any] = {
@@ -214,16 +225,15 @@ def main() -> None:
         "batch_size": args.batch_size,
         "engine": [],
     }
-    for attack in args.attacks:
+    for attack in tb.presets() if args.attacks == ["all"] else args.attacks:
         row = measured(attack, model, pictures, labels, raw, args)
         report["engine"].append(row)
         print(json.dumps(row), flush=True)
+        write(args.out, report)
     if args.memory:
         report["memory"] = memory(model, pictures, labels, args)
-    text = json.dumps(report, indent=1)
-    print(text)
-    if args.out is not None:
-        args.out.write_text(text + "\n")
+    print(json.dumps(report, indent=1))
+    write(args.out, report)
 
 
 if __name__ == "__main__":

@@ -107,11 +107,11 @@ def told(result):
     )
 
 
-@pytest.mark.parametrize("ratio", [0.5, 1, 10])
+@pytest.mark.parametrize("ratio", [0.5, 10])
 def test_every_preset_is_the_same_alone_and_in_company(ratio):
     boundary = testing.half_space(0.5, factor=4)
     other = (boundary.source + 0.02 * testing._unit(9, SHAPE).view(SHAPE)).clamp(0, 1)
-    prices, budget = tb.Prices(ratio, 1), 250 * max(1, ratio)
+    prices, budget = tb.Prices(ratio, 1), 200 * max(1, ratio)
     cells = [
         tb.Cell(tb.preset(name), image, 0, prices, budget, seed=3, name=name)
         for name in tb.presets()

@@ -13,6 +13,7 @@ from driver import drive
 import tollbox as tb
 from tollbox import testing, theory
 from tollbox.ask import Found
+from tollbox.mixtures import points
 from tollbox.paths import QUARTER, Arc, Circle, Line
 from tollbox.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch
 from tollbox.sweeps import Galloping, Quarter, SignedGrid, ToDirection
@@ -43,6 +44,11 @@ def dot(a, b):
     return float(a.flatten().double() @ b.flatten().double())
 
 
+def place(circle, phi):
+    """The point of a circle at an angle."""
+    return circle.at(phi).point()
+
+
 def norm(a):
     return float(torch.linalg.vector_norm(a.double()))
 
@@ -59,7 +65,7 @@ def test_the_line_is_that_of_the_paper():
         assert torch.allclose(line(theta), wanted, atol=1e-15)
         assert norm(line(theta) - s.source) == pytest.approx((1 - theta) * s.radius)
     assert torch.equal(line(0.0), s.found.point)
-    assert torch.equal(line(1.0), s.source)
+    assert torch.allclose(line(1.0), s.source, atol=1e-15)
 
 
 def test_a_line_is_as_long_as_its_start_is_far_or_as_it_is_told():
@@ -104,7 +110,7 @@ def test_the_arc_lies_on_the_circle_over_the_diameter():
     s = scene(0.8)
     circle = Circle.through(s.source, s.found.point, s.g)
     for phi in np.linspace(-QUARTER, QUARTER, 31):
-        point = circle.at(float(phi))
+        point = place(circle, float(phi))
         assert dot(point - s.source, point - s.found.point) == pytest.approx(0, abs=1e-12)
         middle = (s.source + s.found.point) / 2
         assert norm(point - middle) == pytest.approx(s.radius / 2)
@@ -114,9 +120,10 @@ def test_the_arc_lies_on_the_circle_over_the_diameter():
 def test_an_angle_may_be_a_number_on_the_device(phi):
     s = scene(0.8)
     circle = Circle.through(s.source, s.found.point, s.g)
-    assert torch.allclose(circle.at(torch.tensor(phi).double()), circle.at(phi), atol=1e-15)
-    arc = Arc(circle, s.found, 0.1, torch.tensor(0.9).double())
-    assert torch.allclose(arc(0.25), circle.at(0.1 + 0.8 * 0.25), atol=1e-15)
+    unknown = circle.at_unknown(torch.tensor(phi).double())
+    assert torch.allclose(unknown, place(circle, phi), atol=1e-15)
+    arc = Arc(circle, s.found, 0.0, torch.tensor(0.9).double())
+    assert torch.allclose(arc(0.25), place(circle, 0.9 * 0.25), atol=1e-15)
 
 
 def test_an_arc_goes_from_its_first_angle_to_its_last():
@@ -124,7 +131,7 @@ def test_an_arc_goes_from_its_first_angle_to_its_last():
     circle = Circle.through(s.source, s.found.point, s.g)
     arc = Arc(circle, s.found, -0.2, -0.6)
     for theta in (0, 0.5, 1):
-        assert torch.allclose(arc(theta), circle.at(-0.2 - 0.4 * theta), atol=1e-15)
+        assert torch.allclose(arc(theta), place(circle, -0.2 - 0.4 * theta), atol=1e-15)
     assert arc.length == pytest.approx(QUARTER * s.radius)
 
 
@@ -137,9 +144,9 @@ def test_a_plane_is_met_at_the_angle_of_its_normal(alpha):
     circle = Circle.through(s.source, s.found.point, s.g)
     level = s.radius * math.cos(alpha)  # of the plane, along g
     for phi in np.linspace(0.001, QUARTER, 97):
-        height = dot(circle.at(float(phi)) - s.source, s.g)
+        height = dot(place(circle, float(phi)) - s.source, s.g)
         assert (height > level) == (phi < alpha), phi
-    nearest = circle.at(alpha) - s.source
+    nearest = place(circle, alpha) - s.source
     assert torch.allclose(nearest, level * s.g, atol=1e-12)
     assert norm(nearest) == pytest.approx(level)
 
@@ -153,8 +160,8 @@ def test_points_stay_in_the_box():
     raw = torch.addcmul(source, circle.side, torch.tensor(0.5))
     assert raw.min() < 0  # or this would show nothing
     for phi in np.linspace(-QUARTER, QUARTER, 21):
-        assert circle.at(float(phi)).min() >= 0
-        assert circle.at(float(phi)).max() <= 1
+        assert place(circle, float(phi)).min() >= 0
+        assert place(circle, float(phi)).max() <= 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -171,7 +178,7 @@ def test_a_direction_along_the_ray_gives_no_nan_and_leads_no_farther_away(sign, 
         circle = Circle.through(source, point, direction)
         assert circle.cosine.isfinite()
         for phi in (0.0, 0.3, math.pi / 8, 1.0, QUARTER):
-            found = circle.at(phi)
+            found = place(circle, phi)
             assert found.isfinite().all()
             limit = norm(away) * math.cos(phi)
             assert norm(found - source) <= limit * (1 + 1e-4) + 1e-6, (seed, phi)
@@ -180,7 +187,8 @@ def test_a_direction_along_the_ray_gives_no_nan_and_leads_no_farther_away(sign, 
 def test_a_circle_without_radius_is_a_point():
     s = scene(0.4)
     circle = Circle.through(s.source, s.source, s.g)
-    assert torch.allclose(circle.at(0.7), s.source, atol=1e-15)
+    assert torch.allclose(place(circle, 0.7), s.source, atol=1e-15)
+    assert torch.allclose(circle.at_unknown(torch.tensor(0.7).double()), s.source, atol=1e-15)
 
 
 # -- sweeps ---------------------------------------------------------------------------------------
@@ -343,7 +351,7 @@ def test_every_search_finds_the_same_cell_on_a_line_and_on_an_arc(search, ratio)
     s = small()
     problem = tb.Problem(s.source, 0, tb.Prices(ratio, 1))
     circle = Circle.through(s.source, s.found.point, s.g)
-    first = Found(circle.at(0.3), norm(circle.at(0.3) - s.source))
+    first = Found(place(circle, 0.3), norm(place(circle, 0.3) - s.source))
 
     def along(point):
         return 1 - norm(point - s.source) / s.radius
@@ -406,3 +414,22 @@ def test_two_stages_of_ten_thousand_cells_are_a_hundred_steps_each():
     assert done.offered[0] == 99  # T(1) is never asked
     assert theory.line_step(10_000, 2) == 100
     assert len(done.points) == 99 + 99
+
+
+# -- many points at once --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_points_made_together_are_those_made_alone_bit_for_bit(dtype):
+    """Of lines and arcs, with and without a second term, and some that clip."""
+    terms = []
+    for seed in range(12):
+        s = scene(0.5 + 0.05 * seed, 2.0 + seed, (1, 5, 7), dtype, seed)
+        circle = Circle.through(s.source, s.found.point, s.g)
+        line = Line(s.source, Found(s.found.point.clamp(0, 1), s.radius))
+        terms += [line.mixture(seed / 12), Arc(circle, s.found).mixture(seed / 12)]
+        terms += [circle.at(-0.1 * seed)]
+    together = points(terms)
+    assert all(torch.equal(a, term.point()) for a, term in zip(together, terms, strict=True))
+    assert all(a.min() >= 0 and a.max() <= 1 for a in together)
+    assert any(a.max() == 1 for a in together)  # or nothing clipped

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, ModelFault
+from .graphs import Graphed
 from .model import UNDECIDED, Model
 
 
@@ -50,16 +51,20 @@ def from_torch(
     batch: int | None = None,
     classes: int | None = None,
     channels_last: bool | None = None,
+    cuda_graphs: bool = False,
 ) -> Model:
     """A model from a network that gives logits (n, classes) or labels (n).
 
     The network itself is moved to the device, dtype and layout, and put into eval mode. Images in
     [0,1] go in as (image - mean) / std. `channels_last` is chosen by whether the network
-    has two-dimensional convolutions, unless it is given.
+    has two-dimensional convolutions, unless it is given. `cuda_graphs` records the network's
+    launches once for each batch shape, for networks that allow it.
     """
     if device is None:
         device = next((p.device for p in network.parameters()), torch.device("cpu"))
     place = torch.device(device)
+    if cuda_graphs and place.type != "cuda":
+        raise InputError(f"cuda_graphs is set, and the device is {place}: expected a CUDA device.")
     if channels_last is None:
         channels_last = any(isinstance(module, nn.Conv2d) for module in network.modules())
     layout = torch.channels_last if channels_last else torch.contiguous_format
@@ -77,4 +82,5 @@ def from_torch(
             images.div_(scale)
         return labels_of(network(images))
 
-    return Model(predict, place, dtype, quantize, batch, classes, network)
+    forward = Graphed(predict) if cuda_graphs else predict
+    return Model(forward, place, dtype, quantize, batch, classes, network)
