@@ -23,6 +23,10 @@ THIRD = 0.4307272992954576
 """A standard normal number is within this of 0 with probability 1/3."""
 
 
+NOTHING_LEFT = 1e-3
+"""A part of a unit vector that is shorter is mostly rounding."""
+
+
 class Directions(Protocol):
     """A part: unit directions, one after another."""
 
@@ -66,14 +70,16 @@ class _Spectrum:
         self._next = 0
 
     def direction(self) -> Tensor:
-        """The next direction, an image of length 1."""
+        """The next direction, an image of length 1; of length 0 if nothing is left of what was
+        drawn once it is orthogonal to those before."""
         row = self._next % BLOCK
         if self._drawn is None or row == 0:
             self._drawn = self._block(self._next)
         vector = self._drawn[row]
         if len(self._before):
             vector = vector.addmv(self._before.T, self._before @ vector, alpha=-1)
-            vector = vector / torch.linalg.vector_norm(vector)
+            norm = torch.linalg.vector_norm(vector)
+            vector = vector * torch.where(norm > NOTHING_LEFT, 1 / norm, 0.0)
             self._before[self._next % len(self._before)] = vector
         self._next += 1
         rows = vector.view(1, *self._weights.shape)

@@ -69,7 +69,7 @@ class OptStyle:
         lengths = yield from together([self._length(problem, ray, found.distance) for ray in rays])
         apart = np.array(lengths) - np.mean(lengths)
         problem.note(rays=count, spread=float(np.std(lengths)) / found.distance)
-        if not apart.any():
+        if np.ptp(lengths) <= problem.resolution:  # alike but for rounding
             return None
         weights = torch.from_numpy(-apart).to(u.device, u.dtype, non_blocking=True)
         direction = torch.einsum("n,nchw->chw", weights, u)

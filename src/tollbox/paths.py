@@ -26,6 +26,8 @@ from .ask import Found
 from .mixtures import Mixture
 
 QUARTER = math.pi / 2
+NOISE = 1e3
+"""Parts of a unit vector below so many roundings are taken for 0."""
 
 
 class Path(Protocol):
@@ -74,13 +76,18 @@ class Circle:
 
     @classmethod
     def through(cls, source: Tensor, point: Tensor, direction: Tensor) -> Circle:
-        """The circle from `point`, turning towards the unit vector `direction`."""
-        tiny = torch.finfo(point.dtype).tiny
+        """The circle from `point`, turning towards the unit vector `direction`.
+
+        A direction along x - x* has no part across it but what rounding leaves: then `side` is 0,
+        and the circle shrinks to the diameter.
+        """
+        limits = torch.finfo(point.dtype)
         away = point - source
-        radius = torch.linalg.vector_norm(away).clamp_min(tiny)
+        radius = torch.linalg.vector_norm(away).clamp_min(limits.tiny)
         along = torch.dot(direction.flatten(), away.flatten()) / radius
         side = torch.addcmul(direction, away, -along / radius)
-        side = side * (radius / torch.linalg.vector_norm(side).clamp_min(tiny))
+        norm = torch.linalg.vector_norm(side)
+        side = side * torch.where(norm > NOISE * limits.eps, radius / norm, 0.0)
         return cls(source, away, side, along)
 
     def at(self, phi: float) -> Mixture:
