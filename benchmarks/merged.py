@@ -97,6 +97,23 @@ def join(parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
     }
 
 
+def first(report: dict[str, Any], count: int) -> dict[str, Any]:
+    """The report of the first `count` images alone."""
+
+    def cut(value: Any) -> Any:
+        return value[:count] if isinstance(value, list) else value
+
+    entries = [
+        {
+            **{key: cut(value) for key, value in entry.items()},
+            "at": {mark: cut(values) for mark, values in entry["at"].items()},
+        }
+        for entry in report["entries"]
+    ]
+    settings = {**report["settings"], "images": cut(report["settings"]["images"])}
+    return {**report, "settings": settings, "entries": entries}
+
+
 def thousands(value: float) -> str:
     return f"{value / 1000:g}K" if value >= 1000 else f"{value:g}"
 
@@ -195,13 +212,18 @@ class Table:
         return grid(["attack", "ratio", *map(self._title, self.columns)], body)
 
     def curves(self, presets: list[str]) -> str:
-        """Medians of some presets at all marks."""
+        """Medians of some presets at all marks, with intervals where all have a start."""
         blocks = []
         for price, budget in self._runs:
             columns = [Column(price, budget, mark) for mark in self.marks(price, budget)]
-            body = [[p, *(self._told(self.values(p, c)) for c in columns)] for p in presets]
+            body = [[p, *(self._spread(self.values(p, c)) for c in columns)] for p in presets]
             blocks.append(grid(["preset", *map(self._title, columns)], body))
         return "\n\n".join(blocks)
+
+    def _spread(self, values: Any) -> str:
+        if values is None or not np.isfinite(values).all():
+            return self._told(values)
+        return str(paired.ratio(values, np.ones(len(values))))
 
     def ends(self) -> str:
         """Ends other than the budget or the cap on queries, and images left out."""

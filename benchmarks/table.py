@@ -18,11 +18,12 @@ are those after so many flagged queries, or of the run's end if that came first.
 
 A part has, for each preset and price, lists over the images: why the run ended, queries, flagged
 queries, the final distance, that of the first adversarial point, distances at the marks (null: no
-adversarial point yet), cost by phase. `cut` holds runs that an error or the clock cut short, and up
-to where they are known.
+adversarial point yet); and the cost of all by phase. `cut` holds runs that an error or the clock
+cut short, and up to where they are known.
 
 `merge` checks that parts agree, writes them as one (which may be merged again), and prints the
-tables: medians, paired ratios, `--curves` at all marks, and ends other than the usual one.
+tables: medians, paired ratios, `--curves` at all marks with intervals, and ends other than the
+usual one; with `--first`, of the first images alone.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def entry(
         ],
         "at": {str(common.short(m, 12)): [at(result, m) for result in results] for m in marks},
         "phases": {
-            phase: [common.short(result.ledger.by_phase.get(phase, 0.0), 8) for result in results]
+            phase: common.short(sum(r.ledger.by_phase.get(phase, 0.0) for r in results), 8)
             for phase in phases
         },
         "cut": cut,
@@ -168,6 +169,8 @@ def run(args: argparse.Namespace) -> None:
 def merge(args: argparse.Namespace) -> None:
     """Write parts as one, and print the tables."""
     report = merged.join([(path.name, json.loads(path.read_text())) for path in args.parts])
+    if args.first is not None:
+        report = merged.first(report, args.first)
     common.write(args.out, report)
     text = merged.Table(report).markdown(args.curves)
     print(text)
@@ -192,6 +195,7 @@ def main() -> None:
     merging.add_argument("--out", type=Path, default=None)
     merging.add_argument("--markdown", type=Path, default=None)
     merging.add_argument("--curves", nargs="+", default=[], metavar="PRESET")
+    merging.add_argument("--first", type=int, default=None, help="of the first images alone")
     merging.set_defaults(do=merge)
     args = parser.parse_args()
     try:

@@ -504,8 +504,8 @@ def start_slow(case: Case, pause: float = 0.05) -> subprocess.Popen[str]:
 
 
 def test_interrupted_run_is_saved(case: Case) -> None:
-    process = start_slow(case)
-    time.sleep(1.5)
+    process = start_slow(case, pause=0.01)
+    time.sleep(3)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err

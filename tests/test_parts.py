@@ -287,7 +287,7 @@ def test_without_weights_the_estimate_is_the_sum_of_signs(queries, space):
 
 @pytest.mark.parametrize("space", [Full(), Dct(4)], ids=str)
 @pytest.mark.parametrize("part", [MonteCarlo, Agrest])
-def test_with_weights_it_is_algorithm_2(part, space):
+def test_with_weights_it_is_algorithm_3(part, space):
     """g = (1 - p) v+ + p v-, which for an uneven share is not the sum of signs."""
     one = part(subspace=space)
     problem, _, done = at_a_plane(one, 1.3, 40, seed=2)

@@ -94,7 +94,7 @@ def test_the_bias_shrinks_below_ten_flagged_answers_and_grows_above_twenty(space
         bias *= factor
 
 
-def test_a_biased_estimate_is_that_of_algorithm_2():
+def test_a_biased_estimate_is_that_of_algorithm_3():
     part = Biased(bias=1.0)
     normal, found, label = plane(0.3, 0.3)
     problem = tb.Problem(GREY, 0)
