@@ -24,6 +24,7 @@ TESTS = [
     "tests/test_prices.py",
     "tests/test_parts.py",
     "tests/test_engine.py",
+    "tests/test_mixtures.py",
 ]
 
 
@@ -142,8 +143,8 @@ MUTANTS = [
     Mutant(
         "best point not asked: it is kept before it is clipped and rounded",
         "live.py",
-        "self.best = self._model.sent(points.clone())[0].to(self._model.work_dtype)",
-        "self.best = points[0].clone()",
+        "return self._model.sent(self._best.clone())[0].to(self._model.work_dtype)",
+        "return self._best[0]",
     ),
     Mutant(
         "best point not asked: rows past the budget count",
@@ -212,16 +213,34 @@ MUTANTS = [
         "if failure is not None:",
     ),
     Mutant(
-        "single rows: not charged",
+        "few rows: not charged",
         "live.py",
-        "ledger.charge(state.labels, pending.ask.phase)",
-        "ledger.charge(state.labels[:0], pending.ask.phase)",
+        "ledger.charge_one(label, pending.ask.phase)",
+        "pass",
     ),
     Mutant(
-        "single rows: the best is not kept",
+        "few rows: the best is not kept",
         "live.py",
-        "self._keep(state.run.points[0:1])",
-        "self.best = self.best",
+        "self._keep(state.run.points, kept)",
+        "pass",
+    ),
+    Mutant(
+        "few rows: the budget is not looked at",
+        "live.py",
+        "if count > 1 and (worst > budget or ledger.queries + count > cap):",
+        "if count > 9 and (worst > budget or ledger.queries + count > cap):",
+    ),
+    Mutant(
+        "mixtures: the second term is left out",
+        "mixtures.py",
+        "torch._foreach_add_(longer, torch._foreach_mul(seconds, factors))",
+        "pass",
+    ),
+    Mutant(
+        "mixtures: remembered under another row",
+        "sender.py",
+        "rows.remember(row, made[number][-1])",
+        "rows.remember(row + 1, made[number][-1])",
     ),
     Mutant(
         "few shapes: batches are not padded",

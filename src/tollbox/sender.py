@@ -98,9 +98,9 @@ class Sender:
 
     @property
     def shapes(self) -> list[int]:
-        """The batch shapes in use, rising."""
-        small = max(1, self.batch_size // 8)
-        return [self.batch_size] if self._one_shape else sorted({small, self.batch_size})
+        """The batch shapes in use, rising: the whole, a half, a quarter, an eighth."""
+        parts = (1,) if self._one_shape else (1, 2, 4, 8)
+        return sorted({max(1, self.batch_size // part) for part in parts})
 
     def place(self, slot: int, source: Tensor) -> None:
         """Put the source image of a live cell into the table."""
