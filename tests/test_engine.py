@@ -640,3 +640,67 @@ def test_together_refuses_two_phases():
     problem = tb.Problem(images(1)[0], 0)
     with pytest.raises(ValueError, match="different phases"):
         next(tb.together([part(problem, "a"), part(problem, "b")]))
+
+
+def test_an_undecided_answer_to_a_single_row_ends_its_cell_only():
+    """The last row of most searches, or a given start, is a run of one row with `until`."""
+    images = torch.full((3, 1, 2, 2), 0.25, dtype=torch.float64)
+    images[1] += 0.01
+    images[2] += 0.02
+    starts = torch.ones_like(images)
+    starts[1] = 0.99
+
+    class Scores(torch.nn.Module):
+        def forward(self, x):
+            mean = x.mean((1, 2, 3))
+            scores = torch.stack([0.5 - mean, mean - 0.5], 1)
+            scores[(mean - 0.99).abs() < 1e-9] = math.nan
+            return scores
+
+    net = tb.models.from_torch(Scores(), dtype=torch.float64)
+    results = tb.run(tb.preset("hsja"), net, images, [0] * 3, starts=starts, budget=60)
+    assert [result.stop for result in results] == [Stop.BUDGET, Stop.MODEL_ERROR, Stop.BUDGET]
+
+
+def test_an_attack_with_unusable_rows_is_refused_and_does_not_hang():
+    class Odd:
+        rows = None
+
+        def __call__(self, problem):
+            yield tb.Ask(problem.source[None], phase="x")
+            return Stop.CONVERGED
+
+    cell = tb.Cell(Odd(), torch.full((1, 2, 2), 0.5), 0, budget=9)
+    net = tb.models.from_callable(lambda x: torch.zeros(len(x)).long())
+    with pytest.raises(TypeError):
+        tb.run_cells([cell], net)
+
+
+def test_the_best_point_is_not_changed_by_who_made_it():
+    """Lazy rows that give views of a buffer which the attack uses again."""
+
+    class Views:
+        def __init__(self, buffer):
+            self.buffer = buffer
+
+        def __len__(self):
+            return len(self.buffer)
+
+        def __getitem__(self, rows):
+            return self.buffer[rows]
+
+    class Reuses:
+        def __call__(self, problem):
+            buffer = problem.source + torch.linspace(0.1, 0.4, 12).view(-1, 1, 1, 1).double()
+            yield tb.Ask(Views(buffer), phase="x")
+            buffer.fill_(0.5)
+            return Stop.CONVERGED
+
+    net = tb.models.from_callable(
+        lambda x: (x.mean((1, 2, 3)) > 0.7).long(), dtype=torch.float64, classes=2
+    )
+    cell = tb.Cell(Reuses(), torch.full((1, 2, 2), 0.5).double(), 0, budget=99)
+    [result] = tb.run_cells([cell], net)
+    apart = float(torch.linalg.vector_norm(result.adversarial - 0.5))
+    assert apart == pytest.approx(result.distance)
+    assert result.distance > 0.4

@@ -82,3 +82,58 @@ def test_what_is_sent_is_what_the_search_has(preset, ratio):
         assert math.isfinite(result.distance)
         rows = torch.cat(sent)
         assert (rows == result.adversarial).flatten(1).all(1).any()
+
+
+class _Sum:
+    """An attack that walks a line of mixtures in one run beside another run."""
+
+    def __init__(self, other, dtype=torch.float64):
+        self._other, self._dtype = other, dtype
+
+    def __call__(self, problem):
+        end = torch.ones_like(problem.source).to(self._dtype)
+        line = Line(problem.source.to(self._dtype), Found(end, 1.0))
+        steps = _Steps(line, range(1, 6), 0, 10)
+        yield tb.Ask(runs=[tb.Run(self._other), tb.Run(steps)], phase="walk")
+        return tb.Stop.CONVERGED
+
+
+class _Broken:
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, rows):
+        raise RuntimeError("no such rows")
+
+
+def test_mixtures_behind_a_failed_run_are_not_sent_to_a_metered_model():
+    seen = []
+
+    def labels(batch):
+        seen.extend(range(len(batch)))
+        return torch.zeros(len(batch)).long()
+
+    model = tb.models.from_callable(labels, dtype=torch.float64, classes=2)
+    cell = tb.Cell(_Sum(_Broken()), torch.full((1, 3, 3), 0.5).double(), 0, budget=100)
+    [result] = tb.run_cells([cell], model, metered=True)
+    assert result.stop is tb.Stop.ATTACK_ERROR
+    assert len(seen) == result.ledger.queries == 1  # the clean image
+
+
+def test_terms_of_another_dtype_leave_the_neighbours_alone():
+    """A mixture in float64 beside a float32 cell: what the model gets stays float32."""
+    kinds = set()
+
+    def labels(batch):
+        kinds.add(batch.dtype)
+        return torch.zeros(len(batch)).long()
+
+    model = tb.models.from_callable(labels, dtype=torch.float32, classes=2)
+    image = torch.full((1, 3, 3), 0.5)
+    cells = [
+        tb.Cell(_Sum(image[None], dtype), image, 0, budget=100)
+        for dtype in (torch.float32, torch.float64)
+    ]
+    results = tb.run_cells(cells, model, batch_size=64)
+    assert [result.stop for result in results] == [tb.Stop.CONVERGED] * 2
+    assert kinds == {torch.float32}

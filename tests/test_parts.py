@@ -17,7 +17,17 @@ from tollbox.ask import Found
 from tollbox.errors import Stop
 from tollbox.estimates import Agrest, MonteCarlo
 from tollbox.paths import Line
-from tollbox.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch, cells
+from tollbox.searches import (
+    AT_ONCE,
+    AsymmetricSearch,
+    Best,
+    BinarySearch,
+    LineSearch,
+    OptimalSearch,
+    Split,
+    _places,
+    cells,
+)
 from tollbox.starts import GrowingNoise
 from tollbox.subspaces import Dct, Full, dimension
 
@@ -438,3 +448,15 @@ class TestNoise:
     def test_prices_and_goal_are_not_in_the_key(self):
         other = tb.Problem(torch.full((1, 3, 3), 0.5), 2, tb.Prices(9, 1), target=1, seed=4)
         assert torch.equal(self.problem.noise("x", 1, 4)[0:4], other.noise("x", 1, 4)[0:4])
+
+
+def test_an_optimal_search_never_asks_the_end():
+    """With the source all but free the share rounds to the whole interval."""
+    rule = Best(1e-8, 65_536)
+    assert all(0 < rule(width) < width for width in (2, 3, 65_536, 65_537, 100_000))
+
+
+def test_a_long_search_is_planned_a_piece_at_a_time():
+    places = _places(10**6, Split(1e5))
+    assert len(places) == AT_ONCE
+    assert list(places[:3]) == [10, 20, 30]

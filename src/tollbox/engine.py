@@ -161,9 +161,11 @@ class Engine:
     @torch.no_grad()
     def _admit(self, index: int, cell: Cell) -> None:
         self._shape = cell.check(self._model, cell.name or f"image {index}", self._shape)
+        held = _held(cell)  # may raise, before anything is under way
         slot = self._free.pop() if self._free else len(self._lives)
         live = self._lives[slot] = Live(index, cell, slot, self._model, self._metered)
-        self._held += _held(cell)
+        live.held = held
+        self._held += held
         if self._stopping is not None:
             live.end(self._stopping)
         else:
@@ -181,7 +183,7 @@ class Engine:
         if live.ended is not None:
             self._ready.pop(live.slot, None)
             del self._lives[live.slot]
-            self._held -= _held(live.cell)
+            self._held -= live.held
             self._free.append(live.slot)
             self._closing.append(live)
 

@@ -50,7 +50,10 @@ class Ledger:
         return levels
 
     def _cost(self, levels: list[int]) -> float:
-        return sum((n * value for n, value in zip(levels, self.prices.values, strict=True)), 0.0)
+        total = 0.0  # a plain sum, to the last bit as `Prices.cost` has it
+        for count, value in zip(levels, self.prices.values, strict=True):
+            total += count * value
+        return total
 
     @property
     def queries(self) -> int:

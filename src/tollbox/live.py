@@ -51,6 +51,8 @@ class Live:
         self.pending: Pending | None = None
         self.ended: tuple[Stop, str] | None = None
         self._best: Tensor | None = None
+        self.held = 0
+        """Bytes of points that it may hold, as the engine counts them."""
         self.spent = 0.0
         """Share of the budget that is spent."""
         self.numbers: list[tuple[Tensor, dict[str, Any]]] = []
@@ -221,9 +223,8 @@ class Live:
         return True
 
     def _keep(self, points: Rows, row: int) -> None:
-        """Keep a point as the best. Of a tensor a copy, since it may be large, or be used again."""
-        kept = points[row : row + 1]
-        self._best = kept.clone() if isinstance(points, Tensor) else kept
+        """Keep a point as the best: a copy, since whoever made it may use its place again."""
+        self._best = points[row : row + 1].to(self.problem.source.dtype, copy=True)
 
     def _keep_best(
         self,

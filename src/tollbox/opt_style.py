@@ -23,7 +23,7 @@ from torch import Tensor
 from .ask import Ask, Asking, Found, together
 from .estimates import PHASE, Estimator
 from .paths import Line
-from .problem import Problem
+from .problem import Noise, Problem
 from .searches import LineSearch, Search
 
 BEYOND = 1.02
@@ -41,11 +41,13 @@ class OptStyle:
     widest: float = 0.1
     """... but no more than this, which small images would exceed; at t = 1 this / |x_t - x*|."""
     reach: float = 0.03
+    side_by_side: int = 50
+    """Rays that are searched at a time."""
 
     @property
     def rows(self) -> int:
-        """The most points held at a time: of each ray the two ends and the last found."""
-        return 4 * self.directions
+        """The most points held at a time: of each ray its direction, ends and the last steps."""
+        return 12 * self.side_by_side
 
     def tolerance_scale(self, problem: Problem) -> float:  # noqa: ARG002
         """The search's own tolerance will do."""
@@ -61,20 +63,33 @@ class OptStyle:
         count = max(queries // 200, 1) * self.directions
         near = self.widest / max(found.distance, 1.0)
         beta = near if t == 1 else min(self.gamma / problem.dimension, self.widest)
-        noise = problem.noise(PHASE, t, count)[0:count]
-        u = noise / torch.linalg.vector_norm(noise, dim=(1, 2, 3), keepdim=True)
+        noise = problem.noise(PHASE, t, count)
         away = found.point - problem.source
-        rays = away / torch.linalg.vector_norm(away) + beta * u
-        rays /= torch.linalg.vector_norm(rays, dim=(1, 2, 3), keepdim=True)
-        lengths = yield from together([self._length(problem, ray, found.distance) for ray in rays])
+        away /= torch.linalg.vector_norm(away)
+        lengths: list[float] = []
+        for first in range(0, count, self.side_by_side):
+            rays = away + beta * self._units(noise, first)
+            rays /= torch.linalg.vector_norm(rays, dim=(1, 2, 3), keepdim=True)
+            lengths += yield from together(
+                [self._length(problem, ray, found.distance) for ray in rays]
+            )
         apart = np.array(lengths) - np.mean(lengths)
         problem.note(rays=count, spread=float(np.std(lengths)) / found.distance)
         if np.ptp(lengths) <= problem.resolution:  # alike but for rounding
             return None
-        weights = torch.from_numpy(-apart).to(u.device, u.dtype, non_blocking=True)
-        direction = torch.einsum("n,nchw->chw", weights, u)
+        weights = torch.from_numpy(-apart).to(away.device, away.dtype, non_blocking=True)
+        direction = torch.zeros_like(away)
+        for first in range(0, count, self.side_by_side):
+            part = weights[first : first + self.side_by_side]
+            direction += torch.einsum("n,nchw->chw", part, self._units(noise, first))
         unit: Tensor = direction / torch.linalg.vector_norm(direction)
         return unit
+
+    def _units(self, noise: Noise, first: int) -> Tensor:
+        """The next u_i, unit vectors."""
+        rows = noise[first : first + self.side_by_side]
+        units: Tensor = rows / torch.linalg.vector_norm(rows, dim=(1, 2, 3), keepdim=True)
+        return units
 
     def _length(self, problem: Problem, ray: Tensor, g: float) -> Asking[float]:
         """g(theta_i)."""

@@ -78,7 +78,7 @@ class RunState:
     ) -> None:
         """The next rows came back; `hits` tells which are the answer that ends the run."""
         first, self.back = self.back, self.back + len(labels)
-        if self.end is not None:
+        if self.end is not None or len(labels) == 0:
             return
         if self.size == 1:  # the most frequent case: no copy
             self.labels, self.distances = labels, distances

@@ -57,6 +57,8 @@ def cells(problem: Problem, path: Path, tau: float) -> int:
     return math.ceil(min(1 / tau, finest))
 
 
+AT_ONCE = 256
+"""Places of a run at most; a search may go on for a hundred thousand."""
 REMEMBERED = 4
 """Points of a run that are kept at hand: what is returned in the end is mostly among the last."""
 
@@ -112,9 +114,10 @@ def walked(
 
 @lru_cache(maxsize=4096)
 def _places(width: int, where: Where) -> Sequence[int]:
-    """Where an interval is asked as long as the answers are adversarial."""
-    places, low = [], 0
-    while width - low > 1:
+    """Where an interval is asked next, as long as the answers are adversarial."""
+    places: list[int] = []
+    low = 0
+    while width - low > 1 and len(places) < AT_ONCE:
         low += where(width - low)
         places.append(low)
     return places
@@ -185,7 +188,7 @@ class Best:
         """Where to ask in an interval of `width` cells."""
         if width <= self.size:
             return int(optimal_splits(self.size, self.ratio).first[width])
-        return max(1, round(optimal_share(self.ratio) * width))
+        return min(width - 1, max(1, round(optimal_share(self.ratio) * width)))
 
 
 @dataclass(frozen=True)

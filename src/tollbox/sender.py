@@ -158,11 +158,13 @@ class Sender:
         slots: list[int] = []
         mixed = self._mixed(pieces)
         for number, piece in enumerate(pieces):
+            if failures and self._is_behind(piece, failures):
+                failures.append((piece, BEHIND))
+                continue
             if number in mixed:
                 parts += mixed[number]
             else:
-                behind = bool(failures) and self._is_behind(piece, failures)
-                made = BEHIND if behind else self._points(piece)
+                made = self._points(piece)
                 if isinstance(made, Failure):
                     failures.append((piece, made))
                     continue
@@ -200,9 +202,15 @@ class Sender:
         for number, piece in enumerate(pieces):
             rows: Any = piece.pending.runs[piece.number].run.points
             tell = getattr(rows, "mixture", None)
-            if tell is None or (first := tell(piece.first)) is None:
+            if tell is None:
                 continue
-            terms += [first, *(tell(row) for row in range(piece.first + 1, piece.last))]
+            try:
+                told = [tell(row) for row in range(piece.first, piece.last)]
+            except Exception:  # it will raise again where the rows are made, and be booked there
+                continue
+            if not all(mixture is not None and self._fits(mixture) for mixture in told):
+                continue
+            terms += told
             found += [(number, rows, row) for row in range(piece.first, piece.last)]
         if len(terms) < 2:
             return {}
@@ -211,6 +219,21 @@ class Sender:
             made.setdefault(number, []).append(point[None])
             rows.remember(row, made[number][-1])
         return made
+
+    def _fits(self, mixture: Mixture) -> bool:
+        """Are its terms images of the dtype and the device of all?"""
+        if self._sources is None:
+            return False
+        like = self._sources
+        return all(
+            term is None
+            or (
+                term.dtype == like.dtype
+                and term.shape == like.shape[1:]
+                and term.is_cuda == like.is_cuda
+            )
+            for term in (mixture.base, mixture.first, mixture.second)
+        )
 
     def _points(self, piece: Piece) -> Tensor | Failure:
         """The points of a piece, or why they could not be made."""

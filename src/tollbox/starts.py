@@ -10,9 +10,12 @@ of them: a targeted run needs one of the target class. A start returns what it f
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -120,12 +123,33 @@ class Pool:
                 f"the pool has shape {tuple(self.images.shape)}: expected (n, c, h, w) with images "
                 f"of shape {tuple(problem.source.shape)}."
             )
-        chosen = self.images
+        images = _placed(self, problem.source.device, problem.source.dtype)
+        wanted = np.ones(len(images), bool)
         if self.labels is not None:
             wanted = problem.is_adversarial(self.labels.cpu().numpy())
-            chosen = chosen[torch.from_numpy(wanted).to(chosen.device)]
-        if len(chosen) == 0:
+        if not wanted.any():
             return None
-        images = chosen.to(problem.source, non_blocking=True)
         apart = torch.linalg.vector_norm((images - problem.source).flatten(1), dim=1)
-        return (yield from first_adversarial(images[apart.argsort(stable=True)], PHASE))
+        unwanted = torch.from_numpy(~wanted).to(apart.device, non_blocking=True)
+        order = apart.masked_fill_(unwanted, math.inf).argsort(stable=True)
+        nearest = _Ordered(images, order[: int(wanted.sum())])
+        return (yield from first_adversarial(nearest, PHASE))
+
+
+class _Ordered:
+    """Images in an order that the device knows, as rows."""
+
+    def __init__(self, images: Tensor, order: Tensor) -> None:
+        self._images, self._order = images, order
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        return self._images.index_select(0, self._order[rows])
+
+
+@lru_cache(maxsize=4)
+def _placed(pool: Pool, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The images of a pool where they are needed, once for all problems."""
+    return pool.images.to(device, dtype, non_blocking=True)

@@ -33,11 +33,16 @@ class Graphed:
                 return self._forward(images)
             self._record(images)
         graph, given, answered = self._recorded[images.shape]
-        given.copy_(images)
-        graph.replay()
-        return answered.clone()  # the next replay writes to the same place
+        with torch.cuda.device(images.device):
+            given.copy_(images)
+            graph.replay()
+            return answered.clone()  # the next replay writes to the same place
 
     def _record(self, images: Tensor) -> None:
+        with torch.cuda.device(images.device):
+            self._recorded[images.shape] = self._captured(images)
+
+    def _captured(self, images: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
         given = images.clone()
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
@@ -48,4 +53,4 @@ class Graphed:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             answered = self._forward(given)
-        self._recorded[images.shape] = (graph, given, answered)
+        return graph, given, answered
