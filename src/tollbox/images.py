@@ -93,7 +93,7 @@ def _load_folder(folder: Path, table: Path, limit: int | None) -> ImageSet:
             f"{table} has no label for the image {missing[0]}{more}: expected a line for every "
             f"image in {folder}; add it, or move the image elsewhere."
         )
-    grey = all(_mode(folder / name) in GREY for name in labels)
+    grey = all(picture_mode(folder / name) in GREY for name in labels)
     names = list(labels)[:limit]
     return ImageSet(
         _read_pictures(folder, names, "L" if grey else "RGB"),
@@ -160,7 +160,7 @@ def _why_not(folder: Path, name: str, told: str) -> str:
 def _read_pictures(folder: Path, names: Sequence[str], mode: str) -> Tensor:
     pixels: Tensor | None = None
     for row, name in enumerate(names):
-        array = _pixels(folder / name, mode)
+        array = read_pixels(folder / name, mode)
         if pixels is None:
             pixels = torch.empty((len(names), *array.shape), dtype=torch.float32)
         if array.shape != pixels.shape[1:]:
@@ -190,7 +190,8 @@ def _opened(file: Path) -> Iterator[Image.Image]:
         raise FileError(f"the image {file} cannot be read: {in_a_line(error)}.") from None
 
 
-def _mode(file: Path) -> str:
+def picture_mode(file: Path) -> str:
+    """The mode of a picture file, as Pillow names it."""
     with _opened(file) as picture:
         return _checked(picture, file)
 
@@ -208,7 +209,7 @@ def _checked(picture: Image.Image, file: Path) -> str:
     return picture.mode
 
 
-def _pixels(file: Path, mode: str) -> NDArray[np.uint8]:
+def read_pixels(file: Path, mode: str) -> NDArray[np.uint8]:
     """(c, h, w)."""
     with _opened(file) as picture:
         _checked(picture, file)

@@ -14,12 +14,11 @@ from torch import Tensor
 from ..ask import Asking, Found
 from ..errors import Stop
 from ..estimates import Estimate
-from ..paths import Line
 from ..problem import Problem
 from ..searches import Search
-from ..starts import Start, begin
+from ..starts import Start
 from ..sweeps import Sweep, ToDirection
-from .descent import descend
+from .descent import Project, descend
 
 
 @dataclass(frozen=True)
@@ -42,25 +41,10 @@ class CGBA:
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
         """Attack one image."""
-        scale = self.estimate.tolerance_scale(problem)
-        begun = yield from begin(problem, self.start)
-        if begun is None:
-            return Stop.NO_START
-        found = yield from self.search(problem, Line(problem.source, begun), scale)
         sweep = self.sweep.begin(problem)
 
-        def move(t: int, found: Found, direction: Tensor) -> Asking[Found]:  # noqa: ARG001
+        def move(_: int, found: Found, direction: Tensor, project: Project) -> Asking[Found]:
             arc = yield from sweep(found, direction)
-            return found if arc is None else (yield from self.search(problem, arc, scale))
+            return found if arc is None else (yield from project(arc))
 
-        return (
-            yield from descend(
-                problem,
-                found,
-                self.estimate.begin(problem),
-                move,
-                queries=self.queries,
-                blind_limit=self.blind_limit,
-                iterations=self.iterations,
-            )
-        )
+        return descend(problem, self, move)

@@ -1,45 +1,80 @@
 """Descent: what HSJA, GeoDA and CGBA have in common.
 
-From a boundary point: estimate a direction with n_0 sqrt(t) queries (or what that would cost), move
-along it to the next boundary point, accept it; t = 1, 2, ... An estimate without information leaves
-the iterate where it is, and `blind_limit` of them in a row end the attack.
+Find a start and the boundary on the line from it to the source. Then, t = 1, 2, ...: estimate a
+direction with n_0 sqrt(t) queries (or what that would cost), move along it to the next boundary
+point, accept it. An estimate without information leaves the iterate where it is, and `blind_limit`
+of them in a row end the attack.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Protocol
 
 from torch import Tensor
 
 from ..ask import Asking, Found
 from ..errors import Stop
-from ..estimates import Estimator
+from ..estimates import Estimate
+from ..paths import Line, Path
 from ..problem import Problem
+from ..searches import Search
+from ..starts import Start, begin
 
-Move = Callable[[int, Found, Tensor], Asking[Found]]
+Project = Callable[[Path], Asking[Found]]
+"""The attack's search, as fine as its estimate needs it."""
+Move = Callable[[int, Found, Tensor, Project], Asking[Found]]
 """Called with t, x_t and the direction: the next boundary point, or x_t if there is none."""
 
 
-def descend(
-    problem: Problem,
-    found: Found,
-    estimate: Estimator,
-    move: Move,
-    *,
-    queries: int,
-    blind_limit: int,
-    iterations: int,
-) -> Asking[Stop]:
+class Descending(Protocol):
+    """An attack made of these parts."""
+
+    @property
+    def start(self) -> Start:
+        """Where it begins."""
+
+    @property
+    def search(self) -> Search:
+        """How it finds the boundary on a path."""
+
+    @property
+    def estimate(self) -> Estimate:
+        """How it finds a direction."""
+
+    @property
+    def queries(self) -> int:
+        """n_0: the vanilla estimate at iteration t has n_0 sqrt(t) queries."""
+
+    @property
+    def blind_limit(self) -> int:
+        """Estimates without information in a row that end it."""
+
+    @property
+    def iterations(self) -> int:
+        """The most iterations."""
+
+
+def descend(problem: Problem, attack: Descending, move: Move) -> Asking[Stop]:
     """Estimate and move until something ends it."""
+    scale = attack.estimate.tolerance_scale(problem)
+
+    def project(path: Path) -> Asking[Found]:
+        return attack.search(problem, path, scale)
+
+    begun = yield from begin(problem, attack.start)
+    if begun is None:
+        return Stop.NO_START
+    found = yield from project(Line(problem.source, begun))
     problem.accept(found.point)
-    blind = 0
-    for t in range(1, iterations + 1):
-        direction = yield from estimate(t, found, int(queries * math.sqrt(t)))
+    estimate, blind = attack.estimate.begin(problem), 0
+    for t in range(1, attack.iterations + 1):
+        direction = yield from estimate(t, found, int(attack.queries * math.sqrt(t)))
         blind = blind + 1 if direction is None else 0
-        if blind == blind_limit:
+        if blind == attack.blind_limit:
             return Stop.NO_INFORMATION
         if direction is not None:
-            found = yield from move(t, found, direction)
+            found = yield from move(t, found, direction, project)
         problem.accept(found.point)
     return Stop.ITERATIONS

@@ -19,8 +19,8 @@ from ..estimates import Estimate
 from ..paths import Line
 from ..problem import Problem
 from ..searches import Search
-from ..starts import Start, begin
-from .descent import descend
+from ..starts import Start
+from .descent import Project, descend
 
 
 class _Growing:
@@ -61,14 +61,9 @@ class GeoDA:
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
         """Attack one image."""
-        scale = self.estimate.tolerance_scale(problem)
-        begun = yield from begin(problem, self.start)
-        if begun is None:
-            return Stop.NO_START
-        found = yield from self.search(problem, Line(problem.source, begun), scale)
         mean = torch.zeros_like(problem.source)
 
-        def move(t: int, found: Found, direction: Tensor) -> Asking[Found]:  # noqa: ARG001
+        def move(_: int, found: Found, direction: Tensor, project: Project) -> Asking[Found]:
             mean.add_(direction)
             mean.div_(torch.linalg.vector_norm(mean))
             step = mean * torch.linalg.vector_norm(found.point - problem.source)
@@ -76,16 +71,6 @@ class GeoDA:
             moved = yield from first_adversarial(points, "step")
             if moved is None:
                 return found
-            return (yield from self.search(problem, Line(problem.source, moved), scale))
+            return (yield from project(Line(problem.source, moved)))
 
-        return (
-            yield from descend(
-                problem,
-                found,
-                self.estimate.begin(problem),
-                move,
-                queries=self.queries,
-                blind_limit=self.blind_limit,
-                iterations=self.iterations,
-            )
-        )
+        return descend(problem, self, move)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..errors import FileError, InputError
-from ..images import GREY, ImageSet, _mode, _pixels, load_images
+from ..images import GREY, ImageSet, load_images, picture_mode, read_pixels
 from ..tables import LARGEST, kind_of
 
 
@@ -73,8 +73,8 @@ def _load(start: Path, channels: int, limit: int | None) -> Tensor:
         raise FileError(f"--start {start} {what}: expected an image file, or an .npz.")
     if start.suffix.lower() == ".npz":
         return load_images(start, None, limit).images
-    mode = "L" if channels == 1 and _mode(start) in GREY else "RGB"
-    return torch.from_numpy(_pixels(start, mode)).float().div_(255)[None]
+    mode = "L" if channels == 1 and picture_mode(start) in GREY else "RGB"
+    return torch.from_numpy(read_pixels(start, mode)).float().div_(255)[None]
 
 
 def _size(shape: tuple[int, ...]) -> str:
