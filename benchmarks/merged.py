@@ -114,6 +114,22 @@ def first(report: dict[str, Any], count: int) -> dict[str, Any]:
     return {**report, "settings": settings, "entries": entries}
 
 
+def of_sets(report: dict[str, Any], size: int, draws: int = 20_000) -> str:
+    """How much a median over `size` images depends on which they are: its 95 % range over sets
+    drawn from all images, for every preset, price and mark."""
+    body = []
+    for entry in report["entries"]:
+        for mark, listed in entry["at"].items():
+            values = np.array([math.inf if v is None else v for v in listed])
+            rng = np.random.default_rng(0)
+            drawn = np.argsort(rng.random((draws, len(values))), axis=1)[:, :size]
+            low, high = np.percentile(np.median(values[drawn], axis=1), [2.5, 97.5])
+            cells = [entry["preset"], f"{entry['price']:g}", thousands(float(mark))]
+            body.append([*cells, f"{np.median(values):.2f}", f"[{low:.2f}, {high:.2f}]"])
+    whole = len(report["settings"]["images"])
+    return grid(["preset", "c*", "at", f"median of {whole}", f"of {size}, 95 % range"], body)
+
+
 def thousands(value: float) -> str:
     return f"{value / 1000:g}K" if value >= 1000 else f"{value:g}"
 

@@ -23,7 +23,8 @@ cut short, and up to where they are known.
 
 `merge` checks that parts agree, writes them as one (which may be merged again), and prints the
 tables: medians, paired ratios, `--curves` at all marks with intervals, and ends other than the
-usual one; with `--first`, of the first images alone.
+usual one; with `--first`, of the first images alone; with `--sets N`, how much a median over N
+images depends on which they are.
 """
 
 from __future__ import annotations
@@ -173,6 +174,8 @@ def merge(args: argparse.Namespace) -> None:
         report = merged.first(report, args.first)
     common.write(args.out, report)
     text = merged.Table(report).markdown(args.curves)
+    if args.sets is not None:
+        text += "\n\nMedians over sets of images:\n\n" + merged.of_sets(report, args.sets)
     print(text)
     if args.markdown is not None:
         args.markdown.write_text(text + "\n")
@@ -196,6 +199,7 @@ def main() -> None:
     merging.add_argument("--markdown", type=Path, default=None)
     merging.add_argument("--curves", nargs="+", default=[], metavar="PRESET")
     merging.add_argument("--first", type=int, default=None, help="of the first images alone")
+    merging.add_argument("--sets", type=int, default=None, help="range of medians over so many")
     merging.set_defaults(do=merge)
     args = parser.parse_args()
     try:

@@ -9,6 +9,10 @@ raw     images/s of the network in its faster memory layout, warmed up, in infer
 engine  charged queries/s of the whole run, start to end, less the time of those measurements
 share   engine / raw
 
+With `--workers` the engine's rows are shared by so many processes, which have begun and have run a
+few queries before the clock starts; the raw network (in one process, with all threads) is measured
+before and after the run.
+
 `--sync-check` makes any synchronisation of the GPU other than one per model batch an error.
 `--memory` streams ever more images, and prints the peak of device memory and of host memory, which
 must not grow with their number. If there are fewer images than asked for, mirrored copies of them
@@ -18,6 +22,7 @@ make up the rest. Prints one JSON object at the end.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import json
 import platform
@@ -81,16 +86,18 @@ def measured(
     labels: Tensor,
     raw: Raw,
     args: argparse.Namespace,
+    workers: tb.Workers | None,
 ) -> dict[str, Any]:
     """One run, with the raw network measured in between."""
     mode = "error" if args.sync_check else "default"
-    batches, raw_seconds, rows, paused = 0, [], 0, 0.0
+    batches, rows, paused = 0, 0, 0.0
+    raw_seconds = [] if workers is None else [raw.seconds() for _ in range(args.every)]
 
     def progress(now: tb.Progress) -> None:
         nonlocal batches, rows, paused
         batches += 1
         rows = now.rows
-        if batches % args.every == 0:
+        if workers is None and batches % args.every == 0:
             set_mode(model.device, "default")
             wait(model.device)
             began = time.perf_counter()
@@ -109,8 +116,11 @@ def measured(
         budget=args.budget,
         batch_size=args.batch_size,
         progress=progress,
+        workers=1 if workers is None else workers,
     )
     seconds = time.perf_counter() - began - paused
+    if workers is not None:
+        raw_seconds += [raw.seconds() for _ in range(args.every)]
     set_mode(model.device, "default")
     queries = sum(result.ledger.queries for result in results)
     raw_speed = args.batch_size * len(raw_seconds) / sum(raw_seconds)
@@ -193,6 +203,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=20, help="batches between raw measurements")
     parser.add_argument("--tf32", action="store_true")
     parser.add_argument("--graphs", action="store_true", help="the engine replays CUDA graphs")
+    parser.add_argument("--workers", type=int, default=1, help="processes that share the work")
     parser.add_argument("--sync-check", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--out", type=Path, default=None, help="also write the JSON here")
@@ -223,13 +234,20 @@ def main() -> None:
         "threads": torch.get_num_threads(),
         "layout": raw.layout,
         "batch_size": args.batch_size,
+        "workers": args.workers,
         "engine": [],
     }
-    for attack in tb.presets() if args.attacks == ["all"] else args.attacks:
-        row = measured(attack, model, pictures, labels, raw, args)
-        report["engine"].append(row)
-        print(json.dumps(row), flush=True)
-        write(args.out, report)
+    with contextlib.ExitStack() as stack:
+        workers = None
+        if args.workers > 1:
+            workers = stack.enter_context(tb.Workers(model, args.workers))
+            few = {"budget": 3 * args.price, "batch_size": args.batch_size, "workers": workers}
+            tb.run(tb.preset("hsja"), model, pictures, labels, prices=tb.Prices(args.price), **few)
+        for attack in tb.presets() if args.attacks == ["all"] else args.attacks:
+            row = measured(attack, model, pictures, labels, raw, args, workers)
+            report["engine"].append(row)
+            print(json.dumps(row), flush=True)
+            write(args.out, report)
     if args.memory:
         report["memory"] = memory(model, pictures, labels, args)
     print(json.dumps(report, indent=1))
