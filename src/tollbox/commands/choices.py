@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from cyclopts import Token
 
 from ..cells import check_limits
-from ..errors import FileError, InputError
+from ..errors import InputError
+from ..models.devices import usable
+from ..price_tables import prices_per_class
 from ..prices import Prices
-from ..tables import LARGEST, in_a_line, kind_of, rows_of, shortened
-
-DEFAULT_ROW = "default"
+from ..tables import shortened
 
 
 def whole(kind: Any, tokens: Sequence[Token]) -> int:  # noqa: ARG001
@@ -62,63 +61,10 @@ def prices(text: str) -> Prices:
     try:
         ratio = float(text)
     except ValueError:
-        return _prices_per_class(text)
+        return prices_per_class(text, f"--price is {shortened(text)!r}")
     if math.isnan(ratio) or ratio < 0:
         raise InputError(f"--price is {text}: expected a number that is 0 or more, inf, or a CSV.")
     return Prices.flagged_only() if math.isinf(ratio) else Prices(source=ratio)
-
-
-def _prices_per_class(text: str) -> Prices:
-    file = Path(text)
-    if not text.strip() or kind_of(file, f"--price is {shortened(text)!r}: it") == "nothing":
-        raise FileError(
-            f"--price is {text!r}: expected a number, inf, or a CSV file that exists, with the "
-            "columns class and price."
-        )
-    default = 1.0
-    table: dict[int, float] = {}
-    seen: set[str] = set()
-    for line, (name, value) in rows_of(file, ("class", "price")):
-        where = f"{file}, line {line}"
-        price = _price(value, where)
-        name = _class(name, where)
-        if name in seen:
-            raise FileError(f"{where}: class {name} has a price already.")
-        seen.add(name)
-        if name == DEFAULT_ROW:
-            default = price
-        else:
-            table[int(name)] = price
-    if not seen:
-        raise FileError(f"{file} has no prices: expected lines of class and price.")
-    if default == 0 and not any(table.values()):
-        raise FileError(f"{file}: all prices are 0: expected at least one above 0.")
-    return Prices.per_class(table, default)
-
-
-def _class(text: str, where: str) -> str:
-    """A class as it is usually written, or the word for all others."""
-    if text.lower() == DEFAULT_ROW:
-        return DEFAULT_ROW
-    if text.isdecimal() and len(text) <= 100 and int(text) <= LARGEST:
-        return str(int(text))
-    raise FileError(
-        f"{where}: the class is {shortened(text)!r}: expected an integer that is 0 or more, or "
-        f"{DEFAULT_ROW!r}."
-    )
-
-
-def _price(text: str, where: str) -> float:
-    try:
-        price = float(text)
-    except ValueError:
-        price = math.nan
-    if not (math.isfinite(price) and price >= 0):
-        raise FileError(
-            f"{where}: the price is {shortened(text)!r}: expected a finite number that is 0 or "
-            "more."
-        )
-    return price
 
 
 def limits(paid: Prices, budget: float | None, max_queries: int | None) -> tuple[float, float]:
@@ -150,15 +96,4 @@ def limits(paid: Prices, budget: float | None, max_queries: int | None) -> tuple
 
 def device(text: str | None) -> torch.device:
     """A device that works; by default the GPU if there is one, else the CPU."""
-    name = text or ("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        place = torch.device(name)
-        if place.type == "meta":
-            raise RuntimeError("it holds no numbers")
-        torch.zeros(1, device=place).cpu()
-    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
-        raise InputError(
-            f"--device is {name!r}: {in_a_line(error)}. Expected cpu, cuda, cuda:1 or "
-            "another device that this installation of torch can use."
-        ) from None
-    return place
+    return usable(text, "--device")
