@@ -289,6 +289,6 @@ def test_rule_8_few_fixed_shapes(scene, layout):
 
     size = layout["batch_size"]
     engine_run(listed, model(watching), {**layout, "metered": False})
-    parts = (1,) if layout["one_shape"] else (1, 2, 4, 8)
-    allowed = {max(1, size // part) for part in parts}
+    eighths = (8,) if layout["one_shape"] else range(1, 9)
+    allowed = {max(1, size * part // 8) for part in eighths}
     assert shapes <= allowed

@@ -12,6 +12,8 @@ from .prices import Prices
 from .problem import Attack, Problem
 from .results import Improvement, Result, Results, Step
 from .run import ModelWarning, run, run_cells, stream
+from .studies import Study, StudyResults
+from .workers import Workers
 
 __version__ = "0.1.0"
 
@@ -35,9 +37,12 @@ __all__ = [
     "Run",
     "Step",
     "Stop",
+    "Study",
+    "StudyResults",
     "TollboxError",
     "UnknownNameError",
     "Until",
+    "Workers",
     "check_model",
     "models",
     "preset",

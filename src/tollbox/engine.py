@@ -20,10 +20,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .cells import Cell
 from .errors import InputError, Stop
+from .journal import Answered, Journal
 from .live import Live
 from .models.model import UNDECIDED, Model
 from .pending import Failure
@@ -74,7 +76,9 @@ class Engine:
         metered: bool = False,
         one_shape: bool = False,
         time_limit: float = math.inf,
+        memory: float = 1.0,
         progress: Callable[[Progress], None] | None = None,
+        journal: Journal | None = None,
         shuffle: Callable[[list[Live]], None] | None = None,
     ) -> None:
         if batch_size is None:
@@ -95,15 +99,17 @@ class Engine:
         self.sender = Sender(model, batch_size, one_shape, metered)
         self._model, self._metered = model, metered
         self._live_limit = live if live is not None else max(64, 2 * batch_size)
-        self._memory = _memory(model.device)
+        self._memory = memory * _memory(model.device)  # a share of what there is
         self._time_limit, self._began = time_limit, time.monotonic()
-        self._progress, self._shuffle = progress, shuffle
+        self._progress, self._journal, self._shuffle = progress, journal, shuffle
         self._depth = 2 if model.device.type == "cuda" else 1
         self._lives: dict[int, Live] = {}
         self._held = 0
         """Bytes of the points that they may hold."""
         self._free: list[int] = []
         self._ready: dict[int, Live] = {}
+        self._recalling: dict[int, Live] = {}
+        """Those that ask for what was recorded earlier."""
         self._air: deque[_InAir] = deque()
         self._numbers: list[tuple[Tensor, dict[str, Any]]] = []
         self._closing: list[Live] = []
@@ -124,6 +130,7 @@ class Engine:
         that have not begun end with that reason, if the iterable has a length.
         """
         self._began = time.monotonic()
+        full = self.sender.batch_size
         waiting = enumerate(cells)
         refused: Exception | None = None
         more = True
@@ -142,6 +149,8 @@ class Engine:
                     more = False
                 except Exception as error:  # of the cell, or of whoever makes the images
                     refused, more = error, False
+                if not self._air and self._wanted(full) >= full:
+                    self._dispatch()  # the model need not wait until all are there
             self._dispatch()
             if self._air:
                 self._land()
@@ -149,6 +158,10 @@ class Engine:
                 yield self._finished.popleft()
         if refused is not None:
             raise refused
+
+    def under_way(self) -> list[tuple[int, int]]:
+        """Of each cell under way its position in the input, and its queries so far."""
+        return [(live.index, live.ledger.queries) for live in self._lives.values()]
 
     # -- cells come and go ------------------------------------------------------------------------
 
@@ -166,6 +179,8 @@ class Engine:
         live = self._lives[slot] = Live(index, cell, slot, self._model, self._metered)
         live.held = held
         self._held += held
+        if self._journal is not None:
+            live.history = self._journal.history(index)
         if self._stopping is not None:
             live.end(self._stopping)
         else:
@@ -175,13 +190,15 @@ class Engine:
 
     def _serve(self, live: Live) -> None:
         """Let a cell go on as far as it can without the model."""
-        if live.advance():
-            self._ready[live.slot] = live
+        if live.advance() and not self._diverges(live, live.differs()):
+            waits = self._recalling if live.recallable() else self._ready
+            waits[live.slot] = live
         self._queries += live.newly_charged()
         self._numbers += live.numbers
         live.numbers = []
         if live.ended is not None:
             self._ready.pop(live.slot, None)
+            self._recalling.pop(live.slot, None)
             del self._lives[live.slot]
             self._held -= live.held
             self._free.append(live.slot)
@@ -201,6 +218,9 @@ class Engine:
     def _dispatch(self) -> None:
         full = self.sender.batch_size
         while len(self._air) < self._depth:
+            if self._recalling:
+                self._launch(*self._recalled())
+                continue
             wanted = self._wanted(full)
             if wanted == 0 or (self._air and wanted < full):
                 break
@@ -233,7 +253,11 @@ class Engine:
         space = self.sender.padded(rows) - rows
         if space == 0:
             return pieces
-        able = [live for live in self._lives.values() if live.pending and live.pending.can_spare]
+        able = [
+            live
+            for live in self._lives.values()
+            if live.pending and live.pending.can_spare and live.slot not in self._recalling
+        ]
         share = -(-space // len(able)) if able else 0
         for live in able:
             space -= self._cut(live, pieces, min(share, space), spare=True)
@@ -253,14 +277,42 @@ class Engine:
                 taken += rows
         return taken
 
-    def _launch(self, pieces: list[Piece]) -> None:
+    def _recalled(self) -> tuple[list[Piece], NDArray[np.int64]]:
+        """Rows for a batch that is answered from histories, and their labels."""
+        pieces: list[Piece] = []
+        labels: list[NDArray[np.int64]] = []
+        space = self.sender.batch_size
+        for live in list(self._recalling.values()):
+            pending, history = live.pending, live.history
+            if pending is None or history is None:
+                raise RuntimeError("a cell recalls nothing")
+            for number, rows in live.recallable():
+                rows = min(rows, space)
+                if rows == 0:
+                    return pieces, np.concatenate(labels)
+                first = pending.send(number, rows)
+                pieces.append(Piece(pending, number, first, first + rows, live.slot))
+                labels.append(history.labels(live.asked, number, first, first + rows))
+                space -= rows
+            if not live.recallable():
+                del self._recalling[live.slot]
+                if pending.wanted_rows > 0:
+                    self._ready[live.slot] = live
+        return pieces, np.concatenate(labels)
+
+    def _launch(self, pieces: list[Piece], known: NDArray[np.int64] | None = None) -> None:
         numbers, self._numbers = self._numbers, []
         closing, self._closing = self._closing, []
         images = [(live, _to_host(live.best)) for live in closing]
-        first, *others = self.sender.send(pieces, [number for number, _ in numbers])
+        extra = [number for number, _ in numbers]
+        if known is None:
+            first, *others = self.sender.send(pieces, extra)
+        else:
+            first, others = self.sender.recall(pieces, known, extra), []
         self._air.append(_InAir(first, [step for _, step in numbers], images))
         self._air.extend(_InAir(flight, [], []) for flight in others)
-        self._rows += sum(flight.shape for flight in (first, *others))
+        if known is None:
+            self._rows += sum(flight.shape for flight in (first, *others))
 
     @torch.no_grad()
     def _land(self) -> None:
@@ -270,20 +322,28 @@ class Engine:
         labels, distances = numbers[:shape].astype(np.int64), numbers[shape : 2 * shape]
         for step, distance in zip(air.steps, numbers[2 * shape :].tolist(), strict=True):
             step["distance"] = distance
-        undecided = bool((labels == UNDECIDED).any())
         touched: dict[int, Live] = {}
-        first = 0
-        for piece in flight.pieces:
-            last = first + piece.size
-            if self._waits(piece, touched):
-                sound = last - first
-                if undecided:
-                    sound = int(np.append(labels[first:last] == UNDECIDED, True).argmax())
-                middle = first + sound
-                piece.pending.take(piece.number, labels[first:middle], distances[first:middle])
-                if middle < last:
-                    piece.pending.fail(piece.number, last - middle, NOT_NUMBERS)
-            first = last
+        arrived = self._arrived(flight, labels, distances, touched)
+        if self._journal is not None and not flight.recalled:
+            self._journal.record(
+                [
+                    Answered(live.index, live.asked, p.number, p.first, said, float(far[-1]))
+                    for live, p, said, far in arrived
+                    if len(said)
+                ]
+            )
+        for live, piece, said, far in arrived:
+            if live.pending is not piece.pending:
+                continue  # an earlier piece of the same ask showed that it is another ask
+            if live.history is not None and not live.history.fits(
+                live.asked, piece.number, piece.first, far
+            ):
+                phase = piece.pending.ask.phase
+                self._diverges(live, f"ask {live.asked} ({phase}) is at another distance")
+                continue
+            piece.pending.take(piece.number, said, far)
+            if len(said) < piece.size:
+                piece.pending.fail(piece.number, piece.size - len(said), NOT_NUMBERS)
         for piece, failure in flight.failures:
             if self._waits(piece, touched):
                 piece.pending.fail(piece.number, piece.size, failure)
@@ -298,6 +358,39 @@ class Engine:
             self._progress(
                 Progress(self._done, live_now, self._queries, self._rows, seconds, results)
             )
+
+    def _arrived(
+        self,
+        flight: Flight,
+        labels: NDArray[np.int64],
+        distances: NDArray[np.float64],
+        touched: dict[int, Live],
+    ) -> list[tuple[Live, Piece, NDArray[np.int64], NDArray[np.float64]]]:
+        """The pieces that somebody waits for, with the labels and distances of the rows that were
+        decided; recorded labels stand where there are any."""
+        undecided = bool((labels == UNDECIDED).any())
+        arrived = []
+        first = 0
+        for piece in flight.pieces:
+            last = first + piece.size
+            if self._waits(piece, touched):
+                live, end = touched[piece.slot], last
+                if undecided:
+                    end = first + int(np.append(labels[first:last] == UNDECIDED, True).argmax())
+                said = labels[first:end]
+                if live.history is not None and not flight.recalled:
+                    said = live.history.confirmed(live.asked, piece.number, piece.first, said)
+                arrived.append((live, piece, said, distances[first:end]))
+            first = last
+        return arrived
+
+    def _diverges(self, live: Live, why: str | None) -> bool:
+        """End a cell that does not ask what it asked earlier."""
+        if why is None or self._journal is None:
+            return False
+        live.abandon(why)
+        self._journal.diverged(live.index, why)
+        return True
 
     def _waits(self, piece: Piece, touched: dict[int, Live]) -> bool:
         """Does the cell that sent this piece still wait for it?"""

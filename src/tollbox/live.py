@@ -23,6 +23,7 @@ from torch import Tensor
 from .ask import Answers, Ask, Asking, Rows, joined
 from .cells import Cell
 from .errors import Stop
+from .journal import History
 from .ledger import Ledger
 from .models.model import Model
 from .pending import Failure, Pending
@@ -57,6 +58,10 @@ class Live:
         """Share of the budget that is spent."""
         self.numbers: list[tuple[Tensor, dict[str, Any]]] = []
         """Distances of iterates, on the device, and the steps that wait for them."""
+        self.asked = -1
+        """The number of the ask on its way."""
+        self.history: History | None = None
+        """What was recorded of this cell earlier."""
         self._counted = 0
         self._asking: Asking[Stop] | None = None
         self._improvements: list[Improvement] = []
@@ -88,6 +93,33 @@ class Live:
             self._settle()
         return False
 
+    def recallable(self) -> list[tuple[int, int]]:
+        """Runs of the ask on its way, and rows of them, whose answers were recorded earlier."""
+        pending, history = self.pending, self.history
+        if pending is None or history is None:
+            return []
+        found = []
+        for number, state in enumerate(pending.runs):
+            left = history.known(self.asked, number) - state.sent
+            if left > 0:
+                rows = min(left, max(pending.wanted(number), pending.spare(number)))
+                found += [(number, rows)] if rows > 0 else []
+        return found
+
+    def differs(self) -> str | None:
+        """What tells the ask on its way from what was recorded of it, if anything does."""
+        pending, history = self.pending, self.history
+        if pending is None or history is None:
+            return None
+        sizes = [state.size for state in pending.runs]
+        if history.longer_than(self.asked, sizes):
+            return f"ask {self.asked} ({pending.ask.phase}) had more points when it was recorded"
+        return None
+
+    def abandon(self, why: str) -> None:
+        """End without settling what is on its way: it is not what was asked earlier."""
+        self._end(Stop.INTERRUPTED, why)
+
     def newly_charged(self) -> int:
         """Queries charged since this was asked last."""
         before, self._counted = self._counted, self.ledger.queries
@@ -106,6 +138,12 @@ class Live:
             raise RuntimeError("the cell has not ended")
         cell, (stop, reason) = self.cell, self.ended
         steps = tuple(Step(**step) for step in self._steps)
+        if self.history is not None and self.history.differences:
+            warnings = (
+                *warnings,
+                f"the model answered {self.history.differences} points differently when they were "
+                "asked again",
+            )
         return Result(
             self.index,
             cell.name,
@@ -147,6 +185,7 @@ class Live:
         if over is not None:
             self._end(over)
         else:
+            self.asked += 1
             self.pending = Pending(ask, self.problem, self.ledger)
             self.pending.limit(*self._limits(), metered=self._metered)
 

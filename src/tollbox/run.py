@@ -27,6 +27,7 @@ from .models.model import Model, as_model
 from .prices import Prices
 from .problem import Attack
 from .results import Result, Results
+from .workers import Workers
 
 CHECKED_IMAGES = 8
 
@@ -54,6 +55,8 @@ class EngineOptions(TypedDict, total=False):
     """Seconds after which all ends."""
     progress: Callable[[Progress], None] | None
     """Called after each batch."""
+    workers: int | Workers
+    """Processes to share the work (default: 1, this one), or those of a `tb.Workers`."""
 
 
 class ImageOptions(TypedDict, total=False):
@@ -89,9 +92,9 @@ def run_cells(
     listed, shape = list(cells), None
     for index, cell in enumerate(listed):  # all of them before the first query
         shape = cell.check(fit, cell.name or f"image {index}", shape)
-    engine = Engine(fit, **options)
-    findings = _checked(fit, listed, engine) if check else []
-    results = sorted(engine.run(listed), key=lambda result: result.index)
+    runner = _Runner(fit, options)
+    findings = _checked(fit, listed, runner.engine) if check else []
+    results = sorted(runner.run(listed), key=lambda result: result.index)
     return Results(results, findings)
 
 
@@ -138,16 +141,36 @@ def stream(
     """
     fit = as_model(model)
     cells, engine_options = _cells(attack, _Given(images, labels, targets, starts), options)
-    engine = Engine(fit, **engine_options)
+    runner = _Runner(fit, engine_options)
 
     def results() -> Iterator[Result]:
         few, shape = list(islice(cells, CHECKED_IMAGES)) if check else [], None
         for index, cell in enumerate(few):
             shape = cell.check(fit, f"image {index}", shape)
-        _checked(fit, few, engine)
-        yield from engine.run(cell for part in (few, cells) for cell in part)
+        _checked(fit, few, runner.engine)
+        yield from runner.run(cell for part in (few, cells) for cell in part)
 
     return results()
+
+
+class _Runner:
+    """Runs cells in this process, or in those of `workers`."""
+
+    def __init__(self, model: Model, options: EngineOptions) -> None:
+        ours: dict[str, Any] = dict(options)
+        self._model, self._workers = model, ours.pop("workers", 1)
+        self.engine = Engine(model, **ours)  # refuses what is wrong with them
+        self._options = ours
+
+    def run(self, cells: Iterable[Cell]) -> Iterator[Result]:
+        """Each result as it is finished."""
+        if self._workers == 1:
+            yield from self.engine.run(cells)
+        elif isinstance(self._workers, Workers):
+            yield from self._workers.run(cells, **self._options)
+        else:
+            with Workers(self._model, self._workers) as workers:
+                yield from workers.run(cells, **self._options)
 
 
 def _checked(model: Model, cells: list[Cell], engine: Engine) -> list[str]:

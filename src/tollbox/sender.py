@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,6 +76,8 @@ class Flight:
     """Labels (`shape`), distances (`shape`), then what else was waiting; float64."""
     shape: int
     event: torch.cuda.Event | None
+    recalled: bool = False
+    """The labels are from a history, not from the model."""
 
     def land(self) -> NDArray[np.float64]:
         """Wait until the numbers have arrived, and give them."""
@@ -98,9 +100,9 @@ class Sender:
 
     @property
     def shapes(self) -> list[int]:
-        """The batch shapes in use, rising: the whole, a half, a quarter, an eighth."""
-        parts = (1,) if self._one_shape else (1, 2, 4, 8)
-        return sorted({max(1, self.batch_size // part) for part in parts})
+        """The batch shapes in use, rising: so many eighths of the whole."""
+        eighths = (8,) if self._one_shape else range(1, 9)
+        return sorted({max(1, self.batch_size * part // 8) for part in eighths})
 
     def place(self, slot: int, source: Tensor) -> None:
         """Put the source image of a live cell into the table."""
@@ -124,6 +126,23 @@ class Sender:
         if memory and self.batch_size > 1 and self.model.batch is None:
             return self._smaller(pieces, extra)
         return self._bisect(pieces, extra, reason)
+
+    def recall(
+        self, pieces: list[Piece], labels: NDArray[np.int64], extra: Sequence[Tensor]
+    ) -> Flight:
+        """Rows whose labels are known: their points are made for their distances alone."""
+        parts: list[Tensor] = []
+        slots: list[int] = []
+        for piece in pieces:
+            made = self._points(piece)
+            if isinstance(made, Failure):
+                raise RuntimeError(made.reason)
+            parts.append(made)
+            slots += [piece.slot] * piece.size
+        distances = self._distances(self.model.sent(torch.cat(parts)), slots)
+        known = torch.from_numpy(labels).to(distances.device, torch.float64)
+        flight = self._fly(pieces, extra, len(slots), (known, distances))
+        return replace(flight, recalled=True)
 
     def _smaller(self, pieces: list[Piece], extra: Sequence[Tensor]) -> list[Flight]:
         before, self.batch_size = self.batch_size, self.batch_size // 2
@@ -263,7 +282,7 @@ class Sender:
     def _distances(self, batch: Tensor, slots: list[int]) -> Tensor:
         if self._sources is None:
             raise RuntimeError("no source image was placed")
-        index = torch.tensor(slots).to(batch.device, non_blocking=True)
+        index = torch.tensor(slots, pin_memory=batch.is_cuda).to(batch.device, non_blocking=True)
         return row_norms(self._sources.index_select(0, index).sub_(batch))
 
     def _fly(

@@ -25,6 +25,10 @@ class Graphed:
         self._forward = forward
         self._recorded: dict[torch.Size, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
 
+    def __reduce__(self) -> tuple[type[Graphed], tuple[Callable[[Tensor], Tensor]]]:
+        """Another process records its own."""
+        return Graphed, (self._forward,)
+
     @torch.inference_mode()
     def __call__(self, images: Tensor) -> Tensor:
         """What the function gives."""

@@ -7,6 +7,7 @@ network in training mode is put into eval mode: the model check would only find 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +39,27 @@ def labels_of(output: object) -> Tensor:
     if output.ndim == 2 and output.is_floating_point():
         return output.argmax(1).masked_fill_(output.isnan().any(1), UNDECIDED)
     return output
+
+
+@dataclass(frozen=True)
+class _Forward:
+    """Normalise, forward, decide; a class, so that it can be sent to another process."""
+
+    network: nn.Module
+    centre: Tensor | None
+    scale: Tensor | None
+    layout: torch.memory_format
+
+    @torch.inference_mode()
+    def __call__(self, images: Tensor) -> Tensor:
+        laid = torch.empty_like(images, memory_format=self.layout)
+        if self.centre is None:
+            images = laid.copy_(images)
+        else:
+            images = torch.sub(images, self.centre, out=laid)
+        if self.scale is not None:
+            images.div_(self.scale)
+        return labels_of(self.network(images))
 
 
 def from_torch(
@@ -74,13 +96,6 @@ def from_torch(
     network = network.eval()
     centre, scale = (_constants(n, v, dtype, place) for n, v in (("mean", mean), ("std", std)))
 
-    @torch.inference_mode()
-    def predict(images: Tensor) -> Tensor:
-        laid = torch.empty_like(images, memory_format=layout)
-        images = laid.copy_(images) if centre is None else torch.sub(images, centre, out=laid)
-        if scale is not None:
-            images.div_(scale)
-        return labels_of(network(images))
-
+    predict = _Forward(network, centre, scale, layout)
     forward = Graphed(predict) if cuda_graphs else predict
     return Model(forward, place, dtype, quantize, batch, classes, network)

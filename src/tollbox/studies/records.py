@@ -1,0 +1,125 @@
+"""What a store holds, as bytes: the labels of a batch, and how the run of a cell went.
+
+1. A batch is its pieces (cell, ask, run, first row, number of rows), the distance of the last row
+   of each, and all labels, in this order; compressed. No price is in it.
+2. A run is its counts by phase and label, its improvements and its steps. Costs follow from the
+   counts, so that a run can be priced again.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..errors import Stop
+from ..journal import Answered
+from ..ledger import Ledger
+from ..results import Improvement, Result, Step
+from .specs import Tariff
+
+FAST = 1
+"""zlib's level."""
+
+
+def packed(answers: Sequence[Answered]) -> bytes:
+    """The labels of a batch as bytes."""
+    head = np.array([(a.cell, a.ask, a.run, a.first, len(a.labels)) for a in answers], "<i8")
+    distances = np.array([a.distance for a in answers], "<f8")
+    labels = np.concatenate([a.labels for a in answers]).astype("<i8")
+    content = head.tobytes() + distances.tobytes() + labels.tobytes()
+    return zlib.compress(struct.pack("<q", len(answers)) + content, FAST)
+
+
+def unpacked(content: bytes) -> Iterator[Answered]:
+    """The pieces of a batch."""
+    plain = zlib.decompress(content)
+    (count,) = struct.unpack_from("<q", plain)
+    head = np.frombuffer(plain, "<i8", 5 * count, 8).reshape(count, 5)
+    distances = np.frombuffer(plain, "<f8", count, 8 + 40 * count)
+    labels = np.frombuffer(plain, "<i8", -1, 8 + 48 * count).astype(np.int64)
+    start = 0
+    for (cell, ask, run, first, rows), distance in zip(
+        head.tolist(), distances.tolist(), strict=True
+    ):
+        yield Answered(cell, ask, run, first, labels[start : start + rows], distance)
+        start += rows
+
+
+def packed_trace(result: Result) -> bytes:
+    """Counts, improvements and steps as bytes."""
+    counts = {
+        phase: {str(label): n for label, n in tally.items()}
+        for phase, tally in result.ledger.counts.items()
+    }
+    steps = [
+        [s.iteration, s.cost, s.source, s.other, s.distance, s.by_phase, s.notes]
+        for s in result.trace
+    ]
+    told = {"counts": counts, "improvements": result.improvements, "steps": steps}
+    return zlib.compress(json.dumps(told, default=_plain).encode(), FAST)
+
+
+def _plain(value: Any) -> Any:
+    """A note that JSON does not know: a number of numpy or torch, or else its text."""
+    return value.item() if hasattr(value, "item") else str(value)
+
+
+def improvements_of(trace: bytes) -> list[Improvement]:
+    """The improvements of a packed trace."""
+    return [Improvement(*row) for row in json.loads(zlib.decompress(trace))["improvements"]]
+
+
+def result_of(
+    row: Sequence[Any], trace: bytes, image: Tensor | None, name: str, label: int, tariff: Tariff
+) -> Result:
+    """The result of a cell: `row` is (cell, seed, stop, reason, warnings)."""
+    told = json.loads(zlib.decompress(trace))
+    counts = {
+        phase: Counter({int(key): n for key, n in tally.items()})
+        for phase, tally in told["counts"].items()
+    }
+    cell, seed, stop, reason, warnings = row
+    ledger = Ledger(tariff.prices.for_source(label), label, counts)
+    return Result(
+        cell,
+        name,
+        Stop(stop),
+        reason,
+        ledger,
+        image,
+        tuple(Improvement(*row) for row in told["improvements"]),
+        tuple(Step(*step) for step in told["steps"]),
+        tariff.budget,
+        tariff.max_queries,
+        seed,
+        tuple(json.loads(warnings)),
+    )
+
+
+def packed_image(image: Tensor | None) -> bytes | None:
+    """An image as bytes, to the last bit."""
+    if image is None:
+        return None
+    array = np.ascontiguousarray(image.numpy())
+    head = json.dumps([str(array.dtype), array.shape]).encode()
+    return zlib.compress(struct.pack("<q", len(head)) + head + array.tobytes(), FAST)
+
+
+def image_of(content: bytes | None) -> Tensor | None:
+    """The image of `packed_image`."""
+    if content is None:
+        return None
+    plain = zlib.decompress(content)
+    (size,) = struct.unpack_from("<q", plain)
+    dtype, shape = json.loads(plain[8 : 8 + size])
+    array: NDArray[Any] = np.frombuffer(plain, dtype, offset=8 + size).reshape(shape)
+    return torch.from_numpy(array.copy())
