@@ -17,8 +17,7 @@ import torch
 
 import tollbox as tb
 from tollbox.cli import main
-from tollbox.commands import attack as attack_command
-from tollbox.commands import save, summary
+from tollbox.commands import attack_files, save, summary
 from tollbox.report.curves import median_curve
 
 TOLLBOX = (sys.executable, "-c", "from tollbox_main import main; main()")
@@ -58,7 +57,8 @@ def attack(
 
 
 def names(folder: str | Path) -> set[str]:
-    return {file.name for file in Path(folder).iterdir()}
+    """What is in a folder, but for the store."""
+    return {file.name for file in Path(folder).iterdir() if not file.name.startswith("shard-0.")}
 
 
 def test_infinite_settings_are_null(attack: Attack) -> None:
@@ -77,10 +77,9 @@ def test_what_fails_while_writing_loses_nothing_else(
     monkeypatch.setattr(save, "_write_points", broken)
     with pytest.raises(KeyError) as error:
         main(tokens())
-    [kept] = Path().glob(".out.partial-*")
+    [kept] = Path("out").glob(".partial-*")
     assert str(kept) in error.value.__notes__[0]
     assert names(kept) == FILES - {"adversarial.npz"}
-    assert not Path("out").exists()
 
 
 def test_output_folders_that_cannot_be_renamed(
@@ -106,24 +105,18 @@ def test_output_folders_that_cannot_be_renamed(
     assert names(".") == FILES
 
 
-@pytest.mark.parametrize("there", [False, True])
-def test_output_folder_that_changes_during_the_run(
-    attack: Attack, monkeypatch: pytest.MonkeyPatch, there: bool
+def test_what_others_put_into_the_folder_stays(
+    attack: Attack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def meddled(*given: object) -> None:
         save.write_all(*given)  # type: ignore[arg-type]
-        Path("out").mkdir(exist_ok=True)
-        Path("out/results.csv").write_text("mine")
+        Path("out/notes.txt").write_text("mine")
 
-    monkeypatch.setattr(attack_command, "write_all", meddled)
-    if there:
-        Path("out").mkdir()
+    monkeypatch.setattr(attack_files, "write_all", meddled)
     code, _, err = attack()
-    assert code == 2
-    [kept] = Path("out" if there else ".").glob(".*partial-*")
-    assert f"the results are in {kept.absolute()}" in err
-    assert names(kept) == FILES
-    assert Path("out/results.csv").read_text() == "mine"
+    assert code == 0, err
+    assert names("out") == FILES | {"notes.txt"}
+    assert Path("out/notes.txt").read_text() == "mine"
 
 
 def test_models_that_exit(attack: Attack) -> None:
@@ -145,8 +138,7 @@ def test_interrupted_after_all_was_saved(attack: Attack, monkeypatch: pytest.Mon
     monkeypatch.setattr(summary, "show", interrupted)
     code, _, err = attack()
     assert code == 130
-    assert "all results are saved in out" in err
-    assert "nothing" not in err
+    assert "all that was answered is kept" in err
     assert names("out") == FILES
 
 

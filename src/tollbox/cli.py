@@ -1,6 +1,7 @@
 """The command line.
 
-1. A user's mistake (an InputError, or what the parser finds) is one message on stderr, exit code 2.
+1. A user's mistake (an InputError, or what the parser finds) is one message on stderr, exit code 2;
+   what went wrong with the world (a full disk) likewise, exit code 1.
 2. Ctrl-C is exit code 130. A reader of our output that goes away is no error; a stdout that cannot
    be written otherwise is told, exit code 1.
 3. Anything else is a bug of ours, and keeps its traceback.
@@ -17,10 +18,14 @@ from cyclopts import App, CycloptsError
 from . import __version__
 from .commands.attack import FAILED, INTERRUPTED, attack
 from .commands.demo import demo
+from .commands.export import export
 from .commands.presets import presets
+from .commands.resume import resume
+from .commands.run import run
+from .commands.status import status
 from .commands.streams import safe_streams, say
 from .commands.theory import theory
-from .errors import InputError
+from .errors import InputError, TollboxError
 
 MISTAKE = 2
 
@@ -30,6 +35,10 @@ app = App(
     help="Robustness of image classifiers to decision-based attacks when queries have a price.",
 )
 app.command(attack)
+app.command(run)
+app.command(resume)
+app.command(status)
+app.command(export)
 app.command(demo)
 app.command(presets)
 app.command(theory)
@@ -59,6 +68,9 @@ def _run(tokens: list[str]) -> int:
     except InputError as error:
         say(str(error))
         return MISTAKE
+    except TollboxError as error:
+        say(str(error))
+        return FAILED
     except KeyboardInterrupt:
         say("interrupted; nothing was saved.")
         return INTERRUPTED

@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 from torch import Tensor
 
+from .cells import Cell
 from .errors import InputError, Stop
 from .ledger import Ledger
 
@@ -70,6 +71,13 @@ class Result:
     seed: int
     warnings: tuple[str, ...] = ()
     """What a reader of the numbers must know, e.g. that running out of memory changed the shape."""
+
+    @classmethod
+    def nothing(cls, index: int, cell: Cell, stop: Stop) -> Result:
+        """The result of a cell of which nothing is known."""
+        ledger = Ledger(cell.prices.for_source(cell.label), cell.label)
+        limits = cell.budget, cell.max_queries, cell.seed
+        return cls(index, cell.name, stop, "", ledger, None, (), (), *limits)
 
     @property
     def distance(self) -> float:

@@ -31,7 +31,6 @@ import torch
 from .cells import Cell
 from .engine import Engine, Progress
 from .errors import InputError, Stop
-from .ledger import Ledger
 from .models.model import Model
 from .results import Result
 
@@ -258,19 +257,7 @@ class _Hand:
 
 
 def _lost(index: int, cell: Cell, reason: str) -> Result:
-    return Result(
-        index,
-        cell.name,
-        Stop.MODEL_ERROR,
-        reason,
-        Ledger(cell.prices, cell.label),
-        None,
-        (),
-        (),
-        cell.budget,
-        cell.max_queries,
-        cell.seed,
-    )
+    return replace(Result.nothing(index, cell, Stop.MODEL_ERROR), reason=reason)
 
 
 def _own(cell: Cell) -> Cell:
@@ -358,7 +345,7 @@ class _Shift:
     def _progress(self, now: Progress) -> None:
         self._last = now
         self._finished += [
-            _numbered(result, self._indices.pop(result.index)) for result in now.finished
+            replace(result, index=self._indices.pop(result.index)) for result in now.finished
         ]
         while self._pipe.poll():
             _, reason = pickle.loads(self._pipe.recv_bytes())
@@ -395,7 +382,3 @@ class _Pulled:
 
     def __len__(self) -> int:
         return 0
-
-
-def _numbered(result: Result, index: int) -> Result:
-    return Result(**{**vars(result), "index": index})

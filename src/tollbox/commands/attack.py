@@ -1,7 +1,9 @@
 """`tollbox attack`: a user's own model, images and prices.
 
-1. All input is checked, and the output folder staged, before the first query; a mistake is told in
-   one sentence, and nothing is written.
+It is a study of one attack: all that is answered is recorded in the output folder first.
+
+1. All input is checked before the first query; a mistake is told in one sentence, and nothing is
+   written.
 2. Ctrl-C ends the run with what was reached, which is saved like any other result; exit code 130.
 3. If all runs that were begun failed, that is told as well, with the first reason; exit code 1.
 """
@@ -13,28 +15,32 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from torch import Tensor
 
 from ..attacks import preset
 from ..cells import Cell, check_label
-from ..engine import Engine
-from ..errors import InputError, Stop
-from ..images import load_images
+from ..errors import InputError
+from ..images import ImageSet, load_images
 from ..models.files import load_model
 from ..models.model import Model
 from ..prices import Prices
-from ..results import Results
+from ..problem import content_hash
+from ..studies.folder import begin
+from ..studies.loading import Loaded
+from ..studies.shard import Options
+from ..studies.study import Study
 from ..tables import LARGEST
-from . import choices, summary
-from .folder import check_free, staged
+from . import choices
+from .attack_files import FAILED, INTERRUPTED, NAME, finish, study_text
+from .folder import check_free
 from .goal import check_goal, check_target, load_starts
-from .interrupt import Interrupt
-from .save import kept, rounded, write_all
 from .settings import settings_of
-from .streams import console, say
-from .watch import Watch
+from .streams import say
+from .study_run import run_left
 
-FAILED = 1
-INTERRUPTED = 130
+__all__ = ["FAILED", "INTERRUPTED", "AttackOptions", "attack"]
+
+LARGEST_SEED = 2**63 - 1
 
 
 def _option(text: str, hyphen: bool = False) -> Parameter:
@@ -99,58 +105,29 @@ def attack(options: AttackOptions) -> int:
     """Attack your own model on your own images, under a price for flagged answers.
 
     Writes adversarial.npz, PNGs of the adversarial images, results.csv and ledger.json into --out.
-    Ctrl-C ends the run and saves what was reached.
+    Ctrl-C ends the run and saves what was reached; `tollbox resume` goes on after a stop of any
+    kind.
     """
     check_free(options.out)
-    cells, model = _prepared(options)
-    settings = settings_of(options, cells[0], model)
-    watch = Watch(console(stderr=True), len(cells))
-    engine = Engine(
-        model,
-        batch_size=options.batch_size,
-        time_limit=choices.seconds(options.time_limit),
-        progress=watch.update,
-    )
-    with staged(options.out) as stage:
-        try:
-            with watch, Interrupt(engine.stop) as interrupt:
-                done = Results(sorted(engine.run(cells), key=lambda result: result.index))
-                settings["warnings"] = sorted({text for r in done for text in r.warnings})
-                with stage.writing():
-                    eight_bits = rounded(model, done, engine.sender.batch_size)
-                    write_all(stage.folder, cells, done, eight_bits, settings)
-                stage.commit()
-            lost = sum(kept(cells[i], r) is False for i, r in eight_bits.items())
-            goal = "" if options.target is None else f", target {options.target}"
-            title = f"{settings['attack']}, price {options.price}{goal}"
-            end = f"Saved in {options.out}: adversarial.npz, PNGs, results.csv, ledger.json."
-            summary.show(title, done, lost, end, options.target, options.start is not None)
-            return _code(options.out, done, interrupt.came)
-        except KeyboardInterrupt:
-            if not stage.committed:
-                raise
-            say(f"interrupted; all results are saved in {options.out}.")
-            return INTERRUPTED
-
-
-def _code(out: Path, results: Results, interrupted: bool) -> int:
-    """The exit code; what is not 0 is told."""
-    if interrupted:
-        finished = sum(r.stop is not Stop.INTERRUPTED for r in results)
-        say(
-            f"Interrupted: {finished} of {len(results)} images were finished; what the others had "
-            f"reached is saved as well, in {out}."
-        )
+    given, starts, model = _prepared(options)
+    study = Study.from_text(study_text(options), Path(), "tollbox attack", files=False)
+    hashes = tuple(content_hash(image) for image in given.images)
+    loaded = Loaded(study, given, hashes, starts, model.device, {NAME: model})
+    cell = loaded.cell(loaded.grid.place(0))
+    begin(loaded, options.out, "attack", settings=settings_of(options, cell, model))
+    try:
+        how = Options(time_limit=choices.seconds(options.time_limit))
+        outcome, interrupted = run_left(options.out, how, loaded)
+        return finish(options.out, outcome, interrupted, loaded)
+    except KeyboardInterrupt:
+        say(f"interrupted; all that was answered is kept: `tollbox resume {options.out}` goes on.")
         return INTERRUPTED
-    if summary.all_failed(results):
-        say(f"no run succeeded: {summary.failures(results)}")
-        return FAILED
-    return 0
 
 
-def _prepared(options: AttackOptions) -> tuple[list[Cell], Model]:
-    """The cells and the model, all checked."""
+def _prepared(options: AttackOptions) -> tuple[ImageSet, list[Tensor | None], Model]:
+    """The images, what to begin from, and the model, all checked."""
     chosen = preset(options.attack.lower())
+    choices.at_least("--seed", options.seed, -LARGEST_SEED, LARGEST_SEED)
     check_goal(options.target, options.start)
     prices = choices.prices(options.price)
     budget, max_queries = choices.limits(prices, options.budget, options.max_queries)
@@ -177,7 +154,7 @@ def _prepared(options: AttackOptions) -> tuple[list[Cell], Model]:
         check_label(label, classes, f"{origin}: the label of image {name}")
     check_target(options.target, given, model.classes)
     each = zip(given.images, given.labels, given.names, starts, strict=True)
-    cells = [
+    for image, label, name, start in each:
         Cell(
             chosen,
             image,
@@ -189,12 +166,8 @@ def _prepared(options: AttackOptions) -> tuple[list[Cell], Model]:
             options.seed,
             name,
             start=start,
-        )
-        for image, label, name, start in each
-    ]
-    for cell in cells:
-        cell.check(model, f"image {cell.name}")
-    return cells, model
+        ).check(model, f"image {name}")
+    return given, starts, model
 
 
 def _check_classes(prices: Prices, model: Model) -> None:

@@ -50,8 +50,8 @@ def check_free(out: Path, ours: Set[str] = frozenset(), replace: bool = False) -
 class Stage:
     """A folder to write into; `commit` makes it the output folder."""
 
-    def __init__(self, out: Path, ours: Set[str]) -> None:
-        self._out, self._ours = out, ours
+    def __init__(self, out: Path, ours: Set[str], shared: bool) -> None:
+        self._out, self._ours, self._shared = out, ours, shared
         self._final = Path(os.path.realpath(out))
         self._inside = self._final.is_dir()
         mark = f".partial-{os.getpid()}"
@@ -106,7 +106,7 @@ class Stage:
 
     def _move_up(self) -> None:
         others = {entry.name for entry in self._final.iterdir()} - self._ours - {self.folder.name}
-        if others:
+        if others and not self._shared:
             raise FileExistsError(0, f"it has {min(others)}")
         names = {entry.name for entry in self.folder.iterdir()}
         for name in self._ours - names:
@@ -117,9 +117,12 @@ class Stage:
 
 
 @contextlib.contextmanager
-def staged(out: Path, ours: Set[str] = frozenset()) -> Iterator[Stage]:
-    """A stage for `out`, in which files named `ours` may be replaced; gone if not committed."""
-    stage = Stage(out, ours)
+def staged(
+    out: Path, ours: Set[str] = frozenset(), shared: bool = False
+) -> Iterator[Stage]:
+    """A stage for `out`, in which files named `ours` may be replaced; gone if not committed. If it
+    is `shared`, other files may be there, and stay."""
+    stage = Stage(out, ours, shared)
     stage.make()
     try:
         yield stage

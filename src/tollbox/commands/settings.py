@@ -26,6 +26,7 @@ def settings_of(options: Any, cell: Cell, model: Model) -> dict[str, Any]:
         "attack_parts": repr(cell.attack),
         "target": options.target,
         "start": None if options.start is None else str(options.start),
+        "price": options.price,
         "prices": {"source": prices.source, "other": prices.other, "classes": classes},
         "budget": cell.budget,
         "max_queries": cell.max_queries,

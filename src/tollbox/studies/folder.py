@@ -25,8 +25,8 @@ def shard_path(folder: Path, number: int) -> Path:
     return folder / NAME.format(number)
 
 
-def begin(loaded: Loaded, out: Path, made_by: str) -> None:
-    """Try every model once, and make the folder of a new study."""
+def begin(loaded: Loaded, out: Path, made_by: str, **more: Any) -> None:
+    """Try every model once, and make the folder of a new study; `more` is kept with it."""
     from ..commands.folder import check_free, staged
 
     study = loaded.study
@@ -38,6 +38,7 @@ def begin(loaded: Loaded, out: Path, made_by: str) -> None:
         "where": study.where,
         "folder": str(study.folder.resolve()),
         "made_by": made_by,
+        **more,
         "shards": study.workers,
         "prices": prices_of(study),
         "environment": environment(loaded.device),

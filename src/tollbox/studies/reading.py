@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -105,6 +106,11 @@ class StudyResults:
             values = (line.model.name, line.attack.name, line.tariff.name, seed, content, name)
             ends = (label, stop, reason, distance, cost, queries, source, warnings)
             yield dict(zip(COLUMNS, (*values, *ends), strict=True))
+
+    def ends(self) -> Iterator[tuple[int, str, float]]:
+        """(number of its line, stop, distance) of each finished cell."""
+        for row in self._finished():
+            yield self.grid.line_of(row[0]), row[2], row[5]
 
     def to_pandas(self, price: float | None = None) -> Any:
         """The rows as a pandas DataFrame, if pandas is there."""
@@ -234,8 +240,13 @@ class _Told:
 
 def cost_at(price: float, source: int, queries: int) -> float:
     """What `queries` answers, `source` of them flagged, cost at c* = price."""
-    prices = Prices.flagged_only() if math.isinf(price) else Prices(source=price)
+    prices = _prices(price)
     return source * prices.source + (queries - source) * prices.other
+
+
+@lru_cache
+def _prices(price: float) -> Prices:
+    return Prices.flagged_only() if math.isinf(price) else Prices(source=price)
 
 
 def _known(kind: str, name: str | None, names: list[str]) -> None:

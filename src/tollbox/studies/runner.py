@@ -25,7 +25,7 @@ import torch
 from ..errors import FileError, InputError, Stop, TollboxError
 from ..models.model import Model
 from .folder import shards, study_of
-from .loading import load
+from .loading import Loaded, load
 from .shard import Event, Options, Outcome, Shard, Tell
 from .store import Store, StoreError
 
@@ -62,12 +62,15 @@ def run_folder(
     options: Options,
     tell: Tell,
     stopper: Stopper,
+    loaded: Loaded | None = None,
     models: Mapping[str, Model] | None = None,
 ) -> Outcome:
-    """Run what is left of the study in a folder."""
+    """Run what is left of the study in a folder; `loaded` is that study, if it is at hand, and
+    `models` are used instead of loading them."""
     paths = shards(folder)
+    models = loaded.given if loaded is not None else models
     if len(paths) == 1:
-        return _run_shard(paths[0], options, tell, stopper.attach, models)
+        return _run_shard(paths[0], options, tell, stopper.attach, loaded, models)
     given = {name: pickle.dumps(model) for name, model in (models or {}).items()}
     context = multiprocessing.get_context("spawn")
     threads = max(1, torch.get_num_threads() // len(paths))
@@ -98,10 +101,12 @@ def _run_shard(
     options: Options,
     tell: Tell,
     attach: Callable[[Callable[[Stop], None]], None],
+    loaded: Loaded | None,
     models: Mapping[str, Model] | None,
 ) -> Outcome:
     with Store.open(path, write=True) as store:
-        loaded = load(study_of(store.about, files=not models), models)
+        if loaded is None:
+            loaded = load(study_of(store.about, files=not models), models)
         shard = Shard(store, loaded, options, tell)
         attach(shard.stop)
         return shard.run()
@@ -184,7 +189,7 @@ def _work(
     with contextlib.suppress(EOFError, OSError):
         try:
             models = {name: pickle.loads(content) for name, content in given.items()}
-            outcome = _run_shard(path, options, tell, ends.append, models)
+            outcome = _run_shard(path, options, tell, ends.append, None, models)
             pipe.send_bytes(pickle.dumps(("done", outcome)))
         except TollboxError as error:
             kind = next(kind for kind in ERRORS if isinstance(error, kind))

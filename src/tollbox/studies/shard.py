@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -46,8 +46,10 @@ class Ended:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where the run on a model stands: queries by line since it began, finished cells included."""
+    """Where a shard's run on a model stands: queries by line since it began, those of finished
+    cells included."""
 
+    shard: int
     seconds: float
     queries: dict[int, int]
     live: int
@@ -69,8 +71,8 @@ Tell = Callable[[Event], None]
 class Outcome:
     """How a shard's run went."""
 
-    unfinished: dict[int, Result] = field(default_factory=dict)
-    """Cells that did not come to their end, and what they had reached."""
+    unfinished: dict[int, Result | None] = field(default_factory=dict)
+    """Cells that did not come to their end, and what they had reached; None if not begun."""
     diverged: dict[int, str] = field(default_factory=dict)
     """Cells that do not ask what they asked before, and where that showed."""
     restarted: int = 0
@@ -148,10 +150,10 @@ class Shard:
                 now = fingerprint(self._loaded, spec, model)
                 where = self._store.path.parent
                 compare_model(spec, now, about["models"][spec.name], where)
-                self._tell(Began(spec.name, self._speed(model)))
+                self._tell(Began(spec.name, model_speed(self._loaded, model)))
                 self._run(model, mine)
             elif mine:
-                self._outcome.unfinished |= dict.fromkeys(mine, None)  # type: ignore[arg-type]
+                self._outcome.unfinished |= dict.fromkeys(mine)
         return self._outcome
 
     def _run(self, model: Model, cells: list[int]) -> None:
@@ -170,7 +172,8 @@ class Shard:
 
     def _pass(self, model: Model, cells: list[int], journal: _Journal) -> None:
         study, grid = self._loaded.study, self._loaded.grid
-        watch = _Watch(self._tell, [grid.line_of(cell) for cell in cells])
+        lines = [grid.line_of(cell) for cell in cells]
+        watch = _Watch(self._tell, self._store.about["shard"], lines)
         self._engine = Engine(
             model,
             batch_size=study.batch_size,
@@ -189,7 +192,7 @@ class Shard:
             if cell in journal.diverged_cells:
                 continue
             if result.stop in UNFINISHED:
-                self._outcome.unfinished[cell] = result
+                self._outcome.unfinished[cell] = replace(result, index=cell)
                 continue
             self._store.save(cell, result, study.keep_images)
             ledger = result.ledger
@@ -203,23 +206,24 @@ class Shard:
         reason = "; ".join(changed) or "nothing is known to have changed"
         return {cell: f"{why} ({reason})" for cell, why in diverged.items()}
 
-    @torch.no_grad()
-    def _speed(self, model: Model) -> float | None:
-        """Images/s of the model alone, roughly."""
-        study, images = self._loaded.study, self._loaded.images.images
-        if study.metered:
-            return None
-        size = study.batch_size or model.batch or (256 if model.device.type == "cuda" else 64)
-        batch = images[torch.arange(size) % len(images)].to(model.device, model.work_dtype)
-        best = math.inf
-        try:
-            for _ in range(PROBES):
-                began = time.perf_counter()
-                model(model.sent(batch.clone())).cpu()
-                best = min(best, time.perf_counter() - began)
-        except Exception:  # the model's own: it is met again, and told, where it matters
-            return None
-        return size / best
+
+@torch.no_grad()
+def model_speed(loaded: Loaded, model: Model) -> float | None:
+    """Images/s of a model alone, roughly; None if it is metered, or fails."""
+    study, images = loaded.study, loaded.images.images
+    if study.metered:
+        return None
+    size = study.batch_size or model.batch or (256 if model.device.type == "cuda" else 64)
+    batch = images[torch.arange(size) % len(images)].to(model.device, model.work_dtype)
+    best = math.inf
+    try:
+        for _ in range(PROBES):
+            began = time.perf_counter()
+            model(model.sent(batch.clone())).cpu()
+            best = min(best, time.perf_counter() - began)
+    except Exception:  # the model's own: it is met again, and told, where it matters
+        return None
+    return size / best
 
 
 class _Cells:
@@ -240,8 +244,8 @@ class _Cells:
 class _Watch:
     """Tells every now and then where a run stands."""
 
-    def __init__(self, tell: Tell, lines: Iterable[int]) -> None:
-        self._tell, self._lines = tell, list(lines)
+    def __init__(self, tell: Tell, shard: int, lines: list[int]) -> None:
+        self._tell, self._shard, self._lines = tell, shard, lines
         self.engine: Engine | None = None
         self._done: dict[int, int] = {}
         self._next = 0.0
@@ -256,4 +260,4 @@ class _Watch:
             for index, count in self.engine.under_way():
                 line = self._lines[index]
                 queries[line] = queries.get(line, 0) + count
-            self._tell(Standing(now.seconds, queries, now.live))
+            self._tell(Standing(self._shard, now.seconds, queries, now.live))

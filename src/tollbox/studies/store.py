@@ -62,8 +62,7 @@ class Store:
         cls, path: Path, about: dict[str, Any], images: Iterable[tuple[int, str, int, str]]
     ) -> None:
         """Make a new shard file, and close it."""
-        with _reading(path), contextlib.closing(sqlite3.connect(path)) as connection:
-            connection.execute("PRAGMA journal_mode=WAL")
+        with _making(path), contextlib.closing(sqlite3.connect(path)) as connection:
             connection.execute(f"PRAGMA application_id={APPLICATION}")
             connection.execute(f"PRAGMA user_version={SCHEMA}")
             with connection:
@@ -78,7 +77,8 @@ class Store:
     @classmethod
     def open(cls, path: Path, write: bool) -> Store:
         """Open a shard file; to write, only if no other process does."""
-        _check_file(path)
+        if not path.is_file():
+            raise FileError(f"{path} does not exist: expected a study's file.")
         lock = _locked(path) if write else None
         try:
             with _reading(path):
@@ -103,6 +103,9 @@ class Store:
 
     def close(self) -> None:
         """Close it; the lock goes too."""
+        if self._lock is not None:
+            with contextlib.suppress(sqlite3.Error):  # leaves one file, unless someone is reading
+                self._connection.execute("PRAGMA journal_mode=DELETE")
         with contextlib.suppress(sqlite3.Error):
             self._connection.close()
         if self._lock is not None:
@@ -119,7 +122,9 @@ class Store:
                 f"{self.path} has schema {schema}: expected {SCHEMA}; it was made by "
                 f"{'a newer' if schema > SCHEMA else 'an older'} tollbox, use that one."
             )
+        _check_length(self.path, self._connection)
         if write:
+            self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=NORMAL")
         self.about = {
             key: json.loads(value)
@@ -238,6 +243,16 @@ class Store:
 
 
 @contextlib.contextmanager
+def _making(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise FileError(
+            f"{path} cannot be written: {error}. Make room, or choose another folder."
+        ) from None
+
+
+@contextlib.contextmanager
 def _reading(path: Path) -> Iterator[None]:
     try:
         yield
@@ -248,22 +263,19 @@ def _reading(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _check_file(path: Path) -> None:
-    """A file that SQLite could have written, of the length that it says it has."""
-    try:
-        with open(path, "rb") as file:
-            head = file.read(100)
-            size = os.fstat(file.fileno()).st_size
-    except OSError as error:
-        raise FileError(f"{path} cannot be read: {error.strerror}.") from None
-    if not head.startswith(b"SQLite format 3\0"):
-        raise FileError(f"{path} is not a study's file: expected a file that tollbox made.")
-    page = int.from_bytes(head[16:18], "big")
-    pages = int.from_bytes(head[28:32], "big")
-    if size < (65536 if page == 1 else page) * pages:
+def _check_length(path: Path, connection: sqlite3.Connection) -> None:
+    """Raise FileError if the file is shorter than it says. (It is not opened for this: to close it
+    would end the locks of any other connection of this process.)"""
+    beside = path.with_name(path.name + "-wal")
+    if beside.exists() and beside.stat().st_size:
+        return  # what is missing may be there
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (page,) = connection.execute("PRAGMA page_size").fetchone()
+    size = path.stat().st_size
+    if size < pages * page:
         raise FileError(
-            f"{path} has been cut short ({size} bytes): bring back a whole copy, or begin anew in "
-            "another folder."
+            f"{path} has been cut short ({size} of {pages * page} bytes): bring back a whole copy, "
+            "or begin anew in another folder."
         )
 
 

@@ -167,10 +167,11 @@ class Study:
         from .runner import Stopper, run_folder
         from .shard import Options
 
+        loaded = load(self, models)
         if not holds(self, Path(out)):
-            begin(load(self, models), Path(out), "python")
+            begin(loaded, Path(out), "python")
         options = Options(time_limit=time_limit)
-        run_folder(Path(out), options, tell or _silent, Stopper(), models)
+        run_folder(Path(out), options, tell or _silent, Stopper(), loaded)
         return StudyResults(out)
 
 
