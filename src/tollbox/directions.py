@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from .problem import BLOCK, Problem
+from .ranges import MANY, check, number, whole
 from .subspaces import Dct, Subspace, dimension
 
 PHASE = "direction"
@@ -46,6 +47,9 @@ class TernarySpectrum:
     gamma: float = 1.0
     floor: float = 1e-3
     memory: int = 100
+
+    def __post_init__(self) -> None:
+        check(self, gamma=number(0, MANY), floor=number(0, MANY), memory=whole(0, MANY))
 
     @property
     def rows(self) -> int:

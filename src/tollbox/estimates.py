@@ -31,6 +31,7 @@ from torch import Tensor
 from . import theory
 from .ask import Ask, Asking, Found
 from .problem import Problem
+from .ranges import MANY, above, check, number, whole
 from .subspaces import Full, Subspace, dimension
 
 PHASE = "estimate"
@@ -125,6 +126,9 @@ class MonteCarlo:
     weighted: bool = True
     """Weight the two sides as Algorithm 3 does; if not, add up signs, as GeoDA and CGBA do."""
 
+    def __post_init__(self) -> None:
+        check(self, delta=above(0, MANY), chunk=whole(1, MANY))
+
     @property
     def rows(self) -> int:
         """The most points held at a time."""
@@ -173,6 +177,9 @@ class Agrest:
     m: float = 0.02
     chunk: int = 128
     subspace: Subspace = field(default_factory=Full)
+
+    def __post_init__(self) -> None:
+        check(self, delta=above(0, MANY), m=above(0, MANY), chunk=whole(1, MANY))
 
     @property
     def rows(self) -> int:
@@ -237,6 +244,11 @@ class Biased:
     chunk: int = 128
     subspace: Subspace = field(default_factory=Full)
 
+    def __post_init__(self) -> None:
+        check(self, delta=above(0, MANY), bias=number(0, MANY), chunk=whole(1, MANY))
+        check(self, few=whole(0, MANY), many=whole(0, MANY))
+        check(self, shrink=above(0, 1), grow=number(1, 100))
+
     @property
     def rows(self) -> int:
         """The most points held at a time."""
@@ -270,5 +282,5 @@ class _WithFeedback:
         if flagged < part.few:
             self._bias *= part.shrink
         elif flagged > part.many:
-            self._bias *= part.grow
+            self._bias = min(self._bias * part.grow, MANY)
         return None if total.one_sided else total.direction()

@@ -24,6 +24,7 @@ from .ask import Ask, Asking, Found, together
 from .estimates import PHASE, Estimator
 from .paths import Line
 from .problem import Noise, Problem
+from .ranges import ENDLESS, MANY, above, check, whole
 from .searches import LineSearch, Search
 
 BEYOND = 1.02
@@ -43,6 +44,10 @@ class OptStyle:
     reach: float = 0.03
     side_by_side: int = 50
     """Rays that are searched at a time."""
+
+    def __post_init__(self) -> None:
+        check(self, directions=whole(1, MANY), side_by_side=whole(1, MANY))
+        check(self, gamma=above(0, ENDLESS), widest=above(0, MANY), reach=above(0, 1))
 
     @property
     def rows(self) -> int:

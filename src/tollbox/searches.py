@@ -8,6 +8,7 @@ returns T(k tau) that was asked, or is T(0), and is adversarial, with T((k+1) ta
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +21,7 @@ from .ask import Ask, Asking, Found, Until
 from .mixtures import Mixture
 from .paths import Path
 from .problem import Problem
+from .ranges import FINEST, between, check, whole
 from .theory import line_step, optimal_share, optimal_splits, split
 
 PHASE = "search"
@@ -54,7 +56,7 @@ class Search(Protocol):
 def cells(problem: Problem, path: Path, tau: float) -> int:
     """ceil(1/tau), or as many as the points' dtype can tell apart on this path if that is fewer."""
     finest = max(2.0, path.length / problem.resolution)
-    return math.ceil(min(1 / tau, finest))
+    return math.ceil(min(1 / max(tau, sys.float_info.min), finest))
 
 
 AT_ONCE = 256
@@ -159,6 +161,9 @@ class BinarySearch:
     phase: str = PHASE
     """What its queries are booked under."""
 
+    def __post_init__(self) -> None:
+        check(self, tau=between(0, 1))
+
     def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Found]:
         """The last adversarial point."""
         return _narrowed(path, cells(problem, path, self.tau * scale), Split(1.0), self.phase)
@@ -169,6 +174,9 @@ class AsymmetricSearch:
     """Splits the interval 1 : c*, nearer to the cheap side (Algorithm 1); any c*, below 1 too."""
 
     tau: float = 1e-4
+
+    def __post_init__(self) -> None:
+        check(self, tau=between(0, 1))
 
     def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Found]:
         """The last adversarial point."""
@@ -201,6 +209,9 @@ class OptimalSearch:
 
     tau: float = 1e-4
 
+    def __post_init__(self) -> None:
+        check(self, tau=between(0, 1))
+
     def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Found]:
         """The last adversarial point."""
         count, ratio = cells(problem, path, self.tau * scale), problem.prices.ratio
@@ -221,6 +232,9 @@ class LineSearch:
     stages: int = 1
     phase: str = PHASE
     """What its queries are booked under."""
+
+    def __post_init__(self) -> None:
+        check(self, tau=between(0, 1), stages=whole(1, FINEST))
 
     def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Found]:
         """The last adversarial point."""

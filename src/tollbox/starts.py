@@ -23,6 +23,7 @@ from .ask import Asking, Found, first_adversarial
 from .errors import InputError
 from .paths import Line
 from .problem import Noise, Problem
+from .ranges import MANY, above, between, check, whole
 from .searches import BinarySearch
 
 PHASE = "start"
@@ -67,6 +68,9 @@ class GrowingNoise:
     step: float = 0.0045
     levels: int = 1000
 
+    def __post_init__(self) -> None:
+        check(self, step=above(0, MANY), levels=whole(1, MANY))
+
     def __call__(self, problem: Problem) -> Asking[Found | None]:
         """The first level that is adversarial."""
         points = _Growing(problem.source, problem.noise(PHASE, 0, self.levels), self.step)
@@ -94,6 +98,9 @@ class UniformNoise:
 
     tries: int = 10_000
     tau: float = 1e-3
+
+    def __post_init__(self) -> None:
+        check(self, tries=whole(1, MANY), tau=between(0, 1))
 
     def __call__(self, problem: Problem) -> Asking[Found | None]:
         """The last adversarial blend."""

@@ -22,9 +22,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .errors import InputError
+from .ranges import Range, check, number, whole
 
 Shape = tuple[int, ...]
+
+SIDE = Range("a side of 1 or more, or None", lambda side: side is None or whole(1).holds(side))
+"""Of a block."""
 
 
 class Subspace(Protocol):
@@ -71,10 +74,7 @@ class Dct:
     """Side of a block; None: the whole image is one."""
 
     def __post_init__(self) -> None:
-        if not self.factor >= 1 or math.isinf(self.factor):
-            raise InputError(f"factor is {self.factor:g}: expected a number of 1 or more.")
-        if self.block is not None and self.block < 1:
-            raise InputError(f"block is {self.block}: expected a side of 1 or more, or None.")
+        check(self, factor=number(1), block=SIDE)
 
     def shape(self, image: Shape) -> Shape:
         """(c, h', w')."""

@@ -23,6 +23,7 @@ from torch import Tensor
 from .ask import Ask, Asking, Found, Until, at_once
 from .paths import QUARTER, Arc, Circle
 from .problem import Problem
+from .ranges import FINEST, above, check, whole
 
 PHASE = "sweep"
 
@@ -81,6 +82,9 @@ class Galloping:
 
     most: int = 40
 
+    def __post_init__(self) -> None:
+        check(self, most=whole(1, FINEST))
+
     def begin(self, problem: Problem) -> Sweeping:
         """For one image."""
         return partial(self._arc, problem)
@@ -108,6 +112,9 @@ class SignedGrid:
     """In degrees."""
     rho: float = 0.98
     grid: int = 3
+
+    def __post_init__(self) -> None:
+        check(self, largest=above(0, 180), rho=above(0, 1), grid=whole(1, FINEST))
 
     def begin(self, problem: Problem) -> Sweeping:
         """For one image."""

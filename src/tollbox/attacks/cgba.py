@@ -15,6 +15,7 @@ from ..ask import Asking, Found
 from ..errors import Stop
 from ..estimates import Estimate
 from ..problem import Problem
+from ..ranges import ENDLESS, MANY, check, whole
 from ..searches import Search
 from ..starts import Start
 from ..sweeps import Sweep, ToDirection
@@ -33,6 +34,10 @@ class CGBA:
     """n_0: the vanilla estimate at iteration t has n_0 sqrt(t) queries."""
     blind_limit: int = 10
     iterations: int = 10_000
+
+    def __post_init__(self) -> None:
+        check(self, queries=whole(1, MANY))
+        check(self, blind_limit=whole(1, ENDLESS), iterations=whole(1, ENDLESS))
 
     @property
     def rows(self) -> int:

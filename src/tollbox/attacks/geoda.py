@@ -8,19 +8,24 @@ flagged all the way to the boundary; a good direction is adversarial at |x_t - x
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from ..ask import Asking, Found, first_adversarial
-from ..errors import Stop
+from ..errors import InputError, Stop
 from ..estimates import Estimate
 from ..paths import Line
 from ..problem import Problem
+from ..ranges import ENDLESS, MANY, above, check, whole
 from ..searches import Search
 from ..starts import Start
 from .descent import Project, descend
+
+FARTHEST = 1e30
+"""Times |x_t - x*|: a radius that a point can still hold."""
 
 
 class _Growing:
@@ -54,6 +59,15 @@ class GeoDA:
     blind_limit: int = 10
     iterations: int = 10_000
 
+    def __post_init__(self) -> None:
+        check(self, queries=whole(1, MANY), growth=above(1, MANY), growths=whole(1, MANY))
+        check(self, blind_limit=whole(1, ENDLESS), iterations=whole(1, ENDLESS))
+        if (self.growths - 1) * math.log10(self.growth) > math.log10(FARTHEST):
+            raise InputError(
+                f"growths is {self.growths}: expected fewer, or a growth below {self.growth:g}, so "
+                f"that growth ** (growths - 1) is at most {FARTHEST:g}."
+            )
+
     @property
     def rows(self) -> int:
         """The most points held at a time."""
@@ -67,7 +81,7 @@ class GeoDA:
             mean.add_(direction)
             mean.div_(torch.linalg.vector_norm(mean))
             step = mean * torch.linalg.vector_norm(found.point - problem.source)
-            points = _Growing(problem.source, step, self.growth, self.growths)
+            points = _Growing(problem.source, step, float(self.growth), self.growths)
             moved = yield from first_adversarial(points, "step")
             if moved is None:
                 return found

@@ -20,6 +20,7 @@ from ..errors import Stop
 from ..estimates import Estimate
 from ..paths import Line
 from ..problem import Problem
+from ..ranges import ENDLESS, FINEST, MANY, check, whole
 from ..searches import Search
 from ..starts import Start
 from .descent import Project, descend
@@ -53,6 +54,10 @@ class HSJA:
     halvings: int = 20
     blind_limit: int = 10
     iterations: int = 10_000
+
+    def __post_init__(self) -> None:
+        check(self, queries=whole(1, MANY), halvings=whole(1, FINEST))
+        check(self, blind_limit=whole(1, ENDLESS), iterations=whole(1, ENDLESS))
 
     @property
     def rows(self) -> int:

@@ -15,6 +15,7 @@ from ..directions import Directions, TernarySpectrum
 from ..errors import Stop
 from ..paths import Line
 from ..problem import Problem
+from ..ranges import ENDLESS, check, whole
 from ..searches import Search
 from ..starts import Start, begin
 from ..sweeps import Quarter, Sweep
@@ -29,6 +30,9 @@ class SurFree:
     directions: Directions = field(default_factory=TernarySpectrum)
     sweep: Sweep = field(default_factory=Quarter)
     iterations: int = 100_000
+
+    def __post_init__(self) -> None:
+        check(self, iterations=whole(1, ENDLESS))
 
     @property
     def rows(self) -> int:
