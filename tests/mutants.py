@@ -25,6 +25,7 @@ TESTS = [
     "tests/test_parts.py",
     "tests/test_engine.py",
     "tests/test_mixtures.py",
+    "tests/test_journal.py",
 ]
 
 
@@ -94,9 +95,9 @@ MUTANTS = [
     ),
     Mutant(
         "padding delivered and charged",
-        "engine.py",
-        "piece.pending.take(piece.number, labels[first:middle], distances[first:middle])",
-        "piece.pending.take(piece.number, labels[middle - 1 :], distances[middle - 1 :])",
+        "arrivals.py",
+        "            said = labels[first:end]\n",
+        "            said = labels[end - 1 :]\n",
     ),
     Mutant(
         "padding sent to a metered model",
@@ -112,9 +113,45 @@ MUTANTS = [
     ),
     Mutant(
         "order: rows of a batch are mixed up",
+        "arrivals.py",
+        "        first = last\n",
+        "        first = 0\n",
+    ),
+    Mutant(
+        "durable: answers are told before they are recorded",
         "engine.py",
-        "            first = last\n        for piece, failure",
-        "            first = 0\n        for piece, failure",
+        "                arrived.append(arrival)\n",
+        "                arrived.append(arrival)\n                arrival.deliver()\n",
+    ),
+    Mutant(
+        "durable: a batch is not recorded",
+        "engine.py",
+        "if self._journal is not None and not flight.recalled:",
+        "if self._journal is not None and flight.recalled:",
+    ),
+    Mutant(
+        "replay: what the model says now counts",
+        "journal.py",
+        "return np.concatenate([before, labels[len(before) :]])",
+        "return labels",
+    ),
+    Mutant(
+        "replay: another run is not noticed",
+        "arrivals.py",
+        "if live.history.fits(live.asked, piece.number, piece.first, self.distances):",
+        "if True:",
+    ),
+    Mutant(
+        "replay: a later record counts",
+        "journal.py",
+        "fresh = labels[self.rows - first :]",
+        "fresh = labels",
+    ),
+    Mutant(
+        "replay: what is known is asked again",
+        "journal.py",
+        "        return recorded.rows\n\n    def labels",
+        "        return 0\n\n    def labels",
     ),
     Mutant(
         "order: runs are charged back to front",

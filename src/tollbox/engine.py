@@ -23,16 +23,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .arrivals import Arrival, arrivals, to_record, waiting
 from .cells import Cell
 from .errors import InputError, Stop
-from .journal import Answered, Journal
+from .journal import Journal
 from .live import Live
-from .models.model import UNDECIDED, Model
-from .pending import Failure
+from .models.model import Model
 from .results import Result
 from .sender import Flight, Piece, Sender
 
-NOT_NUMBERS = Failure(Stop.MODEL_ERROR, "the model's scores for a point are not numbers (NaN)")
 LARGEST_BATCH = 65_536
 SMALL_ASK = 4
 """Rows of an ask that is served before larger ones."""
@@ -175,16 +174,17 @@ class Engine:
     def _admit(self, index: int, cell: Cell) -> None:
         self._shape = cell.check(self._model, cell.name or f"image {index}", self._shape)
         held = _held(cell)  # may raise, before anything is under way
+        history = None if self._journal is None else self._journal.history(index)
         slot = self._free.pop() if self._free else len(self._lives)
-        live = self._lives[slot] = Live(index, cell, slot, self._model, self._metered)
-        live.held = held
+        live = Live(index, cell, slot, self._model, self._metered)
+        live.held, live.history = held, history
+        if self._stopping is None:
+            self.sender.place(slot, live.problem.source)
+        self._lives[slot] = live  # from here on nothing raises
         self._held += held
-        if self._journal is not None:
-            live.history = self._journal.history(index)
         if self._stopping is not None:
             live.end(self._stopping)
         else:
-            self.sender.place(slot, live.problem.source)
             live.begin()
         self._serve(live)
 
@@ -323,29 +323,19 @@ class Engine:
         for step, distance in zip(air.steps, numbers[2 * shape :].tolist(), strict=True):
             step["distance"] = distance
         touched: dict[int, Live] = {}
-        arrived = self._arrived(flight, labels, distances, touched)
+        arrived: list[Arrival] = []
+        for arrival in arrivals(flight, labels, distances, self._lives):
+            live = touched[arrival.piece.slot] = arrival.live
+            if live.ended is None and not self._diverges(live, arrival.differs()):
+                arrived.append(arrival)
         if self._journal is not None and not flight.recalled:
-            self._journal.record(
-                [
-                    Answered(live.index, live.asked, p.number, p.first, said, float(far[-1]))
-                    for live, p, said, far in arrived
-                    if len(said)
-                ]
-            )
-        for live, piece, said, far in arrived:
-            if live.pending is not piece.pending:
-                continue  # an earlier piece of the same ask showed that it is another ask
-            if live.history is not None and not live.history.fits(
-                live.asked, piece.number, piece.first, far
-            ):
-                phase = piece.pending.ask.phase
-                self._diverges(live, f"ask {live.asked} ({phase}) is at another distance")
-                continue
-            piece.pending.take(piece.number, said, far)
-            if len(said) < piece.size:
-                piece.pending.fail(piece.number, piece.size - len(said), NOT_NUMBERS)
+            self._journal.record(to_record(arrived))
+        for arrival in arrived:
+            if arrival.live.ended is None:
+                arrival.deliver()
         for piece, failure in flight.failures:
-            if self._waits(piece, touched):
+            if (failed := waiting(piece, self._lives)) is not None:
+                touched[piece.slot] = failed
                 piece.pending.fail(piece.number, piece.size, failure)
         for live in touched.values():
             self._serve(live)
@@ -359,45 +349,12 @@ class Engine:
                 Progress(self._done, live_now, self._queries, self._rows, seconds, results)
             )
 
-    def _arrived(
-        self,
-        flight: Flight,
-        labels: NDArray[np.int64],
-        distances: NDArray[np.float64],
-        touched: dict[int, Live],
-    ) -> list[tuple[Live, Piece, NDArray[np.int64], NDArray[np.float64]]]:
-        """The pieces that somebody waits for, with the labels and distances of the rows that were
-        decided; recorded labels stand where there are any."""
-        undecided = bool((labels == UNDECIDED).any())
-        arrived = []
-        first = 0
-        for piece in flight.pieces:
-            last = first + piece.size
-            if self._waits(piece, touched):
-                live, end = touched[piece.slot], last
-                if undecided:
-                    end = first + int(np.append(labels[first:last] == UNDECIDED, True).argmax())
-                said = labels[first:end]
-                if live.history is not None and not flight.recalled:
-                    said = live.history.confirmed(live.asked, piece.number, piece.first, said)
-                arrived.append((live, piece, said, distances[first:end]))
-            first = last
-        return arrived
-
     def _diverges(self, live: Live, why: str | None) -> bool:
         """End a cell that does not ask what it asked earlier."""
         if why is None or self._journal is None:
             return False
         live.abandon(why)
         self._journal.diverged(live.index, why)
-        return True
-
-    def _waits(self, piece: Piece, touched: dict[int, Live]) -> bool:
-        """Does the cell that sent this piece still wait for it?"""
-        live = self._lives.get(piece.slot)
-        if live is None or live.pending is not piece.pending:
-            return False
-        touched[piece.slot] = live
         return True
 
     def _result(self, live: Live, image: Tensor | None) -> Result:

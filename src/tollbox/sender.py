@@ -131,17 +131,28 @@ class Sender:
         self, pieces: list[Piece], labels: NDArray[np.int64], extra: Sequence[Tensor]
     ) -> Flight:
         """Rows whose labels are known: their points are made for their distances alone."""
+        failures: list[tuple[Piece, Failure]] = []
+        sound: list[Piece] = []
         parts: list[Tensor] = []
+        kept: list[NDArray[np.int64]] = []
         slots: list[int] = []
+        first = 0
         for piece in pieces:
+            last = first + piece.size
             made = self._points(piece)
             if isinstance(made, Failure):
-                raise RuntimeError(made.reason)
-            parts.append(made)
-            slots += [piece.slot] * piece.size
+                failures.append((piece, made))
+            else:
+                sound.append(piece)
+                parts.append(made)
+                kept.append(labels[first:last])
+                slots += [piece.slot] * piece.size
+            first = last
+        if not parts:
+            return self._fly([], extra, 0, failures=failures)
         distances = self._distances(self.model.sent(torch.cat(parts)), slots)
-        known = torch.from_numpy(labels).to(distances.device, torch.float64)
-        flight = self._fly(pieces, extra, len(slots), (known, distances))
+        known = torch.from_numpy(np.concatenate(kept)).to(distances.device, torch.float64)
+        flight = self._fly(sound, extra, len(slots), (known, distances), failures)
         return replace(flight, recalled=True)
 
     def _smaller(self, pieces: list[Piece], extra: Sequence[Tensor]) -> list[Flight]:
