@@ -32,12 +32,16 @@ def write_csv(found: StudyResults, folder: Path, price: float | None = None) -> 
             line, seed, image = place
             content = found.images[image][0]
             head = (line.model.name, line.attack.name, line.tariff.name, seed, content)
-            nearer = records.improvements_of(trace)
-            if price is not None:
-                nearer = [
-                    one._replace(cost=cost_at(price, one.source, one.queries)) for one in nearer
-                ]
-            steps.writerows((*head, *one) for one in nearer)
+            steps.writerows(
+                (
+                    *head,
+                    cost if price is None else cost_at(price, source, queries),
+                    source,
+                    queries,
+                    l2,
+                )
+                for cost, source, queries, l2 in records.improvements_of(trace)
+            )
     with _file(folder / "images.txt") as file:
         file.writelines(
             f"{content} {label} {' '.join(name.split())}\n" for content, label, name in found.images
