@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check format mutants bench clean
+.PHONY: setup demo test check format mutants torture bench clean
 
 setup: $(STAMP)
 
@@ -33,6 +33,9 @@ format: setup
 
 mutants: setup
 	$(BIN)/python tests/mutants.py
+
+torture: setup
+	$(BIN)/python tests/torture.py
 
 bench: setup
 	$(BIN)/python benchmarks/throughput.py

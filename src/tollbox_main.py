@@ -1,6 +1,6 @@
 """The console script: Ctrl-C while the package is imported ends with one sentence, exit code 130.
 
-It lies beside the package, since importing anything inside imports torch, which takes seconds.
+It lies beside the package, since most commands import torch, which takes seconds.
 Libraries swallow a KeyboardInterrupt that comes while they are imported; so the signal itself ends
 the process, which has nothing to lose yet.
 """
@@ -22,9 +22,12 @@ def main() -> None:
         signal.signal(signal.SIGINT, _end)
     from tollbox import cli
 
-    if ours:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    cli.main()
+    cli.main(ready=_usual if ours else lambda: None)
+
+
+def _usual() -> None:
+    """The command is imported: Ctrl-C is its own affair now."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001

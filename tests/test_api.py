@@ -185,3 +185,18 @@ def test_the_example_runs_and_keeps_the_rules():
     lines = done.stdout.splitlines()
     assert len(lines) == 2
     assert all(line.endswith(", []") for line in lines), lines
+
+
+def test_status_does_not_wait_for_torch():
+    code = """
+import sys
+import tollbox.commands.status, tollbox.cli
+sys.exit("torch" in sys.modules or "scipy" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_names_that_are_not_there_are_told():
+    with pytest.raises(AttributeError, match="no attribute 'rnu'"):
+        tb.rnu  # noqa: B018
+    assert set(tb.__all__) <= set(dir(tb))

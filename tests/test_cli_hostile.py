@@ -144,7 +144,13 @@ def test_interrupted_after_all_was_saved(attack: Attack, monkeypatch: pytest.Mon
 
 def test_interrupted_while_importing() -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", "import tollbox_main as m; print(flush=True); m.main()", "--help"],
+        [
+            sys.executable,
+            "-c",
+            "import tollbox_main as m; print(flush=True); m.main()",
+            "attack",
+            "--help",
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -23,8 +23,8 @@ from tollbox.opt_style import OptStyle
 from tollbox.ranges import ENDLESS, FINEST, MANY, above, between, check, number, whole
 from tollbox.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch
 from tollbox.starts import GrowingNoise, UniformNoise
-from tollbox.studies import Study
 from tollbox.studies.overrides import PARTS
+from tollbox.studies.study import Study
 from tollbox.subspaces import Dct
 from tollbox.sweeps import Galloping, SignedGrid
 

@@ -21,10 +21,9 @@ import tollbox as tb
 from tollbox.errors import FileError, InputError
 from tollbox.images import load_images
 from tollbox.problem import content_hash
-from tollbox.studies import Study
 from tollbox.studies.lines import key_lines
 from tollbox.studies.specs import Goal, ImagesSpec, ModelSpec
-from tollbox.studies.study import images_digest
+from tollbox.studies.study import Study, images_digest
 
 BASE = """\
 name = "small"

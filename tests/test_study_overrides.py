@@ -15,8 +15,8 @@ from tollbox.errors import InputError
 from tollbox.estimates import Agrest
 from tollbox.opt_style import OptStyle
 from tollbox.searches import AsymmetricSearch, LineSearch, OptimalSearch
-from tollbox.studies import Study
 from tollbox.studies.overrides import PART, PARTS
+from tollbox.studies.study import Study
 from tollbox.subspaces import Dct
 from tollbox.sweeps import Galloping
 

@@ -11,44 +11,39 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from cyclopts import App, CycloptsError
 
 from . import __version__
-from .commands.attack import FAILED, INTERRUPTED, attack
-from .commands.demo import demo
-from .commands.export import export
-from .commands.presets import presets
-from .commands.resume import resume
-from .commands.run import run
-from .commands.status import status
+from .commands.codes import FAILED, INTERRUPTED, MISTAKE
 from .commands.streams import safe_streams, say
-from .commands.theory import theory
 from .errors import InputError, TollboxError
-
-MISTAKE = 2
 
 app = App(
     name="tollbox",
     version=__version__,
     help="Robustness of image classifiers to decision-based attacks when queries have a price.",
 )
-app.command(attack)
-app.command(run)
-app.command(resume)
-app.command(status)
-app.command(export)
-app.command(demo)
-app.command(presets)
-app.command(theory)
+for command in (
+    "attack",
+    "run",
+    "resume",
+    "status",
+    "export",
+    "report",
+    "demo",
+    "presets",
+    "theory",
+):
+    app.command(f"tollbox.commands.{command}:{command}")  # imported when it is typed
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and exit with its code."""
+def main(arguments: Sequence[str] | None = None, ready: Callable[[], None] = lambda: None) -> None:
+    """Run a command and exit with its code; `ready` is called once it is imported."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     with safe_streams() as out:
-        code = _run(tokens)
+        code = _run(tokens, ready)
         out.flush()
         if out.lost is not None and not isinstance(out.lost, BrokenPipeError):
             say(f"stdout cannot be written: {out.lost.strerror}. What was to be saved is saved.")
@@ -58,9 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
-def _run(tokens: list[str]) -> int:
+def _run(tokens: list[str], ready: Callable[[], None]) -> int:
     try:
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
+        ready()
         return int(command(*bound.args, **bound.kwargs) or 0)
     except CycloptsError as error:
         say(f"{error} See `tollbox --help`.")

@@ -13,14 +13,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
-from torch import Tensor
 
-from .cells import Cell
 from .errors import InputError, Stop
 from .ledger import Ledger
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from .cells import Cell
 
 By = Literal["cost", "source", "queries"]
 

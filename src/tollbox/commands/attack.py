@@ -31,14 +31,13 @@ from ..studies.shard import Options
 from ..studies.study import Study
 from ..tables import LARGEST
 from . import choices
-from .attack_files import FAILED, INTERRUPTED, NAME, finish, study_text
+from .attack_files import NAME, finish, study_text
+from .codes import INTERRUPTED
 from .folder import check_free
 from .goal import check_goal, check_target, load_starts
 from .settings import settings_of
 from .streams import say
 from .study_run import run_left
-
-__all__ = ["FAILED", "INTERRUPTED", "AttackOptions", "attack"]
 
 LARGEST_SEED = 2**63 - 1
 

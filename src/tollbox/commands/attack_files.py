@@ -21,12 +21,11 @@ from ..studies.loading import Loaded, load
 from ..studies.reading import StudyResults
 from ..studies.shard import Outcome
 from . import choices, summary
+from .codes import FAILED, INTERRUPTED
 from .folder import staged
 from .save import kept, rounded, write_all
 from .streams import encodable, say
 
-FAILED = 1
-INTERRUPTED = 130
 PICTURE = re.compile(r"\d{4,}-(adversarial|lost|unknown)\.png")
 FILES = frozenset({"adversarial.npz", "results.csv", "ledger.json"})
 USUAL_BATCH = 64

@@ -31,8 +31,8 @@ from ..models.embedded import CLASSES, Embedded, embedded
 from ..prices import Prices
 from ..report.curves import median_curve
 from ..results import Result
-from .attack import INTERRUPTED
 from .choices import whole
+from .codes import INTERRUPTED
 from .folder import check_free, staged
 from .interrupt import Interrupt
 from .streams import console, say

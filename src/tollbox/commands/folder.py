@@ -117,9 +117,7 @@ class Stage:
 
 
 @contextlib.contextmanager
-def staged(
-    out: Path, ours: Set[str] = frozenset(), shared: bool = False
-) -> Iterator[Stage]:
+def staged(out: Path, ours: Set[str] = frozenset(), shared: bool = False) -> Iterator[Stage]:
     """A stage for `out`, in which files named `ours` may be replaced; gone if not committed. If it
     is `shared`, other files may be there, and stay."""
     stage = Stage(out, ours, shared)

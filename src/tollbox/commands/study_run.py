@@ -10,26 +10,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.table import Table
-
-from ..errors import Stop
+from ..studies.glance import FAILED as FAILURES
 from ..studies.loading import Loaded
 from ..studies.reading import StudyResults
 from ..studies.runner import Stopper, run_folder
 from ..studies.shard import Options, Outcome
+from .codes import FAILED, INTERRUPTED
 from .interrupt import Interrupt
+from .status import show
 from .streams import console, say
 from .study_watch import StudyWatch
-
-FAILED = 1
-INTERRUPTED = 130
 
 
 def run_left(folder: Path, options: Options, loaded: Loaded | None = None) -> tuple[Outcome, bool]:
     """Run what is left, with progress; tells also whether Ctrl-C came. `loaded` is the study, if it
     is at hand."""
     with StudyResults(folder) as before:
-        watch = StudyWatch(console(stderr=True), before)
+        watch = StudyWatch(console(stderr=True), before, options.failed)
     stopper = Stopper()
     with watch, Interrupt(stopper) as interrupt:
         outcome = run_folder(folder, options, watch.tell, stopper, loaded)
@@ -39,9 +36,10 @@ def run_left(folder: Path, options: Options, loaded: Loaded | None = None) -> tu
 def told(folder: Path, outcome: Outcome, interrupted: bool) -> int:
     """Say how a run ended; gives the exit code."""
     with StudyResults(folder) as found:
-        show(found)
+        lines = found.status()
+        show(f"{found.study.name}: {folder}", lines)
         left = len(found.grid) - len(found)
-        failed = sum(line.failed for line in found.status())
+        failed = sum(line.failed for line in lines)
         first = next((row for row in found.rows() if row["stop"] in FAILURES), None)
         places = {cell: found.grid.place(cell) for cell in list(outcome.diverged)[:1]}
         names = [f"{p.line.named(found.study)}, image {p.image}" for p in places.values()]
@@ -66,18 +64,3 @@ def told(folder: Path, outcome: Outcome, interrupted: bool) -> int:
     if left:
         say(f"The time is up, with {left} cells left: go on with `tollbox resume {folder}`.")
     return FAILED if failed and failed == len(found.grid) else 0
-
-
-FAILURES = (Stop.MODEL_ERROR, Stop.ATTACK_ERROR)
-
-
-def show(found: StudyResults) -> None:
-    """The table of lines."""
-    table = Table(title=f"{found.study.name}: {found.folder}")
-    for name in ("", "cells", "failed", "median l2", "queries"):
-        table.add_column(name, justify="left" if not name else "right")
-    for line in found.status():
-        median = "-" if line.median != line.median else f"{line.median:.4g}"
-        done = f"{line.done}/{line.cells}"
-        table.add_row(line.name, done, f"{line.failed}", median, f"{line.queries:,}")
-    console().print(table)

@@ -18,8 +18,9 @@ from rich.live import Live
 from rich.table import Table
 
 from ..errors import Stop
+from ..studies.glance import FAILED
 from ..studies.reading import StudyResults
-from ..studies.shard import FAILED, Began, Ended, Event, Standing
+from ..studies.shard import Began, Ended, Event, Standing
 
 LOG_EVERY = 10.0
 REDRAW_EVERY = 0.2
@@ -88,11 +89,17 @@ def _clock(seconds: float) -> str:
 class StudyWatch:
     """Shows a study's run; `tell` is what the run calls."""
 
-    def __init__(self, console: Console, found: StudyResults) -> None:
+    def __init__(self, console: Console, found: StudyResults, failed: bool = False) -> None:
+        """`failed`: cells that failed are run again."""
         self._console = console
-        self._lines = [_Line(s.name, s.cells, s.done, s.failed) for s in found.status()]
-        for number, stop, distance in found.ends():
-            self._lines[number].distances += _counted(stop, distance)
+        self._lines = [
+            _Line(s.name, s.cells, s.done - s.failed)
+            if failed
+            else _Line(s.name, s.cells, s.done, s.failed)
+            for s in found.status()
+        ]
+        for end in found.finished():
+            self._lines[found.grid.line_of(end.cell)].distances += _counted(end.stop, end.distance)
         self._raw: float | None = None
         self._live: Live | None = None
         self._next = 0.0

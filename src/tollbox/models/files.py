@@ -92,7 +92,9 @@ def load_model(
     def predict(images: Tensor) -> Tensor:
         return labels_of(output(images))
 
-    model = Model(predict, place, network.dtype, quantize, network.batch)
+    run = network.forward
+    behind = run if isinstance(run, nn.Module) and not run.training else None
+    model = Model(predict, place, network.dtype, quantize, network.batch, network=behind)
     return replace(model, classes=_classes(given, model, output, example))
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import FileError, InputError
 from ..tables import kind_of
-from .loading import Loaded, environment, fingerprint
 from .store import Store
-from .study import Study
+
+if TYPE_CHECKING:
+    from .loading import Loaded
+    from .study import Study
 
 NAME = "shard-{}.sqlite"
 PATTERN = re.compile(r"shard-(\d+)\.sqlite")
@@ -28,6 +30,7 @@ def shard_path(folder: Path, number: int) -> Path:
 def begin(loaded: Loaded, out: Path, made_by: str, **more: Any) -> None:
     """Try every model once, and make the folder of a new study; `more` is kept with it."""
     from ..commands.folder import check_free, staged
+    from .loading import environment, fingerprint
 
     study = loaded.study
     if holds(study, out):
@@ -38,6 +41,9 @@ def begin(loaded: Loaded, out: Path, made_by: str, **more: Any) -> None:
         "where": study.where,
         "folder": str(study.folder.resolve()),
         "made_by": made_by,
+        "name": study.name,
+        "lines": [line.named(study) for line in loaded.grid.lines],
+        "width": loaded.grid.width,
         **more,
         "shards": study.workers,
         "prices": prices_of(study),
@@ -110,6 +116,8 @@ def shards(folder: Path) -> list[Path]:
 
 def study_of(about: dict[str, Any], files: bool) -> Study:
     """The study as it was begun; with `files`, what it names must be there."""
+    from .study import Study
+
     study = Study.from_text(about["text"], Path(about["folder"]), about["where"], files=files)
     now = prices_of(study)
     if now != about["prices"]:
@@ -123,7 +131,7 @@ def study_of(about: dict[str, Any], files: bool) -> Study:
 
 def edited(about: dict[str, Any]) -> str | None:
     """A sentence if the study's file is no longer what it was."""
-    path = Path(about["where"])
+    path = Path(about["folder"]) / Path(about["where"]).name  # wherever one stands now
     try:
         now = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):

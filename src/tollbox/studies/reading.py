@@ -9,33 +9,30 @@
 
 from __future__ import annotations
 
-import fcntl
 import math
-import os
-from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ..engine import Engine
-from ..errors import InputError, Stop, UnknownNameError
+from ..errors import InputError, UnknownNameError
 from ..journal import Answered, History
 from ..models.model import Model
 from ..prices import Prices
 from ..results import Result, Results
 from . import records
-from .folder import shards, study_of
-from .grid import Grid, Line, Place
-from .loading import load
-from .shard import FAILED
-from .store import Store
+from .folder import study_of
+from .glance import Glance, LineStatus
+from .grid import Grid, Place
+from .loading import Loaded, load
+from .selection import digest_of
+from .store import End
 
 COLUMNS = (
     *("model", "attack", "price", "seed", "image", "name", "label", "stop", "reason"),
@@ -43,30 +40,13 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
-class LineStatus:
-    """How far a line of the grid has come."""
-
-    line: Line
-    name: str
-    cells: int
-    done: int
-    failed: int
-    queries: int
-    median: float
-    """Of the final distances; NaN if nothing counts yet."""
-
-
 class StudyResults:
     """The results of a study, finished or not. Use it as a context, or `close` it."""
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-        self._open = ExitStack()
-        self._stores = [
-            self._open.enter_context(Store.open(path, write=False)) for path in shards(self.folder)
-        ]
-        self.about: dict[str, Any] = self._stores[0].about
+        self._glance = Glance(folder)
+        self._stores = self._glance.stores
+        self.folder, self.about = self._glance.folder, self._glance.about
         self.study = study_of(self.about, files=False)
         self.images = self._stores[0].images()
         self.grid = Grid(self.study, len(self.images))
@@ -84,33 +64,28 @@ class StudyResults:
 
     def close(self) -> None:
         """Close the files."""
-        self._open.close()
+        self._glance.close()
 
     def __len__(self) -> int:
         return sum(len(store.results()) for store in self._stores)
 
     # -- tables -----------------------------------------------------------------------------------
 
-    def _finished(self) -> list[tuple[Any, ...]]:
-        return sorted(row for store in self._stores for row in store.results())
+    def finished(self) -> list[End]:
+        """How each finished cell ended, in the order of the grid."""
+        return self._glance.finished()
 
     def rows(self, price: float | None = None) -> Iterator[dict[str, Any]]:
         """A row for each finished cell; with `price`, as its answers would have cost then."""
         if price is not None and not price >= 0:
             raise InputError(f"the price is {price}: expected a number that is 0 or more, or inf.")
-        for cell, seed, stop, reason, warnings, distance, cost, queries, source in self._finished():
-            line, _, image = self.grid.place(cell)
+        for end in self.finished():
+            line, _, image = self.grid.place(end.cell)
             content, label, name = self.images[image]
-            if price is not None:
-                cost = cost_at(price, source, queries)
-            values = (line.model.name, line.attack.name, line.tariff.name, seed, content, name)
-            ends = (label, stop, reason, distance, cost, queries, source, warnings)
-            yield dict(zip(COLUMNS, (*values, *ends), strict=True))
-
-    def ends(self) -> Iterator[tuple[int, str, float]]:
-        """(number of its line, stop, distance) of each finished cell."""
-        for row in self._finished():
-            yield self.grid.line_of(row[0]), row[2], row[5]
+            cost = end.cost if price is None else cost_at(price, end.source, end.queries)
+            where = (line.model.name, line.attack.name, line.tariff.name, end.seed, content, name)
+            how = (label, end.stop, end.reason, end.distance, cost, end.queries, end.source)
+            yield dict(zip(COLUMNS, (*where, *how, "; ".join(end.warnings)), strict=True))
 
     def to_pandas(self, price: float | None = None) -> Any:
         """The rows as a pandas DataFrame, if pandas is there."""
@@ -124,28 +99,12 @@ class StudyResults:
 
     def status(self) -> list[LineStatus]:
         """How far each line has come."""
-        seen: dict[int, list[tuple[Any, ...]]] = {}
-        for row in self._finished():
-            seen.setdefault(self.grid.line_of(row[0]), []).append(row)
-        return [self._line_status(line, seen.get(line.number, [])) for line in self.grid.lines]
-
-    def _line_status(self, line: Line, rows: list[tuple[Any, ...]]) -> LineStatus:
-        left_out = {*(stop.value for stop in FAILED), Stop.ALREADY_MISCLASSIFIED.value}
-        distances = [row[5] for row in rows if row[2] not in left_out]
-        return LineStatus(
-            line,
-            line.named(self.study),
-            self.grid.width,
-            len(rows),
-            sum(row[2] in FAILED for row in rows),
-            sum(row[7] for row in rows),
-            float(np.median(distances)) if distances else math.nan,
-        )
+        return self._glance.status()
 
     @property
     def running(self) -> list[str]:
         """Who is at work on it now."""
-        return [holder for store in self._stores if (holder := _holder(store.path)) is not None]
+        return self._glance.running
 
     # -- runs -------------------------------------------------------------------------------------
 
@@ -170,7 +129,7 @@ class StudyResults:
         _known("model", model, [spec.name for spec in study.models])
         found = []
         for store in self._stores:
-            rows = {row[0]: row for row in store.results()}
+            ends = {end.cell: end for end in store.results()}
             for cell, trace, image in store.traces(images=True):
                 line, its_seed, _ = self.grid.place(cell)
                 if (
@@ -179,39 +138,68 @@ class StudyResults:
                     and model in (None, line.model.name)
                     and seed in (None, its_seed)
                 ):
-                    found.append(self._result(rows[cell], trace, records.image_of(image)))
+                    found.append(self._result(ends[cell], trace, records.image_of(image)))
         return Results(sorted(found, key=lambda result: result.index))
 
-    def _result(self, row: tuple[Any, ...], trace: bytes, image: Tensor | None) -> Result:
-        line, _, place = self.grid.place(row[0])
+    def _result(self, end: End, trace: bytes, image: Tensor | None) -> Result:
+        line, _, place = self.grid.place(end.cell)
         _, label, name = self.images[place]
-        return records.result_of(row[:5], trace, image, name, label, line.tariff)
+        return records.result_of(end, trace, image, name, label, line.tariff)
 
     def replayed(self, cell: int, budget: float | None = None) -> Result:
         """A finished cell, run again from its recorded answers alone; with a smaller budget, what
         it would have reached under that."""
-        place = self.grid.place(cell)
-        store = self._stores[cell % len(self._stores)]
-        answers = store.answers({cell}).get(cell)
-        if answers is None or not any(row[0] == cell for row in store.results()):
-            raise InputError(f"cell {cell} is not finished: expected one that is.")
-        loaded = load(study_of(self.about, files=False))
-        known = self.about["models"][place.line.model.name]
-        silent = Model(
-            _Silent(),
-            loaded.device,
-            getattr(torch, known["dtype"]),
-            known["quantize"],
-        )
-        run = loaded.cell(place)
-        if budget is not None:
-            run = replace(run, budget=budget)
-        told = _Told(answers)
+        return self.replays([(cell, budget)])[0]
+
+    def replays(self, wanted: Sequence[tuple[int, float | None]]) -> list[Result]:
+        """Several cells run again, each with its budget; they must be of one model."""
+        places = [self.grid.place(cell) for cell, _ in wanted]
+        [model] = {place.line.model for place in places}
+        answers = self._answers({cell for cell, _ in wanted})
+        told = _Told([answers[cell] for cell, _ in wanted])
+        known = self.about["models"][model.name]
+        dtype = getattr(torch, known["dtype"])
+        silent = Model(_Silent(), self._loaded.device, dtype, known["quantize"])
+        runs = [
+            replace(run, budget=run.budget if budget is None else budget)
+            for run, (_, budget) in zip(map(self._loaded.cell, places), wanted, strict=True)
+        ]
         engine = Engine(silent, metered=self.study.metered, journal=told)
-        [result] = list(engine.run([run]))
+        results = sorted(engine.run(runs), key=lambda result: result.index)
         if told.why is not None:
-            raise InputError(f"cell {cell} cannot be replayed here: {told.why}.")
-        return result
+            raise InputError(f"these cells cannot be replayed here: {told.why}.")
+        return results
+
+    def _answers(self, cells: set[int]) -> dict[int, list[Answered]]:
+        found: dict[int, list[Answered]] = {}
+        for number, store in enumerate(self._stores):
+            mine = {cell for cell in cells if cell % len(self._stores) == number}
+            if mine:
+                finished = {end.cell for end in store.results()}
+                found |= {c: a for c, a in store.answers(mine).items() if c in finished}
+        absent = sorted(cells - set(found))
+        if absent:
+            raise InputError(f"cell {absent[0]} is not finished: expected one that is.")
+        return found
+
+    @property
+    def warnings(self) -> list[str]:
+        """What results carry along, each once."""
+        return self._glance.warnings
+
+    @property
+    def digest(self) -> str:
+        """Of the images and labels in their order, as a study's file takes it."""
+        return digest_of((content, label) for content, label, _ in self.images)
+
+    @property
+    def pictures(self) -> Tensor:
+        """The images themselves, if they are still there."""
+        return self._loaded.images.images
+
+    @cached_property
+    def _loaded(self) -> Loaded:
+        return load(study_of(self.about, files=False))
 
 
 class _Silent:
@@ -224,15 +212,15 @@ class _Silent:
 class _Told:
     """A journal that only tells."""
 
-    def __init__(self, answers: list[Answered]) -> None:
+    def __init__(self, answers: list[list[Answered]]) -> None:
         self._answers = answers
         self.why: str | None = None
 
     def record(self, answers: Any) -> None:
         """Nothing is written."""
 
-    def history(self, cell: int) -> History:  # noqa: ARG002
-        return History(self._answers, again=False)
+    def history(self, cell: int) -> History:
+        return History(self._answers[cell], again=False)
 
     def diverged(self, cell: int, why: str) -> None:  # noqa: ARG002
         self.why = why
@@ -252,18 +240,3 @@ def _prices(price: float) -> Prices:
 def _known(kind: str, name: str | None, names: list[str]) -> None:
     if name is not None and name not in names:
         raise UnknownNameError(kind, name, names)
-
-
-def _holder(path: Path) -> str | None:
-    """The process that has a shard locked, if one has."""
-    try:
-        handle = os.open(path.with_suffix(".lock"), os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return os.read(handle, 100).decode(errors="replace").strip() or "another process"
-    finally:
-        os.close(handle)
-    return None

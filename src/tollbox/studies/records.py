@@ -13,18 +13,21 @@ import struct
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ..errors import Stop
 from ..journal import Answered
 from ..ledger import Ledger
 from ..results import Improvement, Result, Step
-from .specs import Tariff
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from .specs import Tariff
+    from .store import End
 
 FAST = 1
 """zlib's level."""
@@ -42,19 +45,20 @@ def packed(answers: Sequence[Answered]) -> bytes:
     return zlib.compress(struct.pack("<q", len(answers)) + content, FAST)
 
 
-def unpacked(content: bytes) -> Iterator[Answered]:
-    """The pieces of a batch."""
+def unpacked(content: bytes, wanted: NDArray[np.int64] | None = None) -> Iterator[Answered]:
+    """The pieces of a batch; of some cells only, if they are given."""
     plain = zlib.decompress(content)
     (count,) = struct.unpack_from("<q", plain)
     head = np.frombuffer(plain, "<i8", 5 * count, 8).reshape(count, 5)
     distances = np.frombuffer(plain, "<f8", count, 8 + 40 * count)
     labels = np.frombuffer(plain, "<i8", -1, 8 + 48 * count).astype(np.int64)
-    start = 0
-    for (cell, ask, run, first, rows), distance in zip(
-        head.tolist(), distances.tolist(), strict=True
-    ):
-        yield Answered(cell, ask, run, first, labels[start : start + rows], distance)
-        start += rows
+    ends = np.cumsum(head[:, 4])
+    chosen = range(count) if wanted is None else np.nonzero(np.isin(head[:, 0], wanted))[0]
+    for piece in chosen:
+        cell, ask, run, first, rows = head[piece].tolist()
+        end = int(ends[piece])
+        said = labels[end - rows : end]
+        yield Answered(cell, ask, run, first, said, float(distances[piece]))
 
 
 def packed_trace(result: Result) -> bytes:
@@ -84,29 +88,28 @@ def improvements_of(trace: bytes) -> list[Improvement]:
 
 
 def result_of(
-    row: Sequence[Any], trace: bytes, image: Tensor | None, name: str, label: int, tariff: Tariff
+    end: End, trace: bytes, image: Tensor | None, name: str, label: int, tariff: Tariff
 ) -> Result:
-    """The result of a cell: `row` is (cell, seed, stop, reason, warnings)."""
+    """The result of a cell."""
     told = json.loads(zlib.decompress(trace))
     counts = {
         phase: Counter({int(key): n for key, n in tally.items()})
         for phase, tally in told["counts"].items()
     }
-    cell, seed, stop, reason, warnings = row
     ledger = Ledger(tariff.prices.for_source(label), label, counts)
     return Result(
-        cell,
+        end.cell,
         name,
-        Stop(stop),
-        reason,
+        Stop(end.stop),
+        end.reason,
         ledger,
         image,
         tuple(Improvement(*row) for row in told["improvements"]),
         tuple(Step(*step) for step in told["steps"]),
         tariff.budget,
         tariff.max_queries,
-        seed,
-        tuple(json.loads(warnings)),
+        end.seed,
+        end.warnings,
     )
 
 
@@ -123,6 +126,8 @@ def image_of(content: bytes | None) -> Tensor | None:
     """The image of `packed_image`."""
     if content is None:
         return None
+    import torch
+
     plain = zlib.decompress(content)
     (size,) = struct.unpack_from("<q", plain)
     dtype, shape = json.loads(plain[8 : 8 + size])

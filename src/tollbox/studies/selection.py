@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import string
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import FileError
@@ -28,9 +29,14 @@ def is_hash(text: str) -> bool:
 
 def images_digest(images: ImageSet) -> str:
     """A digest of the images and labels in their order; names do not matter."""
+    return digest_of(zip(map(content_hash, images.images), images.labels, strict=True))
+
+
+def digest_of(pairs: Iterable[tuple[str, int]]) -> str:
+    """The digest of content hashes and labels."""
     digest = hashlib.blake2b(digest_size=DIGITS // 2)
-    for image, label in zip(images.images, images.labels, strict=True):
-        digest.update(f"{content_hash(image)} {label}\n".encode())
+    for content, label in pairs:
+        digest.update(f"{content} {label}\n".encode())
     return digest.hexdigest()
 
 

@@ -23,11 +23,11 @@ from ..errors import Stop
 from ..journal import Answered, History
 from ..models.model import Model
 from ..results import Result
+from .glance import FAILED
 from .loading import Loaded, compare_images, compare_model, environment, fingerprint
 from .store import Store
 
 UNFINISHED = (Stop.INTERRUPTED, Stop.TIME_LIMIT)
-FAILED = (Stop.MODEL_ERROR, Stop.ATTACK_ERROR)
 TELL_EVERY = 0.25
 PROBES = 3
 """Batches for the raw model's speed."""
@@ -139,9 +139,9 @@ class Shard:
         about, grid = self._store.about, self._loaded.grid
         cells = grid.shard(about["shard"], about["shards"])
         if self._options.failed:
-            failed = [row[0] for row in self._store.results() if row[2] in FAILED]
+            failed = [end.cell for end in self._store.results() if end.stop in FAILED]
             self._store.forget(failed)
-        finished = {row[0] for row in self._store.results()}
+        finished = {end.cell for end in self._store.results()}
         per_model = len(grid) // len(self._loaded.study.models)
         for number, spec in enumerate(self._loaded.study.models):
             mine = [c for c in cells if c // per_model == number and c not in finished]

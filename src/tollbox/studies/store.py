@@ -16,14 +16,19 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
 import sqlite3
+import struct
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ..errors import FileError, TollboxError
 from ..journal import Answered
@@ -43,7 +48,28 @@ CREATE TABLE results (cell INTEGER PRIMARY KEY, seed INTEGER NOT NULL, stop TEXT
 CREATE TABLE traces (cell INTEGER PRIMARY KEY, trace BLOB NOT NULL, image BLOB);
 CREATE TABLE restarts (cell INTEGER PRIMARY KEY, batch INTEGER NOT NULL, why TEXT NOT NULL);
 """
+NO_ROOM = (
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+    sqlite3.SQLITE_IOERR_SHMMAP,
+)
+"""What SQLite says on a full disk."""
 RESULT = "cell, seed, stop, reason, warnings, distance, cost, queries, source"
+
+
+class End(NamedTuple):
+    """How a finished cell ended."""
+
+    cell: int
+    seed: int
+    stop: str
+    reason: str
+    warnings: tuple[str, ...]
+    distance: float
+    cost: float
+    queries: int
+    source: int
 
 
 class StoreError(TollboxError):
@@ -80,15 +106,16 @@ class Store:
         if not path.is_file():
             raise FileError(f"{path} does not exist: expected a study's file.")
         lock = _locked(path) if write else None
-        try:
-            with _reading(path):
-                store = cls(path, _connected(path, write), lock)
-                store._check(write)
-                return store
-        except BaseException:
+        with contextlib.ExitStack() as undo:
             if lock is not None:
-                os.close(lock)
-            raise
+                undo.callback(os.close, lock)
+            with _reading(path):
+                connection = _connected(path, write)
+                undo.callback(connection.close)
+                store = cls(path, connection, lock)
+                store._check(write)
+            undo.pop_all()
+            return store
 
     def __enter__(self) -> Store:
         return self
@@ -206,11 +233,11 @@ class Store:
                 self._connection.execute("SELECT content, label, name FROM images ORDER BY place")
             )
 
-    def results(self) -> list[tuple[Any, ...]]:
-        """A row for each finished cell: cell, seed, stop, reason, warnings, distance, cost,
-        queries, source."""
+    def results(self) -> list[End]:
+        """How each finished cell ended."""
         with _reading(self.path):
-            return list(self._connection.execute(f"SELECT {RESULT} FROM results ORDER BY cell"))
+            rows = self._connection.execute(f"SELECT {RESULT} FROM results ORDER BY cell")
+            return [End._make((*row[:4], tuple(json.loads(row[4])), *row[5:])) for row in rows]
 
     def traces(self, images: bool = False) -> Iterator[tuple[int, bytes, bytes | None]]:
         """(cell, trace, image) of each finished cell, one after another."""
@@ -233,11 +260,12 @@ class Store:
         with _reading(self.path):
             restarts = dict(self._connection.execute("SELECT cell, batch FROM restarts"))
             found: dict[int, list[Answered]] = {}
+            cells = np.array(sorted(wanted), np.int64)
             for number, content in self._connection.execute(
                 "SELECT id, content FROM batches ORDER BY id"
             ):
-                for answered in records.unpacked(content):
-                    if answered.cell in wanted and number > restarts.get(answered.cell, 0):
+                for answered in records.unpacked(content, cells):
+                    if number > restarts.get(answered.cell, 0):
                         found.setdefault(answered.cell, []).append(answered)
             return found
 
@@ -247,7 +275,7 @@ def _making(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise FileError(
+        raise StoreError(
             f"{path} cannot be written: {error}. Make room, or choose another folder."
         ) from None
 
@@ -257,10 +285,28 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
+        if _no_room(error):
+            raise _full(path, str(error)) from None
         raise FileError(
             f"{path} cannot be used: {error}. Expected a study's file, whole: bring back a copy, "
             "or begin anew in another folder."
         ) from None
+    except (zlib.error, struct.error, json.JSONDecodeError) as error:
+        raise FileError(
+            f"{path} is damaged ({error}): bring back a whole copy, or begin anew in another "
+            "folder."
+        ) from None
+
+
+def _no_room(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", None) in NO_ROOM
+
+
+def _full(path: Path, error: str) -> StoreError:
+    return StoreError(
+        f"{path} cannot be written: {error}. All that was recorded is safe: make room, and go on "
+        "with `tollbox resume`."
+    )
 
 
 def _check_length(path: Path, connection: sqlite3.Connection) -> None:
@@ -286,8 +332,10 @@ def _connected(path: Path, write: bool) -> sqlite3.Connection:
         try:
             connection.execute("BEGIN IMMEDIATE")
             connection.rollback()
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             connection.close()
+            if _no_room(error) or not isinstance(error, sqlite3.OperationalError):
+                raise
             raise FileError(
                 f"{path} cannot be written: {error}. Make it and its folder writable."
             ) from None
@@ -295,8 +343,11 @@ def _connected(path: Path, write: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=30)
     try:
         connection.execute("SELECT COUNT(*) FROM about").fetchone()
-    except sqlite3.OperationalError:  # a folder that cannot be written, where no one writes
+    except sqlite3.DatabaseError as error:
         connection.close()
+        if not isinstance(error, sqlite3.OperationalError):
+            raise
+        # A folder that cannot be written, where no one writes.
         connection = sqlite3.connect(f"{address}?immutable=1", uri=True)
     return connection
 
@@ -306,6 +357,8 @@ def _locked(path: Path) -> int:
     try:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise _full(path, error.strerror or str(error)) from None
         raise FileError(
             f"{path.parent} cannot be written: {error.strerror}. Make it writable to go on."
         ) from None
@@ -318,6 +371,7 @@ def _locked(path: Path) -> int:
             f"{path.parent} is in use by another process ({holder or 'unknown'}): wait until it "
             "ends, or end it."
         ) from None
-    os.ftruncate(handle, 0)
-    os.write(handle, f"process {os.getpid()}\n".encode())
+    with contextlib.suppress(OSError):  # a full disk: it is locked all the same
+        os.ftruncate(handle, 0)
+        os.write(handle, f"process {os.getpid()}\n".encode())
     return handle

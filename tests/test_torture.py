@@ -1,0 +1,67 @@
+"""A study that is killed again and again ends as an unbroken one: `make torture`, smaller."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import torture
+from torture import Kill, Nursery, Torture, contents, differences, unbroken, write_study
+
+
+def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
+    said: list[str] = []
+    [one] = torture.torture(
+        tmp_path, {1: 8}, 1, said.append, images=2, seeds=1, budget=250, attacks=3
+    )
+    assert one.wrong == [], said
+    assert one.made.total() == 8
+    assert one.finished >= 1
+
+
+def test_one_of_two_processes_is_killed(tmp_path: Path) -> None:
+    """The other goes on to its end; what died is told, and resumed."""
+    source, out, log = tmp_path / "study", tmp_path / "out", tmp_path / "log"
+    write_study(source, images=2, seeds=1, budget=250, attacks=2)
+    with Nursery() as nursery:
+        expected, _ = unbroken(nursery, source, tmp_path / "unbroken")
+        nursery.start(["run", "study-2.toml", "--out", str(out)], source, log, {})
+        written, end = out / "shard-1.sqlite-wal", time.monotonic() + 60
+        while not (written.exists() and written.stat().st_size):
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.005)
+        os.kill(int((out / "shard-1.lock").read_text().split()[1]), signal.SIGKILL)
+        assert nursery.ended() == 1
+        told = log.read_text().splitlines()[-1]
+        assert "the process of shard-1.sqlite (signal 9) died; all that it had recorded" in told
+        assert f"go on with `tollbox resume {out}`" in told
+        done = contents(out)
+        assert {cell for cell in expected if cell % 2 == 0} <= set(done) < set(expected)
+        nursery.start(["resume", str(out)], source, log, {})
+        assert nursery.ended() == 0
+    assert differences(contents(out), expected) == []
+
+
+def test_every_moment_of_a_commit(tmp_path: Path) -> None:
+    """Before, in and after the commit of a batch and of a result."""
+    source = tmp_path / "study"
+    write_study(source, images=2, seeds=1, budget=120, attacks=2)
+    with Nursery() as nursery:
+        expected, _ = unbroken(nursery, source, tmp_path / "unbroken")
+        out = tmp_path / "out"
+        torn = out.with_name("out.torn")
+        kills = [
+            Kill("inside", hook={"what": what, "when": when, "call": call, "torn": str(torn)})
+            for what, call in (("record", 6), ("save", 1))
+            for when in ("before", "open", "torn", "after")
+        ]
+        random.Random(4).shuffle(kills)
+        said: list[str] = []
+        one = Torture(source, out, 1, len(kills), iter(kills), expected, said.append)
+        one.run(nursery)
+    assert one.wrong == [], said
+    assert one.made == {"inside": 8}
+    assert differences(contents(out), expected) == []
