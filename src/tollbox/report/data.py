@@ -1,0 +1,210 @@
+"""What the page of a report shows, as plain data: every number finite, None for what is not.
+
+Curves are read at a few dozen marks, evenly spaced on a log axis, and rounded: a page of ten
+thousand cells must stay small.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..results import By
+from ..studies.reading import StudyResults
+from . import medians, words
+from .gallery import gallery
+from .paper_table import Column, PaperTable, methods, paper_table
+from .runs import LineRuns, Reading, Values, lines
+
+MARKS = 48
+LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+MOST_LEVELS = 6
+ITERATIONS = 60
+"""Of the plot of shares, at most."""
+
+
+def page_data(found: StudyResults, reading: Reading = Reading.HARD) -> dict[str, Any]:
+    """All that the page of a study shows."""
+    study, every = found.study, list(lines(found))
+    table = paper_table(study, every, reading)
+    levels = levels_of(every)
+    return {
+        "title": study.name,
+        "made": f"{datetime.date.today()}, tollbox {found.about['environment']['tollbox']}",
+        "reading": reading.words,
+        "summary": words.summary(found, every, table),
+        "notes": words.notes(found, every),
+        "models": [model.name for model in study.models],
+        "prices": [
+            {
+                "name": tariff.name,
+                "label": f"c* = {tariff.name}",
+                "budget": _number(tariff.budget),
+            }
+            for tariff in study.tariffs
+        ],
+        "attacks": [
+            {"name": m.attack, "family": m.family, "method": m.method} for m in methods(study)
+        ],
+        "table": _table(table),
+        "curves": [_curve(runs, by, reading) for runs in every if runs.runs for by in _axes(runs)],
+        "levels": levels,
+        "level": 10.0 if 10.0 in levels else levels[len(levels) // 2] if levels else None,
+        "tradeoff": [_effort(runs, level) for runs in every if runs.runs for level in levels],
+        "success": [
+            _success(runs, level, reading) for runs in every if runs.runs for level in levels
+        ],
+        "phases": [{**_key(runs), "phases": _phases(runs)} for runs in every if runs.runs],
+        "shares": [shares for runs in every if (shares := _shares(runs)) is not None],
+        "gallery": gallery(found, every, table),
+        "environment": dict(found.about["environment"]),
+        "commands": words.commands(found),
+    }
+
+
+def _key(runs: LineRuns) -> dict[str, str]:
+    line = runs.line
+    return {
+        "model": line.model.name,
+        "price": line.tariff.name,
+        "attack": line.attack.name,
+    }
+
+
+def _table(table: PaperTable) -> dict[str, Any]:
+    return {
+        "columns": [
+            {"model": c.model, "price": c.tariff.name, "label": c.head, "budget": _number(c.mark)}
+            for c in table.columns
+        ],
+        "rows": [
+            {
+                "family": method.family,
+                "method": method.method,
+                "attack": method.attack,
+                "cells": [
+                    None
+                    if cell is None or cell.runs == 0
+                    else {
+                        "value": _number(cell.value),
+                        "low": _number(cell.low),
+                        "high": _number(cell.high),
+                        "success": round(cell.success, 4),
+                        "runs": cell.runs,
+                        "images": cell.images,
+                        "best": table.best(row, column),
+                    }
+                    for column, cell in enumerate(table.cells[row])
+                ],
+            }
+            for row, method in enumerate(table.rows)
+        ],
+    }
+
+
+def _axes(runs: LineRuns) -> tuple[By, ...]:
+    """What its curves are drawn against."""
+    flagged = any(run.spent["source"] > 0 for run in runs.runs)
+    return ("cost", "source") if flagged else ("cost",)
+
+
+def marks_of(runs: LineRuns, by: By) -> Values:
+    """Marks from where the first run has a point to where the last ends."""
+    firsts = [run.needs[by][0] for run in runs.runs if len(run.distances)]
+    column = Column(runs.line.model.name, runs.line.tariff)
+    last = max(run.spent[by] for run in runs.runs)
+    if by == "cost" and math.isfinite(column.tariff.budget):
+        last = column.tariff.budget
+    first = min([*firsts, last])
+    if not first < last:
+        return np.array([max(last, 1.0)])
+    first = max(first, last / 1e6)
+    return np.unique(np.append(np.geomspace(first, last, MARKS)[:-1], last))
+
+
+def _curve(runs: LineRuns, by: By, reading: Reading) -> dict[str, Any]:
+    marks = marks_of(runs, by)
+    low, middle, high = [], [], []
+    table = medians.table_of(runs.runs, marks, by, reading)
+    images = np.array([run.image for run in runs.runs])
+    for column in table.T:
+        known = ~np.isnan(column)
+        middle.append(medians.median(column))
+        ends = (
+            medians.interval(column[known], images[known], draws=200)
+            if known.any()
+            else (math.nan, math.nan)
+        )
+        low.append(ends[0])
+        high.append(ends[1])
+    return {
+        **_key(runs),
+        "by": by,
+        "x": [_number(mark) for mark in marks],
+        "y": [_number(value) for value in middle],
+        "low": [_number(value) for value in low],
+        "high": [_number(value) for value in high],
+    }
+
+
+def _effort(runs: LineRuns, level: float) -> dict[str, Any]:
+    effort = medians.effort(runs.runs, level)
+    return {
+        **_key(runs),
+        "level": level,
+        "flagged": _number(effort.flagged),
+        "queries": _number(effort.queries),
+        "share": round(effort.share, 4),
+    }
+
+
+def _success(runs: LineRuns, level: float, reading: Reading) -> dict[str, Any]:
+    marks = marks_of(runs, "cost")
+    rates = medians.success(runs.runs, level, marks, "cost", reading)
+    return {
+        **_key(runs),
+        "level": level,
+        "x": [_number(mark) for mark in marks],
+        "y": [_number(rate) for rate in rates],
+    }
+
+
+def levels_of(every: Sequence[LineRuns]) -> list[float]:
+    """Round distances within the range of what was reached."""
+    final = [run.distances[-1] for runs in every for run in runs.runs if len(run.distances)]
+    if not final:
+        return []
+    low, high = np.percentile(final, [10, 95])
+    inside = [level for level in LEVELS if low <= level <= 2 * high]
+    return inside[:MOST_LEVELS] or [float(f"{np.median(final):.1g}")]
+
+
+def _phases(runs: LineRuns) -> dict[str, float]:
+    """Mean cost of each phase, for one image."""
+    total: dict[str, float] = {}
+    for run in runs.runs:
+        for phase, cost in run.phases.items():
+            total[phase] = total.get(phase, 0.0) + cost
+    return {phase: float(f"{cost / len(runs.runs):.4g}") for phase, cost in total.items()}
+
+
+def _shares(runs: LineRuns) -> dict[str, Any] | None:
+    """Planned and realised share of low-cost answers, by the number of the estimate."""
+    longest = min(ITERATIONS, max((len(run.shares) for run in runs.runs), default=0))
+    if longest == 0:
+        return None
+    planned, realised = [], []
+    for t in range(longest):
+        at = np.array([run.shares[t] for run in runs.runs if len(run.shares) > t])
+        planned.append(round(float(at[:, 0].mean()), 5))
+        realised.append(round(float(at[:, 1].mean()), 5))
+    steps = list(range(1, longest + 1))
+    return {**_key(runs), "t": steps, "planned": planned, "realised": realised}
+
+
+def _number(value: float) -> float | None:
+    return float(f"{value:.5g}") if math.isfinite(value) else None

@@ -1,0 +1,114 @@
+"""The paper's table as Markdown, CSV and LaTeX.
+
+The best of each family in a column is bold; the share of runs with an adversarial point is given
+where it is below 100 %, and an infinite median is ∞. LaTeX needs booktabs and multirow.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+
+from .medians import Median
+from .paper_table import PaperTable
+from .words import thousands
+
+ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
+
+
+def markdown(table: PaperTable) -> str:
+    """With intervals in brackets."""
+    heads = [
+        "attack",
+        "method",
+        *(f"{c.model}, {c.head}, {thousands(c.mark)}" for c in table.columns),
+    ]
+    lines = [_line(heads), "|" + "---|" * len(heads)]
+    for row, method in enumerate(table.rows):
+        cells = [_cell(table, row, column) for column in range(len(table.columns))]
+        lines.append(_line([method.family, method.method, *cells]))
+    return "\n".join(lines) + "\n"
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _cell(table: PaperTable, row: int, column: int) -> str:
+    cell = table.cells[row][column]
+    if cell is None or cell.runs == 0:
+        return "–"
+    value = f"**{shown(cell.value)}**" if table.best(row, column) else shown(cell.value)
+    rate = f" ({cell.success:.0%})" if cell.success < 1 else ""
+    return f"{value} [{shown(cell.low)}, {shown(cell.high)}]{rate}"
+
+
+def shown(value: float) -> str:
+    """A distance with three digits; ∞ if there is none."""
+    return "∞" if math.isinf(value) else "–" if math.isnan(value) else f"{value:.3g}"
+
+
+def comma_separated(table: PaperTable) -> str:
+    """A line for each method and column."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    heads = ("family", "method", "attack", "model", "price", "at")
+    writer.writerow((*heads, "median", "low", "high", "success", "runs", "images"))
+    for method, cells in zip(table.rows, table.cells, strict=True):
+        for column, cell in zip(table.columns, cells, strict=True):
+            if cell is not None:
+                where = (column.model, column.tariff.name, column.mark)
+                writer.writerow((*method, *where, *cell))
+    return file.getvalue()
+
+
+def latex(table: PaperTable) -> str:
+    """In the form of the paper's Table 1."""
+    count = len(table.columns)
+    models = list(dict.fromkeys(column.model for column in table.columns))
+    across = [sum(column.model == model for column in table.columns) for model in models]
+    lines = [rf"\begin{{tabular}}{{ll{'c' * count}}}", r"\toprule"]
+    spans = [rf"\multicolumn{{{n}}}{{c}}{{{_tex(m)}}}" for m, n in zip(models, across, strict=True)]
+    lines.append(" & & " + " & ".join(spans) + r" \\")
+    heads = [rf"$c^\star={_tex(column.tariff.name)}$" for column in table.columns]
+    lines.append(" & & " + " & ".join(heads) + r" \\")
+    marks = [thousands(column.mark) for column in table.columns]
+    lines.append(r"\textit{Attack} & \textit{Method} & " + " & ".join(marks) + r" \\")
+    before = ""
+    for row, method in enumerate(table.rows):
+        if method.family != before:
+            size = sum(other.family == method.family for other in table.rows)
+            lines.append(r"\midrule")
+            first = rf"\multirow{{{size}}}{{*}}{{{_tex(method.family)}}}"
+        else:
+            first = ""
+        before = method.family
+        cells = [
+            _tex_cell(table.cells[row][column], table.best(row, column)) for column in range(count)
+        ]
+        lines.append(" & ".join([first, _tex(method.method), *cells]) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def _tex(text: str) -> str:
+    return "".join(ESCAPES.get(letter, letter) for letter in text)
+
+
+def _tex_cell(cell: Median | None, best: bool) -> str:
+    if cell is None or cell.runs == 0:
+        return "--"
+    value = r"$\infty$" if math.isinf(cell.value) else f"{cell.value:.3g}"
+    value = rf"\textbf{{{value}}}" if best else value
+    return value + (rf" \small({cell.success:.0%})".replace("%", r"\%") if cell.success < 1 else "")

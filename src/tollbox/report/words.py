@@ -1,0 +1,126 @@
+"""A study in words: what was found, what a reader must know, and how to repeat it."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import Stop
+from ..studies.glance import FAILED
+from ..studies.reading import StudyResults
+from ..studies.selection import DIGITS
+from .medians import Median
+from .paper_table import Column, PaperTable
+from .runs import LineRuns
+
+
+def thousands(value: float) -> str:
+    """5000 as 5K."""
+    return f"{value / 1000:g}K" if value >= 1000 and value % 100 == 0 else f"{value:g}"
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """1 image, 2 images."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def summary(found: StudyResults, every: Sequence[LineRuns], table: PaperTable) -> list[str]:
+    """What was run, and for each column which attack came nearest."""
+    study = found.study
+    seeds = f", {counted(len(study.seeds), 'seed')}" if len(study.seeds) > 1 else ""
+    sizes = [
+        counted(len(study.models), "model"),
+        counted(len(study.attacks), "attack"),
+        counted(len(study.tariffs), "price"),
+        counted(len(found.images), "image"),
+    ]
+    done = sum(len(runs.runs) + runs.misclassified for runs in every)
+    told = [f"{', '.join(sizes)}{seeds}; {done:,} of {len(found.grid):,} runs are finished."]
+    for number, column in enumerate(table.columns):
+        sentence = _nearest(study.models, table, number, column)
+        if sentence is not None:
+            told.append(sentence)
+    return told
+
+
+def _nearest(
+    models: Sequence[object], table: PaperTable, number: int, column: Column
+) -> str | None:
+    where = f"At {column.head} and a {column.by} of {thousands(column.mark)}"
+    if len(models) > 1:
+        where += f" on {column.model}"
+    cells = [
+        (cell, method)
+        for method, row in zip(table.rows, table.cells, strict=True)
+        if (cell := row[number]) is not None and not math.isnan(cell.value)
+    ]
+    if not cells:
+        return None
+    best, method = min(cells, key=lambda pair: pair[0].value)
+    if math.isinf(best.value):
+        return f"{where} no attack has an adversarial point for half of the images."
+    told = f"{where} {method.attack} comes nearest: median l2 {_median(best)}"
+    plain = [
+        (cell, other)
+        for cell, other in cells
+        if other.family == method.family and other.method == "VA" and other != method
+    ]
+    if plain and math.isfinite(plain[0][0].value):
+        cell, other = plain[0]
+        change = best.value / cell.value - 1
+        told += f"; {other.attack} reaches {cell.value:.3g} ({change:+.0%} from it to the best)"
+    elif len(cells) > 1:
+        second, other = sorted(cells, key=lambda pair: pair[0].value)[1]
+        reached = f"{second.value:.3g}" if math.isfinite(second.value) else "no median"
+        told += f"; next is {other.attack} with {reached}"
+    return f"{told}."
+
+
+def _median(cell: Median) -> str:
+    interval = (
+        f" [{cell.low:.3g}, {cell.high:.3g}]"
+        if math.isfinite(cell.high)
+        else f" [{cell.low:.3g}, ∞]"
+    )
+    return f"{cell.value:.3g}{interval}"
+
+
+def notes(found: StudyResults, every: Sequence[LineRuns]) -> list[str]:
+    """What a reader of the numbers must know."""
+    told = []
+    left = len(found.grid) - len(found)
+    if left:
+        told.append(
+            f"{counted(left, 'run')} of {len(found.grid):,} are not finished: all is so far."
+        )
+    misclassified = max((runs.misclassified for runs in every), default=0) // max(
+        1, len(found.study.seeds)
+    )
+    if misclassified:
+        told.append(
+            f"{counted(misclassified, 'image')} that a model misclassifies anyway "
+            f"{'is' if misclassified == 1 else 'are'} left out."
+        )
+    runs = [run for line in every for run in line.runs]
+    failed = sum(run.stop in FAILED for run in runs)
+    if failed:
+        told.append(f"{counted(failed, 'run')} failed, and count up to where they came.")
+    lost = sum(run.stop is Stop.NO_START for run in runs)
+    if lost:
+        told.append(f"{counted(lost, 'run')} found no adversarial point to begin with.")
+    told += [f"{text[:1].upper()}{text[1:]}." for text in found.warnings]
+    return told
+
+
+def commands(found: StudyResults) -> list[str]:
+    """How to repeat it."""
+    where = Path(found.about["where"]).name
+    if found.about["made_by"] == "attack":
+        return [f"tollbox resume {shlex.quote(str(found.folder))}"]
+    return [
+        f"tollbox run {shlex.quote(where)} --out {shlex.quote(found.folder.name)}",
+        f"tollbox report {shlex.quote(found.folder.name)}",
+        f"# the images: digest {found.digest:.{DIGITS}}",
+    ]

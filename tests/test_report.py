@@ -1,0 +1,213 @@
+"""A report of a real study: its data, tables and figures agree with the results themselves."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import math
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import tollbox as tb
+from tollbox.report.data import page_data
+from tollbox.report.figure_files import write_figures
+from tollbox.report.paper_table import PaperTable, paper_table
+from tollbox.report.runs import Reading, lines
+from tollbox.report.table_files import comma_separated, latex, markdown
+
+BUDGET = 200.0
+TEXT = """
+budget = 200
+prices = [1, 20]
+seeds = [0, 1]
+batch_size = 16
+[images]
+path = "set.npz"
+[[models]]
+source = "plane:labels"
+[[attacks]]
+preset = "surfree"
+[[attacks]]
+preset = "cgba"
+[[attacks]]
+preset = "a-cgba"
+[[attacks]]
+preset = "hsja"
+name = "a_b & c|d"
+search.tau = 1e-3
+"""
+
+
+def labels(images: torch.Tensor) -> torch.Tensor:
+    weight = torch.linspace(-1, 1, images[0].numel(), dtype=torch.float64)
+    score = (images.flatten(1).double() - 0.5) @ weight
+    return (score > 0.3).long() + (score < -0.3).long() * 2
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> tb.StudyResults:
+    folder = tmp_path_factory.mktemp("study")
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3)).astype(np.uint8)
+    images = torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 255
+    truth = labels(images).numpy()
+    truth[5] = (truth[5] + 1) % 3  # misclassified anyway
+    np.savez(folder / "set.npz", images=pixels, labels=truth)
+    study = tb.Study.from_text(TEXT, folder, str(folder / "study.toml"), files=False)
+    model = tb.models.from_callable(labels)
+    results = study.run(folder / "out", models={"labels": model})
+    yield results
+    results.close()
+
+
+@pytest.fixture(scope="module")
+def table(found: tb.StudyResults) -> PaperTable:
+    return paper_table(found.study, list(lines(found)), Reading.HARD)
+
+
+def test_the_table_is_that_of_the_results(found: tb.StudyResults, table: PaperTable) -> None:
+    assert [column.head for column in table.columns] == ["c* = 1", "c* = 20"]
+    assert [tuple(row) for row in table.rows] == [
+        ("SurFree", "VA", "surfree"),
+        ("CGBA", "VA", "cgba"),
+        ("CGBA", "VA+AS+AGREST (A-CGBA)", "a-cgba"),
+        ("HSJA", "a_b & c|d", "a_b & c|d"),
+    ]
+    for method, cells in zip(table.rows, table.cells, strict=True):
+        for column, cell in zip(table.columns, cells, strict=True):
+            results = found.results(attack=method.attack, price=column.tariff.name)
+            assert cell is not None
+            assert cell.value == results.median_at(BUDGET)
+            assert cell.success == results.success_at(BUDGET)
+            assert (cell.runs, cell.images) == (10, 5)
+            assert cell.low <= cell.value <= cell.high
+
+
+def test_the_best_of_a_family_is_marked(table: PaperTable) -> None:
+    for column in range(2):
+        values = [row[column].value for row in table.cells if row[column] is not None]
+        assert table.best(1, column) == (values[1] <= values[2] < math.inf or values[1] < values[2])
+        assert not table.best(0, column)  # alone in its family
+        assert not table.best(3, column)
+
+
+def test_curves_are_those_of_the_results(found: tb.StudyResults) -> None:
+    data = page_data(found)
+    assert len(data["curves"]) == 2 * 2 * 4
+    for curve in data["curves"]:
+        results = found.results(attack=curve["attack"], price=curve["price"])
+        for place in (0, 10, 30, -1):
+            mark = curve["x"][place]
+            wanted = results.median_at(mark, curve["by"])
+            if curve["y"][place] is None:
+                assert math.isinf(wanted) or place == 0  # the first mark may be rounded down
+            elif place == -1:
+                assert curve["y"][place] == pytest.approx(wanted, rel=1e-4)
+
+
+def test_the_data_is_plain(found: tb.StudyResults) -> None:
+    data = page_data(found)
+    text = json.dumps(data, allow_nan=False)
+    assert len(text) < 200_000
+    assert data["summary"][0] == (
+        "1 model, 4 attacks, 2 prices, 6 images, 2 seeds; 96 of 96 runs are finished."
+    )
+    assert "1 image that a model misclassifies anyway is left out." in data["notes"]
+    assert set(data["phases"][0]["phases"]) == {"clean", "start", "search"}
+    planned = {shares["attack"] for shares in data["shares"]}
+    assert planned == {"cgba", "a-cgba", "a_b & c|d"}
+    paper = page_data(found, Reading.PAPER)
+    assert "paper" in paper["reading"]
+    assert paper["curves"] != data["curves"]
+
+
+def test_costs_by_phase_add_up_to_what_was_spent(found: tb.StudyResults) -> None:
+    for bar in page_data(found)["phases"]:
+        results = found.results(attack=bar["attack"], price=bar["price"]).counted
+        mean = np.mean([r.ledger.cost for r in results])
+        assert sum(bar["phases"].values()) == pytest.approx(mean, rel=1e-3)
+
+
+def test_the_gallery_shows_what_was_reached(found: tb.StudyResults) -> None:
+    gallery = page_data(found)["gallery"]
+    assert gallery["note"] is None
+    assert 1 <= len(gallery["rows"]) <= 4
+    for row in gallery["rows"]:
+        shots = row["shots"]
+        assert [s["cost"] for s in shots] == sorted({s["cost"] for s in shots})
+        distances = [s["distance"] for s in shots]
+        assert distances == sorted(distances, reverse=True)
+        original, last = (_pixels(uri) for uri in (row["original"], shots[-1]["image"]))
+        apart = np.linalg.norm((last - original) / 255)
+        rounding = math.sqrt(original.size) * 0.5 / 255
+        assert abs(apart - distances[-1]) < 2 * rounding
+
+
+def _pixels(uri: str) -> np.ndarray:
+    head, content = uri.split(",")
+    assert head == "data:image/png;base64"
+    return np.array(Image.open(io.BytesIO(base64.b64decode(content)))).astype(float)
+
+
+def test_a_gallery_without_its_images_says_so(found: tb.StudyResults, tmp_path: Path) -> None:
+    images = found.folder.parent / "set.npz"
+    images.rename(tmp_path / "away.npz")
+    try:
+        with tb.StudyResults(found.folder) as again:
+            gallery = page_data(again)["gallery"]
+    finally:
+        (tmp_path / "away.npz").rename(images)
+    assert gallery["rows"] == []
+    assert "The images cannot be shown" in gallery["note"]
+    assert "set.npz does not exist" in gallery["note"]
+
+
+def test_tables_as_text(table: PaperTable) -> None:
+    text = markdown(table)
+    assert text.count("\n") == 6
+    assert "a_b & c\\|d" in text
+    rows = list(csv.DictReader(io.StringIO(comma_separated(table))))
+    assert len(rows) == 8
+    assert rows[0]["attack"] == "surfree"
+    first = table.cells[0][0]
+    assert first is not None
+    assert float(rows[0]["median"]) == first.value
+    tex = latex(table)
+    assert r"a\_b \& c|d" in tex
+    assert tex.count(r"\\") == 3 + 4
+    assert tex.count(r"\textbf") == sum(table.best(r, c) for r in range(4) for c in range(2))
+
+
+def test_figures_are_written(found: tb.StudyResults, tmp_path: Path) -> None:
+    names = write_figures(page_data(found), tmp_path)
+    assert {name.rsplit(".", 1)[0] for name in names} >= {
+        "median-l2-by-cost",
+        "median-l2-by-flagged",
+        "success",
+        "cost-by-phase",
+    }
+    for name in names:
+        content = (tmp_path / name).read_bytes()
+        head = {"svg": b"<?xml", "pdf": b"%PDF", "png": b"\x89PNG"}[name.rsplit(".", 1)[1]]
+        assert content.startswith(head)
+
+
+def test_rows_as_a_data_frame_if_pandas_is_there(
+    found: tb.StudyResults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = types.SimpleNamespace(DataFrame=lambda rows, columns: (rows, columns))
+    monkeypatch.setitem(sys.modules, "pandas", frames)
+    rows, columns = found.to_pandas(price=3)
+    assert len(rows) == 96
+    assert list(rows[0]) == columns
+    assert rows[0]["cost"] == 3 * rows[0]["flagged"] + rows[0]["queries"] - rows[0]["flagged"]
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(tb.InputError, match="pandas is not installed"):
+        found.to_pandas()
