@@ -1,7 +1,8 @@
 """`tollbox demo`: the embedded model under two attacks and two prices, in one engine run.
 
 Images that the embedded model classifies correctly, `hsja` and `a-hsja`, at c* = 1 and c* = 100: a
-table, a figure of median l2 against cost, a strip of images, and results.csv, a line for each run.
+study, with a table, a figure of median l2 against cost, a strip of images, results.csv, a line for
+each run, and the page of `tollbox report`.
 """
 
 from __future__ import annotations
@@ -23,20 +24,22 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from ..attacks import preset
-from ..cells import Cell
-from ..engine import Engine
 from ..errors import InputError, Stop
+from ..images import ImageSet
 from ..models.embedded import CLASSES, Embedded, embedded
-from ..prices import Prices
+from ..problem import content_hash
 from ..report.curves import median_curve
 from ..results import Result
+from ..studies.folder import begin
+from ..studies.loading import Loaded
+from ..studies.reading import StudyResults
+from ..studies.shard import Options, Outcome
+from ..studies.study import Study
 from .choices import whole
 from .codes import INTERRUPTED
 from .folder import check_free, staged
-from .interrupt import Interrupt
 from .streams import console, say
-from .watch import Watch
+from .study_run import run_left
 
 if TYPE_CHECKING:
     from ..report import figures
@@ -49,7 +52,11 @@ TIME_LIMIT = 100.0
 BATCH = 128
 PICTURES = 6
 COLUMNS = ("attack", "price", "image", "stop", "distance", "cost", "queries", "flagged")
-FILES = frozenset({"median-l2.png", "median-l2.svg", "images.png", "results.csv"})
+IMAGES = "images.npz"
+STORE = ("shard-0.sqlite", "shard-0.lock")
+FILES = frozenset(
+    {"median-l2.png", "median-l2.svg", "images.png", "results.csv", "report.html", IMAGES, *STORE}
+)
 
 Key = tuple[str, float]
 """(attack, c*)."""
@@ -72,40 +79,21 @@ def demo(options: DemoOptions = DemoOptions()) -> int:  # noqa: B008
     """Attack the embedded model: two attacks, two prices, a table and figures; about a minute."""
     check_free(options.out, FILES, options.replace)
     ours = embedded()
-    chosen = _chosen(ours, options.images)
-    grid = list(itertools.product(ATTACKS, BUDGETS, chosen.tolist()))
-    cells = [
-        Cell(
-            preset(attack),
-            ours.images[image],
-            int(ours.labels[image]),
-            Prices(source=ratio),
-            BUDGETS[ratio],
-            seed=options.seed,
-            name=f"{image}",
-        )
-        for attack, ratio, image in grid
-    ]
-    watch = Watch(console(stderr=True), len(cells), "runs")
-    engine = Engine(
-        ours.model,
-        batch_size=BATCH,
-        one_shape=True,  # so that _pictures can ask again and hear the same
-        time_limit=TIME_LIMIT,
-        progress=watch.update,
-    )
+    loaded = _loaded(ours, _chosen(ours, options.images), options)
     with staged(options.out, FILES if options.replace else frozenset()) as stage:
         try:
-            with watch, _one_thread(), Interrupt(engine.stop) as interrupt:
-                done = sorted(engine.run(cells), key=lambda result: result.index)
-            if interrupt.came:
+            begin(loaded, stage.folder, "demo")
+            with _one_thread():
+                outcome, interrupted = run_left(
+                    stage.folder, Options(time_limit=TIME_LIMIT), loaded
+                )
+            if interrupted:
                 say("interrupted; nothing was saved.")
                 return INTERRUPTED
-            groups: dict[Key, list[Result]] = {}
-            for (attack, ratio, _), result in zip(grid, done, strict=True):
-                groups.setdefault((attack, ratio), []).append(result)
             with stage.writing():
+                groups = _groups(stage.folder, outcome)
                 _write(stage.folder, groups, ours)
+                _report(stage.folder, loaded)
             stage.commit()
             _show(groups, options)
         except KeyboardInterrupt:
@@ -114,6 +102,55 @@ def demo(options: DemoOptions = DemoOptions()) -> int:  # noqa: B008
             say(f"interrupted; all is saved in {options.out}.")
             return INTERRUPTED
     return 0
+
+
+def _loaded(ours: Embedded, chosen: Tensor, options: DemoOptions) -> Loaded:
+    """The study, and its images, of which the names are their numbers."""
+    prices = (f"[[prices]]\nratio = {c}\nbudget = {b}" for c, b in BUDGETS.items())
+    attacks = (f'[[attacks]]\npreset = "{name}"' for name in ATTACKS)
+    head = (
+        f'name = "embedded"\nseeds = [{options.seed}]\nbatch_size = {BATCH}\n'
+        "one_shape = true\nkeep_images = true\n"  # so that _pictures can ask and hear the same
+        f'[images]\npath = "{IMAGES}"\n[[models]]\nname = "embedded"\nsource = "embedded.pt2"'
+    )
+    text = "\n".join([head, *attacks, *prices])
+    study = Study.from_text(text, options.out.resolve(), "tollbox demo", files=False)
+    images, labels = ours.images[chosen], ours.labels[chosen].tolist()
+    names = tuple(str(number) for number in chosen.tolist())
+    given = ImageSet(images, tuple(labels), names, tuple("embedded" for _ in names))
+    hashes = tuple(content_hash(image) for image in images)
+    starts: list[Tensor | None] = [None] * len(names)
+    return Loaded(study, given, hashes, starts, ours.model.device, {"embedded": ours.model})
+
+
+def _groups(folder: Path, outcome: Outcome) -> dict[Key, list[Result]]:
+    """Results by attack and price, in the order of the images; those cut short too."""
+    groups: dict[Key, list[Result]] = {}
+    with StudyResults(folder) as found:
+        for attack, ratio in itertools.product(ATTACKS, BUDGETS):
+            results = list(found.results(attack=attack, price=ratio))
+            late = [
+                result
+                for cell, result in outcome.unfinished.items()
+                if result is not None
+                and found.grid.place(cell).line.attack.name == attack
+                and found.grid.place(cell).line.tariff.name == f"{ratio:g}"
+            ]
+            groups[attack, ratio] = sorted([*results, *late], key=lambda result: result.index)
+    return groups
+
+
+def _report(folder: Path, loaded: Loaded) -> None:
+    """The page, and the images that it was made from."""
+    from ..report.data import page_data
+    from ..report.page import page
+
+    images = loaded.images
+    pixels = (images.images * 255).round().to(torch.uint8).permute(0, 2, 3, 1).numpy()
+    np.savez(folder / IMAGES, images=pixels, labels=np.array(images.labels))
+    with StudyResults(folder, loaded) as found:
+        text = page(page_data(found))
+    (folder / "report.html").write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager
@@ -209,7 +246,8 @@ def _show(groups: Mapping[Key, list[Result]], options: DemoOptions) -> None:
             f"The limit of {TIME_LIMIT:g} s ended {late} runs before their budget: medians leave "
             "them out beyond what they had spent."
         )
-    say.append(f"Saved in {options.out}: {', '.join(sorted(FILES))}.")
+    say.append(f"Saved in {options.out}: {', '.join(sorted(FILES - {*STORE}))}.")
+    say.append(f"To look at: {options.out / 'report.html'}.")
     for text in say:
         to.print(text)
 

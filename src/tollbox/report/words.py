@@ -69,8 +69,7 @@ def _nearest(
     ]
     if plain and math.isfinite(plain[0][0].value):
         cell, other = plain[0]
-        change = best.value / cell.value - 1
-        told += f"; {other.attack} reaches {cell.value:.3g} ({change:+.0%} from it to the best)"
+        told += f", {1 - best.value / cell.value:.0%} less than {other.attack} ({cell.value:.3g})"
     elif len(cells) > 1:
         second, other = sorted(cells, key=lambda pair: pair[0].value)[1]
         reached = f"{second.value:.3g}" if math.isfinite(second.value) else "no median"

@@ -15,6 +15,7 @@ from ..tables import kind_of
 from .store import Store
 
 if TYPE_CHECKING:
+    from .grid import Grid
     from .loading import Loaded
     from .study import Study
 
@@ -36,21 +37,11 @@ def begin(loaded: Loaded, out: Path, made_by: str, **more: Any) -> None:
     if holds(study, out):
         raise InputError(f"{out} has this study already: go on with `tollbox resume {out}`.")
     check_free(out)
-    about: dict[str, Any] = {
-        "text": study.text,
-        "where": study.where,
-        "folder": str(study.folder.resolve()),
+    models = {spec.name: fingerprint(loaded, spec, loaded.model(spec)) for spec in study.models}
+    about = {
+        **description(study, loaded.grid, environment(loaded.device), models),
         "made_by": made_by,
-        "name": study.name,
-        "lines": [line.named(study) for line in loaded.grid.lines],
-        "width": loaded.grid.width,
         **more,
-        "shards": study.workers,
-        "prices": prices_of(study),
-        "environment": environment(loaded.device),
-        "models": {
-            spec.name: fingerprint(loaded, spec, loaded.model(spec)) for spec in study.models
-        },
     }
     names = (name.encode("utf-8", "backslashreplace").decode() for name in loaded.images.names)
     rows = list(
@@ -60,6 +51,24 @@ def begin(loaded: Loaded, out: Path, made_by: str, **more: Any) -> None:
         for number in range(study.workers):
             Store.create(shard_path(stage.folder, number), {**about, "shard": number}, rows)
         stage.commit()
+
+
+def description(
+    study: Study, grid: Grid, environment: dict[str, str], models: dict[str, Any]
+) -> dict[str, Any]:
+    """What is kept of a study with each of its shards: all that is needed to read and resume it."""
+    return {
+        "text": study.text,
+        "where": study.where,
+        "folder": str(study.folder.resolve()),
+        "name": study.name,
+        "lines": [line.named(study) for line in grid.lines],
+        "width": grid.width,
+        "shards": study.workers,
+        "prices": prices_of(study),
+        "environment": environment,
+        "models": models,
+    }
 
 
 def holds(study: Study, out: Path) -> bool:

@@ -43,7 +43,9 @@ COLUMNS = (
 class StudyResults:
     """The results of a study, finished or not. Use it as a context, or `close` it."""
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, loaded: Loaded | None = None) -> None:
+        """`loaded` is the study with its images, if it is at hand."""
+        self._given = loaded
         self._glance = Glance(folder)
         self._stores = self._glance.stores
         self.folder, self.about = self._glance.folder, self._glance.about
@@ -199,7 +201,7 @@ class StudyResults:
 
     @cached_property
     def _loaded(self) -> Loaded:
-        return load(study_of(self.about, files=False))
+        return self._given or load(study_of(self.about, files=False))
 
 
 class _Silent:

@@ -1,0 +1,40 @@
+"""The page of a report: one HTML file that holds all it needs and reaches out to nothing.
+
+1. Text of a study is data: it is embedded as JSON that cannot close its tag, and the page's
+   script puts it into the document as text, never as markup.
+2. Nothing is fetched. The parts below are inlined, and the page's own policy forbids the rest.
+3. Numbers are finite; what is infinite or unknown is None. Anything else raises ValueError.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+PLACE = re.compile(r"\{\{(\w+)\}\}")
+
+
+def page(data: dict[str, Any]) -> str:
+    """The whole page as text, to be written as UTF-8."""
+    parts = {
+        "title": escape(data["title"]).encode("ascii", "xmlcharrefreplace").decode(),
+        "css": own("page.css"),
+        "data": embedded(data),
+        "plotly": files("plotly").joinpath("package_data/plotly.min.js").read_text("utf-8"),
+        "script": own("page.js"),
+    }
+    # In one pass, so that what looks like a placeholder inside a part stays as it is.
+    return PLACE.sub(lambda place: parts[place[1]], own("page.html"))
+
+
+def own(name: str) -> str:
+    """A file of this package."""
+    return files(__package__).joinpath(name).read_text("utf-8")
+
+
+def embedded(data: dict[str, Any]) -> str:
+    """JSON for a script element: ASCII, and no `<` to end the element with."""
+    return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")

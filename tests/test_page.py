@@ -1,0 +1,391 @@
+"""The page of a report: as text, and in a real browser where there is one."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from page_data import sample
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from tollbox.report.page import PLACE, own, page
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+LINK = '<a href="http://x.y">x</a>'  # short enough to be shown whole
+CHARTS = ("curves", "tradeoff", "success", "phases", "shares")
+WIDTHS = (400, 1400)
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync"
+    " --disable-background-networking --disable-component-update --disable-dev-shm-usage"
+)
+
+
+class Elements(HTMLParser):
+    """The elements of a page, and what stands in its scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.lasttag == "script" and self.scripts:
+            self.scripts[-1] += data
+
+
+def hostile() -> dict[str, Any]:
+    """A study whose every name is markup, and that would end the script it stands in."""
+    text = json.dumps(sample())
+    text = text.replace('"cgba"', json.dumps(LINK)).replace('"geoda"', json.dumps(HOSTILE))
+    text = text.replace("ResNet-50", "</script>" + HOSTILE + "{{script}}")
+    data: dict[str, Any] = json.loads(text)
+    data["title"] = HOSTILE
+    data["notes"] = [HOSTILE, "<!-- <script>"]
+    data["gallery"]["rows"][0]["original"] = "https://example.com/x.png"
+    data["environment"] = {HOSTILE: HOSTILE}
+    return data
+
+
+def empty() -> dict[str, Any]:
+    """A study of which nothing is finished."""
+    names = ("curves", "levels", "tradeoff", "success", "phases", "shares")
+    lists: dict[str, Any] = {name: [] for name in names}
+    gone = {"table": {"columns": [], "rows": []}, "gallery": {"note": None, "rows": []}}
+    return sample() | lists | gone | {"level": None, "models": [], "prices": [], "attacks": []}
+
+
+# As text ------------------------------------------------------------------------------------------
+
+
+def test_all_places_are_filled_once_and_the_size_is_bounded() -> None:
+    text = page(sample())
+    assert PLACE.findall(own("page.html")) == ["title", "css", "data", "plotly", "script"]
+    parts = Elements(text)
+    assert [tag for tag, _ in parts.found].count("script") == 4
+    assert not any(PLACE.search(part) for part in (*parts.scripts[:2], parts.scripts[3]))
+    assert len(text.encode()) < 6_000_000
+
+
+def test_the_data_comes_back_as_it_went_in() -> None:
+    data = hostile()
+    parts = Elements(page(data))
+    assert json.loads(parts.scripts[1]) == data
+    assert "<" not in parts.scripts[1]
+
+
+def test_no_text_becomes_an_element() -> None:
+    def tags(data: dict[str, Any]) -> list[str]:
+        return [tag for tag, _ in Elements(page(data)).found]
+
+    assert tags(hostile()) == tags(sample())
+    assert "<title>&lt;img src=x onerror=alert(1)&gt;</title>" in page(hostile())
+
+
+def test_a_title_of_any_characters_can_be_written(tmp_path: Path) -> None:
+    text = page(sample() | {"title": "ℓ2 \udcff \N{GRINNING FACE}"})
+    (tmp_path / "page.html").write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_numbers_must_be_finite(value: float) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        page(sample() | {"level": value})
+
+
+def test_nothing_refers_to_another_place() -> None:
+    for tag, attributes in Elements(page(sample())).found:
+        for name in ("src", "href", "srcset", "action", "data", "poster"):
+            assert (attributes.get(name) or "data:").startswith("data:"), (tag, attributes)
+    for name in ("page.html", "page.css", "page.js"):
+        found = re.findall(r"https?://[\w./-]+|@import|url\(|fetch\(|innerHTML", own(name))
+        assert set(found) <= {"http://www.w3.org/2000/svg"}, name  # a name, which nobody fetches
+
+
+# In a browser -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Chrome]:
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        pytest.skip("needs chromium and chromedriver (Debian: chromium, chromium-driver)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in FLAGS.split():
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    chrome = webdriver.Chrome(options=options, service=Service(driver))
+    yield chrome
+    chrome.quit()
+
+
+def resize(browser: webdriver.Chrome, width: int) -> None:
+    """Make the window so wide, and wait until the page has followed."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.execute_async_script("setTimeout(arguments[0], 400)")
+    assert browser.execute_script("return innerWidth") == width
+
+
+def shown(browser: webdriver.Chrome, data: dict[str, Any], folder: Path, width: int = 1400) -> None:
+    """Open the page of some data, and wait for its pictures."""
+    resize(browser, width)
+    (folder / "page.html").write_text(page(data), encoding="utf-8")
+    browser.get((folder / "page.html").as_uri())
+    browser.execute_async_script(
+        "const done = arguments[0];"
+        "Promise.all([...document.images].map((i) => i.decode().catch(() => 0))).then(() => done())"
+    )
+
+
+def trouble(browser: webdriver.Chrome) -> list[str]:
+    """What the console says, and what was asked of any place but the file itself."""
+    said = [entry["message"] for entry in browser.get_log("browser")]
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = [
+        event["params"]["request"]["url"]
+        for event in events
+        if event["method"] == "Network.requestWillBeSent"
+    ]
+    assert any(url.endswith("page.html") for url in asked)  # else nothing is being watched
+    return said + [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
+
+
+def chart(browser: webdriver.Chrome, name: str, what: str) -> Any:
+    """Something of what a chart shows: `plot` is its element."""
+    script = f"const plot = document.getElementById('{name}-chart'); return {what}"
+    return browser.execute_script(script)
+
+
+def press(browser: webdriver.Chrome, place: str, key: str, label: str) -> None:
+    """Choose one of a row of buttons, or of a list, in a section."""
+    group = browser.find_element(By.CSS_SELECTOR, f"#{place} [data-key={key}]")
+    for option in group.find_elements(By.CSS_SELECTOR, "label:has(input), option"):
+        if option.text.replace("\u00a0", " ") == label:
+            option.click()
+            return
+    raise AssertionError(f"no {label!r} in {group.text!r}")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_everything_is_drawn_and_nothing_is_fetched(
+    browser: webdriver.Chrome, tmp_path: Path, width: int
+) -> None:
+    shown(browser, sample(), tmp_path, width)
+    for name in CHARTS:
+        marks = "svg .scatterlayer .trace path, svg .barlayer .point path"
+        paths = f"[...plot.querySelectorAll('{marks}')].filter((p) => p.getAttribute('d')).length"
+        assert chart(browser, name, paths) >= 4, name
+    sizes = browser.execute_script("return [...document.images].map((i) => i.naturalWidth)")
+    assert len(sizes) == 14
+    assert min(sizes) > 0
+    assert trouble(browser) == []
+    titles = "[...plot.querySelectorAll('.modebar-btn')].map((button) => button.dataset.title)"
+    for name in CHARTS:  # no logo, and nothing that shares the chart
+        assert chart(browser, name, titles) == ["Download plot", "Zoom", "Pan", "Reset axes"]
+
+
+@pytest.mark.parametrize("attacks", [4, 14])
+def test_the_page_does_not_scroll_sideways(
+    browser: webdriver.Chrome, tmp_path: Path, attacks: int
+) -> None:
+    names = ("cgba", "a-cgba", "geoda", "a-geoda", "hsja", "hsja+as", "hsja+agrest", "a-hsja")
+    more = (*names, "cgba+as", "cgba+agrest", "geoda+as", "geoda+agrest", "surfree", "a-surfree")
+    long = "a model with a rather long name, of a folder/of/models/somewhere.pt2"
+    shown(browser, sample(more[:attacks], ("ResNet-50", long)), tmp_path, WIDTHS[-1])
+    parts = "document.documentElement.scrollWidth, document.body.scrollWidth"
+    for width in (*WIDTHS[::-1], WIDTHS[-1]):  # also when it is made narrow, and wide again
+        resize(browser, width)
+        charts = chart(browser, "curves", "plot.querySelector('svg').getBoundingClientRect().width")
+        assert 0.75 * min(width, 1120) < charts <= width
+        assert max(browser.execute_script(f"return [{parts}]")) <= width
+    assert trouble(browser) == []
+
+
+def test_the_curves_follow_their_switches(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    data = sample()
+    shown(browser, data, tmp_path)
+    types = "[plot._fullLayout.xaxis.type, plot._fullLayout.yaxis.type]"
+    lines = "plot.data.filter((t) => t.fill !== 'toself').map((t) => [t.name, t.x.at(-1), t.y])"
+    assert chart(browser, "curves", types) == ["log", "log"]
+    press(browser, "curves", "curveX", "linear")
+    assert chart(browser, "curves", types) == ["linear", "log"]
+    press(browser, "curves", "curveX", "log")
+    press(browser, "curves", "curveY", "linear")
+    assert chart(browser, "curves", types) == ["log", "linear"]
+    press(browser, "success", "successX", "linear")
+    assert chart(browser, "success", "plot._fullLayout.xaxis.type") == "linear"
+
+    def expected(price: str, by: str) -> list[list[Any]]:
+        found = [c for c in data["curves"] if c["price"] == price and c["by"] == by]
+        return [[c["attack"], c["x"][-1], [y for y in c["y"] if y is not None]] for c in found]
+
+    assert chart(browser, "curves", lines) == expected("2", "cost")
+    press(browser, "curves", "by", "flagged queries")
+    assert chart(browser, "curves", lines) == expected("2", "source")
+    assert chart(browser, "curves", "plot.layout.xaxis.title.text") == "flagged queries"
+    press(browser, "success", "price", "c* = 100")  # one choice for the whole page
+    assert chart(browser, "curves", lines) == expected("100", "source")
+    checked = "#curves [data-key=price] label:has(:checked)"
+    label = browser.find_element(By.CSS_SELECTOR, checked).text
+    assert label.replace("\u00a0", " ") == "c* = 100"
+
+    assert chart(browser, "curves", "plot.data.length") == 4
+    browser.find_element(By.CSS_SELECTOR, "#curves [data-key=bands]").click()
+    assert chart(browser, "curves", "plot.data.length") == 8
+    assert trouble(browser) == []
+
+
+def test_a_band_covers_its_interval(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    data = sample(("cgba", "a-cgba"))  # so few have their intervals shown at once
+    shown(browser, data, tmp_path)
+    [band] = chart(browser, "curves", "plot.data.slice(0, 1).map((t) => [t.x, t.y])")
+    points = set(zip(*band, strict=True))
+    curve = next(c for c in data["curves"] if c["by"] == "cost")
+    rows = zip(curve["x"], curve["y"], curve["low"], curve["high"], strict=True)
+    drawn = [row for row in rows if row[1] is not None]
+    assert min(x for x, _ in points) == drawn[0][0]
+    for x, _, low, high in drawn:
+        assert (x, low) in points
+        assert high is None or (x, high) in points
+
+
+def test_the_level_changes_points_and_rates(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    data = sample(models=("ResNet-50", "ViT"))
+    shown(browser, data, tmp_path)
+
+    def points() -> list[Any]:
+        return sorted(zip(*chart(browser, "tradeoff", flat), strict=True))
+
+    def expected(level: float) -> tuple[list[Any], list[Any]]:
+        here = [t for t in data["tradeoff"] if (t["model"], t["level"]) == ("ResNet-50", level)]
+        reached = sorted((t["flagged"], t["queries"]) for t in here if t["flagged"])
+        return reached, [t for t in here if not t["flagged"]]
+
+    flat = "[plot.data.flatMap((t) => t.x), plot.data.flatMap((t) => t.y)]"
+    assert points() == expected(20.0)[0]
+    rates = chart(browser, "success", "plot.data.map((t) => t.y)")
+    press(browser, "tradeoff", "level", "5")
+    reached, missed = expected(5.0)
+    assert points() == reached
+    listed = browser.find_elements(By.CSS_SELECTOR, "#tradeoff li")
+    assert len(listed) == len({t["attack"] for t in missed}) == 4
+    assert sum(item.text.count("reached by 31") for item in listed) == len(missed)
+    assert chart(browser, "success", "plot.data.map((t) => t.y)") != rates
+    assert trouble(browser) == []
+
+
+def test_attacks_are_hidden_everywhere_and_by_keyboard(
+    browser: webdriver.Chrome, tmp_path: Path
+) -> None:
+    shown(browser, sample(), tmp_path)
+    key = browser.find_element(By.CSS_SELECTOR, "#curves [data-attack=a-cgba]")
+    key.send_keys(Keys.SPACE)
+    assert key.get_attribute("aria-pressed") == "false"
+    for name in ("curves", "tradeoff", "success", "shares"):
+        assert "a-cgba" not in chart(browser, name, "plot.data.map((t) => t.name)")
+    for label in ("hide all", "show all"):
+        browser.find_element(By.XPATH, f"//section[@id='curves']//button[.='{label}']").click()
+        hidden = label == "hide all"
+        assert chart(browser, "success", "plot.hidden") is hidden
+    assert chart(browser, "success", "plot.data.length") == 4
+    radio = browser.find_element(By.CSS_SELECTOR, "#phases [data-key=price] input")
+    radio.send_keys(Keys.ARROW_RIGHT)
+    title = chart(browser, "phases", "plot.layout.xaxis.title.text")
+    assert title.replace("\u00a0", " ") == "mean cost of a run (c* = 100)"
+    press(browser, "phases", "unit", "share")
+    sums = "plot.data[0].x.map((_, i) => plot.data.reduce((sum, t) => sum + t.x[i], 0))"
+    assert chart(browser, "phases", sums) == pytest.approx([1.0] * 4)
+    assert trouble(browser) == []
+
+
+def test_tooltips_tell_the_numbers(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    data = sample()
+    shown(browser, data, tmp_path)
+    curve = data["curves"][0]
+    at = curve["x"].index(1500)
+    number = at - sum(y is None for y in curve["y"])  # a line begins where it is known
+    y, low, high = (f"{curve[name][at]:.3g}" for name in ("y", "low", "high"))
+    hover = "Plotly.Fx.hover(plot, [{{curveNumber: {0}, pointNumber: {1}}}]) || 1"
+    text = "[...plot.querySelectorAll('.hoverlayer .hovertext text')].map((t) => t.textContent)"
+    for name, place, expected in (
+        ("curves", (0, number), f"cgbatotal cost 1\u202f500median ℓ2 {y} [{low}, {high}]"),
+        ("phases", (1, 0), "cgba, searchmean cost 1\u202f70035.8\u202f% of the run"),
+    ):
+        assert chart(browser, name, hover.format(*place))
+        assert expected in chart(browser, name, text)
+    assert trouble(browser) == []
+
+
+def test_light_and_dark(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    seen = {}
+    for theme in ("light", "dark"):
+        feature = {"name": "prefers-color-scheme", "value": theme}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+        shown(browser, sample(), tmp_path)
+        seen[theme] = browser.execute_script(ground)
+    assert seen["light"] != seen["dark"]
+    paper = chart(browser, "curves", "plot._fullLayout.paper_bgcolor")
+    browser.find_element(By.CSS_SELECTOR, "button.theme").click()
+    assert browser.execute_script(ground) == seen["light"]
+    assert chart(browser, "curves", "plot._fullLayout.paper_bgcolor") != paper
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    assert trouble(browser) == []
+
+
+def test_the_table_has_the_papers_form(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    shown(browser, sample(), tmp_path)
+    lines = browser.find_element(By.CSS_SELECTOR, "table.results").text
+    for part in ("budget 20\u202f000", "[8.62, 12.2]", "found for 86.7\u202f%", "[16.3, ∞]", "–"):
+        assert part in lines
+    bold = [e.text for e in browser.find_elements(By.CSS_SELECTOR, "table.results strong")]
+    assert bold == ["2.92", "7.21", "9.87", "4.18", "9.60", "13.0"]
+
+
+def test_markup_in_names_is_shown_as_text(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    shown(browser, hostile(), tmp_path)
+    assert browser.find_element(By.TAG_NAME, "h1").text == HOSTILE
+    assert browser.title == HOSTILE
+    wild = "[onerror], img:not([src^='data:']), a:not([href^='#']), svg image"
+    assert browser.find_elements(By.CSS_SELECTOR, wild) == []
+    ticks = chart(
+        browser, "phases", "[...plot.querySelectorAll('.ytick')].map((t) => t.textContent)"
+    )
+    assert [t for t in ticks if t.startswith("<")] == [LINK, HOSTILE]
+    assert trouble(browser) == []
+
+
+def test_sections_without_data_are_left_out(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    shown(browser, empty(), tmp_path)
+    heads = [e.text for e in browser.find_elements(By.TAG_NAME, "h2")]
+    assert heads == ["Summary", "Environment"]
+    assert [e.text for e in browser.find_elements(By.CSS_SELECTOR, "nav a")] == heads
+    assert trouble(browser) == []
+
+
+def test_readers_who_do_not_see_are_told(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    shown(browser, sample(models=("ResNet-50", "ViT")), tmp_path)
+    levels = [int(e.tag_name[1]) for e in browser.find_elements(By.CSS_SELECTOR, "h1, h2, h3, h4")]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    for place in browser.find_elements(By.CSS_SELECTOR, "button, input, select, img, .chart, pre"):
+        assert place.accessible_name, place.get_attribute("outerHTML")
+    ids = browser.execute_script("return [...document.querySelectorAll('[id]')].map((e) => e.id)")
+    assert len(ids) == len(set(ids))
