@@ -49,8 +49,9 @@ def report(folder: Path, options: ReportOptions = ReportOptions()) -> int:  # no
     if options.figures is not None:
         check_free(options.figures)
     with StudyResults(folder) as found:
-        data = page_data(found, reading)
-        table = paper_table(found.study, list(lines(found)), reading)
+        every = list(lines(found))
+        data = page_data(found, reading, every)
+        table = paper_table(found.study, every, reading)
     try:
         out.write_text(page(data), encoding="utf-8")
     except OSError as error:

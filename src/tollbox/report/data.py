@@ -27,9 +27,14 @@ ITERATIONS = 60
 """Of the plot of shares, at most."""
 
 
-def page_data(found: StudyResults, reading: Reading = Reading.HARD) -> dict[str, Any]:
-    """All that the page of a study shows."""
-    study, every = found.study, list(lines(found))
+def page_data(
+    found: StudyResults,
+    reading: Reading = Reading.HARD,
+    every: Sequence[LineRuns] | None = None,
+) -> dict[str, Any]:
+    """All that the page of a study shows; `every` are its lines, if they have been read."""
+    study = found.study
+    every = list(lines(found)) if every is None else every
     table = paper_table(study, every, reading)
     levels = levels_of(every)
     return {
