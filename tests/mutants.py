@@ -37,6 +37,22 @@ class Mutant:
     new: str
 
 
+RECORD = (
+    "        if self._journal is not None and not flight.recalled:\n"
+    "            self._journal.record(to_record(arrived))\n"
+)
+DELIVER = (
+    "        for arrival in arrived:\n"
+    "            if arrival.live.ended is None:\n"
+    "                arrival.deliver()\n"
+    "        for piece, failure in flight.failures:\n"
+    "            if (failed := waiting(piece, self._lives)) is not None:\n"
+    "                touched[piece.slot] = failed\n"
+    "                piece.pending.fail(piece.number, piece.size, failure)\n"
+    "        for live in touched.values():\n"
+    "            self._serve(live)\n"
+)
+
 MUTANTS = [
     Mutant(
         "prefix: a cut ask is charged whole",
@@ -120,8 +136,8 @@ MUTANTS = [
     Mutant(
         "durable: answers are told before they are recorded",
         "engine.py",
-        "                arrived.append(arrival)\n",
-        "                arrived.append(arrival)\n                arrival.deliver()\n",
+        RECORD + DELIVER,
+        DELIVER + RECORD,
     ),
     Mutant(
         "durable: a batch is not recorded",
