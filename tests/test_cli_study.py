@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_store import remount, tmpfs
+from test_store import remount, rewritten, tmpfs
 from torture import contents
 
 from tollbox.cli import main
@@ -439,8 +439,8 @@ def test_cells_that_cannot_be_replayed_are_named_and_rerun(case: Case) -> None:
     case.half()
     done = contents(case.out)
     with Store.open(case.out / "shard-0.sqlite", write=True) as store:
-        store.note("text", store.about["text"].replace("budget", "seeds = [9]\nbudget"))
-        store.note("environment", {**store.about["environment"], "device": "cuda (H100)"})
+        rewritten(store, "text", store.about["text"].replace("budget", "seeds = [9]\nbudget"))
+        rewritten(store, "environment", {**store.about["environment"], "device": "cuda (H100)"})
     told = case.told(
         1,
         "cells cannot be replayed here; the first is surfree, c* = 1, image ",

@@ -73,10 +73,10 @@ def test_the_median_counts_infinities_and_leaves_out_what_is_not_known():
 
 def test_a_curve_of_medians():
     runs = [run([(10, 4.0), (20, 2.0)]), run([(15, 1.0)], image=1), run([], image=2)]
-    found = medians.curve(runs, np.array([5.0, 10.0, 15.0, 20.0]), "cost", Reading.HARD)
-    assert found.tolist() == [INF, INF, 4.0, 2.0]
-    nothing = medians.curve([], np.array([1.0]), "cost", Reading.HARD)
-    assert np.isnan(nothing).all()
+    table = medians.table_of(runs, np.array([5.0, 10.0, 15.0, 20.0]), "cost", Reading.HARD)
+    assert [medians.median(column) for column in table.T] == [INF, INF, 4.0, 2.0]
+    nothing = medians.table_of([], np.array([1.0]), "cost", Reading.HARD)
+    assert nothing.shape == (0, 1)
 
 
 def test_success_is_of_those_that_are_known():

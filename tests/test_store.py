@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import sqlite3
@@ -39,6 +40,12 @@ def path(tmp_path: Path) -> Path:
     file = tmp_path / "shard-0.sqlite"
     Store.create(file, {"text": "x", "shards": 1, "shard": 0}, IMAGES)
     return file
+
+
+def rewritten(store: Store, key: str, value: Any) -> None:
+    """Change what a store says about its study, as only a test would."""
+    store._connection.execute("UPDATE about SET value = ? WHERE key = ?", (json.dumps(value), key))
+    store._connection.commit()
 
 
 def plain(found: dict[int, list[Answered]]) -> dict[int, list[tuple[Any, ...]]]:

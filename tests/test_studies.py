@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from test_store import rewritten
 from torch import Tensor, nn
 
 import tollbox as tb
@@ -323,8 +324,8 @@ def another_version(case: Case) -> None:
     """As if another version of the package drew other random numbers."""
     case.text = case.text.replace('name = "small"', 'name = "small"\nseeds = [9]')
     with Store.open(case.out / "shard-0.sqlite", write=True) as store:
-        store.note("text", case.text)
-        store.note("environment", {**store.about["environment"], "torch": "0.4"})
+        rewritten(store, "text", case.text)
+        rewritten(store, "environment", {**store.about["environment"], "torch": "0.4"})
 
 
 def test_cells_that_diverge_are_named_and_begun_anew_if_that_is_wanted(case: Case) -> None:

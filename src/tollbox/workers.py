@@ -23,7 +23,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -76,12 +75,7 @@ class Workers:
     def __enter__(self) -> Workers:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

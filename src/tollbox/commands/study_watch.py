@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
-from types import TracebackType
 
 import numpy as np
 from rich.console import Console
@@ -111,12 +110,7 @@ class StudyWatch:
         self._next = time.monotonic() + (0.0 if self._live else LOG_EVERY)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
 

@@ -48,12 +48,6 @@ def median(values: Values) -> float:
     return float(np.median(known)) if len(known) else math.nan
 
 
-def curve(runs: Sequence[Run], marks: Values, by: By, reading: Reading) -> Values:
-    """The median at each mark."""
-    table = table_of(runs, marks, by, reading)
-    return np.array([median(column) for column in table.T]) if len(table) else marks * math.nan
-
-
 def success(runs: Sequence[Run], within: float, marks: Values, by: By, reading: Reading) -> Values:
     """Share of the runs with an adversarial point nearer than `within` at each mark."""
     table = table_of(runs, marks, by, reading)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..attacks.presets import PRESETS
+from ..results import By
 from ..studies.specs import AttackSpec, Tariff
 from ..studies.study import Study
 from .medians import Median, median_at
@@ -46,7 +47,7 @@ class Column(NamedTuple):
         return min(self.tariff.budget, self.tariff.max_queries)
 
     @property
-    def by(self) -> str:
+    def by(self) -> By:
         """What that is a number of."""
         return "cost" if math.isfinite(self.tariff.budget) else "queries"
 
@@ -120,5 +121,4 @@ def _order(study: Study, method: Method) -> tuple[int, int]:
 def _cell(runs: LineRuns, column: Column, reading: Reading) -> Median | None:
     if not runs.runs:
         return None
-    by = "cost" if column.by == "cost" else "queries"
-    return median_at(runs.runs, column.mark, by, reading)  # type: ignore[arg-type]
+    return median_at(runs.runs, column.mark, column.by, reading)

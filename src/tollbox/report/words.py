@@ -10,7 +10,6 @@ from pathlib import Path
 from ..errors import Stop
 from ..studies.glance import FAILED
 from ..studies.reading import StudyResults
-from ..studies.selection import DIGITS
 from .medians import Median
 from .paper_table import Column, PaperTable
 from .runs import LineRuns
@@ -121,5 +120,5 @@ def commands(found: StudyResults) -> list[str]:
     return [
         f"tollbox run {shlex.quote(where)} --out {shlex.quote(found.folder.name)}",
         f"tollbox report {shlex.quote(found.folder.name)}",
-        f"# the images: digest {found.digest:.{DIGITS}}",
+        f"# the images: digest {found.digest}",
     ]

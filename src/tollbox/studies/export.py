@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import TextIO
 
 from . import records
 from .reading import COLUMNS, StudyResults, cost_at
@@ -48,5 +49,5 @@ def write_csv(found: StudyResults, folder: Path, price: float | None = None) -> 
         )
 
 
-def _file(path: Path):  # type: ignore[no-untyped-def]
+def _file(path: Path) -> TextIO:
     return open(path, "w", newline="", encoding="utf-8", errors="backslashreplace")

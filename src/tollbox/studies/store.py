@@ -25,7 +25,6 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -120,12 +119,7 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -201,14 +195,6 @@ class Store:
                 (cell, records.packed_trace(result), picture),
             )
 
-    def note(self, key: str, value: Any) -> None:
-        """Commit a word about the study."""
-        with self._writing() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO about VALUES (?, ?)", (key, json.dumps(value))
-            )
-        self.about[key] = value
-
     def forget(self, cells: Iterable[int]) -> None:
         """Drop the results of cells, so that they are run again; their labels stay."""
         with self._writing() as connection:
@@ -246,14 +232,6 @@ class Store:
             yield from self._connection.execute(
                 f"SELECT cell, trace, {column} FROM traces ORDER BY cell"
             )
-
-    def image(self, cell: int) -> bytes | None:
-        """The packed adversarial image of a cell, if it is kept."""
-        with _reading(self.path):
-            row = self._connection.execute(
-                "SELECT image FROM traces WHERE cell = ?", (cell,)
-            ).fetchone()
-        return None if row is None else row[0]
 
     def answers(self, wanted: set[int]) -> dict[int, list[Answered]]:
         """All that was recorded of cells, in order, since each was last begun anew."""
