@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import importlib
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -13,7 +14,7 @@ from PIL import Image
 
 import tollbox as tb
 from tollbox.attacks import PRESETS
-from tollbox.cli import main
+from tollbox.cli import COMMANDS, main
 from tollbox.commands import demo as demo_command
 from tollbox.commands.attack import AttackOptions
 from tollbox.report.curves import distances_at, median_curve
@@ -168,3 +169,16 @@ def test_curves_follow_distance_at() -> None:
     for result in results:
         assert distances_at(result, costs).tolist() == [result.distance_at(c) for c in costs]
     assert median_curve(results, costs).tolist() == [results.median_at(c) for c in costs]
+
+
+def test_every_command_is_listed_with_its_first_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    listed = typed(capsys, "--help")[1]
+    for name, text in COMMANDS.items():
+        command = getattr(importlib.import_module(f"tollbox.commands.{name}"), name)
+        assert command.__doc__.splitlines()[0] == text
+        assert f" {name} " in listed
+        assert text in listed
+    assert "adversarial.npz" in typed(capsys, "attack", "--help")[1]  # the rest of its own help

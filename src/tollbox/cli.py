@@ -20,23 +20,30 @@ from .commands.codes import FAILED, INTERRUPTED, MISTAKE
 from .commands.streams import safe_streams, say
 from .errors import InputError, TollboxError
 
-app = App(
-    name="tollbox",
-    version=__version__,
-    help="Robustness of image classifiers to decision-based attacks when queries have a price.",
-)
-for command in (
-    "attack",
-    "run",
-    "resume",
-    "status",
-    "export",
-    "report",
-    "demo",
-    "presets",
-    "theory",
-):
-    app.command(f"tollbox.commands.{command}:{command}")  # imported when it is typed
+COMMANDS = {
+    "attack": "Attack your own model on your own images, under a price for flagged answers.",
+    "run": "Run a study: models x attacks x prices x images, from a TOML file.",
+    "resume": "Go on with a study or an attack; recorded answers are not asked again.",
+    "status": "Show how far a study has come; it may be running.",
+    "export": "Write a study's finished cells, their steps and the list of images as CSV files.",
+    "report": "Make a page of a study: table, curves, trade-offs, gallery; finished or not.",
+    "demo": "Attack the embedded model: a table, figures and a page; about a minute.",
+    "presets": "List the attacks that can be named, with their families and parts.",
+    "theory": "Print what the paper's theorems say for a price: overshoot, estimates, searches.",
+}
+"""The first sentence of each, which is shown without importing it."""
+
+
+def _app(typed: str | None) -> App:
+    """The command line. A command is imported when it is typed, and then has its own help."""
+    app = App(
+        name="tollbox",
+        version=__version__,
+        help="Robustness of image classifiers to decision-based attacks when queries have a price.",
+    )
+    for name, text in COMMANDS.items():
+        app.command(f"tollbox.commands.{name}:{name}", help=None if name == typed else text)
+    return app
 
 
 def main(arguments: Sequence[str] | None = None, ready: Callable[[], None] = lambda: None) -> None:
@@ -55,6 +62,7 @@ def main(arguments: Sequence[str] | None = None, ready: Callable[[], None] = lam
 
 def _run(tokens: list[str], ready: Callable[[], None]) -> int:
     try:
+        app = _app(tokens[0] if tokens else None)
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
         ready()
         return int(command(*bound.args, **bound.kwargs) or 0)

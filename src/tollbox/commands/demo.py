@@ -76,7 +76,7 @@ class DemoOptions:
 
 
 def demo(options: DemoOptions = DemoOptions()) -> int:  # noqa: B008
-    """Attack the embedded model: two attacks, two prices, a table and figures; about a minute."""
+    """Attack the embedded model: a table, figures and a page; about a minute."""
     check_free(options.out, FILES, options.replace)
     ours = embedded()
     loaded = _loaded(ours, _chosen(ours, options.images), options)

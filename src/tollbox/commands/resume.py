@@ -33,7 +33,7 @@ class ResumeOptions:
 
 
 def resume(folder: Path, options: ResumeOptions = ResumeOptions()) -> int:  # noqa: B008
-    """Go on with a study or an attack in its folder; recorded answers are not asked again."""
+    """Go on with a study or an attack; recorded answers are not asked again."""
     limit = seconds(options.time_limit)
     with Store.open(shards(folder)[0], write=False) as store:
         about = store.about

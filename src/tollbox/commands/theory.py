@@ -63,7 +63,7 @@ class TheoryOptions:
 
 
 def theory(options: TheoryOptions) -> int:
-    """Print the best overshoot, estimates and searches for a price, by the paper's theorems."""
+    """Print what the paper's theorems say for a price: overshoot, estimates, searches."""
     ratio = _ratio(options.price)
     at_least("--dim", options.dim, 2, MOST_DIMENSIONS)
     at_least("--cells", options.cells, 1, MOST_CELLS)

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -168,9 +169,11 @@ def attacks_of(item: Item) -> tuple[AttackSpec, ...]:
 def _attack(item: Item) -> AttackSpec:
     given = item.table()
     if "preset" not in given:
+        meant = difflib.get_close_matches("preset", given, n=1)
+        hint = f" ({meant[0]!r} is not known: is preset meant?)" if meant else ""
         raise item.error(
-            f'{table_name(item.key)} has no preset: expected the name of one, as preset = "a-hsja";'
-            " `tollbox presets` lists them."
+            f"{table_name(item.key)} has no preset{hint}: expected the name of one, as "
+            'preset = "a-hsja"; `tollbox presets` lists them.'
         )
     named = given["preset"].text("the name of a preset, in quotes").lower()
     try:
