@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check format mutants torture bench clean
+.PHONY: setup demo studies-small test check format mutants torture bench clean
 
 setup: $(STAMP)
 
@@ -18,6 +18,14 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: setup
 	$(BIN)/tollbox demo --out demo-output --replace
+
+# The paper's experiments on small stand-ins; what is to be looked at is kept in docs/gallery.
+SMALL := build/studies-small
+studies-small: setup
+	rm -rf $(SMALL)
+	OMP_NUM_THREADS=1 $(BIN)/tollbox paper all --scale small --out $(SMALL)
+	mkdir -p docs/gallery
+	cp $(SMALL)/*/*.png $(SMALL)/*/*.svg $(SMALL)/*/*.md docs/gallery/
 
 test: setup
 	$(BIN)/python -m pytest -n 2

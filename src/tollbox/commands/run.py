@@ -84,7 +84,8 @@ def _plan(loaded: Loaded) -> None:
 def worst(tariff: Tariff) -> float:
     """The most queries that an image may take under a price."""
     cheapest = tariff.prices.cheapest
-    by_budget = tariff.budget // cheapest if cheapest > 0 else math.inf
+    ends = cheapest > 0 and math.isfinite(tariff.budget)
+    by_budget = tariff.budget // cheapest if ends else math.inf
     return min(by_budget, tariff.max_queries)
 
 

@@ -5,7 +5,8 @@
    files only from those you trust: torch itself interprets what is in them.
 2. An exported program knows the batch sizes it takes: it is run at the wanted one if that is among
    them.
-3. A function, or a network, is imported with the current folder first on the path.
+3. A function of images, or a network, is imported with the current folder first on the path; a
+   function without arguments is called, and gives the network.
 4. The model is tried on one image, uncharged, before a run: that finds out a model which does not
    take such images, and the number of classes. Whatever it raises, an exit too, is told.
 """
@@ -13,10 +14,9 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
+import inspect
 import logging
 import os
-import sys
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import FileError, InputError, ModelFault
+from ..named import called, imported, with_kind
 from ..tables import in_a_line, kind_of
 from .model import Model
 from .pytorch import labels_of
@@ -109,7 +110,7 @@ def _classes(
             answer = output(batch)
         model(batch)
     except (Exception, SystemExit) as error:  # it is the user's: any kind may come
-        what = in_a_line(error) if isinstance(error, ModelFault) else _named(error)
+        what = in_a_line(error) if isinstance(error, ModelFault) else with_kind(error)
         raise InputError(
             f"the model {given} failed on a batch of {len(batch)} of the given images, of shape "
             f"{tuple(example.shape)}: {what}. Expected logits (n, classes) or integer "
@@ -127,10 +128,9 @@ def _network(given: str, device: torch.device, wanted: int | None) -> Network:
         raise FileError(f"the model {given} is {what}: {HOW_TO_EXPORT}.")
     if kind == "file":
         return _from_file(Path(given), device, wanted)
-    module, colon, attribute = given.partition(":")
-    if not colon:
+    if ":" not in given:
         raise FileError(f"the model file {given} does not exist: {HOW_TO_EXPORT}.")
-    return _imported(module, attribute, device)
+    return _imported(given, device)
 
 
 # -- files ----------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def _from_file(path: Path, device: torch.device, wanted: int | None) -> Network:
         raise
     except Exception as error:  # torch raises many kinds for broken files
         raise FileError(
-            f"the model file {path} cannot be loaded: {_named(error)}. Was it saved whole, "
+            f"the model file {path} cannot be loaded: {with_kind(error)}. Was it saved whole, "
             f"and by a version of torch that this one ({torch.__version__}) can read?"
         ) from None
 
@@ -232,30 +232,21 @@ def _tensors_only() -> Iterator[None]:
 # -- module:function ------------------------------------------------------------------------------
 
 
-def _imported(module: str, attribute: str, device: torch.device) -> Network:
-    given = f"{module}:{attribute}"
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        found: Any = importlib.import_module(module)
-        for name in attribute.split("."):
-            found = getattr(found, name)
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"the model is {given!r}: {in_a_line(error)}; expected a file that exists, or "
-            "module:function with a module that can be imported from the current folder."
-        ) from None
-    except AttributeError as error:
-        raise InputError(f"the model is {given!r}: {in_a_line(error)}.") from None
-    except (Exception, SystemExit) as error:  # the user's own code: any kind may come
-        what = _named(error)
-        raise InputError(f"the model is {given!r}: importing {module} failed: {what}.") from None
+def _imported(given: str, device: torch.device) -> Network:
+    told = f"the model is {given!r}"
+    found = imported(given, told)
+    if _makes_one(found):
+        found = called(found, told)
+        if not isinstance(found, nn.Module | Model):
+            raise InputError(
+                f"{told}, a function without arguments, and it gave {type(found).__name__}: "
+                "expected a network (an instance of nn.Module) from it, or a function of images."
+            )
     if isinstance(found, type) or not callable(found):
         what = "a class" if isinstance(found, type) else type(found).__name__
         raise InputError(
-            f"the model is {given!r}, which is {what}: expected a network (an instance of "
-            "nn.Module) or a function of images."
+            f"{told}, which is {what}: expected a network (an instance of nn.Module), a function "
+            "of images, or one without arguments that gives a network."
         )
     if isinstance(found, nn.Module):
         network = found.to(device).eval()
@@ -265,6 +256,11 @@ def _imported(module: str, attribute: str, device: torch.device) -> Network:
     if isinstance(found, Model):
         return Network(found, found.dtype, found.batch)
     return Network(found)
+
+
+def _makes_one(found: Any) -> bool:
+    """It is a function without arguments, which gives the model."""
+    return inspect.isfunction(found) and not inspect.signature(found).parameters
 
 
 def _per_channel(
@@ -294,9 +290,3 @@ def _as_tensor(answer: Any) -> Tensor:
     except (TypeError, ValueError, RuntimeError):
         what = type(answer).__name__
         raise ModelFault(f"the model answered with {what}: expected a tensor") from None
-
-
-def _named(error: BaseException) -> str:
-    """An error in a line, with its kind, unless it says that itself."""
-    kind, line = type(error).__name__, in_a_line(error)
-    return line if line.startswith(kind) else f"{kind}: {line}"

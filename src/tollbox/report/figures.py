@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
@@ -43,6 +44,8 @@ class Panel:
 
     title: str
     curves: Sequence[Curve]
+    across: str | None = None
+    """What this panel's axis has, if not what all have."""
 
 
 @dataclass(frozen=True)
@@ -62,22 +65,26 @@ def draw_curves(
     across: str = "cost per image",
     up: str = "median l2 distance",
     linear: bool = False,
+    steps: bool = True,
 ) -> Figure:
     """Median l2 against cost, one panel a price, on common log axes; or something else, against
-    another log axis, on a linear one from 0 to 1."""
+    another log axis, on a linear one from 0 to 1. With `steps` a value holds up to the next one;
+    without, values are joined by straight lines."""
     figure = Figure(figsize=(4.6 * len(panels) + 0.6, 4.0), layout="constrained")
     figure.suptitle(title, color=INK, fontsize=11, x=0.01, ha="left")
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     names = list(dict.fromkeys(curve.name for panel in panels for curve in panel.curves))
     colours = dict(zip(names, itertools.cycle(COLOURS), strict=False))
     for axis, panel in zip(axes, panels, strict=True):
-        _draw_panel(axis, panel, colours, linear)
-        axis.set_xlabel(across, color=INK)
+        _draw_panel(axis, panel, colours, linear, steps)
+        axis.set_xlabel(panel.across or across, color=INK)
     axes[0].set_ylabel(up, color=INK)
     return figure
 
 
-def _draw_panel(axis: Axes, panel: Panel, colours: Mapping[str, str], linear: bool) -> None:
+def _draw_panel(
+    axis: Axes, panel: Panel, colours: Mapping[str, str], linear: bool, steps: bool
+) -> None:
     axis.set(xscale="log", yscale="linear" if linear else "log")
     if linear:
         axis.set_ylim(0, 1.02)
@@ -88,16 +95,20 @@ def _draw_panel(axis: Axes, panel: Panel, colours: Mapping[str, str], linear: bo
         shown = np.isfinite(curve.values)
         if not shown.any():
             continue
-        axis.step(
+        axis.plot(
             curve.costs[shown],
             curve.values[shown],
-            where="post",
+            drawstyle="steps-post" if steps else "default",
             color=colours[curve.name],
             linewidth=1.8,
             solid_capstyle="round",
         )
         last, first = max(last, curve.costs[-1]), min(first, curve.costs[shown][0])
         ends.append((float(curve.values[shown][-1]), curve))
+    for value, curve in ends:  # from where a curve ends to its name
+        end = curve.costs[np.isfinite(curve.values)][-1]
+        if end < last:
+            axis.plot([end, last], [value, value], ":", color=colours[curve.name], linewidth=1.0)
     axis.set_title(panel.title, color=INK, fontsize=10, loc="left")
     if np.isfinite(first):
         axis.set_xlim(first, last)
@@ -249,6 +260,8 @@ def draw_pictures(pictures: Sequence[Picture], title: str) -> Figure:
 
 
 def save(figure: Figure, *files: Path) -> None:
-    """Write a figure; the suffix of each file says how."""
-    for file in files:
-        figure.savefig(file, dpi=160, metadata={"Date": None} if file.suffix == ".svg" else None)
+    """Write a figure; the suffix of each file says how. The same figure is the same file."""
+    with rc_context({"svg.hashsalt": "tollbox"}):
+        for file in files:
+            dated = {".svg": "Date", ".pdf": "CreationDate"}.get(file.suffix)
+            figure.savefig(file, dpi=160, metadata=None if dated is None else {dated: None})

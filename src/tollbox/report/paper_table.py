@@ -2,14 +2,15 @@
 
 An attack of a study has its place by its preset; where the preset is used more than once, or fields
 of it are changed, its own name is its method. The best method of an attack is marked in each
-column: the least median, among those of one family.
+column: the least median, among those of one family. A price may have several columns, each read at
+a cost of its own, all from the same runs.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -36,15 +37,16 @@ class Method(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A model and a price, read at what it may cost."""
+    """A model and a price, read at a cost: what it may cost, unless another is given."""
 
     model: str
     tariff: Tariff
+    at: float | None = None
 
     @property
     def mark(self) -> float:
-        """Where the column is read: the budget, or else the cap on queries."""
-        return min(self.tariff.budget, self.tariff.max_queries)
+        """Where the column is read: where it is told, at the budget, or at the cap on queries."""
+        return min(self.tariff.budget, self.tariff.max_queries) if self.at is None else self.at
 
     @property
     def by(self) -> By:
@@ -99,9 +101,19 @@ def _method(spec: AttackSpec, several: bool) -> Method:
     return Method(family, ends[0] if ends else "VA", spec.name)
 
 
-def paper_table(study: Study, lines: Sequence[LineRuns], reading: Reading) -> PaperTable:
-    """The table of a study's lines."""
-    columns = [Column(model.name, tariff) for model in study.models for tariff in study.tariffs]
+def paper_table(
+    study: Study,
+    lines: Sequence[LineRuns],
+    reading: Reading,
+    marks: Mapping[str, Sequence[float]] | None = None,
+) -> PaperTable:
+    """The table of a study's lines; `marks` are the costs to read at, by the name of the price."""
+    columns = [
+        Column(model.name, tariff, at)
+        for model in study.models
+        for tariff in study.tariffs
+        for at in (marks or {}).get(tariff.name, (None,))
+    ]
     rows = sorted(methods(study), key=lambda method: _order(study, method))
     found = {(r.line.attack.name, r.line.model.name, r.line.tariff.name): r for r in lines}
     cells: list[list[Median | None]] = []

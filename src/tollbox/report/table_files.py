@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections import Counter
 
 from .medians import Median
 from .paper_table import PaperTable
@@ -28,8 +29,8 @@ ESCAPES = {
 }
 
 
-def markdown(table: PaperTable) -> str:
-    """With intervals in brackets."""
+def markdown(table: PaperTable, intervals: bool = True) -> str:
+    """With intervals in brackets, unless they are not wanted."""
     heads = [
         "attack",
         "method",
@@ -37,7 +38,7 @@ def markdown(table: PaperTable) -> str:
     ]
     lines = [_line(heads), "|" + "---|" * len(heads)]
     for row, method in enumerate(table.rows):
-        cells = [_cell(table, row, column) for column in range(len(table.columns))]
+        cells = [_cell(table, row, column, intervals) for column in range(len(table.columns))]
         lines.append(_line([method.family, method.method, *cells]))
     return "\n".join(lines) + "\n"
 
@@ -46,13 +47,14 @@ def _line(cells: list[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _cell(table: PaperTable, row: int, column: int) -> str:
+def _cell(table: PaperTable, row: int, column: int, intervals: bool) -> str:
     cell = table.cells[row][column]
     if cell is None or cell.runs == 0:
         return "–"
     value = f"**{shown(cell.value)}**" if table.best(row, column) else shown(cell.value)
     rate = f" ({cell.success:.0%})" if cell.success < 1 else ""
-    return f"{value} [{shown(cell.low)}, {shown(cell.high)}]{rate}"
+    around = f" [{shown(cell.low)}, {shown(cell.high)}]" if intervals else ""
+    return f"{value}{around}{rate}"
 
 
 def shown(value: float) -> str:
@@ -75,15 +77,16 @@ def comma_separated(table: PaperTable) -> str:
 
 
 def latex(table: PaperTable) -> str:
-    """In the form of the paper's Table 1."""
+    """In the form of the paper's Table 1, or, with several costs for a price, of Tables 2 and 3."""
     count = len(table.columns)
-    models = list(dict.fromkeys(column.model for column in table.columns))
-    across = [sum(column.model == model for column in table.columns) for model in models]
     lines = [rf"\begin{{tabular}}{{ll{'c' * count}}}", r"\toprule"]
-    spans = [rf"\multicolumn{{{n}}}{{c}}{{{_tex(m)}}}" for m, n in zip(models, across, strict=True)]
+    models = Counter(column.model for column in table.columns)
+    spans = [rf"\multicolumn{{{n}}}{{c}}{{{_tex(model)}}}" for model, n in models.items()]
     lines.append(" & & " + " & ".join(spans) + r" \\")
-    heads = [rf"$c^\star={_tex(column.tariff.name)}$" for column in table.columns]
-    lines.append(" & & " + " & ".join(heads) + r" \\")
+    prices = Counter((column.model, column.tariff.name) for column in table.columns)
+    heads = [(rf"$c^\star={_tex(name)}$", n) for (_, name), n in prices.items()]
+    each = [head if n == 1 else rf"\multicolumn{{{n}}}{{c}}{{{head}}}" for head, n in heads]
+    lines.append(" & & " + " & ".join(each) + r" \\")
     marks = [thousands(column.mark) for column in table.columns]
     lines.append(r"\textit{Attack} & \textit{Method} & " + " & ".join(marks) + r" \\")
     before = ""

@@ -115,6 +115,13 @@ def notes(found: StudyResults, every: Sequence[LineRuns]) -> list[str]:
 def commands(found: StudyResults) -> list[str]:
     """How to repeat it."""
     where = Path(found.about["where"]).name
+    if found.about["made_by"] == "paper":
+        name, scale = found.about["experiment"], found.about["scale"]
+        images = "" if scale == "small" else " --images ..."
+        return [
+            f"tollbox paper {name} --scale {scale}{images} --out {shlex.quote(found.folder.name)}",
+            f"# the images: digest {found.digest}",
+        ]
     if found.about["made_by"] == "attack":
         return [f"tollbox resume {shlex.quote(str(found.folder))}"]
     return [

@@ -16,13 +16,14 @@ from pathlib import Path
 
 from ..attacks import preset
 from ..errors import FileError, InputError
+from ..named import is_function
 from ..tables import kind_of
 from .file import Item, shown, spelled, table_name
 from .overrides import overridden
 from .selection import DIGITS, is_hash, read_list
 from .specs import AttackSpec, Goal, ImagesSpec, ModelSpec
 
-IMAGES = "a folder of images or an .npz file"
+IMAGES = "a folder of images, an .npz file, or module:function"
 MODEL = "a model file, or module:function"
 
 
@@ -32,6 +33,10 @@ def images_of(item: Item, folder: Path, files: bool) -> ImagesSpec:
     if "path" not in given:
         raise item.error(f'[images] has no path: expected {IMAGES}, as path = "images".')
     path = given["path"].path(folder, IMAGES)
+    function = None
+    if is_function(given["path"].text()) and _kind(given["path"], path) == "nothing":
+        function = given["path"].text()
+        path = Path(function)
     labels = _path(given.get("labels"), folder, "a CSV file with the columns file and label")
     listed = _path(given.get("list"), folder, "a text file with a content hash on each line")
     digest = None
@@ -41,16 +46,25 @@ def images_of(item: Item, folder: Path, files: bool) -> ImagesSpec:
         if not is_hash(digest):
             raise given["digest"].wrong(wanted)
     if files:
-        _check_images(given, path, labels)
+        _check_images(given, path, labels, function)
         if listed is not None:
             check_there(given["list"], listed, "a text file with a content hash on each line")
             read_list(listed)
     limit = given["limit"].whole(1) if "limit" in given else None
-    return ImagesSpec(path, labels, limit, listed, digest)
+    return ImagesSpec(path, labels, limit, listed, digest, function)
 
 
-def _check_images(given: dict[str, Item], path: Path, labels: Path | None) -> None:
-    """The images are there, and a folder comes with labels, another file without."""
+def _check_images(
+    given: dict[str, Item], path: Path, labels: Path | None, function: str | None
+) -> None:
+    """The images are there, and a folder comes with labels, anything else without."""
+    if function is not None:
+        if labels is not None:
+            raise given["labels"].error(
+                f"images.labels is given, but images.path is {shown(function)}, a function: it "
+                "gives the labels with the images; leave images.labels out."
+            )
+        return
     kind = _kind(given["path"], path)
     if kind in ("nothing", "other"):
         check_there(given["path"], path, IMAGES)
@@ -123,7 +137,7 @@ def _model(item: Item, folder: Path, files: bool) -> ModelSpec:
         )
     source = given["source"].text(f"{MODEL}, in quotes")
     path, called = folder / source, source.rpartition(":")[2].rpartition(".")[2]
-    if _kind(given["source"], path) != "nothing" or not _is_function(source):
+    if _kind(given["source"], path) != "nothing" or not is_function(source):
         if files:
             check_there(given["source"], path, MODEL)
         resolved, called = str(path), path.stem
@@ -133,13 +147,6 @@ def _model(item: Item, folder: Path, files: bool) -> ModelSpec:
     quantize = given["quantize"].whole(1, 16) if "quantize" in given else None
     mean, std = _per_channel(given.get("mean"), False), _per_channel(given.get("std"), True)
     return ModelSpec(name, source, resolved, mean, std, quantize)
-
-
-def _is_function(source: str) -> bool:
-    """It is of the form module:function."""
-    module, colon, attribute = source.partition(":")
-    names = [*module.split("."), *attribute.split(".")]
-    return bool(colon) and all(name.isidentifier() for name in names)
 
 
 def _per_channel(item: Item | None, positive: bool) -> tuple[float, ...] | None:

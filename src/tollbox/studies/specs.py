@@ -13,9 +13,10 @@ from ..problem import Attack
 
 @dataclass(frozen=True)
 class ImagesSpec:
-    """Which images: all of a folder or an `.npz`, or some of them, in an order."""
+    """Which images: all of a folder, an `.npz` or a function, or some of them, in an order."""
 
     path: Path
+    """For a function, its name."""
     labels: Path | None = None
     limit: int | None = None
     """The first so many, of the list if there is one."""
@@ -23,6 +24,8 @@ class ImagesSpec:
     """A file of content hashes: just these images, in this order."""
     digest: str | None = None
     """What `images_digest` gives for the images that are meant."""
+    function: str | None = None
+    """module:function, which gives them."""
 
 
 @dataclass(frozen=True)

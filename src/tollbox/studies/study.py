@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,9 +19,11 @@ import torch
 from torch import Tensor
 
 from ..errors import FileError, InputError
+from ..image_functions import images_from
 from ..images import ImageSet, load_images
 from ..models.files import load_model
 from ..models.model import Model
+from ..named import importable
 from .file import Item, Source, parsed, read_text
 from .sections import attacks_of, goal_of, images_of, models_of
 from .selection import chosen, images_digest, taken
@@ -115,10 +116,16 @@ class Study:
     def load_images(self) -> ImageSet:
         """The images: of the list if there is one, the first `limit`, proved by the digest."""
         spec = self.images
-        if spec.listed is None:
+        if spec.function is None and spec.listed is None:
             images = load_images(spec.path, spec.labels, spec.limit)
         else:
-            images = chosen(load_images(spec.path, spec.labels), spec.listed, spec.path)
+            images = (
+                load_images(spec.path, spec.labels)
+                if spec.function is None
+                else self._called(spec.function)
+            )
+            if spec.listed is not None:
+                images = chosen(images, spec.listed, spec.path)
             images = taken(images, list(range(len(images)))[: spec.limit])
         if spec.digest is not None and (found := images_digest(images)) != spec.digest:
             raise Source(self.where, self.text).error(
@@ -129,11 +136,18 @@ class Study:
             )
         return images
 
+    def _called(self, function: str) -> ImageSet:
+        """The images that a function gives."""
+        importable(str(self.folder.resolve()))
+        try:
+            return images_from(function, f"images.path is {function!r}")
+        except InputError as error:
+            raise Source(self.where, self.text).error(("images", "path"), str(error)) from None
+
     def load_model(self, spec: ModelSpec, example: Tensor, device: str | torch.device) -> Model:
         """One of the models, tried on `example` (c, h, w)."""
-        here = str(self.folder.resolve())
-        if ":" in spec.resolved and here not in sys.path:
-            sys.path.insert(0, here)
+        if ":" in spec.resolved:
+            importable(str(self.folder.resolve()))
         try:
             return load_model(
                 spec.resolved,

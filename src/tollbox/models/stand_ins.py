@@ -1,0 +1,80 @@
+"""What the small studies attack in place of the paper's models: nothing has to be fetched.
+
+| here             | stands for          | what it is                                          |
+|------------------|---------------------|-----------------------------------------------------|
+| `convolutional`  | ResNet-50           | the embedded network                                |
+| `vit_7`, `vit_4` | ViT-B/32, ViT-B/16  | a small transformer with few, and with many, tokens |
+| `zero_shot`      | CLIP, zero-shot     | cosine to class prototypes in the embedded          |
+|                  |                     | network's own features; its last layer is not used  |
+| `fine_tuned`     | CLIP, fine-tuned    | the embedded network, whose last layer was trained  |
+
+Each is a function without arguments, for `source` in a study; `images` is for `path` in [images].
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ..images import ImageSet
+from .embedded import CLASSES, Embedded, embedded
+from .tiny_vit import vit_4, vit_7
+
+__all__ = ["convolutional", "fine_tuned", "images", "vit_4", "vit_7", "zero_shot"]
+
+
+class Prototypes(nn.Module):
+    """Logits are the cosines between an image's features and a prototype for each class."""
+
+    def __init__(self, features: nn.Module, prototypes: Tensor) -> None:
+        super().__init__()
+        self.features = features
+        self.register_buffer("prototypes", functional.normalize(prototypes, dim=1))
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """(n, classes)."""
+        found = functional.normalize(self.features(pictures), dim=1)
+        return found @ self.get_buffer("prototypes").T
+
+
+def convolutional() -> nn.Module:
+    """The embedded network."""
+    return _network(embedded())
+
+
+def fine_tuned() -> nn.Module:
+    """The embedded network."""
+    return convolutional()
+
+
+def zero_shot() -> nn.Module:
+    """A prototype is the mean of the features, each of length one, of a class's images among those
+    that are shipped."""
+    ours = embedded()
+    features = _network(ours)[:-1]
+    with torch.inference_mode():
+        found = functional.normalize(features(ours.images.clone()), dim=1)
+        each = [found[ours.labels == label].mean(0) for label in range(len(CLASSES))]
+    return Prototypes(features, torch.stack(each).clone()).eval()
+
+
+def images() -> ImageSet:
+    """The shipped images of Fashion-MNIST that every one of these models classifies correctly, by
+    their numbers among the 200."""
+    ours = embedded()
+    right = torch.ones(len(ours.labels), dtype=torch.bool)
+    with torch.inference_mode():
+        for make in (convolutional, vit_7, vit_4, zero_shot):
+            right &= make()(ours.images.clone()).argmax(1) == ours.labels
+    chosen = torch.nonzero(right).flatten()
+    names = tuple(str(number) for number in chosen.tolist())
+    labels = tuple(ours.labels[chosen].tolist())
+    return ImageSet(ours.images[chosen], labels, names, ("the embedded images",) * len(names))
+
+
+def _network(ours: Embedded) -> nn.Sequential:
+    network = ours.model.network
+    if not isinstance(network, nn.Sequential):
+        raise TypeError("the embedded model has no network")
+    return network

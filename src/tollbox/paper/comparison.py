@@ -1,0 +1,59 @@
+"""Figures 3 and 7: median l2 of the asymmetric attacks and of Stealthy HSJA as the cost grows.
+
+1. Figure 3 has a panel for each price, against the total cost, and a last one for c* = ∞. There the
+   paper lets attacks plan with its largest finite price and counts flagged queries alone. Random
+   numbers do not depend on the price, so these are the runs of that price, drawn against their
+   flagged queries.
+2. Figure 7 has a panel for each model, against flagged queries.
+3. A budget is a cost, and attacks spend it on other answers to different degrees; so against
+   flagged queries curves end at different places, and a run that has ended counts with what it
+   reached.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ..report.data import marks_of
+from ..report.figures import Curve, Panel, draw_curves
+from ..report.medians import median, table_of
+from ..report.runs import LineRuns, Reading, lines
+from ..results import By
+from ..studies.reading import StudyResults
+from .names import attack_name, number, price_name
+
+FLAGGED = "flagged queries per image"
+
+
+def by_price(found: StudyResults, reading: Reading, title: str) -> Figure:
+    """Figure 3."""
+    every, prices = list(lines(found)), found.study.tariffs
+    panels = []
+    for tariff in prices:
+        mine = [runs for runs in every if runs.line.tariff == tariff]
+        panels.append(_panel(mine, price_name(tariff), "cost", reading))
+    head = f"c* = ∞, planned with {number(prices[-1].prices.ratio)}"
+    panels.append(_panel(mine, head, "source", reading))
+    return draw_curves(panels, title, "total cost per image", steps=reading is Reading.HARD)
+
+
+def by_model(found: StudyResults, reading: Reading, title: str) -> Figure:
+    """Figure 7."""
+    every = list(lines(found))
+    panels = []
+    for model in found.study.models:
+        mine = [runs for runs in every if runs.line.model == model]
+        panels.append(_panel(mine, model.name, "source", reading))
+    return draw_curves(panels, title, steps=reading is Reading.HARD)
+
+
+def _panel(mine: list[LineRuns], head: str, by: By, reading: Reading) -> Panel:
+    curves = [_curve(runs, by, reading) for runs in mine if runs.runs]
+    return Panel(head, curves, FLAGGED if by == "source" else None)
+
+
+def _curve(runs: LineRuns, by: By, reading: Reading) -> Curve:
+    marks = marks_of(runs, by)
+    values = [median(column) for column in table_of(runs.runs, marks, by, reading).T]
+    return Curve(attack_name(runs.line.attack), marks, np.array(values))

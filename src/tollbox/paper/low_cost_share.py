@@ -1,0 +1,213 @@
+"""The share of low-cost answers in the first AGREST estimate, against the share that is optimal.
+
+1. The optimum is p(x*) of theory.py, for a boundary that is a plane. An attack aims at it with the
+   cosine its schedule gives for the first iteration, that of a random direction.
+2. A first estimate of about 500 queries is asked for at every price. A finished one has its share
+   in the notes of its step. At high prices AGREST plans for many more, and the study's cap on
+   queries ends the run inside it; then the ledger has its answers, as no other estimate was begun.
+3. A dot is an image (and a seed); the bars are quartiles with the median. How many estimates have
+   no flagged answer at all, and so no information, stands above each price. Estimates of fewer than
+   `FEWEST` answers are left out, and counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
+from numpy.typing import NDArray
+
+from ..errors import InputError, Stop
+from ..estimates import PHASE, Agrest
+from ..report.figures import COLOURS, INK
+from ..results import Result
+from ..studies.reading import StudyResults
+from ..theory import cap_probability, optimal_overshoot
+from .search_cost import plain
+
+Values = NDArray[np.float64]
+
+FEWEST = 100
+"""Answers of an estimate that is shown."""
+
+
+class Shares(NamedTuple):
+    """The first estimates of an attack at one price."""
+
+    ratio: float
+    """c*."""
+    planned: float
+    shares: Values
+    """Of low-cost answers, a number for each run."""
+    queries: Values
+    """How many answers each estimate has."""
+    left_out: int
+
+    @property
+    def one_sided(self) -> float:
+        """The share of estimates without a flagged answer."""
+        return float((self.shares == 1).mean())
+
+
+class Panel(NamedTuple):
+    """An attack on a model, at its prices."""
+
+    title: str
+    dimension: int
+    """d', of the subspace that is sampled."""
+    prices: list[Shares]
+
+
+def optimal(ratio: float, d: int) -> float:
+    """The optimal share of low-cost answers."""
+    return cap_probability(optimal_overshoot(ratio, d), d)
+
+
+def panels(found: StudyResults) -> list[Panel]:
+    """The first estimates of each model and each attack with AGREST."""
+    study, shape = found.study, tuple(found.pictures.shape[1:])
+    made = []
+    for model in study.models:
+        for spec in study.attacks:
+            estimate = getattr(spec.attack, "estimate", None)
+            if isinstance(estimate, Agrest):
+                d = estimate.subspace.dimension(shape)
+                prices = [
+                    shares_of(
+                        found.results(spec.name, tariff.name, model.name), tariff.prices.ratio, d
+                    )
+                    for tariff in study.tariffs
+                ]
+                made.append(Panel(f"{model.name}, {spec.name}", d, prices))
+    if not made:
+        raise InputError(
+            'the study has no attack with AGREST: expected one, as preset = "hsja+agrest".'
+        )
+    begun = [panel for panel in made if any(len(each.shares) for each in panel.prices)]
+    if not begun:
+        raise InputError("no run came to an estimate: expected some; resume, or raise max_queries.")
+    return begun
+
+
+def shares_of(results: Sequence[Result], ratio: float, d: int) -> Shares:
+    """The first estimates of these runs."""
+    counted = [r for r in results if r.stop is not Stop.ALREADY_MISCLASSIFIED]
+    first = [each for result in counted if (each := first_estimate(result)) is not None]
+    table = np.array([each for each in first if each[1] >= FEWEST], float).reshape(-1, 2)
+    left_out = len(counted) - len(table)
+    return Shares(ratio, optimal(ratio, d), table[:, 0], table[:, 1], left_out)
+
+
+def first_estimate(result: Result) -> tuple[float, int] | None:
+    """The share of low-cost answers in the first estimate of a run, and how many answers it has."""
+    for step in result.trace:
+        if "share" in step.notes:
+            return step.notes["share"], step.notes["estimate_queries"]
+    ledger = result.ledger
+    tally = ledger.counts.get(PHASE)
+    if not tally:
+        return None
+    return 1 - tally[ledger.source_label] / tally.total(), tally.total()
+
+
+# -- the figure -----------------------------------------------------------------------------------
+
+
+def draw(found: StudyResults) -> Figure:
+    """Shares against c*, a panel for each model and attack."""
+    made = panels(found)
+    figure = Figure(figsize=(4.6 * len(made), 3.8), layout="constrained")
+    axes = figure.subplots(1, len(made), sharey=True, squeeze=False)[0]
+    for axis, panel in zip(axes, made, strict=True):
+        _draw_panel(axis, panel)
+    axes[0].set_ylabel("low-cost answers in the first estimate", color=INK)
+    return figure
+
+
+def _draw_panel(axis: Axes, panel: Panel) -> None:
+    shown = [each for each in panel.prices if len(each.shares)]
+    ratios = [each.ratio for each in shown]
+    axis.set_xscale("log")
+    if shown:
+        wide = np.geomspace(min(ratios) / 1.5, max(ratios) * 1.5, 200)
+        axis.plot(
+            wide,
+            [optimal(ratio, panel.dimension) for ratio in wide],
+            color=COLOURS[0],
+            linewidth=1.8,
+            label="optimal, in theory",
+        )
+        axis.set_xlim(wide[0], wide[-1])
+    for each in shown:
+        _draw_shares(axis, each)
+    axis.plot([], [], "o", color=COLOURS[1], alpha=0.6, markersize=4, label="found, an image each")
+    axis.set_ylim(_lowest(shown), 1.16)
+    axis.text(
+        0.015,
+        0.985,
+        "estimates without a flagged answer:",
+        transform=axis.transAxes,
+        va="top",
+        fontsize=9,
+        color=INK,
+    )
+    axis.axhline(1.0, color=INK, linewidth=0.6)
+    axis.set_title(_title(panel.title, panel.prices), color=INK, fontsize=9, loc="left")
+    axis.set_xlabel("c*", color=INK)
+    axis.xaxis.set_major_locator(FixedLocator(ratios))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.yaxis.set_major_locator(FixedLocator([k / 10 for k in range(11)]))
+    axis.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axis.legend(frameon=False, labelcolor=INK, fontsize=9, loc="lower right")
+    plain(axis)
+
+
+def _lowest(shown: Sequence[Shares]) -> float:
+    """A tenth below all that is shown, and below one half."""
+    least = min((float(each.shares.min()) for each in shown), default=0.5)
+    return max(-0.02, min(0.45, math.floor(10 * least) / 10 - 0.05))
+
+
+def _draw_shares(axis: Axes, each: Shares) -> None:
+    """Dots side by side, quartiles and the median, and above them how many are one-sided."""
+    beside = np.linspace(-1, 1, len(each.shares)) if len(each.shares) > 1 else np.zeros(1)
+    beside = np.random.default_rng(0).permutation(beside)
+    axis.plot(
+        each.ratio * 1.13**beside,
+        each.shares,
+        "o",
+        color=COLOURS[1],
+        alpha=0.35,
+        markersize=3.5,
+        markeredgewidth=0,
+        zorder=3,
+    )
+    low, middle, high = np.percentile(each.shares, [25, 50, 75])
+    axis.plot([each.ratio] * 2, [low, high], color=INK, linewidth=2, zorder=4)
+    axis.plot(each.ratio, middle, "_", color=INK, markersize=13, markeredgewidth=2, zorder=4)
+    axis.annotate(
+        f"{each.one_sided:.0%}",
+        (each.ratio, 1.045),
+        ha="center",
+        va="center",
+        fontsize=9,
+        color=INK,
+    )
+
+
+def _title(name: str, prices: Sequence[Shares]) -> str:
+    """What it is, and on how much it stands."""
+    runs = [len(each.shares) for each in prices if len(each.shares)]
+    sizes = np.concatenate([each.queries for each in prices])
+    left = sum(each.left_out for each in prices)
+    many = f"{min(runs)}" if min(runs) == max(runs) else f"{min(runs)} to {max(runs)}"
+    told = f"{name}\n{many} estimates a price, of {sizes.min():g} to {sizes.max():g} answers"
+    if left:
+        told += f"\n{left} of fewer than {FEWEST} left out"
+    return told

@@ -1,0 +1,182 @@
+"""Median distance by m, the rate at which AGREST's overshoot is scheduled.
+
+1. A study has each preset several times, with another `estimate.m` each; attacks of one preset are
+   a curve, in the order of their m. The preset's own m, which is the paper's choice, is filled.
+2. Distances are read at the budget; intervals are of 95 % and over images (report/medians.py).
+   Where half of the images have no adversarial point the median is infinite: it is not drawn, and
+   the figure says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+
+from ..attacks.presets import PRESETS
+from ..errors import InputError
+from ..estimates import Agrest
+from ..report.figures import COLOURS, INK, ROUND
+from ..report.medians import Median, median_at
+from ..report.paper_table import Column
+from ..report.runs import LineRuns, Reading, lines
+from ..report.words import thousands
+from ..studies.reading import StudyResults
+from .search_cost import plain
+
+MARKERS = ("o", "s", "D", "^", "v", "P")
+APART = 1.04
+"""By how much curves are moved sideways, so that their intervals can be told apart."""
+
+
+class Point(NamedTuple):
+    """An attack of the sweep."""
+
+    m: float
+    median: Median
+    published: bool
+    """It is the preset's own m."""
+
+
+class Sweep(NamedTuple):
+    """A preset by m."""
+
+    name: str
+    points: list[Point]
+
+
+class Panel(NamedTuple):
+    """A model and a price."""
+
+    column: Column
+    title: str
+    sweeps: list[Sweep]
+
+
+def panels(found: StudyResults, reading: Reading = Reading.HARD) -> list[Panel]:
+    """The sweeps of a study, by model and price."""
+    every = [runs for runs in lines(found) if _rate(runs.line.attack.attack) is not None]
+    if not any(runs.runs for runs in every):
+        raise InputError(
+            "no run of an attack with AGREST is finished: expected several attacks of a preset, "
+            'as preset = "a-hsja" with estimate.m = 0.02; resume the study, or add them.'
+        )
+    made = []
+    for model in found.study.models:
+        for tariff in found.study.tariffs:
+            column = Column(model.name, tariff)
+            mine = [r for r in every if (r.line.model, r.line.tariff) == (model, tariff)]
+            presets = dict.fromkeys(runs.line.attack.preset for runs in mine)
+            sweeps = [
+                _sweep(p, [r for r in mine if r.line.attack.preset == p], column, reading)
+                for p in presets
+            ]
+            images = max((p.median.images for sweep in sweeps for p in sweep.points), default=0)
+            limit = f"total {column.by} {thousands(column.mark)}"
+            title = f"{model.name}, c* = {tariff.name}, {limit}, {images} images\n{reading.words}"
+            made.append(Panel(column, title, sweeps))
+    return made
+
+
+def _rate(attack: object) -> float | None:
+    """m, if the attack has AGREST."""
+    estimate = getattr(attack, "estimate", None)
+    return estimate.m if isinstance(estimate, Agrest) else None
+
+
+def _sweep(preset: str, every: Sequence[LineRuns], column: Column, reading: Reading) -> Sweep:
+    own = _rate(PRESETS[preset].attack)
+    points = []
+    for runs in every:
+        m = _rate(runs.line.attack.attack)
+        if m is not None and runs.runs:
+            median = median_at(runs.runs, column.mark, column.by, reading)
+            points.append(Point(m, median, m == own))
+    return Sweep(preset, sorted(points, key=lambda point: point.m))
+
+
+# -- the figure -----------------------------------------------------------------------------------
+
+
+def draw(found: StudyResults, reading: Reading = Reading.HARD) -> Figure:
+    """Median l2 against m, a panel for each model and price."""
+    made = panels(found, reading)
+    figure = Figure(figsize=(4.6 * len(made), 3.7), layout="constrained")
+    axes = figure.subplots(1, len(made), sharey=True, squeeze=False)[0]
+    for axis, panel in zip(axes, made, strict=True):
+        _draw_panel(axis, panel)
+    axes[0].set_ylabel("median l2 distance", color=INK)
+    return figure
+
+
+def _draw_panel(axis: Axes, panel: Panel) -> None:
+    axis.set(xscale="log", yscale="log")
+    middle = (len(panel.sweeps) - 1) / 2
+    top = _top(panel.sweeps)
+    for number, sweep in enumerate(panel.sweeps):
+        _draw_sweep(axis, sweep, number, APART ** (number - middle), top)
+    axis.set_title(panel.title, color=INK, fontsize=9, loc="left")
+    axis.set_xlabel("m (filled: the published value)", color=INK)
+    rates = sorted({point.m for sweep in panel.sweeps for point in sweep.points})
+    axis.xaxis.set_major_locator(FixedLocator(rates))
+    low, high = axis.get_ylim()
+    axis.yaxis.set_major_locator(LogLocator(subs=ROUND if high / low < 30 else (1.0,)))
+    for scale in (axis.xaxis, axis.yaxis):
+        scale.set_minor_locator(NullLocator())
+        scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.legend(frameon=False, labelcolor=INK, fontsize=9)
+    plain(axis)
+    _tell_absent(axis, panel.sweeps)
+
+
+def _top(sweeps: Sequence[Sweep]) -> float:
+    """Up to where an interval is drawn that has no upper end."""
+    each = [p.median for sweep in sweeps for p in sweep.points]
+    ends = [v for median in each for v in (median.value, median.high) if math.isfinite(v)]
+    return 1.2 * max(ends, default=1.0)
+
+
+def _draw_sweep(axis: Axes, sweep: Sweep, number: int, aside: float, top: float) -> None:
+    colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+    shown = [point for point in sweep.points if math.isfinite(point.median.value)]
+    across = [point.m * aside for point in shown]
+    axis.plot(across, [p.median.value for p in shown], color=colour, linewidth=1.4, zorder=2)
+    for x, point in zip(across, shown, strict=True):
+        high = point.median.high if math.isfinite(point.median.high) else top
+        axis.plot([x, x], [point.median.low, high], color=colour, linewidth=1.2, alpha=0.55)
+        axis.plot(
+            x,
+            point.median.value,
+            marker,
+            color=colour,
+            markersize=6,
+            markerfacecolor=colour if point.published else "white",
+            zorder=3,
+        )
+    name = f"A-{PRESETS[sweep.name].family}" if sweep.name.startswith("a-") else sweep.name
+    axis.plot(
+        [], [], marker=marker, color=colour, linewidth=1.4, markerfacecolor="white", label=name
+    )
+
+
+def _tell_absent(axis: Axes, sweeps: Sequence[Sweep]) -> None:
+    """Which medians are infinite."""
+    absent = [
+        f"{sweep.name} at {point.m:g}"
+        for sweep in sweeps
+        for point in sweep.points
+        if math.isinf(point.median.value)
+    ]
+    if absent:
+        axis.text(
+            0.02,
+            0.02,
+            f"half without an adversarial point:\n{', '.join(absent)}",
+            transform=axis.transAxes,
+            fontsize=8,
+            color=INK,
+        )

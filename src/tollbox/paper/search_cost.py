@@ -1,0 +1,185 @@
+"""What searches have cost after each iteration: binary search against asymmetric search.
+
+1. An accepted step says what each phase had cost by then; the searches are the phase "search".
+   Iteration 0 is the search after the start.
+2. Runs are compared in pairs, the same image and seed under both attacks, whose start and noise are
+   the same. Some end sooner than others, so the curves go up to the last iteration that nine tenths
+   of the pairs came to, and are means over those pairs from the first iteration to the last.
+3. Bands and intervals are of 95 % and over images, drawn again and again with all their seeds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
+
+from ..errors import InputError, Stop
+from ..report.figures import COLOURS, FAINT, INK
+from ..report.medians import DRAWS
+from ..searches import PHASE, AsymmetricSearch, BinarySearch
+from ..studies.reading import StudyResults
+from ..studies.specs import ModelSpec, Tariff
+
+Values = NDArray[np.float64]
+
+KEPT = 0.9
+"""Share of the pairs that come to the last iteration that is drawn."""
+NAMES = ("binary search", "asymmetric search")
+MISSING = (
+    "no two attacks of the study differ in their search alone: expected one with BinarySearch and "
+    'one with AsymmetricSearch, as preset = "geoda" and preset = "geoda+as".'
+)
+
+
+class SearchCosts(NamedTuple):
+    """Mean cumulative costs by iteration, of both searches, with intervals."""
+
+    model: str
+    price: str
+    means: tuple[Values, Values]
+    """Binary search, asymmetric search."""
+    bands: tuple[Values, Values]
+    """(2, iterations): low and high."""
+    ratios: Values
+    """(3, iterations): the ratio of the means, low and high."""
+    images: int
+    pairs: int
+    left_out: int
+    """Pairs that did not come as far."""
+
+
+def search_costs(found: StudyResults) -> list[SearchCosts]:
+    """For each model and price of a study."""
+    pair = _attacks(found)
+    lines = [(model, price) for model in found.study.models for price in found.study.tariffs]
+    costs = [_costs(found, pair, *line) for line in lines]
+    told = [each for each in costs if each is not None]
+    if not told:
+        raise InputError("no image has a finished run under both attacks: expected some; resume.")
+    return told
+
+
+def _attacks(found: StudyResults) -> tuple[str, str]:
+    """The names of the first two attacks that differ in their search alone."""
+    specs: list[tuple[str, Any]] = [(spec.name, spec.attack) for spec in found.study.attacks]
+    for binary, one in specs:
+        for asymmetric, other in specs:
+            if (
+                isinstance(getattr(one, "search", None), BinarySearch)
+                and isinstance(getattr(other, "search", None), AsymmetricSearch)
+                and dataclasses.replace(one, search=other.search) == other
+            ):
+                return binary, asymmetric
+    raise InputError(MISSING)
+
+
+def _costs(
+    found: StudyResults, pair: tuple[str, str], model: ModelSpec, tariff: Tariff
+) -> SearchCosts | None:
+    spent: tuple[dict[tuple[int, int], list[float]], ...] = ({}, {})
+    for attack, runs in zip(pair, spent, strict=True):
+        for result in found.results(attack, tariff.name, model.name):
+            if result.stop is not Stop.ALREADY_MISCLASSIFIED:
+                place = found.grid.place(result.index)
+                costs = [step.by_phase.get(PHASE, 0.0) for step in result.trace]
+                runs[place.image, place.seed] = costs
+    both = sorted(spent[0].keys() & spent[1].keys())
+    lengths = np.sort([min(len(spent[0][key]), len(spent[1][key])) for key in both])
+    if not len(lengths):
+        return None
+    length = int(lengths[len(lengths) - int(np.ceil(KEPT * len(lengths)))])
+    kept = [key for key in both if min(len(spent[0][key]), len(spent[1][key])) >= length]
+    if length == 0:
+        return None
+    tables = tuple(np.array([runs[key][:length] for key in kept]) for runs in spent)
+    return _averaged(
+        model.name,
+        f"c* = {tariff.name}",
+        (tables[0], tables[1]),
+        np.array([image for image, _ in kept]),
+        len(both) - len(kept),
+    )
+
+
+def _averaged(
+    model: str,
+    price: str,
+    tables: tuple[Values, Values],
+    images: NDArray[np.int64],
+    left_out: int,
+) -> SearchCosts:
+    """Means over runs, and intervals over images with all their runs."""
+    numbers = np.unique(images)
+    weights = np.array([(images == number).sum() for number in numbers], float)
+    sums = [np.stack([t[images == number].sum(0) for number in numbers]) for t in tables]
+    drawn = np.random.default_rng(0).integers(len(numbers), size=(DRAWS, len(numbers)))
+    counts = np.stack([np.bincount(row, minlength=len(numbers)) for row in drawn]).astype(float)
+    again = [counts @ total / (counts @ weights)[:, None] for total in sums]
+    bands = [np.percentile(draws, [2.5, 97.5], axis=0) for draws in again]
+    means = [table.mean(0) for table in tables]
+    spread = np.percentile(again[0] / again[1], [2.5, 97.5], axis=0)
+    return SearchCosts(
+        model,
+        price,
+        (means[0], means[1]),
+        (bands[0], bands[1]),
+        np.vstack([means[0] / means[1], spread]),
+        len(numbers),
+        len(images),
+        left_out,
+    )
+
+
+# -- the figure -----------------------------------------------------------------------------------
+
+
+def draw(found: StudyResults) -> Figure:
+    """Mean cumulative search cost by iteration, a panel for each model and price."""
+    costs = search_costs(found)
+    figure = Figure(figsize=(4.6 * len(costs), 3.6), layout="constrained")
+    axes = figure.subplots(1, len(costs), squeeze=False)[0]
+    for axis, each in zip(axes, costs, strict=True):
+        _draw_panel(axis, each)
+    axes[0].set_ylabel("cumulative search cost (mean)", color=INK)
+    return figure
+
+
+def _draw_panel(axis: Axes, costs: SearchCosts) -> None:
+    iterations = np.arange(len(costs.means[0]))
+    for name, colour, mean, band in zip(
+        NAMES, COLOURS[1::-1], costs.means, costs.bands, strict=True
+    ):
+        axis.fill_between(iterations, *band, color=colour, alpha=0.15, linewidth=0)
+        axis.plot(
+            iterations, mean, color=colour, linewidth=1.8, marker="o", markersize=3, label=name
+        )
+    ratio, low, high = costs.ratios[:, -1]
+    left = f", {costs.left_out} that ended sooner left out" if costs.left_out else ""
+    axis.set_title(
+        f"{costs.model}, {costs.price}, {costs.images} images{left}\n"
+        f"binary / asymmetric: {ratio:.2g} [{low:.2g}, {high:.2g}] at iteration {iterations[-1]}",
+        color=INK,
+        fontsize=9,
+        loc="left",
+    )
+    axis.set_ylim(0, None)
+    axis.set_xlim(0, max(1, iterations[-1]))
+    axis.set_xlabel("iteration", color=INK)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.legend(frameon=False, labelcolor=INK, fontsize=9, loc="upper left")
+    plain(axis)
+
+
+def plain(axis: Axes) -> None:
+    """What the axes of all figures have in common."""
+    axis.grid(True, axis="y", color=FAINT, linewidth=0.8)
+    axis.set_axisbelow(True)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.tick_params(colors=INK, which="both", labelsize=9)
