@@ -30,9 +30,13 @@ EVERY = 10.0
 def options() -> argparse.ArgumentParser:
     """The options that all experiments have, as a parent of their parsers."""
     parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--net", choices=["resnet20", "resnet50"], default="resnet20")
+    parser.add_argument("--net", choices=list(CLASSES), default="resnet20")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--images", type=int, default=30, help="how many, correctly classified")
+    parser.add_argument(
+        "--hash", choices=["all", "even", "odd"], default="all", help="images by content hash"
+    )
+    parser.add_argument("--quantize", type=int, default=None, help="bits a pixel of the model")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--batch-size", type=int, default=None)
     parser.add_argument("--live", type=int, default=None, help="the most cells under way at a time")
@@ -77,8 +81,16 @@ class Loaded:
         ]
 
 
-def load(net: str, device: str, count: int, compiled: bool = False) -> Loaded:
-    """The network, batch norm folded, and the first `count` images it classifies correctly.
+def load(
+    net: str,
+    device: str,
+    count: int,
+    compiled: bool = False,
+    which: str = "all",
+    quantize: int | None = None,
+) -> Loaded:
+    """The network, batch norm folded, and the first `count` images it classifies correctly, of
+    those whose content hash is even or odd, or of all.
 
     Which these are is judged by one uncharged pass. TF32 must have been set or unset before.
     """
@@ -86,20 +98,26 @@ def load(net: str, device: str, count: int, compiled: bool = False) -> Loaded:
     network = nets.network(net, folded=True)
     if compiled:
         network = cast(nn.Module, torch.compile(network, dynamic=False))
-    model = tb.models.from_torch(network, mean=mean, std=std, device=device, classes=CLASSES[net])
+    model = tb.models.from_torch(
+        network, mean=mean, std=std, device=device, classes=CLASSES[net], quantize=quantize
+    )
     asked = count
     while True:
         asked += max(8, count // 2)
         pictures, labels = nets.images(net, asked)
+        all_there = len(pictures) == asked
+        if which != "all":
+            kept = [int(content_hash(picture), 16) % 2 == (which == "odd") for picture in pictures]
+            pictures, labels = pictures[kept], labels[kept]
         answers = torch.cat([model(part.to(model.device)).cpu() for part in pictures.split(64)])
         right = (answers == labels).nonzero().flatten()[:count]
         if len(right) == count:
             return Loaded(model, list(pictures[right]), labels[right].tolist())
-        if len(pictures) < asked:
+        if not all_there:
             sys.exit(f"--images {count}: {net} classifies only {len(right)} correctly.")
 
 
-CLASSES = {"resnet20": 10, "resnet50": 1000}
+CLASSES = {"resnet20": 10, "resnet50": 1000, "efficientnet-lite0": 1000}
 
 
 def with_delta(attack: Any, delta: float | None) -> Any:

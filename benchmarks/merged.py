@@ -236,6 +236,24 @@ class Table:
             blocks.append(grid(["preset", *map(self._title, columns)], body))
         return "\n\n".join(blocks)
 
+    def against(self, base: str) -> str:
+        """The median of every row over that of one of them, at all marks, paired by image."""
+        blocks = []
+        for price, budget in self._runs:
+            columns = [Column(price, budget, mark) for mark in self.marks(price, budget)]
+            body = []
+            for row in self.rows:
+                pairs = [(self.values(row.preset, c), self.values(base, c)) for c in columns]
+                if any(ours is None for ours, _ in pairs) or row.preset == base:
+                    continue
+                cells = [
+                    "–" if theirs is None or ours is None else str(paired.ratio(ours, theirs))
+                    for ours, theirs in pairs
+                ]
+                body.append([row.preset, *cells])
+            blocks.append(grid([f"/ {base}", *map(self._title, columns)], body))
+        return "\n\n".join(blocks)
+
     def _spread(self, values: Any) -> str:
         if values is None or not np.isfinite(values).all():
             return self._told(values)
@@ -255,7 +273,7 @@ class Table:
                 lines.append(f"- {self._title(column)}: {lost} images left out of the column")
         return "\n".join(lines) or "- none"
 
-    def markdown(self, curves: list[str]) -> str:
+    def markdown(self, curves: list[str], against: str | None = None) -> str:
         """All of it."""
         s = self._settings
         devices = sorted({f"{part['device']}, torch {part['torch']}" for part in self._parts})
@@ -274,6 +292,8 @@ class Table:
         ]
         if curves:
             blocks += ["Medians at smaller costs.", self.curves(curves)]
+        if against is not None:
+            blocks += [f"Ratio of medians to that of `{against}`, paired.", self.against(against)]
         commands = "\n".join(part["command"] for part in self._parts)
         blocks += ["Other ends of runs:", self.ends(), f"Made by:\n\n```\n{commands}\n```"]
         return "\n\n".join(blocks)

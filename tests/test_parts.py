@@ -29,7 +29,7 @@ from tollbox.searches import (
     cells,
 )
 from tollbox.starts import GrowingNoise
-from tollbox.subspaces import Dct, Full, dimension
+from tollbox.subspaces import Dct, Full
 
 
 @dataclass(frozen=True)
@@ -348,7 +348,7 @@ def test_the_overshoot_has_x_of_the_subspace_and_the_cosine_of_the_image(space, 
     centre that was asked around lies so far outward of the boundary point."""
     part = Agrest(m=0.06, subspace=space)
     problem, point, done = at_a_plane(part, ratio, 20, t=t)
-    d, low = 768, dimension(space, (3, 16, 16))
+    d, low = 768, space.dimension((3, 16, 16))
     assert low == {Full(): 768, Dct(4): 48, Dct(3): 108}[space]
     cosine = 1 - (1 - theory.initial_cosine(d)) * t**-0.06
     omega = theory.optimal_overshoot(ratio, low) * 0.0045 / cosine
@@ -375,7 +375,7 @@ def test_in_a_subspace_the_share_is_the_planned_one_if_the_normal_lies_there(fac
     # Off by 5 standard errors has probability 6e-7 by chance. With x* of d in place of d' the share
     # would be lower by 0.11, 0.21, 0.29 and 0.21, which is 11 standard errors or more at n = 3000:
     # the power is above .999.
-    d = dimension(Dct(factor), (3, 16, 16))
+    d = Dct(factor).dimension((3, 16, 16))
     part = Agrest(subspace=Dct(factor))
     queries = {2: 3500, 5: 2000, 10: 1300, 100: 300}[ratio]
     result, cosine = estimate(part, ratio, queries, factor=factor)

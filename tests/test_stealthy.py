@@ -15,7 +15,7 @@ from tollbox.ask import Found
 from tollbox.estimates import Biased
 from tollbox.opt_style import BEYOND, OptStyle
 from tollbox.searches import BinarySearch, LineSearch
-from tollbox.subspaces import Dct, Full, dimension
+from tollbox.subspaces import Dct, Full
 
 SHAPE = (3, 16, 16)
 GREY = torch.full(SHAPE, 0.5, dtype=torch.float64)
@@ -69,7 +69,7 @@ def test_the_bias_shrinks_below_ten_flagged_answers_and_grows_above_twenty(space
     problem = tb.Problem(GREY, 0, tb.Prices(10, 1))
     found = Found(GREY + 0.01, norm(torch.full(SHAPE, 0.01)))
     estimate, answer = part.begin(problem), Flagging()
-    unit = 0.026 / math.sqrt(dimension(space, SHAPE))
+    unit = 0.026 / math.sqrt(space.dimension(SHAPE))
     bias = 30.0
     plan = [
         (15, 1),

@@ -11,7 +11,7 @@ import scipy.fft
 import torch
 
 from tollbox.errors import InputError
-from tollbox.subspaces import Dct, Full, basis, dimension
+from tollbox.subspaces import Dct, Full, basis
 
 SHAPES = [(3, 16, 16), (1, 8, 8), (3, 17, 9), (1, 1, 5), (2, 10, 23), (1, 1, 1)]
 """Square, grey, neither side a multiple of 8 or of a factor, a single row, a single pixel."""
@@ -136,7 +136,7 @@ def test_a_block_as_large_as_the_image_is_the_whole_transform():
     ids=str,
 )
 def test_the_effective_dimension(space, image, wanted):
-    assert dimension(space, image) == wanted
+    assert space.dimension(image) == wanted
 
 
 def test_the_columns_are_smooth():

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from .problem import BLOCK, Problem
 from .ranges import MANY, check, number, whole
-from .subspaces import Dct, Subspace, dimension
+from .subspaces import Dct, Subspace
 
 PHASE = "direction"
 THIRD = 0.4307272992954576
@@ -65,7 +65,7 @@ class _Spectrum:
     def __init__(self, part: TernarySpectrum, problem: Problem, count: int) -> None:
         self._part, self._image = part, tuple(problem.source.shape)
         self._noise = problem.noise(PHASE, 0, count, part.subspace.shape(self._image))
-        size = dimension(part.subspace, self._image)
+        size = part.subspace.dimension(self._image)
         spectrum = part.subspace.project(problem.source[None])[0]
         self._weights = torch.tanh(part.gamma * spectrum.abs()) + part.floor
         kept = min(part.memory, size // 2)  # more could leave nothing that is orthogonal to them

@@ -32,7 +32,7 @@ from . import theory
 from .ask import Ask, Asking, Found
 from .problem import Problem
 from .ranges import MANY, above, check, number, whole
-from .subspaces import Full, Subspace, dimension
+from .subspaces import Full, Prior
 
 PHASE = "estimate"
 
@@ -58,10 +58,9 @@ class Estimate(Protocol):
 class _Sum:
     """Running sums of directions by answer."""
 
-    def __init__(self, problem: Problem, t: int, limit: int, subspace: Subspace) -> None:
-        shape = tuple(problem.source.shape)
-        self._noise = problem.noise(PHASE, t, limit, subspace.shape(shape))
-        self._subspace = subspace
+    def __init__(self, problem: Problem, t: int, limit: int, subspace: Prior) -> None:
+        self._draw = subspace.begin(problem)
+        self._noise = problem.noise(PHASE, t, limit, self._draw.shape)
         self._passed = torch.zeros_like(problem.source).flatten()
         self._all = torch.zeros_like(self._passed)
         self.asked = self.adversarial = 0
@@ -72,8 +71,7 @@ class _Sum:
     def ask(self, centre: Tensor, delta: float, rows: int) -> Asking[None]:
         """Ask for the next `rows` directions, and add up the displacements as they were asked."""
         noise = self._noise[self.asked : self.asked + rows]
-        norms = torch.linalg.vector_norm(noise, dim=(1, 2, 3), keepdim=True)
-        points = self._subspace.expand(noise * (delta / norms), tuple(self._shape)).flatten(1)
+        points = self._draw(noise, delta).flatten(1)
         points = points.add_(centre.flatten()).clamp_(0, 1)
         answers = yield Ask(points.view(-1, *self._shape), phase=PHASE)
         moved = points.sub_(centre.flatten())  # in place: what was asked has been dealt with
@@ -122,7 +120,7 @@ class MonteCarlo:
 
     delta: float = 0.0045
     chunk: int = 128
-    subspace: Subspace = field(default_factory=Full)
+    subspace: Prior = field(default_factory=Full)
     weighted: bool = True
     """Weight the two sides as Algorithm 3 does; if not, add up signs, as GeoDA and CGBA do."""
 
@@ -176,7 +174,7 @@ class Agrest:
     delta: float = 0.0045
     m: float = 0.02
     chunk: int = 128
-    subspace: Subspace = field(default_factory=Full)
+    subspace: Prior = field(default_factory=Full)
 
     def __post_init__(self) -> None:
         check(self, delta=above(0, MANY), m=above(0, MANY), chunk=whole(1, MANY))
@@ -204,7 +202,7 @@ class Agrest:
 
     def _dimension(self, problem: Problem) -> int:
         """d'."""
-        return dimension(self.subspace, tuple(problem.source.shape))
+        return self.subspace.dimension(tuple(problem.source.shape))
 
     def _estimate(
         self, problem: Problem, t: int, found: Found, queries: int
@@ -242,7 +240,7 @@ class Biased:
     shrink: float = 0.9
     grow: float = 1.1
     chunk: int = 128
-    subspace: Subspace = field(default_factory=Full)
+    subspace: Prior = field(default_factory=Full)
 
     def __post_init__(self) -> None:
         check(self, delta=above(0, MANY), bias=number(0, MANY), chunk=whole(1, MANY))
@@ -269,7 +267,7 @@ class _WithFeedback:
 
     def estimate(self, t: int, found: Found, queries: int) -> Asking[Tensor | None]:
         part, problem = self._part, self._problem
-        d = dimension(part.subspace, tuple(problem.source.shape))
+        d = part.subspace.dimension(tuple(problem.source.shape))
         omega = self._bias * part.delta / math.sqrt(d)
         centre = outward(problem, found.point, omega)
         total = _Sum(problem, t, queries, part.subspace)

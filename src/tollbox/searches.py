@@ -126,10 +126,15 @@ def _places(width: int, where: Where) -> Sequence[int]:
 
 
 def _narrowed(path: Path, count: int, where: Where, phase: str = PHASE) -> Asking[Found]:
+    return (yield from narrowed(path, count, where, phase))[0]
+
+
+def narrowed(path: Path, count: int, where: Where, phase: str = PHASE) -> Asking[tuple[Found, int]]:
     """Algorithm 1 with any rule for where to ask in an interval, from its adversarial end on.
 
     As long as the answers are adversarial it is known where the next will be asked. So each flagged
-    answer ends one ask, and the engine may look ahead.
+    answer ends one ask, and the engine may look ahead. Returns the last adversarial point and its
+    cell.
     """
     low, high, found = 0, count, path.start
     while high - low > 1:
@@ -139,7 +144,7 @@ def _narrowed(path: Path, count: int, where: Where, phase: str = PHASE) -> Askin
             high = low + places[passed]
         if last is not None:
             found, low = last, low + places[passed - 1]
-    return found
+    return found, low
 
 
 @dataclass(frozen=True)
@@ -199,6 +204,11 @@ class Best:
         return min(width - 1, max(1, round(optimal_share(self.ratio) * width)))
 
 
+def cheapest(ratio: float, count: int) -> Best:
+    """The cost-optimal rule for intervals of up to `count` cells."""
+    return Best(ratio, min(LARGEST_TABLE, max(2, 1 << (count - 1).bit_length())))
+
+
 @dataclass(frozen=True)
 class OptimalSearch:
     """Splits where the expected cost is least, the boundary being equally likely in every cell.
@@ -214,9 +224,8 @@ class OptimalSearch:
 
     def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Found]:
         """The last adversarial point."""
-        count, ratio = cells(problem, path, self.tau * scale), problem.prices.ratio
-        size = min(LARGEST_TABLE, 1 << (count - 1).bit_length())
-        return _narrowed(path, count, Best(ratio, size))
+        count = cells(problem, path, self.tau * scale)
+        return _narrowed(path, count, cheapest(problem.prices.ratio, count))
 
 
 @dataclass(frozen=True)

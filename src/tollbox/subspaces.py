@@ -8,6 +8,8 @@ width will do.
     Full()               the whole space
     Dct(factor)          DCT_full: the lowest 1/factor of the frequencies along each axis
     Dct(factor, block=8) DCT_8x8: the same in every 8x8 block; a last block may be smaller
+
+To draw in a subspace is the simplest prior on directions there is; others are in priors.py.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .problem import Problem
 from .ranges import Range, check, number, whole
 
 Shape = tuple[int, ...]
@@ -30,7 +33,31 @@ SIDE = Range("a side of 1 or more, or None", lambda side: side is None or whole(
 """Of a block."""
 
 
-class Subspace(Protocol):
+class Drawing(Protocol):
+    """Makes directions at one image, of rows of standard normal numbers."""
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of a row."""
+
+    def at(self, point: Tensor) -> Drawing:
+        """The same at an adversarial point, if it depends on that."""
+
+    def __call__(self, rows: Tensor, length: float) -> Tensor:
+        """Rows to images of a length."""
+
+
+class Prior(Protocol):
+    """A part: how directions are distributed."""
+
+    def dimension(self, image: Shape) -> int:
+        """d', the effective dimension."""
+
+    def begin(self, problem: Problem) -> Drawing:
+        """For one image."""
+
+
+class Subspace(Prior, Protocol):
     """A part: a linear subspace of images, with coordinates that keep lengths."""
 
     def shape(self, image: Shape) -> Shape:
@@ -43,9 +70,23 @@ class Subspace(Protocol):
         """Images (n, c, h, w) to the coefficients of their part in the subspace."""
 
 
-def dimension(subspace: Subspace, image: Shape) -> int:
-    """d', the effective dimension."""
-    return math.prod(subspace.shape(image))
+@dataclass(frozen=True)
+class _Uniform:
+    """Uniform directions of a subspace."""
+
+    subspace: Subspace
+    image: Shape
+
+    @property
+    def shape(self) -> Shape:
+        return self.subspace.shape(self.image)
+
+    def at(self, point: Tensor) -> Drawing:  # noqa: ARG002
+        return self
+
+    def __call__(self, rows: Tensor, length: float) -> Tensor:
+        norms = torch.linalg.vector_norm(rows, dim=(1, 2, 3), keepdim=True)
+        return self.subspace.expand(rows * (length / norms), self.image)
 
 
 @dataclass(frozen=True)
@@ -63,6 +104,14 @@ class Full:
     def project(self, images: Tensor) -> Tensor:
         """The images themselves."""
         return images
+
+    def dimension(self, image: Shape) -> int:
+        """d'."""
+        return math.prod(self.shape(image))
+
+    def begin(self, problem: Problem) -> Drawing:
+        """Uniform directions."""
+        return _Uniform(self, tuple(problem.source.shape))
 
 
 @dataclass(frozen=True)
@@ -91,11 +140,19 @@ class Dct:
         high, wide = (self._basis(side, images) for side in images.shape[-2:])
         return torch.matmul(torch.matmul(high.mT, images), wide)
 
+    def dimension(self, image: Shape) -> int:
+        """d'."""
+        return math.prod(self.shape(image))
+
+    def begin(self, problem: Problem) -> Drawing:
+        """Uniform directions."""
+        return _Uniform(self, tuple(problem.source.shape))
+
     def _kept(self, side: int) -> int:
         return sum(math.ceil(size / self.factor) for size in _blocks(side, self.block))
 
     def _basis(self, side: int, like: Tensor) -> Tensor:
-        return _on_device(side, self.factor, self.block, like.dtype, like.device)
+        return waves(side, self.factor, like, self.block)
 
 
 def _blocks(side: int, block: int | None) -> list[int]:
@@ -117,6 +174,11 @@ def basis(side: int, factor: float, block: int | None = None) -> NDArray[np.floa
         columns[row : row + size, column : column + count] = cosines
         row, column = row + size, column + count
     return columns
+
+
+def waves(side: int, factor: float, like: Tensor, block: int | None = None) -> Tensor:
+    """The columns of `basis`, as a tensor like another."""
+    return _on_device(side, factor, block, like.dtype, like.device)
 
 
 @lru_cache(maxsize=64)

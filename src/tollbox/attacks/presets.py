@@ -3,7 +3,8 @@
 The bare name is the paper's vanilla row; `+as` swaps in asymmetric search, `+agrest` asymmetric
 gradient estimation, and `a-` both. Settings follow the paper's published code, moved to images in
 [0,1] by the factor 0.225: n_0 = 30, delta = 0.0045, chunks of 128, tolerance 1e-4. `-original` is
-the form of an attack's own authors where that differs.
+the form of an attack's own authors where that differs. `+calibrated` measures the overshoot, and
+`frugal` is our own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..calibrated import Calibrated
 from ..directions import TernarySpectrum
 from ..errors import UnknownNameError
 from ..estimates import Agrest, Biased, MonteCarlo
@@ -22,11 +24,13 @@ from ..starts import GrowingNoise, UniformNoise
 from ..subspaces import Dct, Full, Subspace
 from ..sweeps import Galloping, SignedGrid
 from .cgba import CGBA
+from .frugal import Frugal
 from .geoda import GeoDA
 from .hsja import HSJA
 from .surfree import SurFree
 
 PAPER = "Rewriting the Budget, Table 1"
+OURS = "docs/frugal.md"
 STEALTHY = "Debenedetti et al. 2024"
 
 
@@ -58,6 +62,26 @@ def _four(
     return [
         Preset(called, family, parts + where, PAPER, make(start, search, estimate))
         for called, parts, search, estimate in rows
+    ]
+
+
+def _calibrated() -> list[Preset]:
+    """The vanilla attacks with a measured overshoot."""
+    start, binary = GrowingNoise(), BinarySearch()
+    rows: list[tuple[str, Callable[..., Attack], Subspace, str]] = [
+        ("HSJA", HSJA, Full(), ""),
+        ("GeoDA", GeoDA, Dct(3), ", DCT 1/3"),
+        ("CGBA", CGBA, Dct(4), ", DCT 1/4"),
+    ]
+    return [
+        Preset(
+            f"{family.lower()}+calibrated",
+            family,
+            f"binary search, measured overshoot{where}",
+            OURS,
+            make(start, binary, Calibrated(subspace=subspace)),
+        )
+        for family, make, subspace, where in rows
     ]
 
 
@@ -106,6 +130,14 @@ def _all() -> dict[str, Preset]:
             "binary search, bias with feedback, DCT 1/3",
             STEALTHY,
             GeoDA(start, binary, Biased(subspace=Dct(3)), queries=100),
+        ),
+        *_calibrated(),
+        Preset(
+            "frugal",
+            "Frugal",
+            "inward start, optimal search, measured overshoot, priors",
+            OURS,
+            Frugal(),
         ),
     ]
     return {preset.name: preset for preset in found}

@@ -19,14 +19,17 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
+from ..calibrated import Calibrated
 from ..directions import Directions, TernarySpectrum
 from ..errors import InputError, UnknownNameError
 from ..estimates import Agrest, Biased, Estimate, MonteCarlo
+from ..inward import Inward
 from ..opt_style import OptStyle
+from ..priors import Photo, Reweighed, Spectrum, Texture
 from ..problem import Attack
 from ..searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch, Search
 from ..starts import GrowingNoise, Start, UniformNoise
-from ..subspaces import Dct, Full, Subspace
+from ..subspaces import Dct, Full, Prior, Subspace
 from ..sweeps import Galloping, Quarter, SignedGrid, Sweep, ToDirection
 from ..tables import shortened
 from .file import Item, table_name
@@ -35,10 +38,11 @@ PART = "part"
 """The key that replaces a part."""
 
 PARTS: Mapping[Any, tuple[type, ...]] = {
-    Start: (GrowingNoise, UniformNoise),
+    Start: (GrowingNoise, UniformNoise, Inward),
     Search: (BinarySearch, AsymmetricSearch, OptimalSearch, LineSearch),
-    Estimate: (MonteCarlo, Agrest, Biased, OptStyle),
+    Estimate: (MonteCarlo, Agrest, Biased, OptStyle, Calibrated),
     Subspace: (Full, Dct),
+    Prior: (Full, Dct, Spectrum, Texture, Photo, Reweighed),
     Directions: (TernarySpectrum,),
     Sweep: (Quarter, ToDirection, Galloping, SignedGrid),
 }

@@ -1,0 +1,91 @@
+"""How much of the boundary's normal falls on a random direction of each prior (priors.py).
+
+    python benchmarks/sensitivity.py --net resnet20 --images 30 --cost 300 1000 --out out.json
+
+`frugal` attacks at c* = 1. At the nearest point it has found at each cost, the gradient of the
+margin is taken for the normal g (this looks into the network, no attack does), and E<v, g>^2 is
+measured with `--draws` directions v of each prior, in units of 1/d, what uniform directions have.
+Medians over images; also cos(u, g), of the perturbation with the normal.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import common
+import nets
+import numpy as np
+import torch
+from torch import Tensor
+
+import tollbox as tb
+from tollbox.priors import Photo, Reweighed, Spectrum, Texture
+from tollbox.subspaces import Dct, Full
+
+PRIORS: dict[str, Any] = {
+    "Full()": Full(),
+    "Dct(4)": Dct(4),
+    "Spectrum(28)": Spectrum(28),
+    "Spectrum(56)": Spectrum(56),
+    "Spectrum(56), colour": Spectrum(56, grey=1 / 3),
+    "Spectrum(112), grey 0.9": Spectrum(112, grey=0.9),
+    "Texture()": Texture(),
+    "Photo()": Photo(),
+    "Reweighed()": Reweighed(),
+}
+
+
+def normal(network: Any, scale: Any, point: Tensor, label: int) -> Tensor:
+    """The gradient of (largest other logit - logit of the label), as a unit vector."""
+    moved = point[None].clone().requires_grad_(True)
+    logits = network((moved - scale[0]) / scale[1])[0]
+    others = torch.cat([logits[:label], logits[label + 1 :]])
+    (gradient,) = torch.autograd.grad(others.max() - logits[label], moved)
+    unit: Tensor = gradient[0] / gradient.norm()
+    return unit
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").splitlines()[0], parents=[common.options()]
+    )
+    parser.add_argument("--cost", type=float, nargs="+", default=[300.0, 1000.0])
+    parser.add_argument("--draws", type=int, default=512)
+    args = parser.parse_args()
+    loaded = common.load(args.net, args.device, args.images, which=args.hash)
+    network = nets.network(args.net, folded=True).to(args.device)
+    mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in nets.NORMALISATION[args.net])
+    scale = (mean.to(args.device), std.to(args.device))
+    found: dict[str, dict[str, float]] = {}
+    for cost in args.cost:
+        cells = loaded.cells(tb.preset("frugal"), budget=cost, seed=args.seed)
+        results = common.run_cells(f"cost {cost:g}", cells, loaded.model, args)
+        rows: dict[str, list[float]] = {name: [] for name in ["distance", "cos(u, g)", *PRIORS]}
+        for result, image, label in zip(results, loaded.images, loaded.labels, strict=True):
+            if result.adversarial is None:
+                continue
+            problem = tb.Problem(image.to(args.device), label)
+            point = result.adversarial.to(args.device)
+            g = normal(network, scale, point, label)
+            away = point - problem.source
+            rows["distance"].append(result.distance)
+            rows["cos(u, g)"].append(float((away * g).sum() / away.norm()))
+            for name, prior in PRIORS.items():
+                drawing = prior.begin(problem).at(point)
+                noise = problem.noise("sensitivity", 0, args.draws, drawing.shape)
+                drawn = [drawing(noise[n : n + 32], 1.0) for n in range(0, args.draws, 32)]
+                heights = torch.cat([(part * g).sum((1, 2, 3)) for part in drawn])
+                rows[name].append(float((heights**2).mean()) * g.numel())
+        found[f"{cost:g}"] = {name: float(np.median(values)) for name, values in rows.items()}
+        print("\n".join(f"{n:24s} {v:8.3f}" for n, v in found[f"{cost:g}"].items()), flush=True)
+    report = {
+        **common.provenance(args.device),
+        "settings": {"net": args.net, "draws": args.draws, "images": loaded.hashes},
+        "median": {c: {n: common.short(v) for n, v in row.items()} for c, row in found.items()},
+    }
+    common.write(args.out, report)
+
+
+if __name__ == "__main__":
+    main()

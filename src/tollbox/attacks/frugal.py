@@ -1,0 +1,129 @@
+"""Frugal: our own attack, built for prices. docs/frugal.md has the derivation and what was tried.
+
+    start       on the cheap side, the nearest of several rays                       inward.py
+    estimate    at a measured overshoot, until it tells enough                       calibrated.py
+    directions  of a prior; every few iterations the perturbation's own parts        priors.py
+    how much    from the gain per cost, not from a schedule                          turns.py
+    search      along the circle, at the least expected cost, where the boundary
+                is likely to lie, as fine as the next estimate needs                 turns.py
+
+delta is a share of the distance, and never below LEVEL per pixel, a third of an 8-bit step: to
+round to 8 bits, bfloat16 or TF32 then blurs the answers a little, and hides none of them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from ..ask import Asking, Found
+from ..calibrated import KEPT, Sampler
+from ..errors import Stop
+from ..inward import Inward, Ray
+from ..overshoot import best
+from ..paths import Circle
+from ..priors import Photo, Reweighed
+from ..problem import Problem
+from ..ranges import ENDLESS, MANY, Range, above, check, number, whole
+from ..searches import cheapest, narrowed
+from ..starts import PHASE as START
+from ..starts import Start, begin
+from ..subspaces import Prior
+from ..turns import Likely, Turns, fineness, search_cost
+
+LEVEL = 1 / 776
+DEAREST = 1000.0
+"""A dearer c* is planned as this, infinity too: time is never free."""
+FIRST_CELLS = 12
+"""Of the first search, when it is reckoned how much to ask before it."""
+NEAREST, STEP = 1e-3, 0.01
+"""From a start that may lie anywhere: down to this share of its distance, by a hundredth a step."""
+
+
+PRICE = above(0, DEAREST)
+PLAN = Range("a number above 0, up to 1000, or None", lambda v: v is None or PRICE.holds(v))
+
+
+@dataclass(frozen=True)
+class Frugal:
+    """The attack, with its parts."""
+
+    start: Start = field(default_factory=Inward)
+    prior: Prior = field(default_factory=Photo)
+    own: Prior = field(default_factory=Reweighed)
+    every: int = 4
+    """One iteration of so many draws from `own`; 0: none."""
+    own_information: float = 25.0
+    share: float = 0.16
+    """delta, as a share of the distance."""
+    tail: float = 0.1
+    """Belief that is spread over the whole arc, whatever earlier turns were like; 1: all of it."""
+    schedule: int = 0
+    """n_0, to ask n_0 sqrt(t) queries an estimate as other attacks do; 0: by the gain per cost."""
+    plan: float | None = None
+    """The c* that is planned with; by default the price's own, up to 1000."""
+    chunk: int = 128
+    iterations: int = 100_000
+
+    def __post_init__(self) -> None:
+        check(self, every=whole(0, MANY), own_information=number(1, MANY), share=number(0, 1))
+        check(self, tail=number(0, 1), schedule=whole(0, MANY), plan=PLAN)
+        check(self, chunk=whole(1, MANY), iterations=whole(1, ENDLESS))
+
+    @property
+    def rows(self) -> int:
+        """The most points held at a time."""
+        return self.chunk + 2 * KEPT + 8
+
+    def __call__(self, problem: Problem) -> Asking[Stop]:
+        """Attack one image."""
+        ratio = min(max(self.plan or problem.prices.ratio, 1 / DEAREST), DEAREST)
+        begun = yield from self._begun(problem, ratio)
+        if begun is None:
+            return Stop.NO_START
+        found, slack = begun
+        problem.accept(found.point)
+        sampler, rate = Sampler(problem, ratio, self.chunk), best(ratio).rate
+        kinds = [(self.prior.begin(problem), Turns()), (self.own.begin(problem), Turns())]
+        floor, count = LEVEL * math.sqrt(problem.dimension), FIRST_CELLS
+        for t in range(1, self.iterations + 1):
+            own = bool(self.every) and t % self.every == 0
+            drawing, turns = kinds[own]
+            kinds[not own][1].wait()
+            if own:
+                wanted = self.own_information
+            elif self.schedule:
+                wanted = self.schedule * math.sqrt(t) * (ratio + 1) / 2 * rate
+            else:
+                wanted = turns.wanted(search_cost(count, ratio) * rate)
+            delta = max(floor, self.share * found.distance)
+            cost = 2 * wanted / rate + 1
+            made = yield from sampler.estimate(t, found, drawing, delta, slack, wanted, cost)
+            told = max(made.information, 1.0)
+            middle, spread = turns.middle(told)
+            fine = fineness(found.distance, delta, told)
+            circle = Circle.through(problem.source, found.point, made.direction)
+            path = Likely(circle, found, middle, spread, self.tail)
+            count = path.cells(fine)
+            moved, cell = yield from narrowed(path, count, cheapest(ratio, count))
+            here, there = path.angle(cell / count), path.angle((cell + 1) / count)
+            turns.learn((here + there) / 2, told)
+            if cell:
+                slack = found.distance * math.tan((here + there) / 2) * (there - here)
+            problem.note(angle=here, information=told)
+            found = moved
+            problem.accept(found.point)
+        return Stop.ITERATIONS
+
+    def _begun(self, problem: Problem, ratio: float) -> Asking[tuple[Found, float] | None]:
+        """A first boundary point, and how far outside it may lie."""
+        found = yield from begin(problem, self.start)
+        if found is None:
+            return None
+        tolerance = getattr(self.start, "tolerance", None)
+        if problem.given is not None or tolerance is None:
+            ray = Ray(problem.source, found.point - problem.source, found, 1.0, NEAREST)
+            count = math.ceil(math.log(NEAREST) / math.log(1 - STEP))
+            found, _ = yield from narrowed(ray, count, cheapest(ratio, count), START)
+            tolerance = STEP
+        return found, tolerance * found.distance
