@@ -33,16 +33,17 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--net", choices=list(CLASSES), default="resnet20")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--images", type=int, default=30, help="how many, correctly classified")
-    parser.add_argument(
-        "--hash", choices=["all", "even", "odd"], default="all", help="images by content hash"
-    )
-    parser.add_argument("--quantize", type=int, default=None, help="bits a pixel of the model")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--batch-size", type=int, default=None)
     parser.add_argument("--live", type=int, default=None, help="the most cells under way at a time")
     parser.add_argument("--compile", action="store_true", help="run the network through inductor")
     parser.add_argument("--out", type=Path, default=None, help="write the JSON here")
     return parser
+
+
+def hash_option(parser: argparse.ArgumentParser) -> None:
+    which = ["all", "even", "odd"]
+    parser.add_argument("--hash", choices=which, default="all", help="images by content hash")
 
 
 def precision_options(parser: argparse.ArgumentParser) -> None:

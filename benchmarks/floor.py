@@ -22,8 +22,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").splitlines()[0], parents=[common.options()]
     )
+    common.hash_option(parser)
     parser.add_argument("--steps", type=int, default=200)
     args = parser.parse_args()
+    common.use_tf32(False)
     import foolbox
 
     loaded = common.load(args.net, args.device, args.images, which=args.hash)

@@ -22,6 +22,7 @@ METHODS = {
     "": "VA",
     "+as": "VA+AS",
     "+agrest": "VA+AGREST",
+    "+calibrated": "VA+calibrated",
     "a-": "VA+AS+AGREST",
     "-original": "original",
     "stealthy-": "stealthy",
@@ -78,9 +79,9 @@ def join(parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
     (first, whole), *others = parts
     entries: dict[tuple[Any, ...], dict[str, Any]] = {}
     for name, part in [(first, whole), *others]:
-        for key, value in whole["settings"].items():
-            if part["settings"].get(key) != value:
-                theirs = part["settings"].get(key)
+        for key in {**whole["settings"], **part["settings"]}:
+            value, theirs = (report["settings"].get(key) for report in (whole, part))
+            if theirs != value:
                 what = "" if key == "images" else f": {value} and {theirs}"
                 raise Disagreement(f"{first} and {name} disagree in {key}{what}")
         for entry in part["entries"]:
@@ -280,6 +281,7 @@ class Table:
         what = (
             f"{s['net']}, {len(s['images'])} images, delta {s['delta'] or 'as published'}, "
             f"{'TF32' if s['tf32'] else 'fp32'}, seed {s['seed']}; {'; '.join(devices)}."
+            + (f" Images of {s['quantize']} bits a pixel." if s.get("quantize") else "")
         )
         cap = "" if s["max_queries"] is None else f" At most {s['max_queries']} queries an image."
         blocks = [

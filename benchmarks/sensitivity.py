@@ -5,12 +5,16 @@
 `frugal` attacks at c* = 1. At the nearest point it has found at each cost, the gradient of the
 margin is taken for the normal g (this looks into the network, no attack does), and E<v, g>^2 is
 measured with `--draws` directions v of each prior, in units of 1/d, what uniform directions have.
-Medians over images; also cos(u, g), of the perturbation with the normal.
+Also: cos(u, g), of the perturbation with the normal; the share of g's energy along brightness; and
+its energy per coefficient by frequency (half-waves per image), in units of 1/d. All are medians
+over images.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections import defaultdict
+from itertools import pairwise
 from typing import Any
 
 import common
@@ -20,8 +24,8 @@ import torch
 from torch import Tensor
 
 import tollbox as tb
-from tollbox.priors import Photo, Reweighed, Spectrum, Texture
-from tollbox.subspaces import Dct, Full
+from tollbox.priors import BRIGHTNESS, Photo, Reweighed, Spectrum, Texture
+from tollbox.subspaces import Dct, Full, waves
 
 PRIORS: dict[str, Any] = {
     "Full()": Full(),
@@ -46,13 +50,32 @@ def normal(network: Any, scale: Any, point: Tensor, label: int) -> Tensor:
     return unit
 
 
+def spectrum(g: Tensor) -> dict[str, float]:
+    """The share of brightness, and the energy per coefficient by frequency, in units of 1/d."""
+    light = torch.tensor(BRIGHTNESS).to(g)
+    light = light / light.norm()
+    high, wide = (waves(side, 1.0, g) for side in g.shape[1:])
+    energy = (high.mT @ g @ wide).square().sum(0)
+    f = torch.hypot(
+        *torch.meshgrid(*(torch.arange(s) + 0.0 for s in g.shape[1:]), indexing="ij")
+    ).to(g)
+    found = {"share of brightness": float(torch.einsum("chw,c->hw", g, light).square().sum())}
+    for low, top in pairwise([0, 4, 8, 16, 32, 64, 128, 160, 320]):
+        band = (f >= low) & (f < top)
+        if band.any():
+            found[f"f {low}-{top}"] = float(energy[band].mean() / 3 * g.numel())
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").splitlines()[0], parents=[common.options()]
     )
+    common.hash_option(parser)
     parser.add_argument("--cost", type=float, nargs="+", default=[300.0, 1000.0])
     parser.add_argument("--draws", type=int, default=512)
     args = parser.parse_args()
+    common.use_tf32(False)
     loaded = common.load(args.net, args.device, args.images, which=args.hash)
     network = nets.network(args.net, folded=True).to(args.device)
     mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in nets.NORMALISATION[args.net])
@@ -61,7 +84,7 @@ def main() -> None:
     for cost in args.cost:
         cells = loaded.cells(tb.preset("frugal"), budget=cost, seed=args.seed)
         results = common.run_cells(f"cost {cost:g}", cells, loaded.model, args)
-        rows: dict[str, list[float]] = {name: [] for name in ["distance", "cos(u, g)", *PRIORS]}
+        rows: dict[str, list[float]] = defaultdict(list)
         for result, image, label in zip(results, loaded.images, loaded.labels, strict=True):
             if result.adversarial is None:
                 continue
@@ -71,6 +94,8 @@ def main() -> None:
             away = point - problem.source
             rows["distance"].append(result.distance)
             rows["cos(u, g)"].append(float((away * g).sum() / away.norm()))
+            for name, value in spectrum(g).items():
+                rows[name].append(value)
             for name, prior in PRIORS.items():
                 drawing = prior.begin(problem).at(point)
                 noise = problem.noise("sensitivity", 0, args.draws, drawing.shape)

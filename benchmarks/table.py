@@ -198,6 +198,8 @@ def main() -> None:
     commands = parser.add_subparsers(required=True)
     running = commands.add_parser("run", parents=[common.options()], help="attack; write a part")
     common.precision_options(running)
+    common.hash_option(running)
+    running.add_argument("--quantize", type=int, default=None, help="bits a pixel of the model")
     running.add_argument("--presets", nargs="+", default=["table"])
     running.add_argument("--prices", nargs="+", type=common.priced, required=True)
     running.add_argument("--at", nargs="+", default=[], metavar="[PRICE:]MARK,...")

@@ -7,7 +7,7 @@ frugal-own        the perturbation is not reweighed
 frugal-radius     delta is not raised with the distance
 frugal-likely     searches divide the whole arc evenly
 frugal-gain       30 sqrt(t) queries an estimate, as CGBA
-frugal-price      plans for c* = 1: no overshoot, and searches by halves
+frugal-price      plans for c* = 1, but for the start: no overshoot, searches by halves
 a-cgba+inward, +photo, +calibrated, +optimal    A-CGBA with one part of `frugal`
 """
 

@@ -4,7 +4,7 @@ Directions are asked in chunks of 8, 8, 16, 32, ...; before each, the answers so
 outside the next are worth most. There is no m, no dimension and no assumption on an angle in it.
 A chunk whose answers are all alike is no loss: it moves the next one nearer, or farther out.
 
-`Calibrated` takes the place of any estimate, and spends what AGREST would, n'_t (c* + 1) / 2; a
+`Calibrated` takes the place of any estimate, and spends about n'_t (c* + 1) / 2, as AGREST does; a
 `Sampler` is the same for an attack that says how much it wants to know (`frugal`).
 """
 
@@ -84,7 +84,7 @@ class Sampler:
 
     def __init__(self, problem: Problem, ratio: float, chunk: int) -> None:
         self._problem, self._ratio, self._chunk = problem, ratio, chunk
-        self._belief = Belief(ratio)
+        self._belief, self._last = Belief(ratio), 0
 
     def estimate(
         self,
@@ -98,7 +98,8 @@ class Sampler:
     ) -> Asking[Estimated]:
         """Ask until the answers tell `information`, or have cost `cost`."""
         problem, belief, drawing = self._problem, self._belief, drawing.at(found.point)
-        belief.begin(slack / delta, DRIFT)
+        drift, self._last = DRIFT * math.sqrt(t - self._last), t
+        belief.begin(slack / delta, drift, found.distance / delta)
         noise = problem.noise(PHASE, t, MOST, drawing.shape)
         total = _Scored(problem.source)
         spent, rows = 0.0, min(FIRST, self._chunk)
@@ -112,8 +113,10 @@ class Sampler:
             belief.update(shift, passed, rows - passed)
             total.add(shift, points.sub_(centre), answers.adversarial, belief)
             spent += flagged * self._ratio + (rows - flagged)
-            each = belief.scores(shift).information
-            left = min((information - total.told(belief)) / max(each, LEAST), cost - spent)
+            scores = belief.scores(shift)
+            each = scores.share + self._ratio * (1 - scores.share)
+            missing = (information - total.told(belief)) / max(scores.information, LEAST)
+            left = min(missing, (cost - spent) / each)
             if left <= 0 or total.asked > MOST - self._chunk:
                 break
             rows = min(self._chunk, max(2, math.ceil(min(left, MOST))), max(FIRST, total.asked))

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from .ask import Ask, Asking, Found
 from .mixtures import Mixture
+from .overshoot import planned
 from .priors import Spectrum
 from .problem import Problem
 from .ranges import MANY, check, whole
@@ -34,7 +35,6 @@ STEP = 0.9
 CELLS = 12
 """Of the last step, in the end."""
 KINDS = tuple(Spectrum(cut, grey=1 / 3) for cut in (28, 56, 14, 112))
-LARGEST_RATIO = 1000.0
 
 
 class Ray:
@@ -62,23 +62,23 @@ class Inward:
     """From a large low-frequency perturbation inward, the nearest of several."""
 
     tries: int = 12
-    """Rays at c* = 1; fewer at other prices: a 1 + |log10 c*|-th, and 2 at least."""
+    """Rays at c* = 1 and below; of dearer ones a (1 + log10 c*)-th, and 2 at least."""
 
     def __post_init__(self) -> None:
         check(self, tries=whole(1, MANY))
 
-    tolerance = (1 - STEP) / CELLS
+    tolerance = 1 - STEP ** (1 / CELLS)
     """How near to the boundary the start is, as a share of its distance."""
 
     def __call__(self, problem: Problem) -> Asking[Found | None]:
         """The nearest boundary point of several rays."""
-        ratio = min(max(problem.prices.ratio, 1 / LARGEST_RATIO), LARGEST_RATIO)
+        ratio = planned(problem.prices.ratio)
         shape, scale = tuple(problem.source.shape), math.sqrt(problem.dimension)
         best: tuple[Found, Tensor, float] | None = None
-        tries = max(min(self.tries, 2), math.ceil(self.tries / (1 + abs(math.log10(ratio)))))
+        tries = max(min(self.tries, 2), math.ceil(self.tries / (1 + max(0.0, math.log10(ratio)))))
         for number in range(tries):
             drawing = KINDS[number % len(KINDS)].begin(problem)
-            noise = problem.noise("inward", number, 1, drawing.shape)
+            noise = problem.noise("inward", number, 1, drawing.shape, block=1)
             way = drawing(noise[0:1], 1.0).view(shape)
             far = FAR * scale if best is None else best[2] * STEP
             point = Mixture(problem.source, way, far).point()
@@ -107,7 +107,8 @@ def _searched(
     problem: Problem, ratio: float, way: Tensor, start: Found, far: float, near: float
 ) -> Asking[tuple[Found, Tensor, float]]:
     """The last adversarial point of a ray, to one step, with its radius."""
-    count = max(2, math.ceil(math.log(near / far) / math.log(STEP)))
+    near = min(near, far / 2)
+    count = math.ceil(math.log(near / far) / math.log(STEP))
     ray = Ray(problem.source, way, start, far, near)
     found, cell = yield from narrowed(ray, count, cheapest(ratio, count), PHASE)
     return found, way, ray.radius(cell / count)

@@ -15,8 +15,9 @@ is no dimension in this, no assumption on an angle, and no schedule.
   |g|_v^2), and costs p + c* (1-p). The next chunk goes where the expected information per expected
   cost is largest (`aim`). For a known k that is the optimum of the paper's theorem, as d grows.
 - The score of an answer, by which its direction counts in the estimate, is phi/p if it was
-  adversarial and -phi/(1-p) if not: Algorithm 3's weights for one chunk, and right across chunks
-  with different shifts, one-sided ones included.
+  adversarial and -phi/(1-p) if not: Algorithm 3's weights where p is the share that was found, and
+  right across chunks with different shifts, one-sided ones included. With what is believed of phi
+  and p in place of them, an answer tells the product of the two scores.
 - From one iteration to the next the belief about k is widened.
 """
 
@@ -35,14 +36,27 @@ Values = NDArray[np.float64]
 STEP = 0.02
 REACH = 8.0
 """z beyond this counts as this."""
-LOG_SLOPES: Values = np.arange(-2.0, 7.01, 0.125)
+LOG_SLOPES: Values = np.arange(-2.0, 8.01, 0.125)
 PLACES: Values = (np.arange(6) + 0.5) / 6
 """Where in its tolerance the point may lie."""
 GUESS, SPREAD = 2.0, 1.5
 """What is believed of log k at first, before any answer."""
+INWARD = 0.9
+"""A shift goes no farther towards the source than this share of the way, and outward no farther
+than the distance itself."""
+CERTAIN = 1e-9
+"""No share is believed to be nearer to 0 or 1."""
 UNLIKELY = 1e-9
 """What a slope keeps of belief when it moves on."""
-AIMS: Values = np.linspace(-4.5, 4.5, 37)
+AIMS: Values = np.linspace(-6.0, 6.0, 49)
+"""The z that are aimed at, for the mean of log k."""
+DEAREST = 1000.0
+"""A dearer c* is planned as this, infinity too: time is never free."""
+
+
+def planned(ratio: float) -> float:
+    """The c* that is planned with."""
+    return min(max(ratio, 1 / DEAREST), DEAREST)
 
 
 class _Tables(NamedTuple):
@@ -79,8 +93,13 @@ class Scores(NamedTuple):
     """If it was adversarial."""
     failed: float
     """If it was not; counted as minus this."""
-    information: float
-    """Expected, of one answer."""
+    share: float
+    """Of adversarial answers, expected."""
+
+    @property
+    def information(self) -> float:
+        """Of one answer, weighed so."""
+        return self.passed * self.failed
 
 
 class Best(NamedTuple):
@@ -106,7 +125,7 @@ class Belief:
     """About one image's slope and slack. Shifts and slacks are in units of delta."""
 
     def __init__(self, ratio: float) -> None:
-        self._ratio = ratio
+        self._ratio, self._farthest = ratio, math.inf
         self._slopes = np.exp(LOG_SLOPES)[:, None]
         log = -0.5 * ((LOG_SLOPES - GUESS) / SPREAD) ** 2
         self._log = np.repeat(log[:, None], len(PLACES), axis=1)
@@ -118,8 +137,10 @@ class Belief:
         weights = np.exp(self._log)
         return np.asarray(weights / weights.sum())
 
-    def begin(self, slack: float, drift: float) -> None:
-        """A new point, up to `slack` outside; log k may have changed by about `drift`."""
+    def begin(self, slack: float, drift: float, distance: float = math.inf) -> None:
+        """A new point, up to `slack` outside, at a distance from the source; log k may have changed
+        by about `drift`."""
+        self._farthest = distance
         over_k = self._weights.sum(1)
         apart = (LOG_SLOPES[:, None] - LOG_SLOPES[None, :]) / drift
         moved = np.exp(-0.5 * apart**2) @ over_k + UNLIKELY
@@ -142,6 +163,7 @@ class Belief:
         t = _tables()
         typical = math.exp(self.log_slope)
         shifts = AIMS / typical - float(self._slack.mean())
+        shifts = np.clip(shifts, -INWARD * self._farthest, self._farthest)
         rows = _rows(self._slopes[None] * (self._slack[None] + shifts[:, None, None]))
         information = np.einsum("abc,bc->a", t.information[rows], self._weights)
         low = np.einsum("abc,bc->a", t.low[rows], self._weights)
@@ -159,9 +181,6 @@ class Belief:
         """What answers at a shift count, by what is believed now."""
         t = _tables()
         rows = _rows(self._slopes * (self._slack + shift))
-        low, density, information = (
-            float((table[rows] * self._weights).sum())
-            for table in (t.low, t.density, t.information)
-        )
-        low = min(max(low, 1e-6), 1 - 1e-6)
-        return Scores(density / low, density / (1 - low), information)
+        low, density = (float((table[rows] * self._weights).sum()) for table in (t.low, t.density))
+        low = min(max(low, CERTAIN), 1 - CERTAIN)
+        return Scores(density / low, density / (1 - low), low)

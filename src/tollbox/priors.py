@@ -15,7 +15,8 @@ real networks, `benchmarks/sensitivity.py` measures:
                 perturbation earn their length; what it can bring is soon used up, and comes back
                 as other estimates add noise
 
-Frequencies are in waves per image, so that the same numbers suit small images and large ones.
+A frequency is a number of half-waves per image, so that the same numbers suit small images and
+large ones.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ BRIGHTNESS = (0.56, 0.74, 0.37)
 
 def _unit(images: Tensor, length: float) -> Tensor:
     norms = torch.linalg.vector_norm(images, dim=(1, 2, 3), keepdim=True)
-    unit: Tensor = images * (length / norms.clamp_min(torch.finfo(images.dtype).tiny))
+    unit: Tensor = images / norms.clamp_min(torch.finfo(images.dtype).tiny) * length
     return unit
 
 
@@ -56,11 +57,15 @@ def _below(sides: tuple[int, int], cut: float) -> NDArray[np.float64]:
 
 def _expand(rows: Tensor, image: Shape) -> Tensor:
     """Low-frequency coefficients (..., h', w') to planes (..., h, w)."""
-    high, wide = (
-        waves(side, side / kept, rows)
-        for side, kept in zip(image[1:], rows.shape[-2:], strict=True)
-    )
+    sides = zip(image[1:], rows.shape[-2:], strict=True)
+    high, wide = (waves(side, 1.0, rows)[:, :kept] for side, kept in sides)
     return torch.matmul(torch.matmul(high, rows), wide.mT)
+
+
+@lru_cache(maxsize=64)
+def _kept(sides: tuple[int, int], cut: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """1 for the frequencies below the cut, 0 for the others."""
+    return torch.from_numpy(_below(sides, cut)).to(dtype).to(device, non_blocking=True)
 
 
 class _Fixed:
@@ -109,8 +114,7 @@ class _Spectral(_Fixed):
 def _weights(
     part: Spectrum, shape: Shape, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor | None]:
-    kept = torch.from_numpy(_below(shape[1:], part.cut)).to(dtype)  # type: ignore[arg-type]
-    kept = kept.to(device, non_blocking=True)
+    kept = _kept((shape[1], shape[2]), part.cut, dtype, device)
     if shape[0] != 3:
         return kept, None
     light = np.array(BRIGHTNESS) / np.linalg.norm(BRIGHTNESS)
@@ -156,28 +160,28 @@ class _Textured(_Fixed):
         plane = torch.einsum("chw,c->hw", source, light)
         high, wide = waves(height, 1.0, source), waves(width, 1.0, source)
         f = _frequencies(height, width, source.dtype, source.device)
-        fine = high @ ((high.mT @ plane @ wide) * f**part.power) @ wide.mT
+        weights = f**part.power
+        fine = high @ ((high.mT @ (plane - plane.mean()) @ wide) * weights) @ wide.mT
         reach = max(1, round(part.window * max(height, width)))
         energy = functional.avg_pool2d(
             fine[None, None] ** 2, 2 * reach + 1, 1, reach, count_include_pad=False
         )[0, 0].sqrt()
         tiny = torch.finfo(source.dtype).tiny
         even = fine / (energy + EVEN * fine.square().mean().sqrt()).clamp_min(tiny)
-        even = torch.where(fine.abs().amax() > NOTHING, even, torch.ones_like(even))
+        rounding = torch.finfo(source.dtype).eps * weights.amax() * plane.abs().amax()
+        even = torch.where(fine.abs().amax() > NOTHING * rounding, even, torch.ones_like(even))
         self._base = even * light.view(-1, 1, 1)
         self._image = image
-        sides = _sides(image, part.cut)
-        self._kept = torch.from_numpy(_below(sides, part.cut)).to(source.dtype)
-        self._kept = self._kept.to(source.device, non_blocking=True)
-        self.shape: Shape = (1, *sides)
+        self._sides, self._cut = _sides(image, part.cut), part.cut
+        self.shape: Shape = (1, *self._sides)
 
     def __call__(self, rows: Tensor, length: float) -> Tensor:
-        factors = _expand(rows * self._kept, self._image)
-        return _unit(factors * self._base, length)
+        kept = _kept(self._sides, self._cut, rows.dtype, rows.device)
+        return _unit(_expand(rows * kept, self._image) * self._base, length)
 
 
-NOTHING = 1e-6
-"""Texture below this is rounding: an image of one colour has none, and any place will do."""
+NOTHING = 100.0
+"""Texture of fewer roundings is none: an image of one colour has no texture, any place will do."""
 
 
 @lru_cache(maxsize=64)
@@ -210,7 +214,7 @@ class Photo:
         return [(share, part) for share, part in found if share > 0]
 
     def dimension(self, image: Shape) -> int:
-        """d', the effective dimension."""
+        """d', the effective dimension, as if the parts were orthogonal."""
         return max(2, round(1 / sum(s**2 / part.dimension(image) for s, part in self.parts)))
 
     def begin(self, problem: Problem) -> Drawing:
@@ -251,31 +255,29 @@ class Reweighed:
 
     def begin(self, problem: Problem) -> Drawing:
         """For one image."""
-        return _Own(self, problem.source, problem.source)
+        return _Own(self, problem.source, ())
 
 
 class _Own:
-    def __init__(self, part: Reweighed, source: Tensor, point: Tensor) -> None:
-        self._part, self._source = part, source
-        image = tuple(source.shape)
-        sides = _sides(image, part.cut)
-        self.shape: Shape = (3, *sides)
-        self._image = image
+    def __init__(self, part: Reweighed, source: Tensor, bands: tuple[Tensor, ...]) -> None:
+        self._part, self._source, self._bands = part, source, bands
+        self._image: Shape = tuple(source.shape)
+        self._sides = _sides(self._image, part.cut)
+        self.shape: Shape = (3, *self._sides)
+
+    def at(self, point: Tensor) -> Drawing:
+        part, source, (_, height, width) = self._part, self._source, self._image
         away = point - source
-        high, wide = waves(image[1], 1.0, source), waves(image[2], 1.0, source)
-        f = _frequencies(image[1], image[2], source.dtype, source.device)
+        high, wide = waves(height, 1.0, source), waves(width, 1.0, source)
+        f = _frequencies(height, width, source.dtype, source.device)
         coefficients = high.mT @ away @ wide
         low = high @ (coefficients * (f < part.low)) @ wide.mT
         middle = high @ (coefficients * ((f >= part.low) & (f < part.high))) @ wide.mT
-        self._bands = (low, middle, away - low - middle)
-        kept = torch.from_numpy(_below(sides, part.cut)).to(source.dtype)
-        self._kept = kept.to(source.device, non_blocking=True)
-
-    def at(self, point: Tensor) -> Drawing:
-        return _Own(self._part, self._source, point)
+        return _Own(part, source, (low, middle, away - low - middle))
 
     def __call__(self, rows: Tensor, length: float) -> Tensor:
-        factors = _expand(rows * self._kept, self._image)
+        kept = _kept(self._sides, self._part.cut, rows.dtype, rows.device)
+        factors = _expand(rows * kept, self._image)
         total = factors[:, :1] * self._bands[0]
         for band in (1, 2):
             total.addcmul_(factors[:, band : band + 1], self._bands[band])

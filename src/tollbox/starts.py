@@ -30,7 +30,8 @@ PHASE = "start"
 
 
 class Start(Protocol):
-    """A part: finds an adversarial point to begin with."""
+    """A part: finds an adversarial point to begin with. One that ends at the boundary may say how
+    near, as a share of the distance: `tolerance`, as `Inward` has."""
 
     def __call__(self, problem: Problem, /) -> Asking[Found | None]:
         """The point, or None."""

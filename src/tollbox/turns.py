@@ -7,9 +7,10 @@ adversarial point lies at the angle phi with
 
     tan^2 phi = b^2 / a^2 = q I,    and r becomes r cos phi.
 
-q is not known, and changes slowly: every turn measures it, so log q is believed to be normal, with
-a variance that grows by DRIFT^2 an iteration and shrinks by what a turn tells (a Kalman filter in
-one dimension). It serves twice:
+On a plane q is 1/k^2, with the slope k of overshoot.py. Real boundaries bend, and turns are smaller
+than that; so q is learned by itself. It changes slowly, and every turn measures it: log q is
+believed to be normal, with a variance that grows by DRIFT^2 an iteration and shrinks by what a turn
+tells (a Kalman filter in one dimension). It serves twice:
 
 - How much to ask. The distance falls by the factor exp(-log(1 + q I) / 2) for a cost of I / rate
   and the cost C of the search. The gain per cost is largest where, with y = q I and k = q C rate,
@@ -70,7 +71,6 @@ class Turns:
     def learn(self, angle: float, information: float) -> None:
         """An estimate of so much information turned by an angle."""
         seen = 2 * math.log(math.tan(max(angle, SMALLEST))) - math.log(information)
-        self.wait()
         trust = self._variance / (self._variance + MEASURED**2)
         self._mean += trust * (seen - self._mean)
         self._variance *= 1 - trust
@@ -121,8 +121,8 @@ class Likely:
         self._mass = mass / mass[-1]
 
     def cells(self, fine: float) -> int:
-        """Into how many cells of equal belief the path is divided, so that the likeliest are of
-        the width `fine`."""
+        """Into how many cells of equal belief the path is divided, so that those in the middle of
+        the belief are of the width `fine`."""
         phi = math.atan(math.exp(self._middle))
         narrow = math.sqrt(2 * math.pi) * self._spread * math.sin(phi) * math.cos(phi)
         density = (1 - self._tail) / narrow + self._tail / LARGEST

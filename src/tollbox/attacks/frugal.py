@@ -7,8 +7,8 @@
     search      along the circle, at the least expected cost, where the boundary
                 is likely to lie, as fine as the next estimate needs                 turns.py
 
-delta is a share of the distance, and never below LEVEL per pixel, a third of an 8-bit step: to
-round to 8 bits, bfloat16 or TF32 then blurs the answers a little, and hides none of them.
+delta is a share of the distance, and never below LEVEL per pixel, about a third of an 8-bit step:
+to round to 8 bits, bfloat16 or TF32 then blurs the answers a little, and hides none of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..ask import Asking, Found
 from ..calibrated import KEPT, Sampler
 from ..errors import Stop
 from ..inward import Inward, Ray
-from ..overshoot import best
+from ..overshoot import DEAREST, best, planned
 from ..paths import Circle
 from ..priors import Photo, Reweighed
 from ..problem import Problem
@@ -32,8 +32,7 @@ from ..subspaces import Prior
 from ..turns import Likely, Turns, fineness, search_cost
 
 LEVEL = 1 / 776
-DEAREST = 1000.0
-"""A dearer c* is planned as this, infinity too: time is never free."""
+"""0.5 at 3x224x224."""
 FIRST_CELLS = 12
 """Of the first search, when it is reckoned how much to ask before it."""
 NEAREST, STEP = 1e-3, 0.01
@@ -73,44 +72,46 @@ class Frugal:
     @property
     def rows(self) -> int:
         """The most points held at a time."""
-        return self.chunk + 2 * KEPT + 8
+        return self.chunk + 2 * KEPT + 16
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
         """Attack one image."""
-        ratio = min(max(self.plan or problem.prices.ratio, 1 / DEAREST), DEAREST)
+        ratio = planned(self.plan or problem.prices.ratio)
         begun = yield from self._begun(problem, ratio)
         if begun is None:
             return Stop.NO_START
         found, slack = begun
         problem.accept(found.point)
-        sampler, rate = Sampler(problem, ratio, self.chunk), best(ratio).rate
-        kinds = [(self.prior.begin(problem), Turns()), (self.own.begin(problem), Turns())]
-        floor, count = LEVEL * math.sqrt(problem.dimension), FIRST_CELLS
+        rate, floor = best(ratio).rate, LEVEL * math.sqrt(problem.dimension)
+        kinds = [_Kind(problem, prior, ratio, self.chunk) for prior in (self.prior, self.own)]
         for t in range(1, self.iterations + 1):
+            if found.distance <= problem.resolution:
+                return Stop.CONVERGED
             own = bool(self.every) and t % self.every == 0
-            drawing, turns = kinds[own]
-            kinds[not own][1].wait()
+            kind = kinds[own]
+            for each in kinds:
+                each.turns.wait()
             if own:
                 wanted = self.own_information
             elif self.schedule:
                 wanted = self.schedule * math.sqrt(t) * (ratio + 1) / 2 * rate
             else:
-                wanted = turns.wanted(search_cost(count, ratio) * rate)
+                wanted = kind.turns.wanted(search_cost(kind.cells, ratio) * rate)
             delta = max(floor, self.share * found.distance)
-            cost = 2 * wanted / rate + 1
-            made = yield from sampler.estimate(t, found, drawing, delta, slack, wanted, cost)
+            made = yield from kind.sampler.estimate(
+                t, found, kind.drawing, delta, slack, wanted, 2 * wanted / rate + 1
+            )
             told = max(made.information, 1.0)
-            middle, spread = turns.middle(told)
-            fine = fineness(found.distance, delta, told)
             circle = Circle.through(problem.source, found.point, made.direction)
-            path = Likely(circle, found, middle, spread, self.tail)
-            count = path.cells(fine)
-            moved, cell = yield from narrowed(path, count, cheapest(ratio, count))
-            here, there = path.angle(cell / count), path.angle((cell + 1) / count)
-            turns.learn((here + there) / 2, told)
+            path = Likely(circle, found, *kind.turns.middle(told), self.tail)
+            kind.cells = path.cells(fineness(found.distance, delta, told))
+            moved, cell = yield from narrowed(path, kind.cells, cheapest(ratio, kind.cells))
+            here, there = (path.angle((cell + side) / kind.cells) for side in (0, 1))
+            angle = (here + there) / 2
+            kind.turns.learn(angle, told)
             if cell:
-                slack = found.distance * math.tan((here + there) / 2) * (there - here)
-            problem.note(angle=here, information=told)
+                slack = min(math.tan(angle) * (there - here), 1.0) * moved.distance
+            problem.note(angle=angle, information=told)
             found = moved
             problem.accept(found.point)
         return Stop.ITERATIONS
@@ -127,3 +128,14 @@ class Frugal:
             found, _ = yield from narrowed(ray, count, cheapest(ratio, count), START)
             tolerance = STEP
         return found, tolerance * found.distance
+
+
+class _Kind:
+    """A prior at one image, with what was learned of it."""
+
+    def __init__(self, problem: Problem, prior: Prior, ratio: float, chunk: int) -> None:
+        self.drawing = prior.begin(problem)
+        self.sampler = Sampler(problem, ratio, chunk)
+        self.turns = Turns()
+        self.cells = FIRST_CELLS
+        """Of the last search."""
