@@ -1,4 +1,5 @@
-"""Break the engine and the ledger on purpose, line by line: for each break a test must fail.
+"""Break the engine, the ledger and the parts of `frugal` on purpose, line by line: for each break a
+test must fail.
 
     make mutants
 
@@ -27,6 +28,8 @@ TESTS = [
     "tests/test_mixtures.py",
     "tests/test_journal.py",
 ]
+OWN = ["tests/test_overshoot.py", "tests/test_turns.py", "tests/test_inward.py"]
+"""For the parts of `frugal`."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class Mutant:
     file: str
     old: str
     new: str
+    own: bool = False
+    """Whether it is of a part of `frugal`."""
 
 
 RECORD = (
@@ -301,13 +306,76 @@ MUTANTS = [
         "return next(shape for shape in self.shapes if shape >= rows)",
         "return rows",
     ),
+    Mutant(
+        "overshoot: scores of the two answers are swapped",
+        "overshoot.py",
+        "return Scores(density / low, density / (1 - low), low)",
+        "return Scores(density / (1 - low), density / low, low)",
+        own=True,
+    ),
+    Mutant(
+        "overshoot: the slack is ignored",
+        "overshoot.py",
+        "self._slack = slack * PLACES[None, :]",
+        "self._slack = 0 * slack * PLACES[None, :]",
+        own=True,
+    ),
+    Mutant(
+        "overshoot: the belief is not widened",
+        "overshoot.py",
+        "moved = np.exp(-0.5 * apart**2) @ over_k + UNLIKELY",
+        "moved = over_k + UNLIKELY",
+        own=True,
+    ),
+    Mutant(
+        "overshoot: every answer costs the same",
+        "overshoot.py",
+        "rate = information / (low + self._ratio * (1 - low))",
+        "rate = information",
+        own=True,
+    ),
+    Mutant(
+        "calibrated: a folded chunk is lost",
+        "calibrated.py",
+        "            self._weigh(first, belief)\n",
+        "",
+        own=True,
+    ),
+    Mutant(
+        "turns: what is wanted does not depend on the search",
+        "turns.py",
+        "_best_turn(q * search)",
+        "_best_turn(q * 10)",
+        own=True,
+    ),
+    Mutant(
+        "turns: the middle of the belief is off",
+        "turns.py",
+        "return (self._mean + math.log(information)) / 2, spread",
+        "return self._mean / 2, spread",
+        own=True,
+    ),
+    Mutant(
+        "inward: a ray is not dropped",
+        "inward.py",
+        "far = FAR * scale if best is None else best[2] * STEP",
+        "far = FAR * scale",
+        own=True,
+    ),
+    Mutant(
+        "inward: the radius of the cell before",
+        "inward.py",
+        "ray.radius(cell / count)",
+        "ray.radius((cell - 1) / count)",
+        own=True,
+    ),
 ]
 
 
-def tested(source: Path, timeout: float | None) -> tuple[int, str]:
-    """Exit code and output of the tests on the package below `source`."""
+def tested(source: Path, tests: list[str], timeout: float | None) -> tuple[int, str]:
+    """Exit code and output of tests on the package below `source`."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *TESTS],
+        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests],
         cwd=ROOT,
         env={
             **os.environ,
@@ -332,7 +400,7 @@ def caught(mutant: Mutant, timeout: float) -> tuple[Mutant, str]:
             return mutant, "the line to break is not there"
         path.write_text(text.replace(mutant.old, mutant.new))
         try:
-            code, output = tested(path.parents[1], timeout)
+            code, output = tested(path.parents[1], OWN if mutant.own else TESTS, timeout)
         except subprocess.TimeoutExpired:
             return mutant, ""  # it hangs, where the sound package took a fraction of the time
     if code == 0:
@@ -344,7 +412,9 @@ def caught(mutant: Mutant, timeout: float) -> tuple[Mutant, str]:
 def main() -> int:
     chosen = [m for m in MUTANTS if len(sys.argv) < 2 or sys.argv[1] in m.name]
     began = time.monotonic()
-    code, output = tested(ROOT / "src", None)
+    kinds = {mutant.own for mutant in chosen}
+    tests = [*(TESTS if False in kinds else []), *(OWN if True in kinds else [])]
+    code, output = tested(ROOT / "src", tests, None)
     if code:
         print(f"the tests fail without a mutant:\n{output[-2000:]}")
         return 1

@@ -13,13 +13,17 @@ import torch
 import tollbox as tb
 from tollbox import Stop, testing
 from tollbox.attacks.cgba import CGBA
+from tollbox.attacks.frugal import Frugal
 from tollbox.attacks.geoda import GeoDA, _Growing
 from tollbox.attacks.hsja import HSJA
 from tollbox.attacks.surfree import SurFree
+from tollbox.calibrated import Calibrated
 from tollbox.directions import TernarySpectrum
 from tollbox.errors import InputError
 from tollbox.estimates import Agrest, Biased, MonteCarlo
+from tollbox.inward import Inward
 from tollbox.opt_style import OptStyle
+from tollbox.priors import Photo, Reweighed, Spectrum, Texture
 from tollbox.ranges import ENDLESS, FINEST, MANY, above, between, check, number, whole
 from tollbox.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch
 from tollbox.starts import GrowingNoise, UniformNoise
@@ -38,6 +42,8 @@ COUNT = ([1, 2, MANY], [0, -1, MANY + 1, 10**12], "a whole number from 1 to 1000
 FROM_0 = ([0, 1, MANY], [-1, MANY + 1, 10**12], "a whole number from 0 to 1000000")
 HALVED = ([1, 2, FINEST], [0, -1, FINEST + 1, 10**12], "a whole number from 1 to 1000")
 LIMIT = ([1, 2, ENDLESS], [0, -1, ENDLESS + 1, 10**12], "a whole number from 1 to 1000000000")
+FROM_0_TO_1 = ([0, 1e-300, 1], [-1e-9, math.nextafter(1, 2), 1e300], "a number from 0 to 1")
+WAVES = ([1, 1.5, MANY], [0, 0.99, 1e6 + 1, 1e300], "a number from 1 to 1000000")
 OR_0 = ([0, 1e-300, MANY], [-1e-9, 1e6 + 1, 1e300], "a number from 0 to 1000000")
 
 RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
@@ -58,6 +64,9 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (Biased, "shrink"): UP_TO_ONE,
     (Biased, "grow"): ([1, 1.1, 100], [0, 0.99, 100.1, 1e300], "a number from 1 to 100"),
     (Biased, "chunk"): COUNT,
+    (Calibrated, "delta"): LENGTH,
+    (Calibrated, "chunk"): COUNT,
+    (Calibrated, "slack"): FROM_0_TO_1,
     (OptStyle, "directions"): COUNT,
     (OptStyle, "side_by_side"): COUNT,
     (OptStyle, "gamma"): (
@@ -82,6 +91,18 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (GrowingNoise, "levels"): COUNT,
     (UniformNoise, "tries"): COUNT,
     (UniformNoise, "tau"): SHARE,
+    (Inward, "tries"): COUNT,
+    (Spectrum, "cut"): WAVES,
+    (Spectrum, "grey"): FROM_0_TO_1,
+    (Texture, "power"): ([0, 1.5, 10], [-1e-9, 10.1, 1e300], "a number from 0 to 10"),
+    (Texture, "window"): UP_TO_ONE,
+    (Texture, "cut"): WAVES,
+    (Photo, "texture"): FROM_0_TO_1,
+    (Photo, "low"): WAVES,
+    (Photo, "high"): WAVES,
+    (Reweighed, "cut"): WAVES,
+    (Reweighed, "low"): WAVES,
+    (Reweighed, "high"): WAVES,
     (Dct, "factor"): ([1, 1.5, 1e300], [0, 0.99, -4], "a number of 1 or more"),
     (Dct, "block"): ([None, 1, 10**12], [0, -8], "a side of 1 or more, or None"),
     (HSJA, "queries"): COUNT,
@@ -101,6 +122,18 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (CGBA, "blind_limit"): LIMIT,
     (CGBA, "iterations"): LIMIT,
     (SurFree, "iterations"): LIMIT,
+    (Frugal, "every"): FROM_0,
+    (Frugal, "own_information"): WAVES,
+    (Frugal, "share"): FROM_0_TO_1,
+    (Frugal, "tail"): FROM_0_TO_1,
+    (Frugal, "schedule"): FROM_0,
+    (Frugal, "plan"): (
+        [None, 1e-300, 1, 1000],
+        [0, -1, 1000.1, 1e300],
+        "a number above 0, up to 1000, or None",
+    ),
+    (Frugal, "chunk"): COUNT,
+    (Frugal, "iterations"): LIMIT,
 }
 """Of every number: values that are allowed, values that are not, and what is expected."""
 NEVER = (math.nan, math.inf, -math.inf, -1, -1e300, "1", [])
@@ -179,6 +212,12 @@ PLACES: dict[type, tuple[str, str]] = {
     SignedGrid: ("surfree-original", "sweep"),
     GrowingNoise: ("cgba", "start"),
     UniformNoise: ("stealthy-hsja", "start"),
+    Calibrated: ("cgba+calibrated", "estimate"),
+    Inward: ("frugal", "start"),
+    Spectrum: ("frugal", "prior"),
+    Texture: ("frugal", "prior"),
+    Photo: ("frugal", "prior"),
+    Reweighed: ("frugal", "own"),
 }
 
 
@@ -197,7 +236,7 @@ def test_what_is_allowed_can_be_run(
             attack = part
         else:
             preset, place = PLACES[made]
-            if made in (MonteCarlo, Agrest, Biased):
+            if made in (MonteCarlo, Agrest, Biased, Calibrated):
                 part = dataclasses.replace(part, subspace=Dct(2))
             attack = dataclasses.replace(tb.preset(preset), **{place: part})  # type: ignore[type-var]
         [result] = tb.run(

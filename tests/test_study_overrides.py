@@ -10,10 +10,24 @@ from typing import Any
 import pytest
 
 import tollbox as tb
-from tollbox import directions, estimates, opt_style, searches, starts, subspaces, sweeps
+from tollbox import (
+    calibrated,
+    directions,
+    estimates,
+    inward,
+    opt_style,
+    priors,
+    searches,
+    starts,
+    subspaces,
+    sweeps,
+)
+from tollbox.calibrated import Calibrated
 from tollbox.errors import InputError
 from tollbox.estimates import Agrest
+from tollbox.inward import Inward
 from tollbox.opt_style import OptStyle
+from tollbox.priors import Photo, Reweighed, Spectrum
 from tollbox.searches import AsymmetricSearch, LineSearch, OptimalSearch
 from tollbox.studies.overrides import PART, PARTS
 from tollbox.studies.study import Study
@@ -77,6 +91,8 @@ def test_there_are_fields_of_all_types() -> None:
 def test_every_field_of_every_preset(preset: str, key: tuple[str, ...], value: Any) -> None:
     kind = kind_of(tb.preset(preset), key)
     wanted: Any = {int: 77, bool: value is False, str: "other"}.get(kind, 5)
+    if kind == float | None:
+        wanted = 5.0
     if kind is float:
         wanted = value * 1.0078125  # in the range of each
     written = str(wanted).lower() if kind is bool else repr(wanted)
@@ -96,6 +112,7 @@ def test_every_field_refuses_what_is_not_of_its_type(
     kind, name = kind_of(tb.preset(preset), key), ".".join(key)
     wrong = {
         float: ['"1"', "true", "nan", "[1.0]", "{}"],
+        float | None: ['"1"', "true", "nan", "[1.0]", "{}"],
         bool: ["1", '"true"', "0.0"],
         str: ["1", "true", '""'],
     }.get(kind, ["1.0", "true", '"1"', "inf"])
@@ -138,6 +155,21 @@ def test_a_part_inside_a_part() -> None:
     assert attack.search == LineSearch(stages=2)
 
 
+def test_parts_of_frugal_and_what_it_is_made_of() -> None:
+    attack = built("frugal", 'prior.part = "Spectrum"', "prior.cut = 9", 'own.part = "Dct"')
+    assert attack == dataclasses.replace(tb.preset("frugal"), prior=Spectrum(cut=9.0), own=Dct())
+    attack = built("frugal", "start.tries = 3", "prior.texture = 0", "own.low = 2", "plan = 7")
+    wanted = {"start": Inward(3), "prior": Photo(texture=0.0), "own": Reweighed(low=2.0)}
+    assert attack == dataclasses.replace(tb.preset("frugal"), plan=7.0, **wanted)
+    lines = [
+        'estimate.part = "Calibrated"',
+        "estimate.slack = 0",
+        'estimate.subspace.part = "Photo"',
+    ]
+    assert built("cgba", *lines).estimate == Calibrated(slack=0.0, subspace=Photo())
+    assert built("a-hsja", 'start.part = "Inward"').start == Inward()
+
+
 def test_a_preset_is_never_changed() -> None:
     before = repr(tb.preset("a-cgba"))
     built("a-cgba", "search.tau = 0.5", "queries = 3", "estimate.subspace.factor = 9")
@@ -148,7 +180,10 @@ REFUSED = [
     ('search.part = "OptimalSerch"', ["unknown search part 'OptimalSerch'", "'OptimalSearch'"]),
     ('search.part = "Agrest"', ["unknown search part 'Agrest'", "Known: AsymmetricSearch"]),
     ('search.part = "Split"', ["unknown search part 'Split'"]),
-    ('start.part = "Pool"', ["unknown start part 'Pool'", "Known: GrowingNoise, UniformNoise"]),
+    (
+        'start.part = "Pool"',
+        ["unknown start part 'Pool'", "Known: GrowingNoise, Inward, Uni"],
+    ),
     ("search.part = 3", ["search.part in [[attacks]] number 1 is 3", "the name of a part, one of"]),
     ('search = "OptimalSearch"', ["search in [[attacks]]", "search.part = 'BinarySearch'"]),
     ("search = []", ["search in [[attacks]] number 1 is an empty list", "a table of its fields"]),
@@ -194,6 +229,7 @@ def test_every_part_can_take_the_place_of_its_kind(kind: Any) -> None:
         ("a-cgba", sweeps.Sweep, "sweep"),
         ("surfree", directions.Directions, "directions"),
         ("surfree", subspaces.Subspace, "directions.subspace"),
+        ("frugal", subspaces.Prior, "prior"),
     ]
     [(preset, _, key)] = [place for place in places if place[1] is kind]
     for part in PARTS[kind]:
@@ -207,7 +243,8 @@ def test_every_part_can_take_the_place_of_its_kind(kind: Any) -> None:
 def test_every_part_of_ours_is_known() -> None:
     """Whoever adds a part adds it to PARTS, unless it takes more than numbers and words."""
     not_parts = {"Split", "Best", "Pool"}
-    modules = (starts, searches, estimates, opt_style, subspaces, directions, sweeps)
+    modules = [starts, searches, estimates, opt_style, subspaces, directions, sweeps]
+    modules += [calibrated, inward, priors]
     found = {
         name
         for module in modules

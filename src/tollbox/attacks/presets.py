@@ -135,7 +135,7 @@ def _all() -> dict[str, Preset]:
         Preset(
             "frugal",
             "Frugal",
-            "inward start, optimal search, measured overshoot, priors",
+            "inward start, optimal search, overshoot, priors",
             OURS,
             Frugal(),
         ),
