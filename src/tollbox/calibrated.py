@@ -32,6 +32,8 @@ KEPT = 8
 """Chunks whose sums are kept apart, until it is known better what their answers count."""
 MOST = 1 << 20
 """Directions of an estimate at most."""
+LEAST = 1e-3
+"""Information of one answer, at least, when it is reckoned how many are missing."""
 DRIFT = 0.4
 """By how much log k may change from one point to the next."""
 
@@ -129,10 +131,6 @@ class Sampler:
             slope=math.exp(belief.log_slope),
         )
         return Estimated(total.direction(belief), told)
-
-
-LEAST = 1e-3
-"""Information of one answer, at least, when it is reckoned how many are missing."""
 
 
 class _Scored:

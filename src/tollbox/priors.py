@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache, reduce
+from typing import Self
 
 import numpy as np
 import torch
@@ -47,7 +48,8 @@ def _unit(images: Tensor, length: float) -> Tensor:
 
 def _sides(image: Shape, cut: float) -> tuple[int, int]:
     """How many frequencies below the cut there are along each axis."""
-    return tuple(min(side, math.ceil(cut)) for side in image[1:])  # type: ignore[return-value]
+    _, height, width = image
+    return min(height, math.ceil(cut)), min(width, math.ceil(cut))
 
 
 def _below(sides: tuple[int, int], cut: float) -> NDArray[np.float64]:
@@ -71,8 +73,8 @@ def _kept(sides: tuple[int, int], cut: float, dtype: torch.dtype, device: torch.
 class _Fixed:
     """A drawing that does not depend on the point."""
 
-    def at(self, point: Tensor) -> Drawing:  # noqa: ARG002
-        return self  # type: ignore[return-value]
+    def at(self, point: Tensor) -> Self:  # noqa: ARG002
+        return self
 
 
 @dataclass(frozen=True)

@@ -65,11 +65,9 @@ def figure(made: Experiment, scale: Scale, found: StudyResults, reading: Reading
         ratio = found.study.tariffs[0].name
         head = f"{counted(len(found.images), 'image')}; planned with c* = {ratio}; {read}"
         return comparison.by_model(found, reading, head)
-    drawn = {
-        "search-cost": search_cost.draw,
-        "low-cost-share": low_cost_share.draw,
-        "m-sweep": m_sweep.draw,
-    }
+    if made.name == "m-sweep":
+        return m_sweep.draw(found, reading)
+    drawn = {"search-cost": search_cost.draw, "low-cost-share": low_cost_share.draw}
     return drawn[made.name](found)
 
 
