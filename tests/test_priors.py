@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import scipy.fft
 import torch
 
 import tollbox as tb
+from tollbox import testing
 from tollbox.priors import BRIGHTNESS, Photo, Reweighed, Spectrum, Texture
 from tollbox.subspaces import Dct, Full
 
@@ -215,3 +217,19 @@ def test_reweighed_draws_change_with_the_point_and_not_with_its_distance():
 def test_at_the_source_itself_there_is_nothing_to_reweigh():
     source = picture((3, 12, 12))
     assert not drawn(Reweighed(), (3, 12, 12), 5, source, source).any()
+
+
+# -- in other attacks -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preset", ["cgba", "a-cgba", "cgba+calibrated", "stealthy-geoda"])
+@pytest.mark.parametrize("prior", PRIORS, ids=str)
+def test_every_prior_can_take_the_place_of_a_subspace(preset, prior):
+    """Without it an estimate that begins a drawing but never tells it the point would go unseen."""
+    boundary = testing.half_space(shape=(3, 8, 8))
+    attack = tb.preset(preset)
+    attack = replace(attack, estimate=replace(attack.estimate, subspace=prior))
+    cell = tb.Cell(attack, boundary.source, 0, budget=400)
+    [result] = tb.run_cells([cell], boundary.model())
+    assert result.stop is tb.Stop.BUDGET, result.reason
+    assert result.ledger.by_phase["estimate"] > 0

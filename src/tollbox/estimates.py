@@ -58,8 +58,8 @@ class Estimate(Protocol):
 class _Sum:
     """Running sums of directions by answer."""
 
-    def __init__(self, problem: Problem, t: int, limit: int, subspace: Prior) -> None:
-        self._draw = subspace.begin(problem)
+    def __init__(self, problem: Problem, t: int, found: Found, limit: int, subspace: Prior) -> None:
+        self._draw = subspace.begin(problem).at(found.point)
         self._noise = problem.noise(PHASE, t, limit, self._draw.shape)
         self._passed = torch.zeros_like(problem.source).flatten()
         self._all = torch.zeros_like(self._passed)
@@ -143,7 +143,7 @@ class MonteCarlo:
     def _estimate(
         self, problem: Problem, t: int, found: Found, queries: int
     ) -> Asking[Tensor | None]:
-        total = _Sum(problem, t, queries, self.subspace)
+        total = _Sum(problem, t, found, queries, self.subspace)
         while total.asked < queries:
             rows = min(self.chunk, queries - total.asked)
             yield from total.ask(found.point, self.delta, rows)
@@ -212,7 +212,7 @@ class Agrest:
         centre = outward(problem, found.point, omega)
         cost = queries * (ratio + 1) / 2  # c_t
         limit = max(1, math.ceil(theory.optimal_queries(cost, ratio, d)))  # n*
-        total = _Sum(problem, t, limit, self.subspace)
+        total = _Sum(problem, t, found, limit, self.subspace)
         while total.cost < cost and total.asked < limit:
             rows = min(self.chunk, limit - total.asked)
             yield from total.ask(centre, self.delta, rows)
@@ -270,7 +270,7 @@ class _WithFeedback:
         d = part.subspace.dimension(tuple(problem.source.shape))
         omega = self._bias * part.delta / math.sqrt(d)
         centre = outward(problem, found.point, omega)
-        total = _Sum(problem, t, queries, part.subspace)
+        total = _Sum(problem, t, found, queries, part.subspace)
         while total.asked < queries:
             yield from total.ask(centre, part.delta, min(part.chunk, queries - total.asked))
         flagged = total.asked - total.adversarial
