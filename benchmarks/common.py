@@ -25,6 +25,8 @@ from tollbox.problem import content_hash
 
 EVERY = 10.0
 """Seconds between two lines about progress."""
+SHAPES = 32
+"""Batch shapes that are compiled; beyond that the network would run uncompiled."""
 
 
 def options() -> argparse.ArgumentParser:
@@ -98,6 +100,7 @@ def load(
     mean, std = nets.NORMALISATION[net]
     network = nets.network(net, folded=True)
     if compiled:
+        torch._dynamo.config.recompile_limit = SHAPES
         network = cast(nn.Module, torch.compile(network, dynamic=False))
     model = tb.models.from_torch(
         network, mean=mean, std=std, device=device, classes=CLASSES[net], quantize=quantize

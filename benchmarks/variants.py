@@ -3,6 +3,7 @@
 frugal-start      begins with growing noise, as the others do
 frugal-texture    no directions along the image's texture
 frugal-prior      directions of the lowest quarter of the frequencies, as CGBA draws them
+frugal-wide       no wider prior in the place of one that is exhausted
 frugal-own        the perturbation is not reweighed
 frugal-radius     delta is not raised with the distance
 frugal-likely     searches divide the whole arc evenly
@@ -31,6 +32,7 @@ VARIANTS: dict[str, Any] = {
     "frugal-start": replace(FRUGAL, start=GrowingNoise()),
     "frugal-texture": replace(FRUGAL, prior=Photo(texture=0)),
     "frugal-prior": replace(FRUGAL, prior=Dct(4)),
+    "frugal-wide": replace(FRUGAL, wide=FRUGAL.prior),
     "frugal-own": replace(FRUGAL, every=0),
     "frugal-radius": replace(FRUGAL, share=0),
     "frugal-likely": replace(FRUGAL, tail=1),

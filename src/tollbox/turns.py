@@ -9,9 +9,14 @@ adversarial point lies at the angle phi with
 
 On a plane q is 1/k^2, with the slope k of overshoot.py. Real boundaries bend, and turns are smaller
 than that; so q is learned by itself. It changes slowly, and every turn measures it: log q is
-believed to be normal, with a variance that grows by DRIFT^2 an iteration and shrinks by what a turn
-tells (a Kalman filter in one dimension). It serves twice:
+believed to be normal, with a variance that grows from one iteration to the next and shrinks by what
+a turn tells (a Kalman filter). Of several priors each has log q = c + rho, a part c that is common
+to all and a part rho of its own. It serves three times:
 
+- Which prior to draw from. The mean of an estimate is S g, S the covariance of the directions, so
+  a narrow prior is exhausted one day: once u lies along S g nothing is left to turn to. Its turns
+  become small, and the next estimate is of the prior for which most is to be hoped, that with the
+  largest mean of log q and a spread more: so each is tried again after a while (`choice`).
 - How much to ask. The distance falls by the factor exp(-log(1 + q I) / 2) for a cost of I / rate
   and the cost C of the search. The gain per cost is largest where, with y = q I and k = q C rate,
   y + k = (1 + y) log(1 + y) (`wanted`). There is no schedule like sqrt(t).
@@ -39,8 +44,11 @@ from .paths import Circle
 from .search_costs import optimal_search_cost
 
 FIRST_GUESS, FIRST_SPREAD = math.log(1 / 64), 1.5
-"""log q at first."""
-DRIFT = 0.3
+"""c at first, and its spread."""
+BEHIND, APART = -1.0, 0.5
+"""rho at first, of all priors but the first, which has 0, and its spread."""
+DRIFT, PARTING = 0.2, 0.2
+"""By how much c and each rho change in an iteration."""
 MEASURED = 0.6
 """Spread of what one turn tells of log q."""
 FINE = 0.5
@@ -53,31 +61,47 @@ LEAST, MOST = 5.0, 2000.0
 
 
 class Turns:
-    """What is believed of one image's log q."""
+    """What is believed of one image's log q, of each of some priors."""
 
-    def __init__(self) -> None:
-        self._mean, self._variance = FIRST_GUESS, FIRST_SPREAD**2
+    def __init__(self, priors: int = 1) -> None:
+        others = priors - 1
+        self._mean = np.array([FIRST_GUESS, 0.0] + [BEHIND] * others)
+        self._covariance = np.diag([FIRST_SPREAD**2, 0.0] + [APART**2] * others)
+        self._drift = np.diag([DRIFT**2] + [PARTING**2] * priors)
+        self._rows = np.hstack([np.ones((priors, 1)), np.eye(priors)])
 
-    def wanted(self, search: float) -> float:
+    def _believed(self, prior: int) -> tuple[float, float]:
+        """The mean and the variance of a prior's log q."""
+        row = self._rows[prior]
+        return float(row @ self._mean), float(row @ self._covariance @ row)
+
+    def choice(self) -> int:
+        """The prior for which most is to be hoped; of equal ones the first."""
+        beliefs = [self._believed(prior) for prior in range(len(self._rows))]
+        return int(np.argmax([mean + math.sqrt(variance) for mean, variance in beliefs]))
+
+    def wanted(self, search: float, prior: int = 0) -> float:
         """The information that is worth asking for, if a search costs as much as `search`."""
-        q = math.exp(self._mean)
+        q = math.exp(self._believed(prior)[0])
         return min(max(_best_turn(q * search) / q, LEAST), MOST)
 
-    def middle(self, information: float) -> tuple[float, float]:
+    def middle(self, information: float, prior: int = 0) -> tuple[float, float]:
         """log tan phi of the next turn, and its spread."""
-        spread = math.sqrt(self._variance + MEASURED**2) / 2
-        return (self._mean + math.log(information)) / 2, spread
+        mean, variance = self._believed(prior)
+        return (mean + math.log(information)) / 2, math.sqrt(variance + MEASURED**2) / 2
 
-    def learn(self, angle: float, information: float) -> None:
+    def learn(self, angle: float, information: float, prior: int = 0) -> None:
         """An estimate of so much information turned by an angle."""
         seen = 2 * math.log(math.tan(max(angle, SMALLEST))) - math.log(information)
-        trust = self._variance / (self._variance + MEASURED**2)
-        self._mean += trust * (seen - self._mean)
-        self._variance *= 1 - trust
+        mean, variance = self._believed(prior)
+        told = self._covariance @ self._rows[prior]
+        trust = told / (variance + MEASURED**2)
+        self._mean = self._mean + trust * (seen - mean)
+        self._covariance = self._covariance - np.outer(trust, told)
 
     def wait(self) -> None:
         """An iteration passed."""
-        self._variance += DRIFT**2
+        self._covariance = self._covariance + self._drift
 
 
 def _best_turn(k: float) -> float:

@@ -2,7 +2,8 @@
 
     start       on the cheap side, the nearest of several rays                       inward.py
     estimate    at a measured overshoot, until it tells enough                       calibrated.py
-    directions  of a prior; every few iterations the perturbation's own parts        priors.py
+    directions  of a prior, or of a wider one once that is exhausted; every few
+                iterations the perturbation's own parts                              priors.py
     how much    from the gain per cost, not from a schedule                          turns.py
     search      along the circle, at the least expected cost, where the boundary
                 is likely to lie, as fine as the next estimate needs                 turns.py
@@ -22,7 +23,7 @@ from ..errors import Stop
 from ..inward import Inward, Ray
 from ..overshoot import DEAREST, best, planned
 from ..paths import Circle
-from ..priors import Photo, Reweighed
+from ..priors import Photo, Reweighed, Spectrum
 from ..problem import Problem
 from ..ranges import ENDLESS, MANY, Range, above, check, number, whole
 from ..searches import cheapest, narrowed
@@ -49,6 +50,8 @@ class Frugal:
 
     start: Start = field(default_factory=Inward)
     prior: Prior = field(default_factory=Photo)
+    wide: Prior = field(default_factory=lambda: Spectrum(MANY, grey=0.5))
+    """Drawn from once turns show that more is to be hoped of it: all directions."""
     own: Prior = field(default_factory=Reweighed)
     every: int = 4
     """One iteration of so many draws from `own`; 0: none."""
@@ -83,35 +86,37 @@ class Frugal:
         found, slack = begun
         problem.accept(found.point)
         rate, floor = best(ratio).rate, LEVEL * math.sqrt(problem.dimension)
-        kinds = [_Kind(problem, prior, ratio, self.chunk) for prior in (self.prior, self.own)]
+        priors = [_Kind(problem, prior, ratio, self.chunk) for prior in (self.prior, self.wide)]
+        own, turns, own_turns = _Kind(problem, self.own, ratio, self.chunk), Turns(2), Turns()
         for t in range(1, self.iterations + 1):
             if found.distance <= problem.resolution:
                 return Stop.CONVERGED
-            own = bool(self.every) and t % self.every == 0
-            kind = kinds[own]
-            for each in kinds:
-                each.turns.wait()
-            if own:
+            for each in (turns, own_turns):
+                each.wait()
+            learned, prior = turns, turns.choice()
+            kind = priors[prior]
+            if self.every and t % self.every == 0:
+                kind, learned, prior = own, own_turns, 0
                 wanted = self.own_information
             elif self.schedule:
                 wanted = self.schedule * math.sqrt(t) * (ratio + 1) / 2 * rate
             else:
-                wanted = kind.turns.wanted(search_cost(kind.cells, ratio) * rate)
+                wanted = learned.wanted(search_cost(kind.cells, ratio) * rate, prior)
             delta = max(floor, self.share * found.distance)
             made = yield from kind.sampler.estimate(
                 t, found, kind.drawing, delta, slack, wanted, 2 * wanted / rate + 1
             )
             told = max(made.information, 1.0)
             circle = Circle.through(problem.source, found.point, made.direction)
-            path = Likely(circle, found, *kind.turns.middle(told), self.tail)
+            path = Likely(circle, found, *learned.middle(told, prior), self.tail)
             kind.cells = path.cells(fineness(found.distance, delta, told))
             moved, cell = yield from narrowed(path, kind.cells, cheapest(ratio, kind.cells))
             here, there = (path.angle((cell + side) / kind.cells) for side in (0, 1))
             angle = (here + there) / 2
-            kind.turns.learn(angle, told)
+            learned.learn(angle, told, prior)
             if cell:
                 slack = min(math.tan(angle) * (there - here), 1.0) * moved.distance
-            problem.note(angle=angle, information=told)
+            problem.note(angle=angle, information=told, wide=float(kind is priors[1]))
             found = moved
             problem.accept(found.point)
         return Stop.ITERATIONS
@@ -136,6 +141,5 @@ class _Kind:
     def __init__(self, problem: Problem, prior: Prior, ratio: float, chunk: int) -> None:
         self.drawing = prior.begin(problem)
         self.sampler = Sampler(problem, ratio, chunk)
-        self.turns = Turns()
         self.cells = FIRST_CELLS
         """Of the last search."""
