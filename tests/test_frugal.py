@@ -16,6 +16,7 @@ from tollbox import testing
 from tollbox.attacks.frugal import LEVEL, NEAREST, Frugal
 from tollbox.errors import Stop
 from tollbox.overshoot import best
+from tollbox.priors import Spectrum
 from tollbox.starts import GrowingNoise
 from tollbox.subspaces import Dct, Full
 
@@ -110,7 +111,7 @@ class Noted:
 @pytest.mark.parametrize("every", [0, 1, 4])
 def test_one_iteration_of_so_many_draws_from_the_perturbation(every):
     prior, own = Noted(), Noted()
-    attack = Frugal(prior=prior, own=own, every=every, iterations=12)
+    attack = Frugal(prior=prior, wide=prior, own=own, every=every, iterations=12)
     result = run(attack, testing.half_space(0.5), budget=1e6)
     assert result.stop is Stop.ITERATIONS
     assert (len(prior.at), len(own.at)) == {0: (12, 0), 1: (0, 12), 4: (9, 3)}[every]
@@ -119,11 +120,27 @@ def test_one_iteration_of_so_many_draws_from_the_perturbation(every):
         assert own.at == pytest.approx(wanted)  # at the fourth iterate, and so on
 
 
+def test_once_a_prior_is_exhausted_the_wide_one_is_drawn_from():
+    """Directions of brightness alone on a plane whose normal has other colours: x - x* is soon as
+    near as brightness can bring it, and the rest is the wide one's, which goes on to the plane."""
+    boundary = testing.half_space(factor=4)
+    bright, wide = Spectrum(4.5, grey=1), Noted()
+    narrow = Frugal(prior=bright, wide=bright, every=0)
+    limit = run(narrow, boundary, budget=5000).distance
+    result = run(replace(narrow, wide=wide), boundary, budget=5000)
+    assert limit > 1.5
+    assert result.distance < 1.3
+    drawn = [step.notes["wide"] for step in result.trace[1:]]
+    assert drawn[0] == 0
+    assert len(wide.at) - sum(drawn) in (0, 1)  # the budget may end in an estimate
+    assert sum(drawn[len(drawn) // 2 :]) > sum(drawn[: len(drawn) // 2])
+
+
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.3])
 def test_samples_lie_at_a_share_of_the_distance(share):
     """And no nearer than a third of a level of 8 bits a pixel."""
     prior = Noted()
-    attack = Frugal(prior=prior, every=0, share=share, iterations=6)
+    attack = Frugal(prior=prior, wide=prior, every=0, share=share, iterations=6)
     run(attack, testing.half_space(0.5), budget=1e6)
     floor = LEVEL * math.sqrt(768)
     wanted = {max(floor, share * distance) for distance in prior.at}

@@ -22,7 +22,7 @@ GREY = torch.full(SHAPE, 0.5, dtype=torch.float64)
 
 def believing(q: float) -> Turns:
     one = Turns()
-    one._mean = math.log(q)
+    one._mean[0] = math.log(q)
     return one
 
 
@@ -105,23 +105,92 @@ def test_the_filter_learns_q_and_its_variance_converges():
         information = 10.0 * (1 + k % 7)
         one.wait()
         one.learn(math.atan(math.sqrt(q * information)), information)
-    assert math.exp(one._mean) == pytest.approx(q, rel=1e-6)
-    drift, measured = turns.DRIFT**2, turns.MEASURED**2
+    mean, variance = one._believed(0)
+    assert math.exp(mean) == pytest.approx(q, rel=1e-6)
+    drift, measured = turns.DRIFT**2 + turns.PARTING**2, turns.MEASURED**2
     v = (math.sqrt(drift**2 + 4 * drift * measured) - drift) / 2
-    assert one._variance == pytest.approx(v, rel=1e-6)
+    assert variance == pytest.approx(v, rel=1e-6)
     middle, spread = one.middle(50.0)
     assert math.exp(2 * middle) == pytest.approx(q * 50, rel=1e-6)
     assert spread == pytest.approx(math.sqrt(v + measured) / 2, rel=1e-6)
     one.wait()
-    assert one._variance == pytest.approx(v + drift)
+    assert one._believed(0)[1] == pytest.approx(v + drift)
 
 
 def test_a_turn_of_nothing_is_a_small_one():
     one = Turns()
     one.learn(0.0, 20.0)
-    assert math.isfinite(one._mean)
-    assert one._mean < turns.FIRST_GUESS
+    assert math.isfinite(one._believed(0)[0])
+    assert one._believed(0)[0] < turns.FIRST_GUESS
     assert one.wanted(10.0) > Turns().wanted(10.0)
+
+
+# -- which prior ----------------------------------------------------------------------------------
+
+
+def turned(one: Turns, prior: int, q: float, information: float = 40.0) -> None:
+    one.wait()
+    one.learn(math.atan(math.sqrt(q * information)), information, prior)
+
+
+def choices(one: Turns, q: tuple[float, ...], rounds: int) -> list[int]:
+    """The priors chosen, if turns are as their q says."""
+    chosen = []
+    for _ in range(rounds):
+        chosen.append(one.choice())
+        turned(one, chosen[-1], q[chosen[-1]])
+    return chosen
+
+
+def test_the_filter_of_two_priors_is_bayes_by_hand():
+    """Two turns of the first and one of the second, against the posterior of a normal with all
+    three seen at once."""
+    one, told = Turns(2), [(0, 0.01), (0, 0.03), (1, 0.002)]
+    prior = np.diag([turns.FIRST_SPREAD**2, 0.0, turns.APART**2])
+    drift = np.diag([turns.DRIFT**2, turns.PARTING**2, turns.PARTING**2])
+    mean = np.array([turns.FIRST_GUESS, 0.0, turns.BEHIND])
+    rows = np.array([[1.0, 1, 0], [1, 1, 0], [1, 0, 1]])
+    for kind, q in told:
+        turned(one, kind, q)
+    # what was seen at times 1, 2, 3, and the state at time 3: all jointly normal
+    seen = np.array([math.log(q) for _, q in told])
+    covariance = np.array(
+        [
+            [rows[i] @ (prior + min(i, j, key=int) * drift + drift) @ rows[j] for j in range(3)]
+            for i in range(3)
+        ]
+    ) + turns.MEASURED**2 * np.eye(3)
+    with_state = np.array([(prior + (i + 1) * drift) @ rows[i] for i in range(3)])
+    gain = np.linalg.solve(covariance, with_state).T
+    assert one._mean == pytest.approx(mean + gain @ (seen - rows @ mean))
+    assert one._covariance == pytest.approx(prior + 3 * drift - gain @ with_state)
+
+
+def test_the_first_prior_is_used_while_it_is_better_and_the_other_tried_now_and_then():
+    chosen = choices(Turns(2), (0.01, 0.002), 400)
+    assert chosen[0] == 0
+    assert 1 in chosen
+    assert np.mean(chosen[100:]) < 0.1
+
+
+def test_a_prior_that_is_better_is_soon_used():
+    chosen = choices(Turns(2), (0.002, 0.01), 400)
+    assert chosen[0] == 0
+    assert chosen.index(1) < 30
+    assert np.mean(chosen[100:]) > 0.9
+
+
+def test_a_prior_that_is_exhausted_is_left():
+    """Turns of the first prior become nothing: the other, seldom tried until then, takes over."""
+    one = Turns(2)
+    choices(one, (0.01, 0.002), 60)
+    after = choices(one, (1e-5, 0.002), 40)
+    assert after[0] == 0
+    assert np.mean(after[10:]) > 0.8
+
+
+def test_one_prior_is_always_chosen():
+    assert set(choices(Turns(), (1e-6,), 20)) == {0}
 
 
 # -- where to search ------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ side more often than on the other (on ResNet-50 three of four are flagged at del
 is the second unknown, `bend`; without it a belief that is told so can only say that k is nothing,
 and aims anywhere. There is no dimension in this, no assumption on an angle, and no schedule.
 
-- The belief about (log k, bend) is a table of weights on a grid; each chunk of answers multiplies
-  it by the likelihood of its counts.
+- The belief about (log k, bend, slack) is a table of weights on a grid; each chunk of answers
+  multiplies it by the likelihood of its counts.
 - One answer tells phi(z)^2 / (p (1-p)) of what the normal is (its Fisher information, in units of
   |g|_v^2), and costs p + c* (1-p). The next chunk goes where the expected information per expected
   cost is largest (`aim`). For a known k that is the optimum of the paper's theorem, as d grows.
@@ -21,8 +21,8 @@ and aims anywhere. There is no dimension in this, no assumption on an angle, and
   adversarial and -phi/(1-p) if not: Algorithm 3's weights where p is the share that was found, and
   right across chunks with different shifts, one-sided ones included. With what is believed of phi
   and p in place of them, an answer tells the product of the two scores.
-- From one iteration to the next the belief is widened. Where in its tolerance a new point lies is
-  not known: that widens what is believed of the bend, by k times the tolerance.
+- From one point to the next what is believed of slope and bend is widened; where in its tolerance
+  the next lies is not known.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ STEP = 0.02
 REACH = 8.0
 """z beyond this counts as this."""
 LOG_SLOPES: Values = np.arange(-2.0, 8.01, 0.25)
+LOOSEST = 1e9
+"""A larger slack counts as this."""
+PLACES: Values = (np.arange(6) + 0.5) / 6
+"""Where in its tolerance the point may lie."""
 BENDS: Values = np.arange(-3.0, 3.01, 0.25)
 GUESS, SPREAD, BENT = 2.0, 1.5, 0.75
 """What is believed of log k at first, before any answer; and the spread of the bend."""
@@ -53,10 +57,10 @@ CERTAIN = 1e-9
 """No share is believed to be nearer to 0 or 1."""
 UNLIKELY = 1e-9
 """What a slope keeps of belief when it moves on."""
-RARE = 1e-4
-"""What is less likely than this, beside what is likeliest, is left out where aims are compared."""
+RARE = 1e-3
+"""What is less likely than this, beside what is likeliest, is left out when means are taken."""
 AIMS: Values = np.linspace(-6.0, 6.0, 49)
-"""The z that are aimed at, for the mean of log k."""
+"""The z that are aimed at, for the mean of log k; farther apart while the place is not known."""
 DEAREST = 1000.0
 """A dearer c* is planned as this, infinity too: time is never free."""
 
@@ -89,14 +93,21 @@ def _tables() -> _Tables:
     )
 
 
-def _rows(z: Values) -> NDArray[np.intp]:
+def _nearest(z: Values) -> NDArray[np.intp]:
+    """The rows of the tables."""
     return np.clip(np.rint((z + REACH) / STEP), 0, round(2 * REACH / STEP)).astype(np.intp)
 
 
-def _shares(log: Values) -> Values:
-    """Weights that add up to 1 along the last axis, of these logarithms."""
-    weights = np.exp(log)
-    return np.asarray(weights / weights.sum(-1, keepdims=True))
+@lru_cache(maxsize=64)
+def _kernel(count: int, drift: float) -> Values:
+    apart = np.subtract.outer(np.arange(count), np.arange(count)) / drift
+    weights = np.exp(-0.5 * apart**2)
+    return np.asarray(weights / weights.sum(0))
+
+
+def _widened(grid: Values, drift: float) -> Values:
+    """The matrix that widens a belief on a grid of equal steps by a drift."""
+    return _kernel(len(grid), drift / (grid[1] - grid[0]))
 
 
 class Scores(NamedTuple):
@@ -135,36 +146,46 @@ def best(ratio: float) -> Best:
 
 
 class Belief:
-    """About one image's slope and bend. Shifts and slacks are in units of delta."""
+    """About one image's slope, bend and slack. Shifts and slacks are in units of delta."""
 
     def __init__(self, ratio: float) -> None:
-        self._ratio, self._farthest, self._slack = ratio, math.inf, 0.0
-        self._slopes = np.exp(LOG_SLOPES)[:, None]
-        log = -0.5 * ((LOG_SLOPES - GUESS) / SPREAD) ** 2
-        self._log = log[:, None] - 0.5 * (BENDS / BENT) ** 2
-        self._weights = self._normal()
+        self._ratio, self._farthest, self._slack = ratio, math.inf, np.zeros(len(PLACES))
+        log = -0.5 * ((LOG_SLOPES[:, None] - GUESS) / SPREAD) ** 2 - 0.5 * (BENDS / BENT) ** 2
+        self._log = np.repeat(log[:, :, None], len(PLACES), axis=2)
+        self._weigh()
 
-    def _normal(self) -> Values:
+    def _weigh(self) -> None:
         self._log -= self._log.max()
         weights = np.exp(self._log)
-        return np.asarray(weights / weights.sum())
+        self._weights = weights / weights.sum()
+        slope, bend, place = np.nonzero(weights > RARE)
+        likely = self._weights[slope, bend, place]
+        self._likely = likely / likely.sum()
+        self._at = np.exp(LOG_SLOPES[slope]), BENDS[bend], place
 
     def begin(self, slack: float, drift: float, distance: float = math.inf) -> None:
         """A new point, up to `slack` outside, at a distance from the source; log k may have changed
         by about `drift`."""
-        self._farthest, self._slack = distance, slack / 2
-        apart = (LOG_SLOPES[:, None] - LOG_SLOPES[None, :]) / drift
-        moved = _shares(-0.5 * apart**2).T @ self._weights
-        widths = np.minimum(np.hypot(BENDING, self._slopes * slack / math.sqrt(12)), REACH)
-        bent = _shares(-0.5 * ((BENDS[:, None] - BENDS[None, :]) / widths[:, :, None]) ** 2)
-        moved = np.einsum("kb,kbc->kc", moved, bent)
-        self._log = np.log(moved + UNLIKELY)
-        self._weights = self._normal()
+        self._farthest, self._slack = distance, min(slack, LOOSEST) * PLACES
+        moved = _widened(LOG_SLOPES, drift) @ self._weights.sum(2) @ _widened(BENDS, BENDING).T
+        self._log = np.repeat(np.log(moved + UNLIKELY)[:, :, None], len(PLACES), axis=2)
+        self._weigh()
+
+    def _rows(self, shift: float | Values) -> NDArray[np.intp]:
+        """The rows of the tables for all that is likely, at a shift, or at each of a column."""
+        slopes, bends, place = self._at
+        z = slopes * (self._slack[place] + shift) + bends
+        return _nearest(z)
 
     @property
     def log_slope(self) -> float:
         """The mean of log k."""
-        return float(self._weights.sum(1) @ LOG_SLOPES)
+        return float(self._weights.sum((1, 2)) @ LOG_SLOPES)
+
+    @property
+    def bend(self) -> float:
+        """The mean of the bend."""
+        return float(self._weights.sum((0, 2)) @ BENDS)
 
     @property
     def best_share(self) -> float:
@@ -173,27 +194,27 @@ class Belief:
 
     def aim(self) -> float:
         """The shift of the next answers."""
-        t, weights = _tables(), self._weights
-        shifts = (AIMS - float(weights.sum(0) @ BENDS)) / math.exp(self.log_slope) - self._slack
+        t, (slopes, bends, place) = _tables(), self._at
+        places = -self._slack[place] - bends / slopes  # where the shares would be halves
+        middle = float(places @ self._likely)
+        apart = math.sqrt(float((places - middle) ** 2 @ self._likely))
+        shifts = middle + AIMS * max(math.exp(-self.log_slope), apart / AIMS[-1])
         shifts = np.clip(shifts, -INWARD * self._farthest, self._farthest)
-        slope, bend = np.nonzero(weights > RARE * weights.max())
-        likely = weights[slope, bend]
-        rows = _rows(self._slopes[slope, 0] * (self._slack + shifts[:, None]) + BENDS[bend])
-        information, low = t.information[rows] @ likely, t.low[rows] @ likely
-        rate = information / (low + self._ratio * (likely.sum() - low))
-        return float(shifts[int(rate.argmax())])
+        rows = self._rows(shifts[:, None])
+        information, low = t.information[rows] @ self._likely, t.low[rows] @ self._likely
+        return float(shifts[int((information / (low + self._ratio * (1 - low))).argmax())])
 
     def update(self, shift: float, passed: int, failed: int) -> None:
         """So many adversarial and other answers at a shift."""
         t = _tables()
-        rows = _rows(self._slopes * (self._slack + shift) + BENDS)
+        outside = np.exp(LOG_SLOPES)[:, None, None] * (self._slack + shift)
+        rows = _nearest(outside + BENDS[:, None])
         self._log += passed * t.passed[rows] + failed * t.failed[rows]
-        self._weights = self._normal()
+        self._weigh()
 
     def scores(self, shift: float) -> Scores:
         """What answers at a shift count, by what is believed now."""
-        t = _tables()
-        rows = _rows(self._slopes * (self._slack + shift) + BENDS)
-        low, density = (float((table[rows] * self._weights).sum()) for table in (t.low, t.density))
+        t, rows = _tables(), self._rows(shift)
+        low, density = (float(table[rows] @ self._likely) for table in (t.low, t.density))
         low = min(max(low, CERTAIN), 1 - CERTAIN)
         return Scores(density / low, density / (1 - low), low)
