@@ -5,9 +5,10 @@
 `frugal` attacks at c* = 1. At the nearest point it has found at each cost, the gradient of the
 margin is taken for the normal g (this looks into the network, no attack does), and E<v, g>^2 is
 measured with `--draws` directions v of each prior, in units of 1/d, what uniform directions have.
-Also: cos(u, g), of the perturbation with the normal; the share of g's energy along brightness; and
-its energy per coefficient by frequency (half-waves per image), in units of 1/d. All are medians
-over images.
+Also: cos(u, g), of the perturbation with the normal; the share of g's energy along brightness; its
+energy per coefficient by frequency (half-waves per image), in units of 1/d; and the share of
+adversarial answers at `frugal`'s samples around the boundary on the ray through that point, which
+would be a half if the boundary were a plane. All are medians over images.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import torch
 from torch import Tensor
 
 import tollbox as tb
+from tollbox.attacks.frugal import LEVEL, Frugal
 from tollbox.priors import BRIGHTNESS, Photo, Reweighed, Spectrum, Texture
 from tollbox.subspaces import Dct, Full, waves
 
@@ -48,6 +50,16 @@ def normal(network: Any, scale: Any, point: Tensor, label: int) -> Tensor:
     (gradient,) = torch.autograd.grad(others.max() - logits[label], moved)
     unit: Tensor = gradient[0] / gradient.norm()
     return unit
+
+
+def on_boundary(model: Any, source: Tensor, point: Tensor, label: int) -> Tensor:
+    """The boundary on the ray from the source through an adversarial point, by halves."""
+    low, high = 0.0, 1.0
+    for _ in range(12):
+        middle = (low + high) / 2
+        moved = source + middle * (point - source)
+        low, high = (low, middle) if int(model(moved[None])[0]) != label else (middle, high)
+    return source + high * (point - source)
 
 
 def spectrum(g: Tensor) -> dict[str, float]:
@@ -96,12 +108,19 @@ def main() -> None:
             rows["cos(u, g)"].append(float((away * g).sum() / away.norm()))
             for name, value in spectrum(g).items():
                 rows[name].append(value)
+            boundary = on_boundary(loaded.model, problem.source, point, label)
+            share, level = Frugal().share, LEVEL * problem.dimension**0.5
+            delta = max(level, share * float(torch.linalg.vector_norm(boundary - problem.source)))
             for name, prior in PRIORS.items():
                 drawing = prior.begin(problem).at(point)
                 noise = problem.noise("sensitivity", 0, args.draws, drawing.shape)
                 drawn = [drawing(noise[n : n + 32], 1.0) for n in range(0, args.draws, 32)]
                 heights = torch.cat([(part * g).sum((1, 2, 3)) for part in drawn])
                 rows[name].append(float((heights**2).mean()) * g.numel())
+                if name == "Photo()":
+                    samples = [(boundary + delta * part).clamp(0, 1) for part in drawn]
+                    answers = torch.cat([loaded.model(part) for part in samples]) != label
+                    rows["share of adversarial"].append(float(answers.float().mean()))
         found[f"{cost:g}"] = {name: float(np.median(values)) for name, values in rows.items()}
         print("\n".join(f"{n:24s} {v:8.3f}" for n, v in found[f"{cost:g}"].items()), flush=True)
     report = {

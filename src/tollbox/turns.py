@@ -47,7 +47,7 @@ FIRST_GUESS, FIRST_SPREAD = math.log(1 / 64), 1.5
 """c at first, and its spread."""
 BEHIND, APART = -1.0, 0.5
 """rho at first, of all priors but the first, which has 0, and its spread."""
-DRIFT, PARTING = 0.2, 0.2
+DRIFT, PARTING = 0.2, 0.1
 """By how much c and each rho change in an iteration."""
 MEASURED = 0.6
 """Spread of what one turn tells of log q."""
