@@ -323,7 +323,7 @@ MUTANTS = [
     Mutant(
         "overshoot: the belief is not widened",
         "overshoot.py",
-        "moved = _widened(LOG_SLOPES, drift) @ self._weights.sum(2) @ _widened(BENDS, BENDING).T",
+        "moved = _widened(LOG_SLOPES, drift) @ self._weights.sum(2) @ _widened(BENDS, bending).T",
         "moved = self._weights.sum(2)",
         own=True,
     ),

@@ -16,7 +16,7 @@ import tollbox as tb
 from tollbox import calibrated, testing, theory
 from tollbox.ask import Found
 from tollbox.calibrated import FIRST, KEPT, Calibrated, Sampler, _Scored
-from tollbox.overshoot import BENDING, BENDS, LOG_SLOPES, PLACES, STEP, Belief, best
+from tollbox.overshoot import BENDS, BENT, LOG_SLOPES, PLACES, SPREAD, STEP, Belief, best
 from tollbox.subspaces import Dct, Full
 
 SHAPE = (3, 16, 16)
@@ -28,7 +28,7 @@ def certain(
 ) -> Belief:
     """A belief that knows the slope and the bend, which are of the table's, and the place."""
     belief = Belief(ratio)
-    belief.begin(slack, 0.4)
+    belief.begin(slack)
     row = int(np.abs(LOG_SLOPES - math.log(slope)).argmin())
     column = int(np.abs(BENDS - bend).argmin())
     belief._log = np.full_like(belief._log, -1e9)
@@ -101,7 +101,7 @@ def test_aims_come_to_tell_as_much_for_their_cost_as_any(log_slope, ratio, bend)
     sampled at the boundary itself would have 0.64 of it or less at c* of 10 and more (or 1/10), and
     at c* = 1 with these bends 0.84 and 0.58."""
     draw, belief, slope = np.random.default_rng(3), Belief(ratio), math.exp(log_slope)
-    belief.begin(0.0, 0.4)
+    belief.begin(0.0)
     rates = []
     for _ in range(40):
         shift = belief.aim()
@@ -135,7 +135,7 @@ def test_the_belief_concentrates_on_slope_and_bend(log_slope, bend, slack):
     log k and by 0.25 in the bend is 5 of them with the table's steps (0.07) beside."""
     draw, belief, slope = np.random.default_rng(3), Belief(1.0), math.exp(log_slope)
     slack /= slope
-    belief.begin(slack, 0.4)
+    belief.begin(slack)
     for z in (-1, 1):
         shift = (z - bend) / slope - slack / 2
         passed = int(draw.binomial(1000, ndtr(z)))
@@ -151,26 +151,64 @@ def test_a_one_sided_chunk_moves_the_next_one_the_right_way(ratio, slack):
     aims = []
     for passed in (0, FIRST):
         belief = Belief(ratio)
-        belief.begin(slack, 0.4)
+        belief.begin(slack)
         aims.append(belief.aim())
         belief.update(aims[0], passed, FIRST - passed)
         aims.append(belief.aim())
     assert aims[3] < aims[2] == aims[0] < aims[1]
 
 
-def test_a_new_point_widens_the_belief_and_keeps_its_mean():
-    """log k by the drift, and the bend by its own; the place in the slack may be any again."""
+@pytest.mark.parametrize(("points", "slope", "bent"), [(1, 0.4, 0.25), (4, 0.8, 0.5)])
+def test_a_new_point_widens_the_belief_and_keeps_its_mean(points, slope, bent):
+    """log k and the bend by their drifts; the place in the slack may be any again."""
     belief = certain(math.exp(LOG_SLOPES[18]), bend=-0.5)
-    belief.begin(0.1, 0.4)
+    belief.begin(0.1, points)
     assert belief._weights.sum() == pytest.approx(1)
     assert belief._weights.min() > 0  # nothing is out of the question
     slopes, bends = belief._weights.sum((1, 2)), belief._weights.sum((0, 2))
     assert belief.log_slope == pytest.approx(LOG_SLOPES[18], abs=1e-3)
-    assert math.sqrt(slopes @ (LOG_SLOPES - belief.log_slope) ** 2) == pytest.approx(0.4, rel=0.01)
+    spread = math.sqrt(slopes @ (LOG_SLOPES - belief.log_slope) ** 2)
+    assert spread == pytest.approx(slope, rel=0.01)
     assert belief.bend == pytest.approx(-0.5, abs=1e-3)
-    assert math.sqrt(bends @ (BENDS - belief.bend) ** 2) == pytest.approx(BENDING, rel=0.01)
+    assert math.sqrt(bends @ (BENDS - belief.bend) ** 2) == pytest.approx(bent, rel=0.01)
     each = belief._weights.mean(2, keepdims=True)
     assert np.allclose(belief._weights, np.broadcast_to(each, belief._weights.shape))
+
+
+def test_after_however_many_points_something_is_known():
+    """No more is forgotten than was not known at first."""
+    for points in (100, 10**6):
+        belief = certain(math.exp(LOG_SLOPES[18]), bend=-0.5)
+        belief.begin(0.1, points)
+        slopes, bends = belief._weights.sum((1, 2)), belief._weights.sum((0, 2))
+        mean = belief.log_slope
+        assert math.sqrt(slopes @ (LOG_SLOPES - mean) ** 2) == pytest.approx(SPREAD, rel=0.1)
+        assert math.sqrt(bends @ (BENDS - belief.bend) ** 2) == pytest.approx(BENT, rel=0.1)
+
+
+@pytest.mark.parametrize("ratio", [2, 100, 1000])
+@pytest.mark.parametrize("slack", [0.06, 1.0, 6.0])
+def test_an_aim_is_as_good_as_any_by_what_is_believed(slack, ratio):
+    """Information per cost, expected by the belief itself, at the aim and on a far wider grid, for
+    the first chunks at a point of which little is known. (A grid of one spread has 0.13 to 0.4 of
+    it at a slack of 6.)"""
+    draw, belief, slope = np.random.default_rng(5), Belief(ratio), 7.0
+    belief.begin(slack)
+    for rows in (8, 8, 16):
+        shift = belief.aim()
+        wide = np.linspace(-3 * slack - 2, 3 * slack + 4, 400)
+        rates = [expected(belief, one, ratio) for one in (shift, *wide)]
+        assert rates[0] > 0.75 * max(rates)
+        passed = int(draw.binomial(rows, ndtr(slope * (0.3 * slack + shift) - 0.7)))
+        belief.update(shift, passed, rows - passed)
+
+
+def expected(belief: Belief, shift: float, ratio: float) -> float:
+    slopes, bends, places = np.exp(LOG_SLOPES)[:, None, None], BENDS[:, None], belief._slack
+    z = np.clip(slopes * (places + shift) + bends, -8, 8)
+    told = np.exp(-z * z - math.log(2 * math.pi) - log_ndtr(z) - log_ndtr(-z))
+    low = float((ndtr(z) * belief._weights).sum())
+    return float((told * belief._weights).sum()) / (low + ratio * (1 - low))
 
 
 @pytest.mark.parametrize("place", [0.02, 0.4, 0.95])
@@ -182,7 +220,7 @@ def test_a_point_that_may_lie_far_outside_is_found_where_it_is(slack, place):
     for _ in range(30):  # the slope is known from earlier points
         for z in (-1, 1):
             belief.update(z / slope, *((7, 43) if z < 0 else (43, 7)))
-    belief.begin(slack, 0.4)
+    belief.begin(slack)
     shares = []
     for _ in range(20):
         shift = belief.aim()
@@ -198,7 +236,7 @@ def test_a_belief_is_never_nan():
         for passed in (0, 1 << 20):
             belief = Belief(ratio)
             for slack in (0.0, 1e-12, 1.0, 1e12):
-                belief.begin(slack, 0.4)
+                belief.begin(slack)
                 for shift in (0.0, 1e9, -1e9, belief.aim()):
                     belief.update(shift, passed, (1 << 20) - passed)
                     assert math.isfinite(belief.aim())

@@ -34,8 +34,6 @@ MOST = 1 << 20
 """Directions of an estimate at most."""
 LEAST = 1e-3
 """Information of one answer, at least, when it is reckoned how many are missing."""
-DRIFT = 0.4
-"""By how much log k may change from one point to the next."""
 
 
 class Estimated(NamedTuple):
@@ -100,8 +98,8 @@ class Sampler:
     ) -> Asking[Estimated]:
         """Ask until the answers tell `information`, or have cost `cost`."""
         problem, belief, drawing = self._problem, self._belief, drawing.at(found.point)
-        drift, self._last = DRIFT * math.sqrt(t - self._last), t
-        belief.begin(slack / delta, drift, found.distance / delta)
+        since, self._last = t - (self._last or t - 1), t
+        belief.begin(slack / delta, since, found.distance / delta)
         noise = problem.noise(PHASE, t, MOST, drawing.shape)
         total = _Scored(problem.source)
         spent, rows = 0.0, min(FIRST, self._chunk)
@@ -129,6 +127,7 @@ class Sampler:
             planned_share=belief.best_share,
             overshoot=shift * delta,
             slope=math.exp(belief.log_slope),
+            bend=belief.bend,
         )
         return Estimated(total.direction(belief), told)
 

@@ -51,7 +51,7 @@ class Frugal:
     start: Start = field(default_factory=Inward)
     prior: Prior = field(default_factory=Photo)
     wide: Prior = field(default_factory=lambda: Spectrum(MANY, grey=0.5))
-    """Drawn from once turns show that more is to be hoped of it: all directions."""
+    """All directions: drawn from when turns show that more is to be hoped of it."""
     own: Prior = field(default_factory=Reweighed)
     every: int = 4
     """One iteration of so many draws from `own`; 0: none."""
