@@ -179,6 +179,18 @@ def test_the_tail_changes_where_is_searched_and_nothing_before():
     assert all(sum(tally.values()) > 0 for tally in searches)
 
 
+def test_after_a_turn_that_nobody_expected_the_boundary_is_searched_all_the_same():
+    """A first turn of 1.4 radians ends in a cell of many times the width that the next estimate
+    needs. It is searched again, and the next estimate tells as much as it is asked for."""
+    attack = replace(LOW, schedule=40, every=0, iterations=3)
+    result = run(attack, testing.half_space(factor=4), 1, 1e7)
+    first, second = result.trace[1], result.trace[2]
+    assert first.notes["angle"] > 1.2
+    wanted = 40 * math.sqrt(2) * best(1).rate
+    assert second.notes["information"] >= wanted * (1 - 1e-9)
+    assert second.notes["estimate_queries"] < 2 * wanted
+
+
 def test_from_a_start_that_may_lie_anywhere_it_finds_the_boundary_first():
     """On the ray, to a hundredth: of a given image, and of another start. Inward has been there,
     and nothing more is asked."""

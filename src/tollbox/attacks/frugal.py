@@ -22,7 +22,7 @@ from ..calibrated import KEPT, Sampler
 from ..errors import Stop
 from ..inward import Inward, Ray
 from ..overshoot import DEAREST, best, planned
-from ..paths import Circle
+from ..paths import Arc, Circle
 from ..priors import Photo, Reweighed, Spectrum
 from ..problem import Problem
 from ..ranges import ENDLESS, MANY, Range, above, check, number, whole
@@ -30,10 +30,12 @@ from ..searches import cheapest, narrowed
 from ..starts import PHASE as START
 from ..starts import Start, begin
 from ..subspaces import Prior
-from ..turns import Likely, Turns, fineness, search_cost
+from ..turns import MOST_CELLS, Likely, Turns, fineness, search_cost
 
 LEVEL = 1 / 776
 """0.5 at 3x224x224."""
+COARSE = 4.0
+"""A cell so many times as wide as it should be, since it was not believed in, is searched again."""
 FIRST_CELLS = 12
 """Of the first search, when it is reckoned how much to ask before it."""
 NEAREST, STEP = 1e-3, 0.01
@@ -109,9 +111,16 @@ class Frugal:
             told = max(made.information, 1.0)
             circle = Circle.through(problem.source, found.point, made.direction)
             path = Likely(circle, found, *learned.middle(told, prior), self.tail)
-            kind.cells = path.cells(fineness(found.distance, delta, told))
+            fine = fineness(found.distance, delta, told)
+            kind.cells = path.cells(fine)
             moved, cell = yield from narrowed(path, kind.cells, cheapest(ratio, kind.cells))
             here, there = (path.angle((cell + side) / kind.cells) for side in (0, 1))
+            if cell and there - here > COARSE * fine:
+                count = min(math.ceil((there - here) / fine), MOST_CELLS)
+                arc = Arc(circle, moved, here, there)
+                moved, part = yield from narrowed(arc, count, cheapest(ratio, count))
+                step = (there - here) / count
+                here, there = here + part * step, here + (part + 1) * step
             angle = (here + there) / 2
             learned.learn(angle, told, prior)
             if cell:
