@@ -206,6 +206,7 @@ MISSES: dict[tuple[str, int], dict[str, tuple[float, str]]] = {
         "surfree-original": (1.7, FEW),  # 1.51
         "stealthy-hsja": (math.inf, NOISE),
         "hsja+calibrated": (1.6, FEW),  # 1.35
+        "cgba+calibrated": (1.5, FEW),  # 1.33
         "frugal": (2.7, FEW_LAYER),  # 2.33
     },
 }
