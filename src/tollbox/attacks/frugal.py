@@ -52,7 +52,7 @@ class Frugal:
 
     start: Start = field(default_factory=Inward)
     prior: Prior = field(default_factory=Photo)
-    wide: Prior = field(default_factory=lambda: Spectrum(MANY, grey=0.5))
+    wide: Prior = field(default_factory=lambda: Spectrum(1e5, grey=0.5))
     """All directions: drawn from when turns show that more is to be hoped of it."""
     own: Prior = field(default_factory=Reweighed)
     every: int = 4
