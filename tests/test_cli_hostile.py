@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -142,15 +141,24 @@ def test_interrupted_after_all_was_saved(attack: Attack, monkeypatch: pytest.Mon
     assert names("out") == FILES
 
 
+SLOW = """
+import sys, time, tollbox_main
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("tollbox."):
+            print(flush=True)
+            time.sleep(60)
+
+sys.meta_path.insert(0, Slow())
+tollbox_main.main()
+"""
+"""The command, in which the first import of the package takes a minute."""
+
+
 def test_interrupted_while_importing() -> None:
     with subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import tollbox_main as m; print(flush=True); m.main()",
-            "attack",
-            "--help",
-        ],
+        [sys.executable, "-c", SLOW, "attack", "--help"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -158,7 +166,6 @@ def test_interrupted_while_importing() -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.readline()
-        time.sleep(0.4)
         process.send_signal(signal.SIGINT)
         assert process.stderr.read() == "tollbox: interrupted; nothing was saved.\n"
         assert process.wait(30) == 130
