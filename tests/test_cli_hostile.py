@@ -142,7 +142,9 @@ def test_interrupted_after_all_was_saved(attack: Attack, monkeypatch: pytest.Mon
 
 
 SLOW = """
-import sys, time, tollbox_main
+import signal, sys, time, tollbox_main
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job is born without it
 
 class Slow:
     def find_spec(self, name, path=None, target=None):
