@@ -409,6 +409,28 @@ def test_a_sampler_asks_until_it_knows_enough(ratio, information):
     assert spent * best(ratio).rate <= 1.3 * information + 4 * FIRST * ratio  # little is wasted
 
 
+def test_on_a_sphere_nearly_all_answers_are_adversarial_until_the_bend_is_learned():
+    """Around a point of the boundary itself, at `frugal`'s radius; and half of a sampler's last
+    answers (of 100 an estimate, by the third: 5 standard errors are 0.25)."""
+    boundary = testing.sphere()
+    problem = tb.Problem(boundary.source, 0)
+    ray = testing._unit(3, SHAPE).view(SHAPE)
+    low, high = 0.0, 5.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        inside = int(boundary.labels((boundary.source + middle * ray)[None])[0]) == 0
+        low, high = (middle, high) if inside else (low, middle)
+    found, delta = Found(boundary.source + high * ray, high), 0.16 * high
+    drawing, sampler = Full().begin(problem), Sampler(problem, 1.0, 100)
+    samples = found.point + drawing(problem.noise("test", 0, 400)[0:400], delta)
+    assert float((boundary.labels(samples.clamp(0, 1)) != 0).float().mean()) > 0.9
+    for t in (1, 2, 3):
+        asking = sampler.estimate(t, found, drawing, delta, 1e-6, cost=100)
+        done = drive(asking, problem, lambda point: int(boundary.labels(point[None])[0]))
+    assert 0.25 < np.mean(done.labels) < 0.75
+    assert problem.notes["bend"] > 1
+
+
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 1, 2), (3, 4, 4)], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("ratio", [0.05, 1, 100])
