@@ -26,8 +26,8 @@ from torch import Tensor
 
 import tollbox as tb
 from tollbox.attacks.frugal import LEVEL, Frugal
-from tollbox.priors import BRIGHTNESS, Photo, Reweighed, Spectrum, Texture
-from tollbox.subspaces import Dct, Full, waves
+from tollbox.parts.priors import BRIGHTNESS, Photo, Reweighed, Spectrum, Texture
+from tollbox.parts.subspaces import Dct, Full, waves
 
 PRIORS: dict[str, Any] = {
     "Full()": Full(),

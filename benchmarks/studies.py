@@ -37,12 +37,12 @@ import numpy as np
 import torch
 
 import tollbox as tb
-from tollbox.journal import Answered, History
-from tollbox.studies.folder import description, shard_path
+from tollbox.engine.journal import Answered, History
 from tollbox.studies.grid import Grid
 from tollbox.studies.loading import environment
 from tollbox.studies.shard import _Journal
-from tollbox.studies.store import Store
+from tollbox.studies.store.folder import description, shard_path
+from tollbox.studies.store.store import Store
 
 SHARDS = 2
 STUDY = f"""\

@@ -43,7 +43,7 @@ import merged
 import variants
 
 import tollbox as tb
-from tollbox.results import CUT_SHORT, By
+from tollbox.core.result import CUT_SHORT, By
 
 TABLE = [
     *("surfree", "a-surfree"),

@@ -18,12 +18,12 @@ from dataclasses import replace
 from typing import Any
 
 import tollbox as tb
-from tollbox.calibrated import Calibrated
-from tollbox.inward import Inward
-from tollbox.priors import Photo
-from tollbox.searches import OptimalSearch
-from tollbox.starts import GrowingNoise
-from tollbox.subspaces import Dct
+from tollbox.parts.calibrated import Calibrated
+from tollbox.parts.inward import Inward
+from tollbox.parts.priors import Photo
+from tollbox.parts.searches import OptimalSearch
+from tollbox.parts.starts import GrowingNoise
+from tollbox.parts.subspaces import Dct
 
 FRUGAL: Any = tb.preset("frugal")
 A_CGBA: Any = tb.preset("a-cgba")

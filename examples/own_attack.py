@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import torch
 
 import tollbox as tb
-from tollbox.ask import Asking, Found
-from tollbox.paths import Path
+from tollbox.core.ask import Asking, Found
+from tollbox.parts.paths import Path
 from tollbox.testing import check_attack, half_space
 
 

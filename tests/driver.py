@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import tollbox as tb
-from tollbox.ask import joined
+from tollbox.core.ask import joined
 
 
 @dataclass

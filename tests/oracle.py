@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 import tollbox as tb
-from tollbox.ask import joined
+from tollbox.core.ask import joined
+from tollbox.core.problem import Problem
 from tollbox.errors import Stop
-from tollbox.problem import Problem
 
 
 @dataclass

@@ -178,9 +178,9 @@ def nursery() -> None:
     """Fork for each line of stdin."""
     import tollbox.attacks
     import tollbox.cli
-    import tollbox.commands.resume
-    import tollbox.commands.run
-    import tollbox.studies.runner  # noqa: F401
+    import tollbox.cli.resume
+    import tollbox.cli.run
+    import tollbox.studies.running  # noqa: F401
 
     print("ready", flush=True)
     for line in sys.stdin:
@@ -202,7 +202,7 @@ def nursery() -> None:
 
 
 def _fork(order: dict[str, Any]) -> int:
-    from tollbox.cli import main
+    from tollbox.cli.app import main
 
     os.setsid()
     log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -225,7 +225,7 @@ def _die() -> None:
 
 def _hooked(what: str, when: str, call: int, torn: str) -> None:
     """Die at a certain call of `Store.record` or `Store.save`: before it, in it, or after it."""
-    from tollbox.studies.store import Store
+    from tollbox.studies.store.store import Store
 
     original = getattr(Store, what)
     writing = Store._writing

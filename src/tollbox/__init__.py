@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import models
-    from .ask import Answers, Ask, Run, Until, together
     from .attacks.presets import preset, presets
-    from .cells import Cell
     from .check import check_model
-    from .engine import Engine, Progress
+    from .core.ask import Answers, Ask, Run, Until, together
+    from .core.cell import Cell
+    from .core.ledger import Ledger
+    from .core.prices import Prices
+    from .core.problem import Attack, Problem
+    from .core.result import Improvement, Result, Results, Step
+    from .engine.engine import Engine, Progress
+    from .engine.workers import Workers
     from .errors import FileError, InputError, ModelFault, Stop, TollboxError, UnknownNameError
-    from .ledger import Ledger
-    from .prices import Prices
-    from .problem import Attack, Problem
-    from .results import Improvement, Result, Results, Step
     from .running import ModelWarning, run, run_cells, stream
     from .studies.reading import StudyResults
-    from .studies.study import Study
-    from .workers import Workers
+    from .studies.spec.study import Study
 
 __version__ = "0.1.0"
 
@@ -65,7 +65,7 @@ __all__ = [
 ]
 
 _NAMES = {
-    "ask": (
+    "core.ask": (
         "Answers",
         "Ask",
         "Run",
@@ -76,9 +76,9 @@ _NAMES = {
         "preset",
         "presets",
     ),
-    "cells": ("Cell",),
+    "core.cell": ("Cell",),
     "check": ("check_model",),
-    "engine": (
+    "engine.engine": (
         "Engine",
         "Progress",
     ),
@@ -90,13 +90,13 @@ _NAMES = {
         "TollboxError",
         "UnknownNameError",
     ),
-    "ledger": ("Ledger",),
-    "prices": ("Prices",),
-    "problem": (
+    "core.ledger": ("Ledger",),
+    "core.prices": ("Prices",),
+    "core.problem": (
         "Attack",
         "Problem",
     ),
-    "results": (
+    "core.result": (
         "Improvement",
         "Result",
         "Results",
@@ -109,8 +109,8 @@ _NAMES = {
         "stream",
     ),
     "studies.reading": ("StudyResults",),
-    "studies.study": ("Study",),
-    "workers": ("Workers",),
+    "studies.spec.study": ("Study",),
+    "engine.workers": ("Workers",),
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names}
 

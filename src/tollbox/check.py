@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .models.model import Model
+from .core.model import Model
 
 
 def check_model(model: Model, images: Tensor, batch_size: int) -> list[str]:

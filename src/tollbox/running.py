@@ -19,15 +19,15 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 import torch
 from torch import Tensor
 
-from .cells import Cell, check_limits
 from .check import check_model
-from .engine import Engine, Progress
+from .core.cell import Cell, check_limits
+from .core.model import Model, as_model
+from .core.prices import Prices
+from .core.problem import Attack
+from .core.result import Result, Results
+from .engine.engine import Engine, Progress
+from .engine.workers import Workers
 from .errors import InputError
-from .models.model import Model, as_model
-from .prices import Prices
-from .problem import Attack
-from .results import Result, Results
-from .workers import Workers
 
 CHECKED_IMAGES = 8
 

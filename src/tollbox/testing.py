@@ -26,15 +26,15 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from .ask import Ask, Asking
-from .cells import Cell
-from .engine import Engine
+from .core.ask import Ask, Asking
+from .core.cell import Cell
+from .core.model import Model, from_callable
+from .core.prices import Prices
+from .core.problem import Attack, Problem
+from .core.result import Result
+from .engine.engine import Engine
 from .errors import Stop
-from .models.model import Model, from_callable
-from .prices import Prices
-from .problem import Attack, Problem
-from .results import Result
-from .subspaces import Dct, Full, Subspace
+from .parts.subspaces import Dct, Full, Subspace
 
 SHAPE = (3, 16, 16)
 

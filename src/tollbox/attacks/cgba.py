@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from ..ask import Asking, Found
+from ..core.ask import Asking, Found
+from ..core.problem import Problem
+from ..core.ranges import ENDLESS, MANY, check, whole
 from ..errors import Stop
-from ..estimates import Estimate
-from ..problem import Problem
-from ..ranges import ENDLESS, MANY, check, whole
-from ..searches import Search
-from ..starts import Start
-from ..sweeps import Sweep, ToDirection
+from ..parts.estimates import Estimate
+from ..parts.searches import Search
+from ..parts.starts import Start
+from ..parts.sweeps import Sweep, ToDirection
 from .descent import Project, descend
 
 

@@ -14,13 +14,13 @@ from typing import Protocol
 
 from torch import Tensor
 
-from ..ask import Asking, Found
+from ..core.ask import Asking, Found
+from ..core.problem import Problem
 from ..errors import Stop
-from ..estimates import Estimate
-from ..paths import Line, Path
-from ..problem import Problem
-from ..searches import Search
-from ..starts import Start, begin
+from ..parts.estimates import Estimate
+from ..parts.paths import Line, Path
+from ..parts.searches import Search
+from ..parts.starts import Start, begin
 
 Project = Callable[[Path], Asking[Found]]
 """The attack's search, as fine as its estimate needs it."""

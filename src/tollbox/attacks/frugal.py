@@ -17,20 +17,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from ..ask import Asking, Found
-from ..calibrated import KEPT, Sampler
+from ..core.ask import Asking, Found
+from ..core.problem import Problem
+from ..core.ranges import ENDLESS, MANY, Range, above, check, number, whole
 from ..errors import Stop
-from ..inward import Inward, Ray
-from ..overshoot import DEAREST, best, planned
-from ..paths import Arc, Circle
-from ..priors import Photo, Reweighed, Spectrum
-from ..problem import Problem
-from ..ranges import ENDLESS, MANY, Range, above, check, number, whole
-from ..searches import cheapest, narrowed
-from ..starts import PHASE as START
-from ..starts import Start, begin
-from ..subspaces import Prior
-from ..turns import MOST_CELLS, Likely, Turns, fineness, search_cost
+from ..parts.calibrated import KEPT, Sampler
+from ..parts.inward import Inward, Ray
+from ..parts.overshoot import DEAREST, best, planned
+from ..parts.paths import Arc, Circle
+from ..parts.priors import Photo, Reweighed, Spectrum
+from ..parts.searches import cheapest, narrowed
+from ..parts.starts import PHASE as START
+from ..parts.starts import Start, begin
+from ..parts.subspaces import Prior
+from ..parts.turns import MOST_CELLS, Likely, Turns, fineness, search_cost
 
 LEVEL = 1 / 776
 """0.5 at 3x224x224."""

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..ask import Asking, Found, first_adversarial
+from ..core.ask import Asking, Found, first_adversarial
+from ..core.problem import Problem
+from ..core.ranges import ENDLESS, MANY, above, check, whole
 from ..errors import InputError, Stop
-from ..estimates import Estimate
-from ..paths import Line
-from ..problem import Problem
-from ..ranges import ENDLESS, MANY, above, check, whole
-from ..searches import Search
-from ..starts import Start
+from ..parts.estimates import Estimate
+from ..parts.paths import Line
+from ..parts.searches import Search
+from ..parts.starts import Start
 from .descent import Project, descend
 
 FARTHEST = 1e30

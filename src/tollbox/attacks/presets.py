@@ -13,16 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..calibrated import Calibrated
-from ..directions import TernarySpectrum
+from ..core.problem import Attack
 from ..errors import UnknownNameError
-from ..estimates import Agrest, Biased, MonteCarlo
-from ..opt_style import OptStyle
-from ..problem import Attack
-from ..searches import AsymmetricSearch, BinarySearch, LineSearch
-from ..starts import GrowingNoise, UniformNoise
-from ..subspaces import Dct, Full, Subspace
-from ..sweeps import Galloping, SignedGrid
+from ..parts.calibrated import Calibrated
+from ..parts.directions import TernarySpectrum
+from ..parts.estimates import Agrest, Biased, MonteCarlo
+from ..parts.opt_style import OptStyle
+from ..parts.searches import AsymmetricSearch, BinarySearch, LineSearch
+from ..parts.starts import GrowingNoise, UniformNoise
+from ..parts.subspaces import Dct, Full, Subspace
+from ..parts.sweeps import Galloping, SignedGrid
 from .cgba import CGBA
 from .frugal import Frugal
 from .geoda import GeoDA

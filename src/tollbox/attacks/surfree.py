@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..ask import Asking
-from ..directions import Directions, TernarySpectrum
+from ..core.ask import Asking
+from ..core.problem import Problem
+from ..core.ranges import ENDLESS, check, whole
 from ..errors import Stop
-from ..paths import Line
-from ..problem import Problem
-from ..ranges import ENDLESS, check, whole
-from ..searches import Search
-from ..starts import Start, begin
-from ..sweeps import Quarter, Sweep
+from ..parts.directions import Directions, TernarySpectrum
+from ..parts.paths import Line
+from ..parts.searches import Search
+from ..parts.starts import Start, begin
+from ..parts.sweeps import Quarter, Sweep
 
 
 @dataclass(frozen=True)

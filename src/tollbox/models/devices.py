@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..errors import InputError
-from ..tables import in_a_line
+from ..files.tables import in_a_line
 
 
 def usable(text: str | None, option: str) -> torch.device:

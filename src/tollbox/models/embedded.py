@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .model import Model
+from ..core.model import Model
 from .pytorch import from_torch
 
 CLASSES = (

@@ -27,10 +27,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..core.model import Model
 from ..errors import FileError, InputError, ModelFault
-from ..named import called, imported, with_kind
-from ..tables import in_a_line, kind_of
-from .model import Model
+from ..files.functions import called, imported, with_kind
+from ..files.tables import in_a_line, kind_of
 from .pytorch import labels_of
 
 HOW_TO_EXPORT = (

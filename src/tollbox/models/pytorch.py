@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from ..core.model import UNDECIDED, Model
 from ..errors import InputError, ModelFault
 from .graphs import Graphed
-from .model import UNDECIDED, Model
 
 
 def _constants(

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..images import ImageSet
+from ..files.images import ImageSet
 from .embedded import CLASSES, Embedded, embedded
 from .tiny_vit import vit_4, vit_7
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
+from ..core.result import By
 from ..report.data import marks_of
 from ..report.figures import Curve, Panel, draw_curves
-from ..report.medians import median, table_of
 from ..report.runs import LineRuns, Reading, lines
-from ..results import By
+from ..report.statistics import median, table_of
 from ..studies.reading import StudyResults
 from .names import attack_name, number, price_name
 

@@ -29,12 +29,12 @@ from matplotlib.patches import Circle
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..ask import Asking, Found
-from ..estimates import Agrest, MonteCarlo, outward
-from ..problem import Problem
+from ..core.ask import Asking, Found
+from ..core.problem import Problem
+from ..core.result import Result
+from ..parts.estimates import Agrest, MonteCarlo, outward
+from ..parts.searches import AsymmetricSearch, BinarySearch
 from ..report.figures import COLOURS, FAINT, INK
-from ..results import Result
-from ..searches import AsymmetricSearch, BinarySearch
 from .search_picture import FLAGGED, MARKERS, PASSED, Query, filmed, line_search, pixels, steps
 
 Vector = NDArray[np.float64]

@@ -18,8 +18,8 @@ from importlib import resources
 from pathlib import Path
 
 from ..errors import UnknownNameError
-from ..studies.lines import key_lines
-from ..studies.study import Study
+from ..studies.spec.key_lines import key_lines
+from ..studies.spec.study import Study
 
 STUDIES = resources.files("tollbox.paper") / "studies"
 """The files: in the repository a link to `studies/paper`, in an installed package a copy."""

@@ -22,12 +22,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 from numpy.typing import NDArray
 
+from ..core.result import Result
 from ..errors import InputError, Stop
-from ..estimates import PHASE, Agrest
+from ..parts.estimates import PHASE, Agrest
 from ..report.figures import COLOURS, INK
-from ..results import Result
 from ..studies.reading import StudyResults
-from ..theory import cap_probability, optimal_overshoot
+from ..theory.caps import cap_probability, optimal_overshoot
 from .search_cost import plain
 
 Values = NDArray[np.float64]

@@ -19,11 +19,11 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocat
 
 from ..attacks.presets import PRESETS
 from ..errors import InputError
-from ..estimates import Agrest
+from ..parts.estimates import Agrest
 from ..report.figures import COLOURS, INK, ROUND
-from ..report.medians import Median, median_at
 from ..report.paper_table import Column
 from ..report.runs import LineRuns, Reading, lines
+from ..report.statistics import Median, median_at
 from ..report.words import thousands
 from ..studies.reading import StudyResults
 from .search_cost import plain

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..attacks.presets import PRESETS
-from ..studies.specs import AttackSpec, Tariff
+from ..studies.spec.specs import AttackSpec, Tariff
 
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 

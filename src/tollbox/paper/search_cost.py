@@ -20,11 +20,11 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from ..errors import InputError, Stop
+from ..parts.searches import PHASE, AsymmetricSearch, BinarySearch
 from ..report.figures import COLOURS, FAINT, INK
-from ..report.medians import DRAWS
-from ..searches import PHASE, AsymmetricSearch, BinarySearch
+from ..report.statistics import DRAWS
 from ..studies.reading import StudyResults
-from ..studies.specs import ModelSpec, Tariff
+from ..studies.spec.specs import ModelSpec, Tariff
 
 Values = NDArray[np.float64]
 

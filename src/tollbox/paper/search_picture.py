@@ -22,17 +22,17 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
 
-from ..ask import Ask, Asking, Found
-from ..cells import Cell
-from ..engine import Engine
+from ..core.ask import Ask, Asking, Found
+from ..core.cell import Cell
+from ..core.model import from_callable
+from ..core.prices import Prices
+from ..core.problem import Problem
+from ..core.result import Result
+from ..engine.engine import Engine
 from ..errors import Stop
-from ..models.model import from_callable
-from ..paths import Line
-from ..prices import Prices
-from ..problem import Problem
+from ..parts.paths import Line
+from ..parts.searches import AsymmetricSearch, Search
 from ..report.figures import COLOURS, FAINT, INK
-from ..results import Result
-from ..searches import AsymmetricSearch, Search
 
 TAU, RATIO = 0.1, 2.0
 BOUNDARY = 0.75

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ..report.figures import COLOURS, FAINT, INK
-from ..report.medians import Effort, effort
 from ..report.runs import lines
+from ..report.statistics import Effort, effort
 from ..studies.reading import StudyResults
 from .names import attack_name, kind_of_attack
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..results import CUT_SHORT, Result, Results
+from ..core.result import CUT_SHORT, Result, Results
 
 
 def distances_at(result: Result, costs: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ..results import By
+from ..core.result import By
 from ..studies.reading import StudyResults
-from . import medians, words
+from . import statistics as medians
+from . import words
 from .gallery import gallery
 from .paper_table import Column, PaperTable, methods, paper_table
 from .runs import LineRuns, Reading, Values, lines

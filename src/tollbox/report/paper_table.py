@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..attacks.presets import PRESETS
-from ..results import By
-from ..studies.specs import AttackSpec, Tariff
-from ..studies.study import Study
-from .medians import Median, median_at
+from ..core.result import By
+from ..studies.spec.specs import AttackSpec, Tariff
+from ..studies.spec.study import Study
 from .runs import LineRuns, Reading
+from .statistics import Median, median_at
 
 METHODS = {
     "+as": "VA+AS",

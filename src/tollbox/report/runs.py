@@ -21,11 +21,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.result import CUT_SHORT, By
 from ..errors import Stop
-from ..results import CUT_SHORT, By
 from ..studies.grid import Line, Place
 from ..studies.reading import StudyResults
-from ..studies.store import End
+from ..studies.store.store import End
 
 Values = NDArray[np.float64]
 

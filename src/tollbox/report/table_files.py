@@ -11,8 +11,8 @@ import io
 import math
 from collections import Counter
 
-from .medians import Median
 from .paper_table import PaperTable
+from .statistics import Median
 from .words import thousands
 
 ESCAPES = {

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import Stop
-from ..studies.glance import FAILED
 from ..studies.reading import StudyResults
-from .medians import Median
+from ..studies.status import FAILED
 from .paper_table import Column, PaperTable
 from .runs import LineRuns
+from .statistics import Median
 
 
 def thousands(value: float) -> str:

@@ -13,8 +13,8 @@ import csv
 from pathlib import Path
 from typing import TextIO
 
-from . import records
 from .reading import COLUMNS, StudyResults, cost_at
+from .store import codec as records
 
 FILES = frozenset({"cells.csv", "steps.csv", "images.txt"})
 STEPS = ("model", "attack", "price", "seed", "image", "cost", "flagged", "queries", "distance")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from .specs import AttackSpec, ModelSpec, Tariff
-from .study import Study
+from .spec.specs import AttackSpec, ModelSpec, Tariff
+from .spec.study import Study
 
 
 class Line(NamedTuple):

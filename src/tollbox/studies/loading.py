@@ -22,16 +22,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..cells import Cell, check_label
+from ..core.cell import Cell, check_label
+from ..core.model import Model
+from ..core.problem import content_hash
 from ..errors import FileError, InputError
-from ..images import ImageSet
+from ..files.images import ImageSet
+from ..files.tables import LARGEST
 from ..models.devices import usable
-from ..models.model import Model
-from ..problem import content_hash
-from ..tables import LARGEST
 from .grid import Grid, Place
-from .specs import ModelSpec
-from .study import Study, as_keys
+from .spec.specs import ModelSpec
+from .spec.study import Study, as_keys
 
 PROBED = 8
 """Images whose labels are part of a model's fingerprint."""
@@ -82,7 +82,7 @@ class Loaded:
 
 def load(study: Study, given: Mapping[str, Model] | None = None) -> Loaded:
     """Load the images and starts of a study."""
-    from ..commands.goal import load_starts
+    from ..files.starts import load_starts
 
     for name in given or {}:
         if name not in {spec.name for spec in study.models}:
@@ -106,7 +106,7 @@ def _about(study: Study, error: InputError) -> InputError:
 
 
 def _check(study: Study, images: ImageSet, spec: ModelSpec, model: Model) -> None:
-    from ..commands.goal import check_target
+    from ..files.starts import check_target
 
     where = f"{study.where}, the model {spec.name!r}"
     for label, name, origin in zip(images.labels, images.names, images.origins, strict=True):

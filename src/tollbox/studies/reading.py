@@ -19,19 +19,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..engine import Engine
+from ..core.model import Model
+from ..core.prices import Prices
+from ..core.result import Result, Results
+from ..engine.engine import Engine
+from ..engine.journal import Answered, History
 from ..errors import InputError, UnknownNameError
-from ..journal import Answered, History
-from ..models.model import Model
-from ..prices import Prices
-from ..results import Result, Results
-from . import records
-from .folder import study_of
-from .glance import Glance, LineStatus
 from .grid import Grid, Place
 from .loading import Loaded, load
-from .selection import digest_of
-from .store import End
+from .spec.selection import digest_of
+from .status import Glance, LineStatus
+from .store import codec as records
+from .store.folder import study_of
+from .store.store import End
 
 COLUMNS = (
     *("model", "attack", "price", "seed", "image", "name", "label", "stop", "reason"),

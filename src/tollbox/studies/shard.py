@@ -17,15 +17,15 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from ..cells import Cell
-from ..engine import Engine, Progress
+from ..core.cell import Cell
+from ..core.model import Model
+from ..core.result import Result
+from ..engine.engine import Engine, Progress
+from ..engine.journal import Answered, History
 from ..errors import Stop
-from ..journal import Answered, History
-from ..models.model import Model
-from ..results import Result
-from .glance import FAILED
 from .loading import Loaded, compare_images, compare_model, environment, fingerprint
-from .store import Store
+from .status import FAILED
+from .store.store import Store
 
 UNFINISHED = (Stop.INTERRUPTED, Stop.TIME_LIMIT)
 TELL_EVERY = 0.25

@@ -1,0 +1,41 @@
+"""The console script, and `python -m tollbox`.
+
+Ctrl-C while the package is imported, which with torch takes seconds, ends with one sentence and
+exit code 130. Libraries swallow a KeyboardInterrupt that comes while they are imported; so the
+signal itself ends the process, which has nothing to lose yet.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+
+INTERRUPTED = 130
+TOLD = b"tollbox: interrupted; nothing was saved.\n"
+
+
+def main() -> None:
+    """Import the command line, and run it."""
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else it is ignored
+    if ours:
+        signal.signal(signal.SIGINT, _end)
+    from tollbox import cli
+
+    cli.main(ready=_usual if ours else lambda: None)
+
+
+def _usual() -> None:
+    """The command is imported: Ctrl-C is its own affair now."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    try:
+        os.write(2, TOLD)
+    finally:
+        os._exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

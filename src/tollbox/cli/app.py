@@ -1,0 +1,81 @@
+"""The command line.
+
+1. A user's mistake (an InputError, or what the parser finds) is one message on stderr, exit code 2;
+   what went wrong with the world (a full disk) likewise, exit code 1.
+2. Ctrl-C is exit code 130. A reader of our output that goes away is no error; a stdout that cannot
+   be written otherwise is told, exit code 1.
+3. Anything else is a bug of ours, and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Sequence
+
+from cyclopts import App, CycloptsError
+
+from .. import __version__
+from ..errors import InputError, TollboxError
+from .codes import FAILED, INTERRUPTED, MISTAKE
+from .streams import safe_streams, say
+
+COMMANDS = {
+    "attack": "Attack your own model on your own images, under a price for flagged answers.",
+    "run": "Run a study: models x attacks x prices x images, from a TOML file.",
+    "resume": "Go on with a study or an attack; recorded answers are not asked again.",
+    "status": "Show how far a study has come; it may be running.",
+    "export": "Write a study's finished cells, their steps and the list of images as CSV files.",
+    "report": "Make a page of a study: table, curves, trade-offs, gallery; finished or not.",
+    "paper": "Run an experiment of the paper, or all, and draw it; without a name, list them.",
+    "demo": "Attack the embedded model: a table, figures and a page; about a minute.",
+    "presets": "List the attacks that can be named, with their families and parts.",
+    "theory": "Print what the paper's theorems say for a price: overshoot, estimates, searches.",
+}
+"""The first sentence of each, which is shown without importing it."""
+
+
+def _app(typed: str | None) -> App:
+    """The command line. A command is imported when it is typed, and then has its own help."""
+    app = App(
+        name="tollbox",
+        version=__version__,
+        help="Robustness of image classifiers to decision-based attacks when queries have a price.",
+    )
+    for name, text in COMMANDS.items():
+        app.command(f"tollbox.cli.{name}:{name}", help=None if name == typed else text)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None, ready: Callable[[], None] = lambda: None) -> None:
+    """Run a command and exit with its code; `ready` is called once it is imported."""
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    with safe_streams() as out:
+        code = _run(tokens, ready)
+        out.flush()
+        if out.lost is not None and not isinstance(out.lost, BrokenPipeError):
+            say(f"stdout cannot be written: {out.lost.strerror}. What was to be saved is saved.")
+            code = code or FAILED
+    if code == INTERRUPTED:  # an impatient second Ctrl-C must not make a mess of the exit
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)
+
+
+def _run(tokens: list[str], ready: Callable[[], None]) -> int:
+    try:
+        app = _app(tokens[0] if tokens else None)
+        command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
+        ready()
+        return int(command(*bound.args, **bound.kwargs) or 0)
+    except CycloptsError as error:
+        say(f"{error} See `tollbox --help`.")
+        return MISTAKE
+    except InputError as error:
+        say(str(error))
+        return MISTAKE
+    except TollboxError as error:
+        say(str(error))
+        return FAILED
+    except KeyboardInterrupt:
+        say("interrupted; nothing was saved.")
+        return INTERRUPTED

@@ -1,0 +1,155 @@
+"""An attack as a study of one attack: its text, and the files that it ends with.
+
+The store has all that was answered, so that an attack can be resumed. Beside it are the files of
+`save.py`, written whole, anew whenever a run ends: what was reached by cells that are not finished
+is in them too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..core.result import Result, Results
+from ..errors import Stop
+from ..files.output import staged
+from ..studies.loading import Loaded, load
+from ..studies.reading import StudyResults
+from ..studies.shard import Outcome
+from ..studies.store.folder import study_of
+from . import choices, summary
+from .codes import FAILED, INTERRUPTED
+from .save import kept, rounded, write_all
+from .streams import encodable, say
+
+PICTURE = re.compile(r"\d{4,}-(adversarial|lost|unknown)\.png")
+FILES = frozenset({"adversarial.npz", "results.csv", "ledger.json"})
+USUAL_BATCH = 64
+NAME = "model"
+"""What the model is called in the study."""
+
+
+def study_text(options: Any) -> str:
+    """The study of one attack that the options of `tollbox attack` mean."""
+    top = {
+        "name": "attack",
+        "budget": options.budget,
+        "max_queries": options.max_queries,
+        "prices": [_price(options.price)],
+        "seeds": [options.seed],
+        "device": options.device,
+        "batch_size": options.batch_size,
+        "keep_images": True,
+    }
+    images = {"path": options.images, "labels": options.labels, "limit": options.limit}
+    model = {
+        "name": NAME,
+        "source": options.model,
+        "mean": choices.numbers("--mean", options.mean),
+        "std": choices.numbers("--std", options.std),
+        "quantize": options.quantize,
+    }
+    tables = [
+        ("", top),
+        ("[images]", images),
+        ("[goal]", {"target": options.target, "start": options.start}),
+        ("[[models]]", model),
+        ("[[attacks]]", {"preset": options.attack.lower()}),
+    ]
+    return "\n\n".join(_table(*table) for table in tables if any(_given(table[1]))) + "\n"
+
+
+def _given(values: Mapping[str, Any]) -> list[str]:
+    return [f"{key} = {_toml(value)}" for key, value in values.items() if value is not None]
+
+
+def _table(head: str, values: Mapping[str, Any]) -> str:
+    return "\n".join([*([head] if head else []), *_given(values)])
+
+
+def _price(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return "inf" if math.isinf(value) else repr(value)
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, list):
+        return f"[{', '.join(_toml(part) for part in value)}]"
+    return json.dumps(encodable(str(value)))
+
+
+def finish(
+    folder: Path,
+    outcome: Outcome,
+    interrupted: bool,
+    loaded: Loaded | None = None,
+) -> int:
+    """Write the files of an attack, and say how it ended; gives the exit code."""
+    with StudyResults(folder) as found:
+        about, known = found.about, {r.index: r for r in found.results()}
+    if loaded is None:
+        loaded = load(study_of(about, files=True))
+    settings = about["settings"]
+    cells = [loaded.cell(loaded.grid.place(number)) for number in range(len(loaded.grid))]
+    results = Results(
+        known.get(number)
+        or outcome.unfinished.get(number)
+        or Result.nothing(number, cell, Stop.INTERRUPTED)
+        for number, cell in enumerate(cells)
+    )
+    settings["warnings"] = sorted({text for r in results for text in r.warnings})
+    [spec] = loaded.study.models
+    model = loaded.model(spec)
+    size = loaded.study.batch_size or model.batch or USUAL_BATCH
+    there = {path.name for path in folder.iterdir()}
+    ours = FILES | {name for name in there if PICTURE.fullmatch(name)}
+    with staged(folder, ours, shared=True) as stage:
+        with stage.writing():
+            eight_bits = rounded(model, results, size)
+            write_all(stage.folder, cells, results, eight_bits, settings)
+        stage.commit()
+    lost = sum(kept(cells[i], r) is False for i, r in eight_bits.items())
+    _show(folder, settings, results, lost)
+    return _code(folder, results, outcome, interrupted)
+
+
+def _show(folder: Path, settings: dict[str, Any], results: Results, lost: int) -> None:
+    target = settings["target"]
+    goal = "" if target is None else f", target {target}"
+    title = f"{settings['attack']}, price {settings['price']}{goal}"
+    end = f"Saved in {folder}: adversarial.npz, PNGs, results.csv, ledger.json."
+    summary.show(title, results, lost, end, target, settings["start"] is not None)
+
+
+def _code(folder: Path, results: Results, outcome: Outcome, interrupted: bool) -> int:
+    """The exit code; what is not 0 is told."""
+    if interrupted:
+        finished = sum(r.stop is not Stop.INTERRUPTED for r in results)
+        say(
+            f"Interrupted: {finished} of {len(results)} images were finished; what the others had "
+            f"reached is saved as well, in {folder}. Go on with `tollbox resume {folder}`."
+        )
+        return INTERRUPTED
+    if outcome.diverged:
+        why = next(iter(outcome.diverged.values()))
+        say(
+            f"{len(outcome.diverged)} images cannot be replayed here: {why}. Begin them anew with "
+            f"`tollbox resume {folder} --rerun`."
+        )
+        return FAILED
+    if summary.all_failed(results):
+        say(f"no run succeeded: {summary.failures(results)}")
+        return FAILED
+    return 0

@@ -1,0 +1,49 @@
+"""`tollbox export`: the results of a study as CSV files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ..errors import InputError
+from ..files.output import check_free, staged
+from ..studies.export import FILES, write_csv
+from ..studies.reading import StudyResults
+from .streams import console
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """The options of `tollbox export`."""
+
+    out: Annotated[
+        Path | None, Parameter(help="Folder for the files. Default: export, in the study's folder.")
+    ] = None
+    price: Annotated[
+        float | None,
+        Parameter(
+            help="c* to count the recorded answers with, instead of that of the run; or inf."
+        ),
+    ] = None
+
+
+def export(folder: Path, options: ExportOptions = ExportOptions()) -> int:  # noqa: B008
+    """Write a study's finished cells, their steps and the list of images as CSV files."""
+    out = options.out or folder / "export"
+    if options.price is not None and not options.price >= 0:
+        raise InputError(
+            f"--price is {options.price}: expected a number that is 0 or more, or inf."
+        )
+    with StudyResults(folder) as found:
+        check_free(out, FILES, replace=True)
+        with staged(out, FILES) as stage:
+            with stage.writing():
+                write_csv(found, stage.folder, options.price)
+            stage.commit()
+        done = len(found)
+    console().print(f"{done} cells are in {out}: {', '.join(sorted(FILES))}.", soft_wrap=True)
+    return 0

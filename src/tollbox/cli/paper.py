@@ -1,0 +1,277 @@
+"""`tollbox paper`: the paper's experiments, each a study with its figure or table.
+
+1. Without a name they are listed, with what each takes.
+2. An experiment's folder is that of its study: killed or ended, the same command goes on, and draws
+   when all is there. `all` has a folder for each inside --out, and goes on past one that cannot be
+   run.
+3. At the paper's scale the images are the user's; at the small scale nothing is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from ..errors import FileError, InputError, UnknownNameError
+from ..files.output import check_free, staged
+from ..files.tables import kind_of
+from ..paper import outputs
+from ..paper.experiments import EXPERIMENTS, Experiment, Scale, experiment, study_at
+from ..report.runs import Reading
+from ..studies.loading import load
+from ..studies.reading import StudyResults
+from ..studies.shard import Options
+from ..studies.spec.study import Study
+from ..studies.store.folder import begin, shard_path
+from ..studies.store.store import Store
+from .choices import at_least, seconds, whole
+from .codes import FAILED, INTERRUPTED
+from .run import worst
+from .streams import console, say
+from .study_run import run_left, told
+
+IMAGES = (
+    "500 images of ImageNet's validation set, 224 x 224, as a folder with --labels, a CSV with the "
+    "columns file and label; or as an .npz with images and labels"
+)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class PaperOptions:
+    """The options of `tollbox paper`."""
+
+    scale: Annotated[
+        str, Parameter(help="paper, or small: a few images, and stand-ins for the models.")
+    ] = "paper"
+    out: Annotated[
+        Path | None, Parameter(help="Folder for the results; one that has them is gone on with.")
+    ] = None
+    images: Annotated[
+        Path | None, Parameter(help="At the paper's scale: a folder of images, or an .npz.")
+    ] = None
+    labels: Annotated[
+        Path | None, Parameter(help="For a folder: a CSV with the columns file and label.")
+    ] = None
+    limit: Annotated[
+        int | None,
+        Parameter(help="Only the first so many images. Default: as in the paper.", converter=whole),
+    ] = None
+    reading: Annotated[
+        str,
+        Parameter(
+            help="How distances are read: paper (iterates only, interpolated), or hard (the best "
+            "under a hard budget)."
+        ),
+    ] = "paper"
+    time_limit: Annotated[float | None, Parameter(help="Seconds after which a run ends.")] = None
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """The options, checked."""
+
+    scale: Scale
+    reading: Reading
+    images: Path | None
+    labels: Path | None
+    limit: int | None
+    time_limit: float
+
+
+def paper(name: str | None = None, options: PaperOptions = PaperOptions()) -> int:  # noqa: B008
+    """Run an experiment of the paper, or all, and draw it; without a name, list them."""
+    wanted = _checked(options)
+    if name is None:
+        for line in listing():
+            console().print(line, soft_wrap=True)
+        return 0
+    chosen = list(EXPERIMENTS.values()) if name == "all" else [experiment(name)]
+    if options.out is None:
+        raise InputError("--out is not given: expected a folder for the results.")
+    for each in chosen:
+        place = options.out / each.name if name == "all" else options.out
+        _check_images(each, wanted, place)
+    if name == "all":
+        return _all(chosen, wanted, options.out)
+    return _one(chosen[0], wanted, options.out)
+
+
+def _checked(options: PaperOptions) -> _Wanted:
+    if options.scale not in list(Scale):
+        raise UnknownNameError("scale", options.scale, [str(scale) for scale in Scale])
+    if options.reading not in list(Reading):
+        raise UnknownNameError("reading", options.reading, [str(r) for r in Reading])
+    at_least("--limit", options.limit, 1)
+    return _Wanted(
+        Scale(options.scale),
+        Reading(options.reading),
+        options.images,
+        options.labels,
+        options.limit,
+        seconds(options.time_limit),
+    )
+
+
+def _check_images(chosen: Experiment, wanted: _Wanted, out: Path) -> None:
+    """Images are given where they are needed, and only there; and are what they should be."""
+    if wanted.images is None:
+        if wanted.labels is not None:
+            raise InputError("--labels is given without --images: expected both, or neither.")
+        needed = chosen.studied and wanted.scale is Scale.PAPER
+        if needed and not shard_path(out, 0).is_file():
+            raise InputError(
+                f"--images is not given: at the paper's scale {chosen.name} needs {IMAGES}. With "
+                "--scale small it needs nothing."
+            )
+        return
+    if wanted.scale is Scale.SMALL:
+        raise InputError("--images is given: at --scale small the images are built in; leave it.")
+    kind = kind_of(wanted.images, f"--images {wanted.images}")
+    if kind in ("nothing", "other"):
+        what = "does not exist" if kind == "nothing" else "is neither a folder nor a file"
+        raise FileError(f"--images {wanted.images} {what}: expected {IMAGES}.")
+    if kind == "folder" and wanted.labels is None:
+        raise InputError(
+            f"--images {wanted.images} is a folder, and --labels is not given: expected a CSV with "
+            "the columns file and label."
+        )
+    if kind == "file" and wanted.labels is not None:
+        raise InputError(
+            f"--labels is given, and --images {wanted.images} is not a folder: an .npz has its "
+            "labels inside; leave --labels out."
+        )
+
+
+def _all(chosen: list[Experiment], wanted: _Wanted, out: Path) -> int:
+    """One after another; what cannot be run is told, and the others are run."""
+    missed = []
+    for each in chosen:
+        say(f"{each.name}: {each.place}, {each.about}.")
+        try:
+            code = _one(each, wanted, out / each.name)
+        except InputError as error:
+            say(str(error))
+            code = FAILED
+        if code == INTERRUPTED:
+            return code
+        if code:
+            missed.append(each.name)
+    if missed:
+        say(f"{len(missed)} of {len(chosen)} experiments have no result: {', '.join(missed)}.")
+    return FAILED if missed else 0
+
+
+def _one(chosen: Experiment, wanted: _Wanted, out: Path) -> int:
+    ours = outputs.names_of(chosen)
+    if not chosen.studied:
+        check_free(out, ours, replace=True)
+        _write(chosen, wanted, out, None)
+        return 0
+    code, left = _run(chosen, wanted, out)
+    if code == INTERRUPTED:
+        return code
+    if left:
+        say(f"{chosen.name} is not drawn until all is run: give the same command again.")
+        return code or FAILED
+    with StudyResults(out) as found:
+        _write(chosen, wanted, out, found)
+    return code
+
+
+def _run(chosen: Experiment, wanted: _Wanted, out: Path) -> tuple[int, int]:
+    """Begin the study, or go on with it: the exit code, and how many cells are left."""
+    made = {"experiment": chosen.name, "scale": str(wanted.scale)}
+    loaded = None
+    if shard_path(out, 0).is_file():
+        _check_same(chosen, wanted, out, made)
+    else:
+        check_free(out)
+        loaded = load(_study(chosen, wanted))
+        begin(loaded, out, "paper", **made)
+    with StudyResults(out) as found:
+        if len(found) == len(found.grid):
+            return 0, 0
+    outcome, interrupted = run_left(out, Options(time_limit=wanted.time_limit), loaded)
+    code = told(out, outcome, interrupted)
+    with StudyResults(out) as found:
+        return code, len(found.grid) - len(found)
+
+
+def _study(chosen: Experiment, wanted: _Wanted) -> Study:
+    return study_at(chosen.name, wanted.scale, wanted.images, wanted.labels, wanted.limit)
+
+
+def _check_same(chosen: Experiment, wanted: _Wanted, out: Path, made: dict[str, str]) -> None:
+    """The folder has this experiment, with the images that are given, if any are."""
+    with Store.open(shard_path(out, 0), write=False) as store:
+        about: dict[str, Any] = store.about
+    if {key: about.get(key) for key in made} != made:
+        has = (
+            f"{about['experiment']} at the scale {about['scale']}"
+            if "experiment" in about
+            else "another study"
+        )
+        raise InputError(
+            f"--out {out} has {has}: expected a free folder, or one with {chosen.name} at the "
+            f"scale {wanted.scale}."
+        )
+    given = wanted.images is not None or wanted.limit is not None
+    if given and _study(chosen, wanted).text != about["text"]:
+        raise InputError(
+            f"--out {out} has {chosen.name} with other images: leave --images, --labels and "
+            "--limit out to go on with it, or give another folder."
+        )
+
+
+def _write(chosen: Experiment, wanted: _Wanted, out: Path, found: StudyResults | None) -> None:
+    ours = outputs.names_of(chosen)
+    with staged(out, ours, shared=True) as stage:
+        with stage.writing():
+            outputs.write(chosen, wanted.scale, found, wanted.reading, stage.folder)
+        stage.commit()
+    files = ", ".join(sorted(ours))
+    console().print(f"{chosen.place} is in {out}: {files}.", soft_wrap=True)
+
+
+def listing() -> Iterator[str]:
+    """What there is, and what each takes."""
+    yield "tollbox paper NAME --scale small --out DIR runs one of these, or all:"
+    yield ""
+    for each in EXPERIMENTS.values():
+        yield f"{each.name}: {each.place}, {each.about}"
+        if not each.studied:
+            yield "  no study: drawn from a run in two dimensions, in seconds"
+            continue
+        for scale in Scale:
+            yield f"  {scale}: {_takes(study_at(each.name, scale, files=False))}"
+
+
+def _takes(study: Study) -> str:
+    images = study.images.limit or 0
+    lines = len(study.models) * len(study.attacks)
+    cells = lines * len(study.tariffs) * len(study.seeds) * images
+    most = lines * len(study.seeds) * images * sum(worst(tariff) for tariff in study.tariffs)
+    packages = list(dict.fromkeys(name for m in study.models for name in _packages(m.source)))
+    needs = f"; needs {' and '.join(packages)}" if packages else ""
+    return (
+        f"{', '.join(model.name for model in study.models)}; {images} images, {cells:,} cells, at "
+        f"most {_large(most)} queries{needs}"
+    )
+
+
+def _packages(source: str) -> tuple[str, ...]:
+    from ..models.zoo import PACKAGES
+
+    return PACKAGES.get(source.rpartition(":")[2], ()) if "models.zoo:" in source else ()
+
+
+def _large(number: float) -> str:
+    for size, word in ((1e9, "billion"), (1e6, "million")):
+        if number >= size:
+            return f"{number / size:,.3g} {word}"
+    return f"{number:,.0f}"

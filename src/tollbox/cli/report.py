@@ -1,0 +1,74 @@
+"""`tollbox report`: a study as one page to look at, and as figures and tables for a paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ..errors import FileError, UnknownNameError
+from ..files.output import check_free, staged
+from ..report.data import page_data
+from ..report.figure_files import write_figures
+from ..report.page import page
+from ..report.paper_table import paper_table
+from ..report.runs import Reading, lines
+from ..report.table_files import comma_separated, latex, markdown
+from ..studies.reading import StudyResults
+from .streams import console
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """The options of `tollbox report`."""
+
+    out: Annotated[
+        Path | None, Parameter(help="The page. Default: report.html, in the study's folder.")
+    ] = None
+    figures: Annotated[
+        Path | None,
+        Parameter(help="A folder for the figures (SVG, PDF, PNG) and tables (CSV, md, tex)."),
+    ] = None
+    reading: Annotated[
+        str,
+        Parameter(
+            help="How distances are read: hard (the best under a hard budget), or paper (iterates "
+            "only, interpolated)."
+        ),
+    ] = "hard"
+
+
+def report(folder: Path, options: ReportOptions = ReportOptions()) -> int:  # noqa: B008
+    """Make a page of a study: table, curves, trade-offs, gallery; finished or not."""
+    if options.reading not in list(Reading):
+        raise UnknownNameError("reading", options.reading, [str(r) for r in Reading])
+    reading, out, to = Reading(options.reading), options.out or folder / "report.html", console()
+    if options.figures is not None:
+        check_free(options.figures)
+    with StudyResults(folder) as found:
+        every = list(lines(found))
+        data = page_data(found, reading, every)
+        table = paper_table(found.study, every, reading)
+    try:
+        out.write_text(page(data), encoding="utf-8")
+    except OSError as error:
+        raise FileError(f"--out {out} cannot be written: {error.strerror}.") from None
+    to.print(f"The page is {out}.", soft_wrap=True)
+    if options.figures is not None:
+        with staged(options.figures) as stage:
+            with stage.writing():
+                names = write_figures(data, stage.folder)
+                texts = {
+                    "table.md": markdown(table),
+                    "table.csv": comma_separated(table),
+                    "table.tex": latex(table),
+                }
+                for name, text in texts.items():
+                    (stage.folder / name).write_text(text, encoding="utf-8")
+            stage.commit()
+        told = f"{len(names) + len(texts)} files are in {options.figures}."
+        to.print(told, soft_wrap=True)
+    return 0

@@ -1,0 +1,101 @@
+"""`tollbox run`: a study from its file, in a new folder."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.table import Table
+
+from ..errors import InputError
+from ..studies.loading import Loaded, load
+from ..studies.shard import Options, model_speed
+from ..studies.spec.selection import images_digest
+from ..studies.spec.specs import Tariff
+from ..studies.spec.study import Study
+from ..studies.store.folder import begin
+from .choices import seconds
+from .streams import console
+from .study_run import run_left, told
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """The options of `tollbox run`."""
+
+    out: Annotated[
+        Path | None, Parameter(help="Folder for the results: a new one, or an empty one.")
+    ] = None
+    dry_run: Annotated[
+        bool, Parameter(help="Print the cells, queries and time, and do nothing.", negative="")
+    ] = False
+    time_limit: Annotated[float | None, Parameter(help="Seconds after which the run ends.")] = None
+
+
+def run(study: Path, options: RunOptions = RunOptions()) -> int:  # noqa: B008
+    """Run a study: models x attacks x prices x images, from a TOML file.
+
+    Results are in --out as they come; after a stop of any kind, `tollbox resume` goes on.
+    """
+    limit = seconds(options.time_limit)
+    if options.out is None and not options.dry_run:
+        raise InputError("--out is not given: expected a folder for the results, or --dry-run.")
+    chosen = Study.from_toml(study)
+    loaded = load(chosen)
+    if options.dry_run:
+        _plan(loaded)
+        return 0
+    out = options.out or Path()
+    begin(loaded, out, "run")
+    outcome, interrupted = run_left(out, Options(time_limit=limit), loaded)
+    return told(out, outcome, interrupted)
+
+
+def _plan(loaded: Loaded) -> None:
+    """Print what a run would do."""
+    study, grid, to = loaded.study, loaded.grid, console()
+    table = Table(title=f"{study.name}: {len(grid):,} cells")
+    table.add_column("")
+    for name in ("cells", "queries at most", "time at most"):
+        table.add_column(name, justify="right")
+    total, speeds = 0.0, {}
+    for spec in study.models:
+        model = loaded.model(spec)
+        speeds[spec.name] = None if study.metered else model_speed(loaded, model)
+    for line in grid.lines:
+        queries = grid.width * worst(line.tariff)
+        speed = speeds[line.model.name]
+        time = math.nan if speed is None else queries / speed
+        total += time
+        table.add_row(line.named(study), f"{grid.width:,}", _number(queries), _time(time))
+    to.print(table)
+    to.print(f"images: {len(loaded.images)}, digest {images_digest(loaded.images)}")
+    for name, speed in speeds.items():
+        if speed is not None:
+            to.print(f"model {name}: {speed:,.0f} images/s alone, on {loaded.device}")
+    if not math.isnan(total):
+        to.print(f"all: at most about {_time(total)}, if each query is as cheap as can be.")
+
+
+def worst(tariff: Tariff) -> float:
+    """The most queries that an image may take under a price."""
+    cheapest = tariff.prices.cheapest
+    ends = cheapest > 0 and math.isfinite(tariff.budget)
+    by_budget = tariff.budget // cheapest if ends else math.inf
+    return min(by_budget, tariff.max_queries)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if math.isfinite(value) else "-"
+
+
+def _time(value: float) -> str:
+    if not math.isfinite(value):
+        return "-"
+    minutes, rest = divmod(round(value), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}"

@@ -1,0 +1,238 @@
+"""What `attack` writes: adversarial.npz, PNGs, results.csv, ledger.json.
+
+1. `adversarial.npz` is lossless: the points as they were sent, with `index`, `labels`, `distance`
+   and `cost`; only images for which one was found.
+2. A PNG is the point rounded to 8 bits. Rounding may lose it, so the model is asked again about the
+   rounded images, uncharged, and the file name says what it answered: `0007-adversarial.png`,
+   `0007-lost.png`, or `0007-unknown.png` if the model failed on it. With a target, adversarial
+   means the target class.
+3. `results.csv` has a line for each image; distance `inf` where no adversarial point was found, and
+   0 where the clean image is misclassified anyway (which makes neither a point nor a PNG; with a
+   target it is `inf` unless it has that class). `target` is empty where any other class will do.
+4. `ledger.json` has the settings of the run and, for each image, how often each label was answered
+   in each phase; costs follow from these. It is strict JSON: what is not finite is null.
+5. What fails to be written does not keep the rest from it: the numbers come first, PNGs last.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..core.cell import Cell
+from ..core.model import Model
+from ..core.problem import content_hash
+from ..core.result import Result
+from ..errors import Stop
+from .streams import encodable
+
+COLUMNS = (
+    "index",
+    "name",
+    "label",
+    "target",
+    "stop",
+    "reason",
+    "distance",
+    "cost",
+    "queries",
+    "flagged",
+    "other",
+    "png",
+    "png_adversarial",
+)
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """An adversarial point at 8 bits a channel; `label` is the model's, None if it failed."""
+
+    pixels: Tensor
+    """(c, h, w), uint8."""
+    label: int | None
+
+
+def rounded(model: Model, results: Sequence[Result], batch_size: int) -> dict[int, Rounded]:
+    """By index: the adversarial points rounded to 8 bits, and the model's answers to them."""
+    pixels = {r.index: point.mul(255).round().to(torch.uint8) for r, point in _found(results)}
+    labels: dict[int, int | None] = {}
+    order = list(pixels)
+    for first in range(0, len(order), batch_size):
+        part = order[first : first + batch_size]
+        answers = _answers(model, torch.stack([pixels[i] for i in part]), batch_size)
+        labels.update(zip(part, answers, strict=True))
+    return {i: Rounded(pixels[i], labels[i]) for i in order}
+
+
+def _found(results: Sequence[Result]) -> list[tuple[Result, Tensor]]:
+    """Those with an adversarial point that an attack made."""
+    return [
+        (r, r.adversarial)
+        for r in results
+        if r.adversarial is not None and r.stop is not Stop.ALREADY_MISCLASSIFIED
+    ]
+
+
+def _answers(model: Model, pixels: Tensor, batch_size: int) -> list[int | None]:
+    try:
+        points = pixels.to(model.device, model.work_dtype).div_(255)
+        padding = points[:1].expand(batch_size - len(points), *points.shape[1:])
+        points = torch.cat([points, padding])
+        answers: list[int | None] = list(model(model.sent(points))[: len(pixels)].tolist())
+        return answers
+    except (Exception, SystemExit):  # the model's own: find out which images it fails on
+        if len(pixels) == 1:
+            return [None]
+        return [_answers(model, pixels[i : i + 1], batch_size)[0] for i in range(len(pixels))]
+
+
+def write_all(
+    folder: Path,
+    cells: Sequence[Cell],
+    results: Sequence[Result],
+    eight_bits: dict[int, Rounded],
+    settings: dict[str, Any],
+) -> None:
+    """Write all files into `folder`; the first error is raised after all was tried."""
+    names = {i: _picture_name(cells[i], i, picture) for i, picture in eight_bits.items()}
+    steps: list[Callable[[], None]] = [
+        lambda: _write_points(folder / "adversarial.npz", cells, results),
+        lambda: _write_table(folder / "results.csv", cells, results, names, eight_bits),
+        lambda: _write_ledger(folder / "ledger.json", cells, results, settings),
+        lambda: _write_pictures(folder, names, eight_bits),
+    ]
+    errors: list[Exception] = []
+    for step in steps:
+        try:
+            step()
+        except Exception as error:  # of the system, or ours: the others are written all the same
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def _write_table(
+    path: Path,
+    cells: Sequence[Cell],
+    results: Sequence[Result],
+    names: dict[int, str],
+    eight_bits: dict[int, Rounded],
+) -> None:
+    with open(path, "w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+        table = csv.writer(file)
+        table.writerow(COLUMNS)
+        table.writerows(_row(cells[r.index], r, names, eight_bits) for r in results)
+
+
+def _write_ledger(
+    path: Path, cells: Sequence[Cell], results: Sequence[Result], settings: dict[str, Any]
+) -> None:
+    images = [_account(cells[result.index], result) for result in results]
+    text = json.dumps(_strict({"settings": settings, "images": images}), indent=1, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _strict(value: Any) -> Any:
+    """What JSON can hold: null for what is not finite, and text that is UTF-8."""
+    if isinstance(value, dict):
+        return {_strict(key): _strict(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(part) for part in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return encodable(value) if isinstance(value, str) else value
+
+
+def _write_points(file: Path, cells: Sequence[Cell], results: Sequence[Result]) -> None:
+    found = _found(results)
+    shape = tuple(cells[0].image.shape)
+    images = (
+        torch.stack([point for _, point in found]).numpy()
+        if found
+        else np.empty((0, *shape), np.float32)
+    )
+    np.savez(
+        file,
+        images=images,
+        index=np.array([r.index for r, _ in found], np.int64),
+        labels=np.array([cells[r.index].label for r, _ in found], np.int64),
+        distance=np.array([r.distance for r, _ in found], np.float64),
+        cost=np.array([r.ledger.cost for r, _ in found], np.float64),
+    )
+
+
+def _picture_name(cell: Cell, index: int, picture: Rounded) -> str:
+    """The name of the PNG; none, and no PNG, unless it has 1, 3 or 4 channels."""
+    if len(picture.pixels) not in (1, 3, 4):
+        return ""
+    kind = {True: "adversarial", False: "lost", None: "unknown"}[kept(cell, picture)]
+    return f"{index:04d}-{kind}.png"
+
+
+def _write_pictures(folder: Path, names: dict[int, str], eight_bits: dict[int, Rounded]) -> None:
+    from PIL import Image
+
+    for index, name in names.items():
+        if name:
+            array = eight_bits[index].pixels.permute(1, 2, 0).contiguous().numpy()
+            Image.fromarray(array[..., 0] if array.shape[2] == 1 else array).save(folder / name)
+
+
+def kept(cell: Cell, picture: Rounded) -> bool | None:
+    """Whether a point is still adversarial at 8 bits; None if the model failed on it."""
+    if picture.label is None:
+        return None
+    return picture.label != cell.label if cell.target is None else picture.label == cell.target
+
+
+def _row(
+    cell: Cell, result: Result, pictures: dict[int, str], eight_bits: dict[int, Rounded]
+) -> list[Any]:
+    ledger = result.ledger
+    picture = eight_bits.get(result.index)
+    still = None if picture is None else kept(cell, picture)
+    return [
+        result.index,
+        cell.name,
+        cell.label,
+        "" if cell.target is None else cell.target,
+        result.stop.value,
+        result.reason,
+        repr(result.distance),
+        repr(ledger.cost),
+        ledger.queries,
+        ledger.source,
+        ledger.other,
+        pictures.get(result.index, ""),
+        "" if still is None else str(still).lower(),
+    ]
+
+
+def _account(cell: Cell, result: Result) -> dict[str, Any]:
+    ledger = result.ledger
+    return {
+        "index": result.index,
+        "name": cell.name,
+        "label": cell.label,
+        "target": cell.target,
+        "content": content_hash(cell.image),
+        "start_content": None if cell.start is None else content_hash(cell.start),
+        "stop": result.stop.value,
+        "cost": ledger.cost,
+        "queries": ledger.queries,
+        "flagged": ledger.source,
+        "by_phase": ledger.by_phase,
+        "counts": {
+            phase: {str(label): count for label, count in sorted(tally.items())}
+            for phase, tally in ledger.counts.items()
+        },
+    }

@@ -1,0 +1,174 @@
+"""Progress of a study: a line for each attack and price.
+
+On a terminal they are redrawn in place; elsewhere a plain log has the lines that are under way,
+every ten seconds, and each line when it is done. Speed is charged queries per second since the
+line began; the share is of what the model makes alone, measured before the run.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from ..errors import Stop
+from ..studies.reading import StudyResults
+from ..studies.shard import Began, Ended, Event, Standing
+from ..studies.status import FAILED
+
+LOG_EVERY = 10.0
+REDRAW_EVERY = 0.2
+
+
+@dataclass
+class _Line:
+    """One line of the grid, as it is shown."""
+
+    name: str
+    cells: int
+    done: int = 0
+    failed: int = 0
+    fresh: int = 0
+    """Cells that were attacked to their end since this run began."""
+    fresh_queries: int = 0
+    distances: list[float] = field(default_factory=list)
+    queries: dict[int, int] = field(default_factory=dict)
+    """Since this run began, by shard."""
+    began: float | None = None
+    ended: float | None = None
+
+    @property
+    def rate(self) -> float:
+        """Queries/s."""
+        if self.began is None:
+            return 0.0
+        seconds = (self.ended or time.monotonic()) - self.began
+        return sum(self.queries.values()) / seconds if seconds > 0 else 0.0
+
+    @property
+    def left(self) -> float:
+        """Seconds, roughly; NaN if nothing is known yet."""
+        if self.done >= self.cells:
+            return 0.0
+        if not self.fresh or self.rate == 0:
+            return math.nan
+        each = self.fresh_queries / self.fresh
+        under_way = sum(self.queries.values()) - self.fresh_queries
+        return max(0.0, each * (self.cells - self.done) - under_way) / self.rate
+
+    def told(self, raw: float | None) -> list[str]:
+        """Its columns."""
+        rate = self.rate
+        failed = f" ({self.failed} failed)" if self.failed else ""
+        return [
+            self.name,
+            f"{self.done}/{self.cells}{failed}",
+            f"{rate:,.0f} queries/s" if rate else "",
+            f"{rate / raw:.2f} of raw" if rate and raw else "",
+            f"median l2 {np.median(self.distances):.3g}" if self.distances else "",
+            "done"
+            if self.done >= self.cells
+            else ""
+            if math.isnan(self.left)
+            else _clock(self.left),
+        ]
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d} left" if hours else f"{minutes}:{rest:02d} left"
+
+
+class StudyWatch:
+    """Shows a study's run; `tell` is what the run calls."""
+
+    def __init__(self, console: Console, found: StudyResults, failed: bool = False) -> None:
+        """`failed`: cells that failed are run again."""
+        self._console = console
+        self._lines = [
+            _Line(s.name, s.cells, s.done - s.failed)
+            if failed
+            else _Line(s.name, s.cells, s.done, s.failed)
+            for s in found.status()
+        ]
+        for end in found.finished():
+            self._lines[found.grid.line_of(end.cell)].distances += _counted(end.stop, end.distance)
+        self._raw: float | None = None
+        self._live: Live | None = None
+        self._next = 0.0
+
+    def __enter__(self) -> StudyWatch:
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
+        self._next = time.monotonic() + (0.0 if self._live else LOG_EVERY)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def tell(self, event: Event) -> None:
+        """Take in what happened, and show it every now and then."""
+        if isinstance(event, Began):
+            self._raw = event.raw or self._raw
+        elif isinstance(event, Standing):
+            for number, queries in event.queries.items():
+                line = self._lines[number]
+                line.began = line.began or time.monotonic() - 1e-3
+                line.queries[event.shard] = queries
+        elif isinstance(event, Ended):
+            self._ended(event)
+        if time.monotonic() >= self._next:
+            self._show()
+
+    def _ended(self, event: Ended) -> None:
+        line = self._lines[event.line]
+        line.done += 1
+        if event.stop is not Stop.ALREADY_MISCLASSIFIED:  # which says nothing about the others
+            line.fresh += 1
+            line.fresh_queries += event.queries
+        line.failed += event.stop in FAILED
+        line.distances += _counted(event.stop, event.distance)
+        line.began = line.began or time.monotonic() - 1e-3
+        if line.done >= line.cells:
+            line.ended = time.monotonic()
+            if self._live is None:
+                self._console.print(_sentence(line, self._raw), soft_wrap=True)
+
+    def _show(self) -> None:
+        if self._live is not None:
+            self._next = time.monotonic() + REDRAW_EVERY
+            table = Table.grid(padding=(0, 2))
+            for line in self._shown():
+                table.add_row(*line.told(self._raw))
+            self._live.update(table, refresh=True)
+            return
+        self._next = time.monotonic() + LOG_EVERY
+        for line in self._lines:
+            if line.began is not None and line.done < line.cells:
+                self._console.print(_sentence(line, self._raw), soft_wrap=True)
+
+    def _shown(self) -> list[_Line]:
+        """As many lines as fit: those under way first, then in order."""
+        room = max(1, self._console.height - 1)
+        if len(self._lines) <= room:
+            return self._lines
+        busy = [line for line in self._lines if line.began is not None and line.done < line.cells]
+        rest = [line for line in self._lines if line not in busy]
+        return (busy + rest)[:room]
+
+
+def _sentence(line: _Line, raw: float | None) -> str:
+    name, *others = line.told(raw)
+    return f"{name}: {', '.join(part for part in others if part)}"
+
+
+def _counted(stop: str, distance: float) -> list[float]:
+    return [] if stop in (*FAILED, Stop.ALREADY_MISCLASSIFIED) else [distance]

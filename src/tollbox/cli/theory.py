@@ -1,0 +1,221 @@
+"""`tollbox theory`: what the paper's theorems say for a price and a dimension, as numbers.
+
+Three tables: a gradient estimate at the optimal overshoot beside a vanilla one of the same expected
+cost (optimal parameters, expected cosine); the overshooting scheduler (initial cosine); and the
+expected cost of searches over the same cells (cost analysis of AS).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+from rich import box
+from rich.table import Table
+
+from .. import theory as closed_forms
+from ..core.prices import Prices
+from ..errors import InputError
+from ..files.tables import shortened
+from .choices import at_least, whole
+from .streams import console
+
+MOST = 1e15
+"""The dearest price, of which the inverse is the cheapest; and the largest radius."""
+MOST_CELLS = 10**6
+"""Their exact costs take about a second."""
+MOST_DIMENSIONS = MOST_QUERIES = 10**9
+ITERATIONS = (1, 10, 100)
+
+
+def _option(text: str) -> Parameter:
+    return Parameter(help=text, allow_leading_hyphen=True)
+
+
+def _whole(text: str) -> Parameter:
+    return Parameter(help=text, converter=whole, allow_leading_hyphen=True)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TheoryOptions:
+    """The options of `tollbox theory`."""
+
+    price: Annotated[
+        str,
+        _option(
+            "c*: what a source-class answer costs, others cost 1. A number above 0, or inf, which "
+            f"is planned for as {Prices.flagged_only().ratio:g}."
+        ),
+    ]
+    dim: Annotated[int, _whole("d: how many values an image has.")] = 3 * 224 * 224
+    cells: Annotated[int, _whole("Cells that a search tells apart, 1/tau.")] = 10_000
+    queries: Annotated[
+        int, _whole("n': queries of the vanilla estimate, whose cost the optimal one has as well.")
+    ] = 30
+    rate: Annotated[float, _option("m of the overshooting scheduler.")] = 0.02
+    delta: Annotated[float, _option("Radius of the samples of an estimate.")] = 0.0045
+    json: Annotated[bool, Parameter(help="Print JSON.", negative="")] = False
+
+
+def theory(options: TheoryOptions) -> int:
+    """Print what the paper's theorems say for a price: overshoot, estimates, searches."""
+    ratio = _ratio(options.price)
+    at_least("--dim", options.dim, 2, MOST_DIMENSIONS)
+    at_least("--cells", options.cells, 1, MOST_CELLS)
+    at_least("--queries", options.queries, 1, MOST_QUERIES)
+    at_least("--rate", options.rate, 0, 10)
+    if not 0 < options.delta <= MOST:
+        raise InputError(f"--delta is {options.delta:g}: expected above 0, up to {MOST:g}.")
+    found = {
+        "price": options.price,
+        "ratio": ratio,
+        "dimension": options.dim,
+        "estimate": estimates(ratio, options.dim, options.queries),
+        "schedule": schedule(ratio, options.dim, options.rate, options.delta),
+        "search": searches(ratio, options.cells),
+    }
+    if options.json:
+        console().print(json.dumps(found, indent=2), soft_wrap=True)
+    else:
+        _show(found)
+    return 0
+
+
+def _ratio(text: str) -> float:
+    """c*, as attacks plan with it."""
+    try:
+        price = float(text)
+    except ValueError:
+        price = math.nan
+    if price == math.inf:
+        return Prices.flagged_only().ratio
+    if not 1 / MOST <= price <= MOST:
+        raise InputError(
+            f"--price is {shortened(text)!r}: expected a number above 0, from {1 / MOST:g} to "
+            f"{MOST:g}, or inf."
+        )
+    return price
+
+
+# -- numbers --------------------------------------------------------------------------------------
+
+
+def estimates(ratio: float, d: int, queries: int) -> dict[str, Any]:
+    """An estimate at the boundary and one at the optimal overshoot, of the same expected cost."""
+    cost = queries * (ratio + 1) / 2  # c_t
+
+    def at(x: float) -> dict[str, float]:
+        p, flagged = closed_forms.cap_probability(x, d), closed_forms.cap_complement(x, d)
+        each = ratio * flagged + p
+        return {
+            "x": x,
+            "s": x * math.sqrt(d),
+            "p": p,
+            "flagged": flagged,
+            "beta": p,
+            "cost_of_a_query": each,
+            "n": cost / each,
+            "J": closed_forms.objective(x, d, cost / each),
+            "expected_cosine": closed_forms.expected_cosine(x, d, cost / each),
+        }
+
+    return {
+        "cost": cost,
+        "vanilla": at(0.0),
+        "optimal": at(closed_forms.optimal_overshoot(ratio, d)),
+    }
+
+
+def schedule(ratio: float, d: int, rate: float, delta: float) -> dict[str, Any]:
+    """cos(alpha_t) and omega_t of the scheduler at a few iterations."""
+    first, x = closed_forms.initial_cosine(d), closed_forms.optimal_overshoot(ratio, d)
+    steps = []
+    for t in ITERATIONS:
+        cosine = closed_forms.scheduled_cosine(t, first, rate)
+        steps.append({"t": t, "cosine": cosine, "omega": x * delta / cosine})
+    return {"rate": rate, "delta": delta, "initial_cosine": first, "steps": steps}
+
+
+def searches(ratio: float, cells: int) -> dict[str, Any]:
+    """Expected costs; `share` is the part of an interval that is on its flagged side."""
+
+    def line(stages: int) -> dict[str, float | None]:
+        cost = closed_forms.expected_line_search_cost(cells, ratio, stages)
+        return {"share": None, "cost": cost}
+
+    return {
+        "cells": cells,
+        "binary": {"share": 0.5, "cost": closed_forms.expected_search_cost(cells, ratio, 1.0)},
+        "line, 1 stage": line(1),
+        "line, 2 stages": line(2),
+        "asymmetric": {
+            "share": 1 / (ratio + 1),
+            "cost": closed_forms.expected_search_cost(cells, ratio),
+        },
+        "optimal": {
+            "share": closed_forms.optimal_share(ratio),
+            "cost": closed_forms.optimal_search_cost(cells, ratio),
+        },
+    }
+
+
+# -- tables ---------------------------------------------------------------------------------------
+
+ROWS = {
+    "overshoot x": "x",
+    "s = x sqrt(d)": "s",
+    "adversarial answers p": "p",
+    "flagged answers 1 - p": "flagged",
+    "weight beta": "beta",
+    "expected cost of a query": "cost_of_a_query",
+    "queries n": "n",
+    "J": "J",
+    "expected cosine": "expected_cosine",
+}
+
+
+def _show(found: Mapping[str, Any]) -> None:
+    ratio, estimate, steps, search = (found[k] for k in ("ratio", "estimate", "schedule", "search"))
+    planned = "" if math.isfinite(float(found["price"])) else f" (planned for {_number(ratio)})"
+    to = console()
+    to.print(f"c* = {float(found['price']):,.10g}{planned}, d = {found['dimension']:,}\n")
+    _table(
+        f"Estimates of expected cost c_t = {_number(estimate['cost'])}",
+        ("", "vanilla", "optimal"),
+        [(name, estimate["vanilla"][k], estimate["optimal"][k]) for name, k in ROWS.items()],
+    )
+    _table(
+        f"Overshooting scheduler, m = {steps['rate']:g}, delta = {steps['delta']:g}",
+        ("t", "cos(alpha_t)", "omega_t"),
+        [(f"{s['t']}", s["cosine"], s["omega"]) for s in steps["steps"]],
+    )
+    to.print(f"E cos(alpha_1) = {_number(steps['initial_cosine'])}\n")
+    _table(
+        f"Searches over {search['cells']:,} cells",
+        ("", "flagged side", "expected cost"),
+        [(name, r["share"], r["cost"]) for name, r in search.items() if name != "cells"],
+    )
+
+
+def _table(
+    title: str, columns: Sequence[str], rows: Sequence[tuple[str, float | None, float]]
+) -> None:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column(columns[0])
+    for name in columns[1:]:
+        table.add_column(name, justify="right")
+    for name, *values in rows:
+        table.add_row(name, *("-" if value is None else _number(value) for value in values))
+    console().print(title, table, sep="\n")
+
+
+def _number(value: float) -> str:
+    """Five digits; whole thousands with commas."""
+    if 1000 <= abs(value) < 1e9:
+        return f"{value:,.0f}"
+    return f"{value:.5g}"

@@ -1,0 +1,1 @@
+"""The words of the package: ask, prices, ledger, problem, cell, result, model."""

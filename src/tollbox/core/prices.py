@@ -1,0 +1,140 @@
+"""Prices: what an answer costs, by its label.
+
+1. A query is charged for the label it is answered with, never for which side it was meant to be on.
+2. `ratio` (the paper's c*) is what an attack plans with: source price over the price of others.
+   Where others are free (c* = infinity) attacks plan with 1e5, as the paper does; a price per class
+   starts from the source's price over the default.
+3. A cost is a function of counts: sum over the distinct prices, in rising order, of count x price.
+   One formula for one row and for a million, so chunking cannot change a cost by a rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+
+PLANNED_RATIO_AT_INFINITY = 1e5
+"""What attacks plan with at c* = infinity (the paper, comparison to stealthy attacks)."""
+
+
+def _checked(name: str, value: float) -> float:
+    try:
+        price = float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} is {value!r}: expected a number that is 0 or more.") from None
+    if not (math.isfinite(price) and price >= 0):
+        hint = " For an infinite price use Prices.flagged_only()." if price == math.inf else ""
+        raise InputError(f"{name} is {value!r}: expected a finite number that is 0 or more.{hint}")
+    return price
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Price of a source-class ("flagged") answer and of any other; or a price per class."""
+
+    source: float = 1.0
+    other: float = 1.0
+    classes: Mapping[int, float] | None = field(default=None, hash=False)
+    """Price by label; a label that is not listed costs `other`. `source` is then only for `ratio`,
+    and is set by `for_source`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "source", _checked("the source price", self.source))
+        object.__setattr__(self, "other", _checked("the price of other answers", self.other))
+        if self.classes is not None:
+            table = {
+                int(k): _checked(f"the price of class {k}", v) for k, v in self.classes.items()
+            }
+            object.__setattr__(self, "classes", table)
+        if self.dearest == 0:
+            raise InputError("all prices are 0: expected at least one answer to cost something.")
+
+    @classmethod
+    def per_class(cls, prices: Mapping[int, float], default: float = 1.0) -> Prices:
+        """A price for each class listed, `default` for the others."""
+        return cls(source=default, other=default, classes=prices)
+
+    @classmethod
+    def flagged_only(cls) -> Prices:
+        """c* = infinity: a source-class answer costs 1, any other is free; needs `max_queries`."""
+        return cls(source=1.0, other=0.0)
+
+    @cached_property
+    def values(self) -> tuple[float, ...]:
+        """The distinct prices that an answer may have, rising."""
+        if self.classes is None:
+            return tuple(sorted({self.source, self.other}))
+        return tuple(sorted({self.other, *self.classes.values()}))
+
+    @cached_property
+    def value_array(self) -> NDArray[np.float64]:
+        """`values` as an array."""
+        return np.array(self.values)
+
+    @property
+    def dearest(self) -> float:
+        """The most an answer may cost."""
+        return self.values[-1]
+
+    @property
+    def cheapest(self) -> float:
+        """The least an answer may cost."""
+        return self.values[0]
+
+    def of(self, label: int, source: int) -> float:
+        """Price of an answer `label` when the source class is `source`."""
+        if self.classes is not None:
+            return self.classes.get(label, self.other)
+        return self.source if label == source else self.other
+
+    def level(self, label: int, source: int) -> int:
+        """The position of that price in `values`."""
+        return self.values.index(self.of(label, source))
+
+    def for_source(self, label: int) -> Prices:
+        """These prices with `source` set to what an answer of class `label` costs."""
+        return self if self.classes is None else replace(self, source=self.of(label, label))
+
+    @property
+    def ratio(self) -> float:
+        """The c* that attacks plan with; a side that is free is planned as 1e5 times cheaper."""
+        if self.source == self.other:
+            return 1.0
+        if self.other == 0:
+            return PLANNED_RATIO_AT_INFINITY
+        if self.source == 0:
+            return 1 / PLANNED_RATIO_AT_INFINITY
+        return self.source / self.other
+
+    def levels(self, labels: NDArray[np.int64], source: int) -> NDArray[np.intp]:
+        """For each label the position of its price in `values`."""
+        if len(self.values) == 1:
+            return np.zeros(len(labels), np.intp)
+        if self.classes is None:
+            low = int(self.source > self.other)  # position of the source price
+            return np.where(labels == source, low, 1 - low)
+        found, back = np.unique(labels, return_inverse=True)
+        position = {value: i for i, value in enumerate(self.values)}
+        table = np.array([position[self.of(int(label), source)] for label in found], np.intp)
+        return table[back]
+
+    def cost(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Cost of counts by level (last axis); any leading axes."""
+        total = np.zeros(counts.shape[:-1])
+        for level, value in enumerate(self.values):
+            total = total + counts[..., level] * value
+        return total
+
+    def __str__(self) -> str:
+        if self.classes is not None:
+            return f"per class ({len(self.classes)} listed, default {self.other:g})"
+        if self.other == 0:
+            return "c*=inf"
+        return f"c*={self.source / self.other:g}"

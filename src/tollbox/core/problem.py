@@ -1,0 +1,165 @@
+"""The problem: all that an attack on one image may know.
+
+1. The source image, its label, the prices, the goal, and random streams. No model, no budget, no
+   batch size, no other image.
+2. Random numbers are a function of (seed, content of the image, purpose, step, block) and of
+   nothing else, and are drawn in blocks of a fixed number of rows: neither the batch, nor the
+   order, nor the chunk in which rows are asked for can change them. Prices and parts are not in
+   the key, so that variants see the same start and noise, and comparisons are paired.
+3. `accept` marks an iterate; `note` keeps what a report wants to know of the iteration it ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..errors import Stop
+from .ask import Asking
+from .prices import Prices
+
+BLOCK = 16
+"""Rows drawn at once from a random stream."""
+
+
+def content_hash(image: Tensor) -> str:
+    """Hash of an image's shape and its pixels as float32: the same on every device and dtype."""
+    pixels = image.detach().to("cpu", torch.float32).contiguous().numpy()
+    digest = hashlib.blake2b(repr(pixels.shape).encode(), digest_size=16)
+    digest.update(pixels.tobytes())
+    return digest.hexdigest()
+
+
+class Noise:
+    """Rows of standard normal numbers, drawn block by block when they are needed.
+
+    (Of the 63 bits of a block's seed torch's generator for the CPU uses 32.)
+    """
+
+    def __init__(
+        self, key: str, rows: int, shape: tuple[int, ...], like: Tensor, block: int
+    ) -> None:
+        self._key, self._rows, self._shape, self._like = key, rows, shape, like
+        self._block = block
+        self._cached: tuple[int, Tensor] | None = None
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def _draw(self, number: int) -> Tensor:
+        if self._cached is None or self._cached[0] != number:
+            digest = hashlib.blake2b(f"{self._key}/{number}".encode(), digest_size=8).digest()
+            generator = torch.Generator(self._like.device)
+            generator.manual_seed(int.from_bytes(digest, "big") >> 1)
+            rows = torch.randn(
+                (self._block, *self._shape),
+                generator=generator,
+                dtype=self._like.dtype,
+                device=self._like.device,
+            )
+            self._cached = (number, rows)
+        return self._cached[1]
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        first, last, _ = rows.indices(self._rows)
+        parts = []
+        while first < last:
+            number, offset = divmod(first, self._block)
+            count = min(self._block - offset, last - first)
+            parts.append(self._draw(number)[offset : offset + count])
+            first += count
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+@dataclass
+class Problem:
+    """One image to be attacked."""
+
+    source: Tensor
+    """The source image x*, (c, h, w), on the device of the run."""
+    label: int
+    """The source class."""
+    prices: Prices = field(default_factory=Prices)
+    """With `source` set to what the source class costs: `prices.ratio` is c*."""
+    target: int | None = None
+    """The goal: any other class (None), or this class."""
+    seed: int = 0
+    content: str = ""
+    """Hash of the source image; made from it if it is not given."""
+    given: Tensor | None = None
+    """An image to begin from, in place of what the attack's start would find."""
+    accepted: list[tuple[Tensor, dict[str, Any]]] = field(default_factory=list, repr=False)
+    """Iterates with their notes that the engine has not collected yet."""
+    notes: dict[str, Any] = field(default_factory=dict, repr=False)
+    """Notes of the iteration under way."""
+
+    def __post_init__(self) -> None:
+        self.prices = self.prices.for_source(self.label)
+        self.content = self.content or content_hash(self.source)
+
+    @property
+    def dimension(self) -> int:
+        """d, the number of pixels times channels."""
+        return self.source.numel()
+
+    @property
+    def resolution(self) -> float:
+        """The l2 step below which points are hardly told apart (1e-5 for float32 at 3x224x224)."""
+        return torch.finfo(self.source.dtype).eps / 4 * math.sqrt(self.dimension)
+
+    def is_adversarial(self, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which labels are what the goal asks for."""
+        if self.target is None:
+            return np.not_equal(labels, self.label)
+        return np.equal(labels, self.target)
+
+    def noise(
+        self,
+        purpose: str,
+        step: int,
+        rows: int,
+        shape: tuple[int, ...] | None = None,
+        block: int = BLOCK,
+    ) -> Noise:
+        """Standard normal rows of `shape` (an image's by default) for one purpose at one step."""
+        key = f"{self.seed}/{self.content}/{purpose}/{step}"
+        return Noise(key, rows, shape or tuple(self.source.shape), self.source, block)
+
+    def accept(self, point: Tensor) -> None:
+        """Mark `point`, which was asked and found adversarial, as the iterate of this iteration."""
+        self.accepted.append((point, self.notes))
+        self.notes = {}
+
+    def note(self, **values: Any) -> None:
+        """Record numbers or words about this iteration for reports."""
+        self.notes.update(values)
+
+
+class Attack(Protocol):
+    """What can be run: called with a problem, gives a generator of asks that returns why it ended.
+
+    It may also have `rows`, the most points it holds at a time; the engine bounds the number of
+    live images by it. A whole attack, which tries ever larger grey levels:
+
+        @dataclass(frozen=True)
+        class Brighten:
+            def __call__(self, problem):
+                levels = torch.linspace(0, 1, 50, dtype=problem.source.dtype)
+                points = torch.lerp(problem.source, torch.ones_like(problem.source),
+                                    levels.view(-1, 1, 1, 1).to(problem.source.device))
+                answers = yield Ask(points, until=Until.ADVERSARIAL, phase="brighten")
+                if not answers.adversarial[-1]:
+                    return Stop.NO_START
+                problem.accept(points[len(answers) - 1])
+                return Stop.CONVERGED
+    """
+
+    def __call__(self, problem: Problem, /) -> Asking[Stop]:
+        """Begin an attack on one image."""

@@ -1,0 +1,192 @@
+"""Results: what one run reached, at any cost up to its budget, and medians over images.
+
+1. `distance_at(B)` is what a run with budget B would have reached. A row counts if it would have
+   been asked under B: what was spent before it, and the dearest answer, fit into B.
+2. No adversarial point: distance infinity, and medians count it so.
+3. An image that the model misclassifies anyway is left out of medians, and counted
+   (`misclassified`). So is a run that was cut short, by an error, the clock or an interruption,
+   before the cost in question (`unknown_at`): it says nothing about the image.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+
+import numpy as np
+
+from ..errors import InputError, Stop
+from .ledger import Ledger
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from .cell import Cell
+
+By = Literal["cost", "source", "queries"]
+
+CUT_SHORT = (Stop.MODEL_ERROR, Stop.ATTACK_ERROR, Stop.TIME_LIMIT, Stop.INTERRUPTED)
+"""Ends that say nothing about the image."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One accepted step."""
+
+    iteration: int
+    cost: float
+    source: int
+    other: int
+    distance: float
+    """l2 of the iterate, as it was sent."""
+    by_phase: dict[str, float]
+    notes: dict[str, Any]
+
+
+class Improvement(NamedTuple):
+    """A row that was nearer than any adversarial row before it, and the account before it."""
+
+    cost: float
+    source: int
+    queries: int
+    distance: float
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """How the run on one image went."""
+
+    index: int
+    """Position of the image, or cell, in the input."""
+    name: str
+    stop: Stop
+    reason: str
+    """More about the stop where there is more to say: the error of a model or an attack."""
+    ledger: Ledger
+    adversarial: Tensor | None
+    """The nearest adversarial point that was asked, as it was sent; on the CPU."""
+    improvements: tuple[Improvement, ...]
+    trace: tuple[Step, ...]
+    budget: float
+    max_queries: float
+    seed: int
+    warnings: tuple[str, ...] = ()
+    """What a reader of the numbers must know, e.g. that running out of memory changed the shape."""
+
+    @classmethod
+    def nothing(cls, index: int, cell: Cell, stop: Stop) -> Result:
+        """The result of a cell of which nothing is known."""
+        ledger = Ledger(cell.prices.for_source(cell.label), cell.label)
+        limits = cell.budget, cell.max_queries, cell.seed
+        return cls(index, cell.name, stop, "", ledger, None, (), (), *limits)
+
+    @property
+    def distance(self) -> float:
+        """The least l2 distance of an adversarial point that was asked; infinity without one."""
+        return self.improvements[-1].distance if self.improvements else math.inf
+
+    def known_up_to(self, by: By = "cost") -> float:
+        """The largest cost (flagged queries, queries) at which it is known what was reached.
+
+        A run that was ended by its budget, its cap, an error, the clock or an interruption would
+        have gone on: beyond what ended it nothing is known.
+        """
+        if by not in ("cost", "source", "queries"):
+            raise InputError(f"by is {by!r}: expected 'cost', 'source' or 'queries'.")
+        if self.stop in CUT_SHORT:
+            ledger = self.ledger
+            return {"cost": ledger.cost, "source": ledger.source, "queries": ledger.queries}[by]
+        if by == "cost" and self.stop is Stop.BUDGET:
+            return self.budget
+        if by == "queries" and self.stop is Stop.MAX_QUERIES:
+            return self.max_queries
+        return math.inf
+
+    def distance_at(self, value: float, by: By = "cost") -> float:
+        """What a run that ends at `value` (a cost, flagged queries or queries) would have reached.
+
+        A value above `known_up_to` is an error.
+        """
+        if value > self.known_up_to(by):
+            raise InputError(
+                f"{by} {value:g} is above {self.known_up_to(by):g}, where this run ended "
+                f"({self.stop}): run it with a larger limit to know what it would have reached."
+            )
+        reached = math.inf
+        for step in self.improvements:
+            if by == "cost":
+                need = step.cost + self.ledger.prices.dearest
+            else:
+                need = 1.0 + (step.source if by == "source" else step.queries)
+            if need > value:
+                break
+            reached = step.distance
+        return reached
+
+
+@dataclass(frozen=True, eq=False)
+class Results(Sequence[Result]):
+    """Results in input order, and what they say together."""
+
+    results: tuple[Result, ...]
+    findings: tuple[str, ...] = field(default=())
+    """What `check=True` found about the model; empty if all was well or nothing was checked."""
+
+    def __init__(self, results: Iterable[Result], findings: Iterable[str] = ()) -> None:
+        object.__setattr__(self, "results", tuple(results))
+        object.__setattr__(self, "findings", tuple(findings))
+
+    @overload
+    def __getitem__(self, index: int) -> Result: ...
+    @overload
+    def __getitem__(self, index: slice) -> Results: ...
+    def __getitem__(self, index: int | slice) -> Result | Results:
+        if isinstance(index, slice):
+            return Results(self.results[index], self.findings)
+        return self.results[index]
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self.results)
+
+    @property
+    def counted(self) -> Results:
+        """All but the images that are misclassified anyway."""
+        return Results(
+            (r for r in self.results if r.stop is not Stop.ALREADY_MISCLASSIFIED), self.findings
+        )
+
+    @property
+    def misclassified(self) -> int:
+        """How many images the model misclassifies anyway."""
+        return len(self) - len(self.counted)
+
+    @property
+    def failed(self) -> int:
+        """How many runs ended in an error of the model or the attack; see their `reason`."""
+        return sum(r.stop in (Stop.MODEL_ERROR, Stop.ATTACK_ERROR) for r in self.results)
+
+    def unknown_at(self, value: float, by: By = "cost") -> int:
+        """How many runs were cut short before `value` by an error, the clock or an interruption."""
+        return sum(r.stop in CUT_SHORT and value > r.known_up_to(by) for r in self.counted)
+
+    def _distances(self, value: float, by: By) -> list[float]:
+        return [
+            r.distance_at(value, by)
+            for r in self.counted
+            if not (r.stop in CUT_SHORT and value > r.known_up_to(by))
+        ]
+
+    def median_at(self, value: float, by: By = "cost") -> float:
+        """Median distance at `value`; NaN if no image counts."""
+        distances = self._distances(value, by)
+        return float(np.median(distances)) if distances else math.nan
+
+    def success_at(self, value: float, by: By = "cost", within: float = math.inf) -> float:
+        """Share of images with an adversarial point nearer than `within` at `value`."""
+        distances = self._distances(value, by)
+        return float(np.mean([d < within for d in distances])) if distances else math.nan

@@ -1,0 +1,335 @@
+"""The sender: rows of many asks in, one model batch out, labels and distances back.
+
+1. Few fixed shapes: a batch is padded, with a row of its own, to the smallest shape that holds it.
+   Padding is never delivered. A metered model gets no padding, since there a row is a query.
+2. Points stay on the device. Labels, distances and whatever else waits to be read cross to the host
+   in one transfer per batch; waiting for it is the only synchronisation.
+3. Out of memory: the shapes are halved and the rows sent again, and that is said. Any other error
+   of the model: the batch is bisected until the rows that cause it are found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..core.model import Model
+from ..errors import Stop
+from . import mixtures
+from .mixtures import Mixture, MixtureRows
+from .pending import Failure, Pending
+
+
+class Piece(NamedTuple):
+    """Rows `first` to `last` of one run of one ask; `slot` is where its source image lies."""
+
+    pending: Pending
+    number: int
+    first: int
+    last: int
+    slot: int
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return self.last - self.first
+
+    def split(self, at: int) -> tuple[Piece, Piece]:
+        """The first `at` rows, and the others."""
+        middle = self.first + at
+        return (
+            Piece(self.pending, self.number, self.first, middle, self.slot),
+            Piece(self.pending, self.number, middle, self.last, self.slot),
+        )
+
+
+BEHIND = Failure(Stop.ATTACK_ERROR, "it lies behind a row that failed")
+
+
+def split(pieces: Sequence[Piece], at: int) -> tuple[list[Piece], list[Piece]]:
+    """The first `at` rows of all, and the others."""
+    front: list[Piece] = []
+    for position, piece in enumerate(pieces):
+        if piece.size > at:
+            if at == 0:
+                return front, list(pieces[position:])
+            one, two = piece.split(at)
+            return [*front, one], [two, *pieces[position + 1 :]]
+        front.append(piece)
+        at -= piece.size
+    return front, []
+
+
+@dataclass(frozen=True)
+class Flight:
+    """Numbers on their way to the host."""
+
+    pieces: list[Piece]
+    failures: Sequence[tuple[Piece, Failure]]
+    numbers: Tensor
+    """Labels (`shape`), distances (`shape`), then what else was waiting; float64."""
+    shape: int
+    event: torch.cuda.Event | None
+    recalled: bool = False
+    """The labels are from a history, not from the model."""
+
+    def land(self) -> NDArray[np.float64]:
+        """Wait until the numbers have arrived, and give them."""
+        if self.event is not None:
+            self.event.synchronize()
+        return self.numbers.numpy()
+
+
+class Sender:
+    """Turns rows into model batches."""
+
+    def __init__(self, model: Model, batch_size: int, one_shape: bool, metered: bool) -> None:
+        self.model = model
+        self.metered = metered
+        self.batch_size = batch_size
+        self._one_shape = one_shape or model.batch is not None
+        self._sources: Tensor | None = None
+        self.shrunk: list[str] = []
+        """What had to be changed for want of memory, in words."""
+
+    @property
+    def shapes(self) -> list[int]:
+        """The batch shapes in use, rising: so many eighths of the whole."""
+        eighths = (8,) if self._one_shape else range(1, 9)
+        return sorted({max(1, self.batch_size * part // 8) for part in eighths})
+
+    def place(self, slot: int, source: Tensor) -> None:
+        """Put the source image of a live cell into the table."""
+        if self._sources is None or slot >= len(self._sources):
+            rows = max(8, 2 * slot)
+            table = torch.zeros((rows, *source.shape), dtype=source.dtype, device=source.device)
+            if self._sources is not None:
+                table[: len(self._sources)] = self._sources
+            self._sources = table
+        self._sources[slot] = source
+
+    def send(self, pieces: list[Piece], extra: Sequence[Tensor] = ()) -> list[Flight]:
+        """Send rows, in as many batches as it takes; `extra` numbers travel with the first."""
+        if not pieces:
+            return [self._fly([], extra, 0)]
+        try:
+            return [self._forward(pieces, extra)]
+        except (Exception, SystemExit) as error:
+            memory, reason = _is_out_of_memory(error), f"{type(error).__name__}: {error}"
+        # Outside the handler: the error would hold all that the failed batch had allocated.
+        if memory and self.batch_size > 1 and self.model.batch is None:
+            return self._smaller(pieces, extra)
+        return self._bisect(pieces, extra, reason)
+
+    def recall(
+        self, pieces: list[Piece], labels: NDArray[np.int64], extra: Sequence[Tensor]
+    ) -> Flight:
+        """Rows whose labels are known: their points are made for their distances alone."""
+        failures: list[tuple[Piece, Failure]] = []
+        sound: list[Piece] = []
+        parts: list[Tensor] = []
+        kept: list[NDArray[np.int64]] = []
+        slots: list[int] = []
+        first = 0
+        for piece in pieces:
+            last = first + piece.size
+            made = self._points(piece)
+            if isinstance(made, Failure):
+                failures.append((piece, made))
+            else:
+                sound.append(piece)
+                parts.append(made)
+                kept.append(labels[first:last])
+                slots += [piece.slot] * piece.size
+            first = last
+        if not parts:
+            return self._fly([], extra, 0, failures=failures)
+        distances = self._distances(self.model.sent(torch.cat(parts)), slots)
+        known = torch.from_numpy(np.concatenate(kept)).to(distances.device, torch.float64)
+        flight = self._fly(sound, extra, len(slots), (known, distances), failures)
+        return replace(flight, recalled=True)
+
+    def _smaller(self, pieces: list[Piece], extra: Sequence[Tensor]) -> list[Flight]:
+        before, self.batch_size = self.batch_size, self.batch_size // 2
+        if self.model.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self.shrunk.append(f"out of memory: batches of {before} became batches of {before // 2}")
+        front, back = split(pieces, self.batch_size)
+        flights = self.send(front, extra)
+        while back:
+            front, back = split(back, self.batch_size)
+            flights += self.send(front)
+        return flights
+
+    def _bisect(self, pieces: list[Piece], extra: Sequence[Tensor], reason: str) -> list[Flight]:
+        rows = sum(piece.size for piece in pieces)
+        if rows == 1:
+            failure = Failure(Stop.MODEL_ERROR, reason)
+            return [self._fly([], extra, 0, failures=[(pieces[0], failure)])]
+        front, back = split(pieces, rows // 2)
+        flights = self.send(front, extra)
+        failed = [failure for flight in flights for failure in flight.failures]
+        lost = [(piece, BEHIND) for piece in back if self._is_behind(piece, failed)]
+        back = [piece for piece in back if not self._is_behind(piece, failed)]
+        if lost:
+            flights.append(self._fly([], (), 0, failures=lost))
+        return flights + self.send(back) if back else flights
+
+    def _forward(self, pieces: list[Piece], extra: Sequence[Tensor]) -> Flight:
+        failures: list[tuple[Piece, Failure]] = []
+        sound: list[Piece] = []
+        parts: list[Tensor] = []
+        slots: list[int] = []
+        mixed = self._mixed(pieces)
+        for number, piece in enumerate(pieces):
+            if failures and self._is_behind(piece, failures):
+                failures.append((piece, BEHIND))
+                continue
+            if number in mixed:
+                parts += mixed[number]
+            else:
+                made = self._points(piece)
+                if isinstance(made, Failure):
+                    failures.append((piece, made))
+                    continue
+                parts.append(made)
+            sound.append(piece)
+            slots += [piece.slot] * piece.size
+        if not parts:
+            return self._fly([], extra, 0, failures=failures)
+        rows = len(slots)
+        padded = self.padded(rows)
+        if padded > rows:
+            parts.append(parts[0][:1].expand(padded - rows, *parts[0].shape[1:]))
+            slots += [slots[0]] * (padded - rows)
+        batch = self.model.sent(torch.cat(parts))
+        distances = self._distances(batch, slots)
+        labels = self.model(batch)
+        return self._fly(sound, extra, padded, (labels.double(), distances), failures)
+
+    def _is_behind(self, piece: Piece, failures: Sequence[tuple[Piece, Failure]]) -> bool:
+        """Does a piece come after a failed one, in the same run, so that it will not be asked?
+
+        Later runs of the ask may have to be asked all the same, if the failed row was a spare one.
+        For a metered model no row is spare, and they will not.
+        """
+        return any(
+            piece.pending is failed.pending
+            and (piece.number == failed.number or (self.metered and piece.number > failed.number))
+            for failed, _ in failures
+        )
+
+    def _mixed(self, pieces: list[Piece]) -> dict[int, list[Tensor]]:
+        """The points of pieces whose rows can tell their terms, all made at once."""
+        found: list[tuple[int, MixtureRows, int]] = []
+        terms: list[Mixture] = []
+        for number, piece in enumerate(pieces):
+            rows: Any = piece.pending.runs[piece.number].run.points
+            tell = getattr(rows, "mixture", None)
+            if tell is None:
+                continue
+            try:
+                told = [tell(row) for row in range(piece.first, piece.last)]
+            except Exception:  # it will raise again where the rows are made, and be booked there
+                continue
+            if not all(mixture is not None and self._fits(mixture) for mixture in told):
+                continue
+            terms += told
+            found += [(number, rows, row) for row in range(piece.first, piece.last)]
+        if len(terms) < 2:
+            return {}
+        made: dict[int, list[Tensor]] = {}
+        for (number, rows, row), point in zip(found, mixtures.points(terms), strict=True):
+            made.setdefault(number, []).append(point[None])
+            rows.remember(row, made[number][-1])
+        return made
+
+    def _fits(self, mixture: Mixture) -> bool:
+        """Are its terms images of the dtype and the device of all?"""
+        if self._sources is None:
+            return False
+        like = self._sources
+        return all(
+            term is None
+            or (
+                term.dtype == like.dtype
+                and term.shape == like.shape[1:]
+                and term.is_cuda == like.is_cuda
+            )
+            for term in (mixture.base, mixture.first, mixture.second)
+        )
+
+    def _points(self, piece: Piece) -> Tensor | Failure:
+        """The points of a piece, or why they could not be made."""
+        sources = self._sources
+        if sources is None:
+            raise RuntimeError("no source image was placed")
+        try:
+            points = piece.pending.runs[piece.number].run.points[piece.first : piece.last]
+            if not isinstance(points, Tensor) or points.device != sources.device:
+                raise TypeError(f"{type(points).__name__}, expected a tensor on {sources.device}")
+            if points.shape != (piece.size, *sources.shape[1:]):
+                wanted = (piece.size, *sources.shape[1:])
+                raise ValueError(f"points of shape {tuple(points.shape)}, expected {wanted}")
+            return points.to(sources.dtype)
+        except Exception as error:
+            if _is_out_of_memory(error):
+                raise
+            reason = f"its points could not be made: {type(error).__name__}: {error}"
+            return Failure(Stop.ATTACK_ERROR, reason)
+
+    def padded(self, rows: int) -> int:
+        """The batch shape that `rows` rows are sent in."""
+        if self.metered:
+            return rows
+        return next(shape for shape in self.shapes if shape >= rows)
+
+    def _distances(self, batch: Tensor, slots: list[int]) -> Tensor:
+        if self._sources is None:
+            raise RuntimeError("no source image was placed")
+        index = torch.tensor(slots, pin_memory=batch.is_cuda).to(batch.device, non_blocking=True)
+        return row_norms(self._sources.index_select(0, index).sub_(batch))
+
+    def _fly(
+        self,
+        pieces: list[Piece],
+        extra: Sequence[Tensor],
+        shape: int,
+        answers: tuple[Tensor, ...] = (),
+        failures: Sequence[tuple[Piece, Failure]] = (),
+    ) -> Flight:
+        parts = [*answers, torch.stack(list(extra))] if extra else list(answers)
+        device = self.model.device
+        numbers = torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64, device=device)
+        if device.type != "cuda":
+            return Flight(pieces, failures, numbers.to("cpu"), shape, None)
+        host = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
+        host.copy_(numbers, non_blocking=True)
+        event = torch.cuda.Event()
+        event.record()
+        return Flight(pieces, failures, host, shape, event)
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
+        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    )
+
+
+def row_norms(rows: Tensor) -> Tensor:
+    """l2 norm of each image of (n, c, h, w) in float64, whatever images are beside it.
+
+    First along the last axis in the dtype of the rows, which is fast, then over those norms in
+    float64, which keeps the error at that of one pixel row.
+    """
+    lines = torch.linalg.vector_norm(rows, dim=-1).flatten(1)
+    if len(lines) == 1:  # a single row would be summed in another order
+        lines = lines.expand(2, -1)
+    norms: Tensor = torch.linalg.vector_norm(lines, dim=1, dtype=torch.float64)
+    return norms[: len(rows)]

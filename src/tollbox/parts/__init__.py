@@ -1,0 +1,1 @@
+"""Parts that plug into attacks: starts, paths, searches, estimates, priors."""

@@ -1,0 +1,177 @@
+"""Calibrated: an estimate whose overshoot is measured, in place of a schedule (overshoot.py).
+
+Directions are asked in chunks of 8, 8, 16, 32, ...; before each, the answers so far say how far
+outside the next are worth most. There is no m, no dimension and no assumption on an angle in it.
+A chunk whose answers are all alike is no loss: it moves the next one nearer, or farther out.
+
+`Calibrated` takes the place of any estimate, and spends about n'_t (c* + 1) / 2, as AGREST does; a
+`Sampler` is the same for an attack that says how much it wants to know (`frugal`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..core.ask import Ask, Asking, Found
+from ..core.problem import Problem
+from ..core.ranges import MANY, above, check, number, whole
+from .estimates import PHASE, Estimator, outward
+from .overshoot import Belief
+from .subspaces import Drawing, Full, Prior
+
+FIRST = 8
+"""Directions of the first chunk."""
+KEPT = 8
+"""Chunks whose sums are kept apart, until it is known better what their answers count."""
+MOST = 1 << 20
+"""Directions of an estimate at most."""
+LEAST = 1e-3
+"""Information of one answer, at least, when it is reckoned how many are missing."""
+
+
+class Estimated(NamedTuple):
+    """A unit direction, and the information that is in it."""
+
+    direction: Tensor
+    information: float
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """Samples around a centre moved outward as far as the answers so far say is best."""
+
+    delta: float = 0.0045
+    chunk: int = 128
+    subspace: Prior = field(default_factory=Full)
+    slack: float = 1e-4
+    """How far outside the boundary a search leaves its point, as a share of the distance."""
+
+    def __post_init__(self) -> None:
+        check(self, delta=above(0, MANY), chunk=whole(1, MANY), slack=number(0, 1))
+
+    @property
+    def rows(self) -> int:
+        """The most points held at a time."""
+        return self.chunk + 2 * KEPT
+
+    def tolerance_scale(self, problem: Problem) -> float:  # noqa: ARG002
+        """The search's own tolerance will do: the overshoot is measured from where it ended."""
+        return 1.0
+
+    def begin(self, problem: Problem) -> Estimator:
+        """For one image."""
+        ratio = problem.prices.ratio
+        sampler = Sampler(problem, ratio, self.chunk)
+        drawing = self.subspace.begin(problem)
+
+        def estimate(t: int, found: Found, queries: int) -> Asking[Tensor | None]:
+            slack, cost = self.slack * found.distance, queries * (ratio + 1) / 2
+            made = yield from sampler.estimate(t, found, drawing, self.delta, slack, cost=cost)
+            return made.direction
+
+        return estimate
+
+
+class Sampler:
+    """The estimates of one image, with what is believed of its slope."""
+
+    def __init__(self, problem: Problem, ratio: float, chunk: int) -> None:
+        self._problem, self._ratio, self._chunk = problem, ratio, chunk
+        self._belief, self._last = Belief(ratio), 0
+
+    def estimate(
+        self,
+        t: int,
+        found: Found,
+        drawing: Drawing,
+        delta: float,
+        slack: float,
+        information: float = math.inf,
+        cost: float = math.inf,
+    ) -> Asking[Estimated]:
+        """Ask until the answers tell `information`, or have cost `cost`."""
+        problem, belief, drawing = self._problem, self._belief, drawing.at(found.point)
+        since, self._last = t - (self._last or t - 1), t
+        belief.begin(slack / delta, since, found.distance / delta)
+        noise = problem.noise(PHASE, t, MOST, drawing.shape)
+        total = _Scored(problem.source)
+        spent, rows = 0.0, min(FIRST, self._chunk)
+        while True:
+            shift = belief.aim()
+            centre = outward(problem, found.point, shift * delta)
+            points = drawing(noise[total.asked : total.asked + rows], delta)
+            points = points.add_(centre).clamp_(0, 1)
+            answers = yield Ask(points, phase=PHASE)
+            passed, flagged = int(answers.adversarial.sum()), int(answers.flagged.sum())
+            belief.update(shift, passed, rows - passed)
+            total.add(shift, points.sub_(centre), answers.adversarial, belief)
+            spent += flagged * self._ratio + (rows - flagged)
+            scores = belief.scores(shift)
+            each = scores.share + self._ratio * (1 - scores.share)
+            missing = (information - total.told(belief)) / max(scores.information, LEAST)
+            left = min(missing, (cost - spent) / each)
+            if left <= 0 or total.asked > MOST - self._chunk:
+                break
+            rows = min(self._chunk, max(2, math.ceil(min(left, MOST))), max(FIRST, total.asked))
+        told = total.told(belief)
+        problem.note(
+            share=total.passed / total.asked,
+            estimate_queries=total.asked,
+            planned_share=belief.best_share,
+            overshoot=shift * delta,
+            slope=math.exp(belief.log_slope),
+            bend=belief.bend,
+        )
+        return Estimated(total.direction(belief), told)
+
+
+class _Scored:
+    """Sums of displacements by chunk and answer, until they are weighed."""
+
+    def __init__(self, source: Tensor) -> None:
+        self._shape = source.shape
+        self._total = torch.zeros_like(source).flatten()
+        self._told = 0.0
+        self._chunks: list[tuple[float, int, Tensor, Tensor]] = []
+        self.asked = self.passed = 0
+
+    def add(
+        self, shift: float, moved: Tensor, adversarial: NDArray[np.bool_], belief: Belief
+    ) -> None:
+        """The displacements of a chunk, and which were adversarial."""
+        moved = moved.flatten(1)
+        chosen = torch.from_numpy(adversarial.astype(np.float32))
+        chosen = chosen.to(moved.device, moved.dtype, non_blocking=True)
+        self._chunks.append((shift, len(moved), moved.mT @ chosen, moved.sum(0)))
+        self.asked += len(moved)
+        self.passed += int(adversarial.sum())
+        if len(self._chunks) > KEPT:
+            first = self._chunks.pop(0)
+            self._told += first[1] * belief.scores(first[0]).information
+            self._weigh(first, belief)
+
+    def told(self, belief: Belief) -> float:
+        """The information in all answers, by what is believed now."""
+        kept = sum(rows * belief.scores(shift).information for shift, rows, _, _ in self._chunks)
+        return self._told + kept
+
+    def direction(self, belief: Belief) -> Tensor:
+        """The sum of scores times displacements, as a unit vector."""
+        for chunk in self._chunks:
+            self._weigh(chunk, belief)
+        tiny = torch.finfo(self._total.dtype).tiny
+        unit: Tensor = self._total / torch.linalg.vector_norm(self._total).clamp_min(tiny)
+        return unit.view(self._shape)
+
+    def _weigh(self, chunk: tuple[float, int, Tensor, Tensor], belief: Belief) -> None:
+        shift, _, adversarial, everything = chunk
+        scores = belief.scores(shift)
+        self._total.add_(adversarial, alpha=scores.passed + scores.failed)
+        self._total.add_(everything, alpha=-scores.failed)

@@ -1,0 +1,133 @@
+"""Paths: T(theta) from an adversarial point, T(0), inward to T(1).
+
+A path is called with one theta in [0,1] and gives one point in [0,1]^d. `start` is T(0), which was
+asked; `length` is about its length in l2, a plain number, so that a search can tell how fine a step
+is worth taking.
+
+    line   T(theta) = theta x* + (1 - theta) x
+    arc    T(theta) = x* + cos(phi) |x - x*| (cos(phi) u + sin(phi) v),  phi = theta pi/2
+
+On the arc u is the unit vector from x* to x, and v a unit vector across it: half of a circle over
+the diameter from x to x*. Seen from x*, T lies at the angle phi from x and at cos(phi) of its
+distance. If the boundary is a plane through x with normal g in the span of u and v, the points up
+to the angle between u and g are adversarial, those beyond are not, and the last is the nearest.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ..core.ask import Found
+from ..engine.mixtures import Mixture
+
+QUARTER = math.pi / 2
+NOISE = 1e3
+"""Parts of a unit vector below so many roundings are taken for 0."""
+
+
+class Path(Protocol):
+    """A part of a search: points by theta."""
+
+    @property
+    def start(self) -> Found:
+        """T(0), adversarial."""
+
+    @property
+    def length(self) -> float:
+        """Length in l2, roughly."""
+
+    def __call__(self, theta: float) -> Tensor:
+        """T(theta)."""
+
+
+class Line:
+    """The straight way from `start` to `end`, by default of the length of its start's distance."""
+
+    def __init__(self, end: Tensor, start: Found, length: float | None = None) -> None:
+        self.start = start
+        self.length = start.distance if length is None else length
+        self._way = end - start.point
+
+    def __call__(self, theta: float) -> Tensor:
+        """T(theta)."""
+        return self.mixture(theta).point()
+
+    def mixture(self, theta: float) -> Mixture:
+        """The terms of T(theta)."""
+        return Mixture(self.start.point, self._way, theta)
+
+
+@dataclass(frozen=True)
+class Circle:
+    """The circle over x - x* in the plane of x - x* and a direction."""
+
+    source: Tensor
+    away: Tensor
+    """x - x*."""
+    side: Tensor
+    """The part of the direction across it, as long as it is."""
+    cosine: Tensor
+    """Of the angle between x - x* and the direction; on the device, a number without dimension."""
+
+    @classmethod
+    def through(cls, source: Tensor, point: Tensor, direction: Tensor) -> Circle:
+        """The circle from `point`, turning towards the unit vector `direction`.
+
+        A direction along x - x* has no part across it but what rounding leaves: then `side` is 0,
+        and the circle shrinks to the diameter.
+        """
+        limits = torch.finfo(point.dtype)
+        away = point - source
+        radius = torch.linalg.vector_norm(away).clamp_min(limits.tiny)
+        along = torch.dot(direction.flatten(), away.flatten()) / radius
+        side = torch.addcmul(direction, away, -along / radius)
+        norm = torch.linalg.vector_norm(side)
+        side = side * torch.where(norm > NOISE * limits.eps, radius / norm, 0.0)
+        return cls(source, away, side, along)
+
+    def at(self, phi: float) -> Mixture:
+        """The terms of the point at the angle phi from x, as seen from x*."""
+        cosine, sine = math.cos(phi), math.sin(phi)
+        return Mixture(self.source, self.away, cosine * cosine, self.side, cosine * sine)
+
+    def at_unknown(self, phi: Tensor) -> Tensor:
+        """The point at an angle that only the device knows, a tensor without dimension."""
+        cosine, sine = torch.cos(phi), torch.sin(phi)
+        point = torch.addcmul(self.source, self.away, cosine * cosine)
+        return point.addcmul_(self.side, cosine * sine).clamp_(0, 1)
+
+
+@dataclass(frozen=True)
+class Arc:
+    """A piece of a circle, from the angle `first`, where `start` lies, to the angle `last`."""
+
+    circle: Circle
+    start: Found
+    first: float = 0.0
+    last: float | Tensor = QUARTER
+    """An angle that only the device knows may be a tensor without dimension; `first` is then 0."""
+
+    @property
+    def length(self) -> float:
+        """Length in l2, at most."""
+        return QUARTER * self.start.distance
+
+    def __call__(self, theta: float) -> Tensor:
+        """T(theta)."""
+        if isinstance(self.last, Tensor):
+            return self.circle.at_unknown(self.last * theta)
+        return self.circle.at(self._angle(theta, self.last)).point()
+
+    def mixture(self, theta: float) -> Mixture | None:
+        """The terms of T(theta), if they are plain numbers."""
+        if isinstance(self.last, Tensor):
+            return None
+        return self.circle.at(self._angle(theta, self.last))
+
+    def _angle(self, theta: float, last: float) -> float:
+        return self.first + (last - self.first) * theta

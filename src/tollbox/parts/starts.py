@@ -1,0 +1,163 @@
+"""Starts: a first adversarial point. Every failure costs a flagged query, so a start has a bound.
+
+    GrowingNoise   noise of rising strength: the paper's
+    UniformNoise   an image of noise, blended with the source: HSJA's
+    Pool           images of other classes, the nearest first
+
+An image that is given for a problem (`Problem.given`, `starts` of `tollbox.run`) comes before all
+of them: a targeted run needs one of the target class. A start returns what it found, or None.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..core.ask import Asking, Found, first_adversarial
+from ..core.problem import Noise, Problem
+from ..core.ranges import MANY, above, between, check, whole
+from ..errors import InputError
+from .paths import Line
+from .searches import BinarySearch
+
+PHASE = "start"
+
+
+class Start(Protocol):
+    """A part: finds an adversarial point to begin with. One that ends at the boundary may say how
+    near, as a share of the distance: `tolerance`, as `Inward` has."""
+
+    def __call__(self, problem: Problem, /) -> Asking[Found | None]:
+        """The point, or None."""
+
+
+def begin(problem: Problem, start: Start) -> Asking[Found | None]:
+    """From the image that was given for this problem, if one was; else by `start`."""
+    if problem.given is not None:
+        return first_adversarial(problem.given[None], PHASE)
+    return start(problem)
+
+
+class _Growing:
+    """Rows k = 1, 2, ...: source + k step N(0, 1), clipped."""
+
+    def __init__(self, source: Tensor, noise: Noise, step: float) -> None:
+        self._source, self._noise, self._step = source, noise, step
+
+    def __len__(self) -> int:
+        return len(self._noise)
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        first, last, _ = rows.indices(len(self))
+        noise = self._noise[first:last]
+        levels = torch.arange(first + 1, last + 1, device=noise.device, dtype=noise.dtype)
+        return noise.mul(self._step * levels.view(-1, 1, 1, 1)).add_(self._source).clamp_(0, 1)
+
+
+@dataclass(frozen=True)
+class GrowingNoise:
+    """The paper's: noise of rising strength until the label changes. A level is 0.02 of normalised
+    pixels, that is 0.0045 in [0,1]. Past about level 250 the noise saturates the range, and each
+    further level is a fresh try of the same kind."""
+
+    step: float = 0.0045
+    levels: int = 1000
+
+    def __post_init__(self) -> None:
+        check(self, step=above(0, MANY), levels=whole(1, MANY))
+
+    def __call__(self, problem: Problem) -> Asking[Found | None]:
+        """The first level that is adversarial."""
+        points = _Growing(problem.source, problem.noise(PHASE, 0, self.levels), self.step)
+        return first_adversarial(points, PHASE)
+
+
+class _Uniform:
+    """Rows of uniform noise in [0,1]: the normal distribution function of standard normal rows."""
+
+    def __init__(self, noise: Noise) -> None:
+        self._noise = noise
+
+    def __len__(self) -> int:
+        return len(self._noise)
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        levels: Tensor = torch.special.ndtr(self._noise[rows])
+        return levels.clamp_(0, 1)
+
+
+@dataclass(frozen=True)
+class UniformNoise:
+    """HSJA's: images of uniform noise until one is adversarial, blended with the source by
+    bisection, as far as the blend stays adversarial."""
+
+    tries: int = 10_000
+    tau: float = 1e-3
+
+    def __post_init__(self) -> None:
+        check(self, tries=whole(1, MANY), tau=between(0, 1))
+
+    def __call__(self, problem: Problem) -> Asking[Found | None]:
+        """The last adversarial blend."""
+        points = _Uniform(problem.noise("uniform", 0, self.tries))
+        found = yield from first_adversarial(points, PHASE)
+        if found is None:
+            return None
+        line = Line(problem.source, found)
+        return (yield from BinarySearch(self.tau, phase=PHASE)(problem, line))
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Images of other classes, the nearest first, until one is adversarial.
+
+    images: (n, c, h, w) in [0,1]. labels: their classes, if known; then only those that are what
+    the goal asks for are tried.
+    """
+
+    images: Tensor
+    labels: Tensor | None = None
+
+    def __call__(self, problem: Problem) -> Asking[Found | None]:
+        """The nearest image that is adversarial."""
+        if self.images.ndim != 4 or self.images.shape[1:] != problem.source.shape:
+            raise InputError(
+                f"the pool has shape {tuple(self.images.shape)}: expected (n, c, h, w) with images "
+                f"of shape {tuple(problem.source.shape)}."
+            )
+        images = _placed(self, problem.source.device, problem.source.dtype)
+        wanted = np.ones(len(images), bool)
+        if self.labels is not None:
+            wanted = problem.is_adversarial(self.labels.cpu().numpy())
+        if not wanted.any():
+            return None
+        apart = torch.linalg.vector_norm((images - problem.source).flatten(1), dim=1)
+        unwanted = torch.from_numpy(~wanted).to(apart.device, non_blocking=True)
+        order = apart.masked_fill_(unwanted, math.inf).argsort(stable=True)
+        nearest = _Ordered(images, order[: int(wanted.sum())])
+        return (yield from first_adversarial(nearest, PHASE))
+
+
+class _Ordered:
+    """Images in an order that the device knows, as rows."""
+
+    def __init__(self, images: Tensor, order: Tensor) -> None:
+        self._images, self._order = images, order
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        return self._images.index_select(0, self._order[rows])
+
+
+@lru_cache(maxsize=4)
+def _placed(pool: Pool, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The images of a pool where they are needed, once for all problems."""
+    return pool.images.to(device, dtype, non_blocking=True)

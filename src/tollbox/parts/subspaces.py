@@ -1,0 +1,189 @@
+"""Subspaces: where directions are drawn. Sampled small, expanded by two matrix products.
+
+A subspace is spanned by the lowest frequencies of a cosine transform (DCT-II, orthonormal) along
+each axis, so its basis is a product of two: a plane of coefficients Z becomes the plane A Z B^T,
+with A (h x h') and B (w x w') of orthonormal columns. Lengths and angles are kept. Any height and
+width will do.
+
+    Full()               the whole space
+    Dct(factor)          DCT_full: the lowest 1/factor of the frequencies along each axis
+    Dct(factor, block=8) DCT_8x8: the same in every 8x8 block; a last block may be smaller
+
+To draw in a subspace is the simplest prior on directions there is; others are in priors.py.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..core.problem import Problem
+from ..core.ranges import Range, check, number, whole
+
+Shape = tuple[int, ...]
+
+SIDE = Range("a side of 1 or more, or None", lambda side: side is None or whole(1).holds(side))
+"""Of a block."""
+
+
+class Drawing(Protocol):
+    """Makes directions at one image, of rows of standard normal numbers."""
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of a row."""
+
+    def at(self, point: Tensor) -> Drawing:
+        """The same at an adversarial point, if it depends on that."""
+
+    def __call__(self, rows: Tensor, length: float) -> Tensor:
+        """Rows to images of a length."""
+
+
+class Prior(Protocol):
+    """A part: how directions are distributed."""
+
+    def dimension(self, image: Shape) -> int:
+        """d', the effective dimension."""
+
+    def begin(self, problem: Problem) -> Drawing:
+        """For one image."""
+
+
+class Subspace(Prior, Protocol):
+    """A part: a linear subspace of images, with coordinates that keep lengths."""
+
+    def shape(self, image: Shape) -> Shape:
+        """The shape of the coefficients for images of shape (c, h, w)."""
+
+    def expand(self, rows: Tensor, image: Shape) -> Tensor:
+        """Coefficients (n, ...) to images (n, c, h, w)."""
+
+    def project(self, images: Tensor) -> Tensor:
+        """Images (n, c, h, w) to the coefficients of their part in the subspace."""
+
+
+@dataclass(frozen=True)
+class _Uniform:
+    """Uniform directions of a subspace."""
+
+    subspace: Subspace
+    image: Shape
+
+    @property
+    def shape(self) -> Shape:
+        return self.subspace.shape(self.image)
+
+    def at(self, point: Tensor) -> Drawing:  # noqa: ARG002
+        return self
+
+    def __call__(self, rows: Tensor, length: float) -> Tensor:
+        norms = torch.linalg.vector_norm(rows, dim=(1, 2, 3), keepdim=True)
+        return self.subspace.expand(rows * (length / norms), self.image)
+
+
+@dataclass(frozen=True)
+class Full:
+    """The whole space."""
+
+    def shape(self, image: Shape) -> Shape:
+        """That of the image."""
+        return image
+
+    def expand(self, rows: Tensor, image: Shape) -> Tensor:  # noqa: ARG002
+        """The rows themselves."""
+        return rows
+
+    def project(self, images: Tensor) -> Tensor:
+        """The images themselves."""
+        return images
+
+    def dimension(self, image: Shape) -> int:
+        """d'."""
+        return math.prod(self.shape(image))
+
+    def begin(self, problem: Problem) -> Drawing:
+        """Uniform directions."""
+        return _Uniform(self, tuple(problem.source.shape))
+
+
+@dataclass(frozen=True)
+class Dct:
+    """The lowest 1/factor of the frequencies along each axis, of the image or of each block."""
+
+    factor: float = 4.0
+    block: int | None = None
+    """Side of a block; None: the whole image is one."""
+
+    def __post_init__(self) -> None:
+        check(self, factor=number(1), block=SIDE)
+
+    def shape(self, image: Shape) -> Shape:
+        """(c, h', w')."""
+        channels, height, width = image
+        return channels, self._kept(height), self._kept(width)
+
+    def expand(self, rows: Tensor, image: Shape) -> Tensor:
+        """A Z B^T for every plane."""
+        high, wide = (self._basis(side, rows) for side in image[1:])
+        return torch.matmul(torch.matmul(high, rows), wide.mT)
+
+    def project(self, images: Tensor) -> Tensor:
+        """A^T X B for every plane."""
+        high, wide = (self._basis(side, images) for side in images.shape[-2:])
+        return torch.matmul(torch.matmul(high.mT, images), wide)
+
+    def dimension(self, image: Shape) -> int:
+        """d'."""
+        return math.prod(self.shape(image))
+
+    def begin(self, problem: Problem) -> Drawing:
+        """Uniform directions."""
+        return _Uniform(self, tuple(problem.source.shape))
+
+    def _kept(self, side: int) -> int:
+        return sum(math.ceil(size / self.factor) for size in _blocks(side, self.block))
+
+    def _basis(self, side: int, like: Tensor) -> Tensor:
+        return waves(side, self.factor, like, self.block)
+
+
+def _blocks(side: int, block: int | None) -> list[int]:
+    """Sizes of the blocks along an axis; the last may be smaller."""
+    size = side if block is None else block
+    return [min(size, side - first) for first in range(0, side, size)]
+
+
+def basis(side: int, factor: float, block: int | None = None) -> NDArray[np.float64]:
+    """Orthonormal columns: the lowest frequencies of each block along an axis of length `side`."""
+    sizes = _blocks(side, block)
+    kept = [math.ceil(size / factor) for size in sizes]
+    columns = np.zeros((side, sum(kept)))
+    row = column = 0
+    for size, count in zip(sizes, kept, strict=True):
+        places, waves = np.arange(size)[:, None] + 0.5, np.arange(count)[None, :]
+        cosines = np.sqrt(2 / size) * np.cos(np.pi / size * places * waves)
+        cosines[:, 0] = np.sqrt(1 / size)
+        columns[row : row + size, column : column + count] = cosines
+        row, column = row + size, column + count
+    return columns
+
+
+def waves(side: int, factor: float, like: Tensor, block: int | None = None) -> Tensor:
+    """The columns of `basis`, as a tensor like another."""
+    return _on_device(side, factor, block, like.dtype, like.device)
+
+
+@lru_cache(maxsize=64)
+def _on_device(
+    side: int, factor: float, block: int | None, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    columns = torch.from_numpy(basis(side, factor, block)).to(dtype)
+    return columns.to(device, non_blocking=True)

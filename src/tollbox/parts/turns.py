@@ -1,0 +1,165 @@
+"""Turns: how far an estimate of so much information turns the perturbation, and what that is worth.
+
+Seen from the source, x_t lies at distance r in the direction u; the boundary, taken for a plane,
+has the normal g. An estimate of information I (overshoot.py) has the part b = sqrt(I) |g|_v of g
+across u, and u itself has a = <u, g>. On the circle over x_t - x* in the plane of the two the last
+adversarial point lies at the angle phi with
+
+    tan^2 phi = b^2 / a^2 = q I,    and r becomes r cos phi.
+
+On a plane q is 1/k^2, with the slope k of overshoot.py. Real boundaries bend, and turns are smaller
+than that; so q is learned by itself. It changes slowly, and every turn measures it: log q is
+believed to be normal, with a variance that grows from one iteration to the next and shrinks by what
+a turn tells (a Kalman filter). Of several priors each has log q = c + rho, a part c that is common
+to all and a part rho of its own. It serves three times:
+
+- Which prior to draw from. The mean of an estimate is S g, S the covariance of the directions, so
+  a narrow prior is exhausted one day: once u lies along S g nothing is left to turn to. Its turns
+  become small, and the next estimate is of the prior for which most is to be hoped, that with the
+  largest mean of log q and a spread more: so each is tried again after a while (`choice`).
+- How much to ask. The distance falls by the factor exp(-log(1 + q I) / 2) for a cost of I / rate
+  and the cost C of the search. The gain per cost is largest where, with y = q I and k = q C rate,
+  y + k = (1 + y) log(1 + y) (`wanted`). There is no schedule like sqrt(t).
+- Where to search. phi is likely to lie near arctan sqrt(q I): the search divides not the arc but
+  what is believed of phi into equal cells (`Likely`), finer where the boundary is likely to be.
+
+How fine: where the arc meets the boundary, the margin falls by r b per radian, and samples of
+radius delta spread it by delta |g|_v: a cell of a share FINE of delta / (r sqrt I) leaves the next
+estimate a point that is well within its samples.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtr
+from torch import Tensor
+
+from ..core.ask import Found
+from ..engine.mixtures import Mixture
+from ..theory.search_costs import optimal_search_cost
+from .paths import Circle
+
+FIRST_GUESS, FIRST_SPREAD = math.log(1 / 64), 1.5
+"""c at first, and its spread."""
+BEHIND, APART = -1.0, 0.5
+"""rho at first, of all priors but the first, which has 0, and its spread."""
+DRIFT, PARTING = 0.2, 0.1
+"""By how much c and each rho change in an iteration."""
+MEASURED = 0.6
+"""Spread of what one turn tells of log q."""
+FINE = 0.5
+FEWEST, MOST_CELLS = 4, 256
+LARGEST = 1.5
+"""The largest angle, in radians."""
+SMALLEST = 1e-4
+LEAST, MOST = 5.0, 2000.0
+"""Information of an estimate."""
+
+
+class Turns:
+    """What is believed of one image's log q, of each of some priors."""
+
+    def __init__(self, priors: int = 1) -> None:
+        others = priors - 1
+        self._mean = np.array([FIRST_GUESS, 0.0] + [BEHIND] * others)
+        self._covariance = np.diag([FIRST_SPREAD**2, 0.0] + [APART**2] * others)
+        self._drift = np.diag([DRIFT**2] + [PARTING**2] * priors)
+        self._rows = np.hstack([np.ones((priors, 1)), np.eye(priors)])
+
+    def _believed(self, prior: int) -> tuple[float, float]:
+        """The mean and the variance of a prior's log q."""
+        row = self._rows[prior]
+        return float(row @ self._mean), float(row @ self._covariance @ row)
+
+    def choice(self) -> int:
+        """The prior for which most is to be hoped; of equal ones the first."""
+        beliefs = [self._believed(prior) for prior in range(len(self._rows))]
+        return int(np.argmax([mean + math.sqrt(variance) for mean, variance in beliefs]))
+
+    def wanted(self, search: float, prior: int = 0) -> float:
+        """The information that is worth asking for, if a search costs as much as `search`."""
+        q = math.exp(self._believed(prior)[0])
+        return min(max(_best_turn(q * search) / q, LEAST), MOST)
+
+    def middle(self, information: float, prior: int = 0) -> tuple[float, float]:
+        """log tan phi of the next turn, and its spread."""
+        mean, variance = self._believed(prior)
+        return (mean + math.log(information)) / 2, math.sqrt(variance + MEASURED**2) / 2
+
+    def learn(self, angle: float, information: float, prior: int = 0) -> None:
+        """An estimate of so much information turned by an angle."""
+        seen = 2 * math.log(math.tan(max(angle, SMALLEST))) - math.log(information)
+        mean, variance = self._believed(prior)
+        told = self._covariance @ self._rows[prior]
+        trust = told / (variance + MEASURED**2)
+        self._mean = self._mean + trust * (seen - mean)
+        self._covariance = self._covariance - np.outer(trust, told)
+
+    def wait(self) -> None:
+        """An iteration passed."""
+        self._covariance = self._covariance + self._drift
+
+
+def _best_turn(k: float) -> float:
+    """y = q I at the largest log(1 + y) / (y + k)."""
+
+    def rest(y: float) -> float:
+        return y + k - (1 + y) * math.log1p(y)
+
+    high = 1.0
+    while rest(high) > 0:
+        high *= 2
+    return float(brentq(rest, 0.0, high)) if k > 0 else 0.0
+
+
+def fineness(distance: float, delta: float, information: float) -> float:
+    """The width of a cell, in radians, that leaves a point fit for the next estimate."""
+    return FINE * delta / (distance * math.sqrt(information))
+
+
+@lru_cache(maxsize=4096)
+def search_cost(count: int, ratio: float) -> float:
+    """What a search over so many cells is expected to cost."""
+    return optimal_search_cost(count, ratio)
+
+
+_ANGLES = np.concatenate([[0.0], np.geomspace(SMALLEST, LARGEST, 400)])
+_LOG_TANGENTS = np.concatenate([[-np.inf], np.log(np.tan(_ANGLES[1:]))])
+
+
+class Likely:
+    """A path along a circle: T(theta) is where the boundary is believed to lie before, with
+    probability theta. A share `tail` of the belief is spread over the whole arc."""
+
+    def __init__(
+        self, circle: Circle, start: Found, middle: float, spread: float, tail: float
+    ) -> None:
+        self.start, self.length = start, start.distance
+        self._circle, self._tail = circle, tail
+        self._middle, self._spread = middle, spread
+        mass = (1 - tail) * ndtr((_LOG_TANGENTS - middle) / spread) + tail * _ANGLES / LARGEST
+        self._mass = mass / mass[-1]
+
+    def cells(self, fine: float) -> int:
+        """Into how many cells of equal belief the path is divided, so that those in the middle of
+        the belief are of the width `fine`."""
+        phi = math.atan(math.exp(self._middle))
+        narrow = math.sqrt(2 * math.pi) * self._spread * math.sin(phi) * math.cos(phi)
+        density = (1 - self._tail) / narrow + self._tail / LARGEST
+        return int(min(max(math.ceil(1 / (density * fine)), FEWEST), MOST_CELLS))
+
+    def angle(self, theta: float) -> float:
+        """The angle at theta."""
+        return float(np.interp(theta, self._mass, _ANGLES))
+
+    def __call__(self, theta: float) -> Tensor:
+        """T(theta)."""
+        return self.mixture(theta).point()
+
+    def mixture(self, theta: float) -> Mixture:
+        """The terms of T(theta)."""
+        return self._circle.at(self.angle(theta))

@@ -1,0 +1,107 @@
+"""Medians, intervals and success rates over images.
+
+1. A median is over runs; no adversarial point is an infinite distance, and counts. A run that is
+   not known at a mark (it was cut short, or ended by a limit before it) is left out there.
+2. Several seeds on one image are not several images: an interval comes from drawing images, with
+   all their seeds, again and again (a bootstrap over clusters).
+3. Where half of the runs or more have no adversarial point, the median is infinite, and the success
+   rate says how many have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.result import By
+from .runs import Reading, Run, Values
+
+DRAWS = 2000
+
+
+class Median(NamedTuple):
+    """A median with its 95 % interval, and on how much it stands."""
+
+    value: float
+    low: float
+    high: float
+    success: float
+    """Share of the runs with an adversarial point."""
+    runs: int
+    images: int
+
+
+def table_of(runs: Sequence[Run], marks: Values, by: By, reading: Reading) -> Values:
+    """(runs, marks): the distance of each run at each mark, NaN where it is not known."""
+    if not runs:
+        return np.empty((0, len(marks)))
+    return np.stack([run.at(marks, by, reading) for run in runs])
+
+
+def median(values: Values) -> float:
+    """The median of what is known, infinities included; NaN of nothing."""
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else math.nan
+
+
+def success(runs: Sequence[Run], within: float, marks: Values, by: By, reading: Reading) -> Values:
+    """Share of the runs with an adversarial point nearer than `within` at each mark."""
+    table = table_of(runs, marks, by, reading)
+    known = ~np.isnan(table)
+    with np.errstate(invalid="ignore"):
+        return np.asarray((known & (table < within)).sum(axis=0) / known.sum(axis=0))
+
+
+def median_at(runs: Sequence[Run], mark: float, by: By, reading: Reading, seed: int = 0) -> Median:
+    """The median at one mark, with its interval over images."""
+    values = table_of(runs, np.array([mark]), by, reading)[:, 0]
+    images = np.array([run.image for run in runs])
+    known = ~np.isnan(values)
+    values, images = values[known], images[known]
+    if not len(values):
+        return Median(math.nan, math.nan, math.nan, math.nan, 0, 0)
+    low, high = interval(values, images, seed)
+    rate = float(np.isfinite(values).mean())
+    return Median(median(values), low, high, rate, len(values), len(np.unique(images)))
+
+
+def interval(
+    values: Values, images: NDArray[np.int64], seed: int = 0, draws: int = DRAWS
+) -> tuple[float, float]:
+    """The 95 % percentile interval of the median, over draws of images with all their runs."""
+    groups = [values[images == image] for image in np.unique(images)]
+    rng = np.random.default_rng(seed)
+    drawn = rng.integers(len(groups), size=(draws, len(groups)))
+    if len({len(group) for group in groups}) == 1:  # as many runs of each: all draws at once
+        medians = np.median(np.stack(groups)[drawn].reshape(draws, -1), axis=1)
+    else:
+        medians = np.array([np.median(np.concatenate([groups[i] for i in row])) for row in drawn])
+    low, high = np.percentile(medians, [2.5, 97.5], method="nearest")
+    return float(low), float(high)
+
+
+class Effort(NamedTuple):
+    """Flagged queries and all queries that it took to come within a distance: medians over runs."""
+
+    flagged: float
+    queries: float
+    share: float
+    """Of the runs that came within it; the others count as infinite."""
+
+
+def effort(runs: Sequence[Run], within: float) -> Effort:
+    """What it took to reach a distance below `within`."""
+    flagged, queries = [], []
+    for run in runs:
+        reached = np.nonzero(run.distances < within)[0]
+        place = reached[0] if len(reached) else None
+        flagged.append(math.inf if place is None else float(run.needs["source"][place] - 1))
+        queries.append(math.inf if place is None else float(run.needs["queries"][place]))
+    if not flagged:
+        return Effort(math.nan, math.nan, math.nan)
+    share = float(np.isfinite(queries).mean())
+    return Effort(float(np.median(flagged)), float(np.median(queries)), share)

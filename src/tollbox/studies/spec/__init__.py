@@ -1,0 +1,1 @@
+"""A study file, from TOML to a checked value."""

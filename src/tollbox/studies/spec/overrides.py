@@ -1,0 +1,123 @@
+"""A preset with some fields of some parts changed, by their names.
+
+    search.tau = 1e-3                   a field of a part
+    estimate.subspace.factor = 8        of a part of a part
+    search.part = "OptimalSearch"       another part instead, with its own defaults
+    queries = 50                        of the attack itself
+
+1. A value is of the field's type: a float field takes whole numbers, an int field no floats.
+2. `part` starts from the defaults of the class it names, whatever the preset had there; the other
+   fields beside it are changed after that.
+3. What a part itself refuses (its `__post_init__`) is told with the key.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.problem import Attack
+from ...errors import InputError, UnknownNameError
+from ...files.tables import shortened
+from ...parts.calibrated import Calibrated
+from ...parts.directions import Directions, TernarySpectrum
+from ...parts.estimates import Agrest, Biased, Estimate, MonteCarlo
+from ...parts.inward import Inward
+from ...parts.opt_style import OptStyle
+from ...parts.priors import Photo, Reweighed, Spectrum, Texture
+from ...parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch, Search
+from ...parts.starts import GrowingNoise, Start, UniformNoise
+from ...parts.subspaces import Dct, Full, Prior, Subspace
+from ...parts.sweeps import Galloping, Quarter, SignedGrid, Sweep, ToDirection
+from .file import Item, table_name
+
+PART = "part"
+"""The key that replaces a part."""
+
+PARTS: Mapping[Any, tuple[type, ...]] = {
+    Start: (GrowingNoise, UniformNoise, Inward),
+    Search: (BinarySearch, AsymmetricSearch, OptimalSearch, LineSearch),
+    Estimate: (MonteCarlo, Agrest, Biased, OptStyle, Calibrated),
+    Subspace: (Full, Dct),
+    Prior: (Full, Dct, Spectrum, Texture, Photo, Reweighed),
+    Directions: (TernarySpectrum,),
+    Sweep: (Quarter, ToDirection, Galloping, SignedGrid),
+}
+"""By the kind of a part, the classes that can take its place; all their fields have defaults."""
+
+
+def overridden(attack: Attack, changes: Item, beside: frozenset[str] = frozenset()) -> Attack:
+    """The attack with the fields changed that a table of the file names; `beside` is no field."""
+    kept = {k: v for k, v in changes.table().items() if k not in beside}
+    changes.check_names({*_kinds(type(attack)), *beside}, _kind_of_name(attack))
+    result: Attack = _replaced(attack, kept)
+    return result
+
+
+def _kinds(part: type) -> dict[str, Any]:
+    """The annotation of each field."""
+    hints = typing.get_type_hints(part)
+    return {field.name: hints[field.name] for field in dataclasses.fields(part)}
+
+
+def _kind_of_name(part: Any) -> str:
+    return f"field of {type(part).__name__}"
+
+
+def _replaced(part: Any, changes: Mapping[str, Item]) -> Any:
+    """The part with the fields changed."""
+    if not changes:
+        return part
+    kinds = _kinds(type(part))
+    values = {k: _value(kinds[k], getattr(part, k), item) for k, item in changes.items()}
+    try:
+        return dataclasses.replace(part, **values)
+    except InputError as error:
+        said = str(error)
+        item = next((i for k, i in changes.items() if said.startswith(f"{k} ")), None)
+        item = item or next(iter(changes.values()))
+        raise item.error(f"in {table_name(item.key[:-1])} {said}") from None
+
+
+def _value(kind: Any, current: Any, item: Item) -> Any:
+    """What the file gives for a field of that kind."""
+    if kind in PARTS:
+        return _part(kind, current, item)
+    plain = [k for k in _members(kind) if k in (bool, int, float, str)]
+    if bool in plain:
+        return item.flag()
+    if float in plain:
+        return item.number()
+    if int in plain:
+        return item.whole()
+    if str in plain:
+        return item.text()
+    raise item.wrong("nothing here, since this field cannot be given in a study; leave it out")
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    """The types of a union; of `int | None` both."""
+    if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
+        return typing.get_args(kind)
+    return (kind,)
+
+
+def _part(kind: Any, current: Any, item: Item) -> Any:
+    """The part with its fields changed, or another."""
+    known = {made.__name__: made for made in PARTS[kind]}
+    if not isinstance(item.value, dict):
+        raise item.wrong(
+            f"a table of its fields, as {item.key[-1]}.{PART} = {next(iter(known))!r}; parts are "
+            f"{', '.join(known)}"
+        )
+    changes = item.table()
+    if (named := changes.pop(PART, None)) is not None:
+        name = named.text(f"the name of a part, one of {', '.join(known)}")
+        if name not in known:
+            raise named.error(str(UnknownNameError(f"{item.key[-1]} part", shortened(name), known)))
+        current = known[name]()
+    item.check_names({PART, *_kinds(type(current))}, _kind_of_name(current))
+    return _replaced(current, changes)

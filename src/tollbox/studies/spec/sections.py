@@ -1,0 +1,205 @@
+"""The tables of a study file, each turned into what it describes.
+
+1. With `files`, whatever the file names must be there, and a list of images be readable; so that a
+   study does not end at its second model after a night. Without, for a study that is only looked
+   at, only a CSV of prices is read.
+2. Names of attacks, models and prices are unique each among themselves: results go by them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...attacks import preset
+from ...errors import FileError, InputError
+from ...files.functions import is_function
+from ...files.tables import kind_of
+from .file import Item, shown, spelled, table_name
+from .overrides import overridden
+from .selection import DIGITS, is_hash, read_list
+from .specs import AttackSpec, Goal, ImagesSpec, ModelSpec
+
+IMAGES = "a folder of images, an .npz file, or module:function"
+MODEL = "a model file, or module:function"
+
+
+def images_of(item: Item, folder: Path, files: bool) -> ImagesSpec:
+    """[images]."""
+    given = item.table(("path", "labels", "limit", "list", "digest"))
+    if "path" not in given:
+        raise item.error(f'[images] has no path: expected {IMAGES}, as path = "images".')
+    path = given["path"].path(folder, IMAGES)
+    function = None
+    if is_function(given["path"].text()) and _kind(given["path"], path) == "nothing":
+        function = given["path"].text()
+        path = Path(function)
+    labels = _path(given.get("labels"), folder, "a CSV file with the columns file and label")
+    listed = _path(given.get("list"), folder, "a text file with a content hash on each line")
+    digest = None
+    if "digest" in given:
+        wanted = f"{DIGITS} hexadecimal digits, as the digest of the images is written"
+        digest = given["digest"].text(wanted).lower()
+        if not is_hash(digest):
+            raise given["digest"].wrong(wanted)
+    if files:
+        _check_images(given, path, labels, function)
+        if listed is not None:
+            check_there(given["list"], listed, "a text file with a content hash on each line")
+            read_list(listed)
+    limit = given["limit"].whole(1) if "limit" in given else None
+    return ImagesSpec(path, labels, limit, listed, digest, function)
+
+
+def _check_images(
+    given: dict[str, Item], path: Path, labels: Path | None, function: str | None
+) -> None:
+    """The images are there, and a folder comes with labels, anything else without."""
+    if function is not None:
+        if labels is not None:
+            raise given["labels"].error(
+                f"images.labels is given, but images.path is {shown(function)}, a function: it "
+                "gives the labels with the images; leave images.labels out."
+            )
+        return
+    kind = _kind(given["path"], path)
+    if kind in ("nothing", "other"):
+        check_there(given["path"], path, IMAGES)
+    if kind == "folder" and labels is None:
+        raise given["path"].error(
+            f"images.path is {shown(given['path'].value)}, a folder, and images.labels is not "
+            'given: expected a CSV file with the columns file and label, as labels = "labels.csv".'
+        )
+    if kind == "folder" and labels is not None:
+        check_there(given["labels"], labels, "a CSV file with the columns file and label")
+    if kind == "file" and labels is not None:
+        raise given["labels"].error(
+            f"images.labels is given, but images.path is {shown(given['path'].value)}, which is "
+            "not a folder: an .npz file has its labels inside; leave images.labels out."
+        )
+
+
+def check_there(item: Item, path: Path, expected: str) -> None:
+    """Raise unless there is a file."""
+    kind = _kind(item, path)
+    if kind != "file":
+        what = {"nothing": "does not exist", "folder": "is a folder"}.get(kind, "is not a file")
+        raise item.error(
+            f"{spelled(item.key)} is {shown(item.value)}: {path} {what}: expected {expected}; "
+            "relative paths are from the folder of the study file."
+        )
+
+
+def _kind(item: Item, path: Path) -> str:
+    """What is at a path that the file gives."""
+    try:
+        return kind_of(path, "it")
+    except FileError as error:
+        raise item.error(f"{spelled(item.key)} is {shown(item.value)}: {error}") from None
+
+
+def _path(item: Item | None, folder: Path, expected: str) -> Path | None:
+    return None if item is None else item.path(folder, expected)
+
+
+def goal_of(item: Item | None, folder: Path, files: bool) -> Goal:
+    """[goal]."""
+    given = {} if item is None else item.table(("target", "start"))
+    target = given["target"].whole(0) if "target" in given else None
+    wanted = "an image file, or an .npz with one for each image"
+    start = _path(given.get("start"), folder, wanted)
+    if target is not None and start is None:
+        raise given["target"].error(
+            f"goal.target is {target}, and goal.start is not given: expected an image of that "
+            'class to begin from, as start = "start.png".'
+        )
+    if start is not None and files:
+        check_there(given["start"], start, wanted)
+    return Goal(target, start)
+
+
+def models_of(item: Item, folder: Path, files: bool) -> tuple[ModelSpec, ...]:
+    """[[models]]."""
+    each = item.entries('[[models]] and below it source = "model.pt2"')
+    models = [_model(one, folder, files) for one in each]
+    check_unique("models", each, [model.name for model in models])
+    return tuple(models)
+
+
+def _model(item: Item, folder: Path, files: bool) -> ModelSpec:
+    given = item.table(("name", "source", "mean", "std", "quantize"))
+    if "source" not in given:
+        raise item.error(
+            f'{table_name(item.key)} has no source: expected {MODEL}, as source = "model.pt2".'
+        )
+    source = given["source"].text(f"{MODEL}, in quotes")
+    path, called = folder / source, source.rpartition(":")[2].rpartition(".")[2]
+    if _kind(given["source"], path) != "nothing" or not is_function(source):
+        if files:
+            check_there(given["source"], path, MODEL)
+        resolved, called = str(path), path.stem
+    else:
+        resolved = source
+    name = given["name"].text("a name in quotes") if "name" in given else called
+    quantize = given["quantize"].whole(1, 16) if "quantize" in given else None
+    mean, std = _per_channel(given.get("mean"), False), _per_channel(given.get("std"), True)
+    return ModelSpec(name, source, resolved, mean, std, quantize)
+
+
+def _per_channel(item: Item | None, positive: bool) -> tuple[float, ...] | None:
+    """A number, or a list of numbers."""
+    if item is None:
+        return None
+    expected = "a finite number above 0" if positive else "a finite number"
+    single = not isinstance(item.value, list)
+    each = [item] if single else item.entries("[0.5, 0.5, 0.5], or a number")
+    if single:
+        expected += ", or a list of one per channel"
+    for one in each:
+        value = one.number(expected)
+        if not math.isfinite(value) or (positive and value <= 0):
+            raise one.wrong(expected)
+    return tuple(one.number() for one in each)
+
+
+def attacks_of(item: Item) -> tuple[AttackSpec, ...]:
+    """[[attacks]]."""
+    each = item.entries('[[attacks]] and below it preset = "a-hsja"')
+    attacks = [_attack(one) for one in each]
+    check_unique("attacks", each, [attack.name for attack in attacks])
+    return tuple(attacks)
+
+
+def _attack(item: Item) -> AttackSpec:
+    given = item.table()
+    if "preset" not in given:
+        meant = difflib.get_close_matches("preset", given, n=1)
+        hint = f" ({meant[0]!r} is not known: is preset meant?)" if meant else ""
+        raise item.error(
+            f"{table_name(item.key)} has no preset{hint}: expected the name of one, as "
+            'preset = "a-hsja"; `tollbox presets` lists them.'
+        )
+    named = given["preset"].text("the name of a preset, in quotes").lower()
+    try:
+        attack = preset(named)
+    except InputError as error:
+        raise given["preset"].error(str(error)) from None
+    name = given["name"].text("a name in quotes") if "name" in given else named
+    beside = frozenset({"preset", "name"})
+    changes = {k: v for k, v in item.value.items() if k not in beside}
+    return AttackSpec(name, named, overridden(attack, item, beside), changes)
+
+
+def check_unique(what: str, each: Sequence[Item], names: Sequence[str]) -> None:
+    """Raise if two of [[what]] have one name."""
+    for place, name in enumerate(names):
+        if Counter(names[: place + 1])[name] > 1:
+            first = names.index(name) + 1
+            raise each[place].error(
+                f"number {first} and number {place + 1} of {what} are both called {name!r}: "
+                f"expected names that differ; give one of them its own, as name = "
+                f'"{name}-2" in [[{what}]], or leave one out.'
+            )

@@ -1,0 +1,1 @@
+"""Where a study keeps what it was answered: SQLite, one file for each shard."""

@@ -1,0 +1,550 @@
+"""`tollbox attack` as a user types it: files that agree with each other, mistakes, Ctrl-C."""
+
+import csv
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from tollbox import Prices, StudyResults, preset, run
+from tollbox.cli.app import main
+from tollbox.core.problem import content_hash
+from tollbox.models.files import load_model
+
+TOLLBOX = (sys.executable, "-c", "from tollbox.cli import main; main()")
+LABELS = [0, 1, 0, 1, 0]
+
+
+def pixels() -> np.ndarray:
+    """Five images (n, h, w, c): dark ones are class 0, bright ones class 1, the last is a lie."""
+    noise = np.random.default_rng(0).integers(0, 40, (5, 6, 7, 3))
+    return (noise + np.array([102, 113, 103, 112, 130])[:, None, None, None]).astype(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A brightness classifier, exported for any batch and for a batch of four."""
+    folder = tmp_path_factory.mktemp("models")
+    net = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2))
+    with torch.no_grad():
+        net[2].weight.copy_(torch.tensor([[-1.0] * 3, [1.0] * 3]))
+        net[2].bias.copy_(torch.tensor([1.5, -1.5]))
+    files = folder / "any.pt2", folder / "four.pt2"
+    shapes = ({0: torch.export.Dim("n", min=1, max=4096)},)
+    example = (torch.rand(4, 3, 6, 7),)
+    torch.export.save(torch.export.export(net, example, dynamic_shapes=shapes), files[0])
+    torch.export.save(torch.export.export(net, example), files[1])
+    return files
+
+
+@dataclass(frozen=True)
+class Case:
+    """A working command in a folder of its own; tests change it."""
+
+    folder: Path
+    options: dict[str, str]
+    capture: pytest.CaptureFixture[str]
+
+    def given(self, **options: str | None) -> list[str]:
+        both = {**self.options, **{k.replace("_", "-"): v for k, v in options.items()}}
+        pairs = [(f"--{name}", value) for name, value in both.items() if value is not None]
+        return ["attack", *(token for pair in pairs for token in pair)]
+
+    def run(self, **options: str | None) -> tuple[int, str, str]:
+        """Exit code, stdout, stderr."""
+        with pytest.raises(SystemExit) as end:
+            main(self.given(**options))
+        out, err = self.capture.readouterr()
+        return int(end.value.code or 0), out, err
+
+    def refused(self, *told: str, **options: str | None) -> str:
+        """The run is refused in one line that says all this, and nothing is written."""
+        before = sorted(self.folder.rglob("*"))
+        code, out, err = self.run(**options)
+        assert (code, out) == (2, ""), err
+        assert err.count("\n") == 1, err
+        for words in told:
+            assert words in err
+        assert sorted(self.folder.rglob("*")) == before
+        return err
+
+
+@pytest.fixture
+def case(
+    tmp_path: Path,
+    exported: tuple[Path, Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Case:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    np.savez("set.npz", images=pixels(), labels=np.array(LABELS))
+    options = {
+        "model": str(exported[0]),
+        "images": "set.npz",
+        "attack": "hsja",
+        "price": "2",
+        "budget": "150",
+        "device": "cpu",
+        "out": "out",
+    }
+    return Case(tmp_path, options, capsys)
+
+
+def folder_of_images(case: Case) -> dict[str, str]:
+    (case.folder / "pictures").mkdir()
+    rows = ["file,label,note"]
+    for index, (image, label) in enumerate(zip(pixels(), LABELS, strict=True)):
+        Image.fromarray(image).save(case.folder / "pictures" / f"p{index}.png")
+        rows.append(f"p{index}.png,{label},x")
+    (case.folder / "labels.csv").write_text("\n".join(rows))
+    return {"images": "pictures", "labels": "labels.csv"}
+
+
+def arrays() -> dict[str, np.ndarray]:
+    with np.load("out/adversarial.npz") as stored:
+        return dict(stored)
+
+
+def check_files(case: Case, prices: Prices) -> None:
+    """The four kinds of files agree with each other, with the model and with the prices."""
+    out = case.folder / "out"
+    model = load_model(case.options["model"], torch.rand(3, 6, 7))
+    with open(out / "results.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    told = json.loads((out / "ledger.json").read_text())
+    stored = arrays()
+    sources = torch.from_numpy(pixels()).permute(0, 3, 1, 2).float() / 255
+    assert [row["index"] for row in rows] == ["0", "1", "2", "3", "4"]
+    assert [int(row["label"]) for row in rows] == LABELS
+    assert [account["content"] for account in told["images"]] == [*map(content_hash, sources)]
+    assert rows[4]["stop"] == "already_misclassified"
+    assert float(rows[4]["distance"]) == 0
+    assert stored["index"].tolist() == [0, 1, 2, 3]
+    assert stored["labels"].tolist() == LABELS[:4]
+    assert stored["images"].dtype == np.float32
+    names = {"results.csv", "ledger.json", "adversarial.npz", "shard-0.sqlite", "shard-0.lock"}
+    for place, index in enumerate(stored["index"].tolist()):
+        row, point = rows[index], torch.from_numpy(stored["images"][place])
+        assert int(model(point[None])[0]) != LABELS[index]
+        apart = torch.linalg.vector_norm((point - sources[index]).double()).item()
+        assert float(row["distance"]) == stored["distance"][place] == pytest.approx(apart, rel=1e-6)
+        assert float(row["cost"]) == stored["cost"][place]
+        picture = np.array(Image.open(out / row["png"]).convert("RGB"))
+        eight = torch.from_numpy(picture).permute(2, 0, 1).float() / 255
+        assert (eight - point).abs().max() <= 0.5 / 255 + 1e-6
+        kept = bool(model(eight[None])[0] != LABELS[index])
+        assert row["png_adversarial"] == str(kept).lower()
+        assert row["png"] == f"{index:04d}-{'adversarial' if kept else 'lost'}.png"
+        names.add(row["png"])
+    assert {file.name for file in out.iterdir()} == names
+    assert rows[4]["png"] == rows[4]["png_adversarial"] == ""
+    for row, account in zip(rows, told["images"], strict=True):
+        label = int(row["label"])
+        counts = [(int(k), n) for tally in account["counts"].values() for k, n in tally.items()]
+        assert account["queries"] == int(row["queries"]) == sum(n for _, n in counts)
+        assert int(row["flagged"]) == sum(n for k, n in counts if k == label)
+        assert int(row["other"]) == int(row["queries"]) - int(row["flagged"])
+        cost = sum(n * prices.of(k, label) for k, n in counts)
+        assert account["cost"] == float(row["cost"]) == cost == sum(account["by_phase"].values())
+        assert cost <= 150
+
+
+def test_npz(case: Case) -> None:
+    code, out, err = case.run()
+    assert code == 0, err
+    check_files(case, Prices(source=2))
+    assert "misclassified anyway" in out
+    assert "Saved in out" in out
+    settings = json.loads((case.folder / "out" / "ledger.json").read_text())["settings"]
+    assert settings["prices"] == {"source": 2.0, "other": 1.0, "classes": None}
+    assert (settings["attack"], settings["budget"], settings["max_queries"]) == ("hsja", 150, None)
+    assert settings["versions"]["torch"] == torch.__version__
+    assert list(case.folder.glob(".*")) == []
+
+
+def test_folder_and_fixed_batch(case: Case, exported: tuple[Path, Path]) -> None:
+    (case.folder / "out").mkdir()
+    code, _, err = case.run(**folder_of_images(case), model=str(exported[1]))
+    assert code == 0, err
+    check_files(case, Prices(source=2))
+    with open("out/results.csv", newline="") as file:
+        assert [row["name"] for row in csv.DictReader(file)] == [f"p{i}.png" for i in range(5)]
+    case.refused(
+        "--batch-size is 3", "takes 4 only", out="other", model=str(exported[1]), batch_size="3"
+    )
+
+
+def test_results_are_those_of_the_library(case: Case) -> None:
+    Path("prices.csv").write_text("class,price\n1,3\ndefault,2\n")
+    code, _, err = case.run(
+        price="prices.csv", limit="2", seed="5", mean="0.005,0.005,0.005", quantize="8"
+    )
+    assert code == 0, err
+    images = torch.from_numpy(pixels()[:2]).permute(0, 3, 1, 2).float() / 255
+    model = load_model(case.options["model"], images[0], mean=[0.005], quantize=8)
+    prices = Prices.per_class({1: 3.0}, 2.0)
+    same = run(preset("hsja"), model, images, LABELS[:2], prices=prices, budget=150, seed=5)
+    stored = arrays()
+    assert np.isfinite(stored["distance"]).all()
+    assert stored["distance"].tolist() == [r.distance for r in same]
+    assert stored["cost"].tolist() == [r.ledger.cost for r in same]
+
+
+FOUR = """
+def labels(images):
+    return (images.mean((1, 2, 3)) * 4).long().clamp(0, 3)
+"""
+
+
+@pytest.fixture
+def four(case: Case) -> Case:
+    """Three dark images, four classes of brightness, and a bright picture to begin from."""
+    Path("my_four_classes.py").write_text(FOUR)
+    sys.path.insert(0, str(case.folder))
+    np.savez("set.npz", images=pixels()[[0, 2, 4]] - 90, labels=[0, 0, 0])
+    Image.fromarray(np.full((6, 7, 3), 240, np.uint8)).save("bright.png")
+    options = {"model": "my_four_classes:labels", "target": "3", "start": "bright.png"}
+    return Case(case.folder, {**case.options, **options}, case.capture)
+
+
+def test_target_and_start(four: Case) -> None:
+    code, out, err = four.run(attack="a-hsja")
+    assert code == 0, err
+    assert "hsja, price 2, target 3" in " ".join(out.split())
+    model = load_model("my_four_classes:labels", torch.rand(3, 6, 7))
+    points = torch.from_numpy(arrays()["images"])
+    assert model(points).tolist() == [3, 3, 3]
+    with open("out/results.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    lost = 0
+    for row in rows:
+        assert (row["label"], row["target"]) == ("0", "3")
+        picture = torch.from_numpy(np.array(Image.open(f"out/{row['png']}"))).permute(2, 0, 1) / 255
+        still = model(picture[None]).tolist() == [3]
+        lost += not still
+        assert row["png_adversarial"] == str(still).lower()
+        assert row["png"].endswith("-adversarial.png" if still else "-lost.png")
+    assert f"no longer adversarial at 8 bits │ {lost} │" in " ".join(out.split())
+    told = json.loads(Path("out/ledger.json").read_text())
+    assert (told["settings"]["target"], told["settings"]["start"]) == (3, "bright.png")
+    assert [account["target"] for account in told["images"]] == [3, 3, 3]
+    starts = {account["start_content"] for account in told["images"]}
+    assert starts == {content_hash(torch.full((3, 6, 7), 240.0) / 255)}
+    assert all(account["by_phase"]["start"] == 1 for account in told["images"])
+
+
+def test_a_point_that_rounding_takes_out_of_the_target_class_is_lost(four: Case) -> None:
+    """Class 3 has no 8-bit images: rounded, a point is of class 1, which is not the label."""
+    Path("my_picky_model.py").write_text(
+        "def labels(images):\n"
+        "    high = images.amax((1, 2, 3))\n"
+        "    odd = ((images * 255).round() / 255 - images).abs().amax((1, 2, 3)) > 1e-4\n"
+        "    return (high > 0.5).long() * (1 + 2 * odd.long())\n"
+    )
+    np.savez("start.npz", images=np.full((1, 3, 6, 7), 0.9001, np.float32), labels=[3])
+    code, out, err = four.run(model="my_picky_model:labels", start="start.npz")
+    assert code == 0, err
+    with open("out/results.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["png_adversarial"] for row in rows} == {"false"}
+    assert all(row["png"].endswith("-lost.png") for row in rows)
+    assert "no longer adversarial at 8 bits │ 3 │" in " ".join(out.split())
+
+
+def test_a_start_alone_and_one_for_each_image(four: Case) -> None:
+    values = np.array([200, 220, 240], np.uint8)[:, None, None, None]
+    np.savez("starts.npz", images=np.broadcast_to(values, (3, 6, 7, 3)), labels=[3, 3, 3])
+    code, _, err = four.run(target=None, start="starts.npz")
+    assert code == 0, err
+    with open("out/results.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["target"] for row in rows] == ["", "", ""]
+    told = json.loads(Path("out/ledger.json").read_text())
+    expected = [content_hash(torch.full((3, 6, 7), float(v)) / 255) for v in values.flatten()]
+    assert [account["start_content"] for account in told["images"]] == expected
+    code, _, err = four.run(target=None, start="starts.npz", limit="2", out="two")
+    assert code == 0, err
+    Image.fromarray(np.full((6, 7), 240, np.uint8)).save("grey.png")
+    code, _, err = four.run(start="grey.png", out="grey")
+    assert code == 0, err
+
+
+def test_a_start_of_another_class_is_told(four: Case) -> None:
+    code, out, err = four.run(target="2")
+    assert code == 0, err
+    assert "3 images have no start: the model answers another class than 2 to it." in out
+    Image.fromarray(np.zeros((6, 7, 3), np.uint8)).save("dark.png")
+    code, out, err = four.run(target=None, start="dark.png", out="dark")
+    assert code == 0, err
+    assert "3 images have no start: the model answers the source class to it." in out
+
+
+def test_targets_and_starts_that_are_wrong(four: Case) -> None:
+    four.refused("--target is 3, and --start is not given", "--start IMAGE", start=None)
+    four.refused("--target", "'cat': expected a whole number", target="cat")
+    four.refused("--target is -1: expected 0 to", target="-1")
+    four.refused(f"--target is {2**63}: expected 0 to {2**63 - 1}", target=f"{2**63}")
+    four.refused("--target is 0, and so is the label of image 0 and 2 more (set.npz)", target="0")
+    four.refused("--start none.png does not exist: expected an image file", start="none.png")
+    four.refused("--start . is not a file", start=".")
+    Image.new("RGB", (9, 8)).save("small.png")
+    four.refused(
+        "--start small.png is 9x8 with 3 channels, and the images are 7x6 with 3 channels",
+        start="small.png",
+    )
+    Path("broken.png").write_bytes(b"PNG")
+    four.refused("broken.png cannot be read", start="broken.png")
+    np.savez("two.npz", images=pixels()[:2], labels=[0, 0])
+    four.refused("two.npz has 2 images, and there are 3 to be attacked", start="two.npz")
+    np.savez("set.npz", images=pixels()[:, :, :, 0], labels=[0] * 5)
+    four.refused("is 7x6 with 3 channels, and the images are 7x6 with 1 channel:")
+
+
+def test_a_target_that_the_model_does_not_have(case: Case) -> None:
+    Image.fromarray(np.full((6, 7, 3), 240, np.uint8)).save("bright.png")
+    case.refused("--target is 7: expected 0 to 1", target="7", start="bright.png")
+    np.savez("set.npz", images=pixels(), labels=[0, 1, 0, 1, 0])
+    told = "--target is 1, and so is the label of image 1 and 1 more (set.npz)"
+    case.refused(told, target="1", start="bright.png")
+
+
+def test_infinite_price(case: Case) -> None:
+    case.refused("give --max-queries", price="inf")
+    code, _, err = case.run(price="inf", budget=None, max_queries="40", limit="1")
+    assert code == 0, err
+    told = json.loads(Path("out/ledger.json").read_text())
+    assert told["images"][0]["queries"] == 40
+    assert told["images"][0]["cost"] == told["images"][0]["flagged"]
+    assert told["settings"]["budget"] is None
+
+
+def test_prices_and_limits_that_are_wrong(case: Case) -> None:
+    case.refused("--price is -1", price="-1")
+    case.refused("--price is nan", price="nan")
+    case.refused("--price is 'dear'", "a CSV file that exists", price="dear")
+    case.refused("--price is ''", "a CSV file that exists", price="")
+    case.refused("--budget is 1", "at least 2", budget="1")
+    case.refused("--budget is nan", budget="nan")
+    case.refused("neither --budget nor --max-queries", budget=None)
+    case.refused("--budget, which is inf, nor --max-queries ends the run", budget="inf")
+    case.refused("--max-queries is 0", max_queries="0")
+    case.refused("--time-limit is -1", time_limit="-1")
+    case.refused("--batch-size is 0", batch_size="0")
+    for option in ("max-queries", "limit", "seed", "batch-size", "quantize"):
+        case.refused(f"--{option}", "'1.5': expected a whole number", **{option: "1.5"})
+    case.refused("--budget", "abc", budget="abc")
+    table = Path("prices.csv")
+    for text, told in {
+        "class,price\n0,0\ndefault,0\n": "all prices are 0",
+        "class,price\n0,1\n1,-2\n": "line 3: the price is '-2'",
+        "class,price\n0,inf\n": "line 2: the price is 'inf'",
+        "class,price\n0,x\n": "line 2: the price is 'x'",
+        "class,price\ncat,1\n": "line 2: the class is 'cat'",
+        "class,price\n0,1\n0,2\n": "line 3: class 0 has a price already",
+        "class,price\n0,1\n00,2\n": "line 3: class 0 has a price already",
+        f"class,price\n0,1\n{'1' * 5000},2\n": "line 3: the class is '111",
+        "class,price\n7,1\n": "class 7, but the model has 2 classes",
+        "class,price\n": "has no prices",
+        "0,1\n": "line 1: the header is '0,1'",
+    }.items():
+        table.write_text(text)
+        case.refused(told, price="prices.csv")
+
+
+def test_images_and_labels_that_are_wrong(case: Case) -> None:
+    case.refused("nowhere does not exist", images="nowhere")
+    case.refused("--limit is 0", limit="0")
+    np.savez("set.npz", images=pixels() / 100, labels=LABELS)
+    case.refused("set.npz: image 0 has values from", "expected [0,1]")
+    np.savez("set.npz", images=pixels() * np.nan, labels=LABELS)
+    case.refused("not finite")
+    np.savez("set.npz", images=pixels()[:0], labels=LABELS[:0])
+    case.refused("expected at least one image")
+    np.savez("set.npz", images=pixels(), labels=LABELS[:3])
+    case.refused("labels has shape (3,) for 5 images")
+    np.savez("set.npz", images=pixels(), labels=[0, 1, 2, 0, 1])
+    case.refused("set.npz: the label of image 2 is 2: expected 0 to 1")
+    np.savez("set.npz", images=pixels(), labels=[0, 1, -1, 0, 1])
+    case.refused("the label of image 2 is -1")
+    np.savez("set.npz", images=pixels()[:, :5], labels=LABELS)
+    case.refused("takes images of shape (3, 6, 7), but the images are (3, 5, 7)")
+    np.savez("set.npz", pixels=pixels())
+    case.refused("has no array 'images' or 'labels'")
+    Path("set.npz").write_bytes(b"PK nonsense")
+    case.refused("set.npz cannot be read")
+    given = folder_of_images(case)
+    case.refused("no labels are given", images="pictures")
+    case.refused("cannot be read: No such file", images="pictures", labels="none.csv")
+    Path("labels.csv").write_text("file,label\np0.png,0\np1.png,one\n")
+    case.refused("labels.csv, line 3: the label is 'one'", **given)
+    Path("labels.csv").write_text("file,label\np0.png,0\np9.png,1\n")
+    case.refused("labels.csv, line 3: the image 'p9.png' is not in the folder", **given)
+    wrong = "file,label\np0.png,0\n\np1.png,7\np2.png,0\np3.png,1\np4.png,1\n"
+    Path("labels.csv").write_text(wrong)
+    case.refused("labels.csv, line 4: the label of image p1.png is 7: expected 0 to 1", **given)
+    Path("labels.csv").write_text(wrong.replace("7", "-1"))
+    case.refused("labels.csv, line 4: the label of image p1.png is -1", **given)
+    Path("labels.csv").write_text("file,label\np0.png,0\n")
+    case.refused("no label for the image p1.png and 3 more", **given)
+    rows = [f"p{i}.png,{label}" for i, label in enumerate(LABELS)]
+    Path("labels.csv").write_text("\n".join(["file,label", *rows]))
+    Image.new("RGB", (9, 9)).save("pictures/p3.png")
+    case.refused("p3.png is 9x9, but p0.png is 7x6", **given)
+    Path("pictures/p3.png").write_bytes(Path("pictures/p0.png").read_bytes()[:60])
+    case.refused("p3.png cannot be read", **given)
+    Path("empty").mkdir()
+    case.refused("the folder empty has no images", images="empty", labels="labels.csv")
+
+
+def test_models_and_other_options_that_are_wrong(case: Case) -> None:
+    case.refused("unknown preset 'a-hsjaa'", "did you mean 'a-hsja'", attack="a-hsjaa")
+    case.refused("none.pt2 does not exist", model="none.pt2")
+    case.refused("--device is 'gpu'", device="gpu")
+    case.refused("--device is 'meta'", device="meta")
+    case.refused("--mean has 2 numbers, and the images have 3 channels", mean="0.5,0.5")
+    case.refused("--std is 0", std="0")
+    case.refused("--std is 'a,b'", std="a,b")
+    case.refused("--quantize is 17: expected 1 to 16", quantize="17")
+    case.refused("--model", model=None)
+    case.refused("--model is ''", model="")
+    torch.save(nn.Linear(2, 2).state_dict(), "state.pt")
+    case.refused("state.pt is a pickle", "torch.export.save", "torch.jit.save", model="state.pt")
+    assert "--budget" in case.refused("Did you mean", bugdet="3")
+
+
+def test_cuda_that_is_not_there(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    case.refused("--device is 'cuda'", device="cuda")
+
+
+def test_output_folder_that_is_wrong(case: Case) -> None:
+    Path("out").mkdir()
+    Path("out/mine.txt").write_text("mine")
+    case.refused("--out out is not empty (it has mine.txt)")
+    case.refused("--out set.npz is a file", out="set.npz")
+    case.refused("cannot be", out="set.npz/out")
+    Path("circle").symlink_to("circle")
+    case.refused("--out circle", out="circle")
+
+
+def test_disk_that_is_full(case: Case) -> None:
+    def small() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700))
+
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    ended = subprocess.run(
+        [*TOLLBOX, *case.given(limit="2")],
+        preexec_fn=small,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 1, ended.stderr
+    assert "shard-0.sqlite cannot be written: disk I/O error. Make room" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert [*case.folder.glob("*out*"), *case.folder.glob(".out*")] == []
+
+
+def test_runs_that_fail_are_told(case: Case) -> None:
+    Path("my_failing_model.py").write_text(
+        "calls = 0\n"
+        "def labels(images):\n"
+        "    global calls\n"
+        "    calls += 1\n"
+        "    if calls > 8: raise OSError('the line is dead')\n"
+        "    return (images.mean((1, 2, 3)) > 0.5).long()\n"
+    )
+    code, out, err = case.run(model="my_failing_model:labels")
+    assert code == 1
+    assert "4 runs failed; the first, image 0: OSError: the line is dead" in err
+    words = " ".join(out.replace("│", " ").split())
+    assert "no adversarial point 0 failed 4 median l2 (0 images) -" in words
+    with open("out/results.csv", newline="") as file:
+        assert [row["stop"] for row in csv.DictReader(file)][:4] == ["model_error"] * 4
+
+
+SLOW = """
+import time
+def labels(images):
+    time.sleep(PAUSE)
+    return (images.mean((1, 2, 3)) > 0.5).long()
+"""
+
+
+def start_slow(case: Case, pause: float = 0.05) -> subprocess.Popen[str]:
+    """Start a long run, and wait until it is under way."""
+    Path("my_slow_model.py").write_text(f"PAUSE = {pause}{SLOW}")
+    given = case.given(model="my_slow_model:labels", budget="1e6", batch_size="2")
+    process = subprocess.Popen(
+        [*TOLLBOX, *given], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while (
+        not (case.folder / "out" / "shard-0.lock").exists()
+        and process.poll() is None
+        and time.monotonic() < deadline
+    ):
+        time.sleep(0.05)
+    return process
+
+
+def test_interrupted_run_is_saved(case: Case) -> None:
+    process = start_slow(case, pause=0.01)
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert "Interrupted: 1 of 5 images were finished" in err
+    assert "Traceback" not in err
+    with open("out/results.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["stop"] for row in rows] == ["interrupted"] * 4 + ["already_misclassified"]
+    told = json.loads(Path("out/ledger.json").read_text())
+    assert [str(account["queries"]) for account in told["images"]] == [r["queries"] for r in rows]
+    assert sum(int(row["queries"]) for row in rows) > 5
+    stored = arrays()
+    reached = [row["index"] for row in rows[:4] if row["distance"] != "inf"]
+    assert reached
+    assert stored["index"].astype(str).tolist() == reached
+
+
+def test_interrupted_twice_keeps_what_was_answered(case: Case) -> None:
+    process = start_slow(case, 0.5)
+    time.sleep(4)
+    for _ in range(3):  # at least two arrive within the same batch, which takes half a second
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.02)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert "all that was answered is kept: `tollbox resume out` goes on" in err
+    with StudyResults("out") as found:
+        assert found.running == []
+        assert len(found) <= 1  # that of the image that is misclassified anyway
+
+
+def test_time_limit(case: Case) -> None:
+    Path("my_slow_model.py").write_text(f"PAUSE = 0.05{SLOW}")
+    code, out, _ = case.run(model="my_slow_model:labels", budget="1e6", time_limit="0.5")
+    assert code == 0
+    assert "ended early" in out
+    assert "median l2 (0 images)" in out
+    assert "median l2 reached early (4 images)" in out
+    with open("out/results.csv", newline="") as file:
+        assert {row["stop"] for row in csv.DictReader(file)} == {
+            "time_limit",
+            "already_misclassified",
+        }

@@ -1,0 +1,592 @@
+"""`tollbox run`, `resume`, `status`, `export`, as a user types them, whatever comes in between."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import fcntl
+import itertools
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from test_store import remount, rewritten, tmpfs
+from torture import contents
+
+from tollbox.cli.app import main
+from tollbox.studies.store.store import Store
+
+NUMBERS = itertools.count()
+MODULE = '''
+"""A network of two layers."""
+
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        generator = torch.Generator().manual_seed(3)
+        self.first = nn.Parameter(torch.randn(192, 16, generator=generator))
+        self.second = nn.Parameter(torch.randn(16, 5, generator=generator))
+
+    def forward(self, images):
+        return torch.tanh((images.flatten(1) - 0.5) @ self.first) @ self.second
+
+
+net = Net().eval()
+shift = 0
+
+
+def labels(images):
+    with torch.no_grad():
+        return (net(images).argmax(1) + shift) % 5
+'''
+TEXT = """\
+budget = 60
+prices = [1, 10]
+batch_size = 16
+device = "cpu"
+
+[images]
+path = "images.npz"
+
+[[models]]
+name = "net"
+source = "{module}:net"
+
+[[attacks]]
+preset = "surfree"
+
+[[attacks]]
+preset = "a-hsja"
+"""
+
+
+class Killed(BaseException):
+    """Stands for kill -9 where a process of its own is not needed."""
+
+
+class Case:
+    """A folder with a study; commands are run in it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        capture: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        self.folder, self.out = folder, folder / "out"
+        self._capture, self.patch = capture, monkeypatch
+        self.module = f"study_net_{next(NUMBERS)}"
+        self.code = folder / f"{self.module}.py"
+        self.code.write_text(MODULE)
+        self.file = folder / "study.toml"
+        self.file.write_text(TEXT.format(module=self.module))
+        scope: dict[str, Any] = {"__name__": "made"}
+        exec(MODULE, scope)
+        pixels = np.random.default_rng(1).integers(0, 256, (3, 3, 8, 8), np.uint8)
+        labels = scope["labels"](torch.from_numpy(pixels).float() / 255).numpy()
+        np.savez(folder / "images.npz", images=pixels, labels=labels)
+
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        """Exit code, stdout, stderr."""
+        sys.modules.pop(self.module, None)
+        with pytest.raises(SystemExit) as end:
+            main(list(arguments))
+        out, err = self._capture.readouterr()
+        assert "Traceback" not in err
+        return int(end.value.code or 0), out, err
+
+    def begin(self, out: str = "out") -> tuple[int, str, str]:
+        return self.run("run", "study.toml", "--out", out)
+
+    def told(self, code: int, *words: str, command: tuple[str, ...] = ("resume", "out")) -> str:
+        """The command ends with this code and one sentence that says all this."""
+        found, _, err = self.run(*command)
+        assert found == code, err
+        last = err.rstrip("\n").split("\n")[-1]
+        assert last.startswith("tollbox: ")
+        for word in words:
+            assert word in last
+        return last
+
+    def cut_off(self, begin: Callable[[], Any], batches: int = 12) -> None:
+        """As killed after so many batches were recorded: nothing is said or cleaned up."""
+        original = Store.record
+        calls = itertools.count(1)
+
+        def record(store: Store, answers: Any) -> None:
+            original(store, answers)
+            if next(calls) == batches:
+                raise Killed
+
+        self.patch.setattr(Store, "record", record)
+        with pytest.raises(Killed):
+            begin()
+        self.patch.setattr(Store, "record", original)
+        self._capture.readouterr()
+
+    def half(self) -> None:
+        """A study that was cut off, and the same unbroken, in `whole`."""
+        code, _, err = self.begin("whole")
+        assert code == 0, err
+        self.cut_off(lambda: main(["run", "study.toml", "--out", "out"]))
+        assert 0 <= len(contents(self.out)) < 12
+
+    def goes_on(self) -> str:
+        """Resumed, it ends as the unbroken one."""
+        code, _, err = self.run("resume", "out")
+        assert code == 0, err
+        assert contents(self.out) == contents(self.folder / "whole")
+        return err
+
+
+@pytest.fixture
+def case(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Case:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a module changes within a second
+    return Case(tmp_path, capsys, monkeypatch)
+
+
+# -- what is as it should be ----------------------------------------------------------------------
+
+
+def test_a_study_from_beginning_to_end(case: Case) -> None:
+    code, out, err = case.run("run", "study.toml", "--dry-run")
+    assert (code, err) == (0, "")
+    assert "12 cells" in out
+    assert not case.out.exists()
+    case.half()
+    code, out, _ = case.run("status", "out")
+    left = 12 - len(contents(case.out))
+    assert code == 0
+    assert f"{left} cells are left: go on with `tollbox resume out`" in out
+    assert case.goes_on() != ""
+    code, out, _ = case.run("status", "out")
+    assert "All cells are done." in out
+    assert "3/3" in out
+    assert case.run("resume", "out")[0] == 0
+
+
+def test_export_prices_the_same_answers_again(case: Case) -> None:
+    case.file.write_text(case.file.read_text().replace("budget = 60", "max_queries = 40"))
+    assert case.begin()[0] == 0
+    assert case.run("export", "out", "--out", "plain")[0] == 0
+    assert case.run("export", "out", "--out", "dear", "--price", "10")[0] == 0
+    assert case.run("export", "out", "--out", "free", "--price", "inf")[0] == 0
+
+    def rows(folder: str, name: str) -> list[dict[str, str]]:
+        with open(case.folder / folder / name, newline="") as file:
+            return list(csv.DictReader(file))
+
+    plain, dear = rows("plain", "cells.csv"), rows("dear", "cells.csv")
+    assert len(plain) == len(dear) == 12
+    for one, other in zip(plain, dear, strict=True):
+        queries, flagged = int(one["queries"]), int(one["flagged"])
+        assert float(other["cost"]) == queries + 9 * flagged
+        assert {**one, "cost": ""} == {**other, "cost": ""}
+        if one["price"] == "10":
+            assert one == other
+    vanilla = [r for r in dear if r["attack"] == "surfree" and r["price"] == "1"]
+    assert [r["cost"] for r in vanilla] == [
+        r["cost"] for r in plain if r["attack"] == "surfree" and r["price"] == "10"
+    ]
+    assert all(float(r["cost"]) == int(r["flagged"]) for r in rows("free", "cells.csv"))
+    for one, other in zip(rows("plain", "steps.csv"), rows("dear", "steps.csv"), strict=True):
+        assert float(other["cost"]) == int(one["queries"]) + 9 * int(one["flagged"])
+    assert len((case.folder / "plain" / "images.txt").read_text().splitlines()) == 3
+    case.told(2, "--price is -1.0: expected", command=("export", "out", "--price=-1"))
+
+
+def test_a_time_limit_and_then_resume(case: Case) -> None:
+    assert case.begin("whole")[0] == 0
+    code, _, err = case.run("run", "study.toml", "--out", "out", "--time-limit", "0.05")
+    assert code == 0
+    left = 12 - len(contents(case.out))
+    assert f"The time is up, with {left} cells left: go on with `tollbox resume out`" in err
+    case.goes_on()
+
+
+# -- mistakes, and what has changed ---------------------------------------------------------------
+
+
+def test_a_folder_that_has_no_study(case: Case) -> None:
+    for command in ("resume", "status", "export"):
+        told = ("is not a folder", "expected one that `tollbox run` made")
+        case.told(2, *told, command=(command, "nowhere"))
+    (case.folder / "empty").mkdir()
+    case.told(2, "empty has no study", command=("resume", "empty"))
+    case.told(2, "--out is not given", command=("run", "study.toml"))
+
+
+def test_run_again_with_the_same_or_another_study(case: Case) -> None:
+    case.half()
+    command = ("run", "study.toml", "--out", "out")
+    case.told(2, "out has this study already: go on with `tollbox resume out`", command=command)
+    text = case.file.read_text()
+    case.file.write_text(text.replace("prices = [1, 10]", "prices = [1, 20]"))
+    words = (
+        "out has another study, begun from study.toml; line 2 of study.toml is the first that",
+        "go on with the study as it was by `tollbox resume out`, or give another folder",
+    )
+    case.told(2, *words, command=command)
+    err = case.goes_on()
+    assert "study.toml was edited since (line 2): this goes on with the study as it was" in err
+    assert "use `tollbox run` with another --out" in err
+
+
+def test_an_edited_study_is_told_wherever_one_stands(case: Case) -> None:
+    case.half()
+    case.file.write_text("# a remark\n" + case.file.read_text())
+    (case.folder / "below").mkdir()
+    case.patch.chdir(case.folder / "below")
+    code, _, err = case.run("resume", "../out")
+    assert code == 0, err
+    assert "study.toml was edited since (line 1)" in err
+    assert contents(case.out) == contents(case.folder / "whole")
+
+
+def test_changed_and_missing_images(case: Case) -> None:
+    case.half()
+    file = case.folder / "images.npz"
+    kept = file.read_bytes()
+    with np.load(file) as stored:
+        images, labels = stored["images"], stored["labels"]
+    images[2, 0, 0, 0] ^= 255
+    np.savez(file, images=images, labels=labels)
+    case.told(2, "images.npz are not those", "image 2 (2) has changed in its content", "bring them")
+    file.unlink()
+    case.told(2, "study.toml", "images.npz", "does not exist")
+    assert case.run("status", "out")[0] == 0
+    file.write_bytes(kept)
+    case.goes_on()
+
+
+def test_a_changed_or_missing_model(case: Case) -> None:
+    case.half()
+    slightly = "self.first = nn.Parameter(1.0000001 * torch.randn("  # no answer changes
+    case.code.write_text(MODULE.replace("self.first = nn.Parameter(torch.randn(", slightly))
+    words = f"the model 'net' ({case.module}:net) is not the one that out was begun with"
+    case.told(2, words, "its weights changed", "bring it back, or begin a new study")
+    case.code.unlink()
+    case.told(2, "study.toml, the model 'net'", case.module)
+    case.code.write_text(MODULE)
+    case.goes_on()
+
+
+def test_a_function_with_other_answers(case: Case) -> None:
+    case.file.write_text(case.file.read_text().replace(":net", ":labels"))
+    case.half()
+    case.code.write_text(MODULE.replace("shift = 0", "shift = 1"))
+    case.told(2, "is not the one that out was begun with: its answers to some images changed")
+    case.code.write_text(MODULE)
+    case.goes_on()
+
+
+def test_a_changed_model_file(case: Case) -> None:
+    file = case.folder / "net.pt"
+    for name, seed in (("net.pt", 3), ("other.pt", 4)):
+        torch.manual_seed(seed)
+        net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 5)).eval()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            torch.jit.save(torch.jit.trace(net, torch.rand(2, 3, 8, 8)), case.folder / name)
+    case.file.write_text(case.file.read_text().replace(f"{case.module}:net", "net.pt"))
+    case.half()
+    kept = file.read_bytes()
+    file.write_bytes((case.folder / "other.pt").read_bytes())
+    case.told(2, "the model 'net' (net.pt) is not the one", "its file changed; bring it back")
+    file.unlink()
+    case.told(2, "study.toml", "net.pt", "does not exist")
+    file.write_bytes(kept)
+    case.goes_on()
+
+
+def test_a_changed_file_of_prices(case: Case) -> None:
+    (case.folder / "dear.csv").write_text("class,price\n1,7\ndefault,1\n")
+    case.file.write_text(case.file.read_text().replace("[1, 10]", '[1, "dear.csv"]'))
+    case.half()
+    (case.folder / "dear.csv").write_text("class,price\n1,8\ndefault,1\n")
+    words = ("study.toml: the prices have changed", "bring the file of prices back, or begin")
+    case.told(2, *words)
+    (case.folder / "dear.csv").write_text("class,price\n1,7\ndefault,1\n")
+    case.goes_on()
+
+
+# -- the store ------------------------------------------------------------------------------------
+
+
+def test_files_cut_short_or_of_another_kind(case: Case) -> None:
+    assert case.begin("whole")[0] == 0
+    assert case.begin()[0] == 0
+    path = case.out / "shard-0.sqlite"
+    whole = path.read_bytes()
+    for content, words in (
+        (whole[: len(whole) // 2], "bring back a"),
+        (whole[:4096], "bring back a"),
+        (b"", "not a study's"),
+        (b"budget = 3\n" * 999, "not a database"),
+    ):
+        path.write_bytes(content)
+        for command in ("resume", "status", "export"):
+            case.told(2, "shard-0.sqlite", words, command=(command, "out"))
+        assert path.read_bytes() == content
+    path.unlink()
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE about (key, value)")
+    case.told(2, "is not a study's: expected a file that tollbox made")
+    path.write_bytes(whole)
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute("PRAGMA user_version=7")
+    case.told(2, "has schema 7: expected 1; it was made by a newer tollbox, use that one")
+    path.write_bytes(whole)
+    case.goes_on()
+
+
+def test_a_second_process(case: Case) -> None:
+    case.half()
+    lock = os.open(case.out / "shard-0.lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.ftruncate(lock, 0)
+        os.write(lock, b"process 123\n")
+        case.told(2, "out is in use by another process (process 123): wait until it ends")
+        code, out, _ = case.run("status", "out")
+        assert (code, "It is being run now, by process 123." in out) == (0, True)
+    finally:
+        os.close(lock)
+    assert "being run now" not in case.run("status", "out")[1]
+    case.goes_on()
+
+
+def test_a_store_that_may_not_grow(case: Case) -> None:
+    case.half()
+    check = Store._check
+
+    def small(store: Store, write: bool) -> None:
+        check(store, write)
+        (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
+        store._connection.execute(f"PRAGMA max_page_count={pages}")
+
+    case.patch.setattr(Store, "_check", small)
+    case.told(
+        1,
+        "shard-0.sqlite cannot be written: database or disk is full.",
+        "All that was recorded before is safe: make room",
+        "go on with `tollbox resume`",
+    )
+    case.patch.setattr(Store, "_check", check)
+    case.goes_on()
+
+
+def test_a_full_disk(case: Case) -> None:
+    assert case.begin("whole")[0] == 0
+    with tmpfs(case.folder / "disk", "150k") as disk:
+        (disk / "more").write_bytes(b"\0" * 40_000)
+        case.told(
+            1,
+            "cannot be written: ",
+            "All that was recorded before is safe: make room",
+            command=("run", "study.toml", "--out", "disk/out"),
+        )
+        before = len(contents(disk / "out"))
+        assert case.run("status", "disk/out")[0] == 0
+        assert case.run("resume", "disk/out")[0] == 1
+        remount(disk, "size=8m")
+        code, _, err = case.run("resume", "disk/out")
+        assert code == 0, err
+        assert contents(disk / "out") == contents(case.folder / "whole")
+        assert before < 12
+
+
+def test_a_read_only_folder(case: Case) -> None:
+    assert case.begin("whole")[0] == 0
+    with tmpfs(case.folder / "disk", "8m") as disk:
+        case.cut_off(lambda: main(["run", "study.toml", "--out", "disk/out"]))
+        done = len(contents(disk / "out"))
+        remount(disk, "ro")
+        case.told(2, "cannot be written", "writable", command=("resume", "disk/out"))
+        code, out, _ = case.run("status", "disk/out")
+        assert code == 0
+        assert f"{12 - done} cells are left" in out
+        case.told(2, "cannot be written", command=("export", "disk/out"))
+        case.told(2, "cannot be written", command=("run", "study.toml", "--out", "disk/another"))
+        remount(disk, "rw")
+        assert case.run("resume", "disk/out")[0] == 0
+        assert contents(disk / "out") == contents(case.folder / "whole")
+
+
+# -- cells that cannot be replayed, that failed, that were answered differently -------------------
+
+
+def test_cells_that_cannot_be_replayed_are_named_and_rerun(case: Case) -> None:
+    case.half()
+    done = contents(case.out)
+    with Store.open(case.out / "shard-0.sqlite", write=True) as store:
+        rewritten(store, "text", store.about["text"].replace("budget", "seeds = [9]\nbudget"))
+        rewritten(store, "environment", {**store.about["environment"], "device": "cuda (H100)"})
+    told = case.told(
+        1,
+        "cells cannot be replayed here; the first is surfree, c* = 1, image ",
+        "device was cuda (H100), is cpu",
+        "Go on where they were begun, or begin them anew with `tollbox resume out --rerun`",
+    )
+    assert ": ask " in told
+    assert all(contents(case.out)[cell] == done[cell] for cell in done)
+    code, _, err = case.run("resume", "out", "--rerun")
+    assert code == 0
+    assert "cells did not ask what they asked before, and were begun anew" in err
+    assert len(contents(case.out)) == 12
+
+
+def test_failed_cells_are_run_again(case: Case) -> None:
+    assert case.begin("whole")[0] == 0
+    broken = MODULE.replace(
+        "def forward(self, images):",
+        "calls = 0\n\n    def forward(self, images):\n"
+        "        Net.calls += 1\n"
+        "        if Net.calls > 30:\n            raise RuntimeError('no more')",
+    )
+    case.code.write_text(broken)
+    code, _, err = case.begin()
+    assert code == 0
+    assert "cells failed; the first, image " in err
+    assert "RuntimeError: no more" in err
+    assert "Run them again with `tollbox resume out --failed`" in err
+    case.code.write_text(MODULE)
+    before = contents(case.out)
+    assert case.run("resume", "out")[0] == 0
+    assert contents(case.out) == before
+    code, _, err = case.run("resume", "out", "--failed")
+    assert (code, "failed" in err) == (0, False)
+    assert "3/3" in err
+    assert contents(case.out) == contents(case.folder / "whole")
+
+
+def test_a_flaky_model_is_reported(case: Case) -> None:
+    case.half()
+    flaky = MODULE.replace(
+        "        return torch.tanh",
+        "        if Net.calls > 5:\n            return self.plain(images).roll(1, 1)\n"
+        "        Net.calls += 1\n        return self.plain(images)\n\n"
+        "    calls = 0\n\n    def plain(self, images):\n        return torch.tanh",
+    )
+    case.code.write_text(flaky)  # the probes are answered as before
+    assert case.run("resume", "out")[0] == 0
+    _, out, _ = case.run("status", "out")
+    assert "Note: " in out
+    assert "differently when they were asked again" in " ".join(out.split())
+
+
+# -- processes of their own -----------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", "from tollbox.cli import main; main()", *arguments]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + 60
+    while not (path.exists() and path.stat().st_size):
+        assert process.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_ctrl_c_and_a_second_process_that_is_alive(case: Case) -> None:
+    case.file.write_text(case.file.read_text().replace("budget = 60", "budget = 700"))
+    assert case.begin("whole")[0] == 0
+    with started("run", "study.toml", "--out", "out") as process:
+        wait_for(case.out / "shard-0.sqlite-wal", process)
+        case.told(2, f"in use by another process (process {process.pid})")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    left = 12 - len(contents(case.out))
+    assert process.returncode == 130, err
+    assert f"Interrupted with {left} cells left: go on with `tollbox resume out`" in err
+    assert left > 0
+    case.goes_on()
+
+
+def attack(module: str, out: str) -> list[str]:
+    given = {
+        "model": f"{module}:net",
+        "images": "images.npz",
+        "attack": "surfree",
+        "price": "3",
+        "budget": "1500",
+        "device": "cpu",
+        "out": out,
+    }
+    return ["attack", *(f"--{name}={value}" for name, value in given.items())]
+
+
+def same_files(one: Path, other: Path) -> None:
+    assert sorted(p.name for p in one.glob("*.png")) == sorted(p.name for p in other.glob("*.png"))
+    for name in ("results.csv", *(p.name for p in one.glob("*.png"))):
+        assert (one / name).read_bytes() == (other / name).read_bytes()
+    ledgers = [json.loads((folder / "ledger.json").read_text()) for folder in (one, other)]
+    assert ledgers[0]["images"] == ledgers[1]["images"]
+    with np.load(one / "adversarial.npz") as a, np.load(other / "adversarial.npz") as b:
+        assert sorted(a) == sorted(b)
+        for name in a:
+            assert a[name].dtype == b[name].dtype
+            assert a[name].tobytes() == b[name].tobytes()
+
+
+def test_an_attack_that_is_killed_and_resumed_ends_with_the_same_files(case: Case) -> None:
+    assert case.run(*attack(case.module, "whole"))[0] == 0
+    with started(*attack(case.module, "out")) as process:
+        wait_for(case.out / "shard-0.sqlite-wal", process)
+        time.sleep(0.2)
+        process.kill()
+        process.wait()
+    assert not (case.out / "results.csv").exists()
+    case.cut_off(lambda: main(["resume", "out"]), batches=9)
+    code, _, err = case.run("resume", "out")
+    assert code == 0, err
+    same_files(case.out, case.folder / "whole")
+
+
+def test_an_attack_that_is_killed_while_it_saves(case: Case) -> None:
+    assert case.run(*attack(case.module, "whole"))[0] == 0
+    from tollbox.cli import attack_files
+
+    original = attack_files.write_all
+
+    def killed(folder: Path, *given: Any) -> None:
+        original(folder, *given)
+        (folder.parent / ".partial-1").mkdir()  # what one that was killed here leaves
+        (folder.parent / ".partial-1" / "results.csv").write_text("half a li")
+        raise Killed
+
+    case.patch.setattr(attack_files, "write_all", killed)
+    with pytest.raises(Killed):
+        main(attack(case.module, "out"))
+    case.patch.setattr(attack_files, "write_all", original)
+    code, _, err = case.run("resume", "out")
+    assert code == 0, err
+    same_files(case.out, case.folder / "whole")

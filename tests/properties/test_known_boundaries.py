@@ -1,0 +1,498 @@
+"""Every preset on every boundary whose nearest point is known, 3x16x16, float64.
+
+Within 1.25 of the optimum at a cost of 50 000, or `MISSES` says why the attack as published cannot,
+and how near it comes. The best distance never rises with the cost, so being within 1.25 at a
+smaller budget is enough: budgets are raised for those that are not there yet.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from driver import drive
+
+import tollbox as tb
+from tollbox import testing
+from tollbox.errors import Stop
+from tollbox.parts.priors import BRIGHTNESS, Spectrum
+from tollbox.parts.starts import GrowingNoise
+from tollbox.parts.subspaces import Dct, Full
+
+SHAPE = (3, 16, 16)
+SMALL = (3, 6, 6)
+PLAIN = ["hsja", "hsja+as"]
+AGREST = ["hsja+agrest", "a-hsja"]
+NEAR = 1.25
+BUDGET = 50_000
+EARLIER = {1: (4500, 8500), 10: (20_000,), 100: ()}
+"""Budgets that are tried before `BUDGET`, by c*."""
+TWINS = {"a-surfree", "hsja+as", "a-hsja", "geoda+as", "a-geoda", "cgba+as", "a-cgba"}
+"""At c* = 1 the same run, query for query, as the preset without asymmetric search (a test in
+test_attacks.py)."""
+SMOOTH = {boundary.name: boundary for boundary in testing.boundaries(factor=4)[:-1]}
+"""Normals of low frequencies only, which all presets can reach."""
+
+OVERSHOOT = (
+    "the schedule's cosine is far below the true one on so small an image: the overshoot grows too "
+    "large, no answer is flagged, and estimates have no direction"
+)
+BIAS = (
+    "the first bias is an overshoot of three sampling radii, and every cosine at the sphere is "
+    "above 0.8: no answer is flagged, and ten cuts of a tenth come too late"
+)
+RAYS = "ten rays in 768 dimensions: a cosine of about 0.1 for a thousand queries or two an estimate"
+FLAGGED = "half of the 14 queries of a search are flagged: the budget pays for some 400 directions"
+FEW = (
+    "the budget pays for 500 flagged answers: the start takes up to 130 of them, and every search "
+    "and estimate several"
+)
+NOISE = "the budget pays for 500 flagged answers, and uniform noise is adversarial once in 3600"
+LAYER = (
+    "asymmetric search asks near its start first, and stops where the path leaves the thin layer; "
+    "binary search jumps over the gap"
+)
+TURNS = "on its way: turns on a sphere are small, and each takes an estimate and a search"
+FEW_LAYER = "500 flagged answers (see half-space); and a search from afar stops at the thin layer"
+
+MISSES: dict[tuple[str, int], dict[str, tuple[float, str]]] = {
+    ("half-space", 1): {
+        "stealthy-hsja": (1.7, RAYS),  # 1.49
+    },
+    ("half-space", 10): {
+        "hsja+agrest": (5.3, OVERSHOOT),  # 4.73
+        "a-hsja": (5.3, OVERSHOOT),  # 4.73
+        "geoda+agrest": (2.0, OVERSHOOT),  # 1.77
+        "a-geoda": (2.0, OVERSHOOT),  # 1.77
+        "cgba+agrest": (2.0, OVERSHOOT),  # 1.75
+        "a-cgba": (2.0, OVERSHOOT),  # 1.75
+        "stealthy-hsja": (2.1, RAYS),  # 1.91
+    },
+    ("half-space", 100): {
+        "surfree": (2.3, FEW),  # 2.05
+        "a-surfree": (1.6, FEW),  # 1.42
+        "hsja": (1.9, FEW),  # 1.64
+        "hsja+as": (1.8, FEW),  # 1.58
+        "hsja+agrest": (8.4, OVERSHOOT),  # 7.55
+        "a-hsja": (8.4, OVERSHOOT),  # 7.55
+        "geoda+agrest": (2.6, OVERSHOOT),  # 2.34
+        "a-geoda": (2.6, OVERSHOOT),  # 2.34
+        "cgba+agrest": (1.7, OVERSHOOT),  # 1.46
+        "a-cgba": (1.7, OVERSHOOT),  # 1.46
+        "surfree-original": (1.7, FEW),  # 1.51
+        "stealthy-hsja": (math.inf, NOISE),
+        "hsja+calibrated": (1.5, FEW),  # 1.32
+        "frugal": (1.8, FEW),  # 1.63
+    },
+    ("half-space in box", 1): {
+        "stealthy-hsja": (1.9, RAYS),  # 1.69
+    },
+    ("half-space in box", 10): {
+        "surfree": (1.5, FLAGGED),  # 1.34
+        "hsja+agrest": (3.3, OVERSHOOT),  # 2.96
+        "a-hsja": (3.3, OVERSHOOT),  # 2.96
+        "geoda+agrest": (1.6, OVERSHOOT),  # 1.41
+        "a-geoda": (1.6, OVERSHOOT),  # 1.41
+        "cgba+agrest": (2.2, OVERSHOOT),  # 1.96
+        "a-cgba": (2.2, OVERSHOOT),  # 1.96
+        "stealthy-hsja": (2.1, RAYS),  # 1.87
+    },
+    ("half-space in box", 100): {
+        "surfree": (4.2, FEW),  # 3.79
+        "a-surfree": (1.9, FEW),  # 1.69
+        "hsja": (2.1, FEW),  # 1.83
+        "hsja+as": (2.0, FEW),  # 1.74
+        "hsja+agrest": (8.1, OVERSHOOT),  # 7.35
+        "a-hsja": (8.1, OVERSHOOT),  # 7.35
+        "geoda": (1.4, FEW),  # 1.27
+        "geoda+agrest": (3.3, OVERSHOOT),  # 2.92
+        "a-geoda": (3.3, OVERSHOOT),  # 2.92
+        "cgba+agrest": (3.1, OVERSHOOT),  # 2.73
+        "a-cgba": (3.1, OVERSHOOT),  # 2.73
+        "surfree-original": (2.0, FEW),  # 1.76
+        "stealthy-hsja": (3.2, RAYS),  # 2.89
+        "hsja+calibrated": (1.5, FEW),  # 1.37
+        "frugal": (1.8, FEW),  # 1.59
+    },
+    ("sphere", 1): {
+        "stealthy-geoda": (1.9, BIAS),  # 1.71
+    },
+    ("sphere", 10): {
+        "hsja+agrest": (1.9, OVERSHOOT),  # 1.71
+        "a-hsja": (1.9, OVERSHOOT),  # 1.71
+        "geoda+agrest": (1.9, OVERSHOOT),  # 1.71
+        "a-geoda": (1.9, OVERSHOOT),  # 1.71
+        "cgba+agrest": (1.9, OVERSHOOT),  # 1.71
+        "a-cgba": (1.9, OVERSHOOT),  # 1.71
+        "stealthy-geoda": (1.9, BIAS),  # 1.71
+        "frugal": (1.5, TURNS),  # 1.30; 1.51 at 20 000
+    },
+    ("sphere", 100): {
+        "surfree": (1.8, FEW),  # 1.63
+        "a-surfree": (1.5, FEW),  # 1.35
+        "hsja": (1.5, FEW),  # 1.35
+        "hsja+as": (1.5, FEW),  # 1.33
+        "hsja+agrest": (1.9, OVERSHOOT),  # 1.71
+        "a-hsja": (1.9, OVERSHOOT),  # 1.71
+        "geoda+agrest": (1.9, OVERSHOOT),  # 1.71
+        "a-geoda": (1.9, OVERSHOOT),  # 1.71
+        "cgba+agrest": (1.9, OVERSHOOT),  # 1.71
+        "a-cgba": (1.9, OVERSHOOT),  # 1.71
+        "surfree-original": (1.6, FEW),  # 1.39
+        "stealthy-hsja": (1.5, RAYS),  # 1.36
+        "stealthy-geoda": (1.9, BIAS),  # 1.71
+        "hsja+calibrated": (1.4, FEW),  # 1.27
+        "frugal": (1.8, FEW),  # 1.56
+    },
+    ("wedge", 1): {
+        "stealthy-hsja": (1.8, RAYS),  # 1.59
+    },
+    ("wedge", 10): {
+        "hsja+agrest": (3.1, OVERSHOOT),  # 2.75
+        "a-hsja": (3.1, OVERSHOOT),  # 2.75
+        "geoda+agrest": (1.9, OVERSHOOT),  # 1.65
+        "a-geoda": (1.9, OVERSHOOT),  # 1.65
+        "cgba+agrest": (1.4, OVERSHOOT),  # 1.27
+        "a-cgba": (1.4, OVERSHOOT),  # 1.27
+        "stealthy-hsja": (2.0, RAYS),  # 1.75
+    },
+    ("wedge", 100): {
+        "surfree": (2.4, FEW),  # 2.15
+        "a-surfree": (1.8, FEW),  # 1.61
+        "hsja": (2.0, FEW),  # 1.78
+        "hsja+as": (2.0, FEW),  # 1.78
+        "hsja+agrest": (7.5, OVERSHOOT),  # 6.75
+        "a-hsja": (7.5, OVERSHOOT),  # 6.75
+        "geoda": (1.5, FEW),  # 1.33
+        "geoda+as": (1.5, FEW),  # 1.29
+        "geoda+agrest": (2.6, OVERSHOOT),  # 2.33
+        "a-geoda": (2.6, OVERSHOOT),  # 2.33
+        "cgba+agrest": (2.2, OVERSHOOT),  # 1.93
+        "a-cgba": (2.2, OVERSHOOT),  # 1.93
+        "surfree-original": (1.8, FEW),  # 1.61
+        "stealthy-hsja": (3.4, RAYS),  # 3.07
+        "hsja+calibrated": (1.6, FEW),  # 1.41
+        "frugal": (2.1, FEW),  # 1.87
+    },
+    ("slab", 1): {
+        "stealthy-hsja": (2.2, RAYS),  # 1.93
+    },
+    ("slab", 10): {
+        "a-surfree": (1.5, LAYER),  # 1.32
+        "hsja+agrest": (3.7, OVERSHOOT),  # 3.36
+        "a-hsja": (5.3, OVERSHOOT),  # 4.75
+        "geoda+agrest": (2.0, OVERSHOOT),  # 1.75
+        "a-geoda": (2.6, OVERSHOOT),  # 2.28
+        "cgba+as": (1.5, LAYER),  # 1.30
+        "cgba+agrest": (1.8, OVERSHOOT),  # 1.59
+        "a-cgba": (2.3, OVERSHOOT),  # 2.04
+        "stealthy-hsja": (2.8, RAYS),  # 2.49
+    },
+    ("slab", 100): {
+        "surfree": (2.5, FEW),  # 2.21
+        "a-surfree": (1.7, LAYER),  # 1.53
+        "hsja": (2.1, FEW),  # 1.85
+        "hsja+as": (2.3, LAYER),  # 2.02
+        "hsja+agrest": (7.2, OVERSHOOT),  # 6.47
+        "a-hsja": (6.3, OVERSHOOT),  # 5.68
+        "geoda+as": (1.8, LAYER),  # 1.58
+        "geoda+agrest": (2.3, OVERSHOOT),  # 2.06
+        "a-geoda": (3.0, OVERSHOOT),  # 2.68
+        "cgba+as": (10.3, LAYER),  # 9.32
+        "cgba+agrest": (2.6, OVERSHOOT),  # 2.34
+        "a-cgba": (10.5, LAYER),  # 9.46
+        "surfree-original": (1.7, FEW),  # 1.51
+        "stealthy-hsja": (math.inf, NOISE),
+        "hsja+calibrated": (1.6, FEW),  # 1.35
+        "cgba+calibrated": (1.5, FEW),  # 1.33
+        "frugal": (2.7, FEW_LAYER),  # 2.33
+    },
+}
+"""By boundary and c*: what each preset reaches at most, in units of the optimum, and why."""
+
+
+def whole(attack):
+    """The same attack, with directions drawn in the whole space."""
+    if hasattr(attack, "directions"):
+        return replace(attack, directions=replace(attack.directions, subspace=Full()))
+    return replace(attack, estimate=replace(attack.estimate, subspace=Full()))
+
+
+def reached(boundary, attacks, ratio, budgets, late=()):
+    """Distances in units of the optimum, by name, at the first budget that brings them near; those
+    that are `late` are run with the last budget only."""
+    found, left = {}, [name for name in attacks if name not in late]
+    for budget in budgets:
+        if budget == budgets[-1]:
+            left += [name for name in attacks if name in late]
+        cells = [
+            tb.Cell(attacks[name], boundary.source, 0, tb.Prices(ratio, 1), budget) for name in left
+        ]
+        results = tb.run_cells(cells, boundary.model())  # none, if all are near
+        assert all(result.ledger.cost <= budget for result in results)
+        found |= {n: r.distance / boundary.optimum for n, r in zip(left, results, strict=True)}
+        ended = {n: r.stop is not Stop.BUDGET for n, r in zip(left, results, strict=True)}
+        left = [name for name in left if found[name] > NEAR and not ended[name]]
+    return found
+
+
+def complaints(found, misses):
+    """What is not as `misses` has it."""
+    said = []
+    for name, distance in found.items():
+        if not distance >= 1 - 1e-9:
+            said.append(f"{name}: {distance:.4f}, nearer than is possible")
+        elif name not in misses and distance > NEAR:
+            said.append(f"{name}: {distance:.4f} is not within {NEAR}")
+        elif name in misses and distance <= NEAR:
+            said.append(f"{name}: {distance:.4f} is within {NEAR}: take it off the list of misses")
+        elif name in misses and distance > misses[name][0]:
+            said.append(f"{name}: {distance:.4f}, worse than {misses[name][0]}")
+    return said
+
+
+@pytest.mark.parametrize("ratio", [1, 10, 100])
+@pytest.mark.parametrize("name", SMOOTH)
+def test_within_a_quarter_of_the_optimum_or_the_reason(name, ratio):
+    misses = MISSES.get((name, ratio), {})
+    names = [preset for preset in tb.presets() if not (ratio == 1 and preset in TWINS)]
+    attacks = {preset: tb.preset(preset) for preset in names}
+    late = {*misses, "surfree"} if ratio == 10 else set(misses)  # which needs 30 000 and more
+    budgets = (*EARLIER[ratio], BUDGET)
+    found = reached(SMOOTH[name], attacks, ratio, budgets, late)
+    assert sorted(found) == sorted(names)
+    assert complaints(found, misses) == []
+
+
+def test_the_list_of_misses_is_of_presets_and_boundaries_and_has_reasons():
+    for (name, ratio), misses in MISSES.items():
+        assert name in SMOOTH
+        assert ratio in EARLIER
+        for preset, (bound, reason) in misses.items():
+            assert preset in tb.presets()
+            assert bound > NEAR
+            assert len(reason.split()) > 5
+
+
+def test_a_complaint_is_made_where_there_is_one():
+    """Of the four ways in which a list may be wrong each is seen."""
+    misses = {"far": (2.0, "a reason"), "near": (2.0, "a reason"), "fine": (2.0, "a reason")}
+    found = {"ok": 1.2, "bad": 1.3, "far": 2.1, "near": 1.2, "fine": 1.5, "magic": 0.9}
+    assert [line.split(":")[0] for line in complaints(found, misses)] == [
+        "bad",
+        "far",
+        "near",
+        "magic",
+    ]
+
+
+# -- normals of all frequencies -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("ratio", "budget"), [(1, 5000), (10, 30_000)])
+@pytest.mark.parametrize("boundary", testing.boundaries()[:-1], ids=lambda b: b.name)
+def test_hsja_draws_in_the_whole_space_and_needs_no_smooth_boundary(boundary, ratio, budget):
+    names = PLAIN if ratio > 1 else ["hsja", "hsja+agrest"]  # no overshoot at c* = 1
+    found = reached(boundary, {name: tb.preset(name) for name in names}, ratio, (budget,))
+    assert complaints(found, {}) == []
+
+
+WHITE = {
+    boundary.name: boundary
+    for boundary in (
+        testing.half_space(shape=SMALL),
+        testing.half_space_in_box(SMALL),
+        testing.sphere(SMALL),
+        testing.wedge(SMALL),
+        testing.slab(SMALL),
+    )
+}
+SIGNS = (
+    "where pixels clip, displacements have a mean, and most answers are flagged: a sum of signs "
+    "without weights points along that mean"
+)
+WHITE_MISSES: dict[str, dict[str, tuple[float, str]]] = {
+    "half-space in box": {"cgba-original": (2.0, SIGNS)},
+}
+
+
+@pytest.mark.parametrize("name", WHITE)
+def test_nothing_but_the_subspace_keeps_an_attack_from_any_other_boundary(name):
+    """The same attacks, drawing in the whole space, on boundaries with normals of all frequencies.
+    (3x6x6: as many dimensions as GeoDA's third of the frequencies of 3x16x16. Without Stealthy
+    GeoDA, whose first bias of 30 is meant for 75x75x3 dimensions and is far too large for these.)
+    """
+    names = ["surfree", "surfree-original", "geoda", "geoda+agrest"]
+    names += ["cgba", "cgba+agrest", "cgba-original"]
+    misses = WHITE_MISSES.get(name, {})
+    attacks = {preset: whole(tb.preset(preset)) for preset in names}
+    found = reached(WHITE[name], attacks, 1, (3000, 9000, BUDGET), misses)
+    assert complaints(found, misses) == []
+
+
+@pytest.mark.parametrize(
+    ("preset", "share", "budget"),
+    [("surfree", 0.5, 9000), ("geoda", 3 / 8, 2500), ("cgba", 0.25, 1500)],
+)
+def test_in_a_subspace_an_attack_reaches_what_the_subspace_allows_and_no_more(
+    preset, share, budget
+):
+    """All that it asks lies in the span V of the subspace and of the start's direction (where
+    nothing clips). In it the nearest point of a plane at distance r is at r / |P_V n|: with a
+    normal of all frequencies about twice, 2.7 times and 4 times as far. It comes within 1.25 of
+    that."""
+    boundary = testing.half_space(0.2)
+    attack = tb.preset(preset)
+    space = attack.directions.subspace if preset == "surfree" else attack.estimate.subspace
+    problem = tb.Problem(boundary.source, 0)
+    begun = drive(
+        GrowingNoise()(problem), problem, lambda point: int(boundary.labels(point[None])[0])
+    ).returned
+    normal, away = testing._unit(0, SHAPE), (begun.point - boundary.source).flatten()
+
+    def inside(vector):
+        image = vector.view(1, *SHAPE)
+        return space.expand(space.project(image), SHAPE).flatten()
+
+    across = away - inside(away)  # what the start adds to the subspace
+    across = across / torch.linalg.vector_norm(across)
+
+    def projected(vector):
+        return inside(vector) + (vector @ across) * across
+
+    floor = 0.2 / float(torch.linalg.vector_norm(projected(normal)))
+    assert floor == pytest.approx(0.2 / share, rel=0.15)
+    [result] = tb.run(attack, boundary.model(), boundary.source[None], [0], budget=budget)
+    found = (result.adversarial - boundary.source).flatten()
+    assert result.adversarial.min() > 0  # nothing clips
+    assert result.adversarial.max() < 1
+    assert torch.allclose(projected(found), found, atol=1e-9)
+    assert floor * (1 - 1e-9) <= result.distance <= 1.25 * floor
+    assert result.distance > NEAR * boundary.optimum
+
+
+@pytest.mark.parametrize(("ratio", "budget"), [(1, 1500), (10, 6000)])
+@pytest.mark.parametrize("name", SMOOTH)
+def test_nothing_but_the_prior_keeps_frugal_from_a_boundary(name, ratio, budget):
+    """With directions from where the normals lie it comes within 1.25 for a small part of the cost,
+    where samples bend and clip, and behind a thin layer, too."""
+    attack = replace(tb.preset("frugal"), prior=Dct(4))
+    assert complaints(reached(SMOOTH[name], {"frugal": attack}, ratio, (budget,)), {}) == []
+
+
+@pytest.mark.parametrize("ratio", [1, 10])
+def test_frugal_on_a_model_of_8_bits(ratio):
+    """The known boundary, asked in 256 levels; what is reported is a picture of 8 bits."""
+    boundary = testing.half_space(factor=4)
+    attack = replace(tb.preset("frugal"), prior=Dct(4))
+    cell = tb.Cell(attack, boundary.source, 0, tb.Prices(ratio, 1), 1500 * ratio)
+    [result] = tb.run_cells([cell], boundary.model(quantize=8))
+    assert result.stop is Stop.BUDGET
+    assert 1 <= result.distance <= 1.1
+    levels = result.adversarial * 255
+    assert torch.allclose(levels, levels.round(), atol=1e-9)
+    assert int(boundary.labels(result.adversarial[None])) != 0
+
+
+@pytest.mark.parametrize("grey", [1 / 3, 0.5, 0.7, 0.9])
+def test_frugal_ends_along_the_normal_as_the_prior_weighs_it(grey):
+    """The mean of an estimate is S g, S the covariance of the directions. Where x - x* is along it
+    there is no turn left: the distance is that of the plane times |S g| / <g, S g>, which is 1 for
+    directions of one energy, 1.05, 1.31 and 1.84 for a share `grey` along brightness. (Noise takes
+    it a little farther, up to 5 % for the last.)"""
+    boundary = testing.half_space(factor=4)
+    normal = testing._unit(0, SHAPE, 4).view(3, -1)
+    light = torch.tensor(BRIGHTNESS, dtype=torch.float64)
+    light = light / torch.linalg.vector_norm(light)
+    bright = torch.outer(light, light @ normal)
+    drawn = grey * bright + (1 - grey) / 2 * (normal - bright)
+    limit = float(torch.linalg.vector_norm(drawn) / (drawn * normal).sum())
+    prior = Spectrum(4.5, grey)
+    attack = replace(tb.preset("frugal"), prior=prior, wide=prior, every=0)
+    cell = tb.Cell(attack, boundary.source, 0, budget=4500)
+    [result] = tb.run_cells([cell], boundary.model())
+    assert result.distance == pytest.approx(limit, rel=0.07)
+    assert limit == pytest.approx({1 / 3: 1, 0.5: 1.054, 0.7: 1.310, 0.9: 1.844}[grey], abs=1e-3)
+
+
+# -- what ends a run ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preset", AGREST)
+def test_agrest_as_published_loses_its_flagged_answers(preset):
+    """At c* = 10 the schedule says cos(alpha) = 0.03 to 0.09 while the attack's true cosine, the
+    distance of the plane over that of the iterate, is above 0.3 soon after the start. The overshoot
+    is then several times too large, every answer is low-cost, and there is no direction: the run
+    ends as NO_INFORMATION at about 3.3 times the optimum (start: about 9), not in NaN. The plain
+    presets reach 1.05 at the same cost."""
+    boundary = testing.half_space()
+    [result] = tb.run(
+        tb.preset(preset),
+        boundary.model(),
+        boundary.source[None],
+        [0],
+        prices=tb.Prices(10, 1),
+        budget=100_000,
+    )
+    assert result.stop is Stop.NO_INFORMATION
+    assert math.isfinite(result.distance)
+    assert 1.25 < result.distance / boundary.optimum < 5
+    assert all(math.isfinite(step.distance) for step in result.trace)
+    blind = [step.notes["share"] for step in result.trace[-5:]]
+    assert blind == [1.0] * 5
+    assert result.trace[-1].notes["planned_share"] == pytest.approx(0.871, abs=1e-3)
+
+
+def test_without_a_start_there_is_no_distance():
+    boundary = testing.constant()
+    cells = [
+        tb.Cell(tb.preset(name), boundary.source, 0, tb.Prices(10, 1), 200_000, name=name)
+        for name in tb.presets()
+    ]
+    for cell, result in zip(cells, tb.run_cells(cells, boundary.model()), strict=True):
+        assert result.stop is Stop.NO_START, cell.name
+        assert (result.distance, result.adversarial, result.trace) == (math.inf, None, ())
+        tries = {"stealthy-hsja": 10_000, "frugal": 6 + 1000}.get(cell.name, 1000)
+        assert result.ledger.by_phase == {"clean": 10, "start": 10 * tries}
+        assert result.ledger.source == tries + 1
+
+
+# -- the rules ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("ratio", "budget"), [(0.1, 100), (1, 350), (10, 2500)])
+@pytest.mark.parametrize("boundary", testing.boundaries(), ids=lambda b: b.name)
+@pytest.mark.parametrize("preset", tb.presets())
+def test_every_preset_keeps_the_rules_of_attacks(preset, boundary, ratio, budget):
+    _, faults = testing.check_attack(
+        tb.preset(preset), boundary, tb.Prices(ratio, 1), budget=budget
+    )
+    assert faults == []
+
+
+def test_the_suite_finds_an_attack_that_breaks_the_rules():
+    class Cheat:
+        def __call__(self, problem):
+            yield tb.Ask(problem.source[None] + 0.01, phase="probe")
+            problem.accept(problem.source + 0.02)
+            return Stop.CONVERGED
+
+    class Unsteady:
+        def __len__(self):
+            return 5
+
+        def __getitem__(self, rows):
+            first, last, _ = rows.indices(5)
+            return testing.half_space().source.expand(last - first, -1, -1, -1) + (last - first) / 9
+
+    class Sloppy:
+        def __call__(self, problem):
+            yield tb.Ask(Unsteady(), phase="probe")
+            return Stop.CONVERGED
+
+    _, faults = testing.check_attack(Cheat(), testing.half_space())
+    assert faults == ["accepted a point that was not asked and found adversarial"]
+    _, faults = testing.check_attack(Sloppy(), testing.half_space())
+    assert faults == ["rows of phase 'probe' depend on the slice they are in"]

@@ -1,0 +1,212 @@
+"""Several processes: the results of one, whatever happens to the processes."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import tollbox as tb
+from tollbox import Cell, Prices, Stop, Workers
+from tollbox.engine.workers import _Deal
+
+SHAPE = (1, 4, 4)
+DEADLY = 0.987654321
+
+
+class Plane(nn.Module):
+    """Two classes on both sides of a plane; kills its process at a certain first pixel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(3)
+        self.weight = nn.Parameter(torch.randn(16, generator=generator, dtype=torch.float64))
+
+    def forward(self, images):
+        if bool((images[:, 0, 0, 0] == DEADLY).any()):
+            os.kill(os.getpid(), signal.SIGKILL)
+        score = (images.flatten(1) - 0.5) @ self.weight
+        return torch.stack([-score, score], 1)
+
+
+def model() -> tb.models.Model:
+    return tb.models.from_torch(Plane(), dtype=torch.float64)
+
+
+def cells(count: int, budget: float = 400.0) -> list[Cell]:
+    generator = torch.Generator().manual_seed(5)
+    images = torch.rand((count, *SHAPE), generator=generator, dtype=torch.float64)
+    labels = model()(images).tolist()
+    attacks = [tb.preset("surfree"), tb.preset("a-hsja")]
+    return [
+        Cell(attacks[i % 2], images[i], labels[i], Prices(4, 1), budget, name=f"number {i}")
+        for i in range(count)
+    ]
+
+
+@pytest.fixture(scope="module")
+def workers():
+    with Workers(model(), 2) as pool:
+        yield pool
+
+
+def same(one: tb.Result, other: tb.Result) -> bool:
+    return (
+        (one.index, one.name, one.stop) == (other.index, other.name, other.stop)
+        and one.ledger == other.ledger
+        and one.improvements == other.improvements
+        and one.trace == other.trace
+        and torch.equal(one.adversarial, other.adversarial)
+    )
+
+
+def test_results_are_those_of_one_process(workers):
+    listed = cells(12)
+    alone = tb.run_cells(listed, model())
+    shared = tb.run_cells(listed, model(), workers=workers)
+    assert len(shared) == 12
+    assert all(same(a, b) for a, b in zip(alone, shared, strict=True))
+
+
+def test_progress_adds_up_over_workers(workers):
+    seen = []
+    results = tb.run_cells(cells(6), model(), workers=workers, progress=seen.append)
+    assert seen[-1].done == 6 == sum(len(now.finished) for now in seen)
+    assert seen[-1].queries == sum(r.ledger.queries for r in results)
+    assert seen[-1].live == 0
+    assert seen[-1].rows >= seen[-1].queries
+
+
+def test_a_stream_may_be_left_early_and_the_workers_used_again(workers):
+    endless = (cell.image for cell in cells(2) for _ in range(10**6))
+    labels = (0 for _ in range(10**9))
+    attack = tb.preset("hsja")
+    stream = tb.stream(attack, model(), endless, labels, budget=30, live=4, workers=workers)
+    assert [next(stream).budget for _ in range(3)] == [30] * 3
+    stream.close()
+    assert [r.stop for r in tb.run_cells(cells(3), model(), workers=workers)] == [Stop.BUDGET] * 3
+
+
+def test_stop_ends_all_and_those_that_had_not_begun(workers):
+    listed = cells(80, budget=1e9)[::2]
+    results = tb.run_cells(
+        listed, model(), workers=workers, live=4, progress=lambda now: workers.stop()
+    )
+    assert len(results) == 40
+    assert {r.stop for r in results} == {Stop.INTERRUPTED}
+
+
+def test_the_time_limit_holds_in_every_worker(workers):
+    began = time.monotonic()
+    listed = cells(8, budget=1e9)[::2]  # those of SurFree, which has far to go
+    results = tb.run_cells(listed, model(), workers=workers, time_limit=0.5)
+    assert {r.stop for r in results} == {Stop.TIME_LIMIT}
+    assert time.monotonic() - began < 20
+
+
+def test_an_error_of_whoever_makes_the_images_comes_after_what_was_under_way(workers):
+    listed = cells(3)
+
+    def images():
+        yield from (cell.image for cell in listed)
+        raise OSError("the disk is gone")
+
+    attack, found = tb.preset("surfree"), []
+    labels = [cell.label for cell in listed] + [0]
+    stream = tb.stream(attack, model(), images(), labels, budget=50, workers=workers)
+    with pytest.raises(OSError, match="the disk is gone"):
+        found.extend(result.index for result in stream)
+    assert sorted(found) == [0, 1, 2]
+
+
+def test_a_view_takes_only_its_own_pixels_along():
+    many = torch.rand(500, *SHAPE, dtype=torch.float64)
+    dealt = _Deal(iter([(0, Cell(tb.preset("hsja"), many[7], 0, budget=9))]), True).next(None)
+    assert dealt is not None
+    assert len(dealt[2]) < 4000 < many.numel() * 8
+    assert torch.equal(pickle.loads(dealt[2]).image, many[7])
+
+
+def test_a_worker_that_dies_takes_only_its_cells_along():
+    listed = cells(8)
+    deadly = torch.full(SHAPE, 0.5, dtype=torch.float64)
+    deadly[0, 0, 0] = DEADLY
+    listed.insert(3, Cell(tb.preset("hsja"), deadly, 0, budget=10, name="deadly"))
+    results = tb.run_cells(listed, model(), workers=2)
+    lost = [r for r in results if r.stop is Stop.MODEL_ERROR]
+    assert "deadly" in {r.name for r in lost}
+    assert all("the worker process died (signal 9)" in r.reason for r in lost)
+    kept = [r for r in results if r.stop is Stop.BUDGET]
+    assert len(kept) + len(lost) == 9
+    assert len(kept) >= 3
+
+
+def test_what_cannot_be_sent_is_told():
+    lonely = tb.models.from_callable(lambda images: np.zeros(len(images), int))
+    with pytest.raises(
+        tb.InputError, match=r"the model cannot be sent to another process .*lambda"
+    ):
+        tb.run_cells([], lonely, workers=2)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, True, 1000, "two"])
+def test_a_wrong_number_of_workers_is_refused(count):
+    with pytest.raises(tb.InputError, match=r"workers is .*expected a whole number, 1 to 256"):
+        Workers(model(), count)
+
+
+def test_closed_workers_are_refused():
+    pool = Workers(model(), 1)
+    pool.close()
+    with pytest.raises(tb.InputError, match="closed"):
+        list(pool.run(cells(1)))
+
+
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    script = tmp_path / "parent.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import test_workers, tollbox as tb
+            if __name__ == "__main__":
+                with tb.Workers(test_workers.model(), 2) as pool:
+                    print(*(hand.process.pid for hand in pool._hands), flush=True)
+                    listed = test_workers.cells(4, budget=1e12)
+                    tb.run_cells(listed, test_workers.model(), workers=pool)
+            """
+        )
+    )
+    paths = [str(Path(__file__).parent), *sys.path]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    parent = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert parent.stdout is not None
+    children = [int(pid) for pid in parent.stdout.readline().split()]
+    assert len(children) == 2
+    time.sleep(0.5)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    end = time.monotonic() + 20
+    while time.monotonic() < end and any(_runs(pid) for pid in children):
+        time.sleep(0.1)
+    assert not any(_runs(pid) for pid in children)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"

@@ -1,0 +1,176 @@
+"""Inward: which rays are asked, what that costs, which is kept, and what is left where none is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from driver import drive
+
+import tollbox as tb
+from tollbox import testing
+from tollbox.errors import Stop
+from tollbox.parts.inward import CELLS, FAR, KINDS, NEAR, STEP, Inward
+from tollbox.theory.search_costs import optimal_splits
+
+SHAPE = (3, 16, 16)
+GREY = torch.full(SHAPE, 0.5, dtype=torch.float64)
+SCALE = math.sqrt(768)
+
+
+def norm(a):
+    return float(torch.linalg.vector_norm(a))
+
+
+def begun(label, ratio=1.0, tries=12, source=GREY, **more):
+    problem = tb.Problem(source, 0, tb.Prices(ratio, 1), **more)
+    return problem, drive(Inward(tries)(problem), problem, label)
+
+
+def ways(problem, tries):
+    """The rays, in their order."""
+    found = []
+    for number in range(tries):
+        drawing = KINDS[number % len(KINDS)].begin(problem)
+        noise = problem.noise("inward", number, 1, drawing.shape, block=1)
+        found.append(drawing(noise[0:1], 1.0)[0])
+    return found
+
+
+def outside(radius):
+    """Adversarial at a distance: the same on every ray."""
+    return lambda point: int(norm(point - GREY) >= radius)
+
+
+def searched(count, cell, ratio):
+    """The answers of a search that is cheapest on average, if the boundary is in a cell."""
+    table = optimal_splits(max(2, 1 << (count - 1).bit_length()), ratio)
+    low, high, said = 0, count, []
+    while high - low > 1:
+        place = low + int(table.first[high - low])
+        said.append(int(place <= cell))
+        low, high = (place, high) if place <= cell else (low, place)
+    return said
+
+
+@pytest.mark.parametrize("ratio", [1, 10, 100])
+@pytest.mark.parametrize("radius", [0.4, 1.7])
+def test_a_ray_that_is_no_better_costs_one_flagged_answer(ratio, radius):
+    """One cheap answer at the far end, the search of the first ray, a flagged answer for every
+    other, and the search of the last step: to the query."""
+    _, done = begun(outside(radius), ratio)
+    count = math.ceil(math.log(NEAR / FAR) / math.log(STEP))
+    step = math.log(FAR / NEAR) / count
+    cell = int(math.log(FAR * SCALE / radius) / step)
+    others = math.ceil(12 / (1 + math.log10(ratio))) - 1
+    best = FAR * SCALE * math.exp(-step * cell)
+    last = int(math.log(best / radius) / -math.log(STEP) * CELLS)
+    wanted = [1, *searched(count, cell, ratio), *[0] * others, *searched(CELLS, last, ratio)]
+    assert best * STEP < radius  # which is what drops the others
+    assert done.labels == wanted
+    assert done.phases == {"start"}
+    found = done.returned
+    assert radius <= found.distance < radius / (1 - Inward.tolerance) * (1 + 1e-9)
+    assert found.distance == pytest.approx(norm(found.point - GREY))
+    assert any(torch.equal(found.point, point) for point in done.points)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("ratio", [1, 10])
+def test_the_nearest_ray_is_kept(ratio, seed):
+    """Behind a plane every ray has its own distance, 0.01 / <ray, normal>. What is kept is the
+    nearest, or one that it does not undercut by more than a step."""
+    normal = testing._unit(seed, SHAPE).view(SHAPE)
+
+    def label(point):
+        return int(((point - GREY) * normal).sum() >= 0.01)
+
+    problem, done = begun(label, ratio, seed=seed)
+    tries = math.ceil(12 / (1 + math.log10(ratio)))
+    heights = [float((way * normal).sum()) for way in ways(problem, tries)]
+    radii = [0.01 / height if height > 0 else math.inf for height in heights]
+    assert min(radii) < FAR * SCALE / 3  # nothing clips where it matters
+    found = done.returned
+    unit = (found.point - GREY) / found.distance
+    [kept] = [k for k, way in enumerate(ways(problem, tries)) if torch.allclose(unit, way)]
+    assert radii[kept] <= found.distance <= radii[kept] / (1 - Inward.tolerance) * (1 + 1e-9)
+    assert found.distance <= min(radii) / STEP * (1 + 1e-9)
+
+
+def test_rays_are_of_one_kind_after_another_and_of_the_same_length():
+    problem, done = begun(lambda point: 0, 1, 7)
+    for point, way in zip(done.points, ways(problem, 7), strict=False):
+        assert torch.allclose(point, (GREY + FAR * SCALE * way).clamp(0, 1), atol=1e-12)
+    assert [kind.cut for kind in KINDS] == [28, 56, 14, 112]
+
+
+TRIES = {0.001: 12, 0.1: 12, 1: 12, 10: 6, 100: 4, 1000: 3, 1e6: 3}
+
+
+@pytest.mark.parametrize("ratio", TRIES)
+def test_the_dearer_a_flagged_answer_the_fewer_rays_are_tried(ratio):
+    """And where none is adversarial noise that grows is what is left, to its last level."""
+    problem, done = begun(lambda point: 0, ratio)
+    assert done.returned is None
+    assert done.offered == [1] * TRIES[ratio] + [1000]
+    assert begun(lambda point: 0, ratio, 1)[1].offered == [1, 1000]
+    assert begun(lambda point: 0, ratio, 2)[1].offered == [1, 1, 1000]
+    noise = problem.noise("start", 0, 1000)
+    wanted = (GREY + 0.0045 * 7 * noise[6:7][0]).clamp(0, 1)
+    assert torch.allclose(done.points[TRIES[ratio] + 6], wanted, atol=1e-15)
+
+
+def test_from_growing_noise_it_goes_inward_too():
+    """Adversarial from 0.6 on, but for all rays: along the noise it is found to a hundredth."""
+    problem = tb.Problem(GREY, 0)
+    rays = [(GREY + FAR * SCALE * way).clamp(0, 1) for way in ways(problem, 12)]
+
+    def label(point):
+        return int(norm(point - GREY) >= 0.6 and not any(torch.allclose(point, r) for r in rays))
+
+    done = drive(Inward()(problem), problem, label)
+    assert done.labels[:12] == [0] * 12
+    assert 0.6 <= done.returned.distance <= 0.6 * 1.02
+
+
+@pytest.mark.parametrize("distance", [1e-9, 1e-4, 1e-2])
+def test_a_boundary_nearer_than_the_first_search_goes(distance):
+    """The first search goes down to NEAR a pixel; from there on a ray may halve it. It ends, with
+    a point that was found adversarial, and no farther out than the first search goes."""
+    _, done = begun(outside(distance))
+    assert distance <= done.returned.distance <= NEAR * SCALE / STEP
+    assert len(done.labels) < 12 * 20
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 1, 2), (3, 2, 5), (2, 40, 3)], ids=str)
+@pytest.mark.parametrize("level", [0.0, 0.5, 1.0])
+def test_any_shape_and_any_colour(shape, level):
+    source = torch.full(shape, level, dtype=torch.float64)
+    _, done = begun(lambda point: int(norm(point - source) >= 0.1), source=source)
+    assert 0.1 <= done.returned.distance <= 0.102
+
+
+def test_for_a_target_another_class_is_no_success():
+    """Class 1 from 0.3 on, class 2 from 0.8 on: with target 2 it is 0.8, and no answer is
+    flagged but those below 0.3."""
+
+    def label(point):
+        return int(norm(point - GREY) >= 0.3) + int(norm(point - GREY) >= 0.8)
+
+    _, done = begun(label, 10, target=2)
+    assert 0.8 <= done.returned.distance <= 0.81
+    assert done.labels.count(1) >= 5
+    _, done = begun(label, 10)
+    assert 0.3 <= done.returned.distance <= 0.303
+
+
+def test_inward_is_a_start_for_any_attack():
+    boundary = testing.half_space(0.5, factor=4)
+    attack = replace(tb.preset("cgba"), start=Inward())
+    [result] = tb.run(attack, boundary.model(), boundary.source[None], [0], budget=1500)
+    assert result.stop is Stop.BUDGET
+    assert result.distance < 1.1 * boundary.optimum
+    _, faults = testing.check_attack(attack, boundary, tb.Prices(10, 1), 2000)
+    assert faults == []

@@ -1,0 +1,201 @@
+"""Models: adapters, what is sent, the check, and the embedded default."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import tollbox as tb
+from tollbox.check import check_model
+
+FASHION = Path("/usr/share/datasets/fashion-mnist")
+
+
+def small_net(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 5))
+
+
+IMAGES = torch.rand((9, 3, 8, 8), generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("channels_last", [None, True, False])
+def test_from_torch_normalises_and_decides(channels_last):
+    mean, std = [0.1, 0.2, 0.3], [0.5, 0.6, 0.7]
+    model = tb.models.from_torch(small_net(), mean=mean, std=std, channels_last=channels_last)
+    by_hand = (IMAGES - torch.tensor(mean).view(1, 3, 1, 1)) / torch.tensor(std).view(1, 3, 1, 1)
+    wanted = small_net().eval()(by_hand).argmax(1)
+    assert torch.equal(model(IMAGES), wanted)
+
+
+def test_from_torch_takes_a_network_that_gives_labels():
+    class Labels(nn.Module):
+        def forward(self, x):
+            return (x.mean((1, 2, 3)) > 0.5).int()
+
+    found = tb.models.from_torch(Labels())(IMAGES)
+    assert found.dtype == torch.int64
+    assert torch.equal(found, (IMAGES.mean((1, 2, 3)) > 0.5).long())
+
+
+def test_from_torch_puts_the_network_into_eval_mode():
+    net = nn.Sequential(nn.Dropout(0.9), nn.Flatten(), nn.Linear(192, 3)).train()
+    model = tb.models.from_torch(net)
+    assert torch.equal(model(IMAGES), model(IMAGES))
+
+
+def test_what_is_sent_is_clipped_rounded_and_cast():
+    points = torch.tensor([[[[-0.5, 0.5, 1.5, 0.1]]]], dtype=torch.float64)
+    eight = tb.models.from_callable(len, quantize=8, dtype=torch.float64).sent(points.clone())
+    assert eight.flatten().tolist() == pytest.approx([0, 128 / 255, 1, 26 / 255])
+    one = tb.models.from_callable(len, quantize=1).sent(points.clone())
+    assert one.dtype == torch.float32
+    assert one.flatten().tolist() == [0, 0, 1, 0]
+    half = tb.models.from_callable(len, dtype=torch.float16)
+    assert half.sent(points.clone()).dtype == torch.float16
+    assert half.work_dtype == torch.float32
+
+
+def test_a_half_precision_model_reports_the_distance_of_what_was_sent():
+    def labels(images):
+        assert images.dtype == torch.float16
+        return (images.float().mean((1, 2, 3)) > 0.45).long()
+
+    model = tb.models.from_callable(labels, dtype=torch.float16)
+    source = torch.full((1, 1, 4, 4), 0.4)
+    [result] = tb.run(tb.preset("hsja"), model, source, [0], budget=400)
+    assert torch.equal(result.adversarial, result.adversarial.half().float())
+    apart = (result.adversarial.double() - source[0].double()).norm()
+    assert result.distance == pytest.approx(float(apart), rel=1e-6)
+
+
+def test_a_model_may_answer_with_numpy_lists_or_booleans():
+    for answer in (
+        lambda x: [0] * len(x),
+        lambda x: x.mean((1, 2, 3)).numpy() > 2,
+        lambda x: torch.zeros(len(x), dtype=torch.uint8),
+    ):
+        assert tb.models.from_callable(answer)(IMAGES).tolist() == [0] * 9
+
+
+def test_scores_that_are_not_numbers_are_an_error_of_the_model():
+    """And not a decision: the largest of NaNs would be class 0, or whatever argmax makes of it."""
+
+    class Brittle(nn.Module):
+        def forward(self, x):
+            level = x.mean((1, 2, 3))
+            logits = torch.stack([0.45 - level, level - 0.45], 1)
+            return torch.where(level[:, None] > 0.41, torch.nan, logits)
+
+    model = tb.models.from_torch(Brittle())
+    results = tb.run(tb.preset("hsja"), model, torch.full((2, 1, 4, 4), 0.4), [0] * 2, budget=90)
+    for result in results:
+        assert result.stop is tb.Stop.MODEL_ERROR
+        assert "not numbers" in result.reason
+        assert result.adversarial is None
+        assert 1 < result.ledger.queries == result.ledger.source
+    alone = tb.run(
+        tb.preset("hsja"), model, torch.full((1, 1, 4, 4), 0.4), [0], budget=90, metered=True
+    )
+    assert alone[0].ledger.counts == results[0].ledger.counts
+
+
+def test_a_model_that_exits_is_an_error_of_the_model():
+    def leaves(images):
+        raise SystemExit(3)
+
+    [result] = tb.run(tb.preset("hsja"), tb.models.from_callable(leaves), IMAGES[:1], [0], budget=9)
+    assert (result.stop, result.reason) == (tb.Stop.MODEL_ERROR, "SystemExit: 3")
+
+
+def test_a_fixed_batch_is_kept():
+    sizes = set()
+
+    def labels(images):
+        sizes.add(len(images))
+        return (images.mean((1, 2, 3)) > 0.45).long()
+
+    model = tb.models.from_callable(labels, batch=6)
+    tb.run(tb.preset("hsja"), model, torch.full((3, 1, 4, 4), 0.4), [0] * 3, budget=60)
+    assert sizes == {6}
+
+
+class TestCheck:
+    """Each kind of unfit model is found; a fit one passes."""
+
+    def find(self, predict):
+        return check_model(tb.models.from_callable(predict), IMAGES[:4], 16)
+
+    def labels(self, images):
+        return (images.flatten(1).sum(1) * 7).long() % 5
+
+    def test_a_fit_model_passes(self):
+        assert self.find(self.labels) == []
+        assert check_model(tb.models.embedded().model, tb.models.embedded().images[:8], 64) == []
+
+    def test_a_model_that_answers_at_random(self):
+        found = self.find(lambda images: torch.randint(0, 9, (len(images),)))
+        assert any("asked twice" in finding for finding in found)
+
+    def test_a_model_that_looks_at_its_neighbours(self):
+        found = self.find(lambda images: self.labels(images + images.mean((0, 1, 2, 3))))
+        assert any("padded with other images" in finding for finding in found)
+        assert not any("asked twice" in finding for finding in found)
+
+    def test_a_model_that_counts_positions(self):
+        found = self.find(lambda images: self.labels(images) + torch.arange(len(images)))
+        assert any("reverse order" in finding for finding in found)
+        assert any("alone" in finding for finding in found)
+
+    def test_a_network_in_training_mode(self):
+        net = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(192), nn.Linear(192, 5))
+        model = tb.models.from_torch(net)
+        net.train()
+        found = check_model(model, IMAGES[:4], 16)
+        assert found[0] == "The network is in training mode: call .eval() on it."
+
+    def test_a_model_that_raises(self):
+        assert "ZeroDivisionError" in self.find(lambda images: 1 // 0)[0]
+
+    def test_run_warns_and_keeps_what_was_found(self):
+        unfit = tb.models.from_callable(
+            lambda images: (torch.arange(len(images)) % 2) * 0 + torch.randint(0, 2, (len(images),))
+        )
+        with pytest.warns(tb.ModelWarning, match="asked twice"):
+            results = tb.run(tb.preset("hsja"), unfit, IMAGES, [0] * 9, budget=5, check=True)
+        assert results.findings
+        fit = tb.models.from_callable(lambda images: torch.zeros(len(images)).long())
+        assert tb.run(tb.preset("hsja"), fit, IMAGES, [0] * 9, budget=5, check=True).findings == ()
+        with pytest.warns(tb.ModelWarning, match="asked twice"):
+            list(tb.stream(tb.preset("hsja"), unfit, IMAGES, [0] * 9, budget=5, check=True))
+
+
+class TestEmbedded:
+    found = tb.models.embedded()
+
+    def test_it_holds_200_images(self):
+        assert self.found.images.shape == (200, 1, 28, 28)
+        assert self.found.labels.shape == (200,)
+        right = (self.found.model(self.found.images) == self.found.labels).double().mean()
+        assert abs(right - self.found.accuracy) < 0.06  # three standard errors of 200 images
+
+    def test_it_is_small_and_good(self):
+        file = Path(tb.models.__file__).parent / "embedded.safetensors"
+        assert file.stat().st_size < 500_000
+        assert self.found.accuracy >= 0.91
+
+    @pytest.mark.skipif(not FASHION.exists(), reason="Debian's dataset-fashion-mnist is missing")
+    def test_its_accuracy_is_what_is_stated(self):
+        sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+        from train_embedded import read
+
+        pixels, labels = read(FASHION, "t10k")
+        images = pixels.float()[:, None] / 255
+        found = torch.cat([self.found.model(part) for part in images.split(1000)])
+        assert (found == labels).double().mean() == pytest.approx(self.found.accuracy, abs=3e-4)
+        assert torch.equal(images[:200], self.found.images)
+        assert torch.equal(labels[:200], self.found.labels)

@@ -1,0 +1,106 @@
+"""Prices and the ledger: by label, from counts, and exactly the same however rows are chunked."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tollbox as tb
+from tollbox.core.ledger import Ledger
+
+prices = st.one_of(
+    st.builds(tb.Prices, st.floats(0.01, 1e5), st.floats(0.01, 1e3)),
+    st.builds(
+        tb.Prices.per_class,
+        st.dictionaries(st.integers(0, 5), st.floats(0, 1e4), min_size=1),
+        default=st.floats(0.01, 100),
+    ),
+)
+labels = st.lists(st.integers(0, 5), max_size=40).map(lambda found: np.array(found, np.int64))
+
+
+def test_the_ratio_is_what_attacks_plan_with():
+    assert tb.Prices(1000, 1).ratio == 1000
+    assert tb.Prices(5, 2).ratio == 2.5
+    assert tb.Prices(0.25, 1).ratio == 0.25
+    assert tb.Prices.flagged_only().ratio == 1e5
+    assert tb.Prices(0, 1).ratio == 1e-5
+    table = tb.Prices.per_class({3: 50.0}, default=2.0)
+    assert table.for_source(3).ratio == 25
+    assert table.for_source(4).ratio == 1
+    assert tb.Problem(__import__("torch").zeros(1, 2, 2), 3, table).prices.ratio == 25
+
+
+def test_prices_can_be_sent_to_another_process():
+    table = tb.Prices.per_class({3: 50.0}, default=2.0)
+    assert pickle.loads(pickle.dumps(table)) == table
+
+
+def test_a_price_goes_by_label():
+    table = tb.Prices.per_class({3: 50.0, 1: 0.0}, default=2.0)
+    assert [table.of(label, source=3) for label in (3, 1, 0)] == [50, 0, 2]
+    assert (table.dearest, table.cheapest) == (50, 0)
+    plain = tb.Prices(7, 2)
+    assert [plain.of(label, source=4) for label in (4, 0)] == [7, 2]
+    assert (plain.dearest, plain.cheapest) == (7, 2)
+    assert (tb.Prices(1, 9).dearest, tb.Prices(1, 9).cheapest) == (9, 1)
+
+
+@given(prices, labels, st.integers(0, 5))
+def test_levels_are_the_prices_of_labels(price, found, source):
+    values = [price.values[level] for level in price.levels(found, source)]
+    assert values == [price.of(int(label), source) for label in found]
+
+
+@given(prices, labels, st.lists(st.integers(0, 40), max_size=5), st.integers(0, 5))
+def test_the_cost_does_not_depend_on_the_chunks(price, found, cuts, source):
+    whole, parts = Ledger(price, source), Ledger(price, source)
+    whole.charge(found, "a")
+    for chunk in np.split(found, sorted(min(cut, len(found)) for cut in cuts)):
+        parts.charge(chunk, "a")
+    assert whole.cost == parts.cost
+    assert whole.counts == parts.counts
+    assert whole.queries == len(found) == whole.source + whole.other
+    exact = math.fsum(price.of(int(label), source) for label in found)
+    assert whole.cost == pytest.approx(exact, rel=1e-12)
+    assert Ledger(price, source, whole.counts).cost == whole.cost
+
+
+@given(prices, labels, labels, st.integers(0, 5))
+def test_standing_is_the_account_before_each_row(price, before, found, source):
+    ledger = Ledger(price, source)
+    ledger.charge(before, "a")
+    standing = ledger.standing(found)
+    for row in range(len(found)):
+        assert standing.cost[row] == ledger.cost
+        assert standing.source[row] == ledger.source
+        assert standing.queries[row] == ledger.queries
+        ledger.charge(found[row : row + 1], "b")
+
+
+@given(prices, labels, st.floats(0, 1.2), st.integers(0, 5), st.integers(1, 50))
+def test_rows_are_affordable_while_the_dearest_answer_fits(price, found, share, source, cap):
+    budget = share * price.dearest * (len(found) + 1)
+    ledger, by_hand = Ledger(price, source), 0
+    counted = Ledger(price, source)
+    for label in found:
+        if counted.cost + price.dearest > budget or counted.queries >= cap:
+            break
+        counted.charge(np.array([label]), "a")
+        by_hand += 1
+    assert ledger.affordable(found, budget, cap) == by_hand
+
+
+def test_by_phase_and_sides():
+    ledger = Ledger(tb.Prices(10, 1), 2)
+    ledger.charge(np.array([2, 2, 0]), "search")
+    ledger.charge(np.array([1]), "estimate")
+    assert ledger.by_phase == {"search": 21, "estimate": 1}
+    assert (ledger.cost, ledger.queries, ledger.source, ledger.other) == (22, 4, 2, 2)
+    assert ledger.counts == {"search": Counter({2: 2, 0: 1}), "estimate": Counter({1: 1})}

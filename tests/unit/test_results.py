@@ -1,0 +1,107 @@
+"""Reading results: hand-computed cases, infinities included."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import tollbox as tb
+from tollbox.core.ledger import Ledger
+from tollbox.errors import InputError, Stop
+
+
+def result(steps, stop=Stop.BUDGET, ratio=10, budget=100.0, cap=math.inf, index=0):
+    """`steps`: (cost before, flagged before, queries before, distance)."""
+    return tb.Result(
+        index,
+        "",
+        stop,
+        "",
+        Ledger(tb.Prices(ratio, 1), 0),
+        None,
+        tuple(tb.Improvement(*step) for step in steps),
+        (),
+        budget,
+        cap,
+        0,
+    )
+
+
+STEPS = [(10, 1, 1, 5.0), (21, 2, 3, 4.0), (60, 5, 12, 1.5)]
+
+
+@pytest.mark.parametrize(
+    ("value", "distance"),
+    [(19, math.inf), (20, 5), (30.5, 5), (31, 4), (69.9, 4), (70, 1.5), (100, 1.5)],
+)
+def test_a_row_counts_when_its_dearest_answer_was_affordable(value, distance):
+    assert result(STEPS).distance_at(value) == distance
+
+
+@pytest.mark.parametrize(
+    ("by", "value", "distance"),
+    [
+        ("source", 1, math.inf),
+        ("source", 2, 5),
+        ("source", 5, 4),
+        ("source", 6, 1.5),
+        ("queries", 1, math.inf),
+        ("queries", 2, 5),
+        ("queries", 13, 1.5),
+    ],
+)
+def test_by_flagged_and_by_all_queries(by, value, distance):
+    assert result(STEPS).distance_at(value, by) == distance
+
+
+def test_beyond_the_budget_nothing_is_known():
+    with pytest.raises(InputError, match=r"cost 101 is above 100, where this run ended .budget."):
+        result(STEPS).distance_at(101)
+    assert result(STEPS, stop=Stop.CONVERGED).distance_at(101) == 1.5
+    with pytest.raises(InputError, match="queries 60 is above 50"):
+        result(STEPS, stop=Stop.MAX_QUERIES, cap=50).distance_at(60, "queries")
+    with pytest.raises(InputError, match="by is 'flags'"):
+        result(STEPS).distance_at(1, "flags")
+
+
+def test_a_run_that_was_cut_short_is_left_out_beyond_its_end():
+    cut = result([(10, 1, 1, 9.0)], stop=Stop.TIME_LIMIT)
+    cut.ledger.charge(np.array([0, 0, 0, 1, 1]), "start")  # a cost of 32
+    results = tb.Results([cut, result([(10, 1, 1, 2.0)]), result([(10, 1, 1, 4.0)])])
+    assert results.median_at(30) == 4.0
+    assert results.unknown_at(30) == 0
+    assert results.median_at(40) == 3.0
+    assert results.unknown_at(40) == 1
+    with pytest.raises(InputError, match=r"cost 40 is above 32, where this run ended .time_limit."):
+        cut.distance_at(40)
+    failed = tb.Results([result([], stop=Stop.MODEL_ERROR)])
+    assert np.isnan(failed.median_at(50))
+    assert (failed.failed, failed.unknown_at(50)) == (1, 1)
+
+
+def test_medians_count_no_start_as_infinite_and_leave_out_the_misclassified():
+    results = tb.Results(
+        [
+            result([(10, 1, 1, 2.0)]),
+            result([(10, 1, 1, 4.0)]),
+            result([], stop=Stop.NO_START),
+            result([(0, 0, 0, 0.0)], stop=Stop.ALREADY_MISCLASSIFIED),
+        ]
+    )
+    assert results.misclassified == 1
+    assert results.median_at(100) == 4.0
+    assert results.median_at(19) == math.inf
+    assert results.success_at(100) == pytest.approx(2 / 3)
+    assert results.success_at(100, within=3) == pytest.approx(1 / 3)
+    assert results[:2].median_at(100) == 3.0
+    assert results[1:3].median_at(100) == math.inf
+    assert np.isnan(results[3:].median_at(100))
+    assert [r.stop for r in results][-1] is Stop.ALREADY_MISCLASSIFIED
+    assert len(results) == 4
+
+
+def test_every_stop_has_advice():
+    for stop in Stop:
+        assert stop.advice.endswith(".")

@@ -1,0 +1,645 @@
+"""Study files: what they mean; every mistake is told with the file, the line, the key, a remedy."""
+
+import hashlib
+import math
+import os
+import pickle
+import sys
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+import tollbox as tb
+from tollbox.core.problem import content_hash
+from tollbox.errors import FileError, InputError
+from tollbox.files.images import load_images
+from tollbox.studies.spec.key_lines import key_lines
+from tollbox.studies.spec.specs import Goal, ImagesSpec, ModelSpec
+from tollbox.studies.spec.study import Study, images_digest
+
+BASE = """\
+name = "small"
+budget = 5000
+max_queries = 900
+prices = [2, 100, inf]
+seeds = [0, 7]
+device = "cpu"
+
+[images]
+path = "set.npz"
+limit = 2
+list = "images.txt"
+
+[goal]
+target = 5
+start = "start.png"
+
+[[models]]
+source = "net.pt2"
+mean = [0.5, 0.4, 0.3]
+std = 0.25
+quantize = 8
+[[models]]
+source = "bright:labels"
+
+[[attacks]]
+preset = "a-cgba"
+name = "fine"
+search.tau = 1e-3
+[[attacks]]
+preset = "cgba"
+"""
+MODEL = "def labels(images):\n    return (images.mean((1, 2, 3)) > 0.48).long()\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with all that BASE names."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (4, 3, 4, 5), np.uint8)
+    np.savez(tmp_path / "set.npz", images=images, labels=[3, 1, 4, 1])
+    (tmp_path / "pictures").mkdir()
+    for i, image in enumerate(images):
+        Image.fromarray(image.transpose(1, 2, 0)).save(tmp_path / "pictures" / f"{i}.png")
+    rows = "".join(f"{i}.png,{label}\n" for i, label in enumerate([3, 1, 4, 1]))
+    (tmp_path / "labels.csv").write_text(f"file,label\n{rows}")
+    hashes = [content_hash(image) for image in load_images(tmp_path / "set.npz").images]
+    lines = [f"# chosen\n\n{hashes[3].upper()}\tpicture 3\n", f"  {hashes[0]} # and 0\n", hashes[2]]
+    (tmp_path / "images.txt").write_text("".join(lines))
+    (tmp_path / "start.png").write_bytes(b"")
+    (tmp_path / "net.pt2").write_bytes(b"")
+    (tmp_path / "bright.py").write_text(MODEL)
+    (tmp_path / "prices.csv").write_text("class,price\n3,20\ndefault,1\n")
+    (tmp_path / "free.csv").write_text("class,price\n3,20\ndefault,0\n")
+    (tmp_path / "wrong.csv").write_text("class,price\n3,lots\n")
+    return tmp_path
+
+
+def written(folder: Path, text: str | bytes) -> Path:
+    file = folder / "study.toml"
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
+    return file
+
+
+def base(*changes: tuple[str, str]) -> str:
+    """BASE with some of its text replaced, which must be there, once."""
+    text = BASE
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
+def hashes_of(file: Path) -> list[str]:
+    return [content_hash(image) for image in load_images(file).images]
+
+
+# -- what a file means ----------------------------------------------------------------------------
+
+
+def test_a_study_with_everything(folder: Path) -> None:
+    file = written(folder, BASE)
+    study = Study.from_toml(file)
+    assert (study.text, study.where, study.folder) == (BASE, str(file), folder)
+    assert study.name == "small"
+    assert study.images == ImagesSpec(
+        folder / "set.npz", None, 2, listed=folder / "images.txt", digest=None
+    )
+    assert study.goal == Goal(5, folder / "start.png")
+    assert study.seeds == (0, 7)
+    assert study.models == (
+        ModelSpec("net", "net.pt2", str(folder / "net.pt2"), (0.5, 0.4, 0.3), (0.25,), 8),
+        ModelSpec("labels", "bright:labels", "bright:labels"),
+    )
+    assert [(a.name, a.preset, a.overrides) for a in study.attacks] == [
+        ("fine", "a-cgba", {"search": {"tau": 1e-3}}),
+        ("cgba", "cgba", {}),
+    ]
+    assert study.attacks[1].attack == tb.preset("cgba")
+    assert [t.name for t in study.tariffs] == ["2", "100", "inf"]
+    assert [t.prices for t in study.tariffs] == [
+        tb.Prices(source=2),
+        tb.Prices(source=100),
+        tb.Prices.flagged_only(),
+    ]
+    assert {(t.budget, t.max_queries) for t in study.tariffs} == {(5000, 900)}
+    assert study.device == "cpu"
+    assert pickle.loads(pickle.dumps(study)) == study
+    assert Study.from_text(BASE, folder, str(file)) == study
+
+
+def test_defaults(folder: Path) -> None:
+    study = Study.from_toml(
+        written(
+            folder,
+            'prices = [1]\nmax_queries = 10\nimages.path = "set.npz"\n'
+            'models = [{source = "net.pt2"}]\nattacks = [{preset = "HSJA"}]\n',
+        )
+    )
+    assert study.name == "study"
+    assert study.seeds == (0,)
+    assert study.goal == Goal(None, None)
+    assert (study.device, study.batch_size, study.workers) == (None, None, 1)
+    assert (study.metered, study.one_shape) == (False, False)
+    assert (study.charge_clean, study.keep_images) == (True, False)
+    assert (study.tariffs[0].budget, study.tariffs[0].max_queries) == (math.inf, 10)
+    assert (study.attacks[0].name, study.attacks[0].attack) == ("hsja", tb.preset("hsja"))
+    assert study.images == ImagesSpec(folder / "set.npz")
+
+
+def test_settings(folder: Path) -> None:
+    given = "batch_size = 32\nworkers = 3\nmetered = true\none_shape = true\n"
+    given += "charge_clean = false\nkeep_images = true\n"
+    study = Study.from_toml(written(folder, given + BASE))
+    assert (study.batch_size, study.workers) == (32, 3)
+    assert (study.metered, study.one_shape) == (True, True)
+    assert (study.charge_clean, study.keep_images) == (False, True)
+
+
+def test_prices_with_limits_of_their_own(folder: Path) -> None:
+    tables = """\
+[[prices]]
+ratio = 100
+budget = 20000
+max_queries = 1000
+[[prices]]
+ratio = 100
+name = "uncapped"
+max_queries = inf
+[[prices]]
+ratio = "prices.csv"
+[[prices]]
+ratio = 0.5
+budget = inf
+"""
+    study = Study.from_toml(written(folder, base(("prices = [2, 100, inf]\n", "")) + tables))
+    assert [(t.name, t.budget, t.max_queries) for t in study.tariffs] == [
+        ("100", 20000, 1000),
+        ("uncapped", 5000, math.inf),
+        ("prices", 5000, 900),
+        ("0.5", math.inf, 900),
+    ]
+    assert study.tariffs[2].prices == tb.Prices.per_class({3: 20.0}, 1.0)
+    mixed = base(("prices = [2, 100, inf]", 'prices = [2, {ratio = 3, budget = 9}, "prices.csv"]'))
+    study = Study.from_toml(written(folder, mixed))
+    assert [(t.name, t.budget) for t in study.tariffs] == [("2", 5000), ("3", 9), ("prices", 5000)]
+
+
+def test_a_csv_whose_name_is_a_number(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "inf").write_text("class,price\n3,20\n")
+    text = base(("prices = [2, 100, inf]", 'prices = ["./inf"]'))
+    [tariff] = Study.from_text(text, Path(), "study.toml").tariffs
+    assert tariff.prices == tb.Prices.per_class({3: 20.0}, 1.0)
+
+
+def test_byte_order_mark_and_line_ends_of_windows(folder: Path) -> None:
+    study = Study.from_toml(written(folder, b"\xef\xbb\xbf" + BASE.replace("\n", "\r\n").encode()))
+    assert not study.text.startswith("\ufeff")
+    assert study.name == "small"
+    wrong = base(("limit = 2", "limit = 0")).replace("\n", "\r\n")
+    with pytest.raises(FileError, match=r"study\.toml, line 10: images\.limit is 0"):
+        Study.from_text("\ufeff" + wrong, folder, "study.toml")
+
+
+def test_only_looked_at_nothing_need_be_there(tmp_path: Path) -> None:
+    study = Study.from_toml(written(tmp_path, BASE), files=False)
+    assert [model.resolved for model in study.models] == [
+        str(tmp_path / "net.pt2"),
+        "bright:labels",
+    ]
+    with pytest.raises(FileError, match=r"set\.npz does not exist"):
+        Study.from_toml(tmp_path / "study.toml")
+
+
+def test_absolute_paths_and_names_of_models(folder: Path, tmp_path_factory: Any) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "net.v2.pt2").write_bytes(b"")
+    text = base(
+        ('"net.pt2"', f'"{elsewhere}/net.v2.pt2"'),
+        ('source = "bright:labels"', 'source = "bright:a.labels"\nname = "my own"'),
+    )
+    first, second = Study.from_toml(written(folder, text)).models
+    assert (first.name, first.resolved) == ("net.v2", f"{elsewhere}/net.v2.pt2")
+    assert (second.name, second.resolved) == ("my own", "bright:a.labels")
+
+
+# -- mistakes -------------------------------------------------------------------------------------
+
+PRICES = "prices = [2, 100, inf]"
+MISTAKES: list[tuple[str, str, int | None, list[str]]] = [
+    # in BASE, what is replaced, by what; the line of the message; what else it says
+    # syntax
+    (PRICES, "prices = [2, oo]", 4, ["column 14: invalid value", "'prices = [2, oo]'", "quotes"]),
+    ('"set.npz"', '"C:\\images"', 9, ["unescaped", "put a path with \\ in single quotes"]),
+    ('"set.npz"', '"set.npz', 9, ["illegal character", "close the quotes"]),
+    (
+        "seeds = [0, 7]",
+        "seeds = [0, 7",
+        6,
+        ["unclosed array", "close the list that is open here with ]"],
+    ),
+    ("seeds = [0, 7]", "seeds [0, 7]", 5, ["expected '='", "a line is key = value"]),
+    ("seeds = [0, 7]", "budget = 3", 5, ["cannot overwrite a value", "give each key once"]),
+    ("[goal]", "[images]", 13, ["cannot declare ('images',) twice", "open each table once"]),
+    ("[goal]", "[[prices]]", 13, ["cannot mutate", "in one place"]),
+    ("[goal]", "[goal", 13, ["expected ']'", "correct it there"]),
+    # names
+    ("seeds =", "seed =", 5, ["unknown key 'seed'", "did you mean 'seeds'"]),
+    ("[goal]", "[gaol]", 13, ["unknown key 'gaol'", "'goal'"]),
+    ("limit = 2", "limt = 2", 10, ["unknown key in [images] 'limt'", "did you mean 'limit'"]),
+    ("target = 5", "targte = 5", 14, ["unknown key in [goal] 'targte'", "'target'"]),
+    ("quantize = 8", "quantise = 8", 21, ["[[models]] number 1 'quantise'", "'quantize'"]),
+    ("limit = 2", "workers = 2", 10, ["workers stands in [images]", "before the first [table]"]),
+    ('name = "fine"', "budget = 3", 27, ["budget stands in [[attacks]] number 1", "move it"]),
+    ('"a-cgba"', '"a-cgbb"', 26, ["unknown preset 'a-cgbb'", "did you mean 'a-cgba'"]),
+    ("search.tau", "serach.tau", 28, ["unknown field of CGBA 'serach'", "'search'"]),
+    ("search.tau", "search.taus", 28, ["unknown field of AsymmetricSearch 'taus'", "'tau'"]),
+    # what is missing
+    (f"{PRICES}\n", "", None, ["there is no prices", "prices = [1, 100]", "add it"]),
+    ('path = "set.npz"\n', "", 8, ["[images] has no path", 'as path = "images"']),
+    ('source = "net.pt2"\n', "", 17, ["[[models]] number 1 has no source", 'source = "model.pt2"']),
+    ('preset = "cgba"', "", 29, ["[[attacks]] number 2 has no preset", "`tollbox presets` lists"]),
+    ("budget = 5000\nmax_queries = 900\n", "", 2, ["neither budget nor max_queries", "'2'"]),
+    ("max_queries = 900\n", "", 3, ["some answers are free", "'inf'", "give max_queries as well"]),
+    ('start = "start.png"\n', "", 14, ["goal.target is 5", 'as start = "start.png"']),
+    # types
+    ('"small"', "3", 1, ["name is 3", "a name in quotes"]),
+    ('"small"', '" "', 1, ["name is ' '", "a name in quotes"]),
+    ('"small"', '"a\\nb"', 1, ["name is 'a\\nb'", "without control characters"]),
+    ("budget = 5000", 'budget = "5000"', 2, ["budget is '5000'", "write it without quotes"]),
+    ("budget = 5000", "budget = true", 2, ["budget is true", "expected a number"]),
+    ("budget = 5000", "budget = nan", 2, ["budget is nan", "expected a number"]),
+    ("budget = 5000", "budget = 1979-05-27", 2, ["budget is a date", "expected a number"]),
+    ("budget = 5000", f"budget = {'9' * 400}", 2, ["an integer of", "more than a float can hold"]),
+    ("= 900", "= 900.0", 3, ["max_queries is 900.0", "write 900", "inf for no cap"]),
+    ("= 900", "= false", 3, ["max_queries is false", "a whole number of 1 or more"]),
+    ("= 900", "= 0", 3, ["max_queries is 0", "a whole number of 1 or more"]),
+    ("= 900", f"= {2**63}", 3, ["max_queries is 9223372036854775808", "at most 64 bits"]),
+    ("[0, 7]", "0", 5, ["seeds is 0", "a list that is not empty, as seeds = [0, 1, 2]"]),
+    ("[0, 7]", "[]", 5, ["seeds is an empty list", "as seeds = [0, 1, 2]"]),
+    ("[0, 7]", "[0, 1.5]", 5, ["number 2 of seeds is 1.5", "expected a whole number"]),
+    ("[0, 7]", "[0, 0]", 5, ["seeds has 0 twice", "leave one out"]),
+    ('device = "cpu"', "device = 0", 6, ["device is 0", "cpu, cuda, cuda:1"]),
+    ('device = "cpu"', 'device = "gpu"', 6, ["device is 'gpu'", "cpu, cuda, cuda:1"]),
+    ('device = "cpu"', 'device = "meta"', 6, ["device is 'meta'", "a device that holds numbers"]),
+    ('device = "cpu"', 'metered = "yes"', 6, ["metered is 'yes'", "true or false"]),
+    ('device = "cpu"', "workers = 0", 6, ["workers is 0", "a whole number of 1 or more"]),
+    ('device = "cpu"', "batch_size = -1", 6, ["batch_size is -1", "1 or more"]),
+    ("limit = 2", "limit = 0", 10, ["images.limit is 0", "a whole number of 1 or more"]),
+    ("limit = 2", 'digest = "9f"', 10, ["images.digest is '9f'", "32 hexadecimal digits"]),
+    ("target = 5", "target = -1", 14, ["goal.target is -1", "0 or more"]),
+    ("= 0.25", "= 0", 20, ["std in [[models]] number 1 is 0", "a finite number above 0"]),
+    ("= 0.25", "= inf", 20, ["std in [[models]] number 1 is inf", "or a list of one per channel"]),
+    ("0.4, 0.3]", '"0.4"]', 19, ["number 2 of mean in [[models]] number 1 is '0.4'", "quotes"]),
+    ("quantize = 8", "quantize = 17", 21, ["quantize in", "a whole number from 1 to 16"]),
+    ("[goal]\n", "[[goal]]\n", 13, ["goal is a list", "a table"]),
+    (
+        BASE[BASE.index("[[models]]") : BASE.index("[[attacks]]")],
+        '[models]\nsource = "net.pt2"\n',
+        17,
+        ["models is a table", 'as [[models]] and below it source = "model.pt2"'],
+    ),
+    # prices
+    (PRICES, "prices = 2", 4, ["prices is 2", "as prices = [1, 100]"]),
+    (PRICES, "prices = [2, -1]", 4, ["number 2 of prices is -1", "0 or more, inf, or the path"]),
+    (PRICES, "prices = [2,\n true]", 5, ["number 2 of prices is true", "0 or more"]),
+    (PRICES, "prices = [nan]", 4, ["number 1 of prices is nan", "0 or more"]),
+    (PRICES, 'prices = ["100"]', 4, ["prices is '100'", "write a number without quotes"]),
+    (PRICES, 'prices = ["p.csv"]', 4, ["p.csv does not exist", "folder of the study file"]),
+    (PRICES, 'prices = ["pictures"]', 4, ["pictures is a folder", "the path of a CSV"]),
+    (PRICES, "prices = [2, 2]", 4, ["number 1 and number 2 of prices", "'2'", "name = "]),
+    (PRICES, "prices = [2, 6000]", 2, ["budget is 5000", "at least 6000", "raise it"]),
+    (PRICES, "prices = [{budget = 3}]", 4, ["number 1 of prices has no ratio", "ratio = 100"]),
+    (PRICES, "prices = [{ratio = 3, budgt = 3}]", 4, ["unknown key in [[prices]]", "'budget'"]),
+    (
+        PRICES,
+        "prices = [{ratio = 3, budget = 2}]",
+        4,
+        ["budget in [[prices]] number 1 is 2: expected at least 3", "raise it."],
+    ),
+    (
+        PRICES,
+        'prices = [{ratio = "free.csv", max_queries = inf}]',
+        4,
+        ["some answers are free under the price 'free'", "give max_queries as well"],
+    ),
+    (
+        f"budget = 5000\nmax_queries = 900\n{PRICES}",
+        "budget = inf\nmax_queries = 900\nprices = [1e308]",
+        4,
+        ["cost more than a float can hold", "a smaller max_queries"],
+    ),
+    # what is not there
+    ('"set.npz"', '"sett.npz"', 9, ["images.path is 'sett.npz'", "does not exist", "an .npz"]),
+    ('"set.npz"', '"pictures"', 9, ["a folder, and images.labels is not given", "labels.csv"]),
+    ('"set.npz"', f'"{"x" * 300}"', 9, ["images.path is 'xxx", "cannot be read: File name too"]),
+    ("limit = 2", 'labels = "labels.csv"', 10, ["images.labels is given", "leave images.labels"]),
+    ('"images.txt"', '"list.txt"', 11, ["list.txt does not exist", "a content hash on each"]),
+    ('"start.png"', '"stat.png"', 15, ["goal.start is 'stat.png'", "an image file, or an .npz"]),
+    ('"net.pt2"', '"nte.pt2"', 18, ["nte.pt2 does not exist", "or module:function"]),
+    ('"net.pt2"', '"pictures"', 18, ["source in [[models]] number 1", "is a folder"]),
+    ('"net.pt2"', '"C:/net.pt2"', 18, ["net.pt2 does not exist", "or module:function"]),
+    # one name twice, and parts
+    ('"bright:labels"', '"a:net"', 22, ["are both called 'net'", 'name = "net-2" in [[models]]']),
+    ('name = "fine"', 'name = "cgba"', 29, ["number 1 and number 2 of attacks", "'cgba'"]),
+    (
+        '[[models]]\nsource = "bright',
+        '[models]\nsource = "bright',
+        22,
+        ["cannot declare", "[[models]]"],
+    ),
+    (
+        "search.tau = 1e-3",
+        "search = 3",
+        28,
+        ["search in [[attacks]] number 1 is 3", "search.part ="],
+    ),
+    ("tau = 1e-3", 'tau = "1e-3"', 28, ["search.tau in [[attacks]] number 1", "without quotes"]),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "line", "says"), MISTAKES)
+def test_mistakes(folder: Path, old: str, new: str, line: int | None, says: list[str]) -> None:
+    text = BASE.replace(old, new, 1)
+    assert text != BASE
+    file = written(folder, text)
+    with pytest.raises(InputError) as error:
+        Study.from_toml(file)
+    message = str(error.value)
+    assert message.startswith(f"{file}: " if line is None else f"{file}, line {line}")
+    assert line is None or message[len(f"{file}, line {line}")] in ":,"
+    for fragment in says:
+        assert fragment in message
+    assert "\n" not in message
+
+
+def test_enough_mistakes_that_differ() -> None:
+    assert len({(old, new) for old, new, *_ in MISTAKES}) == len(MISTAKES) >= 30
+
+
+def test_mistakes_in_files_that_a_study_names(folder: Path) -> None:
+    text = base((PRICES, 'prices = ["wrong.csv"]'))
+    with pytest.raises(FileError, match=r"wrong\.csv, line 2: the price is 'lots'"):
+        Study.from_toml(written(folder, text))
+    (folder / "images.txt").write_text(f"{'a' * 32}\n\n{'a' * 31}g\n")
+    with pytest.raises(FileError, match=r"images\.txt, line 3: 'a+g' is not a content hash: .* 32"):
+        Study.from_toml(written(folder, BASE))
+    (folder / "images.txt").write_text(f"{'a' * 32}\n\n{'A' * 32} x\n")
+    with pytest.raises(FileError, match=r"images\.txt, line 3: a+ is on line 1 already: .* leave"):
+        Study.from_toml(written(folder, BASE))
+    (folder / "images.txt").write_text("# none\n")
+    with pytest.raises(FileError, match=r"images\.txt lists no image: expected a content hash"):
+        Study.from_toml(written(folder, BASE))
+    (folder / "images.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(FileError, match=r"images\.txt is not UTF-8 text"):
+        Study.from_toml(written(folder, BASE))
+
+
+def test_files_that_are_no_study_files(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    with pytest.raises(FileError, match=r"the study file .*study\.toml does not exist: expected a"):
+        Study.from_toml(file)
+    with pytest.raises(FileError, match="is a folder: expected a TOML file that describes a study"):
+        Study.from_toml(str(tmp_path))
+    with pytest.raises(FileError, match="embedded null byte"):
+        Study.from_toml("a\0b")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileError, match="pipe is not a file"):
+        Study.from_toml(tmp_path / "pipe")
+    file.write_bytes(b"#" * (1 << 20) + b"\n")
+    with pytest.raises(FileError, match=r"is larger than 1 MiB: .* is it the right file"):
+        Study.from_toml(file)
+    file.write_bytes(b"a = 1\nname = 'caf\xe9'\n")
+    with pytest.raises(FileError, match=r"study\.toml, line 2: byte 0xe9 is not UTF-8: .* save it"):
+        Study.from_toml(file)
+    file.write_text(BASE, encoding="utf-16")
+    with pytest.raises(FileError, match=r"line 1: byte 0xff is not UTF-8"):
+        Study.from_toml(file)
+    file.write_text("seeds = " + "[" * 5000)
+    with pytest.raises(FileError, match="nested too deeply"):
+        Study.from_toml(file)
+    file.write_text(f"seeds = [{'1' * 5000}]")
+    with pytest.raises(FileError, match=r"study\.toml cannot be read as TOML: Exceeds the limit"):
+        Study.from_toml(file)
+    file.write_text("")
+    with pytest.raises(FileError, match=r"study\.toml: there is no images: .* add it"):
+        Study.from_toml(file)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_permission(tmp_path: Path) -> None:
+    file = written(tmp_path, BASE)
+    file.chmod(0)
+    with pytest.raises(FileError, match="cannot be read: Permission denied"):
+        Study.from_toml(file)
+
+
+# -- images and models ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ['"set.npz"', '"pictures"\nlabels = "labels.csv"'])
+def test_list_then_limit(folder: Path, path: str) -> None:
+    study = Study.from_toml(written(folder, base(('"set.npz"', path))))
+    everything = load_images(folder / "set.npz")
+    images = study.load_images()
+    assert torch.equal(images.images, everything.images[[3, 0]])
+    assert images.labels == (1, 3)
+    assert [name.removesuffix(".png") for name in images.names] == ["3", "0"]
+    assert len(images.origins) == 2
+    whole = base(('"set.npz"', path), ("limit = 2\n", ""))
+    assert Study.from_toml(written(folder, whole)).load_images().labels == (1, 3, 4)
+    first = base(('"set.npz"', path), ('list = "images.txt"\n', ""))
+    assert Study.from_toml(written(folder, first)).load_images().labels == (3, 1)
+
+
+def test_digest_is_of_content_labels_and_order(folder: Path) -> None:
+    images = Study.from_toml(written(folder, BASE)).load_images()
+    digest = images_digest(images)
+    right = base(("limit = 2", f'limit = 2\ndigest = "{digest.upper()}"'))
+    assert Study.from_toml(written(folder, right)).load_images().labels == images.labels
+    pictures = right.replace('"set.npz"', '"pictures"\nlabels = "labels.csv"')
+    assert Study.from_toml(written(folder, pictures)).load_images().labels == images.labels
+    one_less = right.replace("limit = 2", "limit = 1")
+    with pytest.raises(FileError) as error:
+        Study.from_toml(written(folder, one_less)).load_images()
+    found = images_digest(load_images(folder / "set.npz"))
+    assert found != digest
+    message = str(error.value)
+    assert f"study.toml, line 11: images.digest is '{digest}', and the 1 images of" in message
+    [offered] = [word.strip('"') for word in message.split() if word.startswith('"')]
+    renewed = one_less.replace(digest.upper(), offered)
+    assert len(Study.from_toml(written(folder, renewed)).load_images()) == 1
+
+
+def test_digest_tells_apart(folder: Path) -> None:
+    file = folder / "set.npz"
+    images = load_images(file)
+    arrays = np.load(file)["images"]
+    digests = {images_digest(images)}
+    for labels, order in [([3, 1, 4, 2], [0, 1, 2, 3]), ([1, 3, 4, 1], [1, 0, 2, 3])]:
+        np.savez(file, images=arrays[order], labels=labels)
+        digests.add(images_digest(load_images(file)))
+    arrays[2, 0, 0, 0] ^= 1
+    np.savez(file, images=arrays, labels=[3, 1, 4, 1])
+    digests.add(images_digest(load_images(file)))
+    assert len(digests) == 4
+    # what it is made of is part of the format of study files: it never changes
+    plain = load_images(file, limit=1)
+    line = f"{content_hash(plain.images[0])} 3\n".encode()
+    assert images_digest(plain) == hashlib.blake2b(line, digest_size=16).hexdigest()
+
+
+def test_what_a_list_names_must_be_there(folder: Path) -> None:
+    study = Study.from_toml(written(folder, BASE))
+    first = hashes_of(folder / "set.npz")[0]
+    (folder / "images.txt").write_text(f"{first}\n{'a' * 32}\n")
+    with pytest.raises(FileError, match=r"images\.txt, line 2: none of the 4 images of .* a{32}: "):
+        study.load_images()
+    arrays = np.load(folder / "set.npz")["images"]
+    np.savez(folder / "set.npz", images=arrays[[0, 1, 0]], labels=[3, 1, 4])
+    (folder / "images.txt").write_text(first)
+    with pytest.raises(FileError, match=r"line 1: .* 2 images .* different labels, 3 and 4: .*"):
+        study.load_images()
+    np.savez(folder / "set.npz", images=arrays[[0, 1, 0]], labels=[3, 1, 3])
+    assert study.load_images().names == ("0",)
+
+
+def test_models(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: Any) -> None:
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "bright", raising=False)
+    text = base(('source = "bright:labels"', 'source = "bright:labels"\nquantize = 3'))
+    study = Study.from_toml(written(folder, text))
+    example = torch.full((3, 4, 5), 0.9)
+    model = study.load_model(study.models[1], example, "cpu")
+    assert model.quantize == 3
+    assert model(torch.stack([example, example / 2])).tolist() == [1, 0]
+    with pytest.raises(FileError, match=r"study\.toml, the model 'net': the model file .*net\.pt2"):
+        study.load_model(study.models[0], example, "cpu")
+    text = base(('source = "bright:labels"', 'source = "bright:labels"\nmean = [0.1, 0.2]'))
+    study = Study.from_toml(written(folder, text))
+    with pytest.raises(InputError, match=r"the model 'labels': mean has 2 numbers") as error:
+        study.load_model(study.models[1], example, "cpu")
+    assert "--" not in str(error.value)
+
+
+def test_a_model_is_normalised(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "bright", raising=False)
+    text = base(('source = "bright:labels"', 'source = "bright:labels"\nmean = 0.4\nstd = 0.5'))
+    study = Study.from_toml(written(folder, text))
+    model = study.load_model(study.models[1], torch.zeros(3, 4, 5), "cpu")
+    levels = torch.tensor([0.6, 0.7]).view(2, 1, 1, 1).expand(2, 3, 4, 5)
+    assert model(levels).tolist() == [0, 1]  # (0.6 - 0.4) / 0.5 = 0.4, (0.7 - 0.4) / 0.5 = 0.6
+
+
+# -- lines ----------------------------------------------------------------------------------------
+
+
+def test_lines_of_keys() -> None:
+    text = '''\
+# a = 1
+"b c".d = """
+[x]
+e = 3"""
+l = [ # [
+  1, "]", [2,
+  3], {m = {n = 4}, o.p = '#'},
+]
+[[t]]
+u = 1979-05-27 07:32:00
+[t.v]
+w = \'\'\'
+k = "\'\'\'\'
+[[t]]
+[[t.s]]
+[[t.s]]
+'q.r' = 1.5'''
+    assert tomllib.loads(text)["t"][1]["s"][1]["q.r"] == 1.5
+    assert key_lines(text) == {
+        ("b c",): 2,
+        ("b c", "d"): 2,
+        ("l",): 5,
+        ("l", 0): 6,
+        ("l", 1): 6,
+        ("l", 2): 6,
+        ("l", 2, 0): 6,
+        ("l", 2, 1): 7,
+        ("l", 3): 7,
+        ("l", 3, "m"): 7,
+        ("l", 3, "m", "n"): 7,
+        ("l", 3, "o"): 7,
+        ("l", 3, "o", "p"): 7,
+        ("t",): 9,
+        ("t", 0): 9,
+        ("t", 0, "u"): 10,
+        ("t", 0, "v"): 11,
+        ("t", 0, "v", "w"): 12,
+        ("t", 1): 14,
+        ("t", 1, "s"): 15,
+        ("t", 1, "s", 0): 15,
+        ("t", 1, "s", 1): 16,
+        ("t", 1, "s", 1, "q.r"): 17,
+    }
+
+
+def keys_of(value: Any, key: tuple[str | int, ...] = ()) -> Iterable[tuple[str | int, ...]]:
+    inner: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        inner = value.items()
+    elif isinstance(value, list):
+        inner = enumerate(value)
+    for name, below in inner:
+        yield (*key, name)
+        yield from keys_of(below, (*key, name))
+
+
+SCALARS = ["1", "-0.5e3", "inf", "true", '"#]}"', "'[='", '"""\n[a]\n"""', "'''\nb = 1'''"]
+VALUES: st.SearchStrategy[str] = st.recursive(
+    st.sampled_from(SCALARS),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda each: f"[ # [\n{', '.join(each)}\n]"),
+        st.lists(st.sampled_from(SCALARS[:6]), max_size=3).map(
+            lambda each: "{" + ", ".join(f"'k {i}' = {v}" for i, v in enumerate(each)) + "}"
+        ),
+    ),
+    max_leaves=6,
+)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["[[t]]", "[[t.s]]", "[t.v{}]", "[u{}.w]", "", "# x = 1"]),
+            st.lists(VALUES, max_size=3),
+        ),
+        max_size=5,
+    )
+)
+def test_every_key_has_its_line(blocks: list[tuple[str, list[str]]]) -> None:
+    lines: list[str] = ["[[t]]"]
+    for number, (header, values) in enumerate(blocks):
+        lines.append(header.format(number))
+        lines += [f'key-{number}."{i}.x" = {value}' for i, value in enumerate(values)]
+    text = "\n".join(lines)
+    found = key_lines(text)
+    assert set(found) == set(keys_of(tomllib.loads(text)))
+    for key, line in found.items():
+        if isinstance(key[-1], str) and key[-1].endswith(".x"):
+            assert f'{key[-2]}."{key[-1]}" = ' in text.split("\n")[line - 1]
+
+
+@pytest.mark.parametrize(
+    "text", ["a = [", '[a."b', "a.", "[[", "= 3", "x = {", "a = " + "[" * 9999]
+)
+def test_lines_of_what_is_no_toml(text: str) -> None:
+    key_lines(text)

@@ -1,0 +1,273 @@
+"""Turns: how much to ask and where to search, against brute force and a true plane."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import ndtr
+
+from tollbox import testing
+from tollbox.core.ask import Found
+from tollbox.parts import turns
+from tollbox.parts.paths import Circle
+from tollbox.parts.turns import FEWEST, LARGEST, MOST_CELLS, Likely, Turns, fineness, search_cost
+from tollbox.theory.search_costs import optimal_search_cost
+
+SHAPE = (3, 16, 16)
+GREY = torch.full(SHAPE, 0.5, dtype=torch.float64)
+
+
+def believing(q: float) -> Turns:
+    one = Turns()
+    one._mean[0] = math.log(q)
+    return one
+
+
+def unit(seed):
+    return testing._unit(seed, SHAPE).view(SHAPE)
+
+
+# -- how much to ask ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("q", [1e-3, 1 / 64, 0.2])
+@pytest.mark.parametrize("search", [0.5, 7, 120])
+def test_what_is_wanted_has_the_largest_gain_per_cost(q, search):
+    """log(1 + q I) / (I + C rate), by brute force over I."""
+    table = np.geomspace(turns.LEAST, turns.MOST, 200_001)
+    gains = np.log1p(q * table) / (table + search)
+    assert believing(q).wanted(search) == pytest.approx(table[gains.argmax()], rel=1e-3)
+
+
+@pytest.mark.parametrize("k", [1e-9, 1e-3, 0.1, 1, 30, 1e6])
+def test_the_best_turn_solves_its_equation(k):
+    y = turns._best_turn(k)
+    assert y + k == pytest.approx((1 + y) * math.log1p(y), rel=1e-9)
+    near = [y * 0.99, y, y * 1.01]
+    gains = [math.log1p(v) / (v + k) for v in near]
+    assert gains[1] == max(gains)
+
+
+def test_the_dearer_the_search_the_more_is_asked_before_it():
+    wanted = [believing(1 / 64).wanted(search) for search in (0, 1e-3, 1, 10, 100, 1e4, 1e9)]
+    assert wanted == sorted(wanted)
+    assert wanted[0] == turns.LEAST
+    assert wanted[-1] == turns.MOST
+    assert wanted[2] < 0.6 * wanted[3] < 0.6 * wanted[4]
+    for q in (1e-12, 1e12):
+        assert turns.LEAST <= believing(q).wanted(5.0) <= turns.MOST
+
+
+def test_search_costs_are_those_of_the_optimal_search():
+    for count, ratio in ((2, 1), (40, 10), (256, 1000)):
+        assert search_cost(count, ratio) == optimal_search_cost(count, ratio)
+
+
+# -- the identity ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("angle", [0.3, 0.9, 1.3])
+@pytest.mark.parametrize("b", [0.02, 0.3, 2.0])
+def test_on_a_plane_tan_phi_is_b_over_a_and_the_distance_falls_by_cos_phi(b, angle):
+    """u at an angle to the normal g; a direction whose part across u has <side, g> = b, so that a
+    turn of phi leaves a cos^2 phi + b cos phi sin phi >= a up to tan phi = b / a."""
+    g, other = unit(0), unit(1)
+    other = other - (other * g).sum() * g
+    other = other / torch.linalg.vector_norm(other)
+    u = math.cos(angle) * g + math.sin(angle) * other
+    across = math.sin(angle) * g - math.cos(angle) * other  # the part of g across u
+    third = unit(2)
+    third = third - (third * g).sum() * g - (third * other).sum() * other
+    third = third / torch.linalg.vector_norm(third)
+    share = min(b / math.sin(angle), 1.0)
+    side = share * across + math.sqrt(1 - share**2) * third
+    a, b = math.cos(angle), share * math.sin(angle)
+    circle = Circle.through(GREY, GREY + 2 * u, side)
+    last = math.atan2(b, a)
+
+    def margin(phi):
+        return float(((circle.at(phi).point() - GREY) * g).sum()) - 2 * a
+
+    assert margin(last) == pytest.approx(0, abs=1e-9)
+    assert margin(0.98 * last) > 0 > margin(1.02 * last)
+    there = circle.at(last).point()
+    assert float(torch.linalg.vector_norm(there - GREY)) == pytest.approx(2 * math.cos(last))
+
+
+def test_the_filter_learns_q_and_its_variance_converges():
+    """tan^2 phi = q I with I of all sizes. The variance is the fixed point of Kalman's recursion,
+    v = (v + D^2) M^2 / (v + D^2 + M^2), whatever was told; exact turns are learned exactly."""
+    one, q = Turns(), 0.003
+    for k in range(200):
+        information = 10.0 * (1 + k % 7)
+        one.wait()
+        one.learn(math.atan(math.sqrt(q * information)), information)
+    mean, variance = one._believed(0)
+    assert math.exp(mean) == pytest.approx(q, rel=1e-6)
+    drift, measured = turns.DRIFT**2 + turns.PARTING**2, turns.MEASURED**2
+    v = (math.sqrt(drift**2 + 4 * drift * measured) - drift) / 2
+    assert variance == pytest.approx(v, rel=1e-6)
+    middle, spread = one.middle(50.0)
+    assert math.exp(2 * middle) == pytest.approx(q * 50, rel=1e-6)
+    assert spread == pytest.approx(math.sqrt(v + measured) / 2, rel=1e-6)
+    one.wait()
+    assert one._believed(0)[1] == pytest.approx(v + drift)
+
+
+def test_a_turn_of_nothing_is_a_small_one():
+    one = Turns()
+    one.learn(0.0, 20.0)
+    assert math.isfinite(one._believed(0)[0])
+    assert one._believed(0)[0] < turns.FIRST_GUESS
+    assert one.wanted(10.0) > Turns().wanted(10.0)
+
+
+# -- which prior ----------------------------------------------------------------------------------
+
+
+def turned(one: Turns, prior: int, q: float, information: float = 40.0) -> None:
+    one.wait()
+    one.learn(math.atan(math.sqrt(q * information)), information, prior)
+
+
+def choices(one: Turns, q: tuple[float, ...], rounds: int) -> list[int]:
+    """The priors chosen, if turns are as their q says."""
+    chosen = []
+    for _ in range(rounds):
+        chosen.append(one.choice())
+        turned(one, chosen[-1], q[chosen[-1]])
+    return chosen
+
+
+def test_the_filter_of_two_priors_is_bayes_by_hand():
+    """Two turns of the first and one of the second, against the posterior of a normal with all
+    three seen at once."""
+    one, told = Turns(2), [(0, 0.01), (0, 0.03), (1, 0.002)]
+    prior = np.diag([turns.FIRST_SPREAD**2, 0.0, turns.APART**2])
+    drift = np.diag([turns.DRIFT**2, turns.PARTING**2, turns.PARTING**2])
+    mean = np.array([turns.FIRST_GUESS, 0.0, turns.BEHIND])
+    rows = np.array([[1.0, 1, 0], [1, 1, 0], [1, 0, 1]])
+    for kind, q in told:
+        turned(one, kind, q)
+    # what was seen at times 1, 2, 3, and the state at time 3: all jointly normal
+    seen = np.array([math.log(q) for _, q in told])
+    covariance = np.array(
+        [
+            [rows[i] @ (prior + min(i, j, key=int) * drift + drift) @ rows[j] for j in range(3)]
+            for i in range(3)
+        ]
+    ) + turns.MEASURED**2 * np.eye(3)
+    with_state = np.array([(prior + (i + 1) * drift) @ rows[i] for i in range(3)])
+    gain = np.linalg.solve(covariance, with_state).T
+    assert one._mean == pytest.approx(mean + gain @ (seen - rows @ mean))
+    assert one._covariance == pytest.approx(prior + 3 * drift - gain @ with_state)
+
+
+def test_the_first_prior_is_used_while_it_is_better_and_the_other_tried_now_and_then():
+    chosen = choices(Turns(2), (0.01, 0.002), 400)
+    assert chosen[0] == 0
+    assert 1 in chosen
+    assert np.mean(chosen[100:]) < 0.1
+
+
+def test_a_prior_that_is_better_is_found_and_used():
+    """While the first one's turns stay as they are, only the growing spread asks for a trial."""
+    chosen = choices(Turns(2), (0.002, 0.01), 400)
+    assert chosen[0] == 0
+    assert chosen.index(1) < 100
+    assert np.mean(chosen[150:]) > 0.9
+
+
+def test_a_prior_that_is_exhausted_is_left():
+    """Turns of the first prior become nothing: the other, seldom tried until then, takes over."""
+    one = Turns(2)
+    choices(one, (0.01, 0.002), 60)
+    after = choices(one, (1e-5, 0.002), 40)
+    assert after[0] == 0
+    assert np.mean(after[10:]) > 0.8
+
+
+def test_one_prior_is_always_chosen():
+    assert set(choices(Turns(), (1e-6,), 20)) == {0}
+
+
+# -- where to search ------------------------------------------------------------------------------
+
+
+def likely(middle=-1.6, spread=0.5, tail=0.1):
+    start = Found(GREY + 0.3 * unit(0), 0.3)
+    return Likely(Circle.through(GREY, start.point, unit(1)), start, middle, spread, tail)
+
+
+CASES = [(m, s, t) for m in (-7, -1.6, 0, 2) for s in (0.3, 0.9) for t in (0, 0.1, 1)]
+
+
+@pytest.mark.parametrize(("middle", "spread", "tail"), CASES)
+def test_cells_have_equal_belief(middle, spread, tail):
+    """By the belief itself: a lognormal of tan phi and a share of a uniform angle, up to 1.5. (To
+    0.04 near the end, where a step of the table of angles is 0.036 wide.)"""
+    path = likely(middle, spread, tail)
+
+    def belief(phi):
+        return (1 - tail) * ndtr((math.log(math.tan(phi)) - middle) / spread) + tail * phi / LARGEST
+
+    for k in range(1, 8):
+        found = path.angle(k / 8)
+        assert belief(found) / belief(LARGEST) == pytest.approx(
+            k / 8, abs=0.04 if middle == 2 else 0.003
+        )
+
+
+@pytest.mark.parametrize(("middle", "spread", "tail"), CASES)
+def test_angles_rise_from_nothing_to_the_largest(middle, spread, tail):
+    path = likely(middle, spread, tail)
+    angles = [path.angle(k / 200) for k in range(201)]
+    assert angles[0] == 0
+    assert angles[-1] == pytest.approx(LARGEST)
+    assert all(b > a for a, b in pairwise(angles))
+
+
+def test_with_all_of_the_belief_spread_cells_are_equal_angles():
+    path = likely(tail=1)
+    for theta in (0, 0.1, 0.5, 0.99, 1):
+        assert path.angle(theta) == pytest.approx(theta * LARGEST, abs=1e-9)
+    assert path.cells(LARGEST / 99.9) == 100
+
+
+def test_a_point_of_the_path_lies_at_its_angle():
+    path = likely()
+    assert torch.allclose(path(0), path.start.point, atol=1e-15)
+    u = path.start.point - GREY
+    for theta in (0.2, 0.7):
+        away = path(theta) - GREY
+        cosine = float((away * u).sum()) / 0.3 / float(torch.linalg.vector_norm(away))
+        assert math.acos(cosine) == pytest.approx(path.angle(theta), abs=1e-7)
+        assert float(torch.linalg.vector_norm(away)) == pytest.approx(0.3 * cosine)
+
+
+@pytest.mark.parametrize(("middle", "spread", "tail"), CASES)
+def test_the_likeliest_cells_are_as_fine_as_is_asked_for(middle, spread, tail):
+    """Where tan phi is at its middle a cell is `fine` wide, unless that takes too few or too many
+    cells. (Twice that at most: a cell is no point, and the belief ends at 1.5.)"""
+    path, phi = likely(middle, spread, tail), math.atan(math.exp(middle))
+    for fine in (0.2, 0.03, 1e-3, 1e-9):
+        count = path.cells(fine)
+        assert FEWEST <= count <= MOST_CELLS
+        edges = [path.angle(k / count) for k in range(count + 1)]
+        here = max(k for k in range(count) if k == 0 or edges[k] <= phi)
+        wide = edges[here + 1] - edges[here]
+        if FEWEST < count < MOST_CELLS and phi < 1.4:
+            assert wide < 2 * fine
+            assert wide > 0.4 * fine
+
+
+def test_fineness_is_half_of_what_the_next_samples_spread():
+    """The margin falls by r b per radian, b = sqrt(I) |g|_v, and samples spread it by delta |g|_v:
+    over one cell of FINE delta / (r sqrt I) by FINE of that."""
+    for r, delta, information in ((1, 0.1, 25), (40, 0.5, 400), (1e-6, 1e-3, 1)):
+        cell = fineness(r, delta, information)
+        assert cell * r * math.sqrt(information) / delta == pytest.approx(turns.FINE)

@@ -1,0 +1,323 @@
+"""`tollbox paper`: every experiment has its files, runs, goes on after a kill, and is drawn."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import subprocess
+import sys
+import types
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+import tollbox as tb
+from tollbox.cli.app import main
+from tollbox.models.zoo import resnet50
+from tollbox.paper import experiments, outputs
+from tollbox.paper.experiments import EXPERIMENTS, Scale, study_at
+from tollbox.studies.store.store import Store
+
+ROOT = Path(__file__).parents[2]
+STUDIED = [name for name, each in EXPERIMENTS.items() if each.studied]
+Run = Callable[..., tuple[int, str, str]]
+
+
+class Killed(BaseException):
+    """Stands for kill -9."""
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any) -> Run:
+    """A command in a folder of its own: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as end:
+            main(["paper", *arguments])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return int(end.value.code or 0), out, err
+
+    return command
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The small studies with two images, few attacks and little to spend."""
+    folder = tmp_path / "files"
+    for file in (ROOT / "studies" / "paper").rglob("*.toml"):
+        text = re.sub(r"^limit = .*$", "limit = 2", file.read_text(), flags=re.M)
+        text = re.sub(
+            r"^budget = (\d+)", lambda m: f"budget = {max(110, int(m[1]) // 12)}", text, flags=re.M
+        )
+        text = re.sub(r"^max_queries = \d+", "max_queries = 700", text, flags=re.M)
+        head, *attacks = text.split("[[attacks]]")
+        kept = attacks if len(attacks) < 6 else attacks[::3]
+        copy = folder / file.relative_to(ROOT / "studies" / "paper")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text("[[attacks]]".join([head, *kept]))
+    monkeypatch.setattr(experiments, "STUDIES", folder)
+    return folder
+
+
+# -- the register ---------------------------------------------------------------------------------
+
+
+def test_every_file_is_an_experiment_and_every_experiment_has_its_files() -> None:
+    for folder in (ROOT / "studies" / "paper", ROOT / "studies" / "paper" / "small"):
+        assert {file.stem for file in folder.glob("*.toml")} == set(STUDIED)
+    assert (ROOT / "src" / "tollbox" / "paper" / "studies").resolve() == ROOT / "studies" / "paper"
+
+
+@pytest.mark.parametrize("scale", Scale)
+@pytest.mark.parametrize("name", STUDIED)
+def test_files_at_both_scales(name: str, scale: Scale) -> None:
+    study = study_at(name, scale, files=scale is Scale.SMALL)
+    assert study.name == name
+    assert study.images.limit is not None
+    assert study.charge_clean is False
+    sources = {model.source.partition(":")[0] for model in study.models}
+    if scale is Scale.SMALL:
+        assert sources == {"tollbox.models.stand_ins"}
+        assert study.images.function == "tollbox.models.stand_ins:images"
+        assert all("(for " in model.name for model in study.models)  # a stand-in says so
+        assert study.device == "cpu"
+    else:
+        assert sources == {"tollbox.models.zoo"}
+        assert study.images.labels is not None
+        assert study.images.limit in (20, 100, 500)
+    marks = EXPERIMENTS[name].marks.get(scale)
+    if marks is not None:
+        assert set(marks) == {tariff.name for tariff in study.tariffs}
+        assert all(max(marks[tariff.name]) == tariff.budget for tariff in study.tariffs)
+
+
+def test_the_scales_have_the_same_attacks() -> None:
+    for name in ("table-1", "vit-b-32", "vit-b-16", "tradeoff", "stealthy", "clip"):
+        paper, small = (study_at(name, scale, files=False) for scale in Scale)
+        assert [a.preset for a in paper.attacks] == [a.preset for a in small.attacks]
+        assert len(paper.models) == len(small.models)
+        assert len(paper.tariffs) == len(small.tariffs)
+
+
+def test_images_of_a_user_are_written_into_the_study(tmp_path: Path) -> None:
+    (tmp_path / 'a "b"').mkdir()
+    (tmp_path / "c.csv").write_text("")
+    study = study_at("table-1", Scale.PAPER, tmp_path / 'a "b"', tmp_path / "c.csv", 7)
+    assert (study.images.path, study.images.labels) == (tmp_path / 'a "b"', tmp_path / "c.csv")
+    assert study.images.limit == 7
+    (tmp_path / "set.npz").write_text("")
+    study = study_at("table-1", Scale.PAPER, tmp_path / "set.npz")
+    assert (study.images.labels, study.images.limit) == (None, 500)
+
+
+def test_the_wheel_has_the_files(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(ROOT / "src", source / "src", symlinks=True)
+    shutil.copytree(ROOT / "studies", source / "studies")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    options = ["--no-deps", "--no-build-isolation", "--no-index", "-q", "-w", str(tmp_path)]
+    made = subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", *options, str(source)], capture_output=True
+    )
+    assert made.returncode == 0, made.stderr.decode()
+    [wheel] = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for name in STUDIED:
+        assert f"tollbox/paper/studies/{name}.toml" in names
+        assert f"tollbox/paper/studies/small/{name}.toml" in names
+    assert "tollbox/models/tiny_vit_7.safetensors" in names
+
+
+# -- the command ----------------------------------------------------------------------------------
+
+
+def test_the_listing(run: Run) -> None:
+    code, out, err = run()
+    assert (code, err) == (0, "")
+    for name, each in EXPERIMENTS.items():
+        assert f"{name}: {each.place}, " in out
+    assert out.count("\n  paper: ") == out.count("\n  small: ") == len(STUDIED)
+    assert out.count("no study") == len(EXPERIMENTS) - len(STUDIED)
+    assert "ResNet-50, ViT-B/32; 500 images, 56,000 cells, at most 5.95 billion queries" in out
+    assert "needs transformers and torchvision and timm" in out
+    assert "nan" not in out.replace("finance", "")
+
+
+MISTAKES: list[tuple[list[str], list[str]]] = [
+    (["tabel-1", "--out", "o"], ["unknown experiment 'tabel-1'", "did you mean 'table-1'"]),
+    (["table-1", "--scale", "tiny", "--out", "o"], ["unknown scale 'tiny'", "paper, small"]),
+    (["table-1", "--reading", "x", "--out", "o"], ["unknown reading 'x'"]),
+    (["table-1", "--scale", "small"], ["--out is not given"]),
+    (["table-1", "--out", "o"], ["--images is not given", "table-1 needs 500", "--scale small"]),
+    (["all", "--out", "o"], ["--images is not given"]),
+    (["table-1", "--out", "o", "--images", "x"], ["--images x does not exist", "ImageNet"]),
+    (["table-1", "--out", "o", "--images", "."], ["is a folder, and --labels is not given"]),
+    (["table-1", "--out", "o", "--labels", "l.csv"], ["--labels is given without --images"]),
+    (["clip", "--scale", "small", "--out", "o", "--images", "."], ["the images are built in"]),
+    (["clip", "--scale", "small", "--out", "o", "--limit", "0"], ["--limit is 0"]),
+    (["clip", "--scale", "small", "--out", "full"], ["--out full is not empty (it has a.txt)"]),
+    (["search-picture", "--out", "full"], ["--out full is not empty (it has a.txt)"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), MISTAKES)
+def test_mistakes(run: Run, tmp_path: Path, arguments: list[str], says: list[str]) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "a.txt").write_text("")
+    code, _, err = run(*arguments)
+    assert code == 2, err
+    assert err.count("\n") == 1
+    for words in says:
+        assert words in err
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_package_that_is_missing(run: Run, tmp_path: Path, monkeypatch: Any) -> None:
+    import numpy as np
+
+    pixels = np.zeros((1, 3, 8, 9), np.uint8)
+    np.savez(tmp_path / "set.npz", images=pixels, labels=[0])
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    code, _, err = run("table-1", "--out", "o", "--images", "set.npz")
+    assert code == 2
+    assert err.count("\n") == 1
+    assert "studies/paper/table-1.toml, the model 'ResNet-50': torchvision" in err
+    assert "pip install torchvision" in err
+    assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.usefixtures("tiny")
+def test_the_papers_scale_with_images_of_a_user(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(192, 1000)).requires_grad_(False)
+    network[1].weight.copy_(torch.randn(1000, 192, generator=generator))
+    models = types.ModuleType("torchvision.models")
+    vars(models).update(get_model=lambda name, weights: network)
+    monkeypatch.setitem(sys.modules, "torchvision", types.ModuleType("torchvision"))
+    monkeypatch.setitem(sys.modules, "torchvision.models", models)
+    (tmp_path / "images").mkdir()
+    lines = ["file,label"]
+    for number in range(3):
+        pixels = torch.randint(0, 256, (8, 8, 3), generator=generator, dtype=torch.uint8)
+        Image.fromarray(pixels.numpy()).save(tmp_path / "images" / f"{number}.png")
+        image = pixels.permute(2, 0, 1)[None].float() / 255
+        lines.append(f"{number}.png,{int(resnet50()(image).argmax())}")
+    (tmp_path / "labels.csv").write_text("\n".join(lines))
+    given = ["--images", "images", "--labels", "labels.csv"]
+    code, _, err = run("search-cost", *given, "--out", "o")
+    assert code == 0, err
+    with tb.StudyResults("o") as found:
+        assert (len(found.images), found.about["scale"]) == (2, "paper")
+        assert found.study.images.path == tmp_path / "images"
+    (tmp_path / "o" / "search-cost.svg").unlink()
+    code, _, err = run("search-cost", "--out", "o")  # it knows its images
+    assert (code, err) == (0, "")
+    assert (tmp_path / "o" / "search-cost.svg").is_file()
+
+
+@pytest.mark.usefixtures("tiny")
+def test_all_small_experiments_run_and_are_drawn(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("all", "--scale", "small", "--out", "o")
+    assert code == 0, err
+    for name, each in EXPERIMENTS.items():
+        made = {file.name for file in (tmp_path / "o" / name).iterdir()}
+        assert outputs.names_of(each) <= made
+        assert f"{each.place} is in o/{name}: " in out
+        assert ("shard-0.sqlite" in made) is each.studied
+    text = (tmp_path / "o" / "vit-b-32" / "vit-b-32.md").read_text()
+    assert text.startswith("Table 2: median l2 distance. vit 7x7 (for ViT-B/32); 2 images.")
+    assert "(the paper's reading)" in text
+    assert text.count("| attack | method |") == 4
+    tex = (tmp_path / "o" / "vit-b-32" / "vit-b-32.tex").read_text()
+    assert r"\multicolumn{5}{c}{$c^\star=2$} & " in tex
+    assert r"\multicolumn{6}{c}{$c^\star=100$} \\" in tex
+    whole = run("table-1", "--scale", "small", "--out", "o/table-1", "--reading", "hard")
+    assert whole[0] == 0
+    assert "under a hard budget" in (tmp_path / "o" / "table-1" / "table-1.md").read_text()
+    code, _, err = run("clip", "--scale", "small", "--out", "o/table-1")
+    assert code == 2
+    assert "has table-1 at the scale small: expected a free folder, or one with clip" in err
+    code, _, err = run("clip", "--scale", "small", "--out", "o/clip", "--limit", "1")
+    assert code == 2
+    assert "has clip with other images" in err
+
+
+@pytest.mark.usefixtures("tiny")
+def test_killed_it_goes_on(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ["clip", "--scale", "small", "--limit", "1", "--out"]
+    code, _, err = run(*command, "whole")
+    assert code == 0, err
+    original, calls = Store.record, itertools.count(1)
+
+    def record(store: Store, answers: Any) -> None:
+        original(store, answers)
+        if next(calls) == 5:
+            raise Killed
+
+    monkeypatch.setattr(Store, "record", record)
+    with pytest.raises(Killed):
+        main(["paper", *command, "cut"])
+    monkeypatch.setattr(Store, "record", original)
+    assert not (tmp_path / "cut" / "clip.svg").exists()
+    code, _, err = run("clip", "--scale", "small", "--out", "cut", "--time-limit", "0.0001")
+    assert code == 1
+    assert "clip is not drawn until all is run: give the same command again" in err
+    code, _, err = run("clip", "--scale", "small", "--out", "cut")
+    assert code == 0, err
+    with tb.StudyResults("whole") as whole, tb.StudyResults("cut") as cut:
+        assert list(whole.rows()) == list(cut.rows())
+        assert cut.about["made_by"] == "paper"
+        assert whole.study.images.limit == 1
+    assert (tmp_path / "cut" / "clip.svg").read_bytes() == (
+        tmp_path / "whole" / "clip.svg"
+    ).read_bytes()
+    with pytest.raises(SystemExit) as end:
+        main(["report", "cut"])
+    assert not end.value.code
+    page = (tmp_path / "cut" / "report.html").read_text()
+    assert "tollbox paper clip --scale small --out cut" in page
+
+
+def test_one_that_cannot_be_run_does_not_end_all(
+    run: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tiny / "small" / "clip.toml"
+    file.write_text(file.read_text().replace("stand_ins:zero_shot", "stand_ins:one_shot"))
+    kept = {name: EXPERIMENTS[name] for name in ("clip", "stealthy")}
+    monkeypatch.setattr("tollbox.cli.paper.EXPERIMENTS", kept)
+    code, _, err = run("all", "--scale", "small", "--out", "o", "--limit", "1")
+    assert code == 1
+    assert "has no attribute 'one_shot'" in err
+    assert "1 of 2 experiments have no result: clip." in err
+    assert (tmp_path / "o" / "stealthy" / "stealthy.png").is_file()
+    assert not (tmp_path / "o" / "clip").exists()
+
+
+# -- the gallery ----------------------------------------------------------------------------------
+
+
+def test_the_gallery_shows_every_experiment() -> None:
+    folder = ROOT / "docs" / "gallery"
+    wanted = {"README.md"}
+    for name, each in EXPERIMENTS.items():
+        wanted |= {f"{name}.md"} if each.table else {f"{name}.png", f"{name}.svg"}
+    assert {file.name for file in folder.iterdir()} == wanted
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 5 << 20
+    text = (folder / "README.md").read_text()
+    for name, each in EXPERIMENTS.items():
+        assert f"## {each.place}: `{name}`" in text
+        assert (f"]({name}.md)" if each.table else f"]({name}.png)") in text
+    for link in re.findall(r"\]\(([^)\s#]+)\)", text):
+        assert (folder / link).exists(), link

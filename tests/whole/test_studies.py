@@ -1,0 +1,482 @@
+"""Studies that are ended by whatever it is go on, and end with the numbers of an unbroken one."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from test_store import rewritten
+from torch import Tensor, nn
+
+import tollbox as tb
+from tollbox import Stop, Study, StudyResults
+from tollbox.core.model import Model
+from tollbox.errors import FileError, InputError
+from tollbox.studies.loading import load
+from tollbox.studies.running import Stopper, run_folder
+from tollbox.studies.shard import Options, Outcome
+from tollbox.studies.store.folder import begin, holds
+from tollbox.studies.store.store import Store, StoreError
+
+TEXT = """\
+name = "small"
+budget = 120
+prices = [1, 10]
+batch_size = 16
+keep_images = true
+device = "cpu"
+
+[images]
+path = "images.npz"
+
+[[models]]
+name = "net"
+source = "nowhere:net"
+
+[[attacks]]
+preset = "surfree"
+
+[[attacks]]
+preset = "stealthy-hsja"
+"""
+GOAL = "\n[goal]\ntarget = {}\nstart = 'start.npz'\n"
+
+
+class Net(nn.Module):
+    """Five classes; counts rows, and does as it is told at a certain call."""
+
+    def __init__(self, seed: int = 3) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.first = nn.Parameter(torch.randn(192, 16, generator=generator, dtype=torch.float64))
+        self.second = nn.Parameter(torch.randn(16, 5, generator=generator, dtype=torch.float64))
+        self.rows = self.calls = 0
+        self.at = 0
+        self.do: Callable[[], None] = lambda: None
+        self.shift = 0
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.rows += len(images)
+        self.calls += 1
+        if self.calls == self.at:
+            self.do()
+        hidden = torch.tanh(((images.flatten(1) - 0.5)[:, :, None] * self.first).sum(1))
+        return ((hidden[:, :, None] * self.second).sum(1)).roll(self.shift, 1)
+
+
+def model(net: Net, quantize: int | None = None) -> Model:
+    return tb.models.from_torch(net.eval(), dtype=torch.float64, quantize=quantize)
+
+
+def pixels(count: int = 3) -> np.ndarray:
+    return np.random.default_rng(1).integers(0, 256, (count, 3, 8, 8), np.uint8)
+
+
+def labels_of(images: np.ndarray) -> np.ndarray:
+    with torch.no_grad():
+        return Net()(torch.from_numpy(images).double() / 255).argmax(1).numpy()
+
+
+class Case:
+    """A folder with images, and a study of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.out = folder, folder / "out"
+        self.text = TEXT
+        np.savez(folder / "images.npz", images=pixels(), labels=labels_of(pixels()))
+
+    def study(self) -> Study:
+        return Study.from_text(self.text, self.folder, "small.toml", files=False)
+
+    def run(
+        self,
+        net: Net,
+        stopper: Stopper | None = None,
+        out: Path | None = None,
+        quantize: int | None = None,
+        **options: Any,
+    ) -> Outcome:
+        """Begin, or go on."""
+        loaded = load(self.study(), {"net": model(net, quantize)})
+        place = out or self.out
+        if not holds(loaded.study, place):
+            begin(loaded, place, "python")
+        how = Options(**options)
+        return run_folder(place, how, lambda event: None, stopper or Stopper(), loaded)
+
+    def unbroken(self, quantize: int | None = None) -> dict[int, tuple[Any, ...]]:
+        place = self.folder / f"unbroken-{len(list(self.folder.iterdir()))}"
+        outcome = self.run(Net(), out=place, quantize=quantize)
+        assert outcome == Outcome()
+        return contents(place)
+
+
+def contents(folder: Path) -> dict[int, tuple[Any, ...]]:
+    with StudyResults(folder) as found:
+        return {
+            r.index: (
+                *(r.stop, r.reason, r.warnings, r.seed, r.name, r.ledger.counts, r.ledger.cost),
+                *(r.improvements, r.trace),
+                None if r.adversarial is None else r.adversarial.numpy().tobytes(),
+            )
+            for r in found.results()
+        }
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(tmp_path)
+
+
+# -- stopped and resumed --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["plain", "metered", "8 bits", "targeted", "misclassified"])
+def test_interrupted_again_and_again_and_resumed(case: Case, mode: str) -> None:
+    quantize = 8 if mode == "8 bits" else None
+    if mode == "metered":
+        case.text = "metered = true\n" + case.text
+    if mode == "misclassified":
+        wrong = labels_of(pixels())
+        wrong[1] = (wrong[1] + 1) % 5
+        np.savez(case.folder / "images.npz", images=pixels(), labels=wrong)
+    if mode == "targeted":
+        many = pixels(40)
+        found = labels_of(many)
+        target = int(np.bincount(found).argmax())
+        source, start = many[found != target][:3], many[found == target][:3]
+        np.savez(case.folder / "images.npz", images=source, labels=found[found != target][:3])
+        np.savez(case.folder / "start.npz", images=start, labels=[target] * 3)
+        case.text += GOAL.format(target)
+    wanted = case.unbroken(quantize)
+    assert len(wanted) == 12
+    rng, runs = random.Random(mode), 0
+    while True:
+        net, stopper = Net(), Stopper()
+        net.at, net.do = rng.randint(5, 70), stopper
+        outcome = case.run(net, stopper, quantize=quantize)
+        runs += 1
+        done = contents(case.out)
+        assert len(done) + len(outcome.unfinished) == 12
+        assert all(wanted[cell] == done[cell] for cell in done)
+        if not outcome.unfinished:
+            break
+        assert runs < 60
+    assert done == wanted
+    assert runs > 2
+
+
+def test_a_time_limit_again_and_again(case: Case) -> None:
+    wanted, runs, stopped = case.unbroken(), 0, 0
+    while len(contents(case.out) if case.out.exists() else {}) < 12:
+        outcome = case.run(Net(), time_limit=0.05 + 0.02 * runs)
+        reasons = {r.stop for r in outcome.unfinished.values() if r is not None}
+        assert reasons <= {Stop.TIME_LIMIT}
+        stopped += bool(reasons)
+        runs += 1
+        assert runs < 60
+    assert stopped
+    assert contents(case.out) == wanted
+
+
+@pytest.mark.parametrize("what", ["record", "save"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_could_not_be_written_is_done_again_and_nothing_else(
+    case: Case, monkeypatch: pytest.MonkeyPatch, what: str, when: str
+) -> None:
+    """Metered: a row is asked once, but for those of a batch that could not be recorded."""
+    case.text = "metered = true\n" + case.text
+    wanted = case.unbroken()
+    original = getattr(Store, what)
+    calls = lost = asked = 0
+    rng = random.Random(f"{what} {when}")
+    most = rng.randint(3, 25)
+
+    def refusing(self: Store, *given: Any) -> None:
+        nonlocal calls, lost
+        calls += 1
+        refused = calls == most
+        if not refused or when == "after":
+            original(self, *given)
+        if refused:
+            if what == "record" and when == "before":
+                lost += sum(len(a.labels) for a in given[0])
+            raise StoreError("no room")
+
+    monkeypatch.setattr(Store, what, refusing)
+    for _ in range(60):
+        net = Net()
+        calls, most = 0, rng.randint(3, 25 if what == "record" else 5)
+        with contextlib.suppress(StoreError):
+            case.run(net)
+            asked += net.rows
+            break
+        asked += net.rows
+    assert contents(case.out) == wanted
+    with StudyResults(case.out) as found:
+        assert asked - lost == sum(row["queries"] for row in found.rows())
+
+
+def test_a_finished_study_asks_nothing(case: Case) -> None:
+    case.run(Net())
+    before, net = contents(case.out), Net()
+    case.run(net)
+    assert net.rows == 0
+    assert contents(case.out) == before
+
+
+def test_study_run_begins_and_goes_on(case: Case) -> None:
+    wanted = case.unbroken()
+    with case.study().run(case.out, models={"net": model(Net())}, time_limit=0.1) as found:
+        first = len(found)
+    with case.study().run(case.out, models={"net": model(Net())}) as found:
+        assert first <= len(found) == 12
+    assert contents(case.out) == wanted
+
+
+# -- what has changed -----------------------------------------------------------------------------
+
+
+def half_done(case: Case, at: int = 40) -> None:
+    net, stopper = Net(), Stopper()
+    net.at, net.do = at, stopper
+    assert case.run(net, stopper).unfinished
+
+
+def test_changed_images_are_told(case: Case) -> None:
+    wanted = case.unbroken()
+    half_done(case)
+    file = case.folder / "images.npz"
+    before = file.read_bytes()
+    other, labels = pixels(), labels_of(pixels())
+    other[1, 0, 0, 0] ^= 1
+    relabelled = labels.copy()
+    relabelled[2] = (relabelled[2] + 1) % 5
+    changes = {
+        r"image 1 \(1\) has changed in its content": (other, labels),
+        r"image 2 \(2\) has changed in its label": (pixels(), relabelled),
+        "there are 2 of them, and there were 3": (pixels()[:2], labels[:2]),
+    }
+    for words, (images, its_labels) in changes.items():
+        np.savez(file, images=images, labels=its_labels)
+        net = Net()
+        with pytest.raises(FileError, match=rf"not those that .*{words}; bring them back, or"):
+            case.run(net)
+        assert net.rows == 0
+    file.write_bytes(before)
+    case.run(Net())
+    assert contents(case.out) == wanted
+
+
+def test_a_changed_model_is_told(case: Case) -> None:
+    wanted = case.unbroken()
+    half_done(case)
+    changed = Net()
+    with torch.no_grad():
+        changed.first[0, 0] += 1e-3
+    with pytest.raises(FileError, match=r"'net' .* is not the one .*: its weights changed; bring"):
+        case.run(changed)
+    other = tb.models.from_callable(
+        lambda images: (Net()(images).argmax(1) + 1) % 5, dtype=torch.float64
+    )
+    loaded = load(case.study(), {"net": other})
+    with pytest.raises(FileError, match=r"its answers to some images changed; bring it back, or"):
+        run_folder(case.out, Options(), lambda event: None, Stopper(), loaded)
+    case.run(Net())
+    assert contents(case.out) == wanted
+
+
+def test_a_changed_file_of_prices_is_told(case: Case) -> None:
+    prices = case.folder / "per-class.csv"
+    prices.write_text("class,price\n1,5\ndefault,1\n")
+    case.text = case.text.replace("prices = [1, 10]", 'prices = [1, "per-class.csv"]')
+    wanted = case.unbroken()
+    half_done(case)
+    prices.write_text("class,price\n1,6\ndefault,1\n")
+    words = r"small.toml: the prices have changed .*when there was per-class: .*bring the file"
+    with pytest.raises(FileError, match=words):
+        StudyResults(case.out)
+    prices.write_text("class,price\n1,5\ndefault,1\n")
+    case.run(Net())
+    assert contents(case.out) == wanted
+
+
+def test_another_study_in_the_folder_is_told(case: Case) -> None:
+    half_done(case)
+    before = case.text
+    case.text = before.replace("budget = 120", "budget = 130")
+    with pytest.raises(InputError, match=r"has another study.*line 2 of small.toml is the first"):
+        case.run(Net())
+    case.text = before
+    case.run(Net())
+
+
+# -- cells that do not ask what they asked before -------------------------------------------------
+
+
+def another_version(case: Case) -> None:
+    """As if another version of the package drew other random numbers."""
+    case.text = case.text.replace('name = "small"', 'name = "small"\nseeds = [9]')
+    with Store.open(case.out / "shard-0.sqlite", write=True) as store:
+        rewritten(store, "text", case.text)
+        rewritten(store, "environment", {**store.about["environment"], "torch": "0.4"})
+
+
+def test_cells_that_diverge_are_named_and_begun_anew_if_that_is_wanted(case: Case) -> None:
+    old = case.unbroken()
+    half_done(case)
+    done = contents(case.out)
+    assert 0 < len(done) < 12
+    with Store.open(case.out / "shard-0.sqlite", write=False) as store:
+        begun = set(store.answers(set(range(12)))) - set(done)
+    assert begun
+    another_version(case)
+    new = case.unbroken()
+    outcome = case.run(Net())
+    assert outcome.restarted == 0
+    assert outcome.unfinished == {}
+    assert set(outcome.diverged) <= begun
+    assert outcome.diverged
+    for why in outcome.diverged.values():
+        assert why.startswith("ask ")
+        assert f"(torch was 0.4, is {torch.__version__})" in why
+    now = contents(case.out)
+    assert len(now) == 12 - len(outcome.diverged)
+    assert all(now[cell] == done[cell] for cell in done)
+    again = case.run(Net(), rerun=True)
+    assert (again.restarted, again.diverged) == (len(outcome.diverged), {})
+    now = contents(case.out)
+    assert len(now) == 12
+    for cell in outcome.diverged:
+        assert now[cell] == new[cell]
+        assert now[cell] != old[cell]
+    assert case.run(Net()) == Outcome()
+
+
+def test_a_rerun_that_is_cut_off_goes_on(case: Case) -> None:
+    half_done(case)
+    another_version(case)
+    new = case.unbroken()
+    diverged = set(case.run(Net()).diverged)
+    assert diverged
+    for _ in range(60):
+        net, stopper = Net(), Stopper()
+        net.at, net.do = 12, stopper
+        outcome = case.run(net, stopper, rerun=True)
+        if not outcome.unfinished and not outcome.diverged:
+            break
+    now = contents(case.out)
+    assert len(now) == 12
+    assert all(now[cell] == new[cell] for cell in diverged)
+
+
+# -- errors of the model --------------------------------------------------------------------------
+
+
+def test_failed_cells_are_run_again_if_that_is_wanted_and_no_others(case: Case) -> None:
+    wanted = case.unbroken()
+
+    class Broken(Net):
+        def forward(self, images: Tensor) -> Tensor:
+            if self.calls > 40:
+                raise RuntimeError("out of order")
+            return super().forward(images)
+
+    case.run(Broken())
+    done = contents(case.out)
+    failed = {cell for cell, told in done.items() if told[0] is Stop.MODEL_ERROR}
+    assert 0 < len(failed) < 12
+    assert all("out of order" in done[cell][1] for cell in failed)
+    net = Net()
+    case.run(net)
+    assert net.rows == 0
+    assert contents(case.out) == done
+    case.run(net, failed=True)
+    assert contents(case.out) == wanted
+    with Store.open(case.out / "shard-0.sqlite", write=False) as store:
+        told = store.answers(set(range(12)))
+    last = max(a.ask for cell in failed for a in told[cell])
+    assert last > 1  # they went on from where they had failed
+
+
+def test_a_model_that_answers_differently_is_reported(case: Case) -> None:
+    half_done(case)
+    net = Net()
+    loaded = load(case.study(), {"net": model(net)})
+    original = net.forward
+
+    def moody(images: Tensor) -> Tensor:
+        given = original(images)
+        return (
+            given if torch.equal(images[:1], loaded.images.images[:1].double()) else given.roll(1)
+        )
+
+    net.forward = moody  # type: ignore[method-assign]
+    run_folder(case.out, Options(), lambda event: None, Stopper(), loaded)
+    with StudyResults(case.out) as found:
+        warned = [row for row in found.rows() if "differently" in row["warnings"]]
+        told = [r for r in found.results() if r.warnings]
+    assert warned
+    assert len(warned) == len(told)
+    assert "points differently when they were asked again" in told[0].warnings[0]
+
+
+# -- told again -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["plain", "metered", "8 bits", "resumed"])
+def test_a_cell_replayed_with_a_smaller_budget_is_what_it_had_reached(
+    case: Case, mode: str
+) -> None:
+    if mode == "metered":
+        case.text = "metered = true\n" + case.text
+    if mode == "resumed":
+        half_done(case)
+    case.run(Net(), quantize=8 if mode == "8 bits" else None)
+    with StudyResults(case.out) as found:
+        for result in found.results():
+            whole = found.replayed(result.index)
+            assert (whole.stop, whole.ledger) == (result.stop, result.ledger)
+            assert whole.improvements == result.improvements
+            assert whole.trace == result.trace
+            if result.adversarial is None:
+                assert whole.adversarial is None
+            else:
+                assert torch.equal(whole.adversarial, result.adversarial)
+            for budget in (11.0, 30.0, 55.5, 119.0):
+                again = found.replayed(result.index, budget)
+                assert again.distance == result.distance_at(budget)
+                assert again.stop is Stop.BUDGET
+                assert again.ledger.cost <= budget
+
+
+def test_a_cell_that_is_not_finished_cannot_be_replayed(case: Case) -> None:
+    half_done(case)
+    left = next(cell for cell in range(12) if cell not in contents(case.out))
+    with (
+        StudyResults(case.out) as found,
+        pytest.raises(InputError, match=f"cell {left} is not finished: expected one that is"),
+    ):
+        found.replayed(left)
+
+
+def test_answers_carry_no_price(case: Case) -> None:
+    """An attack that does not look at the price, priced again, is the run at that price."""
+    case.text = case.text.replace('preset = "stealthy-hsja"', 'preset = "hsja"')
+    case.text = case.text.replace("budget = 120", "max_queries = 60")
+    case.run(Net())
+    with StudyResults(case.out) as found:
+        dear = [row for row in found.rows() if row["price"] == "10"]
+        cheap = [row for row in found.rows(price=10) if row["price"] == "1"]
+        assert len(dear) == 6
+        for one, other in zip(dear, cheap, strict=True):
+            for key in ("attack", "image", "queries", "flagged", "cost", "distance"):
+                assert one[key] == other[key]
+        free = list(found.rows(price=float("inf")))
+        assert all(row["cost"] == row["flagged"] for row in free)
