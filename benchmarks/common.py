@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 import tollbox as tb
-from tollbox.core.problem import content_hash
+from tollbox.core.noise import content_hash
 
 EVERY = 10.0
 """Seconds between two lines about progress."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 
 import tollbox as tb
-from tollbox.core.ask import Asking, Found
+from tollbox.core.ask import Asking, Iterate
 from tollbox.parts.paths import Path
 from tollbox.testing import check_attack, half_space
 
@@ -39,13 +39,13 @@ class Brighten:
 class TenSteps:
     """Walks towards the source in ten equal steps, and stops before the first that is flagged."""
 
-    def __call__(self, problem: tb.Problem, path: Path, scale: float = 1.0) -> Asking[Found]:
+    def __call__(self, problem: tb.Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
         points = torch.stack([path(k / 10) for k in range(1, 10)])
         answers = yield tb.Ask(points, until=tb.Until.NOT_ADVERSARIAL, phase="search")
         passed = int(answers.adversarial.sum())
         if not passed:
             return path.start
-        return Found(points[passed - 1], float(answers.distances[passed - 1]))
+        return Iterate(points[passed - 1], float(answers.distances[passed - 1]))
 
 
 def main() -> None:

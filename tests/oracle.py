@@ -16,7 +16,7 @@ import torch
 import tollbox as tb
 from tollbox.core.ask import joined
 from tollbox.core.problem import Problem
-from tollbox.errors import Stop
+from tollbox.core.stop import Stop
 
 
 @dataclass

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from .core.prices import Prices
     from .core.problem import Attack, Problem
     from .core.result import Improvement, Result, Results, Step
+    from .core.stop import Stop
     from .engine.engine import Engine, Progress
     from .engine.workers import Workers
-    from .errors import FileError, InputError, ModelFault, Stop, TollboxError, UnknownNameError
+    from .errors import FileError, InputError, ModelFault, TollboxError, UnknownNameError
     from .running import ModelWarning, run, run_cells, stream
     from .studies.reading import StudyResults
     from .studies.spec.study import Study
@@ -78,6 +79,7 @@ _NAMES = {
     ),
     "core.cell": ("Cell",),
     "check": ("check_model",),
+    "core.stop": ("Stop",),
     "engine.engine": (
         "Engine",
         "Progress",
@@ -86,7 +88,6 @@ _NAMES = {
         "FileError",
         "InputError",
         "ModelFault",
-        "Stop",
         "TollboxError",
         "UnknownNameError",
     ),

@@ -1,4 +1,4 @@
-"""Errors, which are for the caller, and stop reasons, which are values.
+"""Errors, which are for the caller. What goes wrong with one image is a value (`core.stop`).
 
 TollboxError
 ├── InputError            an argument is not what was expected
@@ -7,15 +7,33 @@ TollboxError
 └── ModelFault            the model raised or answered with something that is not labels;
                           the engine turns it into Stop.MODEL_ERROR for the cells concerned
 
-What goes wrong with one image is never an exception: it is a `Stop` on that image's result.
-A message says what was given, what was expected, and what to do.
+1. An InputError keeps what it says in fields, and is one sentence made of them:
+
+       [where: ]input given: expected ...; remedy.
+
+2. `input` is the argument's name as Python has it (`batch_size`). A caller that calls it otherwise,
+   a command line (`--batch-size`) or a study file (`goal.start`), renders the sentence with names
+   of its own (`sentence`), and never looks into a text for them. A field that speaks of another
+   argument writes it as `mention("max_queries")`.
+3. `placed` gives the same error with a place before it, such as a file and a line.
 """
 
 from __future__ import annotations
 
+import copy
 import difflib
-import enum
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Self, TypeVar
+
+E = TypeVar("E", bound="InputError")
+
+_MENTION = re.compile("\x00([a-z_]+)\x00")
+
+
+def mention(name: str) -> str:
+    """An argument, inside a field of an error: rendered by whatever name its reader knows."""
+    return f"\x00{name}\x00"
 
 
 class TollboxError(Exception):
@@ -25,15 +43,58 @@ class TollboxError(Exception):
 class InputError(TollboxError, ValueError):
     """The caller's mistake."""
 
+    def __init__(
+        self, given: str, *, expected: str = "", remedy: str = "", input: str = "", where: str = ""
+    ) -> None:
+        """`given` says what was given ("is 0"), as a clause that follows the name of `input`."""
+        super().__init__()
+        self.given, self.expected, self.remedy = given, expected, remedy
+        self.input, self.where = input, where
+
+    def sentence(self, naming: Callable[[str], str] = str) -> str:
+        """The error in one sentence, with each argument called what `naming` says."""
+        text = " ".join(
+            part for part in (mention(self.input) * bool(self.input), self.given) if part
+        )
+        if self.expected:
+            text += f": expected {self.expected}"
+        if self.remedy:
+            text += f"; {self.remedy}"
+        text = text if text.endswith((".", "?", "!")) else f"{text}."
+        place = f"{self.where}: " if self.where else ""
+        return place + _MENTION.sub(lambda name: naming(name[1]), text)
+
+    def placed(self, where: str) -> Self:
+        """The same error, with a place before those that it has."""
+        other = copy.copy(self)
+        other.where = f"{where}: {self.where}" if self.where else where
+        return other
+
+    def __str__(self) -> str:
+        return self.sentence()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.__dict__)
+
+    def __copy__(self) -> Self:
+        return _rebuilt(type(self), self.__dict__)
+
+
+def _rebuilt(kind: type[E], fields: dict[str, Any]) -> E:
+    error = kind.__new__(kind)
+    error.__dict__.update(fields)
+    return error
+
 
 class UnknownNameError(InputError):
     """A name that is not among the known ones."""
 
-    def __init__(self, kind: str, given: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, given: str, known: Iterable[str], where: str = "") -> None:
         names = sorted(known)
         near = difflib.get_close_matches(given, names, n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "none is near it."
-        super().__init__(f"unknown {kind} {given!r}: {hint} Known: {', '.join(names)}.")
+        text = f"unknown {kind} {given!r}: {hint} Known: {', '.join(names)}."
+        super().__init__(text, where=where)
 
 
 class FileError(InputError):
@@ -42,44 +103,3 @@ class FileError(InputError):
 
 class ModelFault(TollboxError):
     """The model raised, or its answer is not one integer label per image."""
-
-
-class Stop(enum.StrEnum):
-    """Why a run on one image ended. `advice` says what a user may do about it."""
-
-    BUDGET = "budget"
-    MAX_QUERIES = "max_queries"
-    CONVERGED = "converged"
-    ITERATIONS = "iterations"
-    NO_START = "no_start"
-    NO_INFORMATION = "no_information"
-    ALREADY_MISCLASSIFIED = "already_misclassified"
-    MODEL_ERROR = "model_error"
-    ATTACK_ERROR = "attack_error"
-    TIME_LIMIT = "time_limit"
-    INTERRUPTED = "interrupted"
-
-    @property
-    def advice(self) -> str:
-        """One sentence: what it means, and what to do."""
-        return _ADVICE[self]
-
-
-_ADVICE = {
-    Stop.BUDGET: "The next query could have cost more than was left; this is the usual end.",
-    Stop.MAX_QUERIES: "The cap on queries was reached; raise max_queries to go on.",
-    Stop.CONVERGED: "The attack found no way to get nearer.",
-    Stop.ITERATIONS: "The attack's own limit on iterations was reached; raise it to go on.",
-    Stop.NO_START: "No adversarial point was found to begin with; try another start.",
-    Stop.NO_INFORMATION: (
-        "Estimate after estimate had answers of one side only and so no direction; the overshoot "
-        "is far from its target: try another schedule, or an attack without one."
-    ),
-    Stop.ALREADY_MISCLASSIFIED: (
-        "The model does not give the clean image the label that came with it; medians leave it out."
-    ),
-    Stop.MODEL_ERROR: "The model failed on a point of this image; see the result's reason.",
-    Stop.ATTACK_ERROR: "The attack itself failed on this image; see the result's reason.",
-    Stop.TIME_LIMIT: "The time limit ended the run; what was reached until then is reported.",
-    Stop.INTERRUPTED: "The run was interrupted; what was reached until then is reported.",
-}

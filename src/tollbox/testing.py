@@ -32,8 +32,8 @@ from .core.model import Model, from_callable
 from .core.prices import Prices
 from .core.problem import Attack, Problem
 from .core.result import Result
+from .core.stop import Stop
 from .engine.engine import Engine
-from .errors import Stop
 from .parts.subspaces import Dct, Full, Subspace
 
 SHAPE = (3, 16, 16)

@@ -19,7 +19,7 @@ from torch import nn
 
 from tollbox import Prices, StudyResults, preset, run
 from tollbox.cli.app import main
-from tollbox.core.problem import content_hash
+from tollbox.core.noise import content_hash
 from tollbox.models.files import load_model
 
 TOLLBOX = (sys.executable, "-c", "from tollbox.cli import main; main()")

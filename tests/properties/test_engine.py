@@ -13,7 +13,8 @@ import torch
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.errors import InputError, Stop
+from tollbox.core.stop import Stop
+from tollbox.errors import InputError
 
 BOUNDARY = testing.half_space(distance=0.3, shape=(1, 4, 4))
 

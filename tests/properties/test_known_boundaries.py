@@ -16,7 +16,7 @@ from driver import drive
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.errors import Stop
+from tollbox.core.stop import Stop
 from tollbox.parts.priors import BRIGHTNESS, Spectrum
 from tollbox.parts.starts import GrowingNoise
 from tollbox.parts.subspaces import Dct, Full

@@ -9,10 +9,10 @@ import torch
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.core.ask import Found
+from tollbox.core.ask import Iterate
 from tollbox.engine import mixtures
 from tollbox.engine.mixtures import Mixture
-from tollbox.parts.paths import Arc, Circle, Line
+from tollbox.parts.paths import Arc, Circle, Segment
 from tollbox.parts.searches import REMEMBERED, _Steps
 
 
@@ -39,9 +39,9 @@ def test_many_are_the_same_as_each_alone(dtype):
 def test_a_path_tells_the_terms_of_its_points():
     source, start, direction = images(3, torch.float64)
     direction = direction / torch.linalg.vector_norm(direction)
-    found = Found(start, 1.0)
+    found = Iterate(start, 1.0)
     circle = Circle.through(source, start, direction)
-    for path in (Line(source, found), Arc(circle, found), Arc(circle, found, 0.2, -0.9)):
+    for path in (Segment(source, found), Arc(circle, found), Arc(circle, found, 0.2, -0.9)):
         for theta in (0.0, 0.3, 1.0):
             assert torch.equal(path.mixture(theta).point(), path(theta))
     assert Arc(circle, found, 0.0, torch.tensor(0.7)).mixture(0.5) is None
@@ -49,11 +49,11 @@ def test_a_path_tells_the_terms_of_its_points():
 
 def test_steps_remember_the_last_rows_only():
     source, start = images(2, torch.float64)
-    steps = _Steps(Line(source, Found(start, 1.0)), range(1, 100), 0, 100)
+    steps = _Steps(Segment(source, Iterate(start, 1.0)), range(1, 100), 0, 100)
     for row in range(20):
         steps.remember(row, steps.mixture(row).point()[None])
     assert len(steps._made) == REMEMBERED
-    fresh = _Steps(Line(source, Found(start, 1.0)), range(1, 100), 0, 100)
+    fresh = _Steps(Segment(source, Iterate(start, 1.0)), range(1, 100), 0, 100)
     assert torch.equal(steps[5:25], fresh[5:25])
     assert torch.equal(steps[18:19], fresh[5:25][13:14])
 
@@ -93,7 +93,7 @@ class _Sum:
 
     def __call__(self, problem):
         end = torch.ones_like(problem.source).to(self._dtype)
-        line = Line(problem.source.to(self._dtype), Found(end, 1.0))
+        line = Segment(problem.source.to(self._dtype), Iterate(end, 1.0))
         steps = _Steps(line, range(1, 6), 0, 10)
         yield tb.Ask(runs=[tb.Run(self._other), tb.Run(steps)], phase="walk")
         return tb.Stop.CONVERGED

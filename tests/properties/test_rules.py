@@ -18,7 +18,7 @@ from oracle import Wanderer, by_hand
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.errors import Stop
+from tollbox.core.stop import Stop
 
 SHAPE = (1, 3, 4)
 NORMAL = torch.tensor([1.0, -0.5, 0.25, 0.8, -0.3, 0.1, 0.6, -0.9, 0.4, 0.2, -0.7, 0.5]).double()

@@ -12,7 +12,7 @@ import torch
 
 import tollbox as tb
 from tollbox.cli.app import main
-from tollbox.core.problem import content_hash
+from tollbox.core.noise import content_hash
 from tollbox.errors import FileError, InputError
 from tollbox.files.image_functions import images_from
 from tollbox.files.images import ImageSet

@@ -11,7 +11,7 @@ from driver import drive
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.errors import Stop
+from tollbox.core.stop import Stop
 from tollbox.parts.inward import CELLS, FAR, KINDS, NEAR, STEP, Inward
 from tollbox.theory.search_costs import optimal_splits
 

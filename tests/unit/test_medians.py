@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from tollbox.errors import Stop
+from tollbox.core.stop import Stop
 from tollbox.report import statistics as medians
-from tollbox.report.runs import Reading, Run
+from tollbox.report.runs import CellCurve, Reading
 
 INF = math.inf
 
@@ -20,12 +20,12 @@ def run(
     seed: int = 0,
     known: float = INF,
     iterates: list[tuple[float, float]] | None = None,
-) -> Run:
+) -> CellCurve:
     """A run that reaches distances from costs on; flagged queries are half of them."""
     costs = np.array([cost for cost, _ in steps])
     accepted = iterates or []
     places = np.array([cost for cost, _ in accepted])
-    return Run(
+    return CellCurve(
         image,
         seed,
         Stop.BUDGET,
@@ -40,7 +40,7 @@ def run(
     )
 
 
-def at(one: Run, *marks: float, reading: Reading = Reading.HARD) -> list[float]:
+def at(one: CellCurve, *marks: float, reading: Reading = Reading.HARD) -> list[float]:
     return one.at(np.array(marks, float), "cost", reading).tolist()
 
 

@@ -14,10 +14,10 @@ from scipy.special import log_ndtr, ndtr
 
 import tollbox as tb
 from tollbox import testing, theory
-from tollbox.core.ask import Found
+from tollbox.core.ask import Iterate
 from tollbox.parts import calibrated
 from tollbox.parts.calibrated import FIRST, KEPT, Calibrated, Sampler, _Scored
-from tollbox.parts.overshoot import BENDS, BENT, LOG_SLOPES, PLACES, SPREAD, STEP, Belief, best
+from tollbox.parts.overshoot import BENDS, BENT, LOG_SLOPES, PLACES, SPREAD, STEP, Belief, optimum
 from tollbox.parts.subspaces import Dct, Full
 
 SHAPE = (3, 16, 16)
@@ -45,7 +45,7 @@ def certain(
 def test_the_best_place_is_that_of_the_theorem_as_d_grows(ratio):
     """z = x* sqrt(d), to one step of the table, and the share is that of the cap."""
     x = theory.optimal_overshoot(ratio, MANY_DIMENSIONS)
-    found = best(ratio)
+    found = optimum(ratio)
     assert found.z == pytest.approx(x * math.sqrt(MANY_DIMENSIONS), abs=STEP)
     assert found.share == pytest.approx(theory.cap_probability(x, MANY_DIMENSIONS), abs=0.4 * STEP)
     share = theory.cap_probability(x, MANY_DIMENSIONS)
@@ -56,7 +56,7 @@ def test_the_best_place_is_that_of_the_theorem_as_d_grows(ratio):
 
 @pytest.mark.parametrize("ratio", [2, 100, 1000])
 def test_below_one_it_is_mirrored(ratio):
-    one, other = best(ratio), best(1 / ratio)
+    one, other = optimum(ratio), optimum(1 / ratio)
     assert other.z == pytest.approx(-one.z, abs=1e-9)
     assert other.share == pytest.approx(1 - one.share, abs=1e-9)
     assert other.rate == pytest.approx(ratio * one.rate)
@@ -110,7 +110,7 @@ def test_aims_come_to_tell_as_much_for_their_cost_as_any(log_slope, ratio, bend)
         passed = int(draw.binomial(50, ndtr(z)))
         belief.update(shift, passed, 50 - passed)
         rates.append(rate(z, ratio))
-    assert 0.9 * best(ratio).rate < np.mean(rates[10:]) <= best(ratio).rate * (1 + 1e-3)
+    assert 0.9 * optimum(ratio).rate < np.mean(rates[10:]) <= optimum(ratio).rate * (1 + 1e-3)
     assert belief.scores(shift).share == pytest.approx(ndtr(z), abs=0.06)
 
 
@@ -121,8 +121,8 @@ def rate(z: float, ratio: float) -> float:
 
 def test_what_is_lost_without_a_slope_or_a_bend():
     """The figures of the test above."""
-    assert all(rate(0, ratio) < 0.64 * best(ratio).rate for ratio in (0.1, 10, 100))
-    assert [rate(bend, 1) / best(1).rate for bend in (-0.7, 1.2)] == pytest.approx(
+    assert all(rate(0, ratio) < 0.64 * optimum(ratio).rate for ratio in (0.1, 10, 100))
+    assert [rate(bend, 1) / optimum(1).rate for bend in (-0.7, 1.2)] == pytest.approx(
         [0.84, 0.58], abs=0.01
     )
 
@@ -254,7 +254,7 @@ class Plane:
 
     problem: tb.Problem
     normal: torch.Tensor
-    found: Found
+    found: Iterate
 
     def label(self, point):
         return int((point - self.found.point).flatten() @ self.normal >= 0)
@@ -268,7 +268,7 @@ def plane(ratio=1.0, cosine=0.3, seed=0, shape=SHAPE, factor=1.0):
     ray = cosine * normal + math.sqrt(1 - cosine**2) * side
     point = source + (0.5 * ray).view(shape)
     problem = tb.Problem(source, 0, tb.Prices(ratio, 1), seed=seed)
-    return Plane(problem, normal, Found(point, 0.5))
+    return Plane(problem, normal, Iterate(point, 0.5))
 
 
 def estimated(one, part, queries, t=1):
@@ -289,7 +289,7 @@ def test_the_share_of_low_cost_answers_is_near_its_target(ratio, delta, cosine):
     at c* = 10, which is seen with a probability of .99 or more."""
     one = plane(ratio, cosine)
     done, notes = estimated(one, Calibrated(delta=delta), {10: 650, 100: 120}[ratio])
-    target, n = best(ratio).share, notes["estimate_queries"]
+    target, n = optimum(ratio).share, notes["estimate_queries"]
     assert n == len(done.labels) >= 1200
     assert notes["planned_share"] == target
     assert notes["share"] == np.mean(done.labels)
@@ -306,8 +306,8 @@ def test_at_c2_an_estimate_may_stay_at_the_boundary_and_loses_a_twentieth_by_it(
     one = plane(2, cosine)
     _, notes = estimated(one, Calibrated(delta=delta), 1600)
     assert 0.5 - 0.062 < notes["share"] < 0.648 + 0.062
-    at_zero = best(1).rate / 1.5
-    assert 0.94 < at_zero / best(2).rate < 1
+    at_zero = optimum(1).rate / 1.5
+    assert 0.94 < at_zero / optimum(2).rate < 1
 
 
 @pytest.mark.parametrize("subspace", [Full(), Dct(4)], ids=str)
@@ -407,7 +407,7 @@ def test_a_sampler_asks_until_it_knows_enough(ratio, information):
     assert made.information >= information * (1 - 1e-9)
     assert made.information <= 1.3 * information + FIRST * 2 / math.pi
     spent = done.flagged * ratio + len(done.labels) - done.flagged
-    assert spent * best(ratio).rate <= 1.3 * information + 4 * FIRST * ratio  # little is wasted
+    assert spent * optimum(ratio).rate <= 1.3 * information + 4 * FIRST * ratio  # little is wasted
 
 
 def test_on_a_sphere_nearly_all_answers_are_adversarial_until_the_bend_is_learned():
@@ -421,7 +421,7 @@ def test_on_a_sphere_nearly_all_answers_are_adversarial_until_the_bend_is_learne
         middle = (low + high) / 2
         inside = int(boundary.labels((boundary.source + middle * ray)[None])[0]) == 0
         low, high = (middle, high) if inside else (low, middle)
-    found, delta = Found(boundary.source + high * ray, high), 0.16 * high
+    found, delta = Iterate(boundary.source + high * ray, high), 0.16 * high
     drawing, sampler = Full().begin(problem), Sampler(problem, 1.0, 100)
     samples = found.point + drawing(problem.noise("test", 0, 400)[0:400], delta)
     assert float((boundary.labels(samples.clamp(0, 1)) != 0).float().mean()) > 0.9
@@ -443,7 +443,7 @@ def test_what_comes_out_is_a_unit_vector_whatever_the_answers(ratio, answer, dty
     estimate = replace(Calibrated(), chunk=16).begin(problem)
     for t, away in enumerate((0.4, 1e-6, 0.1), 1):
         point = source + away
-        found = Found(point, away * math.sqrt(source.numel()))
+        found = Iterate(point, away * math.sqrt(source.numel()))
 
         def label(_):
             return int(draw.integers(2)) if answer is None else answer
@@ -459,6 +459,6 @@ def test_clipped_displacements_are_what_counts():
     source = torch.zeros((1, 8, 8), dtype=torch.float64)
     problem = tb.Problem(source, 0)
     point = source + 1e-6
-    asking = Calibrated(delta=0.1).begin(problem)(1, Found(point, 8e-6), 20)
+    asking = Calibrated(delta=0.1).begin(problem)(1, Iterate(point, 8e-6), 20)
     done = drive(asking, problem, lambda point: 0)
     assert done.returned.max() <= 1e-4

@@ -13,18 +13,18 @@ from driver import drive
 
 import tollbox as tb
 from tollbox import testing, theory
-from tollbox.core.ask import Found
-from tollbox.errors import Stop
+from tollbox.core.ask import Iterate
+from tollbox.core.stop import Stop
 from tollbox.parts.estimates import Agrest, MonteCarlo
-from tollbox.parts.paths import Line
+from tollbox.parts.paths import Segment
 from tollbox.parts.searches import (
     AT_ONCE,
     AsymmetricSearch,
-    Best,
+    OptimalRule,
     BinarySearch,
     LineSearch,
     OptimalSearch,
-    Split,
+    SplitRule,
     _places,
     cells,
 )
@@ -41,7 +41,7 @@ class OnlySearch:
 
     def __call__(self, problem):
         end = torch.full_like(problem.source, 1.0)
-        found = yield from self.search(problem, Line(problem.source, Found(end, 1.0)))
+        found = yield from self.search(problem, Segment(problem.source, Iterate(end, 1.0)))
         self.found.append(float(found.point.flatten()[0]))
         assert found.distance == self.found[-1]  # the source is black
         return Stop.CONVERGED
@@ -105,12 +105,12 @@ def test_below_one_the_search_favours_the_source_side():
 
 def test_cells_are_no_finer_than_the_points_can_tell():
     problem = tb.Problem(torch.zeros(3, 224, 224), 0)
-    line = Line(problem.source, Found(problem.source, 1.0))
+    line = Segment(problem.source, Iterate(problem.source, 1.0))
     assert cells(problem, line, 1e-3) == 1000
     assert cells(problem, line, 0.3) == 4
     assert problem.resolution == pytest.approx(1e-5, rel=0.2)
     assert cells(problem, line, 1e-9) == math.ceil(1 / problem.resolution)
-    assert cells(problem, Line(problem.source, Found(problem.source, 0.0)), 1e-3) == 2
+    assert cells(problem, Segment(problem.source, Iterate(problem.source, 0.0)), 1e-3) == 2
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class OnlyEstimate:
         assert point.min() > 0.1  # clipping plays no part
         assert point.max() < 0.9
         length = self.distance / self.cosine
-        direction = yield from self.estimate.begin(problem)(1, Found(point, length), self.queries)
+        direction = yield from self.estimate.begin(problem)(1, Iterate(point, length), self.queries)
         self.found.append(direction)
         problem.accept(point)
         return Stop.CONVERGED
@@ -237,7 +237,7 @@ def test_the_displacement_that_clipping_left_is_what_counts():
     class AtTheEdge:
         def __call__(self, problem):
             estimate = MonteCarlo(delta=0.1).begin(problem)
-            found.append((yield from estimate(1, Found(problem.source, 0.0), 20)))
+            found.append((yield from estimate(1, Iterate(problem.source, 0.0), 20)))
             return Stop.CONVERGED
 
     model = tb.models.from_callable(lambda images: torch.zeros(len(images)).long())
@@ -270,7 +270,7 @@ def at_a_plane(part, ratio, queries, seed=0, shape=(3, 16, 16), t=1):
     def label(asked):
         return int((asked - point).flatten() @ normal >= 0)
 
-    asking = part.begin(problem)(t, Found(point, 0.5), queries)
+    asking = part.begin(problem)(t, Iterate(point, 0.5), queries)
     return problem, point, drive(asking, problem, label)
 
 
@@ -320,7 +320,7 @@ def test_one_sided_signs_are_the_mean_direction_too(weighted):
     source = torch.full((1, 4, 4), 0.5, dtype=torch.float64)
     for answer in (0, 1):
         problem = tb.Problem(source, 0)
-        asking = part.begin(problem)(1, Found(source + 0.1, 0.4), 9)
+        asking = part.begin(problem)(1, Iterate(source + 0.1, 0.4), 9)
         done = drive(asking, problem, lambda point, answer=answer: answer)
         wanted = spread(problem, part, 9).sum(0) * (1 if answer else -1)
         wanted = wanted / torch.linalg.vector_norm(wanted)
@@ -452,11 +452,11 @@ class TestNoise:
 
 def test_an_optimal_search_never_asks_the_end():
     """With the source all but free the share rounds to the whole interval."""
-    rule = Best(1e-8, 65_536)
+    rule = OptimalRule(1e-8, 65_536)
     assert all(0 < rule(width) < width for width in (2, 3, 65_536, 65_537, 100_000))
 
 
 def test_a_long_search_is_planned_a_piece_at_a_time():
-    places = _places(10**6, Split(1e5))
+    places = _places(10**6, SplitRule(1e5))
     assert len(places) == AT_ONCE
     assert list(places[:3]) == [10, 20, 30]

@@ -12,9 +12,9 @@ from driver import drive
 
 import tollbox as tb
 from tollbox import testing, theory
-from tollbox.core.ask import Found
+from tollbox.core.ask import Iterate
 from tollbox.engine.mixtures import points
-from tollbox.parts.paths import QUARTER, Arc, Circle, Line
+from tollbox.parts.paths import QUARTER, Arc, Circle, Segment
 from tollbox.parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch
 from tollbox.parts.sweeps import Galloping, Quarter, SignedGrid, ToDirection
 
@@ -28,7 +28,7 @@ def scene(alpha, radius=2.0, shape=SHAPE, dtype=torch.float64, seed=0):
     side = side / torch.linalg.vector_norm(side)
     g = math.cos(alpha) * u + math.sin(alpha) * side
     source = torch.full(shape, 0.5, dtype=dtype)
-    found = Found(source + (radius * u).view(shape).to(dtype), radius)
+    found = Iterate(source + (radius * u).view(shape).to(dtype), radius)
     return SimpleNamespace(
         source=source,
         found=found,
@@ -59,7 +59,7 @@ def norm(a):
 def test_the_line_is_that_of_the_paper():
     """T(theta) = theta x* + (1 - theta) x (section 3.1)."""
     s = scene(0.3)
-    line = Line(s.source, s.found)
+    line = Segment(s.source, s.found)
     for theta in (0.0, 0.1, 0.25, 0.5, 0.9, 1.0):
         wanted = theta * s.source + (1 - theta) * s.found.point
         assert torch.allclose(line(theta), wanted, atol=1e-15)
@@ -70,8 +70,8 @@ def test_the_line_is_that_of_the_paper():
 
 def test_a_line_is_as_long_as_its_start_is_far_or_as_it_is_told():
     s = scene(0.3)
-    assert Line(s.source, s.found).length == s.radius
-    assert Line(s.source, s.found, 0.06).length == 0.06
+    assert Segment(s.source, s.found).length == s.radius
+    assert Segment(s.source, s.found, 0.06).length == 0.06
 
 
 # -- the arc --------------------------------------------------------------------------------------
@@ -351,13 +351,13 @@ def test_every_search_finds_the_same_cell_on_a_line_and_on_an_arc(search, ratio)
     s = small()
     problem = tb.Problem(s.source, 0, tb.Prices(ratio, 1))
     circle = Circle.through(s.source, s.found.point, s.g)
-    first = Found(place(circle, 0.3), norm(place(circle, 0.3) - s.source))
+    first = Iterate(place(circle, 0.3), norm(place(circle, 0.3) - s.source))
 
     def along(point):
         return 1 - norm(point - s.source) / s.radius
 
     paths = [
-        (Line(s.source, s.found), along),
+        (Segment(s.source, s.found), along),
         (Arc(circle, s.found), lambda point: angle(s, point) / QUARTER),
         (Arc(circle, s.found, 0.0, torch.tensor(0.8).double()), lambda p: angle(s, p) / 0.8),
         (Arc(circle, s.found, 0.0, -0.5), lambda point: angle(s, point) / -0.5),
@@ -382,7 +382,7 @@ def test_every_search_finds_the_same_cell_on_a_line_and_on_an_arc(search, ratio)
 def test_a_line_search_has_at_most_as_many_flagged_answers_as_stages(count, stages):
     """And of the others few: N^(1/stages) a stage. In each of the cells the right one is found."""
     s = small()
-    line = Line(s.source, s.found)
+    line = Segment(s.source, s.found)
     search = LineSearch(1 / count, stages, phase="mine")
     cells = range(count) if count <= 100 else range(0, count, 31)
     for cell in cells:
@@ -401,7 +401,7 @@ def test_a_line_search_has_at_most_as_many_flagged_answers_as_stages(count, stag
 
 def test_a_line_search_that_is_flagged_at_once_in_every_stage_keeps_the_start():
     s = small()
-    done = drive(LineSearch(1e-4, 2)(s.problem, Line(s.source, s.found)), s.problem, lambda p: 0)
+    done = drive(LineSearch(1e-4, 2)(s.problem, Segment(s.source, s.found)), s.problem, lambda p: 0)
     assert done.returned == s.found
     assert done.flagged == 2
 
@@ -409,7 +409,7 @@ def test_a_line_search_that_is_flagged_at_once_in_every_stage_keeps_the_start():
 def test_two_stages_of_ten_thousand_cells_are_a_hundred_steps_each():
     """The stealthy attacks': 2 flagged answers and about 200 others at most."""
     s = small()
-    line = Line(s.source, s.found)
+    line = Segment(s.source, s.found)
     done = drive(LineSearch(1e-4, 2)(s.problem, line), s.problem, lambda p: 1)
     assert done.offered[0] == 99  # T(1) is never asked
     assert theory.line_step(10_000, 2) == 100
@@ -426,7 +426,7 @@ def test_points_made_together_are_those_made_alone_bit_for_bit(dtype):
     for seed in range(12):
         s = scene(0.5 + 0.05 * seed, 2.0 + seed, (1, 5, 7), dtype, seed)
         circle = Circle.through(s.source, s.found.point, s.g)
-        line = Line(s.source, Found(s.found.point.clamp(0, 1), s.radius))
+        line = Segment(s.source, Iterate(s.found.point.clamp(0, 1), s.radius))
         terms += [line.mixture(seed / 12), Arc(circle, s.found).mixture(seed / 12)]
         terms += [circle.at(-0.1 * seed)]
     together = points(terms)

@@ -76,7 +76,7 @@ def test_the_cost_does_not_depend_on_the_chunks(price, found, cuts, source):
 def test_standing_is_the_account_before_each_row(price, before, found, source):
     ledger = Ledger(price, source)
     ledger.charge(before, "a")
-    standing = ledger.standing(found)
+    standing = ledger.account_before(found)
     for row in range(len(found)):
         assert standing.cost[row] == ledger.cost
         assert standing.source[row] == ledger.source

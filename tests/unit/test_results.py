@@ -9,7 +9,8 @@ import pytest
 
 import tollbox as tb
 from tollbox.core.ledger import Ledger
-from tollbox.errors import InputError, Stop
+from tollbox.core.stop import Stop
+from tollbox.errors import InputError
 
 
 def result(steps, stop=Stop.BUDGET, ratio=10, budget=100.0, cap=math.inf, index=0):

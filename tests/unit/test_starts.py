@@ -11,8 +11,9 @@ from driver import drive
 import tollbox as tb
 from tollbox import testing
 from tollbox.core.ask import at_once
-from tollbox.errors import InputError, Stop
-from tollbox.parts.paths import Line
+from tollbox.core.stop import Stop
+from tollbox.errors import InputError
+from tollbox.parts.paths import Segment
 from tollbox.parts.starts import GrowingNoise, Pool, UniformNoise, begin
 
 SHAPE = (3, 16, 16)
@@ -302,7 +303,7 @@ def test_the_other_class_ends_a_search_like_the_source_does():
         def __call__(self, problem):
             begun = yield from begin(problem, Never())
             search = tb.preset("hsja").search
-            found.append((yield from search(problem, Line(problem.source, begun))))
+            found.append((yield from search(problem, Segment(problem.source, begun))))
             return Stop.CONVERGED
 
     given = torch.ones_like(source)

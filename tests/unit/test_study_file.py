@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import tollbox as tb
-from tollbox.core.problem import content_hash
+from tollbox.core.noise import content_hash
 from tollbox.errors import FileError, InputError
 from tollbox.files.images import load_images
 from tollbox.studies.spec.key_lines import key_lines

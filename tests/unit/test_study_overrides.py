@@ -242,7 +242,7 @@ def test_every_part_can_take_the_place_of_its_kind(kind: Any) -> None:
 
 def test_every_part_of_ours_is_known() -> None:
     """Whoever adds a part adds it to PARTS, unless it takes more than numbers and words."""
-    not_parts = {"Split", "Best", "Pool"}
+    not_parts = {"SplitRule", "OptimalRule", "Pool"}
     modules = [starts, searches, estimates, opt_style, subspaces, directions, sweeps]
     modules += [calibrated, inward, priors]
     found = {

@@ -11,7 +11,7 @@ import torch
 from scipy.special import ndtr
 
 from tollbox import testing
-from tollbox.core.ask import Found
+from tollbox.core.ask import Iterate
 from tollbox.parts import turns
 from tollbox.parts.paths import Circle
 from tollbox.parts.turns import FEWEST, LARGEST, MOST_CELLS, Likely, Turns, fineness, search_cost
@@ -199,7 +199,7 @@ def test_one_prior_is_always_chosen():
 
 
 def likely(middle=-1.6, spread=0.5, tail=0.1):
-    start = Found(GREY + 0.3 * unit(0), 0.3)
+    start = Iterate(GREY + 0.3 * unit(0), 0.3)
     return Likely(Circle.through(GREY, start.point, unit(1)), start, middle, spread, tail)
 
 

@@ -15,8 +15,8 @@ from tollbox import testing
 from tollbox.attacks.cgba import CGBA
 from tollbox.attacks.geoda import GeoDA
 from tollbox.attacks.hsja import HSJA
-from tollbox.core.ask import Found, at_once
-from tollbox.errors import Stop
+from tollbox.core.ask import Iterate, at_once
+from tollbox.core.stop import Stop
 from tollbox.parts.searches import BinarySearch
 from tollbox.parts.starts import GrowingNoise
 from tollbox.parts.sweeps import Galloping, Quarter, ToDirection
@@ -175,7 +175,7 @@ class At:
     point: torch.Tensor
 
     def __call__(self, problem):
-        return at_once(Found(self.point, norm(self.point - problem.source)))
+        return at_once(Iterate(self.point, norm(self.point - problem.source)))
 
 
 def norm(a):

@@ -14,8 +14,8 @@ from driver import drive
 import tollbox as tb
 from tollbox import testing
 from tollbox.attacks.frugal import LEVEL, NEAREST, Frugal
-from tollbox.errors import Stop
-from tollbox.parts.overshoot import best
+from tollbox.core.stop import Stop
+from tollbox.parts.overshoot import optimum
 from tollbox.parts.priors import Spectrum
 from tollbox.parts.starts import GrowingNoise
 from tollbox.parts.subspaces import Dct, Full
@@ -163,7 +163,7 @@ def test_a_schedule_asks_as_other_attacks_do():
         attack = replace(LOW, schedule=40, every=0, iterations=9)
         result = run(attack, boundary, ratio, 1e7)
         for t, step in enumerate(result.trace[1:], 1):
-            wanted = 40 * math.sqrt(t) * (ratio + 1) / 2 * best(ratio).rate
+            wanted = 40 * math.sqrt(t) * (ratio + 1) / 2 * optimum(ratio).rate
             assert wanted * (1 - 1e-9) <= step.notes["information"] <= 1.3 * wanted + 2, (ratio, t)
     by_gain = run(replace(attack, schedule=0), boundary, 1, 1e7)
     told = [step.notes["information"] for step in by_gain.trace[1:]]
@@ -186,7 +186,7 @@ def test_after_a_turn_that_nobody_expected_the_boundary_is_searched_all_the_same
     result = run(attack, testing.half_space(factor=4), 1, 1e7)
     first, second = result.trace[1], result.trace[2]
     assert first.notes["angle"] > 1.2
-    wanted = 40 * math.sqrt(2) * best(1).rate
+    wanted = 40 * math.sqrt(2) * optimum(1).rate
     assert second.notes["information"] >= wanted * (1 - 1e-9)
     assert second.notes["estimate_queries"] < 2 * wanted
 

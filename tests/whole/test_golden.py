@@ -48,7 +48,9 @@ def test_golden_runs():
     assert found.keys() == wanted.keys()
     for name, numbers in found.items():
         for key, value in numbers.items():
-            hint = f"{name}: {key}; if this change is meant, run `python tests/whole/test_golden.py`"
+            hint = (
+                f"{name}: {key}; if this change is meant, run `python tests/whole/test_golden.py`"
+            )
             if isinstance(value, float):
                 assert value == pytest.approx(wanted[name][key], rel=1e-9), hint
             else:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 import tollbox as tb
 from tollbox import theory
-from tollbox.errors import Stop
+from tollbox.core.stop import Stop
 from tollbox.paper import concept_pictures, low_cost_share, m_sweep, search_cost, search_picture
 from tollbox.parts.estimates import Agrest, MonteCarlo
 from tollbox.report.figures import save

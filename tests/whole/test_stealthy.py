@@ -11,7 +11,7 @@ from driver import drive
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.core.ask import Found
+from tollbox.core.ask import Iterate
 from tollbox.parts.estimates import Biased
 from tollbox.parts.opt_style import BEYOND, OptStyle
 from tollbox.parts.searches import BinarySearch, LineSearch
@@ -31,7 +31,7 @@ def plane(cosine, distance, shape=SHAPE, seed=0):
     side = side - (side @ normal) * normal
     ray = cosine * normal + math.sqrt(1 - cosine**2) * side / torch.linalg.vector_norm(side)
     point = 0.5 + (ray * (distance / cosine)).view(shape)
-    found = Found(point, distance / cosine)
+    found = Iterate(point, distance / cosine)
     return normal, found, lambda x: int((x - 0.5).flatten() @ normal >= distance * (1 - 1e-9))
 
 
@@ -67,7 +67,7 @@ def outward(problem, found, points, part, t):
 def test_the_bias_shrinks_below_ten_flagged_answers_and_grows_above_twenty(space):
     part = Biased(subspace=space)
     problem = tb.Problem(GREY, 0, tb.Prices(10, 1))
-    found = Found(GREY + 0.01, norm(torch.full(SHAPE, 0.01)))
+    found = Iterate(GREY + 0.01, norm(torch.full(SHAPE, 0.01)))
     estimate, answer = part.begin(problem), Flagging()
     unit = 0.026 / math.sqrt(space.dimension(SHAPE))
     bias = 30.0
@@ -238,7 +238,7 @@ def test_if_all_rays_are_flagged_there_is_no_direction(g):
     for rays in (*range(1, 8), 10, 20, 30):
         problem = tb.Problem(GREY, 0)
         part = OptStyle(directions=rays)
-        done = drive(part.begin(problem)(1, Found(point, g), 1), problem, lambda x: 0)
+        done = drive(part.begin(problem)(1, Iterate(point, g), 1), problem, lambda x: 0)
         assert len(done.points) == rays
         none = done.returned is None
         assert none, rays
@@ -248,7 +248,7 @@ def test_if_no_ray_meets_the_boundary_there_is_no_direction():
     """All end at their inner ends, whose distances differ by rounding and by nothing else."""
     point = GREY + testing._unit(0, SHAPE).view(SHAPE)
     problem = tb.Problem(GREY, 0)
-    done = drive(OptStyle().begin(problem)(1, Found(point, 1.0), 1), problem, lambda x: 1)
+    done = drive(OptStyle().begin(problem)(1, Iterate(point, 1.0), 1), problem, lambda x: 1)
     none = done.returned is None
     assert none
 
@@ -269,7 +269,7 @@ def test_the_radius_is_gamma_over_d_but_no_wider_than_a_tenth(dimension, t, want
     source = torch.full(shape, 0.5, dtype=torch.float64)
     problem = tb.Problem(source, 0)
     theta = testing._unit(0, shape).view(shape)
-    found = Found(source + 2 * theta, 2.0)
+    found = Iterate(source + 2 * theta, 2.0)
     done = drive(OptStyle().begin(problem)(t, found, 1), problem, lambda x: 0)
     for point in done.points:
         ray = (point - source) / norm(point - source)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from ..core.ask import Asking, Found
+from ..core.ask import Asking, Iterate
 from ..core.problem import Problem
 from ..core.ranges import ENDLESS, MANY, check, whole
-from ..errors import Stop
+from ..core.stop import Stop
 from ..parts.estimates import Estimate
 from ..parts.searches import Search
 from ..parts.starts import Start
@@ -48,7 +48,7 @@ class CGBA:
         """Attack one image."""
         sweep = self.sweep.begin(problem)
 
-        def move(_: int, found: Found, direction: Tensor, project: Project) -> Asking[Found]:
+        def move(_: int, found: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
             arc = yield from sweep(found, direction)
             return found if arc is None else (yield from project(arc))
 

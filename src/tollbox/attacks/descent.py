@@ -14,17 +14,17 @@ from typing import Protocol
 
 from torch import Tensor
 
-from ..core.ask import Asking, Found
+from ..core.ask import Asking, Iterate
 from ..core.problem import Problem
-from ..errors import Stop
+from ..core.stop import Stop
 from ..parts.estimates import Estimate
-from ..parts.paths import Line, Path
+from ..parts.paths import Path, Segment
 from ..parts.searches import Search
 from ..parts.starts import Start, begin
 
-Project = Callable[[Path], Asking[Found]]
+Project = Callable[[Path], Asking[Iterate]]
 """The attack's search, as fine as its estimate needs it."""
-Move = Callable[[int, Found, Tensor, Project], Asking[Found]]
+Move = Callable[[int, Iterate, Tensor, Project], Asking[Iterate]]
 """Called with t, x_t and the direction: the next boundary point, or x_t if there is none."""
 
 
@@ -60,13 +60,13 @@ def descend(problem: Problem, attack: Descending, move: Move) -> Asking[Stop]:
     """Estimate and move until something ends it."""
     scale = attack.estimate.tolerance_scale(problem)
 
-    def project(path: Path) -> Asking[Found]:
+    def project(path: Path) -> Asking[Iterate]:
         return attack.search(problem, path, scale)
 
     begun = yield from begin(problem, attack.start)
     if begun is None:
         return Stop.NO_START
-    found = yield from project(Line(problem.source, begun))
+    found = yield from project(Segment(problem.source, begun))
     problem.accept(found.point)
     estimate, blind = attack.estimate.begin(problem), 0
     for t in range(1, attack.iterations + 1):

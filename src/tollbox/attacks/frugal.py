@@ -17,16 +17,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from ..core.ask import Asking, Found
+from ..core.ask import Asking, Iterate
 from ..core.problem import Problem
 from ..core.ranges import ENDLESS, MANY, Range, above, check, number, whole
-from ..errors import Stop
+from ..core.stop import Stop
 from ..parts.calibrated import KEPT, Sampler
 from ..parts.inward import Inward, Ray
-from ..parts.overshoot import DEAREST, best, planned
+from ..parts.overshoot import DEAREST, optimum, planned
 from ..parts.paths import Arc, Circle
 from ..parts.priors import Photo, Reweighed, Spectrum
-from ..parts.searches import cheapest, narrowed
+from ..parts.searches import narrowed, optimal_rule
 from ..parts.starts import PHASE as START
 from ..parts.starts import Start, begin
 from ..parts.subspaces import Prior
@@ -87,7 +87,7 @@ class Frugal:
             return Stop.NO_START
         found, slack = begun
         problem.accept(found.point)
-        rate, floor = best(ratio).rate, LEVEL * math.sqrt(problem.dimension)
+        rate, floor = optimum(ratio).rate, LEVEL * math.sqrt(problem.dimension)
         priors = [_Kind(problem, prior, ratio, self.chunk) for prior in (self.prior, self.wide)]
         own, turns, own_turns = _Kind(problem, self.own, ratio, self.chunk), Turns(2), Turns()
         for t in range(1, self.iterations + 1):
@@ -113,12 +113,12 @@ class Frugal:
             path = Likely(circle, found, *learned.middle(told, prior), self.tail)
             fine = fineness(found.distance, delta, told)
             kind.cells = path.cells(fine)
-            moved, cell = yield from narrowed(path, kind.cells, cheapest(ratio, kind.cells))
+            moved, cell = yield from narrowed(path, kind.cells, optimal_rule(ratio, kind.cells))
             here, there = (path.angle((cell + side) / kind.cells) for side in (0, 1))
             if cell and there - here > COARSE * fine:
                 count = min(math.ceil((there - here) / fine), MOST_CELLS)
                 arc = Arc(circle, moved, here, there)
-                moved, part = yield from narrowed(arc, count, cheapest(ratio, count))
+                moved, part = yield from narrowed(arc, count, optimal_rule(ratio, count))
                 step = (there - here) / count
                 here, there = here + part * step, here + (part + 1) * step
             angle = (here + there) / 2
@@ -130,7 +130,7 @@ class Frugal:
             problem.accept(found.point)
         return Stop.ITERATIONS
 
-    def _begun(self, problem: Problem, ratio: float) -> Asking[tuple[Found, float] | None]:
+    def _begun(self, problem: Problem, ratio: float) -> Asking[tuple[Iterate, float] | None]:
         """A first boundary point, and how far outside it may lie."""
         found = yield from begin(problem, self.start)
         if found is None:
@@ -139,7 +139,7 @@ class Frugal:
         if problem.given is not None or tolerance is None:
             ray = Ray(problem.source, found.point - problem.source, found, 1.0, NEAREST)
             count = math.ceil(math.log(NEAREST) / math.log(1 - STEP))
-            found, _ = yield from narrowed(ray, count, cheapest(ratio, count), START)
+            found, _ = yield from narrowed(ray, count, optimal_rule(ratio, count), START)
             tolerance = STEP
         return found, tolerance * found.distance
 

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..core.ask import Asking, Found, first_adversarial
+from ..core.ask import Asking, Iterate, first_adversarial
 from ..core.problem import Problem
 from ..core.ranges import ENDLESS, MANY, above, check, whole
-from ..errors import InputError, Stop
+from ..core.stop import Stop
+from ..errors import InputError
 from ..parts.estimates import Estimate
-from ..parts.paths import Line
+from ..parts.paths import Segment
 from ..parts.searches import Search
 from ..parts.starts import Start
 from .descent import Project, descend
@@ -77,7 +78,7 @@ class GeoDA:
         """Attack one image."""
         mean = torch.zeros_like(problem.source)
 
-        def move(_: int, found: Found, direction: Tensor, project: Project) -> Asking[Found]:
+        def move(_: int, found: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
             mean.add_(direction)
             mean.div_(torch.linalg.vector_norm(mean))
             step = mean * torch.linalg.vector_norm(found.point - problem.source)
@@ -85,6 +86,6 @@ class GeoDA:
             moved = yield from first_adversarial(points, "step")
             if moved is None:
                 return found
-            return (yield from project(Line(problem.source, moved)))
+            return (yield from project(Segment(problem.source, moved)))
 
         return descend(problem, self, move)

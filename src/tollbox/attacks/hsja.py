@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..core.ask import Asking, Found, first_adversarial
+from ..core.ask import Asking, Iterate, first_adversarial
 from ..core.problem import Problem
 from ..core.ranges import ENDLESS, FINEST, MANY, check, whole
-from ..errors import Stop
+from ..core.stop import Stop
 from ..parts.estimates import Estimate
-from ..parts.paths import Line
+from ..parts.paths import Segment
 from ..parts.searches import Search
 from ..parts.starts import Start
 from .descent import Project, descend
@@ -67,13 +67,13 @@ class HSJA:
     def __call__(self, problem: Problem) -> Asking[Stop]:
         """Attack one image."""
 
-        def move(t: int, found: Found, direction: Tensor, project: Project) -> Asking[Found]:
+        def move(t: int, found: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
             """The geometric step: |x_t - x*| / sqrt(t), halved until it is adversarial."""
             length = torch.linalg.vector_norm(found.point - problem.source) / math.sqrt(t)
             points = _Halved(found.point, direction * length, self.halvings)
             moved = yield from first_adversarial(points, "step")
             if moved is None:
                 return found
-            return (yield from project(Line(problem.source, moved)))
+            return (yield from project(Segment(problem.source, moved)))
 
         return descend(problem, self, move)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from ..core.ask import Asking
 from ..core.problem import Problem
 from ..core.ranges import ENDLESS, check, whole
-from ..errors import Stop
+from ..core.stop import Stop
 from ..parts.directions import Directions, TernarySpectrum
-from ..parts.paths import Line
+from ..parts.paths import Segment
 from ..parts.searches import Search
 from ..parts.starts import Start, begin
 from ..parts.sweeps import Quarter, Sweep
@@ -44,7 +44,7 @@ class SurFree:
         begun = yield from begin(problem, self.start)
         if begun is None:
             return Stop.NO_START
-        found = yield from self.search(problem, Line(problem.source, begun))
+        found = yield from self.search(problem, Segment(problem.source, begun))
         problem.accept(found.point)
         turn, sweep = self.directions.begin(problem, self.iterations), self.sweep.begin(problem)
         for _ in range(self.iterations):

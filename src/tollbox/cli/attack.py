@@ -20,8 +20,8 @@ from torch import Tensor
 from ..attacks import preset
 from ..core.cell import Cell, check_label
 from ..core.model import Model
+from ..core.noise import content_hash
 from ..core.prices import Prices
-from ..core.problem import content_hash
 from ..errors import InputError
 from ..files.images import ImageSet, load_images
 from ..files.output import check_free

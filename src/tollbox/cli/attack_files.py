@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.result import Result, Results
-from ..errors import Stop
+from ..core.stop import Stop
 from ..files.output import staged
 from ..studies.loading import Loaded, load
 from ..studies.reading import StudyResults

@@ -24,9 +24,10 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from ..core.problem import content_hash
+from ..core.noise import content_hash
 from ..core.result import Result
-from ..errors import InputError, Stop
+from ..core.stop import Stop
+from ..errors import InputError
 from ..files.images import ImageSet
 from ..files.output import check_free, staged
 from ..models.embedded import CLASSES, Embedded, embedded

@@ -30,9 +30,9 @@ from torch import Tensor
 
 from ..core.cell import Cell
 from ..core.model import Model
-from ..core.problem import content_hash
+from ..core.noise import content_hash
 from ..core.result import Result
-from ..errors import Stop
+from ..core.stop import Stop
 from .streams import encodable
 
 COLUMNS = (

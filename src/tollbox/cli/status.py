@@ -9,13 +9,13 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from ..studies.status import Glance, LineStatus
+from ..studies.status import SeriesStatus, StudyStatus
 from .streams import console
 
 
 def status(folder: Path) -> int:
     """Show how far a study has come; it may be running."""
-    with Glance(folder) as found:
+    with StudyStatus(folder) as found:
         lines, running, notes = found.status(), found.running, found.warnings
         name, left = found.about["name"], found.cells - sum(line.done for line in lines)
     show(f"{name}: {folder}", lines)
@@ -31,7 +31,7 @@ def status(folder: Path) -> int:
     return 0
 
 
-def show(title: str, lines: Sequence[LineStatus]) -> None:
+def show(title: str, lines: Sequence[SeriesStatus]) -> None:
     """The table of lines."""
     table = Table(title=Text(title))
     for name in ("", "cells", "failed", "median l2", "queries"):

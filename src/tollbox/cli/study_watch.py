@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from ..errors import Stop
+from ..core.stop import Stop
 from ..studies.reading import StudyResults
-from ..studies.shard import Began, Ended, Event, Standing
+from ..studies.shard import CellEnded, Event, ModelBegun, ShardProgress
 from ..studies.status import FAILED
 
 LOG_EVERY = 10.0
@@ -116,19 +116,19 @@ class StudyWatch:
 
     def tell(self, event: Event) -> None:
         """Take in what happened, and show it every now and then."""
-        if isinstance(event, Began):
+        if isinstance(event, ModelBegun):
             self._raw = event.raw or self._raw
-        elif isinstance(event, Standing):
+        elif isinstance(event, ShardProgress):
             for number, queries in event.queries.items():
                 line = self._lines[number]
                 line.began = line.began or time.monotonic() - 1e-3
                 line.queries[event.shard] = queries
-        elif isinstance(event, Ended):
+        elif isinstance(event, CellEnded):
             self._ended(event)
         if time.monotonic() >= self._next:
             self._show()
 
-    def _ended(self, event: Ended) -> None:
+    def _ended(self, event: CellEnded) -> None:
         line = self._lines[event.line]
         line.done += 1
         if event.stop is not Stop.ALREADY_MISCLASSIFIED:  # which says nothing about the others

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..core.result import CUT_SHORT, Result, Results
-from ..errors import Stop
+from ..core.stop import Stop
 from .streams import console
 
 FAILURES = (Stop.MODEL_ERROR, Stop.ATTACK_ERROR)

@@ -131,7 +131,7 @@ Asking = Generator[Ask, Answers, T]
 """A generator that yields asks, is sent answers, and returns a T."""
 
 
-class Found(NamedTuple):
+class Iterate(NamedTuple):
     """An adversarial point that was asked."""
 
     point: Tensor
@@ -145,13 +145,13 @@ def at_once(value: T) -> Asking[T]:
     return value
 
 
-def first_adversarial(points: Rows, phase: str) -> Asking[Found | None]:
+def first_adversarial(points: Rows, phase: str) -> Asking[Iterate | None]:
     """Ask one after another until one is adversarial; that one, or None."""
     answers = yield Ask(points, until=Until.ADVERSARIAL, phase=phase)
     if not answers.adversarial[-1]:
         return None
     row = len(answers) - 1
-    return Found(points[row : row + 1][0], float(answers.distances[-1]))
+    return Iterate(points[row : row + 1][0], float(answers.distances[-1]))
 
 
 def joined(runs: Sequence[Answers]) -> Answers:

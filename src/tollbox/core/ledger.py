@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from .prices import Prices
 
 
-class Standing(NamedTuple):
+class AccountBefore(NamedTuple):
     """Where the account stood just before each row of a run of answers."""
 
     cost: NDArray[np.float64]
@@ -87,11 +87,11 @@ class Ledger:
         """Cost by phase."""
         return {name: self._cost(self._by_level(tally)) for name, tally in self.counts.items()}
 
-    def standing(self, labels: NDArray[np.int64]) -> Standing:
+    def account_before(self, labels: NDArray[np.int64]) -> AccountBefore:
         """The account before each of `labels`, were they charged in order."""
         if len(labels) == 1:
             now = np.array([self.cost]), np.array([self.source]), np.array([self.queries])
-            return Standing(*now)
+            return AccountBefore(*now)
         levels = self.prices.levels(labels, self.source_label)
         steps = np.zeros((len(labels), len(self.prices.values)), np.int64)
         steps[np.arange(len(labels)), levels] = 1
@@ -99,14 +99,14 @@ class Ledger:
         flagged = (labels == self.source_label).astype(np.int64)
         source = np.cumsum(flagged) - flagged + self.source
         queries = self.queries + np.arange(len(labels), dtype=np.int64)
-        return Standing(self.prices.cost(before), source, queries)
+        return AccountBefore(self.prices.cost(before), source, queries)
 
     def affordable(self, labels: NDArray[np.int64], budget: float, max_queries: float) -> int:
         """How many of `labels` may be asked: the dearest answer fits, and the cap leaves room."""
         rows, dearest = len(labels), self.prices.dearest
         if self.queries + rows <= max_queries and self.cost + (rows + 1) * dearest <= budget:
             return rows  # even if all were the dearest, with a row to spare for rounding
-        standing = self.standing(labels)
+        standing = self.account_before(labels)
         fits = (standing.cost + dearest <= budget) & (standing.queries < max_queries)
         return rows if fits.all() else int(fits.argmin())
 

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 
-from ..errors import InputError, Stop
+from ..errors import InputError
 from .ledger import Ledger
+from .stop import Stop
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.model import UNDECIDED
-from ..errors import Stop
-from .cell_run import Live
+from ..core.stop import Stop
+from .cell_run import CellRun
 from .journal import Answered
 from .pending import Failure
 from .sender import Flight, Piece
@@ -28,7 +28,7 @@ NOT_NUMBERS = Failure(Stop.MODEL_ERROR, "the model's scores for a point are not 
 class Arrival(NamedTuple):
     """The answers to a piece."""
 
-    live: Live
+    live: CellRun
     piece: Piece
     labels: NDArray[np.int64]
     """Of the rows that were decided."""
@@ -75,7 +75,7 @@ def to_record(arrived: Sequence[Arrival]) -> list[Answered]:
     return found
 
 
-def waiting(piece: Piece, lives: Mapping[int, Live]) -> Live | None:
+def waiting(piece: Piece, lives: Mapping[int, CellRun]) -> CellRun | None:
     """The cell that sent a piece, if it still waits for it."""
     live = lives.get(piece.slot)
     return live if live is not None and live.pending is piece.pending else None
@@ -85,7 +85,7 @@ def arrivals(
     flight: Flight,
     labels: NDArray[np.int64],
     distances: NDArray[np.float64],
-    lives: Mapping[int, Live],
+    lives: Mapping[int, CellRun],
 ) -> Iterator[Arrival]:
     """The pieces of a batch that somebody waits for; `lives` are the cells under way, by slot."""
     undecided = bool((labels == UNDECIDED).any())

@@ -24,9 +24,10 @@ from ..core.ask import Answers, Ask, Asking, Rows, joined
 from ..core.cell import Cell
 from ..core.ledger import Ledger
 from ..core.model import Model
-from ..core.problem import Problem, content_hash
+from ..core.noise import content_hash
+from ..core.problem import Problem
 from ..core.result import Improvement, Result, Step
-from ..errors import Stop
+from ..core.stop import Stop
 from .journal import History
 from .pending import Failure, Pending
 from .sender import row_norms
@@ -36,7 +37,7 @@ FEW = 8
 """Rows of a run that are settled one by one; more are settled at once."""
 
 
-class Live:
+class CellRun:
     """One cell under way."""
 
     def __init__(self, index: int, cell: Cell, slot: int, model: Model, metered: bool) -> None:
@@ -279,7 +280,7 @@ class Live:
         reached = np.where(adversarial, distances, math.inf)
         before = np.minimum.accumulate(np.concatenate([[self.distance], reached]))[:-1]
         better = np.flatnonzero(reached < before)
-        cost, source, queries = self.ledger.standing(labels)
+        cost, source, queries = self.ledger.account_before(labels)
         rows = zip(
             cost[better].tolist(),
             source[better].tolist(),

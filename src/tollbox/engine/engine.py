@@ -26,9 +26,10 @@ from torch import Tensor
 from ..core.cell import Cell
 from ..core.model import Model
 from ..core.result import Result
-from ..errors import InputError, Stop
+from ..core.stop import Stop
+from ..errors import InputError
 from .arrivals import Arrival, arrivals, to_record, waiting
-from .cell_run import Live
+from .cell_run import CellRun
 from .journal import Journal
 from .sender import Flight, Piece, Sender
 
@@ -55,12 +56,12 @@ class Progress:
 
 
 @dataclass
-class _InAir:
+class InFlight:
     """A batch on its way, and who waits for what it brings."""
 
     flight: Flight
     steps: list[dict[str, Any]]
-    closing: list[tuple[Live, Tensor | None]]
+    closing: list[tuple[CellRun, Tensor | None]]
 
 
 class Engine:
@@ -78,7 +79,7 @@ class Engine:
         memory: float = 1.0,
         progress: Callable[[Progress], None] | None = None,
         journal: Journal | None = None,
-        shuffle: Callable[[list[Live]], None] | None = None,
+        shuffle: Callable[[list[CellRun]], None] | None = None,
     ) -> None:
         if batch_size is None:
             batch_size = model.batch or (256 if model.device.type == "cuda" else 64)
@@ -102,16 +103,16 @@ class Engine:
         self._time_limit, self._began = time_limit, time.monotonic()
         self._progress, self._journal, self._shuffle = progress, journal, shuffle
         self._depth = 2 if model.device.type == "cuda" else 1
-        self._lives: dict[int, Live] = {}
+        self._lives: dict[int, CellRun] = {}
         self._held = 0
         """Bytes of the points that they may hold."""
         self._free: list[int] = []
-        self._ready: dict[int, Live] = {}
-        self._recalling: dict[int, Live] = {}
+        self._ready: dict[int, CellRun] = {}
+        self._recalling: dict[int, CellRun] = {}
         """Those that ask for what was recorded earlier."""
-        self._air: deque[_InAir] = deque()
+        self._air: deque[InFlight] = deque()
         self._numbers: list[tuple[Tensor, dict[str, Any]]] = []
-        self._closing: list[Live] = []
+        self._closing: list[CellRun] = []
         self._finished: deque[Result] = deque()
         self._shape: tuple[int, ...] | None = None
         self._done = self._queries = self._rows = 0
@@ -176,7 +177,7 @@ class Engine:
         held = _held(cell)  # may raise, before anything is under way
         history = None if self._journal is None else self._journal.history(index)
         slot = self._free.pop() if self._free else len(self._lives)
-        live = Live(index, cell, slot, self._model, self._metered)
+        live = CellRun(index, cell, slot, self._model, self._metered)
         live.held, live.history = held, history
         if self._stopping is None:
             self.sender.place(slot, live.problem.source)
@@ -188,7 +189,7 @@ class Engine:
             live.begin()
         self._serve(live)
 
-    def _serve(self, live: Live) -> None:
+    def _serve(self, live: CellRun) -> None:
         """Let a cell go on as far as it can without the model."""
         if live.advance() and not self._diverges(live, live.differs()):
             waits = self._recalling if live.recallable() else self._ready
@@ -263,7 +264,7 @@ class Engine:
             space -= self._cut(live, pieces, min(share, space), spare=True)
         return pieces
 
-    def _cut(self, live: Live, pieces: list[Piece], space: int, spare: bool) -> int:
+    def _cut(self, live: CellRun, pieces: list[Piece], space: int, spare: bool) -> int:
         """Take up to `space` rows of a live cell's ask; returns how many."""
         pending, taken = live.pending, 0
         if pending is None:
@@ -309,8 +310,8 @@ class Engine:
             first, *others = self.sender.send(pieces, extra)
         else:
             first, others = self.sender.recall(pieces, known, extra), []
-        self._air.append(_InAir(first, [step for _, step in numbers], images))
-        self._air.extend(_InAir(flight, [], []) for flight in others)
+        self._air.append(InFlight(first, [step for _, step in numbers], images))
+        self._air.extend(InFlight(flight, [], []) for flight in others)
         if known is None:
             self._rows += sum(flight.shape for flight in (first, *others))
 
@@ -322,7 +323,7 @@ class Engine:
         labels, distances = numbers[:shape].astype(np.int64), numbers[shape : 2 * shape]
         for step, distance in zip(air.steps, numbers[2 * shape :].tolist(), strict=True):
             step["distance"] = distance
-        touched: dict[int, Live] = {}
+        touched: dict[int, CellRun] = {}
         arrived: list[Arrival] = []
         for arrival in arrivals(flight, labels, distances, self._lives):
             live = touched[arrival.piece.slot] = arrival.live
@@ -349,7 +350,7 @@ class Engine:
                 Progress(self._done, live_now, self._queries, self._rows, seconds, results)
             )
 
-    def _diverges(self, live: Live, why: str | None) -> bool:
+    def _diverges(self, live: CellRun, why: str | None) -> bool:
         """End a cell that does not ask what it asked earlier."""
         if why is None or self._journal is None:
             return False
@@ -357,11 +358,11 @@ class Engine:
         self._journal.diverged(live.index, why)
         return True
 
-    def _result(self, live: Live, image: Tensor | None) -> Result:
+    def _result(self, live: CellRun, image: Tensor | None) -> Result:
         return live.result(None if image is None else image.clone(), tuple(self.sender.shrunk))
 
 
-def _turn(live: Live) -> tuple[bool, float]:
+def _turn(live: CellRun) -> tuple[bool, float]:
     """Small asks first, since they come one after another and each waits for its batch; then those
     who have spent least, so that all end together and the last batches are full too."""
     small = live.pending is not None and live.pending.wanted_rows <= SMALL_ASK

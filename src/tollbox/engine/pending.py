@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..core.ask import Ask, Run, Until
 from ..core.ledger import Ledger
 from ..core.problem import Problem
-from ..errors import Stop
+from ..core.stop import Stop
 
 AHEAD = 4
 """A run with `until` that has gone on for n rows is sent n / AHEAD rows ahead: a long one takes few

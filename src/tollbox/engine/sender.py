@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.model import Model
-from ..errors import Stop
+from ..core.stop import Stop
 from . import mixtures
 from .mixtures import Mixture, MixtureRows
 from .pending import Failure, Pending

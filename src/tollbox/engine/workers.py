@@ -30,7 +30,8 @@ import torch
 from ..core.cell import Cell
 from ..core.model import Model
 from ..core.result import Result
-from ..errors import InputError, Stop
+from ..core.stop import Stop
+from ..errors import InputError
 from .engine import Engine, Progress
 
 TELL_EVERY = 0.1

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from ..core.result import By
 from ..report.data import marks_of
 from ..report.figures import Curve, Panel, draw_curves
-from ..report.runs import LineRuns, Reading, lines
+from ..report.runs import Reading, SeriesRuns, lines
 from ..report.statistics import median, table_of
 from ..studies.reading import StudyResults
 from .names import attack_name, number, price_name
@@ -48,12 +48,12 @@ def by_model(found: StudyResults, reading: Reading, title: str) -> Figure:
     return draw_curves(panels, title, steps=reading is Reading.HARD)
 
 
-def _panel(mine: list[LineRuns], head: str, by: By, reading: Reading) -> Panel:
+def _panel(mine: list[SeriesRuns], head: str, by: By, reading: Reading) -> Panel:
     curves = [_curve(runs, by, reading) for runs in mine if runs.runs]
     return Panel(head, curves, FLAGGED if by == "source" else None)
 
 
-def _curve(runs: LineRuns, by: By, reading: Reading) -> Curve:
+def _curve(runs: SeriesRuns, by: By, reading: Reading) -> Curve:
     marks = marks_of(runs, by)
     values = [median(column) for column in table_of(runs.runs, marks, by, reading).T]
     return Curve(attack_name(runs.line.attack), marks, np.array(values))

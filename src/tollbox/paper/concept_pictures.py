@@ -29,7 +29,7 @@ from matplotlib.patches import Circle
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core.ask import Asking, Found
+from ..core.ask import Asking, Iterate
 from ..core.problem import Problem
 from ..core.result import Result
 from ..parts.estimates import Agrest, MonteCarlo, outward
@@ -73,10 +73,10 @@ class Estimated(NamedTuple):
     result: Result
 
 
-def boundary_point() -> Found:
+def boundary_point() -> Iterate:
     """x_t."""
     film, _ = filmed(line_search(BinarySearch(), BEGIN), labels, SOURCE, RATIO)
-    found: Found = film.returned[0]
+    found: Iterate = film.returned[0]
     return found
 
 

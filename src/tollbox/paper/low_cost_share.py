@@ -23,7 +23,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentF
 from numpy.typing import NDArray
 
 from ..core.result import Result
-from ..errors import InputError, Stop
+from ..core.stop import Stop
+from ..errors import InputError
 from ..parts.estimates import PHASE, Agrest
 from ..report.figures import COLOURS, INK
 from ..studies.reading import StudyResults
@@ -54,7 +55,7 @@ class Shares(NamedTuple):
         return float((self.shares == 1).mean())
 
 
-class Panel(NamedTuple):
+class SharePanel(NamedTuple):
     """An attack on a model, at its prices."""
 
     title: str
@@ -68,7 +69,7 @@ def optimal(ratio: float, d: int) -> float:
     return cap_probability(optimal_overshoot(ratio, d), d)
 
 
-def panels(found: StudyResults) -> list[Panel]:
+def panels(found: StudyResults) -> list[SharePanel]:
     """The first estimates of each model and each attack with AGREST."""
     study, shape = found.study, tuple(found.pictures.shape[1:])
     made = []
@@ -83,7 +84,7 @@ def panels(found: StudyResults) -> list[Panel]:
                     )
                     for tariff in study.tariffs
                 ]
-                made.append(Panel(f"{model.name}, {spec.name}", d, prices))
+                made.append(SharePanel(f"{model.name}, {spec.name}", d, prices))
     if not made:
         raise InputError(
             'the study has no attack with AGREST: expected one, as preset = "hsja+agrest".'
@@ -129,7 +130,7 @@ def draw(found: StudyResults) -> Figure:
     return figure
 
 
-def _draw_panel(axis: Axes, panel: Panel) -> None:
+def _draw_panel(axis: Axes, panel: SharePanel) -> None:
     shown = [each for each in panel.prices if len(each.shares)]
     ratios = [each.ratio for each in shown]
     axis.set_xscale("log")

@@ -22,7 +22,7 @@ from ..errors import InputError
 from ..parts.estimates import Agrest
 from ..report.figures import COLOURS, INK, ROUND
 from ..report.paper_table import Column
-from ..report.runs import LineRuns, Reading, lines
+from ..report.runs import Reading, SeriesRuns, lines
 from ..report.statistics import Median, median_at
 from ..report.words import thousands
 from ..studies.reading import StudyResults
@@ -42,22 +42,22 @@ class Point(NamedTuple):
     """It is the preset's own m."""
 
 
-class Sweep(NamedTuple):
+class RateSweep(NamedTuple):
     """A preset by m."""
 
     name: str
     points: list[Point]
 
 
-class Panel(NamedTuple):
+class SweepPanel(NamedTuple):
     """A model and a price."""
 
     column: Column
     title: str
-    sweeps: list[Sweep]
+    sweeps: list[RateSweep]
 
 
-def panels(found: StudyResults, reading: Reading = Reading.HARD) -> list[Panel]:
+def panels(found: StudyResults, reading: Reading = Reading.HARD) -> list[SweepPanel]:
     """The sweeps of a study, by model and price."""
     every = [runs for runs in lines(found) if _rate(runs.line.attack.attack) is not None]
     if not any(runs.runs for runs in every):
@@ -78,7 +78,7 @@ def panels(found: StudyResults, reading: Reading = Reading.HARD) -> list[Panel]:
             images = max((p.median.images for sweep in sweeps for p in sweep.points), default=0)
             limit = f"total {column.by} {thousands(column.mark)}"
             title = f"{model.name}, c* = {tariff.name}, {limit}, {images} images\n{reading.words}"
-            made.append(Panel(column, title, sweeps))
+            made.append(SweepPanel(column, title, sweeps))
     return made
 
 
@@ -88,7 +88,7 @@ def _rate(attack: object) -> float | None:
     return estimate.m if isinstance(estimate, Agrest) else None
 
 
-def _sweep(preset: str, every: Sequence[LineRuns], column: Column, reading: Reading) -> Sweep:
+def _sweep(preset: str, every: Sequence[SeriesRuns], column: Column, reading: Reading) -> RateSweep:
     own = _rate(PRESETS[preset].attack)
     points = []
     for runs in every:
@@ -96,7 +96,7 @@ def _sweep(preset: str, every: Sequence[LineRuns], column: Column, reading: Read
         if m is not None and runs.runs:
             median = median_at(runs.runs, column.mark, column.by, reading)
             points.append(Point(m, median, m == own))
-    return Sweep(preset, sorted(points, key=lambda point: point.m))
+    return RateSweep(preset, sorted(points, key=lambda point: point.m))
 
 
 # -- the figure -----------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def draw(found: StudyResults, reading: Reading = Reading.HARD) -> Figure:
     return figure
 
 
-def _draw_panel(axis: Axes, panel: Panel) -> None:
+def _draw_panel(axis: Axes, panel: SweepPanel) -> None:
     axis.set(xscale="log", yscale="log")
     middle = (len(panel.sweeps) - 1) / 2
     top = _top(panel.sweeps)
@@ -133,14 +133,14 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
     _tell_absent(axis, panel.sweeps)
 
 
-def _top(sweeps: Sequence[Sweep]) -> float:
+def _top(sweeps: Sequence[RateSweep]) -> float:
     """Up to where an interval is drawn that has no upper end."""
     each = [p.median for sweep in sweeps for p in sweep.points]
     ends = [v for median in each for v in (median.value, median.high) if math.isfinite(v)]
     return 1.2 * max(ends, default=1.0)
 
 
-def _draw_sweep(axis: Axes, sweep: Sweep, number: int, aside: float, top: float) -> None:
+def _draw_sweep(axis: Axes, sweep: RateSweep, number: int, aside: float, top: float) -> None:
     colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
     shown = [point for point in sweep.points if math.isfinite(point.median.value)]
     across = [point.m * aside for point in shown]
@@ -163,7 +163,7 @@ def _draw_sweep(axis: Axes, sweep: Sweep, number: int, aside: float, top: float)
     )
 
 
-def _tell_absent(axis: Axes, sweeps: Sequence[Sweep]) -> None:
+def _tell_absent(axis: Axes, sweeps: Sequence[RateSweep]) -> None:
     """Which medians are infinite."""
     absent = [
         f"{sweep.name} at {point.m:g}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..report import figures, table_files
 from ..report.paper_table import PaperTable, paper_table
-from ..report.runs import LineRuns, Reading, lines
+from ..report.runs import Reading, SeriesRuns, lines
 from ..report.words import counted, notes
 from ..studies.reading import StudyResults
 from .experiments import Experiment, Scale
@@ -86,7 +86,7 @@ def _markdown(
     made: Experiment,
     table: PaperTable,
     found: StudyResults,
-    every: list[LineRuns],
+    every: list[SeriesRuns],
     reading: Reading,
 ) -> str:
     """With a caption; where a price has several costs, a table for each price."""

@@ -19,7 +19,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from ..errors import InputError, Stop
+from ..core.stop import Stop
+from ..errors import InputError
 from ..parts.searches import PHASE, AsymmetricSearch, BinarySearch
 from ..report.figures import COLOURS, FAINT, INK
 from ..report.statistics import DRAWS

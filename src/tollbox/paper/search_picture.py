@@ -22,15 +22,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
 
-from ..core.ask import Ask, Asking, Found
+from ..core.ask import Ask, Asking, Iterate
 from ..core.cell import Cell
 from ..core.model import from_callable
 from ..core.prices import Prices
 from ..core.problem import Problem
 from ..core.result import Result
+from ..core.stop import Stop
 from ..engine.engine import Engine
-from ..errors import Stop
-from ..parts.paths import Line
+from ..parts.paths import Segment
 from ..parts.searches import AsymmetricSearch, Search
 from ..report.figures import COLOURS, FAINT, INK
 
@@ -97,12 +97,12 @@ def filmed(
     return film, result
 
 
-def line_search(search: Search, begin: Tensor) -> Callable[[Problem], Asking[Found]]:
+def line_search(search: Search, begin: Tensor) -> Callable[[Problem], Asking[Iterate]]:
     """`search` along the line from the adversarial image `begin` to the source."""
 
-    def part(problem: Problem) -> Asking[Found]:
+    def part(problem: Problem) -> Asking[Iterate]:
         distance = float(torch.linalg.vector_norm(begin - problem.source))
-        return search(problem, Line(problem.source, Found(begin, distance)))
+        return search(problem, Segment(problem.source, Iterate(begin, distance)))
 
     return part
 

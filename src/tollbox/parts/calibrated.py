@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core.ask import Ask, Asking, Found
+from ..core.ask import Ask, Asking, Iterate
 from ..core.problem import Problem
 from ..core.ranges import MANY, above, check, number, whole
 from .estimates import PHASE, Estimator, outward
@@ -71,7 +71,7 @@ class Calibrated:
         sampler = Sampler(problem, ratio, self.chunk)
         drawing = self.subspace.begin(problem)
 
-        def estimate(t: int, found: Found, queries: int) -> Asking[Tensor | None]:
+        def estimate(t: int, found: Iterate, queries: int) -> Asking[Tensor | None]:
             slack, cost = self.slack * found.distance, queries * (ratio + 1) / 2
             made = yield from sampler.estimate(t, found, drawing, self.delta, slack, cost=cost)
             return made.direction
@@ -89,7 +89,7 @@ class Sampler:
     def estimate(
         self,
         t: int,
-        found: Found,
+        found: Iterate,
         drawing: Drawing,
         delta: float,
         slack: float,

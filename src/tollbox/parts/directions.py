@@ -15,7 +15,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ..core.problem import BLOCK, Problem
+from ..core.noise import BLOCK
+from ..core.problem import Problem
 from ..core.ranges import MANY, check, number, whole
 from .subspaces import Dct, Subspace
 

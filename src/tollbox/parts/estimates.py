@@ -29,14 +29,14 @@ import torch
 from torch import Tensor
 
 from .. import theory
-from ..core.ask import Ask, Asking, Found
+from ..core.ask import Ask, Asking, Iterate
 from ..core.problem import Problem
 from ..core.ranges import MANY, above, check, number, whole
 from .subspaces import Full, Prior
 
 PHASE = "estimate"
 
-Estimator = Callable[[int, Found, int], Asking[Tensor | None]]
+Estimator = Callable[[int, Iterate, int], Asking[Tensor | None]]
 """Called with the iteration t (from 1 on), the boundary point x_t and n'_t, what the vanilla attack
 would ask; gives a unit direction, or None if the answers hold no information."""
 
@@ -58,7 +58,9 @@ class Estimate(Protocol):
 class _Sum:
     """Running sums of directions by answer."""
 
-    def __init__(self, problem: Problem, t: int, found: Found, limit: int, subspace: Prior) -> None:
+    def __init__(
+        self, problem: Problem, t: int, found: Iterate, limit: int, subspace: Prior
+    ) -> None:
         self._draw = subspace.begin(problem).at(found.point)
         self._noise = problem.noise(PHASE, t, limit, self._draw.shape)
         self._passed = torch.zeros_like(problem.source).flatten()
@@ -141,7 +143,7 @@ class MonteCarlo:
         return partial(self._estimate, problem)
 
     def _estimate(
-        self, problem: Problem, t: int, found: Found, queries: int
+        self, problem: Problem, t: int, found: Iterate, queries: int
     ) -> Asking[Tensor | None]:
         total = _Sum(problem, t, found, queries, self.subspace)
         while total.asked < queries:
@@ -205,7 +207,7 @@ class Agrest:
         return self.subspace.dimension(tuple(problem.source.shape))
 
     def _estimate(
-        self, problem: Problem, t: int, found: Found, queries: int
+        self, problem: Problem, t: int, found: Iterate, queries: int
     ) -> Asking[Tensor | None]:
         ratio, d = problem.prices.ratio, self._dimension(problem)
         omega = self.overshoot(problem, t)
@@ -265,7 +267,7 @@ class _WithFeedback:
     def __init__(self, part: Biased, problem: Problem) -> None:
         self._part, self._problem, self._bias = part, problem, part.bias
 
-    def estimate(self, t: int, found: Found, queries: int) -> Asking[Tensor | None]:
+    def estimate(self, t: int, found: Iterate, queries: int) -> Asking[Tensor | None]:
         part, problem = self._part, self._problem
         d = part.subspace.dimension(tuple(problem.source.shape))
         omega = self._bias * part.delta / math.sqrt(d)

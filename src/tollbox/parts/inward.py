@@ -20,13 +20,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..core.ask import Ask, Asking, Found
+from ..core.ask import Ask, Asking, Iterate
 from ..core.problem import Problem
 from ..core.ranges import MANY, check, whole
 from ..engine.mixtures import Mixture
 from .overshoot import planned
 from .priors import Spectrum
-from .searches import cheapest, narrowed
+from .searches import narrowed, optimal_rule
 from .starts import PHASE, GrowingNoise
 
 FAR, NEAR = 0.35, 0.005
@@ -40,7 +40,9 @@ KINDS = tuple(Spectrum(cut, grey=1 / 3) for cut in (28, 56, 14, 112))
 class Ray:
     """From far to near along a ray from the source, equal steps being equal ratios of radii."""
 
-    def __init__(self, source: Tensor, way: Tensor, start: Found, far: float, near: float) -> None:
+    def __init__(
+        self, source: Tensor, way: Tensor, start: Iterate, far: float, near: float
+    ) -> None:
         self.start, self.length = start, start.distance
         self._source, self._way, self._far, self._near = source, way, far, near
 
@@ -70,11 +72,11 @@ class Inward:
     tolerance = 1 - STEP ** (1 / CELLS)
     """How near to the boundary the start is, as a share of its distance."""
 
-    def __call__(self, problem: Problem) -> Asking[Found | None]:
+    def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         """The nearest boundary point of several rays."""
         ratio = planned(problem.prices.ratio)
         shape, scale = tuple(problem.source.shape), math.sqrt(problem.dimension)
-        best: tuple[Found, Tensor, float] | None = None
+        best: tuple[Iterate, Tensor, float] | None = None
         tries = max(min(self.tries, 2), math.ceil(self.tries / (1 + max(0.0, math.log10(ratio)))))
         for number in range(tries):
             drawing = KINDS[number % len(KINDS)].begin(problem)
@@ -85,7 +87,7 @@ class Inward:
             answers = yield Ask(point[None], phase=PHASE)
             if not answers.adversarial[0]:
                 continue
-            start = Found(point, float(answers.distances[0]))
+            start = Iterate(point, float(answers.distances[0]))
             best = yield from _searched(problem, ratio, way, start, far, NEAR * scale)
         if best is None:
             best = yield from self._grown(problem, ratio)
@@ -93,9 +95,11 @@ class Inward:
             return None
         found, way, radius = best
         ray = Ray(problem.source, way, found, radius, radius * STEP)
-        return (yield from narrowed(ray, CELLS, cheapest(ratio, CELLS), PHASE))[0]
+        return (yield from narrowed(ray, CELLS, optimal_rule(ratio, CELLS), PHASE))[0]
 
-    def _grown(self, problem: Problem, ratio: float) -> Asking[tuple[Found, Tensor, float] | None]:
+    def _grown(
+        self, problem: Problem, ratio: float
+    ) -> Asking[tuple[Iterate, Tensor, float] | None]:
         start = yield from GrowingNoise()(problem)
         if start is None:
             return None
@@ -104,11 +108,11 @@ class Inward:
 
 
 def _searched(
-    problem: Problem, ratio: float, way: Tensor, start: Found, far: float, near: float
-) -> Asking[tuple[Found, Tensor, float]]:
+    problem: Problem, ratio: float, way: Tensor, start: Iterate, far: float, near: float
+) -> Asking[tuple[Iterate, Tensor, float]]:
     """The last adversarial point of a ray, to one step, with its radius."""
     near = min(near, far / 2)
     count = math.ceil(math.log(near / far) / math.log(STEP))
     ray = Ray(problem.source, way, start, far, near)
-    found, cell = yield from narrowed(ray, count, cheapest(ratio, count), PHASE)
+    found, cell = yield from narrowed(ray, count, optimal_rule(ratio, count), PHASE)
     return found, way, ray.radius(cell / count)

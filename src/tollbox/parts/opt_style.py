@@ -20,11 +20,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core.ask import Ask, Asking, Found, together
-from ..core.problem import Noise, Problem
+from ..core.ask import Ask, Asking, Iterate, together
+from ..core.noise import Noise
+from ..core.problem import Problem
 from ..core.ranges import ENDLESS, MANY, above, check, whole
 from .estimates import PHASE, Estimator
-from .paths import Line
+from .paths import Segment
 from .searches import LineSearch, Search
 
 BEYOND = 1.02
@@ -63,7 +64,7 @@ class OptStyle:
         return partial(self._estimate, problem)
 
     def _estimate(
-        self, problem: Problem, t: int, found: Found, queries: int
+        self, problem: Problem, t: int, found: Iterate, queries: int
     ) -> Asking[Tensor | None]:
         count = max(queries // 200, 1) * self.directions
         near = self.widest / max(found.distance, 1.0)
@@ -103,6 +104,6 @@ class OptStyle:
         if not answers.adversarial[0]:
             return BEYOND * (1 + self.reach) * g
         inner = (problem.source + (1 - self.reach) * g * ray).clamp_(0, 1)
-        start = Found(outer, float(answers.distances[0]))
-        line = Line(inner, start, 2 * self.reach * g)
+        start = Iterate(outer, float(answers.distances[0]))
+        line = Segment(inner, start, 2 * self.reach * g)
         return (yield from self.search(problem, line)).distance

@@ -128,7 +128,7 @@ class Scores(NamedTuple):
         return self.passed * self.failed
 
 
-class Best(NamedTuple):
+class Optimum(NamedTuple):
     """The best place to ask, for a slope that is known."""
 
     z: float
@@ -139,12 +139,12 @@ class Best(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def best(ratio: float) -> Best:
+def optimum(ratio: float) -> Optimum:
     """Where an answer tells most for what it costs, at a price c*."""
     t = _tables()
     rates = t.information / (t.low + ratio * (1 - t.low))
     row = int(rates.argmax())
-    return Best(-REACH + STEP * row, float(rates[row]), float(t.low[row]))
+    return Optimum(-REACH + STEP * row, float(rates[row]), float(t.low[row]))
 
 
 class Belief:
@@ -194,7 +194,7 @@ class Belief:
     @property
     def best_share(self) -> float:
         """The share of adversarial answers that is aimed at."""
-        return best(self._ratio).share
+        return optimum(self._ratio).share
 
     def aim(self) -> float:
         """The shift of the next answers."""

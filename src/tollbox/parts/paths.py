@@ -22,7 +22,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ..core.ask import Found
+from ..core.ask import Iterate
 from ..engine.mixtures import Mixture
 
 QUARTER = math.pi / 2
@@ -34,7 +34,7 @@ class Path(Protocol):
     """A part of a search: points by theta."""
 
     @property
-    def start(self) -> Found:
+    def start(self) -> Iterate:
         """T(0), adversarial."""
 
     @property
@@ -45,10 +45,10 @@ class Path(Protocol):
         """T(theta)."""
 
 
-class Line:
+class Segment:
     """The straight way from `start` to `end`, by default of the length of its start's distance."""
 
-    def __init__(self, end: Tensor, start: Found, length: float | None = None) -> None:
+    def __init__(self, end: Tensor, start: Iterate, length: float | None = None) -> None:
         self.start = start
         self.length = start.distance if length is None else length
         self._way = end - start.point
@@ -107,7 +107,7 @@ class Arc:
     """A piece of a circle, from the angle `first`, where `start` lies, to the angle `last`."""
 
     circle: Circle
-    start: Found
+    start: Iterate
     first: float = 0.0
     last: float | Tensor = QUARTER
     """An angle that only the device knows may be a tensor without dimension; `first` is then 0."""

@@ -17,7 +17,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ..core.ask import Ask, Asking, Found, Until
+from ..core.ask import Ask, Asking, Iterate, Until
 from ..core.problem import Problem
 from ..core.ranges import FINEST, between, check, whole
 from ..engine.mixtures import Mixture
@@ -29,8 +29,8 @@ LARGEST_TABLE = 1 << 16
 """Cells for which optimal splits are worked out exactly."""
 
 
-Where = Callable[[int], int]
-"""Where to ask in an interval of so many cells, from its adversarial end on; must be hashable."""
+Rule = Callable[[int], int]
+"""Rule to ask in an interval of so many cells, from its adversarial end on; must be hashable."""
 
 
 class Search(Protocol):
@@ -46,10 +46,10 @@ class Search(Protocol):
                 passed = int(answers.adversarial.sum())
                 if not passed:
                     return path.start
-                return Found(points[passed - 1], float(answers.distances[passed - 1]))
+                return Iterate(points[passed - 1], float(answers.distances[passed - 1]))
     """
 
-    def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Found]:
+    def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
         """The last adversarial point."""
 
 
@@ -103,7 +103,7 @@ class _Steps:
 
 def walked(
     path: Path, places: Sequence[int], low: int, count: int, phase: str
-) -> Asking[tuple[Found | None, int]]:
+) -> Asking[tuple[Iterate | None, int]]:
     """Ask at the cells low + place, one after another, until the first that is not adversarial; the
     last that was, and how many were."""
     points = _Steps(path, places, low, count)
@@ -111,12 +111,12 @@ def walked(
     passed = len(answers) - (not answers.adversarial[-1])
     if not passed:
         return None, 0
-    return Found(points[passed - 1 : passed][0], float(answers.distances[passed - 1])), passed
+    return Iterate(points[passed - 1 : passed][0], float(answers.distances[passed - 1])), passed
 
 
 @lru_cache(maxsize=4096)
-def _places(width: int, where: Where) -> Sequence[int]:
-    """Where an interval is asked next, as long as the answers are adversarial."""
+def _places(width: int, where: Rule) -> Sequence[int]:
+    """Rule an interval is asked next, as long as the answers are adversarial."""
     places: list[int] = []
     low = 0
     while width - low > 1 and len(places) < AT_ONCE:
@@ -125,11 +125,13 @@ def _places(width: int, where: Where) -> Sequence[int]:
     return places
 
 
-def _narrowed(path: Path, count: int, where: Where, phase: str = PHASE) -> Asking[Found]:
+def _narrowed(path: Path, count: int, where: Rule, phase: str = PHASE) -> Asking[Iterate]:
     return (yield from narrowed(path, count, where, phase))[0]
 
 
-def narrowed(path: Path, count: int, where: Where, phase: str = PHASE) -> Asking[tuple[Found, int]]:
+def narrowed(
+    path: Path, count: int, where: Rule, phase: str = PHASE
+) -> Asking[tuple[Iterate, int]]:
     """Algorithm 1 with any rule for where to ask in an interval, from its adversarial end on.
 
     As long as the answers are adversarial it is known where the next will be asked. So each flagged
@@ -148,13 +150,13 @@ def narrowed(path: Path, count: int, where: Where, phase: str = PHASE) -> Asking
 
 
 @dataclass(frozen=True)
-class Split:
+class SplitRule:
     """ceil(width / (c* + 1)), the rule of Algorithm 1."""
 
     ratio: float
 
     def __call__(self, width: int) -> int:
-        """Where to ask in an interval of `width` cells."""
+        """Rule to ask in an interval of `width` cells."""
         return split(width, self.ratio)
 
 
@@ -169,9 +171,9 @@ class BinarySearch:
     def __post_init__(self) -> None:
         check(self, tau=between(0, 1))
 
-    def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Found]:
+    def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
         """The last adversarial point."""
-        return _narrowed(path, cells(problem, path, self.tau * scale), Split(1.0), self.phase)
+        return _narrowed(path, cells(problem, path, self.tau * scale), SplitRule(1.0), self.phase)
 
 
 @dataclass(frozen=True)
@@ -183,14 +185,14 @@ class AsymmetricSearch:
     def __post_init__(self) -> None:
         check(self, tau=between(0, 1))
 
-    def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Found]:
+    def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
         """The last adversarial point."""
         count = cells(problem, path, self.tau * scale)
-        return _narrowed(path, count, Split(problem.prices.ratio))
+        return _narrowed(path, count, SplitRule(problem.prices.ratio))
 
 
 @dataclass(frozen=True)
-class Best:
+class OptimalRule:
     """The cost-optimal rule."""
 
     ratio: float
@@ -198,15 +200,15 @@ class Best:
     """The largest interval in the table."""
 
     def __call__(self, width: int) -> int:
-        """Where to ask in an interval of `width` cells."""
+        """Rule to ask in an interval of `width` cells."""
         if width <= self.size:
             return int(optimal_splits(self.size, self.ratio).first[width])
         return min(width - 1, max(1, round(optimal_share(self.ratio) * width)))
 
 
-def cheapest(ratio: float, count: int) -> Best:
+def optimal_rule(ratio: float, count: int) -> OptimalRule:
     """The cost-optimal rule for intervals of up to `count` cells."""
-    return Best(ratio, min(LARGEST_TABLE, max(2, 1 << (count - 1).bit_length())))
+    return OptimalRule(ratio, min(LARGEST_TABLE, max(2, 1 << (count - 1).bit_length())))
 
 
 @dataclass(frozen=True)
@@ -222,10 +224,10 @@ class OptimalSearch:
     def __post_init__(self) -> None:
         check(self, tau=between(0, 1))
 
-    def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Found]:
+    def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
         """The last adversarial point."""
         count = cells(problem, path, self.tau * scale)
-        return _narrowed(path, count, cheapest(problem.prices.ratio, count))
+        return _narrowed(path, count, optimal_rule(problem.prices.ratio, count))
 
 
 @dataclass(frozen=True)
@@ -245,7 +247,7 @@ class LineSearch:
     def __post_init__(self) -> None:
         check(self, tau=between(0, 1), stages=whole(1, FINEST))
 
-    def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Found]:
+    def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
         """The last adversarial point."""
         count = cells(problem, path, self.tau * scale)
         low, high, found = 0, count, path.start

@@ -19,11 +19,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core.ask import Asking, Found, first_adversarial
-from ..core.problem import Noise, Problem
+from ..core.ask import Asking, Iterate, first_adversarial
+from ..core.noise import Noise
+from ..core.problem import Problem
 from ..core.ranges import MANY, above, between, check, whole
 from ..errors import InputError
-from .paths import Line
+from .paths import Segment
 from .searches import BinarySearch
 
 PHASE = "start"
@@ -33,11 +34,11 @@ class Start(Protocol):
     """A part: finds an adversarial point to begin with. One that ends at the boundary may say how
     near, as a share of the distance: `tolerance`, as `Inward` has."""
 
-    def __call__(self, problem: Problem, /) -> Asking[Found | None]:
+    def __call__(self, problem: Problem, /) -> Asking[Iterate | None]:
         """The point, or None."""
 
 
-def begin(problem: Problem, start: Start) -> Asking[Found | None]:
+def begin(problem: Problem, start: Start) -> Asking[Iterate | None]:
     """From the image that was given for this problem, if one was; else by `start`."""
     if problem.given is not None:
         return first_adversarial(problem.given[None], PHASE)
@@ -72,7 +73,7 @@ class GrowingNoise:
     def __post_init__(self) -> None:
         check(self, step=above(0, MANY), levels=whole(1, MANY))
 
-    def __call__(self, problem: Problem) -> Asking[Found | None]:
+    def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         """The first level that is adversarial."""
         points = _Growing(problem.source, problem.noise(PHASE, 0, self.levels), self.step)
         return first_adversarial(points, PHASE)
@@ -103,13 +104,13 @@ class UniformNoise:
     def __post_init__(self) -> None:
         check(self, tries=whole(1, MANY), tau=between(0, 1))
 
-    def __call__(self, problem: Problem) -> Asking[Found | None]:
+    def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         """The last adversarial blend."""
         points = _Uniform(problem.noise("uniform", 0, self.tries))
         found = yield from first_adversarial(points, PHASE)
         if found is None:
             return None
-        line = Line(problem.source, found)
+        line = Segment(problem.source, found)
         return (yield from BinarySearch(self.tau, phase=PHASE)(problem, line))
 
 
@@ -124,7 +125,7 @@ class Pool:
     images: Tensor
     labels: Tensor | None = None
 
-    def __call__(self, problem: Problem) -> Asking[Found | None]:
+    def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         """The nearest image that is adversarial."""
         if self.images.ndim != 4 or self.images.shape[1:] != problem.source.shape:
             raise InputError(

@@ -20,14 +20,14 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ..core.ask import Ask, Asking, Found, Until, at_once
+from ..core.ask import Ask, Asking, Iterate, Until, at_once
 from ..core.problem import Problem
 from ..core.ranges import FINEST, above, check, whole
 from .paths import QUARTER, Arc, Circle
 
 PHASE = "sweep"
 
-Sweeping = Callable[[Found, Tensor], Asking[Arc | None]]
+Sweeping = Callable[[Iterate, Tensor], Asking[Arc | None]]
 """Called with the iterate and a unit direction, gives the arc to be searched."""
 
 
@@ -59,7 +59,7 @@ class Quarter:
         """For one image."""
         return partial(self._arc, problem)
 
-    def _arc(self, problem: Problem, found: Found, direction: Tensor) -> Asking[Arc | None]:
+    def _arc(self, problem: Problem, found: Iterate, direction: Tensor) -> Asking[Arc | None]:
         return at_once(Arc(Circle.through(problem.source, found.point, direction), found))
 
 
@@ -71,7 +71,7 @@ class ToDirection:
         """For one image."""
         return partial(self._arc, problem)
 
-    def _arc(self, problem: Problem, found: Found, direction: Tensor) -> Asking[Arc | None]:
+    def _arc(self, problem: Problem, found: Iterate, direction: Tensor) -> Asking[Arc | None]:
         circle = Circle.through(problem.source, found.point, direction)
         return at_once(Arc(circle, found, 0.0, torch.acos(circle.cosine.clamp(0, 1))))
 
@@ -89,7 +89,7 @@ class Galloping:
         """For one image."""
         return partial(self._arc, problem)
 
-    def _arc(self, problem: Problem, found: Found, direction: Tensor) -> Asking[Arc | None]:
+    def _arc(self, problem: Problem, found: Iterate, direction: Tensor) -> Asking[Arc | None]:
         circle = Circle.through(problem.source, found.point, direction)
         angles = [(1 - 0.5**k) * QUARTER for k in range(1, self.most + 1)]
         points = _Angles(circle, angles)
@@ -98,7 +98,7 @@ class Galloping:
         last = angles[passed] if passed < self.most else QUARTER
         if not passed:
             return Arc(circle, found, 0.0, last)
-        start = Found(points[passed - 1 : passed][0], float(answers.distances[passed - 1]))
+        start = Iterate(points[passed - 1 : passed][0], float(answers.distances[passed - 1]))
         return Arc(circle, start, angles[passed - 1], last)
 
 
@@ -126,7 +126,7 @@ class _Signed:
         self._sweep, self._problem = sweep, problem
         self._largest = math.radians(sweep.largest)
 
-    def arc(self, found: Found, direction: Tensor) -> Asking[Arc | None]:
+    def arc(self, found: Iterate, direction: Tensor) -> Asking[Arc | None]:
         circle = Circle.through(self._problem.source, found.point, direction)
         step = self._largest / self._sweep.grid
         angles = [sign * step * k for k in range(self._sweep.grid, 0, -1) for sign in (1, -1)]
@@ -135,5 +135,5 @@ class _Signed:
             self._largest *= self._sweep.rho
             return None
         angle = angles[len(answers) - 1]
-        start = Found(circle.at(angle).point(), float(answers.distances[-1]))
+        start = Iterate(circle.at(angle).point(), float(answers.distances[-1]))
         return Arc(circle, start, angle, angle + math.copysign(step, angle))

@@ -38,7 +38,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from torch import Tensor
 
-from ..core.ask import Found
+from ..core.ask import Iterate
 from ..engine.mixtures import Mixture
 from ..theory.search_costs import optimal_search_cost
 from .paths import Circle
@@ -136,7 +136,7 @@ class Likely:
     probability theta. A share `tail` of the belief is spread over the whole arc."""
 
     def __init__(
-        self, circle: Circle, start: Found, middle: float, spread: float, tail: float
+        self, circle: Circle, start: Iterate, middle: float, spread: float, tail: float
     ) -> None:
         self.start, self.length = start, start.distance
         self._circle, self._tail = circle, tail

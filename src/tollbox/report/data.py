@@ -19,7 +19,7 @@ from . import statistics as medians
 from . import words
 from .gallery import gallery
 from .paper_table import Column, PaperTable, methods, paper_table
-from .runs import LineRuns, Reading, Values, lines
+from .runs import Reading, SeriesRuns, Values, lines
 
 MARKS = 48
 LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
@@ -31,7 +31,7 @@ ITERATIONS = 60
 def page_data(
     found: StudyResults,
     reading: Reading = Reading.HARD,
-    every: Sequence[LineRuns] | None = None,
+    every: Sequence[SeriesRuns] | None = None,
 ) -> dict[str, Any]:
     """All that the page of a study shows; `every` are its lines, if they have been read."""
     study = found.study
@@ -72,7 +72,7 @@ def page_data(
     }
 
 
-def _key(runs: LineRuns) -> dict[str, str]:
+def _key(runs: SeriesRuns) -> dict[str, str]:
     line = runs.line
     return {
         "model": line.model.name,
@@ -112,13 +112,13 @@ def _table(table: PaperTable) -> dict[str, Any]:
     }
 
 
-def _axes(runs: LineRuns) -> tuple[By, ...]:
+def _axes(runs: SeriesRuns) -> tuple[By, ...]:
     """What its curves are drawn against."""
     flagged = any(run.spent["source"] > 0 for run in runs.runs)
     return ("cost", "source") if flagged else ("cost",)
 
 
-def marks_of(runs: LineRuns, by: By) -> Values:
+def marks_of(runs: SeriesRuns, by: By) -> Values:
     """Marks from where the first run has a point to where the last ends."""
     firsts = [run.needs[by][0] for run in runs.runs if len(run.distances)]
     column = Column(runs.line.model.name, runs.line.tariff)
@@ -132,7 +132,7 @@ def marks_of(runs: LineRuns, by: By) -> Values:
     return np.unique(np.append(np.geomspace(first, last, MARKS)[:-1], last))
 
 
-def _curve(runs: LineRuns, by: By, reading: Reading) -> dict[str, Any]:
+def _curve(runs: SeriesRuns, by: By, reading: Reading) -> dict[str, Any]:
     marks = marks_of(runs, by)
     low, middle, high = [], [], []
     table = medians.table_of(runs.runs, marks, by, reading)
@@ -157,7 +157,7 @@ def _curve(runs: LineRuns, by: By, reading: Reading) -> dict[str, Any]:
     }
 
 
-def _effort(runs: LineRuns, level: float) -> dict[str, Any]:
+def _effort(runs: SeriesRuns, level: float) -> dict[str, Any]:
     effort = medians.effort(runs.runs, level)
     return {
         **_key(runs),
@@ -168,7 +168,7 @@ def _effort(runs: LineRuns, level: float) -> dict[str, Any]:
     }
 
 
-def _success(runs: LineRuns, level: float, reading: Reading) -> dict[str, Any]:
+def _success(runs: SeriesRuns, level: float, reading: Reading) -> dict[str, Any]:
     marks = marks_of(runs, "cost")
     rates = medians.success(runs.runs, level, marks, "cost", reading)
     return {
@@ -179,7 +179,7 @@ def _success(runs: LineRuns, level: float, reading: Reading) -> dict[str, Any]:
     }
 
 
-def levels_of(every: Sequence[LineRuns]) -> list[float]:
+def levels_of(every: Sequence[SeriesRuns]) -> list[float]:
     """Round distances within the range of what was reached."""
     final = [run.distances[-1] for runs in every for run in runs.runs if len(run.distances)]
     if not final:
@@ -189,7 +189,7 @@ def levels_of(every: Sequence[LineRuns]) -> list[float]:
     return inside[:MOST_LEVELS] or [float(f"{np.median(final):.1g}")]
 
 
-def _phases(runs: LineRuns) -> dict[str, float]:
+def _phases(runs: SeriesRuns) -> dict[str, float]:
     """Mean cost of each phase, for one image."""
     total: dict[str, float] = {}
     for run in runs.runs:
@@ -198,7 +198,7 @@ def _phases(runs: LineRuns) -> dict[str, float]:
     return {phase: float(f"{cost / len(runs.runs):.4g}") for phase, cost in total.items()}
 
 
-def _shares(runs: LineRuns) -> dict[str, Any] | None:
+def _shares(runs: SeriesRuns) -> dict[str, Any] | None:
     """Planned and realised share of low-cost answers, by the number of the estimate."""
     longest = min(ITERATIONS, max((len(run.shares) for run in runs.runs), default=0))
     if longest == 0:

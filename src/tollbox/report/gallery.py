@@ -18,7 +18,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..studies.reading import StudyResults
 from .paper_table import PaperTable
-from .runs import LineRuns
+from .runs import SeriesRuns
 
 IMAGES = 4
 PARTS = (1 / 16, 1 / 4, 1.0)
@@ -27,7 +27,7 @@ LARGEST = 224
 """Pixels of a side on the page; larger images are shown smaller."""
 
 
-def gallery(found: StudyResults, every: Sequence[LineRuns], table: PaperTable) -> dict[str, Any]:
+def gallery(found: StudyResults, every: Sequence[SeriesRuns], table: PaperTable) -> dict[str, Any]:
     """Rows of pictures, or a note that says why there are none."""
     chosen = _chosen(every, table)
     if chosen is None:
@@ -38,7 +38,7 @@ def gallery(found: StudyResults, every: Sequence[LineRuns], table: PaperTable) -
         return {"note": f"The images cannot be shown: {error}", "rows": []}
 
 
-def _chosen(every: Sequence[LineRuns], table: PaperTable) -> LineRuns | None:
+def _chosen(every: Sequence[SeriesRuns], table: PaperTable) -> SeriesRuns | None:
     """The line whose median is least in the last column that has one."""
     for column in reversed(range(len(table.columns))):
         where = table.columns[column]
@@ -56,7 +56,7 @@ def _chosen(every: Sequence[LineRuns], table: PaperTable) -> LineRuns | None:
     return None
 
 
-def _rows(found: StudyResults, chosen: LineRuns) -> list[dict[str, Any]]:
+def _rows(found: StudyResults, chosen: SeriesRuns) -> list[dict[str, Any]]:
     line, width = chosen.line, found.grid.width
     seeds = list(found.study.seeds)
     runs = [run for run in chosen.runs if len(run.distances) and run.seed == seeds[0]]

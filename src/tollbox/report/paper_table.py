@@ -18,7 +18,7 @@ from ..attacks.presets import PRESETS
 from ..core.result import By
 from ..studies.spec.specs import AttackSpec, Tariff
 from ..studies.spec.study import Study
-from .runs import LineRuns, Reading
+from .runs import Reading, SeriesRuns
 from .statistics import Median, median_at
 
 METHODS = {
@@ -103,7 +103,7 @@ def _method(spec: AttackSpec, several: bool) -> Method:
 
 def paper_table(
     study: Study,
-    lines: Sequence[LineRuns],
+    lines: Sequence[SeriesRuns],
     reading: Reading,
     marks: Mapping[str, Sequence[float]] | None = None,
 ) -> PaperTable:
@@ -130,7 +130,7 @@ def _order(study: Study, method: Method) -> tuple[int, int]:
     return families.index(method.family), placed.index(method)
 
 
-def _cell(runs: LineRuns, column: Column, reading: Reading) -> Median | None:
+def _cell(runs: SeriesRuns, column: Column, reading: Reading) -> Median | None:
     if not runs.runs:
         return None
     return median_at(runs.runs, column.mark, column.by, reading)

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.result import CUT_SHORT, By
-from ..errors import Stop
-from ..studies.grid import Line, Place
+from ..core.stop import Stop
+from ..studies.grid import Place, Series
 from ..studies.reading import StudyResults
 from ..studies.store.store import End
 
@@ -48,7 +48,7 @@ class Reading(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Run:
+class CellCurve:
     """One run."""
 
     image: int
@@ -84,20 +84,20 @@ class Run:
 
 
 @dataclass(frozen=True)
-class LineRuns:
+class SeriesRuns:
     """All finished runs of a line that count: not those of images that are misclassified anyway."""
 
-    line: Line
+    line: Series
     name: str
-    runs: list[Run]
+    runs: list[CellCurve]
     misclassified: int
     cells: int
     """How many there will be."""
 
 
-def lines(found: StudyResults) -> Iterator[LineRuns]:
+def lines(found: StudyResults) -> Iterator[SeriesRuns]:
     """The lines of a study, one after another."""
-    gathered: dict[int, list[Run]] = {line.number: [] for line in found.grid.lines}
+    gathered: dict[int, list[CellCurve]] = {line.number: [] for line in found.grid.lines}
     left_out = dict.fromkeys(gathered, 0)
     ends = {end.cell: end for end in found.finished()}
     for cell, place, trace in found.traces():
@@ -110,10 +110,10 @@ def lines(found: StudyResults) -> Iterator[LineRuns]:
     for line in found.grid.lines:
         runs = sorted(gathered[line.number], key=lambda run: (run.image, run.seed))
         name = line.named(found.study)
-        yield LineRuns(line, name, runs, left_out[line.number], found.grid.width)
+        yield SeriesRuns(line, name, runs, left_out[line.number], found.grid.width)
 
 
-def _run(place: Place, label: int, end: End, trace: bytes) -> Run:
+def _run(place: Place, label: int, end: End, trace: bytes) -> CellCurve:
     line, seed, image = place
     stop = Stop(end.stop)
     told = json.loads(zlib.decompress(trace))
@@ -122,7 +122,7 @@ def _run(place: Place, label: int, end: End, trace: bytes) -> Run:
     accepted = np.array([step[1:5] for step in steps], float).reshape(-1, 4)
     dearest = line.tariff.prices.dearest
     spent: dict[By, float] = {"cost": end.cost, "source": end.source, "queries": end.queries}
-    return Run(
+    return CellCurve(
         image,
         seed,
         stop,
@@ -147,7 +147,7 @@ def _run(place: Place, label: int, end: End, trace: bytes) -> Run:
     )
 
 
-def _known(line: Line, stop: Stop, spent: dict[By, float]) -> dict[By, float]:
+def _known(line: Series, stop: Stop, spent: dict[By, float]) -> dict[By, float]:
     """As `Result.known_up_to` has it."""
     if stop in CUT_SHORT:
         return spent
@@ -158,7 +158,7 @@ def _known(line: Line, stop: Stop, spent: dict[By, float]) -> dict[By, float]:
     }
 
 
-def _phases(line: Line, counts: dict[str, dict[str, int]], label: int) -> dict[str, float]:
+def _phases(line: Series, counts: dict[str, dict[str, int]], label: int) -> dict[str, float]:
     prices = line.tariff.prices.for_source(label)
     values = prices.values
     return {

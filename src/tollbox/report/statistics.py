@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.result import By
-from .runs import Reading, Run, Values
+from .runs import CellCurve, Reading, Values
 
 DRAWS = 2000
 
@@ -35,7 +35,7 @@ class Median(NamedTuple):
     images: int
 
 
-def table_of(runs: Sequence[Run], marks: Values, by: By, reading: Reading) -> Values:
+def table_of(runs: Sequence[CellCurve], marks: Values, by: By, reading: Reading) -> Values:
     """(runs, marks): the distance of each run at each mark, NaN where it is not known."""
     if not runs:
         return np.empty((0, len(marks)))
@@ -48,7 +48,9 @@ def median(values: Values) -> float:
     return float(np.median(known)) if len(known) else math.nan
 
 
-def success(runs: Sequence[Run], within: float, marks: Values, by: By, reading: Reading) -> Values:
+def success(
+    runs: Sequence[CellCurve], within: float, marks: Values, by: By, reading: Reading
+) -> Values:
     """Share of the runs with an adversarial point nearer than `within` at each mark."""
     table = table_of(runs, marks, by, reading)
     known = ~np.isnan(table)
@@ -56,7 +58,9 @@ def success(runs: Sequence[Run], within: float, marks: Values, by: By, reading: 
         return np.asarray((known & (table < within)).sum(axis=0) / known.sum(axis=0))
 
 
-def median_at(runs: Sequence[Run], mark: float, by: By, reading: Reading, seed: int = 0) -> Median:
+def median_at(
+    runs: Sequence[CellCurve], mark: float, by: By, reading: Reading, seed: int = 0
+) -> Median:
     """The median at one mark, with its interval over images."""
     values = table_of(runs, np.array([mark]), by, reading)[:, 0]
     images = np.array([run.image for run in runs])
@@ -93,7 +97,7 @@ class Effort(NamedTuple):
     """Of the runs that came within it; the others count as infinite."""
 
 
-def effort(runs: Sequence[Run], within: float) -> Effort:
+def effort(runs: Sequence[CellCurve], within: float) -> Effort:
     """What it took to reach a distance below `within`."""
     flagged, queries = [], []
     for run in runs:

@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import Stop
+from ..core.stop import Stop
 from ..studies.reading import StudyResults
 from ..studies.status import FAILED
 from .paper_table import Column, PaperTable
-from .runs import LineRuns
+from .runs import SeriesRuns
 from .statistics import Median
 
 
@@ -25,7 +25,7 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def summary(found: StudyResults, every: Sequence[LineRuns], table: PaperTable) -> list[str]:
+def summary(found: StudyResults, every: Sequence[SeriesRuns], table: PaperTable) -> list[str]:
     """What was run, and for each column which attack came nearest."""
     study = found.study
     seeds = f", {counted(len(study.seeds), 'seed')}" if len(study.seeds) > 1 else ""
@@ -85,7 +85,7 @@ def _median(cell: Median) -> str:
     return f"{cell.value:.3g}{interval}"
 
 
-def notes(found: StudyResults, every: Sequence[LineRuns]) -> list[str]:
+def notes(found: StudyResults, every: Sequence[SeriesRuns]) -> list[str]:
     """What a reader of the numbers must know."""
     told = []
     left = len(found.grid) - len(found)

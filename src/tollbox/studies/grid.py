@@ -15,7 +15,7 @@ from .spec.specs import AttackSpec, ModelSpec, Tariff
 from .spec.study import Study
 
 
-class Line(NamedTuple):
+class Series(NamedTuple):
     """A model, an attack, a price."""
 
     number: int
@@ -32,7 +32,7 @@ class Line(NamedTuple):
 class Place(NamedTuple):
     """Where a cell is in the grid."""
 
-    line: Line
+    line: Series
     seed: int
     image: int
 
@@ -50,7 +50,7 @@ class Grid:
         return len(self.study.seeds) * self.images
 
     @cached_property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[Series]:
         """All lines, in order."""
         study = self.study
         triples = (
@@ -59,7 +59,7 @@ class Grid:
             for attack in study.attacks
             for tariff in study.tariffs
         )
-        return [Line(number, *triple) for number, triple in enumerate(triples)]
+        return [Series(number, *triple) for number, triple in enumerate(triples)]
 
     def __len__(self) -> int:
         study = self.study

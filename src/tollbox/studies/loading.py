@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ..core.cell import Cell, check_label
 from ..core.model import Model
-from ..core.problem import content_hash
+from ..core.noise import content_hash
 from ..errors import FileError, InputError
 from ..files.images import ImageSet
 from ..files.tables import LARGEST

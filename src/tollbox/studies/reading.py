@@ -28,7 +28,7 @@ from ..errors import InputError, UnknownNameError
 from .grid import Grid, Place
 from .loading import Loaded, load
 from .spec.selection import digest_of
-from .status import Glance, LineStatus
+from .status import SeriesStatus, StudyStatus
 from .store import codec as records
 from .store.folder import study_of
 from .store.store import End
@@ -45,7 +45,7 @@ class StudyResults:
     def __init__(self, folder: str | Path, loaded: Loaded | None = None) -> None:
         """`loaded` is the study with its images, if it is at hand."""
         self._given = loaded
-        self._glance = Glance(folder)
+        self._glance = StudyStatus(folder)
         self._stores = self._glance.stores
         self.folder, self.about = self._glance.folder, self._glance.about
         self.study = study_of(self.about, files=False)
@@ -93,7 +93,7 @@ class StudyResults:
             ) from None
         return pandas.DataFrame(list(self.rows(price)), columns=list(COLUMNS))
 
-    def status(self) -> list[LineStatus]:
+    def status(self) -> list[SeriesStatus]:
         """How far each line has come."""
         return self._glance.status()
 

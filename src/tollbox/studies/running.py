@@ -23,7 +23,8 @@ from typing import Any
 import torch
 
 from ..core.model import Model
-from ..errors import FileError, InputError, Stop, TollboxError
+from ..core.stop import Stop
+from ..errors import FileError, InputError, TollboxError
 from .loading import Loaded, load
 from .shard import Event, Options, Outcome, Shard, Tell
 from .store.folder import shards, study_of

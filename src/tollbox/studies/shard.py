@@ -20,9 +20,9 @@ import torch
 from ..core.cell import Cell
 from ..core.model import Model
 from ..core.result import Result
+from ..core.stop import Stop
 from ..engine.engine import Engine, Progress
 from ..engine.journal import Answered, History
-from ..errors import Stop
 from .loading import Loaded, compare_images, compare_model, environment, fingerprint
 from .status import FAILED
 from .store.store import Store
@@ -34,7 +34,7 @@ PROBES = 3
 
 
 @dataclass(frozen=True)
-class Ended:
+class CellEnded:
     """A cell came to its end; `line` is its line of the grid."""
 
     cell: int
@@ -45,7 +45,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Standing:
+class ShardProgress:
     """Where a shard's run on a model stands: queries by line since it began, those of finished
     cells included."""
 
@@ -56,14 +56,14 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Began:
+class ModelBegun:
     """A model is about to be attacked; `raw` images/s is its speed alone, if it was measured."""
 
     model: str
     raw: float | None
 
 
-Event = Ended | Standing | Began
+Event = CellEnded | ShardProgress | ModelBegun
 Tell = Callable[[Event], None]
 
 
@@ -150,7 +150,7 @@ class Shard:
                 now = fingerprint(self._loaded, spec, model)
                 where = self._store.path.parent
                 compare_model(spec, now, about["models"][spec.name], where)
-                self._tell(Began(spec.name, model_speed(self._loaded, model)))
+                self._tell(ModelBegun(spec.name, model_speed(self._loaded, model)))
                 self._run(model, mine)
             elif mine:
                 self._outcome.unfinished |= dict.fromkeys(mine)
@@ -197,7 +197,7 @@ class Shard:
             self._store.save(cell, result, study.keep_images)
             ledger = result.ledger
             line = grid.line_of(cell)
-            self._tell(Ended(cell, line, result.stop, result.distance, ledger.queries))
+            self._tell(CellEnded(cell, line, result.stop, result.distance, ledger.queries))
         self._engine = None
 
     def _explained(self, diverged: dict[int, str]) -> dict[int, str]:
@@ -260,4 +260,4 @@ class _Watch:
             for index, count in self.engine.under_way():
                 line = self._lines[index]
                 queries[line] = queries.get(line, 0) + count
-            self._tell(Standing(self._shard, now.seconds, queries, now.live))
+            self._tell(ShardProgress(self._shard, now.seconds, queries, now.live))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import Stop
+from ..core.stop import Stop
 from .store.folder import shards
 from .store.store import End, Store
 
@@ -20,7 +20,7 @@ FAILED = (Stop.MODEL_ERROR, Stop.ATTACK_ERROR)
 
 
 @dataclass(frozen=True)
-class LineStatus:
+class SeriesStatus:
     """How far a line of the grid has come."""
 
     name: str
@@ -32,7 +32,7 @@ class LineStatus:
     """Of the final distances; NaN if nothing counts yet."""
 
 
-class Glance:
+class StudyStatus:
     """The stores of a study, open for reading. Use it as a context, or `close` it."""
 
     def __init__(self, folder: str | Path) -> None:
@@ -43,7 +43,7 @@ class Glance:
         ]
         self.about: dict[str, Any] = self.stores[0].about
 
-    def __enter__(self) -> Glance:
+    def __enter__(self) -> StudyStatus:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -62,7 +62,7 @@ class Glance:
         """How each finished cell ended, in the order of the grid."""
         return sorted(end for store in self.stores for end in store.results())
 
-    def status(self) -> list[LineStatus]:
+    def status(self) -> list[SeriesStatus]:
         """How far each line has come."""
         ends: dict[int, list[End]] = {}
         width = int(self.about["width"])
@@ -82,10 +82,10 @@ class Glance:
         return [holder for store in self.stores if (holder := _holder(store.path)) is not None]
 
 
-def _status(name: str, width: int, ends: list[End]) -> LineStatus:
+def _status(name: str, width: int, ends: list[End]) -> SeriesStatus:
     left_out = (*FAILED, Stop.ALREADY_MISCLASSIFIED)
     distances = [end.distance for end in ends if end.stop not in left_out]
-    return LineStatus(
+    return SeriesStatus(
         name,
         width,
         len(ends),

@@ -13,7 +13,7 @@ import string
 from collections.abc import Iterable
 from pathlib import Path
 
-from ...core.problem import content_hash
+from ...core.noise import content_hash
 from ...errors import FileError
 from ...files.images import ImageSet
 from ...files.tables import shortened

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from ...core.ledger import Ledger
 from ...core.result import Improvement, Result, Step
+from ...core.stop import Stop
 from ...engine.journal import Answered
-from ...errors import Stop
 
 if TYPE_CHECKING:
     from torch import Tensor
