@@ -122,11 +122,11 @@ class Store:
                 remedy=f"it was made by {age} tollbox, use that one",
             )
         check_length(self.path, self._connection)
+        rows = self._connection.execute("SELECT key, value FROM about")
+        self.study = StudyRecord.from_json({key: json.loads(value) for key, value in rows})
         if write:
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=NORMAL")
-        rows = self._connection.execute("SELECT key, value FROM about")
-        self.study = StudyRecord.from_json({key: json.loads(value) for key, value in rows})
 
     # -- writing ----------------------------------------------------------------------------------
 
