@@ -249,8 +249,8 @@ MUTANTS = [
     Mutant(
         "distance_at: what was spent, without the dearest answer",
         "core/result.py",
-        "need = step.cost + self.ledger.prices.dearest",
-        "need = step.cost",
+        'return before + (dearest if by == "cost" else 1.0)',
+        'return before + (0.0 if by == "cost" else 1.0)',
     ),
     Mutant(
         "bisection: a bad row takes its neighbours along",
