@@ -132,8 +132,9 @@ class Result:
     def known_up_to(self, by: By = "cost") -> float:
         """The largest cost (flagged queries, queries) at which it is known what was reached."""
         limits = {"budget": self.budget, "max_queries": self.max_queries}
-        spent = float(getattr(self.ledger, by)) if by in AXES else math.nan
-        return known_up_to(self.stop, by, spent=spent, **limits)
+        ledger = self.ledger
+        spent = {"cost": ledger.cost, "source": ledger.source, "queries": ledger.queries}
+        return known_up_to(self.stop, by, spent=spent.get(by, math.nan), **limits)
 
     def distance_at(self, value: float, by: By = "cost") -> float:
         """What a run that ends at `value` (a cost, flagged queries or queries) would have reached.
