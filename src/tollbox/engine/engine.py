@@ -85,18 +85,28 @@ class Engine:
         if batch_size is None:
             batch_size = default_batch_size(model)
         if not 1 <= batch_size <= LARGEST_BATCH:
-            raise InputError(f"batch_size is {batch_size}: expected 1 to {LARGEST_BATCH}.")
+            raise InputError(
+                f"is {batch_size}", expected=f"1 to {LARGEST_BATCH}", input="batch_size"
+            )
         if live is not None and live < 1:
-            raise InputError(f"live is {live}: expected 1 or more.")
+            raise InputError(f"is {live}", expected="1 or more", input="live")
         if model.batch not in (None, batch_size):
-            raise InputError(f"batch_size is {batch_size}: the model takes {model.batch} only.")
+            raise InputError(
+                f"is {batch_size}",
+                expected=f"{model.batch}, the only batch size that the model takes",
+                input="batch_size",
+            )
         if metered and model.batch not in (None, 1):
             raise InputError(
-                f"metered is set, and the model takes batches of {model.batch} only: padding would "
-                "be charged; expected a model that takes any batch size, or 1."
+                f"is set, but the model takes batches of {model.batch} only: padding would be "
+                "charged",
+                expected="a model that takes batches of any size, or of 1",
+                input="metered",
             )
         if math.isnan(time_limit) or time_limit <= 0:
-            raise InputError(f"time_limit is {time_limit:g}: expected seconds, more than 0.")
+            raise InputError(
+                f"is {time_limit:g}", expected="seconds, more than 0", input="time_limit"
+            )
         self.sender = Sender(model, batch_size, one_shape, metered)
         self._model, self._metered = model, metered
         self._live_limit = live if live is not None else max(64, 2 * batch_size)
