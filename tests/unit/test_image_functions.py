@@ -16,7 +16,7 @@ from tollbox.core.noise import content_hash
 from tollbox.errors import FileError, InputError
 from tollbox.files.image_functions import images_from
 from tollbox.files.images import ImageSet
-from tollbox.models.files import load_model
+from tollbox.models.loading import load_model
 from tollbox.studies.spec.study import Study, images_digest
 
 NUMBERS = itertools.count()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from tollbox.errors import InputError
 from tollbox.models import stand_ins, zoo
 from tollbox.models.embedded import embedded
-from tollbox.models.files import load_model
+from tollbox.models.loading import load_model
 from tollbox.models.tiny_vit import tiny_vit
 
 NAMES = [f"class {number}" for number in range(1000)]

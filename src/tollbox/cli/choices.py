@@ -96,4 +96,4 @@ def limits(paid: Prices, budget: float | None, max_queries: int | None) -> tuple
 
 def device(text: str | None) -> torch.device:
     """A device that works; by default the GPU if there is one, else the CPU."""
-    return usable(text, "--device")
+    return usable(text)

@@ -28,11 +28,11 @@ EXPECTED = (
 
 def images_from(given: str, told: str) -> ImageSet:
     """The images that the function `given` gives; `told` begins a message."""
-    function = imported(given, told)
+    function = imported(given, "images")
     if isinstance(function, type) or not callable(function):
         what = "a class" if isinstance(function, type) else type(function).__name__
         raise InputError(f"{told}, which is {what}: expected a function without arguments.")
-    answer = called(function, told)
+    answer = called(function, given, "images")
     if isinstance(answer, ImageSet):
         answer = (answer.images, answer.labels, answer.names)
     if not isinstance(answer, tuple | list) or len(answer) not in (2, 3):

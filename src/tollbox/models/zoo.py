@@ -12,7 +12,7 @@ weights of each network, OpenAI's CLIP with a ViT-B/32, and timm's fine-tuning o
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from ..errors import InputError
 from ..files.functions import with_kind
+from .normalise import Normalised
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -37,21 +38,6 @@ PACKAGES = {
 """What each function needs."""
 PROMPT = "a photo of a {}"
 PROMPTS_AT_ONCE = 100
-
-
-class Normalised(nn.Module):
-    """A network behind (image - mean) / std."""
-
-    def __init__(self, network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
-        super().__init__()
-        self.network = network
-        self.register_buffer("mean", torch.tensor(mean).reshape(1, -1, 1, 1))
-        self.register_buffer("std", torch.tensor(std).reshape(1, -1, 1, 1))
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Logits."""
-        logits: Tensor = self.network((images - self.get_buffer("mean")) / self.get_buffer("std"))
-        return logits
 
 
 class ZeroShot(nn.Module):

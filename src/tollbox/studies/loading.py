@@ -89,7 +89,7 @@ def load(study: Study, given: Mapping[str, Model] | None = None) -> Loaded:
             names = ", ".join(spec.name for spec in study.models)
             raise InputError(f"models has {name!r}: expected names of the study: {names}.")
     try:
-        device = usable(study.device, "device")
+        device = usable(study.device)
         images = study.load_images()
         starts = load_starts(study.goal.start, images, study.images.limit)
     except InputError as error:

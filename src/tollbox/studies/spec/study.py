@@ -23,7 +23,7 @@ from ...errors import FileError, InputError
 from ...files.functions import importable
 from ...files.image_functions import images_from
 from ...files.images import ImageSet, load_images
-from ...models.files import load_model
+from ...models.loading import load_model
 from .file import Item, Source, parsed, read_text
 from .sections import attacks_of, goal_of, images_of, models_of
 from .selection import chosen, images_digest, taken
