@@ -140,9 +140,10 @@ class Study:
         """The images that a function gives."""
         importable(str(self.folder.resolve()))
         try:
-            return images_from(function, f"images.path is {function!r}")
+            return images_from(function)
         except InputError as error:
-            raise Source(self.where, self.text).error(("images", "path"), str(error)) from None
+            text = error.sentence(lambda name: "images.path" if name == "images" else name)
+            raise Source(self.where, self.text).error(("images", "path"), text) from None
 
     def load_model(self, spec: ModelSpec, example: Tensor, device: str | torch.device) -> Model:
         """One of the models, tried on `example` (c, h, w)."""
