@@ -124,7 +124,7 @@ def test_a_wrong_call_is_refused(changes, message):
         (lambda: tb.preset("zzzz"), "none is near it. Known: a-cgba, a-geoda"),
         (lambda: tb.models.from_callable(never, quantize=0), "quantize is 0"),
         (lambda: tb.models.from_callable(never, dtype=torch.uint8), "dtype is torch.uint8"),
-        (lambda: tb.models.from_torch(torch.nn.Identity(), std=[0.0]), "std is .0.0."),
+        (lambda: tb.models.from_torch(torch.nn.Identity(), std=[0.0]), "std is 0: expected"),
         (
             lambda: tb.Engine(tb.models.from_callable(never, batch=4), batch_size=8),
             "batch_size is 8: expected 4, the only",

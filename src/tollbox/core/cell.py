@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..errors import InputError, mention
 from .model import Model
+from .pixels import check_range
 from .prices import Prices
 from .problem import Attack
 
@@ -114,13 +115,7 @@ def check_image(image: Tensor, name: str) -> None:
     if not image.is_floating_point():
         given = f"{name} is {image.dtype}"
         raise InputError(given, expected="floats in [0,1]", remedy="divide by 255")
-    low, high = (value.item() for value in image.aminmax())
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise InputError(f"{name} has values that are not finite", expected="values in [0,1]")
-    if low < 0 or high > 1:
-        remedy = "divide by 255?" if high > 1.5 else ""
-        given = f"{name} has values from {low:g} to {high:g}"
-        raise InputError(given, expected="[0,1]", remedy=remedy)
+    check_range(image, name)
 
 
 def check_label(label: int, classes: int | None, name: str) -> None:
