@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 import tollbox as tb
 from tollbox.paper import comparison, tradeoff
-from tollbox.paper.names import attack_name, kind_of_attack, number, price_name
+from tollbox.paper.names import attack_kind, attack_name, number, price_name
 from tollbox.report.paper_table import paper_table
 from tollbox.report.runs import Reading, lines
 from tollbox.report.statistics import effort, median_at
@@ -84,7 +84,7 @@ def test_names(found: tb.StudyResults) -> None:
         "A-SurFree",
         "Stealthy HSJA",
     ]
-    kinds = [kind_of_attack(spec) for spec in found.study.attacks]
+    kinds = [attack_kind(spec) for spec in found.study.attacks]
     assert kinds == ["vanilla", "asymmetric", "stealthy"]
     assert [price_name(tariff) for tariff in found.study.tariffs] == ["c* = 2", "c* = 10²"]
     assert [number(x) for x in (0.5, 10, 50, 1e5)] == ["0.5", "10", "50", "10⁵"]

@@ -157,9 +157,14 @@ def _draw_sweep(axis: Axes, sweep: RateSweep, number: int, aside: float, top: fl
             markerfacecolor=colour if point.published else "white",
             zorder=3,
         )
-    name = f"A-{PRESETS[sweep.name].family}" if sweep.name.startswith("a-") else sweep.name
     axis.plot(
-        [], [], marker=marker, color=colour, linewidth=1.4, markerfacecolor="white", label=name
+        [],
+        [],
+        marker=marker,
+        color=colour,
+        linewidth=1.4,
+        markerfacecolor="white",
+        label=PRESETS[sweep.name].title,
     )
 
 

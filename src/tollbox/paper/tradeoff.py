@@ -14,28 +14,30 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from ..attacks.methods import Kind
 from ..report.figures import COLOURS, FAINT, INK
 from ..report.runs import lines
 from ..report.statistics import Effort, effort
 from ..studies.reading import StudyResults
-from .names import attack_name, kind_of_attack
+from .names import attack_kind, attack_name
 
 LOOKS = {
-    "vanilla": ("o", COLOURS[0]),
-    "stealthy": ("s", COLOURS[2]),
-    "asymmetric": ("D", COLOURS[1]),
+    Kind.VANILLA: ("o", COLOURS[0]),
+    Kind.STEALTHY: ("s", COLOURS[2]),
+    Kind.ASYMMETRIC: ("D", COLOURS[1]),
+    Kind.OWN: ("*", COLOURS[3]),
 }
 WIDE, TALL = 0.017, 0.045
 """About the size of a letter, in parts of the axes."""
 
 
-def efforts(found: StudyResults, level: float) -> list[tuple[str, str, Effort]]:
+def efforts(found: StudyResults, level: float) -> list[tuple[str, Kind, Effort]]:
     """(name, kind, effort) of each attack; of each attack and price, if there are several."""
     made = []
     for runs in lines(found):
         spec = runs.line.attack
         at = f", c* = {runs.line.tariff.name}" if len(found.study.tariffs) > 1 else ""
-        made.append((attack_name(spec) + at, kind_of_attack(spec), effort(runs.runs, level)))
+        made.append((attack_name(spec) + at, attack_kind(spec), effort(runs.runs, level)))
     return made
 
 
@@ -80,7 +82,7 @@ def _axes(axis: Axes, level: float, absent: list[str]) -> None:
     axis.set_axisbelow(True)
 
 
-def _names(axis: Axes, shown: list[tuple[str, str, Effort]]) -> None:
+def _names(axis: Axes, shown: list[tuple[str, Kind, Effort]]) -> None:
     """A name beside each point, above or below it so that neighbours do not meet."""
     placed: list[tuple[float, float, float]] = []
     across, up = (np.log(axis.get_xlim()), np.log(axis.get_ylim()))
