@@ -48,17 +48,6 @@ class Panel:
     """What this panel's axis has, if not what all have."""
 
 
-@dataclass(frozen=True)
-class Picture:
-    """An image, its adversarial point, and words for above and below."""
-
-    original: NDArray[np.float32]
-    """(c, h, w) in [0,1]."""
-    adversarial: NDArray[np.float32]
-    above: str
-    below: str
-
-
 def draw_curves(
     panels: Sequence[Panel],
     title: str,
@@ -232,30 +221,6 @@ def draw_phases(bars: Sequence[Mapping[str, Any]]) -> Figure:
     )
     axis.spines[["top", "right", "left"]].set_visible(False)
     axis.tick_params(colors=INK, labelsize=9)
-    return figure
-
-
-def draw_pictures(pictures: Sequence[Picture], title: str) -> Figure:
-    """A strip: originals, adversarial images, and their differences, amplified alike."""
-    columns = len(pictures)
-    figure = Figure(figsize=(1.55 * columns + 1.2, 5.6), layout="constrained")
-    figure.suptitle(title, color=INK, fontsize=11, x=0.01, ha="left")
-    axes = figure.subplots(3, columns, squeeze=False)
-    largest = max((float(np.abs(p.adversarial - p.original).max()) for p in pictures), default=1.0)
-    factor = max(1, int(0.5 / largest)) if largest > 0 else 1
-    words = ("original", "adversarial", f"difference ×{factor}\n(grey: none)")
-    for row, word in enumerate(words):
-        axes[row, 0].set_ylabel(word, color=INK, fontsize=10)
-    for column, picture in enumerate(pictures):
-        apart = np.clip(0.5 + factor * (picture.adversarial - picture.original), 0, 1)
-        for row, image in enumerate((picture.original, picture.adversarial, apart)):
-            axis = axes[row, column]
-            shown = image[0] if len(image) == 1 else image.transpose(1, 2, 0)
-            axis.imshow(shown, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-            axis.set(xticks=[], yticks=[])
-            axis.spines[:].set_color(FAINT)
-        axes[0, column].set_title(picture.above, color=INK, fontsize=9)
-        axes[1, column].set_title(picture.below, color=INK, fontsize=9)
     return figure
 
 

@@ -121,6 +121,9 @@ def commands(found: StudyResults) -> list[str]:
             f"tollbox paper {name} --scale {scale}{images} --out {shlex.quote(found.folder.name)}",
             f"# the images: digest {found.digest}",
         ]
+    if found.about["made_by"] == "demo":
+        size = f"--images {len(found.images)} --seed {found.study.seeds[0]}"
+        return [f"tollbox demo {size} --out {shlex.quote(found.folder.name)}"]
     if found.about["made_by"] == "attack":
         return [f"tollbox resume {shlex.quote(str(found.folder))}"]
     return [
