@@ -23,7 +23,7 @@ from ..core.stop import Stop
 from ..errors import InputError
 from ..parts.searches import PHASE, AsymmetricSearch, BinarySearch
 from ..report.figures import COLOURS, FAINT, INK
-from ..report.statistics import DRAWS
+from ..report.statistics import PERCENTILES, Images, bootstrap
 from ..studies.reading import StudyResults
 from ..studies.spec.specs import ModelSpec, Tariff
 
@@ -112,26 +112,22 @@ def _averaged(
     model: str,
     price: str,
     tables: tuple[Values, Values],
-    images: NDArray[np.int64],
+    images: Images,
     left_out: int,
 ) -> SearchCosts:
     """Means over runs, and intervals over images with all their runs."""
-    numbers = np.unique(images)
-    weights = np.array([(images == number).sum() for number in numbers], float)
-    sums = [np.stack([t[images == number].sum(0) for number in numbers]) for t in tables]
-    drawn = np.random.default_rng(0).integers(len(numbers), size=(DRAWS, len(numbers)))
-    counts = np.stack([np.bincount(row, minlength=len(numbers)) for row in drawn]).astype(float)
-    again = [counts @ total / (counts @ weights)[:, None] for total in sums]
-    bands = [np.percentile(draws, [2.5, 97.5], axis=0) for draws in again]
-    means = [table.mean(0) for table in tables]
-    spread = np.percentile(again[0] / again[1], [2.5, 97.5], axis=0)
+    both = np.stack(tables, axis=1)  # (runs, 2, iterations)
+    samples = bootstrap(lambda rows: both[rows].mean(axis=1), images)
+    means = both.mean(axis=0)
+    bands = np.percentile(samples, PERCENTILES, axis=0)  # (low and high, 2, iterations)
+    spread = np.percentile(samples[:, 0] / samples[:, 1], PERCENTILES, axis=0)
     return SearchCosts(
         model,
         price,
         (means[0], means[1]),
-        (bands[0], bands[1]),
+        (bands[:, 0], bands[:, 1]),
         np.vstack([means[0] / means[1], spread]),
-        len(numbers),
+        len(np.unique(images)),
         len(images),
         left_out,
     )
