@@ -169,7 +169,10 @@ def sample(
         ],
         "models": list(models),
         "prices": [{"name": p, "label": f"c* = {p}", "budget": b} for p, b in PRICES.items()],
-        "attacks": [{"name": a, "family": family(a), "method": method(a).words} for a in attacks],
+        "attacks": [
+            {"name": a, "family": family(a), "method": method(a).words, "kind": method(a).kind}
+            for a in attacks
+        ],
         "table": {"columns": columns, "rows": rows},
         "curves": [curve(*keys, by) for keys in grid for by in ("cost", "source")],
         "levels": list(LEVELS),

@@ -86,17 +86,18 @@ def test_a_row_has_its_own_name_where_that_says_more() -> None:
         )
     )
     assert rows == [
-        ("HSJA", "VA", "hsja", Method.VANILLA),
-        ("HSJA", "measured overshoot", "hsja+calibrated", Method.CALIBRATED),
-        ("HSJA", "slow", "slow", None),
-        ("HSJA", "a-hsja", "a-hsja", Method.BOTH),
-        ("Frugal", "ours", "frugal", Method.OWN),
-        ("CGBA", "plain", "plain", Method.VANILLA),
+        ("HSJA", "VA", "hsja", Method.VANILLA, Kind.VANILLA),
+        ("HSJA", "measured overshoot", "hsja+calibrated", Method.CALIBRATED, Kind.OWN),
+        ("HSJA", "slow", "slow", None, Kind.ASYMMETRIC),
+        ("HSJA", "a-hsja", "a-hsja", Method.BOTH, Kind.ASYMMETRIC),
+        ("Frugal", "ours", "frugal", Method.OWN, Kind.OWN),
+        ("CGBA", "plain", "plain", Method.VANILLA, Kind.VANILLA),
     ]
 
 
 def table(medians: dict[str, float]) -> PaperTable:
-    rows = [Row(p.family, p.words, p.name, p.method) for p in map(PRESETS.__getitem__, medians)]
+    presets = [PRESETS[name] for name in medians]
+    rows = [Row(p.family, p.words, p.name, p.method, p.method.kind) for p in presets]
     cells = [[Median(value, value, value, 1.0, 9, 9)] for value in medians.values()]
     return PaperTable([Column("net", Tariff("2", Prices(2), 500, math.inf))], rows, cells)
 

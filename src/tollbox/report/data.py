@@ -54,7 +54,8 @@ def page_data(
             for tariff in study.tariffs
         ],
         "attacks": [
-            {"name": row.attack, "family": row.family, "method": row.words} for row in table.rows
+            {"name": row.attack, "family": row.family, "method": row.words, "kind": row.kind}
+            for row in table.rows
         ],
         "table": _table(table),
         "curves": [_curve(runs, by, reading) for runs in every if runs.runs for by in _axes(runs)],

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..attacks.methods import Method
+from ..attacks.methods import Kind, Method
 from ..attacks.presets import PRESETS
 from ..core.result import By
 from ..studies.spec.specs import AttackSpec, Tariff
@@ -32,6 +32,7 @@ class Row(NamedTuple):
     attack: str
     method: Method | None
     """None if fields of the preset are changed."""
+    kind: Kind
 
 
 class Column(NamedTuple):
@@ -91,7 +92,8 @@ def _row(spec: AttackSpec, used_twice: bool) -> Row:
     preset = PRESETS[spec.preset]
     named = used_twice or spec.overrides or spec.name != spec.preset
     words = spec.name if named else preset.words
-    return Row(preset.family, words, spec.name, None if spec.overrides else preset.method)
+    method = None if spec.overrides else preset.method
+    return Row(preset.family, words, spec.name, method, preset.method.kind)
 
 
 def paper_table(
