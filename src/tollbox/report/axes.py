@@ -21,8 +21,8 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 ROUND = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 """Ticks within a decade, on an axis that has room for them."""
 FEW_ROUND = (1.0, 2.0, 5.0)
-SHORT = 40.0
-"""A log axis shorter than this, from end to end, has ticks within its decades."""
+SHORT = {ROUND: 30.0, FEW_ROUND: 100.0}
+"""A log axis whose ends are less than this factor apart has these ticks within its decades."""
 
 
 def panels(count: int, height: float, sharey: bool = True) -> tuple[Figure, list[Axes]]:
@@ -66,7 +66,7 @@ def plain_numbers(scale: Axis) -> None:
 def log_ticks(scale: Axis, within: tuple[float, ...] = FEW_ROUND) -> None:
     """Round ticks on a log axis: within its decades if it is short, else at the decades."""
     low, high = scale.get_view_interval()
-    scale.set_major_locator(LogLocator(subs=within if high / low < SHORT else (1.0,)))
+    scale.set_major_locator(LogLocator(subs=within if high / low < SHORT[within] else (1.0,)))
     if within is ROUND:
         scale.set_minor_locator(NullLocator())
     plain_numbers(scale)
