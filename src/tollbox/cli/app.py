@@ -71,7 +71,7 @@ def _run(tokens: list[str], ready: Callable[[], None]) -> int:
         say(f"{error} See `tollbox --help`.")
         return MISTAKE
     except InputError as error:
-        say(str(error))
+        say(error.sentence(lambda name: f"--{name.replace('_', '-')}"))
         return MISTAKE
     except TollboxError as error:
         say(str(error))

@@ -28,10 +28,10 @@ from ..files.output import check_free
 from ..files.starts import check_goal, check_target, load_starts
 from ..files.tables import LARGEST
 from ..models.files import load_model
+from ..studies.beginning import begin
 from ..studies.loading import Loaded
 from ..studies.shard import Options
 from ..studies.spec.study import Study
-from ..studies.store.folder import begin
 from . import choices
 from .attack_files import NAME, finish, study_text
 from .codes import INTERRUPTED

@@ -10,14 +10,14 @@ from cyclopts import Parameter
 
 from ..files.output import check_free
 from ..models import stand_ins
+from ..studies.beginning import begin
 from ..studies.loading import load
 from ..studies.shard import Options
 from ..studies.spec.study import Study
-from ..studies.store.folder import begin
 from .choices import at_least, whole
 from .codes import INTERRUPTED
 from .report import PAGE, report
-from .study_run import run_left, told
+from .study_run import run_left, say_end
 
 STUDY = """\
 name = "demo"
@@ -56,5 +56,5 @@ def demo(options: DemoOptions = DemoOptions()) -> int:  # noqa: B008
     for name in FILES if options.replace else ():
         (options.out / name).unlink(missing_ok=True)
     begin(loaded, options.out, "demo")
-    code = told(options.out, *run_left(options.out, Options(time_limit=TIME_LIMIT), loaded))
+    code = say_end(options.out, *run_left(options.out, Options(time_limit=TIME_LIMIT), loaded))
     return code if code == INTERRUPTED else report(options.out) or code

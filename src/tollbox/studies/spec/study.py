@@ -8,12 +8,10 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,9 +27,6 @@ from .sections import attacks_of, goal_of, images_of, models_of
 from .selection import chosen, images_digest, taken
 from .specs import AttackSpec, Goal, ImagesSpec, ModelSpec, Tariff
 from .tariffs import tariffs_of
-
-if TYPE_CHECKING:
-    from ..reading import StudyResults
 
 __all__ = [
     "AttackSpec",
@@ -161,36 +156,6 @@ class Study:
         except InputError as error:
             kind = FileError if isinstance(error, FileError) else InputError
             raise kind(f"{self.where}, the model {spec.name!r}: {as_keys(error)}") from None
-
-    def run(
-        self,
-        out: str | Path,
-        *,
-        models: Mapping[str, Model] | None = None,
-        tell: Callable[[Any], None] | None = None,
-        time_limit: float = math.inf,
-    ) -> StudyResults:
-        """Run the study in a new folder, or go on with what is left of it there.
-
-        models: models to use instead of loading them, by their names in the study.
-        tell: called with what happens (`tollbox.studies.shard.Event`).
-        """
-        from ..loading import load
-        from ..reading import StudyResults
-        from ..running import Stopper, run_folder
-        from ..shard import Options
-        from ..store.folder import begin, holds
-
-        loaded = load(self, models)
-        if not holds(self, Path(out)):
-            begin(loaded, Path(out), "python")
-        options = Options(time_limit=time_limit)
-        run_folder(Path(out), options, tell or _silent, Stopper(), loaded)
-        return StudyResults(out)
-
-
-def _silent(event: Any) -> None:
-    """Nobody wants to know."""
 
 
 def as_keys(error: InputError) -> str:
