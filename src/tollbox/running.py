@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from itertools import islice
 from typing import Any, NamedTuple, TypedDict, Unpack
 
@@ -26,7 +26,7 @@ from .core.prices import Prices
 from .core.problem import Attack
 from .core.result import Result, Results
 from .engine.engine import Engine, Progress
-from .engine.workers import Workers
+from .engine.workers import Workers, check_count
 from .errors import InputError
 
 CHECKED_IMAGES = 8
@@ -159,17 +159,22 @@ class _Runner:
     def __init__(self, model: Model, options: EngineOptions) -> None:
         ours: dict[str, Any] = dict(options)
         self._model, self._workers = model, ours.pop("workers", 1)
+        if not isinstance(self._workers, Workers):
+            check_count(self._workers)
         self.engine = Engine(model, **ours)  # refuses what is wrong with them
         self._options = ours
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Result]:
         """Each result as it is finished."""
-        if self._workers == 1:
+        workers = self._workers
+        if isinstance(workers, Workers):
+            yield from workers.run(cells, **self._options)
+            return
+        count = min(workers, len(cells)) if isinstance(cells, Sized) else workers
+        if count <= 1:
             yield from self.engine.run(cells)
-        elif isinstance(self._workers, Workers):
-            yield from self._workers.run(cells, **self._options)
         else:
-            with Workers(self._model, self._workers) as workers:
+            with Workers(self._model, count) as workers:
                 yield from workers.run(cells, **self._options)
 
 
