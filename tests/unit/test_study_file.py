@@ -21,9 +21,11 @@ import tollbox as tb
 from tollbox.core.noise import content_hash
 from tollbox.errors import FileError, InputError
 from tollbox.files.images import load_images
+from tollbox.studies import sources
 from tollbox.studies.spec.key_lines import key_lines
+from tollbox.studies.spec.selection import images_digest
 from tollbox.studies.spec.specs import Goal, ImagesSpec, ModelSpec
-from tollbox.studies.spec.study import Study, images_digest
+from tollbox.studies.spec.study import Study
 
 BASE = """\
 name = "small"
@@ -450,34 +452,34 @@ def test_a_file_without_permission(tmp_path: Path) -> None:
 def test_list_then_limit(folder: Path, path: str) -> None:
     study = Study.from_toml(written(folder, base(('"set.npz"', path))))
     everything = load_images(folder / "set.npz")
-    images = study.load_images()
+    images = sources.load_images(study)
     assert torch.equal(images.images, everything.images[[3, 0]])
     assert images.labels == (1, 3)
     assert [name.removesuffix(".png") for name in images.names] == ["3", "0"]
     assert len(images.origins) == 2
     whole = base(('"set.npz"', path), ("limit = 2\n", ""))
-    assert Study.from_toml(written(folder, whole)).load_images().labels == (1, 3, 4)
+    assert sources.load_images(Study.from_toml(written(folder, whole))).labels == (1, 3, 4)
     first = base(('"set.npz"', path), ('list = "images.txt"\n', ""))
-    assert Study.from_toml(written(folder, first)).load_images().labels == (3, 1)
+    assert sources.load_images(Study.from_toml(written(folder, first))).labels == (3, 1)
 
 
 def test_digest_is_of_content_labels_and_order(folder: Path) -> None:
-    images = Study.from_toml(written(folder, BASE)).load_images()
+    images = sources.load_images(Study.from_toml(written(folder, BASE)))
     digest = images_digest(images)
     right = base(("limit = 2", f'limit = 2\ndigest = "{digest.upper()}"'))
-    assert Study.from_toml(written(folder, right)).load_images().labels == images.labels
+    assert sources.load_images(Study.from_toml(written(folder, right))).labels == images.labels
     pictures = right.replace('"set.npz"', '"pictures"\nlabels = "labels.csv"')
-    assert Study.from_toml(written(folder, pictures)).load_images().labels == images.labels
+    assert sources.load_images(Study.from_toml(written(folder, pictures))).labels == images.labels
     one_less = right.replace("limit = 2", "limit = 1")
     with pytest.raises(FileError) as error:
-        Study.from_toml(written(folder, one_less)).load_images()
+        sources.load_images(Study.from_toml(written(folder, one_less)))
     found = images_digest(load_images(folder / "set.npz"))
     assert found != digest
     message = str(error.value)
     assert f"study.toml, line 11: images.digest is '{digest}', and the 1 images of" in message
     [offered] = [word.strip('"') for word in message.split() if word.startswith('"')]
     renewed = one_less.replace(digest.upper(), offered)
-    assert len(Study.from_toml(written(folder, renewed)).load_images()) == 1
+    assert len(sources.load_images(Study.from_toml(written(folder, renewed)))) == 1
 
 
 def test_digest_tells_apart(folder: Path) -> None:
@@ -503,14 +505,14 @@ def test_what_a_list_names_must_be_there(folder: Path) -> None:
     first = hashes_of(folder / "set.npz")[0]
     (folder / "images.txt").write_text(f"{first}\n{'a' * 32}\n")
     with pytest.raises(FileError, match=r"images\.txt, line 2: none of the 4 images of .* a{32}: "):
-        study.load_images()
+        sources.load_images(study)
     arrays = np.load(folder / "set.npz")["images"]
     np.savez(folder / "set.npz", images=arrays[[0, 1, 0]], labels=[3, 1, 4])
     (folder / "images.txt").write_text(first)
     with pytest.raises(FileError, match=r"line 1: .* 2 images .* different labels, 3 and 4: .*"):
-        study.load_images()
+        sources.load_images(study)
     np.savez(folder / "set.npz", images=arrays[[0, 1, 0]], labels=[3, 1, 3])
-    assert study.load_images().names == ("0",)
+    assert sources.load_images(study).names == ("0",)
 
 
 def test_models(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: Any) -> None:
@@ -520,15 +522,17 @@ def test_models(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory:
     text = base(('source = "bright:labels"', 'source = "bright:labels"\nquantize = 3'))
     study = Study.from_toml(written(folder, text))
     example = torch.full((3, 4, 5), 0.9)
-    model = study.load_model(study.models[1], example, "cpu")
+    model = sources.load_model(study, study.models[1], example, "cpu")
     assert model.quantize == 3
     assert model(torch.stack([example, example / 2])).tolist() == [1, 0]
-    with pytest.raises(FileError, match=r"study\.toml, the model 'net': the model file .*net\.pt2"):
-        study.load_model(study.models[0], example, "cpu")
+    with pytest.raises(FileError, match=r"study\.toml, line 18: the model 'net': .*net\.pt2"):
+        sources.load_model(study, study.models[0], example, "cpu")
     text = base(('source = "bright:labels"', 'source = "bright:labels"\nmean = [0.1, 0.2]'))
     study = Study.from_toml(written(folder, text))
-    with pytest.raises(InputError, match=r"the model 'labels': mean has 2 numbers") as error:
-        study.load_model(study.models[1], example, "cpu")
+    with pytest.raises(
+        InputError, match=r"line 24: mean in \[\[models\]\] number 2 has 2 num"
+    ) as error:
+        sources.load_model(study, study.models[1], example, "cpu")
     assert "--" not in str(error.value)
 
 
@@ -537,7 +541,7 @@ def test_a_model_is_normalised(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delitem(sys.modules, "bright", raising=False)
     text = base(('source = "bright:labels"', 'source = "bright:labels"\nmean = 0.4\nstd = 0.5'))
     study = Study.from_toml(written(folder, text))
-    model = study.load_model(study.models[1], torch.zeros(3, 4, 5), "cpu")
+    model = sources.load_model(study, study.models[1], torch.zeros(3, 4, 5), "cpu")
     levels = torch.tensor([0.6, 0.7]).view(2, 1, 1, 1).expand(2, 3, 4, 5)
     assert model(levels).tolist() == [0, 1]  # (0.6 - 0.4) / 0.5 = 0.4, (0.7 - 0.4) / 0.5 = 0.6
 

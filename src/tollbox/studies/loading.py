@@ -28,10 +28,10 @@ from ..core.noise import content_hash
 from ..errors import FileError, InputError
 from ..files.images import ImageSet
 from ..files.tables import LARGEST
-from ..models.devices import usable
 from .grid import Grid, Place
+from .sources import find_device, load_images, load_model, load_starts
 from .spec.specs import ModelSpec
-from .spec.study import Study, as_keys
+from .spec.study import Study
 
 PROBED = 8
 """Images whose labels are part of a model's fingerprint."""
@@ -58,7 +58,7 @@ class Loaded:
         """A model, checked against the labels, prices and target."""
         model = self.given.get(spec.name)
         if model is None:
-            model = self.study.load_model(spec, self.images.images[0], self.device)
+            model = load_model(self.study, spec, self.images.images[0], self.device)
         _check(self.study, self.images, spec, model)
         return model
 
@@ -82,27 +82,14 @@ class Loaded:
 
 def load(study: Study, given: Mapping[str, Model] | None = None) -> Loaded:
     """Load the images and starts of a study."""
-    from ..files.starts import load_starts
-
     for name in given or {}:
         if name not in {spec.name for spec in study.models}:
             names = ", ".join(spec.name for spec in study.models)
             raise InputError(f"models has {name!r}: expected names of the study: {names}.")
-    try:
-        device = usable(study.device, "device")
-        images = study.load_images()
-        starts = load_starts(study.goal.start, images, study.images.limit)
-    except InputError as error:
-        raise _about(study, error) from None
+    device, images = find_device(study), load_images(study)
+    starts = load_starts(study, images)
     hashes = tuple(content_hash(image) for image in images.images)
     return Loaded(study, images, hashes, starts, device, given or {})
-
-
-def _about(study: Study, error: InputError) -> InputError:
-    """The error, as one of the study's file."""
-    kind = FileError if isinstance(error, FileError) else InputError
-    text = as_keys(error)
-    return kind(text if text.startswith(study.where) else f"{study.where}: {text}")
 
 
 def _check(study: Study, images: ImageSet, spec: ModelSpec, model: Model) -> None:
@@ -115,7 +102,7 @@ def _check(study: Study, images: ImageSet, spec: ModelSpec, model: Model) -> Non
     try:
         check_target(study.goal.target, images, model.classes)
     except InputError as error:
-        raise InputError(f"{where}: {as_keys(error)}") from None
+        raise study.about(error.placed(f"the model {spec.name!r}")) from None
     for tariff in study.tariffs:
         for known in tariff.prices.classes or {}:
             if model.classes is not None and known >= model.classes:
