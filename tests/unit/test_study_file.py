@@ -1,5 +1,6 @@
 """Study files: what they mean; every mistake is told with the file, the line, the key, a remedy."""
 
+import dataclasses
 import hashlib
 import math
 import os
@@ -24,7 +25,7 @@ from tollbox.files.images import load_images
 from tollbox.studies import sources
 from tollbox.studies.spec.key_lines import key_lines
 from tollbox.studies.spec.selection import images_digest
-from tollbox.studies.spec.specs import Goal, ImagesSpec, ModelSpec
+from tollbox.studies.spec.specs import AttackSpec, Goal, ImagesSpec, ModelSpec, Tariff
 from tollbox.studies.spec.study import Study
 
 BASE = """\
@@ -234,6 +235,72 @@ def test_absolute_paths_and_names_of_models(folder: Path, tmp_path_factory: Any)
     assert (second.name, second.resolved) == ("my own", "bright:a.labels")
 
 
+SETTINGS = "batch_size = 32\nworkers = 3\nmetered = true\none_shape = true\nkeep_images = true\n"
+
+
+@pytest.mark.parametrize("head", ["", f"{SETTINGS}charge_clean = false\n"])
+def test_a_study_made_in_memory_is_read_again_from_its_text(folder: Path, head: str) -> None:
+    text = base(
+        ("prices = [2, 100, inf]", 'prices = [2, 0.3, inf, "prices.csv", {ratio = 3, name = "n"}]'),
+        ("limit = 2\n", f'limit = 2\ndigest = "{"a" * 32}"\n'),
+        ('name = "fine"', 'name = "\U0001f600 \\\\ \\" [x]"\nestimate.part = "Calibrated"'),
+        ("search.tau = 1e-3", 'search = {tau = 1e-3, part = "LineSearch"}\nstart.levels = 7'),
+    )
+    study = Study.from_toml(written(folder, head + text))
+    fields = {field.name: getattr(study, field.name) for field in dataclasses.fields(study)}
+    del fields["text"], fields["in_memory"]
+    made = Study.of(**fields)
+    assert made.text != study.text
+    assert made == dataclasses.replace(study, text=made.text)
+    assert made.in_memory
+    again = Study.from_text(made.text, folder, str(folder / "study.toml"))
+    assert again == made
+    assert not again.in_memory
+    assert Study.of(**{**fields, "folder": Path("/elsewhere")}).images.path == folder / "set.npz"
+
+
+def test_what_is_left_out_of_a_study_in_memory(folder: Path) -> None:
+    made = Study.of(
+        name="few",
+        images=ImagesSpec(Path("set.npz")),
+        models=[ModelSpec.of("net.pt2")],
+        attacks=[AttackSpec.of("HSJA")],
+        tariffs=[Tariff.of(100, budget=900)],
+    )
+    assert made.text == (
+        'name = "few"\nseeds = [0]\n\n[images]\npath = "set.npz"\n\n'
+        '[[prices]]\nname = "100"\nratio = 100.0\nbudget = 900\n\n'
+        '[[models]]\nname = "net"\nsource = "net.pt2"\n\n'
+        '[[attacks]]\npreset = "hsja"\nname = "hsja"\n'
+    )
+    assert Study.from_text(made.text, Path(), made.where, files=False) == made
+    with pytest.raises(InputError, match=r"^set\.npz does not exist"):  # no line of a file
+        sources.load_images(made)
+
+
+def test_what_no_text_can_hold_is_refused() -> None:
+    parts: dict[str, Any] = {
+        "name": "few",
+        "images": ImagesSpec(Path("set.npz")),
+        "models": [ModelSpec.of("net.pt2")],
+        "attacks": [AttackSpec.of("hsja")],
+    }
+    odd = Tariff("odd", tb.Prices(source=2, other=3), 900, math.inf)
+    with pytest.raises(InputError, match=r"the price 'odd' is .*: expected c\*, or prices from"):
+        Study.of(**parts, tariffs=[odd])
+    with pytest.raises(InputError, match="control characters"):
+        Study.of(**parts | {"name": "a\x7fb"}, tariffs=[Tariff.of(1, budget=9)])
+
+
+def test_limits_and_goals_are_checked_wherever_they_are_made() -> None:
+    with pytest.raises(InputError, match="budget is 5: expected at least 100"):
+        Tariff.of(100, budget=5)
+    with pytest.raises(InputError, match="price is -1: expected a number that is 0 or more, inf"):
+        Tariff.of(-1, budget=5)
+    with pytest.raises(InputError, match="target is 3, and start is not given"):
+        Goal(3)
+
+
 # -- mistakes -------------------------------------------------------------------------------------
 
 PRICES = "prices = [2, 100, inf]"
@@ -272,7 +339,7 @@ MISTAKES: list[tuple[str, str, int | None, list[str]]] = [
     ('preset = "cgba"', "", 29, ["[[attacks]] number 2 has no preset", "`tollbox presets` lists"]),
     ("budget = 5000\nmax_queries = 900\n", "", 2, ["neither budget nor max_queries", "'2'"]),
     ("max_queries = 900\n", "", 3, ["some answers are free", "'inf'", "give max_queries as well"]),
-    ('start = "start.png"\n', "", 14, ["goal.target is 5", 'as start = "start.png"']),
+    ('start = "start.png"\n', "", 14, ["goal.target is 5, and goal.start is not given"]),
     # types
     ('"small"', "3", 1, ["name is 3", "a name in quotes"]),
     ('"small"', '" "', 1, ["name is ' '", "a name in quotes"]),
@@ -332,7 +399,7 @@ MISTAKES: list[tuple[str, str, int | None, list[str]]] = [
         PRICES,
         'prices = [{ratio = "free.csv", max_queries = inf}]',
         4,
-        ["some answers are free under the price 'free'", "give max_queries as well"],
+        ["the price 'free': some answers are free", "give max_queries in [[prices]] number 1"],
     ),
     (
         f"budget = 5000\nmax_queries = 900\n{PRICES}",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import InputError, mention
 from .model import Model
 from .prices import Prices
 from .problem import Attack
@@ -69,28 +69,34 @@ class Cell:
 def check_limits(prices: Prices, budget: float, max_queries: float) -> None:
     """The budget admits a query, and something ends the run."""
     if not isinstance(prices, Prices):
-        raise InputError(f"prices is {prices!r}: expected tb.Prices(source=..., other=...).")
-    for name, value in (("the budget", budget), ("max_queries", max_queries)):
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InputError(f"{name} is {value!r}: expected a number.")
-    if math.isnan(budget) or budget < prices.dearest:
         raise InputError(
-            f"the budget is {budget:g}: expected at least {prices.dearest:g}, which one query may "
-            "cost."
+            f"is {prices!r}", expected="tb.Prices(source=..., other=...)", input="prices"
         )
+    for name, value in (("budget", budget), ("max_queries", max_queries)):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InputError(f"is {value!r}", expected="a number", input=name)
+    if math.isnan(budget) or budget < prices.dearest:
+        least = f"at least {prices.dearest:g}, which one query may cost"
+        raise InputError(f"is {budget:g}", expected=least, remedy="raise it", input="budget")
     if not (max_queries >= 1 and (math.isinf(max_queries) or max_queries % 1 == 0)):
-        raise InputError(f"max_queries is {max_queries:g}: expected a whole number, 1 or more.")
+        raise InputError(
+            f"is {max_queries:g}", expected="a whole number, 1 or more", input="max_queries"
+        )
     if math.isinf(max_queries) and math.isinf(budget):
-        raise InputError("neither a budget nor max_queries is given: nothing would end the run.")
+        raise InputError(
+            f"neither {mention('budget')} nor {mention('max_queries')} ends the run",
+            expected="one that does",
+        )
     if math.isinf(budget) and math.isinf(prices.dearest * max_queries):
         raise InputError(
-            f"{max_queries:g} queries at {prices.dearest:g} each cost more than a float can hold: "
-            "expected smaller prices, a budget, or a smaller max_queries."
+            f"{max_queries:g} queries at {prices.dearest:g} each cost more than a float can hold",
+            expected=f"smaller prices, a {mention('budget')}, or a smaller "
+            f"{mention('max_queries')}",
         )
     if math.isinf(max_queries) and prices.cheapest == 0:
         raise InputError(
-            "some answers are free under these prices: expected max_queries as well, since a "
-            "budget alone may never end the run."
+            "some answers are free under these prices: a budget alone may never end the run",
+            remedy=f"give {mention('max_queries')} as well",
         )
 
 

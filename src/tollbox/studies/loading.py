@@ -27,6 +27,7 @@ from ..core.model import Model
 from ..core.noise import content_hash
 from ..errors import FileError, InputError
 from ..files.images import ImageSet
+from ..files.starts import check_target
 from ..files.tables import LARGEST
 from .grid import Grid, Place
 from .sources import find_device, load_images, load_model, load_starts
@@ -93,23 +94,22 @@ def load(study: Study, given: Mapping[str, Model] | None = None) -> Loaded:
 
 
 def _check(study: Study, images: ImageSet, spec: ModelSpec, model: Model) -> None:
-    from ..files.starts import check_target
-
-    where = f"{study.where}, the model {spec.name!r}"
-    for label, name, origin in zip(images.labels, images.names, images.origins, strict=True):
-        classes = model.classes or (LARGEST if label > LARGEST else None)
-        check_label(label, classes, f"{where}: {origin}: the label of image {name}")
+    """The model has the classes of the labels, of the target and of the prices."""
     try:
+        for label, name, origin in zip(images.labels, images.names, images.origins, strict=True):
+            classes = model.classes or (LARGEST if label > LARGEST else None)
+            check_label(label, classes, f"{origin}: the label of image {name}")
         check_target(study.goal.target, images, model.classes)
+        for tariff in study.tariffs:
+            for known in tariff.prices.classes or {}:
+                if model.classes is not None and known >= model.classes:
+                    raise InputError(
+                        f"the price {tariff.name!r} has one for class {known}, but the model has "
+                        f"{model.classes} classes",
+                        expected=f"0 to {model.classes - 1}",
+                    )
     except InputError as error:
-        raise study.about(error.placed(f"the model {spec.name!r}")) from None
-    for tariff in study.tariffs:
-        for known in tariff.prices.classes or {}:
-            if model.classes is not None and known >= model.classes:
-                raise InputError(
-                    f"{where} has {model.classes} classes, and the price {tariff.name!r} has one "
-                    f"for class {known}: expected 0 to {model.classes - 1}."
-                )
+        raise study.about(error, model=spec) from None
 
 
 def fingerprint(loaded: Loaded, spec: ModelSpec, model: Model) -> dict[str, Any]:

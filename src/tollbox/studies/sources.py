@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..core.model import Model
-from ..errors import InputError
+from ..errors import InputError, mention
 from ..files import images as image_files
 from ..files import starts as start_files
 from ..files.functions import importable
@@ -66,7 +66,7 @@ def load_model(study: Study, spec: ModelSpec, example: Tensor, device: str | tor
     """One of the models, tried on `example` (c, h, w)."""
     if ":" in spec.resolved:
         importable(str(study.folder.resolve()))
-    try:
+    with _told_of(study, model=spec):
         return model_files.load_model(
             spec.resolved,
             example,
@@ -76,21 +76,18 @@ def load_model(study: Study, spec: ModelSpec, example: Tensor, device: str | tor
             quantize=spec.quantize,
             batch_size=study.batch_size,
         )
-    except InputError as error:
-        named = error if error.input else error.placed(f"the model {spec.name!r}")
-        raise study.about(named, ("models", study.models.index(spec), "source")) from None
 
 
 def find_device(study: Study) -> torch.device:
     """The device of the study, which works."""
     with _told_of(study, ("device",)):
-        return usable(study.device, "device")
+        return usable(study.device, mention("device"))
 
 
 @contextlib.contextmanager
-def _told_of(study: Study, key: Key = ()) -> Iterator[None]:
+def _told_of(study: Study, key: Key = (), model: ModelSpec | None = None) -> Iterator[None]:
     """While entered, an InputError is one about the study's file, by default about this key."""
     try:
         yield
     except InputError as error:
-        raise study.about(error, key) from None
+        raise study.about(error, key, model) from None

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...core.model import Model
-from ...errors import FileError, InputError
+from ...errors import InputError
 from .file import Item, Source, parsed, read_text
 from .key_lines import Key
 from .sections import attacks_of, goal_of, images_of, models_of
 from .specs import AttackSpec, Goal, ImagesSpec, ModelSpec, Tariff
 from .tariffs import tariffs_of
+from .writing import study_text
 
 if TYPE_CHECKING:
     from ..reading import StudyResults
@@ -80,6 +81,38 @@ class Study:
     charge_clean: bool = True
     keep_images: bool = False
     """Keep the adversarial images that were reached."""
+    in_memory: bool = field(default=False, compare=False)
+    """Made by `of`: nobody wrote the text, and messages do not speak of its lines and keys."""
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        name: str,
+        images: ImagesSpec,
+        models: Sequence[ModelSpec],
+        attacks: Sequence[AttackSpec],
+        tariffs: Sequence[Tariff],
+        seeds: Sequence[int] = (0,),
+        goal: Goal = Goal(),  # noqa: B008
+        folder: Path = Path(),
+        where: str = "a study made in memory",
+        **settings: Any,
+    ) -> Study:
+        """A study made in memory; `settings` are the other fields. Its text is written for it, so
+        that a store can keep it."""
+        tables: dict[str, Any] = {
+            "folder": folder,
+            "name": name,
+            "seeds": tuple(seeds),
+            "images": images,
+            "models": tuple(models),
+            "attacks": tuple(attacks),
+            "tariffs": tuple(tariffs),
+            "goal": goal,
+            **settings,
+        }
+        return cls(text=study_text(**tables), where=where, in_memory=True, **tables)
 
     @classmethod
     def from_toml(cls, path: str | Path, *, files: bool = True) -> Study:
@@ -116,15 +149,23 @@ class Study:
         """The text, to say where in it something is wrong."""
         return Source(self.where, self.text)
 
-    def about(self, error: InputError, otherwise: Key = ()) -> FileError:
+    def about(
+        self, error: InputError, otherwise: Key = (), model: ModelSpec | None = None
+    ) -> InputError:
         """What was said of an argument, said of the key of this study that it comes from.
 
-        The place is that of the key `otherwise` if it comes from none; a model's arguments come
-        from the table that `otherwise` is in.
+        The place is that of the key `otherwise` if it comes from none. `model`: the model that was
+        concerned.
         """
+        if self.in_memory:
+            return error
         keys = dict(KEYS)
-        if otherwise[:1] == ("models",):
-            keys |= {name: (*otherwise[:2], key) for name, key in MODEL_KEYS.items()}
+        if model is not None:
+            table = ("models", self.models.index(model))
+            keys |= {name: (*table, key) for name, key in MODEL_KEYS.items()}
+            otherwise = (*table, "source")
+            if error.input not in MODEL_KEYS:
+                error = error.placed(f"the model {model.name!r}")
         return self.source.about(error, keys, otherwise)
 
     def run(
