@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .engine.engine import Engine, Progress
     from .engine.workers import Workers
     from .errors import FileError, InputError, ModelFault, TollboxError, UnknownNameError
+    from .files.images import ImageSet
     from .running import ModelWarning, run, run_cells, stream
     from .studies.reading import StudyResults
     from .studies.spec.study import Study
@@ -36,6 +37,7 @@ __all__ = [
     "Cell",
     "Engine",
     "FileError",
+    "ImageSet",
     "Improvement",
     "InputError",
     "Ledger",
@@ -91,6 +93,7 @@ _NAMES = {
         "TollboxError",
         "UnknownNameError",
     ),
+    "files.images": ("ImageSet",),
     "core.ledger": ("Ledger",),
     "core.prices": ("Prices",),
     "core.problem": (

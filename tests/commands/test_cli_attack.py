@@ -20,7 +20,7 @@ from torch import nn
 from tollbox import Prices, StudyResults, preset, run
 from tollbox.cli.app import main
 from tollbox.core.noise import content_hash
-from tollbox.models.files import load_model
+from tollbox.models.loading import load_model
 
 TOLLBOX = (sys.executable, "-c", "from tollbox.cli import main; main()")
 LABELS = [0, 1, 0, 1, 0]

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from ..core.model import Model
-from ..errors import InputError, mention
+from ..errors import InputError
 from ..files import images as image_files
 from ..files import starts as start_files
 from ..files.functions import importable
 from ..files.image_functions import images_from
 from ..files.images import ImageSet
-from ..models import files as model_files
+from ..models import loading as model_loading
 from ..models.devices import usable
 from .spec.key_lines import Key
 from .spec.selection import images_digest, select, take
@@ -51,7 +51,7 @@ def load_images(study: Study) -> ImageSet:
 def _all_images(spec: ImagesSpec) -> ImageSet:
     """The images before any are chosen; without a list, no more than are needed."""
     if spec.function is not None:
-        return images_from(spec.function, f"images.path is {spec.function!r}")
+        return images_from(spec.function)
     limit = spec.limit if spec.listed is None else None
     return image_files.load_images(spec.path, spec.labels, limit)
 
@@ -67,7 +67,7 @@ def load_model(study: Study, spec: ModelSpec, example: Tensor, device: str | tor
     if ":" in spec.resolved:
         importable(str(study.folder.resolve()))
     with _told_of(study, model=spec):
-        return model_files.load_model(
+        return model_loading.load_model(
             spec.resolved,
             example,
             mean=spec.mean,
@@ -81,7 +81,7 @@ def load_model(study: Study, spec: ModelSpec, example: Tensor, device: str | tor
 def find_device(study: Study) -> torch.device:
     """The device of the study, which works."""
     with _told_of(study, ("device",)):
-        return usable(study.device, mention("device"))
+        return usable(study.device)
 
 
 @contextlib.contextmanager

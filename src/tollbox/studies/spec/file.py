@@ -151,12 +151,20 @@ class Source:
         place = f"{self.where}, line {self.lines[key]}" if key else self.where
         return FileError(message, where=place)
 
-    def about(self, error: InputError, keys: Mapping[str, Key], otherwise: Key = ()) -> FileError:
-        """What was said of an argument, said of its key among `keys`; the place is that of the key
-        `otherwise` if the error concerns none of them."""
-        naming = {name: spelled(key) for name, key in keys.items()}
-        sentence = error.sentence(lambda name: naming.get(name, name))
-        return self.error(keys.get(error.input, otherwise), sentence)
+    def about(
+        self, error: InputError, keys: Mapping[str, Key], otherwise: Key = (), table: Key = ()
+    ) -> FileError:
+        """What was said of an argument, said of its key among `keys`.
+
+        The place is that of the key `otherwise` if the error concerns none of them; keys of the
+        `table` go by their short names.
+        """
+
+        def naming(name: str) -> str:
+            key = keys.get(name, (name,))
+            return spelled(key[len(table) :] if table and key[: len(table)] == table else key)
+
+        return self.error(keys.get(error.input, otherwise), error.sentence(naming))
 
 
 @dataclass(frozen=True)

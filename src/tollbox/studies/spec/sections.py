@@ -18,6 +18,7 @@ from ...attacks import preset
 from ...errors import FileError, InputError
 from ...files.functions import is_function
 from ...files.tables import kind_of
+from ...models.registry import is_model_name
 from .file import Item, shown, spelled, table_name
 from .overrides import overridden
 from .selection import DIGITS, is_hash, read_list
@@ -136,8 +137,9 @@ def _model(item: Item, folder: Path, files: bool) -> ModelSpec:
         )
     source = given["source"].text(f"{MODEL}, in quotes")
     name = given["name"].text("a name in quotes") if "name" in given else ""
-    if files and not (is_function(source) and _kind(given["source"], folder / source) == "nothing"):
-        check_there(given["source"], folder / source, MODEL)
+    path = folder / source
+    if files and (_kind(given["source"], path) != "nothing" or not is_model_name(source)):
+        check_there(given["source"], path, MODEL)
     return ModelSpec.of(
         source,
         folder=folder,

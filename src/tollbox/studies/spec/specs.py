@@ -15,10 +15,11 @@ from ...attacks import preset
 from ...core.cell import check_limits
 from ...core.prices import Prices
 from ...core.problem import Attack
-from ...errors import InputError, mention
-from ...files.functions import is_function
+from ...errors import InputError
 from ...files.price_tables import prices_per_class
-from ...files.tables import kind_of, shortened
+from ...files.starts import check_goal
+from ...files.tables import kind_of
+from ...models.registry import is_model_name
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class ModelSpec:
     ) -> ModelSpec:
         """A file, relative to `folder`, or module:function; called like it unless given a name."""
         path = folder / source
-        if is_function(source) and kind_of(path, "it") == "nothing":
+        if is_model_name(source) and kind_of(path, source, input="model") == "nothing":
             resolved, usual = source, source.rpartition(":")[2].rpartition(".")[2]
         else:
             resolved, usual = str(path) if source.strip() else source, path.stem
@@ -119,7 +120,7 @@ class Tariff:
         if isinstance(price, str):
             file = folder / price
             text = str(file) if price.strip() else price
-            prices = prices_per_class(text, f"{mention('price')} is {shortened(price)!r}")
+            prices = prices_per_class(text)
             return cls(name or file.stem, prices, budget, max_queries, file)
         if not price >= 0:
             raise InputError(f"is {price:g}", expected=PRICE, input="price")
@@ -135,9 +136,4 @@ class Goal:
     start: Path | None = None
 
     def __post_init__(self) -> None:
-        if self.target is not None and self.start is None:
-            raise InputError(
-                f"is {self.target}, and {mention('start')} is not given",
-                expected="an image of that class to begin from",
-                input="target",
-            )
+        check_goal(self.target, self.start)

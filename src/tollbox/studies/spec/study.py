@@ -159,14 +159,12 @@ class Study:
         """
         if self.in_memory:
             return error
-        keys = dict(KEYS)
-        if model is not None:
-            table = ("models", self.models.index(model))
-            keys |= {name: (*table, key) for name, key in MODEL_KEYS.items()}
-            otherwise = (*table, "source")
-            if error.input not in MODEL_KEYS:
-                error = error.placed(f"the model {model.name!r}")
-        return self.source.about(error, keys, otherwise)
+        if model is None:
+            return self.source.about(error, KEYS, otherwise)
+        table = ("models", self.models.index(model))
+        keys = {**KEYS, **{name: (*table, key) for name, key in MODEL_KEYS.items()}}
+        named = error.placed(f"the model {model.name!r}")
+        return self.source.about(named, keys, (*table, "source"), table)
 
     def run(
         self,
