@@ -53,7 +53,7 @@ preset = "stealthy-hsja"
 def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tb.StudyResults]:
     folder = tmp_path_factory.mktemp("figures")
     study = Study.from_text(TEXT, folder, "study.toml")
-    with study.run(folder / "out") as results:
+    with tb.run_study(study, folder / "out") as results:
         yield results
 
 

@@ -62,7 +62,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tb.StudyResults:
     np.savez(folder / "set.npz", images=pixels, labels=truth)
     study = tb.Study.from_text(TEXT, folder, str(folder / "study.toml"), files=False)
     model = tb.models.from_callable(labels)
-    results = study.run(folder / "out", models={"labels": model})
+    results = tb.run_study(study, folder / "out", models={"labels": model})
     yield results
     results.close()
 

@@ -11,18 +11,18 @@ It is a study of one attack: all that is answered is recorded in the output fold
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from ..files.output import check_free
+from ..studies.beginning import begin
 from ..studies.loading import load
 from ..studies.shard import Options
 from ..studies.spec.specs import AttackSpec, Goal, ImagesSpec, ModelSpec, Tariff
 from ..studies.spec.study import Study
-from ..studies.store.folder import begin
 from . import choices
 from .attack_files import finish
 from .codes import INTERRUPTED
@@ -103,7 +103,6 @@ def attack(options: AttackOptions) -> int:
     loaded = load(study_of(options))
     [spec] = loaded.study.models
     model = loaded.model(spec)
-    loaded = replace(loaded, given={spec.name: model})
     cell = loaded.cell(loaded.grid.place(0))
     begin(loaded, options.out, "attack", settings=settings_of(options, cell, model))
     try:

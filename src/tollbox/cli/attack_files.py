@@ -14,10 +14,10 @@ from typing import Any
 from ..core.result import Result, Results
 from ..core.stop import Stop
 from ..files.output import staged
+from ..studies.identity import recorded_study
 from ..studies.loading import Loaded, load
 from ..studies.reading import StudyResults
 from ..studies.shard import Outcome
-from ..studies.store.folder import study_of
 from . import summary
 from .codes import FAILED, INTERRUPTED
 from .save import kept, rounded, write_all
@@ -36,10 +36,10 @@ def finish(
 ) -> int:
     """Write the files of an attack, and say how it ended; gives the exit code."""
     with StudyResults(folder) as found:
-        about, known = found.about, {r.index: r for r in found.results()}
+        record, known = found.record, {r.index: r for r in found.results()}
     if loaded is None:
-        loaded = load(study_of(about, files=True))
-    settings = about["settings"]
+        loaded = load(recorded_study(record, files=True))
+    settings = dict(record.settings)
     cells = [loaded.cell(loaded.grid.place(number)) for number in range(len(loaded.grid))]
     results = Results(
         known.get(number)

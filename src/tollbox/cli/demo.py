@@ -32,11 +32,11 @@ from ..files.images import ImageSet
 from ..files.output import check_free, staged
 from ..models.embedded import CLASSES, Embedded, embedded
 from ..report.curves import median_curve
+from ..studies.beginning import begin
 from ..studies.loading import Loaded
 from ..studies.reading import StudyResults
 from ..studies.shard import Options, Outcome
 from ..studies.spec.study import Study
-from ..studies.store.folder import begin
 from .choices import whole
 from .codes import INTERRUPTED
 from .streams import console, say
@@ -134,8 +134,8 @@ def _groups(folder: Path, outcome: Outcome) -> dict[Key, list[Result]]:
                 result
                 for cell, result in outcome.unfinished.items()
                 if result is not None
-                and found.grid.place(cell).line.attack.name == attack
-                and found.grid.place(cell).line.tariff.name == f"{ratio:g}"
+                and found.grid.place(cell).series.attack.name == attack
+                and found.grid.place(cell).series.tariff.name == f"{ratio:g}"
             ]
             groups[attack, ratio] = sorted([*results, *late], key=lambda result: result.index)
     return groups

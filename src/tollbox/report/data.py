@@ -6,6 +6,7 @@ thousand cells must stay small.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import math
 from collections.abc import Sequence
@@ -40,7 +41,7 @@ def page_data(
     levels = levels_of(every)
     return {
         "title": study.name,
-        "made": f"{datetime.date.today()}, tollbox {found.about['environment']['tollbox']}",
+        "made": f"{datetime.date.today()}, tollbox {found.record.environment.tollbox}",
         "reading": reading.words,
         "summary": words.summary(found, every, table),
         "notes": words.notes(found, every),
@@ -67,7 +68,7 @@ def page_data(
         "phases": [{**_key(runs), "phases": _phases(runs)} for runs in every if runs.runs],
         "shares": [shares for runs in every if (shares := _shares(runs)) is not None],
         "gallery": gallery(found, every, table),
-        "environment": dict(found.about["environment"]),
+        "environment": dataclasses.asdict(found.record.environment),
         "commands": words.commands(found),
     }
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from ..core.stop import Stop
 from ..studies.reading import StudyResults
-from ..studies.status import FAILED
 from .paper_table import Column, PaperTable
 from .runs import SeriesRuns
 from .statistics import Median
@@ -102,7 +101,7 @@ def notes(found: StudyResults, every: Sequence[SeriesRuns]) -> list[str]:
             f"{'is' if misclassified == 1 else 'are'} left out."
         )
     runs = [run for line in every for run in line.runs]
-    failed = sum(run.stop in FAILED for run in runs)
+    failed = sum(run.stop.failed for run in runs)
     if failed:
         told.append(f"{counted(failed, 'run')} failed, and count up to where they came.")
     lost = sum(run.stop is Stop.NO_START for run in runs)
@@ -114,15 +113,16 @@ def notes(found: StudyResults, every: Sequence[SeriesRuns]) -> list[str]:
 
 def commands(found: StudyResults) -> list[str]:
     """How to repeat it."""
-    where = Path(found.about["where"]).name
-    if found.about["made_by"] == "paper":
-        name, scale = found.about["experiment"], found.about["scale"]
+    record = found.record
+    where = Path(record.where).name
+    if record.made_by == "paper":
+        name, scale = record.experiment, record.scale
         images = "" if scale == "small" else " --images ..."
         return [
             f"tollbox paper {name} --scale {scale}{images} --out {shlex.quote(found.folder.name)}",
             f"# the images: digest {found.digest}",
         ]
-    if found.about["made_by"] == "attack":
+    if record.made_by == "attack":
         return [f"tollbox resume {shlex.quote(str(found.folder))}"]
     return [
         f"tollbox run {shlex.quote(where)} --out {shlex.quote(found.folder.name)}",

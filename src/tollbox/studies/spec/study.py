@@ -8,15 +8,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from ...core.model import Model
 from ...errors import InputError
 from .file import Item, Source, parsed, read_text
 from .key_lines import Key
@@ -24,9 +22,6 @@ from .sections import attacks_of, goal_of, images_of, models_of
 from .specs import AttackSpec, Goal, ImagesSpec, ModelSpec, Tariff
 from .tariffs import tariffs_of
 from .writing import study_text
-
-if TYPE_CHECKING:
-    from ..reading import StudyResults
 
 __all__ = ["AttackSpec", "Goal", "ImagesSpec", "ModelSpec", "Study", "Tariff"]
 
@@ -165,36 +160,6 @@ class Study:
         keys = {**KEYS, **{name: (*table, key) for name, key in MODEL_KEYS.items()}}
         named = error.placed(f"the model {model.name!r}")
         return self.source.about(named, keys, (*table, "source"), table)
-
-    def run(
-        self,
-        out: str | Path,
-        *,
-        models: Mapping[str, Model] | None = None,
-        tell: Callable[[Any], None] | None = None,
-        time_limit: float = math.inf,
-    ) -> StudyResults:
-        """Run the study in a new folder, or go on with what is left of it there.
-
-        models: models to use instead of loading them, by their names in the study.
-        tell: called with what happens (`tollbox.studies.shard.Event`).
-        """
-        from ..loading import load
-        from ..reading import StudyResults
-        from ..running import Stopper, run_folder
-        from ..shard import Options
-        from ..store.folder import begin, holds
-
-        loaded = load(self, models)
-        if not holds(self, Path(out)):
-            begin(loaded, Path(out), "python")
-        options = Options(time_limit=time_limit)
-        run_folder(Path(out), options, tell or _silent, Stopper(), loaded)
-        return StudyResults(out)
-
-
-def _silent(event: Any) -> None:
-    """Nobody wants to know."""
 
 
 def _seeds(item: Item) -> tuple[int, ...]:
