@@ -17,6 +17,7 @@ from cyclopts import App, CycloptsError
 
 from .. import __version__
 from ..errors import InputError, TollboxError
+from .choices import as_option
 from .codes import FAILED, INTERRUPTED, MISTAKE
 from .streams import safe_streams, say
 
@@ -71,7 +72,7 @@ def _run(tokens: list[str], ready: Callable[[], None]) -> int:
         say(f"{error} See `tollbox --help`.")
         return MISTAKE
     except InputError as error:
-        say(error.sentence(lambda name: f"--{name.replace('_', '-')}"))
+        say(error.sentence(as_option))
         return MISTAKE
     except TollboxError as error:
         say(str(error))
