@@ -34,7 +34,8 @@ from torch.nn import functional
 
 from ..core.problem import Problem
 from ..core.ranges import MANY, above, check, number
-from .subspaces import Drawing, Shape, waves
+from .cosines import cosine_columns, transform_planes
+from .subspaces import Drawing, Shape
 
 BRIGHTNESS = (0.56, 0.74, 0.37)
 """Along which of red, green and blue the normals of networks have most of their energy."""
@@ -60,8 +61,8 @@ def _below(sides: tuple[int, int], cut: float) -> NDArray[np.float64]:
 def _expand(rows: Tensor, image: Shape) -> Tensor:
     """Low-frequency coefficients (..., h', w') to planes (..., h, w)."""
     sides = zip(image[1:], rows.shape[-2:], strict=True)
-    high, wide = (waves(side, 1.0, rows)[:, :kept] for side, kept in sides)
-    return torch.matmul(torch.matmul(high, rows), wide.mT)
+    vertical, horizontal = (cosine_columns(side, 1.0, rows)[:, :count] for side, count in sides)
+    return transform_planes(vertical, rows, horizontal.mT)
 
 
 @lru_cache(maxsize=64)
@@ -100,6 +101,10 @@ class Spectrum:
 
 
 class _Spectral(_Fixed):
+    """Of three channels a row drawn alone may differ by a rounding from the same row among others:
+    what mixes the channels leaves several rows in another order in memory, and their lengths are
+    summed in it. Results that were recorded hold both, so it stays until the noise changes."""
+
     def __init__(self, part: Spectrum, image: Shape) -> None:
         self._part, self._image = part, image
         self.shape = (image[0], *_sides(image, part.cut))
@@ -159,8 +164,9 @@ class _Textured(_Fixed):
                 source.device, non_blocking=True
             )
         light = light / torch.linalg.vector_norm(light)
-        plane = torch.einsum("chw,c->hw", source, light)
-        high, wide = waves(height, 1.0, source), waves(width, 1.0, source)
+        # of a copy, which is aligned wherever in a batch the image lies (cosines.py)
+        plane = torch.einsum("chw,c->hw", source.clone(), light)
+        high, wide = cosine_columns(height, 1.0, source), cosine_columns(width, 1.0, source)
         f = _frequencies(height, width, source.dtype, source.device)
         weights = f**part.power
         fine = high @ ((high.mT @ (plane - plane.mean()) @ wide) * weights) @ wide.mT
@@ -270,7 +276,7 @@ class _Own:
     def at(self, point: Tensor) -> Drawing:
         part, source, (_, height, width) = self._part, self._source, self._image
         away = point - source
-        high, wide = waves(height, 1.0, source), waves(width, 1.0, source)
+        high, wide = cosine_columns(height, 1.0, source), cosine_columns(width, 1.0, source)
         f = _frequencies(height, width, source.dtype, source.device)
         coefficients = high.mT @ away @ wide
         low = high @ (coefficients * (f < part.low)) @ wide.mT
