@@ -35,7 +35,8 @@ from torch.nn import functional
 from ..core.problem import Problem
 from ..core.ranges import MANY, above, check, number
 from .cosines import cosine_columns, transform_planes
-from .subspaces import Drawing, Shape
+from .registry import register
+from .subspaces import Drawing, Prior, Shape
 
 BRIGHTNESS = (0.56, 0.74, 0.37)
 """Along which of red, green and blue the normals of networks have most of their energy."""
@@ -78,6 +79,7 @@ class _Fixed:
         return self
 
 
+@register(Prior)
 @dataclass(frozen=True)
 class Spectrum:
     """Frequencies below `cut`; of three channels a share `grey` of the energy is brightness."""
@@ -130,6 +132,7 @@ def _weights(
     return kept, torch.from_numpy(mix).to(dtype).to(device, non_blocking=True)
 
 
+@register(Prior)
 @dataclass(frozen=True)
 class Texture:
     """The image's brightness, its frequencies f weighted by f^power, evened out over windows of a
@@ -198,6 +201,7 @@ def _frequencies(height: int, width: int, dtype: torch.dtype, device: torch.devi
     return torch.from_numpy(f).to(dtype).to(device, non_blocking=True)
 
 
+@register(Prior)
 @dataclass(frozen=True)
 class Photo:
     """What networks for photographs look at: a share of texture, and the rest halved between
@@ -245,6 +249,7 @@ class _Blended(_Fixed):
         return _unit(reduce(torch.Tensor.add_, drawn), length)
 
 
+@register(Prior)
 @dataclass(frozen=True)
 class Reweighed:
     """The perturbation itself: its bands below `low`, up to `high`, and above, each times a smooth

@@ -25,6 +25,7 @@ from ..core.problem import Problem
 from ..core.ranges import MANY, above, between, check, whole
 from ..errors import InputError
 from .paths import Segment
+from .registry import register
 from .searches import BinarySearch
 
 PHASE = "start"
@@ -61,6 +62,7 @@ class _Growing:
         return noise.mul(self._step * levels.view(-1, 1, 1, 1)).add_(self._source).clamp_(0, 1)
 
 
+@register(Start)
 @dataclass(frozen=True)
 class GrowingNoise:
     """The paper's: noise of rising strength until the label changes. A level is 0.02 of normalised
@@ -93,6 +95,7 @@ class _Uniform:
         return levels.clamp_(0, 1)
 
 
+@register(Start)
 @dataclass(frozen=True)
 class UniformNoise:
     """HSJA's: images of uniform noise until one is adversarial, blended with the source by

@@ -24,6 +24,7 @@ from torch import Tensor
 from ..core.problem import Problem
 from ..core.ranges import Range, check, number, whole
 from .cosines import block_sizes, cosine_columns, transform_planes
+from .registry import register
 
 Shape = tuple[int, ...]
 
@@ -87,6 +88,7 @@ class _Uniform:
         return self.subspace.expand(rows * (length / norms), self.image)
 
 
+@register(Subspace, Prior)
 @dataclass(frozen=True)
 class Full:
     """The whole space."""
@@ -112,6 +114,7 @@ class Full:
         return _Uniform(self, tuple(problem.source.shape))
 
 
+@register(Subspace, Prior)
 @dataclass(frozen=True)
 class Dct:
     """The lowest 1/factor of the frequencies along each axis, of the image or of each block."""
