@@ -84,8 +84,7 @@ class _Steps:
 
     def mixture(self, row: int) -> Mixture | None:
         """The terms of one row, if the path can tell them."""
-        tell = getattr(self._path, "mixture", None)
-        return None if tell is None else tell(self._theta(row))
+        return self._path.mixture(self._theta(row))
 
     def remember(self, row: int, point: Tensor) -> None:
         """The point of a row, now that it is made."""

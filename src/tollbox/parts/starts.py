@@ -32,8 +32,11 @@ PHASE = "start"
 
 
 class Start(Protocol):
-    """A part: finds an adversarial point to begin with. One that ends at the boundary may say how
-    near, as a share of the distance: `tolerance`, as `Inward` has."""
+    """A part: finds an adversarial point to begin with."""
+
+    @property
+    def tolerance(self) -> float | None:
+        """How near to the boundary it ends, as a share of its distance; None: anywhere."""
 
     def __call__(self, problem: Problem, /) -> Asking[Iterate | None]:
         """The point, or None."""
@@ -72,6 +75,8 @@ class GrowingNoise:
     step: float = 0.0045
     levels: int = 1000
 
+    tolerance = None
+
     def __post_init__(self) -> None:
         check(self, step=above(0, MANY), levels=whole(1, MANY))
 
@@ -104,6 +109,8 @@ class UniformNoise:
     tries: int = 10_000
     tau: float = 1e-3
 
+    tolerance = None
+
     def __post_init__(self) -> None:
         check(self, tries=whole(1, MANY), tau=between(0, 1))
 
@@ -127,6 +134,8 @@ class Pool:
 
     images: Tensor
     labels: Tensor | None = None
+
+    tolerance = None
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         """The nearest image that is adversarial."""
