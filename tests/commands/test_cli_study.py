@@ -228,7 +228,7 @@ def test_a_changed_or_missing_model(case: Case) -> None:
     words = f"the model 'net' ({case.module}:net) is not the one that out was begun with"
     case.told(2, words, "its weights changed", "bring it back, or begin a new study")
     case.code.unlink()
-    case.told(2, "study.toml, the model 'net'", case.module)
+    case.told(2, "study.toml, line ", "the model 'net'", case.module)
     case.code.write_text(NETWORK)
     case.goes_on()
 

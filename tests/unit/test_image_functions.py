@@ -16,8 +16,10 @@ from tollbox.core.noise import content_hash
 from tollbox.errors import FileError, InputError
 from tollbox.files.image_functions import images_from
 from tollbox.files.images import ImageSet
-from tollbox.models.files import load_model
-from tollbox.studies.spec.study import Study, images_digest
+from tollbox.models.loading import load_model
+from tollbox.studies import sources
+from tollbox.studies.spec.selection import images_digest
+from tollbox.studies.spec.study import Study
 
 NUMBERS = itertools.count()
 CODE = """
@@ -146,29 +148,29 @@ def study(folder: Path, module: str, old: str = "", new: str = "") -> Study:
 
 
 def test_what_a_function_may_give(module: str) -> None:
-    pair = images_from(f"{module}:pair", "it")
+    pair = images_from(f"{module}:pair")
     assert isinstance(pair, ImageSet)
     assert pair.names == ("0", "1", "2", "3")
     assert pair.images.dtype == torch.float32
     assert pair.labels == tuple((pair.images.mean((1, 2, 3)) > 0.5).long().tolist())
-    triple = images_from(f"{module}:triple", "it")
+    triple = images_from(f"{module}:triple")
     assert (triple.names, triple.labels) == (("a", "b", "c", "d"), (0, 1, 0, 1))
     assert torch.allclose(triple.images, pair.images, atol=1 / 255)
-    same = images_from(f"{module}:image_set", "it")
+    same = images_from(f"{module}:image_set")
     assert same.names == triple.names
     assert torch.equal(same.images, pair.images)
 
 
 MISTAKES = {
-    "nothing": ["gave NoneType", "(images, labels)"],
-    "strange": ["images are object", "(n, c, h, w)"],
+    "nothing": ["it gave NoneType", "(images, labels)"],
+    "strange": ["images is object", "(n, c, h, w)"],
     "flat": ["shape (1, 5, 5)", "(n, c, h, w)"],
-    "whole": ["of type int64", "uint8 or floats"],
-    "large": ["image 0 has values from", "expected [0,1]. Divide by 255?"],
-    "holes": ["image 0 has values from nan", "expected [0,1]"],
-    "few": ["shape (2,)", "expected 4 integers"],
-    "fractions": ["of type float64", "expected 4 integers"],
-    "unnamed": ["names are not 4 texts"],
+    "whole": ["images is of type int64", "uint8 or floats"],
+    "large": ["image 0 has values from", "expected [0,1]; divide by 255?"],
+    "holes": ["image 0 has values that are not finite", "expected values in [0,1]"],
+    "few": ["labels has shape (2,) for 4 images", "expected (4,), one label per image"],
+    "fractions": ["labels is of type float64", "expected integers"],
+    "unnamed": ["names is not 4 texts"],
     "raising": ["calling it failed: RuntimeError: no disk"],
     "refusing": ["the images are on the other shelf"],
     "needing": ["calling it failed", "missing 1 required positional argument"],
@@ -184,7 +186,7 @@ def test_mistakes_are_told_with_the_file_and_the_line(
 ) -> None:
     mistaken = study(tmp_path, module, ":pair", f":{name}")
     with pytest.raises(FileError) as told:
-        mistaken.load_images()
+        sources.load_images(mistaken)
     text = str(told.value)
     assert text.startswith(f"{tmp_path}/study.toml, line 6: ")
     assert "\n" not in text
@@ -197,7 +199,7 @@ def test_mistakes_are_told_with_the_file_and_the_line(
 def test_a_module_that_is_not_there(tmp_path: Path, module: str) -> None:
     mistaken = study(tmp_path, module, f"{module}:pair", "no_such_module:pair")
     with pytest.raises(FileError, match=r"line 6: images\.path is 'no_such_module:pair': No "):
-        mistaken.load_images()
+        sources.load_images(mistaken)
 
 
 def test_labels_are_not_for_a_function(tmp_path: Path, module: str) -> None:
@@ -211,21 +213,21 @@ def test_a_file_of_that_name_comes_first(tmp_path: Path, module: str) -> None:
     (tmp_path / "set.npz").rename(tmp_path / f"{module}:pair")
     found = study(tmp_path, module)
     assert found.images.function is None
-    assert found.load_images().labels == (0, 0)
+    assert sources.load_images(found).labels == (0, 0)
 
 
 def test_limit_list_and_digest_hold_for_a_function(tmp_path: Path, module: str) -> None:
     plain = study(tmp_path, module)
     assert (plain.images.function, str(plain.images.path)) == (f"{module}:pair", f"{module}:pair")
-    images = plain.load_images()
+    images = sources.load_images(plain)
     assert len(images) == 3
     (tmp_path / "list.txt").write_text("".join(f"{content_hash(i)}\n" for i in images.images[1:]))
-    listed = study(tmp_path, module, "limit = 3", 'list = "list.txt"').load_images()
+    listed = sources.load_images(study(tmp_path, module, "limit = 3", 'list = "list.txt"'))
     assert torch.equal(listed.images, images.images[1:])
     right = f'limit = 3\ndigest = "{images_digest(images)}"'
-    assert len(study(tmp_path, module, "limit = 3", right).load_images()) == 3
+    assert len(sources.load_images(study(tmp_path, module, "limit = 3", right))) == 3
     with pytest.raises(FileError, match=rf"line 7: images.digest is .*of {module}:pair have"):
-        study(tmp_path, module, "limit = 3", f'digest = "{"0" * 32}"').load_images()
+        sources.load_images(study(tmp_path, module, "limit = 3", f'digest = "{"0" * 32}"'))
 
 
 def test_such_a_study_runs_is_resumed_and_reported(

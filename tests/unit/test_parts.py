@@ -20,9 +20,9 @@ from tollbox.parts.paths import Segment
 from tollbox.parts.searches import (
     AT_ONCE,
     AsymmetricSearch,
-    OptimalRule,
     BinarySearch,
     LineSearch,
+    OptimalRule,
     OptimalSearch,
     SplitRule,
     _places,
