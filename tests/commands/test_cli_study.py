@@ -190,7 +190,7 @@ def test_run_again_with_the_same_or_another_study(case: Case) -> None:
     )
     case.told(2, *words, command=command)
     err = case.goes_on()
-    assert "study.toml was edited since (line 2): this goes on with the study as it was" in err
+    assert "study.toml was edited since (line 2): this continues the study as it was" in err
     assert "use `tollbox run` with another --out" in err
 
 

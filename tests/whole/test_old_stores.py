@@ -81,7 +81,7 @@ def test_under_another_noise_it_is_read_and_not_resumed(
     monkeypatch.setattr(identity, "NOISE_VERSION", noise.NOISE_VERSION + 1)
     code, text = command("resume")
     assert code == 2
-    assert "cannot be resumed: noise was version 1 and is 2; go on with tollbox 0.1.0" in text
+    assert "cannot be resumed: noise was version 1 and is 2; resume it with tollbox 0.1.0" in text
     assert "6 cells are left" in command("status")[1]
     assert command("report")[0] == 0
 
@@ -99,7 +99,7 @@ def test_under_other_parts_it_is_read_and_not_resumed(folder: Path, command: Com
         rewrite_record(store, "attacks", parts)
     code, text = command("resume")
     assert code == 2
-    assert "the attack a-cgba was begun with search.tau = 0.0001, and is 0.001 now; go on" in text
+    assert "the attack a-cgba was begun with search.tau = 0.0001, and is 0.001 now; resume" in text
     assert "6 cells are left" in command("status")[1]
     assert command("export")[0] == 0
     parts["a-cgba"]["search.tau"] = "0.001"

@@ -245,7 +245,7 @@ def test_a_model_is_loaded_and_fingerprinted_once(
     tiny_study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    for module, name in ((Study, "load_model"), (loading, "fingerprint")):
+    for module, name in ((loading, "load_model"), (loading, "fingerprint")):
         original = getattr(module, name)
 
         def counted(
