@@ -71,9 +71,8 @@ def _hash_weights(network: torch.nn.Module) -> str:
 def _probe(model: Model, images: Tensor) -> tuple[int, ...] | None:
     few = images[:PROBES].to(model.device, model.work_dtype)
     count, size = len(few), model.batch or len(few)
-    with contextlib.suppress(
-        Exception, SystemExit
-    ):  # the model's own error, which is reported when its cells are run
+    # An error of the model's own is reported when its cells are run.
+    with contextlib.suppress(Exception, SystemExit):
         answers = model(model.sent(few[torch.arange(size) % count])).tolist()
         return tuple(answers[:count])
     return None
