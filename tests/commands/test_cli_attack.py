@@ -321,7 +321,7 @@ def test_a_target_that_the_model_does_not_have(case: Case) -> None:
 
 
 def test_infinite_price(case: Case) -> None:
-    case.refused("give --max-queries", price="inf")
+    case.refused("expected --max-queries as well", price="inf")
     code, _, err = case.run(price="inf", budget=None, max_queries="40", limit="1")
     assert code == 0, err
     told = json.loads(Path("out/ledger.json").read_text())

@@ -20,7 +20,7 @@ from torch import Tensor
 from ..core.ask import Ask, Asking, Iterate, Until
 from ..core.problem import Problem
 from ..core.ranges import FINEST, between, check, whole
-from ..engine.mixtures import Mixture
+from ..engine.mixtures import Mixture, MixtureRows
 from ..theory.search_costs import line_step, optimal_share, optimal_splits, split
 from .paths import Path
 
@@ -65,7 +65,7 @@ REMEMBERED = 4
 """Points of a run that are kept at hand: what is returned in the end is mostly among the last."""
 
 
-class _Steps:
+class _Steps(MixtureRows):
     """Points of a path at some of its `count` cells, as rows."""
 
     def __init__(self, path: Path, places: Sequence[int], low: int, count: int) -> None:
