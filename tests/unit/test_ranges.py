@@ -25,11 +25,11 @@ from tollbox.parts.estimates import Agrest, Biased, MonteCarlo
 from tollbox.parts.inward import Inward
 from tollbox.parts.opt_style import OptStyle
 from tollbox.parts.priors import Photo, Reweighed, Spectrum, Texture
+from tollbox.parts.registry import PARTS
 from tollbox.parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch
 from tollbox.parts.starts import GrowingNoise, UniformNoise
 from tollbox.parts.subspaces import Dct
 from tollbox.parts.sweeps import Galloping, SignedGrid
-from tollbox.studies.spec.overrides import PARTS
 from tollbox.studies.spec.study import Study
 
 ATTACKS = {type(tb.preset(name)): tb.preset(name) for name in tb.presets()}

@@ -22,31 +22,11 @@ from typing import Any
 from ...core.problem import Attack
 from ...errors import InputError, UnknownNameError
 from ...files.tables import shortened
-from ...parts.calibrated import Calibrated
-from ...parts.directions import Directions, TernarySpectrum
-from ...parts.estimates import Agrest, Biased, Estimate, MonteCarlo
-from ...parts.inward import Inward
-from ...parts.opt_style import OptStyle
-from ...parts.priors import Photo, Reweighed, Spectrum, Texture
-from ...parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch, Search
-from ...parts.starts import GrowingNoise, Start, UniformNoise
-from ...parts.subspaces import Dct, Full, Prior, Subspace
-from ...parts.sweeps import Galloping, Quarter, SignedGrid, Sweep, ToDirection
+from ...parts.registry import PARTS
 from .file import Item
 
 PART = "part"
 """The key that replaces a part."""
-
-PARTS: Mapping[Any, tuple[type, ...]] = {
-    Start: (GrowingNoise, UniformNoise, Inward),
-    Search: (BinarySearch, AsymmetricSearch, OptimalSearch, LineSearch),
-    Estimate: (MonteCarlo, Agrest, Biased, OptStyle, Calibrated),
-    Subspace: (Full, Dct),
-    Prior: (Full, Dct, Spectrum, Texture, Photo, Reweighed),
-    Directions: (TernarySpectrum,),
-    Sweep: (Quarter, ToDirection, Galloping, SignedGrid),
-}
-"""By the kind of a part, the classes that can take its place; all their fields have defaults."""
 
 
 def overridden(attack: Attack, changes: Item, beside: frozenset[str] = frozenset()) -> Attack:
