@@ -14,12 +14,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 import tollbox as tb
+from tollbox.attacks import Kind
 from tollbox.paper import comparison, tradeoff
-from tollbox.paper.names import attack_name, kind_of_attack, number, price_name
+from tollbox.paper.names import attack_kind, attack_name, number, price_name
 from tollbox.report.paper_table import paper_table
-from tollbox.report.runs import Reading, lines
+from tollbox.report.runs import Reading, series_of
 from tollbox.report.statistics import effort, median_at
 from tollbox.report.table_files import comma_separated, latex, markdown
+from tollbox.report.tradeoff import TradeoffPoint, draw_tradeoff
 from tollbox.studies.spec.study import Study
 
 TEXT = """\
@@ -84,7 +86,7 @@ def test_names(found: tb.StudyResults) -> None:
         "A-SurFree",
         "Stealthy HSJA",
     ]
-    kinds = [kind_of_attack(spec) for spec in found.study.attacks]
+    kinds = [attack_kind(spec) for spec in found.study.attacks]
     assert kinds == ["vanilla", "asymmetric", "stealthy"]
     assert [price_name(tariff) for tariff in found.study.tariffs] == ["c* = 2", "c* = 10²"]
     assert [number(x) for x in (0.5, 10, 50, 1e5)] == ["0.5", "10", "50", "10⁵"]
@@ -107,7 +109,7 @@ def test_a_panel_for_each_model(found: tb.StudyResults) -> None:
 
 
 def test_a_curve_is_the_median_over_images(found: tb.StudyResults) -> None:
-    runs = next(r for r in lines(found) if r.line.attack.name == "hsja")
+    runs = next(r for r in series_of(found) if r.series.attack.name == "hsja")
     curve = comparison._curve(runs, "cost", Reading.HARD)
     for mark, value in list(zip(curve.costs, curve.values, strict=True))[::9]:
         assert value == median_at(runs.runs, mark, "cost", Reading.HARD).value
@@ -124,7 +126,7 @@ def test_the_tradeoff_has_a_point_for_each_attack_that_comes_so_far(
         for x, y in np.atleast_2d(line.get_xydata())
     ]
     assert len(points) == 12  # an attack, a price, a model
-    for runs in lines(found):
+    for runs in series_of(found):
         each = effort(runs.runs, 5.0)
         assert (max(1.0, each.flagged), each.queries) in points
     assert not overlaps(figure)
@@ -133,8 +135,31 @@ def test_the_tradeoff_has_a_point_for_each_attack_that_comes_so_far(
     assert texts(away) == []
 
 
+def test_the_tradeoff_marks_kinds_of_attacks_and_names_what_has_no_point() -> None:
+    points = [
+        TradeoffPoint("HSJA", "", Kind.VANILLA, 100, 200),
+        TradeoffPoint("Frugal", "", Kind.OWN, 0, 300),
+        TradeoffPoint("HSJA+calibrated", "", Kind.OWN, 50, 250),
+        TradeoffPoint("A-HSJA", "", Kind.ASYMMETRIC, math.inf, math.inf),
+    ]
+    figure = draw_tradeoff(points, 2.0, "some title")
+    [axis] = figure.axes
+    legend = axis.get_legend()
+    assert legend is not None
+    assert [t.get_text() for t in legend.get_texts()] == ["vanilla", "own", "half of them flagged"]
+    drawn = {line.get_label(): line for line in axis.lines}
+    assert np.atleast_2d(drawn["own"].get_xydata()).tolist() == [[1, 300], [50, 250]]
+    assert (drawn["own"].get_marker(), drawn["vanilla"].get_marker()) == ("*", "o")
+    assert texts(figure) == ["HSJA", "HSJA+calibrated", "Frugal"]
+    label = axis.get_xlabel()
+    assert "not reached for half of the images: A-HSJA" in label
+    assert "none at all is drawn at 1" in label
+    low, high = axis.get_ylim()
+    assert high / low >= 3.99
+
+
 def test_a_table_with_several_costs_for_a_price(found: tb.StudyResults) -> None:
-    every = list(lines(found))
+    every = series_of(found)
     marks = {"2": (50.0, 100.0, 150.0)}
     table = paper_table(found.study, every, Reading.HARD, marks)
     assert [column.mark for column in table.columns] == [50, 100, 150, 600] * 2

@@ -29,7 +29,7 @@ COMMANDS = {
     "export": "Write a study's finished cells, their steps and the list of images as CSV files.",
     "report": "Make a page of a study: table, curves, trade-offs, gallery; finished or not.",
     "paper": "Run an experiment of the paper, or all, and draw it; without a name, list them.",
-    "demo": "Attack the embedded model: a table, figures and a page; about a minute.",
+    "demo": "Attack the embedded model: a study and its page, in about a minute.",
     "presets": "List the attacks that can be named, with their families and parts.",
     "theory": "Print what the paper's theorems say for a price: overshoot, estimates, searches.",
 }

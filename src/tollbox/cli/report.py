@@ -14,10 +14,12 @@ from ..report.data import page_data
 from ..report.figure_files import write_figures
 from ..report.page import page
 from ..report.paper_table import paper_table
-from ..report.runs import Reading, lines
+from ..report.runs import Reading, series_of
 from ..report.table_files import comma_separated, latex, markdown
 from ..studies.reading import StudyResults
 from .streams import console
+
+PAGE = "report.html"
 
 
 @Parameter(name="*")
@@ -45,18 +47,17 @@ def report(folder: Path, options: ReportOptions = ReportOptions()) -> int:  # no
     """Make a page of a study: table, curves, trade-offs, gallery; finished or not."""
     if options.reading not in list(Reading):
         raise UnknownNameError("reading", options.reading, [str(r) for r in Reading])
-    reading, out, to = Reading(options.reading), options.out or folder / "report.html", console()
+    reading, out, to = Reading(options.reading), options.out or folder / PAGE, console()
     if options.figures is not None:
         check_free(options.figures)
-    with StudyResults(folder) as found:
-        every = list(lines(found))
-        data = page_data(found, reading, every)
-        table = paper_table(found.study, every, reading)
+    with StudyResults(folder) as results:
+        all_series = series_of(results)
+        data = page_data(results, reading, all_series)
+        table = paper_table(results.study, all_series, reading)
     try:
         out.write_text(page(data), encoding="utf-8")
     except OSError as error:
         raise FileError(f"--out {out} cannot be written: {error.strerror}.") from None
-    to.print(f"The page is {out}.", soft_wrap=True)
     if options.figures is not None:
         with staged(options.figures) as stage:
             with stage.writing():
@@ -71,4 +72,5 @@ def report(folder: Path, options: ReportOptions = ReportOptions()) -> int:  # no
             stage.commit()
         told = f"{len(names) + len(texts)} files are in {options.figures}."
         to.print(told, soft_wrap=True)
+    to.print(f"Open {out} in a browser.", soft_wrap=True)
     return 0

@@ -19,17 +19,17 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
+from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from ..core.result import Result
 from ..core.stop import Stop
 from ..errors import InputError
 from ..parts.estimates import PHASE, Agrest
-from ..report.figures import COLOURS, INK
+from ..report.axes import COLOURS, INK, legend, name_panel, plain_numbers, style
+from ..report.axes import panels as side_by_side
 from ..studies.reading import StudyResults
 from ..theory.caps import cap_probability, optimal_overshoot
-from .search_cost import plain
 
 Values = NDArray[np.float64]
 
@@ -69,9 +69,9 @@ def optimal(ratio: float, d: int) -> float:
     return cap_probability(optimal_overshoot(ratio, d), d)
 
 
-def panels(found: StudyResults) -> list[SharePanel]:
+def panels(results: StudyResults) -> list[SharePanel]:
     """The first estimates of each model and each attack with AGREST."""
-    study, shape = found.study, tuple(found.pictures.shape[1:])
+    study, shape = results.study, tuple(results.pictures.shape[1:])
     made = []
     for model in study.models:
         for spec in study.attacks:
@@ -80,7 +80,7 @@ def panels(found: StudyResults) -> list[SharePanel]:
                 d = estimate.subspace.dimension(shape)
                 prices = [
                     shares_of(
-                        found.results(spec.name, tariff.name, model.name), tariff.prices.ratio, d
+                        results.results(spec.name, tariff.name, model.name), tariff.prices.ratio, d
                     )
                     for tariff in study.tariffs
                 ]
@@ -119,14 +119,13 @@ def first_estimate(result: Result) -> tuple[float, int] | None:
 # -- the figure -----------------------------------------------------------------------------------
 
 
-def draw(found: StudyResults) -> Figure:
+def draw(results: StudyResults) -> Figure:
     """Shares against c*, a panel for each model and attack."""
-    made = panels(found)
-    figure = Figure(figsize=(4.6 * len(made), 3.8), layout="constrained")
-    axes = figure.subplots(1, len(made), sharey=True, squeeze=False)[0]
+    made = panels(results)
+    figure, axes = side_by_side(len(made), 3.8)
     for axis, panel in zip(axes, made, strict=True):
         _draw_panel(axis, panel)
-    axes[0].set_ylabel("low-cost answers in the first estimate", color=INK)
+    axes[0].set_ylabel("low-cost answers in the first estimate")
     return figure
 
 
@@ -146,7 +145,9 @@ def _draw_panel(axis: Axes, panel: SharePanel) -> None:
         axis.set_xlim(wide[0], wide[-1])
     for each in shown:
         _draw_shares(axis, each)
-    axis.plot([], [], "o", color=COLOURS[1], alpha=0.6, markersize=4, label="found, an image each")
+    axis.plot(
+        [], [], "o", color=COLOURS[1], alpha=0.6, markersize=4, label="measured, one dot per image"
+    )
     axis.set_ylim(_lowest(shown), 1.16)
     axis.text(
         0.015,
@@ -158,15 +159,15 @@ def _draw_panel(axis: Axes, panel: SharePanel) -> None:
         color=INK,
     )
     axis.axhline(1.0, color=INK, linewidth=0.6)
-    axis.set_title(_title(panel.title, panel.prices), color=INK, fontsize=9, loc="left")
-    axis.set_xlabel("c*", color=INK)
+    name_panel(axis, _title(panel.title, panel.prices))
+    axis.set_xlabel("c*")
     axis.xaxis.set_major_locator(FixedLocator(ratios))
     axis.xaxis.set_minor_locator(NullLocator())
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    plain_numbers(axis.xaxis)
     axis.yaxis.set_major_locator(FixedLocator([k / 10 for k in range(11)]))
     axis.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axis.legend(frameon=False, labelcolor=INK, fontsize=9, loc="lower right")
-    plain(axis)
+    legend(axis, loc="lower right")
+    style(axis)
 
 
 def _lowest(shown: Sequence[Shares]) -> float:

@@ -15,18 +15,18 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from ..attacks.presets import PRESETS
 from ..errors import InputError
 from ..parts.estimates import Agrest
-from ..report.figures import COLOURS, INK, ROUND
+from ..report.axes import COLOURS, INK, ROUND, legend, log_ticks, name_panel, plain_numbers, style
+from ..report.axes import panels as side_by_side
 from ..report.paper_table import Column
-from ..report.runs import Reading, SeriesRuns, lines
+from ..report.runs import Reading, SeriesRuns, series_of
 from ..report.statistics import Median, median_at
 from ..report.words import thousands
 from ..studies.reading import StudyResults
-from .search_cost import plain
 
 MARKERS = ("o", "s", "D", "^", "v", "P")
 APART = 1.04
@@ -57,22 +57,24 @@ class SweepPanel(NamedTuple):
     sweeps: list[RateSweep]
 
 
-def panels(found: StudyResults, reading: Reading = Reading.HARD) -> list[SweepPanel]:
+def panels(results: StudyResults, reading: Reading = Reading.HARD) -> list[SweepPanel]:
     """The sweeps of a study, by model and price."""
-    every = [runs for runs in lines(found) if _rate(runs.line.attack.attack) is not None]
-    if not any(runs.runs for runs in every):
+    all_series = [
+        runs for runs in series_of(results) if _rate(runs.series.attack.attack) is not None
+    ]
+    if not any(runs.runs for runs in all_series):
         raise InputError(
             "no run of an attack with AGREST is finished: expected several attacks of a preset, "
             'as preset = "a-hsja" with estimate.m = 0.02; resume the study, or add them.'
         )
     made = []
-    for model in found.study.models:
-        for tariff in found.study.tariffs:
+    for model in results.study.models:
+        for tariff in results.study.tariffs:
             column = Column(model.name, tariff)
-            mine = [r for r in every if (r.line.model, r.line.tariff) == (model, tariff)]
-            presets = dict.fromkeys(runs.line.attack.preset for runs in mine)
+            mine = [r for r in all_series if (r.series.model, r.series.tariff) == (model, tariff)]
+            presets = dict.fromkeys(runs.series.attack.preset for runs in mine)
             sweeps = [
-                _sweep(p, [r for r in mine if r.line.attack.preset == p], column, reading)
+                _sweep(p, [r for r in mine if r.series.attack.preset == p], column, reading)
                 for p in presets
             ]
             images = max((p.median.images for sweep in sweeps for p in sweep.points), default=0)
@@ -88,11 +90,13 @@ def _rate(attack: object) -> float | None:
     return estimate.m if isinstance(estimate, Agrest) else None
 
 
-def _sweep(preset: str, every: Sequence[SeriesRuns], column: Column, reading: Reading) -> RateSweep:
+def _sweep(
+    preset: str, all_series: Sequence[SeriesRuns], column: Column, reading: Reading
+) -> RateSweep:
     own = _rate(PRESETS[preset].attack)
     points = []
-    for runs in every:
-        m = _rate(runs.line.attack.attack)
+    for runs in all_series:
+        m = _rate(runs.series.attack.attack)
         if m is not None and runs.runs:
             median = median_at(runs.runs, column.mark, column.by, reading)
             points.append(Point(m, median, m == own))
@@ -102,14 +106,13 @@ def _sweep(preset: str, every: Sequence[SeriesRuns], column: Column, reading: Re
 # -- the figure -----------------------------------------------------------------------------------
 
 
-def draw(found: StudyResults, reading: Reading = Reading.HARD) -> Figure:
+def draw(results: StudyResults, reading: Reading = Reading.HARD) -> Figure:
     """Median l2 against m, a panel for each model and price."""
-    made = panels(found, reading)
-    figure = Figure(figsize=(4.6 * len(made), 3.7), layout="constrained")
-    axes = figure.subplots(1, len(made), sharey=True, squeeze=False)[0]
+    made = panels(results, reading)
+    figure, axes = side_by_side(len(made), 3.7)
     for axis, panel in zip(axes, made, strict=True):
         _draw_panel(axis, panel)
-    axes[0].set_ylabel("median l2 distance", color=INK)
+    axes[0].set_ylabel("median l2 distance")
     return figure
 
 
@@ -119,17 +122,15 @@ def _draw_panel(axis: Axes, panel: SweepPanel) -> None:
     top = _top(panel.sweeps)
     for number, sweep in enumerate(panel.sweeps):
         _draw_sweep(axis, sweep, number, APART ** (number - middle), top)
-    axis.set_title(panel.title, color=INK, fontsize=9, loc="left")
-    axis.set_xlabel("m (filled: the published value)", color=INK)
+    name_panel(axis, panel.title)
+    axis.set_xlabel("m (filled: the published value)")
     rates = sorted({point.m for sweep in panel.sweeps for point in sweep.points})
     axis.xaxis.set_major_locator(FixedLocator(rates))
-    low, high = axis.get_ylim()
-    axis.yaxis.set_major_locator(LogLocator(subs=ROUND if high / low < 30 else (1.0,)))
-    for scale in (axis.xaxis, axis.yaxis):
-        scale.set_minor_locator(NullLocator())
-        scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    axis.legend(frameon=False, labelcolor=INK, fontsize=9)
-    plain(axis)
+    axis.xaxis.set_minor_locator(NullLocator())
+    plain_numbers(axis.xaxis)
+    log_ticks(axis.yaxis, ROUND)
+    legend(axis)
+    style(axis)
     _tell_absent(axis, panel.sweeps)
 
 
@@ -157,9 +158,14 @@ def _draw_sweep(axis: Axes, sweep: RateSweep, number: int, aside: float, top: fl
             markerfacecolor=colour if point.published else "white",
             zorder=3,
         )
-    name = f"A-{PRESETS[sweep.name].family}" if sweep.name.startswith("a-") else sweep.name
     axis.plot(
-        [], [], marker=marker, color=colour, linewidth=1.4, markerfacecolor="white", label=name
+        [],
+        [],
+        marker=marker,
+        color=colour,
+        linewidth=1.4,
+        markerfacecolor="white",
+        label=PRESETS[sweep.name].title,
     )
 
 
