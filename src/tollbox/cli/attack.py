@@ -106,7 +106,9 @@ def attack(options: AttackOptions) -> int:
         outcome, interrupted = run_left(options.out, Options(time_limit=limit), loaded)
         return finish(options.out, outcome, interrupted, loaded)
     except KeyboardInterrupt:
-        say(f"interrupted; all that was answered is kept: `tollbox resume {options.out}` goes on.")
+        say(
+            f"interrupted; all that was answered is kept: `tollbox resume {options.out}` continues."
+        )
         return INTERRUPTED
 
 
