@@ -2,8 +2,8 @@
 
 1. A user's mistake (an InputError, or what the parser finds) is one message on stderr, exit code 2;
    what went wrong with the world (a full disk) likewise, exit code 1.
-2. Ctrl-C is exit code 130. A reader of our output that goes away is no error; a stdout that cannot
-   be written otherwise is told, exit code 1.
+2. Ctrl-C is exit code 130. A reader of our output that goes away is no error; if stdout cannot be
+   written for another reason, that is reported, exit code 1.
 3. Anything else is a bug of ours, and keeps its traceback.
 """
 
@@ -24,7 +24,7 @@ from .streams import safe_streams, say
 COMMANDS = {
     "attack": "Attack your own model on your own images, under a price for flagged answers.",
     "run": "Run a study: models x attacks x prices x images, from a TOML file.",
-    "resume": "Go on with a study or an attack; recorded answers are not asked again.",
+    "resume": "Continue a study or an attack; recorded answers are not asked again.",
     "status": "Show how far a study has come; it may be running.",
     "export": "Write a study's finished cells, their steps and the list of images as CSV files.",
     "report": "Make a page of a study: table, curves, trade-offs, gallery; finished or not.",

@@ -2,10 +2,10 @@
 
 It is a study of one attack: all that is answered is recorded in the output folder first.
 
-1. All input is checked before the first query; a mistake is told in one sentence, and nothing is
-   written.
+1. All input is checked before the first query; a mistake is reported in one sentence, and nothing
+   is written.
 2. Ctrl-C ends the run with what was reached, which is saved like any other result; exit code 130.
-3. If all runs that were begun failed, that is told as well, with the first reason; exit code 1.
+3. If all runs that were begun failed, that is reported with the first reason; exit code 1.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class AttackOptions:
     images: Annotated[Path, _option("A folder (with --labels), or an .npz: images and labels.")]
     out: Annotated[Path, _option("Folder for the results: a new one, or an empty one.")]
     labels: Annotated[Path | None, _option("CSV with the columns file and label.")] = None
-    limit: Annotated[int | None, _whole("Take the first so many images.")] = None
+    limit: Annotated[int | None, _whole("Use only the first so many images.")] = None
     mean: Annotated[
         str | None, _option("Subtracted from images in [0,1]; a number or one per channel.", True)
     ] = None
-    std: Annotated[str | None, _option("Divides after that; likewise.", True)] = None
-    quantize: Annotated[int | None, _whole("Bits of a pixel that the model takes.")] = None
+    std: Annotated[str | None, _option("Divides after the mean; likewise.", True)] = None
+    quantize: Annotated[int | None, _whole("Bits per channel that the model takes.")] = None
     attack: Annotated[str, _option("A preset; see `tollbox presets`.")] = "a-hsja"
     target: Annotated[
         int | None, _whole("The class to reach, for all images; needs --start. Default: any other.")
@@ -70,21 +70,21 @@ class AttackOptions:
         Path | None,
         _option(
             "An image to begin from (with --target: of that class), of the images' size; or an "
-            ".npz with one for each image. Default: what the attack finds."
+            ".npz with one for each image. Default: the attack finds one."
         ),
     ] = None
     price: Annotated[
         str,
         _option(
             "c*: what a source-class answer costs, others cost 1. A number, inf, or a CSV with the "
-            "columns class and price (class may be `default`, which is 1 if not given).",
+            "columns class and price (class may be `default`, which is 1 if absent).",
             True,
         ),
     ] = "1"
     budget: Annotated[float | None, _option("What the queries for one image may cost.")] = None
     max_queries: Annotated[int | None, _whole("How many queries an image may take.")] = None
     time_limit: Annotated[float | None, _option("Seconds after which the run ends.")] = None
-    seed: Annotated[int, _whole("Of the random numbers.")] = 0
+    seed: Annotated[int, _whole("Seed of the random numbers.")] = 0
     device: Annotated[str | None, _option("Default: cuda if there is one, else cpu.")] = None
     batch_size: Annotated[
         int | None, _whole("Rows of a model batch. Default: 256 on a GPU, else 64.")

@@ -36,7 +36,7 @@ class ResumeOptions:
 
 
 def resume(folder: Path, options: ResumeOptions = ResumeOptions()) -> int:  # noqa: B008
-    """Go on with a study or an attack; recorded answers are not asked again."""
+    """Continue a study or an attack; recorded answers are not asked again."""
     limit = seconds(options.time_limit)
     with Store.open(shard_paths(folder)[0], write=False) as store:
         record = store.study

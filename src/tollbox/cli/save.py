@@ -1,7 +1,7 @@
 """What `attack` writes: adversarial.npz, PNGs, results.csv, ledger.json.
 
 1. `adversarial.npz` is lossless: the points as they were sent, with `index`, `labels`, `distance`
-   and `cost`; only images for which one was found.
+   and `cost`; only images that have one.
 2. A PNG is the point rounded to 8 bits. Rounding may lose it, so the model is asked again about the
    rounded images, uncharged, and the file name says what it answered: `0007-adversarial.png`,
    `0007-lost.png`, or `0007-unknown.png` if the model failed on it. With a target, adversarial
@@ -116,7 +116,7 @@ def write_all(
     for step in steps:
         try:
             step()
-        except Exception as error:  # of the system, or ours: the others are written all the same
+        except Exception as error:  # of the system, or a bug: the others are written all the same
             errors.append(error)
     if errors:
         raise errors[0]

@@ -8,7 +8,7 @@
 1. A value is of the field's type: a float field takes whole numbers, an int field no floats.
 2. `part` starts from the defaults of the class it names, whatever the preset had there; the other
    fields beside it are changed after that.
-3. What a part itself refuses (its `__post_init__`) is told with the key.
+3. What a part itself refuses (its `__post_init__`) is reported with the key.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _members(kind: Any) -> tuple[Any, ...]:
 
 def _part(kind: Any, current: Any, item: Item) -> Any:
     """The part with its fields changed, or another."""
-    known = {made.__name__: made for made in PARTS[kind]}
+    known = {part.__name__: part for part in PARTS[kind]}
     if not isinstance(item.value, dict):
         raise item.wrong(
             f"a table of its fields, as {item.key[-1]}.{PART} = {next(iter(known))!r}; parts are "
