@@ -13,9 +13,9 @@ from typing import Any
 
 from ..core.result import Result, Results
 from ..core.stop import Stop
+from ..engine.engine import default_batch_size
 from ..files.output import staged
-from ..studies.identity import recorded_study
-from ..studies.loading import Loaded, load
+from ..studies.loading import Loaded
 from ..studies.reading import StudyResults
 from ..studies.shard import Outcome
 from . import summary
@@ -25,21 +25,12 @@ from .streams import say
 
 PICTURE = re.compile(r"\d{4,}-(adversarial|lost|unknown)\.png")
 FILES = frozenset({"adversarial.npz", "results.csv", "ledger.json"})
-USUAL_BATCH = 64
 
 
-def finish(
-    folder: Path,
-    outcome: Outcome,
-    interrupted: bool,
-    loaded: Loaded | None = None,
-) -> int:
+def finish(folder: Path, outcome: Outcome, interrupted: bool, loaded: Loaded) -> int:
     """Write the files of an attack, and say how it ended; gives the exit code."""
-    with StudyResults(folder) as found:
-        record, known = found.record, {r.index: r for r in found.results()}
-    if loaded is None:
-        loaded = load(recorded_study(record, files=True))
-    settings = dict(record.settings)
+    with StudyResults(folder) as study:
+        settings, known = dict(study.record.settings), {r.index: r for r in study.results()}
     cells = [loaded.cell(loaded.grid.place(number)) for number in range(len(loaded.grid))]
     results = Results(
         known.get(number)
@@ -50,7 +41,7 @@ def finish(
     settings["warnings"] = sorted({text for r in results for text in r.warnings})
     [spec] = loaded.study.models
     model = loaded.model(spec)
-    size = loaded.study.batch_size or model.batch or USUAL_BATCH
+    size = loaded.study.batch_size or default_batch_size(model)
     there = {path.name for path in folder.iterdir()}
     ours = FILES | {name for name in there if PICTURE.fullmatch(name)}
     with staged(folder, ours, shared=True) as stage:
