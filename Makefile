@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 demo: setup
-	$(BIN)/tollbox demo --out demo-output --replace
+	OMP_NUM_THREADS=1 $(BIN)/tollbox demo --out demo-output --replace
 
 # The paper's experiments on small stand-ins; what is to be looked at is kept in docs/gallery.
 SMALL := build/studies-small

@@ -18,16 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import paired
 
-METHODS = {
-    "": "VA",
-    "+as": "VA+AS",
-    "+agrest": "VA+AGREST",
-    "+calibrated": "VA+calibrated",
-    "a-": "VA+AS+AGREST",
-    "-original": "original",
-    "stealthy-": "stealthy",
-}
-FAMILIES = {"surfree": "SurFree", "hsja": "HSJA", "geoda": "GeoDA", "cgba": "CGBA"}
+from tollbox.attacks import PRESETS, Method
+
 USUAL = ("budget", "max_queries")
 MISCLASSIFIED = "already_misclassified"
 
@@ -53,25 +45,17 @@ class Column(NamedTuple):
 
 
 def row_of(preset: str) -> Row:
-    """The family and the method, from the name."""
-    for key, method in reversed(METHODS.items()):
-        family = preset.removeprefix(key) if key.endswith("-") else preset.removesuffix(key)
-        if family in FAMILIES and (key == "" or family != preset):
-            name = FAMILIES[family]
-            if key == "a-":
-                method = f"{'VA+AS' if family == 'surfree' else method} (A-{name})"
-            return Row(name, method, preset)
-    return Row(preset, "", preset)
+    """The family and the method of a preset; a name that is no preset stands alone."""
+    known = PRESETS.get(preset)
+    return Row(preset, "", preset) if known is None else Row(known.family, known.words, preset)
 
 
 def _place(row: Row) -> tuple[int, int, str]:
-    families, methods = list(FAMILIES.values()), list(METHODS.values())
-    method = row.method.split(" ")[0]
-    return (
-        families.index(row.family) if row.family in families else len(families),
-        methods.index(method) if method in methods else len(methods),
-        row.preset,
-    )
+    families, methods = list(dict.fromkeys(p.family for p in PRESETS.values())), list(Method)
+    known = PRESETS.get(row.preset)
+    if known is None:
+        return len(families), len(methods), row.preset
+    return families.index(known.family), methods.index(known.method), row.preset
 
 
 def join(parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tollbox.report.statistics import PERCENTILES, bootstrap
+
 Values = NDArray[np.float64]
 RESAMPLES = 10_000
 UNDEFINED = 0.025
@@ -56,12 +58,16 @@ def ratio(
     count = len(values)
     if count == 0:
         return Ratio(math.nan, math.nan, math.nan)
-    drawn = np.random.default_rng(seed).integers(count, size=(RESAMPLES, count))
     with np.errstate(invalid="ignore", divide="ignore"):
         value = float(np.float64(statistic(values)) / np.float64(statistic(base)))
-        found = statistic(values[drawn], axis=1) / statistic(base[drawn], axis=1)
+        found = bootstrap(
+            lambda rows: statistic(values[rows], axis=1) / statistic(base[rows], axis=1),
+            np.arange(count),
+            seed,
+            RESAMPLES,
+        )
     defined = found[~np.isnan(found)]
     if len(defined) < (1 - UNDEFINED) * RESAMPLES:
         return Ratio(value, math.nan, math.nan)
-    low, high = np.percentile(defined, [2.5, 97.5], method="nearest")
+    low, high = np.percentile(defined, PERCENTILES, method="nearest")
     return Ratio(value, float(low), float(high))

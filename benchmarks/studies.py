@@ -28,6 +28,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -38,10 +39,12 @@ import torch
 
 import tollbox as tb
 from tollbox.engine.journal import Answered, History
+from tollbox.studies.beginning import describe
 from tollbox.studies.grid import Grid
-from tollbox.studies.loading import environment
-from tollbox.studies.shard import _Journal
-from tollbox.studies.store.folder import description, shard_path
+from tollbox.studies.identity import current_environment
+from tollbox.studies.shard import StoreJournal
+from tollbox.studies.store.folder import shard_path
+from tollbox.studies.store.record import ModelFingerprint, StudyRecord
 from tollbox.studies.store.store import Store
 
 SHARDS = 2
@@ -129,21 +132,19 @@ def make(folder: Path, images: int, steps: int) -> dict[str, Any]:
     grid = Grid(study, images)
     labels = rng.integers(0, CLASSES, images).tolist()
     rows = [(i, rng.bytes(16).hex(), label, f"{i:05}.png") for i, label in enumerate(labels)]
-    models = {spec.name: {"dtype": "float32", "quantize": None} for spec in study.models}
-    place = environment(torch.device("cpu"))
-    about = {**description(study, grid, place, models), "made_by": "benchmark", "shards": SHARDS}
+    record = replace(described(study, grid), shards=SHARDS)
     queries = batches = 0
     for shard in range(SHARDS):
         path = shard_path(folder, shard)
-        Store.create(path, {**about, "shard": shard}, rows)
+        Store.create(path, replace(record, shard=shard), rows)
         cells = grid.shard(shard, SHARDS)
         with Store.open(path, write=True) as store:
             for first in range(0, len(cells), LIVE):
                 live = cells[first : first + LIVE]
                 done = []
                 for cell in live:
-                    line, _, image = grid.place(cell)
-                    done.append(made_up(cell, labels[image], line.tariff, steps, rng))
+                    series, _, image = grid.place(cell)
+                    done.append(made_up(cell, labels[image], series.tariff, steps, rng))
                 asks = -(-max(result.ledger.queries for result in done) // ROWS)
                 for ask in range(asks):
                     for start in range(0, len(live), PIECES):
@@ -161,6 +162,13 @@ def make(folder: Path, images: int, steps: int) -> dict[str, Any]:
         "batches": batches,
         "bytes": sizes,
     }
+
+
+def described(study: tb.Study, grid: Grid) -> StudyRecord:
+    """The record of a study of which no model was loaded."""
+    models = {spec.name: ModelFingerprint("float32", None) for spec in study.models}
+    place = current_environment(torch.device("cpu"))
+    return describe(study, grid, place, models, "benchmark")
 
 
 def piece(cell: int, ask: int, labels: list[int], grid: Grid, rng: np.random.Generator) -> Answered:
@@ -255,7 +263,7 @@ class Timed:
     """A shard's journal, and the seconds that are spent in it."""
 
     def __init__(self, store: Store, cells: int) -> None:
-        self._behind = _Journal(store, range(cells), again=True)
+        self._behind = StoreJournal(store, range(cells), ask_again=True)
         self.seconds, self.batches = 0.0, 0
 
     def record(self, answers: Sequence[Answered]) -> None:
@@ -282,7 +290,8 @@ def stored(
     cells: list[tb.Cell], model: tb.models.Model, path: Path
 ) -> tuple[float, list[tb.Result], dict[str, Any]]:
     """Seconds of a run with a store, its results, and where the time went."""
-    Store.create(path, {}, [])
+    study = tb.Study.from_text(STUDY, path.parent, "large.toml", files=False)
+    Store.create(path, described(study, Grid(study, 0)), [])
     with Store.open(path, write=True) as store:
         began = time.perf_counter()
         journal, saving, results = Timed(store, len(cells)), 0.0, []

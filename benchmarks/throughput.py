@@ -40,6 +40,7 @@ from common import with_delta
 from torch import Tensor, nn
 
 import tollbox as tb
+from tollbox.engine.engine import batch_size_on
 
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
@@ -211,7 +212,7 @@ def main() -> None:
 
     device = torch.device(args.device)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.tf32
-    args.batch_size = args.batch_size or (256 if device.type == "cuda" else 64)
+    args.batch_size = args.batch_size or batch_size_on(device)
     mean, std = nets.NORMALISATION[args.net]
     pictures, labels = enough(*nets.images(args.net, args.images), args.images)
     net = nets.network(args.net).to(device)

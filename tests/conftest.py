@@ -1,7 +1,14 @@
+import itertools
 import os
+import sys
+from pathlib import Path
 
+import pytest
 import torch
 from hypothesis import HealthCheck, Phase, settings
+from small_studies import StudyFolder, write_study
+
+from tollbox import Study
 
 torch.set_num_threads(1)  # the tests run in two processes on two cores
 
@@ -18,3 +25,20 @@ settings.register_profile(  # for `make mutants`: a failure is enough, it need n
     "mutants", parent=settings.get_profile("ci"), phases=[Phase.generate]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+_MODULES = itertools.count()
+
+
+@pytest.fixture
+def study_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StudyFolder:
+    """A folder with the files of a small study; one stands in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a module changes within a second
+    return write_study(tmp_path, f"study_net_{next(_MODULES)}")
+
+
+@pytest.fixture
+def tiny_study(study_folder: StudyFolder) -> Study:
+    """A small study, whose files are there."""
+    return study_folder.study()

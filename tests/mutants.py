@@ -21,6 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TESTS = [
+    "tests/properties/test_settling.py",
     "tests/properties/test_rules.py",
     "tests/unit/test_prices.py",
     "tests/unit/test_parts.py",
@@ -61,21 +62,21 @@ DELIVER = (
 MUTANTS = [
     Mutant(
         "prefix: a cut ask is charged whole",
-        "engine/cell_run.py",
-        "self.ledger.charge(labels[:rows], pending.ask.phase)",
-        "self.ledger.charge(labels, pending.ask.phase)",
+        "engine/settling.py",
+        "account.ledger.charge(charged.labels, pending.ask.phase)",
+        "account.ledger.charge(labels, pending.ask.phase)",
     ),
     Mutant(
         "prefix: a cut ask is not charged at all",
-        "engine/cell_run.py",
-        "self.ledger.charge(labels[:rows], pending.ask.phase)",
-        "self.ledger.charge(labels if rows == len(labels) else labels[:0], pending.ask.phase)",
+        "engine/settling.py",
+        "account.ledger.charge(charged.labels, pending.ask.phase)",
+        "account.ledger.charge(labels if rows == len(labels) else labels[:0], pending.ask.phase)",
     ),
     Mutant(
         "prefix: the attack is resumed after the budget ended",
-        "engine/cell_run.py",
-        "failure, whole = None, False",
-        "failure = None",
+        "engine/settling.py",
+        "        failure, complete = None, False\n",
+        "        failure = None\n",
     ),
     Mutant(
         "until: the run goes on after its answer",
@@ -103,16 +104,16 @@ MUTANTS = [
     ),
     Mutant(
         "dearest price: the next ask is not looked at",
-        "engine/cell_run.py",
+        "engine/settling.py",
         "if self.ledger.cost + self.ledger.prices.dearest > budget:",
         "if self.ledger.cost >= budget:",
     ),
     Mutant(
         "double charge",
-        "engine/cell_run.py",
-        "self.ledger.charge(labels[:rows], pending.ask.phase)",
-        "self.ledger.charge(labels[:rows], pending.ask.phase)\n"
-        "            self.ledger.charge(labels[:1], pending.ask.phase)",
+        "engine/settling.py",
+        "account.ledger.charge(charged.labels, pending.ask.phase)",
+        "account.ledger.charge(charged.labels, pending.ask.phase)\n"
+        "        account.ledger.charge(labels[:1], pending.ask.phase)",
     ),
     Mutant(
         "padding delivered and charged",
@@ -176,9 +177,9 @@ MUTANTS = [
     ),
     Mutant(
         "order: runs are charged back to front",
-        "engine/cell_run.py",
-        "labels = _joined([state.labels[:n] for state, n in states])",
-        "labels = _joined([state.labels[:n] for state, n in states[::-1]])",
+        "engine/settling.py",
+        "labels = _concatenated([state.labels[:count] for state, count in states])",
+        "labels = _concatenated([state.labels[:count] for state, count in states[::-1]])",
     ),
     Mutant(
         "stream key: the step is left out",
@@ -194,27 +195,27 @@ MUTANTS = [
     ),
     Mutant(
         "stream key: the block is left out",
-        "core/problem.py",
+        "core/noise.py",
         'f"{self._key}/{number}".encode()',
         "self._key.encode()",
     ),
     Mutant(
         "best point not asked: it is kept before it is clipped and rounded",
         "engine/cell_run.py",
-        "return self._model.sent(self._best.clone())[0].to(self._model.work_dtype)",
-        "return self._best[0]",
+        "return None if best is None else self._model.sent(best.clone())[0].to(best.dtype)",
+        "return None if best is None else best[0]",
     ),
     Mutant(
         "best point not asked: rows past the budget count",
-        "engine/cell_run.py",
-        "self._keep_best(pending, counts, labels[:rows], adversarial[:rows], distances[:rows])",
-        "self._keep_best(pending, counts, labels, adversarial, distances)",
+        "engine/settling.py",
+        "_keep_best(pending, counts, charged, account)\n    if",
+        "_keep_best(pending, counts, answered, account)\n    if",
     ),
     Mutant(
-        "best point: only that of the attack's last ask",
-        "engine/cell_run.py",
-        "if not adversarial.any() or distances[adversarial].min() >= self.distance:",
-        "if not adversarial.any():",
+        "best point: what was reached before the ask is forgotten",
+        "engine/settling.py",
+        "before = np.minimum.accumulate(np.concatenate([[account.distance], reached]))[:-1]",
+        "before = np.minimum.accumulate(np.concatenate([[math.inf], reached]))[:-1]",
     ),
     Mutant(
         "retry after out-of-memory: the rows are lost",
@@ -249,8 +250,8 @@ MUTANTS = [
     Mutant(
         "distance_at: what was spent, without the dearest answer",
         "core/result.py",
-        "need = step.cost + self.ledger.prices.dearest",
-        "need = step.cost",
+        'return before + (dearest if by == "cost" else 1.0)',
+        'return before + (0.0 if by == "cost" else 1.0)',
     ),
     Mutant(
         "bisection: a bad row takes its neighbours along",
@@ -267,26 +268,26 @@ MUTANTS = [
     Mutant(
         "failure: a row that was not affordable fails the cell",
         "engine/cell_run.py",
-        "if failure is not None and self._over() is None:",
+        "if failure is not None and account.end is None:",
         "if failure is not None:",
     ),
     Mutant(
         "few rows: not charged",
-        "engine/cell_run.py",
+        "engine/settling.py",
         "ledger.charge_one(label, pending.ask.phase)",
         "pass",
     ),
     Mutant(
         "few rows: the best is not kept",
-        "engine/cell_run.py",
-        "self._keep(state.run.points, kept)",
+        "engine/settling.py",
+        "account.keep(state.run.points, best_row)",
         "pass",
     ),
     Mutant(
         "few rows: the budget is not looked at",
-        "engine/cell_run.py",
-        "if count > 1 and (worst > budget or ledger.queries + count > cap):",
-        "if count > 9 and (worst > budget or ledger.queries + count > cap):",
+        "engine/settling.py",
+        "if count > 1 and (worst > budget or ledger.queries + count > max_queries):",
+        "if count > 9 and (worst > budget or ledger.queries + count > max_queries):",
     ),
     Mutant(
         "mixtures: the second term is left out",

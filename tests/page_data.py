@@ -9,24 +9,21 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from tollbox.attacks import PRESETS, Method
+
 NAMES = ("cgba", "a-cgba", "geoda", "a-geoda")
-METHODS = {"": "vanilla", "+as": "+ AS", "+agrest": "+ AGREST", "a-": "AS + AGREST"}
-BETTER = {"vanilla": 1.0, "+ AS": 0.93, "+ AGREST": 0.86, "AS + AGREST": 0.75}
+BETTER = {Method.VANILLA: 1.0, Method.AS: 0.93, Method.AGREST: 0.86, Method.BOTH: 0.75}
 PRICES = {"2": 5_000, "100": 20_000, "1000": 60_000}
 LEVELS = (40.0, 20.0, 10.0, 5.0)
-HALF_LIFE = {"cgba": 0.16, "geoda": 0.24, "hsja": 0.21, "surfree": 0.3}
+HALF_LIFE = {"CGBA": 0.16, "GeoDA": 0.24, "HSJA": 0.21, "SurFree": 0.3}
 
 
 def family(attack: str) -> str:
-    return attack.removeprefix("a-").partition("+")[0]
+    return PRESETS[attack].family
 
 
-def method(attack: str) -> str:
-    return METHODS[attack.replace(family(attack), "")]
-
-
-def shown(attack: str) -> str:
-    return {"geoda": "GeoDA", "surfree": "SurFree"}.get(family(attack), family(attack).upper())
+def method(attack: str) -> Method:
+    return PRESETS[attack].method
 
 
 def picture(pixels: np.ndarray) -> str:
@@ -98,7 +95,7 @@ def success(model: str, price: str, attack: str, level: float) -> dict[str, Any]
 
 def phases(model: str, price: str, attack: str) -> dict[str, Any]:
     budget = PRICES[price]
-    search = 0.12 if attack.startswith("a-") or "+as" in attack else 0.34
+    search = 0.12 if method(attack) in (Method.AS, Method.BOTH) else 0.34
     costs = {"start": 0.15 * budget, "search": search * budget, "estimate": 0.8 * budget}
     costs["estimate"] -= costs["search"]
     return {"model": model, "price": price, "attack": attack, "phases": costs}
@@ -150,8 +147,8 @@ def sample(
     ]
     rows: list[dict[str, Any]] = [
         {
-            "family": shown(a),
-            "method": method(a),
+            "family": family(a),
+            "method": method(a).words,
             "attack": a,
             "cells": [
                 cell(m, p, a, BETTER[method(a)] == least[family(a)]) for m in models for p in PRICES
@@ -172,7 +169,10 @@ def sample(
         ],
         "models": list(models),
         "prices": [{"name": p, "label": f"c* = {p}", "budget": b} for p, b in PRICES.items()],
-        "attacks": [{"name": a, "family": shown(a), "method": method(a)} for a in attacks],
+        "attacks": [
+            {"name": a, "family": family(a), "method": method(a).words, "kind": method(a).kind}
+            for a in attacks
+        ],
         "table": {"columns": columns, "rows": rows},
         "curves": [curve(*keys, by) for keys in grid for by in ("cost", "source")],
         "levels": list(LEVELS),
@@ -180,7 +180,9 @@ def sample(
         "tradeoff": [reached(*keys, level) for keys in grid for level in LEVELS],
         "success": [success(*keys, level) for keys in grid for level in LEVELS],
         "phases": [phases(*keys) for keys in grid],
-        "shares": [shares(*keys) for keys in grid if "a-" in keys[2] or "agrest" in keys[2]],
+        "shares": [
+            shares(*keys) for keys in grid if method(keys[2]) in (Method.AGREST, Method.BOTH)
+        ],
         "gallery": {
             "note": "Two images of 30, drawn at random; the images of a study are kept on request.",
             "rows": [

@@ -41,29 +41,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from small_studies import contents, write_study
+
 PATIENCE = 120.0
 """Seconds after which a command that should have ended is taken to hang."""
 
-NETWORK = '''
-"""A network of two layers, the same whoever makes it."""
-
-import torch
-from torch import nn
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        generator = torch.Generator().manual_seed(3)
-        self.first = nn.Parameter(torch.randn(192, 32, generator=generator))
-        self.second = nn.Parameter(torch.randn(32, 5, generator=generator))
-
-    def forward(self, images):
-        return torch.tanh((images.flatten(1) - 0.5) @ self.first) @ self.second
-
-
-net = Net().eval()
-'''
 STUDY = """\
 name = "torture"
 budget = {budget}
@@ -84,40 +66,14 @@ source = "tortured_net:net"
 ATTACKS = ("surfree", "a-hsja", "stealthy-hsja", "cgba", "a-geoda")
 
 
-def write_study(folder: Path, images: int, seeds: int, budget: float, attacks: int) -> None:
+def write_studies(folder: Path, images: int, seeds: int, budget: float, attacks: int) -> None:
     """The network, the images, and the study with one worker and with two."""
-    import numpy as np
-    import torch
-
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "tortured_net.py").write_text(NETWORK)
-    scope: dict[str, Any] = {"__name__": "tortured"}
-    exec(NETWORK, scope)
-    generator = torch.Generator().manual_seed(1)
-    pixels = (torch.rand(images, 3, 8, 8, generator=generator) * 255).round()
-    with torch.no_grad():
-        labels = scope["net"](pixels / 255).argmax(1)
-    np.savez(folder / "images.npz", images=pixels.byte().numpy(), labels=labels.numpy())
     for workers in (1, 2):
         text = STUDY.format(budget=budget, seeds=list(range(seeds)), workers=workers)
         for attack in ATTACKS[:attacks]:
             text += f'\n[[attacks]]\npreset = "{attack}"\n'
-        (folder / f"study-{workers}.toml").write_text(text)
-
-
-def contents(folder: Path) -> dict[int, tuple[Any, ...]]:
-    """All that a study has found out, by cell."""
-    from tollbox import StudyResults
-
-    with StudyResults(folder) as found:
-        return {
-            r.index: (
-                *(r.stop, r.reason, r.warnings, r.seed, r.name),
-                *(r.ledger.counts, r.ledger.cost, r.improvements, r.trace),
-                None if r.adversarial is None else r.adversarial.numpy().tobytes(),
-            )
-            for r in found.results()
-        }
+        study = write_study(folder, "tortured_net", text, images)
+        study.file.rename(folder / f"study-{workers}.toml")
 
 
 def differences(one: dict[int, Any], other: dict[int, Any]) -> list[int]:
@@ -482,7 +438,7 @@ def torture(
 ) -> list[Torture]:
     """Make a study, run it unbroken, and torture it: `kills` by number of workers, side by side."""
     source = folder / "study"
-    write_study(source, **study)
+    write_studies(source, **study)
     with contextlib.ExitStack() as opened:
         nurseries = [opened.enter_context(Nursery()) for _ in kills]
         expected, seconds = unbroken(nurseries[0], source, folder / "unbroken")

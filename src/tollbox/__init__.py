@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .files.images import ImageSet
     from .running import ModelWarning, run, run_cells, stream
     from .studies.reading import StudyResults
+    from .studies.running import run_study
     from .studies.spec.study import Study
 
 __version__ = "0.1.0"
@@ -63,6 +64,7 @@ __all__ = [
     "presets",
     "run",
     "run_cells",
+    "run_study",
     "stream",
     "together",
 ]
@@ -113,6 +115,7 @@ _NAMES = {
         "stream",
     ),
     "studies.reading": ("StudyResults",),
+    "studies.running": ("run_study",),
     "studies.spec.study": ("Study",),
     "engine.workers": ("Workers",),
 }

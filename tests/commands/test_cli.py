@@ -1,23 +1,18 @@
 """The command line itself: help, version, presets, mistakes, a reader that goes away; the demo."""
 
-import csv
 import dataclasses
 import importlib
 import subprocess
 import sys
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 import tollbox as tb
 from tollbox.attacks import PRESETS
 from tollbox.cli import demo as demo_command
 from tollbox.cli.app import COMMANDS, main
 from tollbox.cli.attack import AttackOptions
-from tollbox.report.curves import distances_at, median_curve
 
 TOLLBOX = (sys.executable, "-c", "from tollbox.cli import main; main()")
 
@@ -105,70 +100,58 @@ def test_reader_that_goes_away() -> None:
         assert process.wait(30) == 0
 
 
-def test_demo(
+def test_the_demo_is_a_study_and_its_page(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(demo_command, "BUDGETS", {1.0: 200.0, 100.0: 6000.0})
+    cheap = demo_command.STUDY.replace("budget = 1200", "budget = 150").replace("8000", "3000")
+    monkeypatch.setattr(demo_command, "STUDY", cheap)
     code, out, err = typed(capsys, "demo", "--images", "2")
     assert code == 0, err
     folder = tmp_path / "demo-output"
-    assert {file.name for file in folder.iterdir()} == demo_command.FILES
-    with open(folder / "results.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 8
-    assert {(row["attack"], float(row["price"])) for row in rows} == {
-        (attack, price) for attack in ("hsja", "a-hsja") for price in (1.0, 100.0)
-    }
-    for row in rows:
-        queries, flagged = int(row["queries"]), int(row["flagged"])
-        assert float(row["cost"]) == flagged * float(row["price"]) + queries - flagged
-        assert float(row["cost"]) <= {1.0: 200, 100.0: 6000}[float(row["price"])]
-    for attack in ("hsja", "a-hsja"):
-        reached = [
-            float(r["distance"]) for r in rows if (r["attack"], r["price"]) == (attack, "1.0")
+    assert {file.name for file in folder.iterdir()} <= demo_command.FILES
+    with tb.StudyResults(folder) as found:
+        assert [line.name for line in found.status()] == [
+            f"{attack}, c* = {price}"
+            for attack in ("hsja", "a-hsja", "frugal")
+            for price in (1, 100)
         ]
-        assert f"{np.median(reached):.3f}" in out
-    assert "c* = 100" in out
-    assert "flagged answers in its estimates" in " ".join(out.split())
-    for name in ("median-l2.png", "images.png"):
-        assert np.array(Image.open(folder / name).convert("L")).std() > 5
-    ElementTree.parse(folder / "median-l2.svg")
+        assert len(found) == len(found.grid) == 12
+        assert all(f"{line.median:.4g}" in out for line in found.status())
+    assert out.splitlines()[-1] == "Open demo-output/report.html in a browser."
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "tollbox demo --images 2 --seed 0 --out demo-output" in page
+    assert "The images cannot be shown" not in page
+    assert typed(capsys, "resume", "demo-output")[0] == 0
 
-    code, _, err = typed(capsys, "demo", "--images", "2")
+
+def test_the_demo_replaces_nothing_but_a_demo(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "demo-output"
+    folder.mkdir()
+    (folder / "report.html").write_text("old")
+    (folder / "shard-0.sqlite").write_text("old")
+    code, _, err = typed(capsys, "demo", "--images", "1")
     assert code == 2
     assert "demo-output is not empty" in err
     assert "or --replace" in err
     (folder / "mine.txt").write_text("mine")
-    code, _, err = typed(capsys, "demo", "--images", "2", "--replace")
-    assert code == 2
-    assert "it has mine.txt" in err
-    assert "--replace" not in typed(capsys, "demo", "--images", "2")[2]
+    code, _, err = typed(capsys, "demo", "--images", "1", "--replace")
+    assert (code, "it has mine.txt" in err) == (2, True)
+    assert (folder / "report.html").read_text() == "old"
+    assert "--replace" not in typed(capsys, "demo", "--images", "1")[2]
     (folder / "mine.txt").unlink()
-    (folder / "images.png").rename(tmp_path / "kept.png")
-    (folder / "images.png").mkdir()
-    code, _, err = typed(capsys, "demo", "--images", "2", "--replace")
-    assert (code, "it has images.png" in err) == (2, True)
-    (folder / "images.png").rmdir()
-    (tmp_path / "kept.png").rename(folder / "images.png")
-    (folder / "results.csv").write_text("old")
+    assert typed(capsys, "demo", "--images", "1000", "--replace")[0] == 2
+    assert (folder / "report.html").read_text() == "old"
+    cheap = demo_command.STUDY.replace("budget = 1200", "budget = 50").replace("8000", "500")
+    monkeypatch.setattr(demo_command, "STUDY", cheap)
     code, _, err = typed(capsys, "demo", "--images", "1", "--replace", "--seed", "3")
     assert code == 0, err
-    assert len((folder / "results.csv").read_text().splitlines()) == 5
-    assert {file.name for file in folder.iterdir()} == demo_command.FILES
+    with tb.StudyResults(folder) as found:
+        assert found.study.seeds == (3,)
     assert [file.name for file in tmp_path.iterdir()] == ["demo-output"]
-
-
-def test_curves_follow_distance_at() -> None:
-    ours = tb.models.embedded()
-    prices = tb.Prices(source=3)
-    results = tb.run(
-        tb.preset("hsja"), ours.model, ours.images[:4], ours.labels[:4], prices=prices, budget=300
-    )
-    costs = np.unique(np.concatenate([np.linspace(3, 300, 57), [4.0, 7.0, 150.0]]))
-    for result in results:
-        assert distances_at(result, costs).tolist() == [result.distance_at(c) for c in costs]
-    assert median_curve(results, costs).tolist() == [results.median_at(c) for c in costs]
 
 
 def test_every_command_is_listed_with_its_first_sentence(

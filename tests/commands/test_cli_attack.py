@@ -292,7 +292,7 @@ def test_a_start_of_another_class_is_told(four: Case) -> None:
 
 
 def test_targets_and_starts_that_are_wrong(four: Case) -> None:
-    four.refused("--target is 3, and --start is not given", start=None)
+    four.refused("--target is 3, and --start is not given: expected an image", start=None)
     four.refused("--target", "'cat': expected a whole number", target="cat")
     four.refused("--target is -1: expected 0 to", target="-1")
     four.refused(f"--target is {2**63}: expected 0 to {2**63 - 1}", target=f"{2**63}")
@@ -338,7 +338,7 @@ def test_prices_and_limits_that_are_wrong(case: Case) -> None:
     case.refused("--budget is 1", "at least 2", budget="1")
     case.refused("--budget is nan", budget="nan")
     case.refused("neither --budget nor --max-queries", budget=None)
-    case.refused("--budget, which is inf, nor --max-queries ends the run", budget="inf")
+    case.refused("neither --budget nor --max-queries ends the run", budget="inf")
     case.refused("--max-queries is 0", max_queries="0")
     case.refused("--time-limit is -1", time_limit="-1")
     case.refused("--batch-size is 0", batch_size="0")

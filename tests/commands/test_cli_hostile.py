@@ -17,7 +17,6 @@ import torch
 import tollbox as tb
 from tollbox.cli import attack_files, save, summary
 from tollbox.cli.app import main
-from tollbox.report.curves import median_curve
 
 TOLLBOX = (sys.executable, "-c", "from tollbox.__main__ import main; main()")
 MODEL = "def labels(images):\n    return (images.mean((1, 2, 3)) > 0.48).long()\n"
@@ -264,7 +263,7 @@ def test_attack_draws_no_figures() -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_curves_leave_out_runs_that_were_cut_short() -> None:
+def test_medians_leave_out_runs_that_were_cut_short() -> None:
     ours = tb.models.embedded()
     calls = [0]
 
@@ -277,8 +276,5 @@ def test_curves_leave_out_runs_that_were_cut_short() -> None:
     given = (ours.images[:3], ours.labels[:3])
     results = tb.run(tb.preset("hsja"), failing, *given, budget=3000, batch_size=8, check=False)
     assert results.failed
-    costs = np.array([5.0, 20.0, 40.0, 80.0, 3000.0])
-    expected = [results.median_at(cost) for cost in costs]
-    assert np.isnan(expected[-1])
-    assert not np.isnan(expected[0])
-    assert np.array_equal(median_curve(results, costs), expected, equal_nan=True)
+    assert not np.isnan(results.median_at(5.0))
+    assert np.isnan(results.median_at(3000.0))

@@ -21,58 +21,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_store import remount, rewritten, tmpfs
-from torture import contents
+from small_studies import NETWORK, StudyFolder, contents, rewrite_record
+from test_store import remount, tmpfs
 
 from tollbox.cli.app import main
 from tollbox.studies.store.store import Store
-
-NUMBERS = itertools.count()
-MODULE = '''
-"""A network of two layers."""
-
-import torch
-from torch import nn
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        generator = torch.Generator().manual_seed(3)
-        self.first = nn.Parameter(torch.randn(192, 16, generator=generator))
-        self.second = nn.Parameter(torch.randn(16, 5, generator=generator))
-
-    def forward(self, images):
-        return torch.tanh((images.flatten(1) - 0.5) @ self.first) @ self.second
-
-
-net = Net().eval()
-shift = 0
-
-
-def labels(images):
-    with torch.no_grad():
-        return (net(images).argmax(1) + shift) % 5
-'''
-TEXT = """\
-budget = 60
-prices = [1, 10]
-batch_size = 16
-device = "cpu"
-
-[images]
-path = "images.npz"
-
-[[models]]
-name = "net"
-source = "{module}:net"
-
-[[attacks]]
-preset = "surfree"
-
-[[attacks]]
-preset = "a-hsja"
-"""
 
 
 class Killed(BaseException):
@@ -84,22 +37,13 @@ class Case:
 
     def __init__(
         self,
-        folder: Path,
+        study: StudyFolder,
         capture: pytest.CaptureFixture[str],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        self.folder, self.out = folder, folder / "out"
+        self.folder, self.out = study.folder, study.folder / "out"
+        self.module, self.code, self.file = study.module, study.code, study.file
         self._capture, self.patch = capture, monkeypatch
-        self.module = f"study_net_{next(NUMBERS)}"
-        self.code = folder / f"{self.module}.py"
-        self.code.write_text(MODULE)
-        self.file = folder / "study.toml"
-        self.file.write_text(TEXT.format(module=self.module))
-        scope: dict[str, Any] = {"__name__": "made"}
-        exec(MODULE, scope)
-        pixels = np.random.default_rng(1).integers(0, 256, (3, 3, 8, 8), np.uint8)
-        labels = scope["labels"](torch.from_numpy(pixels).float() / 255).numpy()
-        np.savez(folder / "images.npz", images=pixels, labels=labels)
 
     def run(self, *arguments: str) -> tuple[int, str, str]:
         """Exit code, stdout, stderr."""
@@ -156,12 +100,11 @@ class Case:
 
 @pytest.fixture
 def case(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    study_folder: StudyFolder,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Case:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a module changes within a second
-    return Case(tmp_path, capsys, monkeypatch)
+    return Case(study_folder, capsys, monkeypatch)
 
 
 # -- what is as it should be ----------------------------------------------------------------------
@@ -281,21 +224,21 @@ def test_changed_and_missing_images(case: Case) -> None:
 def test_a_changed_or_missing_model(case: Case) -> None:
     case.half()
     slightly = "self.first = nn.Parameter(1.0000001 * torch.randn("  # no answer changes
-    case.code.write_text(MODULE.replace("self.first = nn.Parameter(torch.randn(", slightly))
+    case.code.write_text(NETWORK.replace("self.first = nn.Parameter(torch.randn(", slightly))
     words = f"the model 'net' ({case.module}:net) is not the one that out was begun with"
     case.told(2, words, "its weights changed", "bring it back, or begin a new study")
     case.code.unlink()
-    case.told(2, "study.toml, the model 'net'", case.module)
-    case.code.write_text(MODULE)
+    case.told(2, "study.toml, line ", "the model 'net'", case.module)
+    case.code.write_text(NETWORK)
     case.goes_on()
 
 
 def test_a_function_with_other_answers(case: Case) -> None:
     case.file.write_text(case.file.read_text().replace(":net", ":labels"))
     case.half()
-    case.code.write_text(MODULE.replace("shift = 0", "shift = 1"))
+    case.code.write_text(NETWORK.replace("shift = 0", "shift = 1"))
     case.told(2, "is not the one that out was begun with: its answers to some images changed")
-    case.code.write_text(MODULE)
+    case.code.write_text(NETWORK)
     case.goes_on()
 
 
@@ -439,8 +382,10 @@ def test_cells_that_cannot_be_replayed_are_named_and_rerun(case: Case) -> None:
     case.half()
     done = contents(case.out)
     with Store.open(case.out / "shard-0.sqlite", write=True) as store:
-        rewritten(store, "text", store.about["text"].replace("budget", "seeds = [9]\nbudget"))
-        rewritten(store, "environment", {**store.about["environment"], "device": "cuda (H100)"})
+        rewrite_record(store, "text", store.study.text.replace("budget", "seeds = [9]\nbudget"))
+        rewrite_record(
+            store, "environment", {**vars(store.study.environment), "device": "cuda (H100)"}
+        )
     told = case.told(
         1,
         "cells cannot be replayed here; the first is surfree, c* = 1, image ",
@@ -457,7 +402,7 @@ def test_cells_that_cannot_be_replayed_are_named_and_rerun(case: Case) -> None:
 
 def test_failed_cells_are_run_again(case: Case) -> None:
     assert case.begin("whole")[0] == 0
-    broken = MODULE.replace(
+    broken = NETWORK.replace(
         "def forward(self, images):",
         "calls = 0\n\n    def forward(self, images):\n"
         "        Net.calls += 1\n"
@@ -469,7 +414,7 @@ def test_failed_cells_are_run_again(case: Case) -> None:
     assert "cells failed; the first, image " in err
     assert "RuntimeError: no more" in err
     assert "Run them again with `tollbox resume out --failed`" in err
-    case.code.write_text(MODULE)
+    case.code.write_text(NETWORK)
     before = contents(case.out)
     assert case.run("resume", "out")[0] == 0
     assert contents(case.out) == before
@@ -481,7 +426,7 @@ def test_failed_cells_are_run_again(case: Case) -> None:
 
 def test_a_flaky_model_is_reported(case: Case) -> None:
     case.half()
-    flaky = MODULE.replace(
+    flaky = NETWORK.replace(
         "        return torch.tanh",
         "        if Net.calls > 5:\n            return self.plain(images).roll(1, 1)\n"
         "        Net.calls += 1\n        return self.plain(images)\n\n"

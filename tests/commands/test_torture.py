@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 import torture
-from torture import Kill, Nursery, Torture, contents, differences, unbroken, write_study
+from small_studies import contents
+from torture import Kill, Nursery, Torture, differences, unbroken, write_studies
 
 
 def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
@@ -25,7 +26,7 @@ def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
 def test_one_of_two_processes_is_killed(tmp_path: Path) -> None:
     """The other goes on to its end; what died is told, and resumed."""
     source, out, log = tmp_path / "study", tmp_path / "out", tmp_path / "log"
-    write_study(source, images=2, seeds=1, budget=250, attacks=2)
+    write_studies(source, images=2, seeds=1, budget=250, attacks=2)
     with Nursery() as nursery:
         expected, _ = unbroken(nursery, source, tmp_path / "unbroken")
         nursery.start(["run", "study-2.toml", "--out", str(out)], source, log, {})
@@ -48,7 +49,7 @@ def test_one_of_two_processes_is_killed(tmp_path: Path) -> None:
 def test_every_moment_of_a_commit(tmp_path: Path) -> None:
     """Before, in and after the commit of a batch and of a result."""
     source = tmp_path / "study"
-    write_study(source, images=2, seeds=1, budget=120, attacks=2)
+    write_studies(source, images=2, seeds=1, budget=120, attacks=2)
     with Nursery() as nursery:
         expected, _ = unbroken(nursery, source, tmp_path / "unbroken")
         out = tmp_path / "out"

@@ -18,7 +18,8 @@ from torch import nn
 
 import tollbox as tb
 from tollbox import Cell, Prices, Stop, Workers
-from tollbox.engine.workers import _Deal
+from tollbox.engine.executors import Stopper
+from tollbox.engine.workers import _Distribution
 
 SHAPE = (1, 4, 4)
 DEADLY = 0.987654321
@@ -131,10 +132,11 @@ def test_an_error_of_whoever_makes_the_images_comes_after_what_was_under_way(wor
 
 def test_a_view_takes_only_its_own_pixels_along():
     many = torch.rand(500, *SHAPE, dtype=torch.float64)
-    dealt = _Deal(iter([(0, Cell(tb.preset("hsja"), many[7], 0, budget=9))]), True).next(None)
-    assert dealt is not None
-    assert len(dealt[2]) < 4000 < many.numel() * 8
-    assert torch.equal(pickle.loads(dealt[2]).image, many[7])
+    cell = Cell(tb.preset("hsja"), many[7], 0, budget=9)
+    index, content = _Distribution([cell], 1, Stopper()).next_cell(0, None)
+    assert index == 0
+    assert len(content) < 4000 < many.numel() * 8
+    assert torch.equal(pickle.loads(content).image, many[7])
 
 
 def test_a_worker_that_dies_takes_only_its_cells_along():
@@ -151,12 +153,45 @@ def test_a_worker_that_dies_takes_only_its_cells_along():
     assert len(kept) >= 3
 
 
+def test_when_all_workers_died_the_cells_that_are_left_are_reported():
+    deadly = torch.full(SHAPE, 0.5, dtype=torch.float64)
+    deadly[0, 0, 0] = DEADLY
+    listed = [Cell(tb.preset("hsja"), deadly, 0, budget=10, name=f"{i}") for i in range(40)]
+    with Workers(model(), 2) as pool:
+        results = tb.run_cells(listed, model(), workers=pool, live=2)
+        assert [r.index for r in results] == list(range(40))
+        assert {r.stop for r in results} == {Stop.MODEL_ERROR}
+        assert "all worker processes died (signal 9, signal 9)" in results[-1].reason
+        with pytest.raises(tb.InputError, match="closed"):
+            tb.run_cells(listed, model(), workers=pool)
+    images, labels = (cell.image for cell in listed), [0] * 40
+    with pytest.raises(tb.TollboxError, match="all worker processes died"):
+        list(tb.stream(tb.preset("hsja"), model(), images, labels, budget=9, live=2, workers=2))
+
+
+def test_there_are_no_more_processes_than_cells(monkeypatch):
+    begun = []
+
+    class Counting(Workers):
+        def __init__(self, model, count):
+            begun.append(count)
+            super().__init__(model, count)
+
+    monkeypatch.setattr("tollbox.running.Workers", Counting)
+    assert len(tb.run_cells(cells(2, budget=20), model(), workers=200)) == 2
+    assert begun == [2]
+    assert len(tb.run_cells(cells(1, budget=20), model(), workers=200)) == 1
+    assert begun == [2]  # a single cell needs no other process
+    with pytest.raises(tb.InputError, match="workers is 1000"):
+        tb.run_cells(cells(1), model(), workers=1000)
+
+
 def test_what_cannot_be_sent_is_told():
     lonely = tb.models.from_callable(lambda images: np.zeros(len(images), int))
     with pytest.raises(
         tb.InputError, match=r"the model cannot be sent to another process .*lambda"
     ):
-        tb.run_cells([], lonely, workers=2)
+        tb.run_cells(cells(2), lonely, workers=2)
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, 1000, "two"])
@@ -180,7 +215,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
             import test_workers, tollbox as tb
             if __name__ == "__main__":
                 with tb.Workers(test_workers.model(), 2) as pool:
-                    print(*(hand.process.pid for hand in pool._hands), flush=True)
+                    print(*pool._processes.pids, flush=True)
                     listed = test_workers.cells(4, budget=1e12)
                     tb.run_cells(listed, test_workers.model(), workers=pool)
             """

@@ -109,6 +109,27 @@ def test_an_interval_is_over_images_not_over_seeds():
     assert as_if[1] - as_if[0] < 1.0
 
 
+@pytest.mark.parametrize("images", [[4, 4, 7, 7, 9, 9], [4, 7, 7, 7, 9, 9]])
+def test_a_sample_has_images_with_all_their_runs(images: list[int]):
+    """As many images as there are, whatever blocks the samples are made in."""
+    samples: list[list[int]] = []
+
+    def note(rows: np.ndarray) -> np.ndarray:
+        samples.extend(rows.tolist())
+        return rows[:, 0]
+
+    found = medians.bootstrap(note, np.array(images), draws=2 * medians.BLOCK + 7)
+    assert len(samples) == len(found) == 2 * medians.BLOCK + 7
+    for sample in samples:
+        times = [sample.count(row) for row in range(6)]
+        alike = {
+            image: {n for i, n in zip(images, times, strict=True) if i == image} for image in images
+        }
+        assert all(len(numbers) == 1 for numbers in alike.values())
+        assert sum(min(numbers) for numbers in alike.values()) == 3
+    assert len({tuple(sample) for sample in samples}) > 10
+
+
 def test_runs_of_images_need_not_be_equally_many():
     """The second image weighs twice as much in a draw, being there with two runs."""
     rng = np.random.default_rng(0)

@@ -9,6 +9,7 @@ import pytest
 
 import tollbox as tb
 from tollbox.core.ledger import Ledger
+from tollbox.core.result import known_up_to, needed, reached_at
 from tollbox.core.stop import Stop
 from tollbox.errors import InputError
 
@@ -106,3 +107,24 @@ def test_medians_count_no_start_as_infinite_and_leave_out_the_misclassified():
 def test_every_stop_has_advice():
     for stop in Stop:
         assert stop.advice.endswith(".")
+
+
+@pytest.mark.parametrize("by", ["cost", "source", "queries"])
+def test_many_values_at_once_are_read_as_one_by_one(by):
+    one = result(STEPS, stop=Stop.CONVERGED)
+    values = np.arange(0, 120, 0.5)
+    distances = np.array([step[3] for step in STEPS])
+    at_once = reached_at(needed(one.improvements, 10, by), distances, values)
+    assert at_once.tolist() == [one.distance_at(value, by) for value in values]
+    assert reached_at(needed([], 10, by), np.array([]), values).tolist() == [math.inf] * 240
+
+
+@pytest.mark.parametrize("stop", Stop)
+@pytest.mark.parametrize("by", ["cost", "source", "queries"])
+def test_what_is_known_ends_where_the_run_was_ended(stop, by):
+    known = known_up_to(stop, by, spent=7, budget=100, max_queries=50)
+    if stop in (Stop.MODEL_ERROR, Stop.ATTACK_ERROR, Stop.TIME_LIMIT, Stop.INTERRUPTED):
+        assert known == 7
+    else:
+        ended = {(Stop.BUDGET, "cost"): 100, (Stop.MAX_QUERIES, "queries"): 50}
+        assert known == ended.get((stop, by), math.inf)

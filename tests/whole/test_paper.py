@@ -191,7 +191,8 @@ def test_a_package_that_is_missing(run: Run, tmp_path: Path, monkeypatch: Any) -
     code, _, err = run("table-1", "--out", "o", "--images", "set.npz")
     assert code == 2
     assert err.count("\n") == 1
-    assert "studies/paper/table-1.toml, the model 'ResNet-50': torchvision" in err
+    assert "studies/paper/table-1.toml, line " in err
+    assert ": the model 'ResNet-50': torchvision" in err
     assert "pip install torchvision" in err
     assert not (tmp_path / "o").exists()
 
@@ -219,7 +220,7 @@ def test_the_papers_scale_with_images_of_a_user(
     code, _, err = run("search-cost", *given, "--out", "o")
     assert code == 0, err
     with tb.StudyResults("o") as found:
-        assert (len(found.images), found.about["scale"]) == (2, "paper")
+        assert (len(found.images), found.record.scale) == (2, "paper")
         assert found.study.images.path == tmp_path / "images"
     (tmp_path / "o" / "search-cost.svg").unlink()
     code, _, err = run("search-cost", "--out", "o")  # it knows its images
@@ -278,7 +279,7 @@ def test_killed_it_goes_on(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert code == 0, err
     with tb.StudyResults("whole") as whole, tb.StudyResults("cut") as cut:
         assert list(whole.rows()) == list(cut.rows())
-        assert cut.about["made_by"] == "paper"
+        assert cut.record.made_by == "paper"
         assert whole.study.images.limit == 1
     assert (tmp_path / "cut" / "clip.svg").read_bytes() == (
         tmp_path / "whole" / "clip.svg"

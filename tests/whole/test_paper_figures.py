@@ -14,12 +14,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 import tollbox as tb
+from tollbox.attacks import Kind
 from tollbox.paper import comparison, tradeoff
-from tollbox.paper.names import attack_name, kind_of_attack, number, price_name
+from tollbox.paper.names import attack_kind, attack_name, number, price_name
 from tollbox.report.paper_table import paper_table
 from tollbox.report.runs import Reading, lines
 from tollbox.report.statistics import effort, median_at
 from tollbox.report.table_files import comma_separated, latex, markdown
+from tollbox.report.tradeoff import TradeoffPoint, draw_tradeoff
 from tollbox.studies.spec.study import Study
 
 TEXT = """\
@@ -53,7 +55,7 @@ preset = "stealthy-hsja"
 def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tb.StudyResults]:
     folder = tmp_path_factory.mktemp("figures")
     study = Study.from_text(TEXT, folder, "study.toml")
-    with study.run(folder / "out") as results:
+    with tb.run_study(study, folder / "out") as results:
         yield results
 
 
@@ -84,7 +86,7 @@ def test_names(found: tb.StudyResults) -> None:
         "A-SurFree",
         "Stealthy HSJA",
     ]
-    kinds = [kind_of_attack(spec) for spec in found.study.attacks]
+    kinds = [attack_kind(spec) for spec in found.study.attacks]
     assert kinds == ["vanilla", "asymmetric", "stealthy"]
     assert [price_name(tariff) for tariff in found.study.tariffs] == ["c* = 2", "c* = 10²"]
     assert [number(x) for x in (0.5, 10, 50, 1e5)] == ["0.5", "10", "50", "10⁵"]
@@ -131,6 +133,29 @@ def test_the_tradeoff_has_a_point_for_each_attack_that_comes_so_far(
     away = tradeoff.draw(found, 1e-6, "some title")
     assert "not reached for half of the images: HSJA, c* = 2" in away.axes[0].get_xlabel()
     assert texts(away) == []
+
+
+def test_the_tradeoff_marks_kinds_of_attacks_and_names_what_has_no_point() -> None:
+    points = [
+        TradeoffPoint("HSJA", "", Kind.VANILLA, 100, 200),
+        TradeoffPoint("Frugal", "", Kind.OWN, 0, 300),
+        TradeoffPoint("HSJA+calibrated", "", Kind.OWN, 50, 250),
+        TradeoffPoint("A-HSJA", "", Kind.ASYMMETRIC, math.inf, math.inf),
+    ]
+    figure = draw_tradeoff(points, 2.0, "some title")
+    [axis] = figure.axes
+    legend = axis.get_legend()
+    assert legend is not None
+    assert [t.get_text() for t in legend.get_texts()] == ["vanilla", "own", "half of them flagged"]
+    drawn = {line.get_label(): line for line in axis.lines}
+    assert np.atleast_2d(drawn["own"].get_xydata()).tolist() == [[1, 300], [50, 250]]
+    assert (drawn["own"].get_marker(), drawn["vanilla"].get_marker()) == ("*", "o")
+    assert texts(figure) == ["HSJA", "HSJA+calibrated", "Frugal"]
+    label = axis.get_xlabel()
+    assert "not reached for half of the images: A-HSJA" in label
+    assert "none at all is drawn at 1" in label
+    low, high = axis.get_ylim()
+    assert high / low >= 3.99
 
 
 def test_a_table_with_several_costs_for_a_price(found: tb.StudyResults) -> None:

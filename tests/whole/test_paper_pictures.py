@@ -86,7 +86,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
             folder = tmp_path_factory.mktemp("study")
             np.savez(folder / "set.npz", images=PIXELS, labels=TRUTH.numpy())
             study = tb.Study.from_text(text, folder, str(folder / "study.toml"), files=False)
-            open_[text] = study.run(folder / "out", models={"labels": MODEL})
+            open_[text] = tb.run_study(study, folder / "out", models={"labels": MODEL})
         return open_[text]
 
     yield run

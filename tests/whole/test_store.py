@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import sqlite3
@@ -19,13 +18,16 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from small_studies import sample_record
 
 import tollbox as tb
 from tollbox.engine.journal import Answered
 from tollbox.errors import FileError, InputError
 from tollbox.studies.spec.specs import Tariff
-from tollbox.studies.store import codec as records
-from tollbox.studies.store.store import APPLICATION, SCHEMA, Store, StoreError
+from tollbox.studies.store import codec
+from tollbox.studies.store.codec import Trace
+from tollbox.studies.store.opening import StoreError
+from tollbox.studies.store.store import APPLICATION, SCHEMA, Store
 from tollbox.testing import half_space
 
 IMAGES = [(0, "a" * 32, 3, "one.png"), (1, "b" * 32, 4, "two.png")]
@@ -38,14 +40,8 @@ def answered(cell: int, ask: int, labels: list[int], run: int = 0, first: int = 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     file = tmp_path / "shard-0.sqlite"
-    Store.create(file, {"text": "x", "shards": 1, "shard": 0}, IMAGES)
+    Store.create(file, sample_record(), IMAGES)
     return file
-
-
-def rewritten(store: Store, key: str, value: Any) -> None:
-    """Change what a store says about its study, as only a test would."""
-    store._connection.execute("UPDATE about SET value = ? WHERE key = ?", (json.dumps(value), key))
-    store._connection.commit()
 
 
 def plain(found: dict[int, list[Answered]]) -> dict[int, list[tuple[Any, ...]]]:
@@ -90,7 +86,7 @@ def remount(folder: Path, how: str) -> None:
 )
 def test_labels_come_back_as_they_were(rows: list[tuple[Any, ...]]) -> None:
     given = [Answered(*row[:4], np.array(row[4], np.int64), row[5]) for row in rows]
-    found = list(records.unpacked(records.packed(given)))
+    found = list(codec.unpack_answers(codec.pack_answers(given)))
     assert [(*a[:4], a.labels.tolist()) for a in found] == [row[:5] for row in rows]
     np.testing.assert_array_equal([a.distance for a in found], [row[5] for row in rows])
 
@@ -98,17 +94,17 @@ def test_labels_come_back_as_they_were(rows: list[tuple[Any, ...]]) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 def test_images_come_back_to_the_last_bit(dtype: torch.dtype) -> None:
     image = torch.rand(3, 5, 4, generator=torch.Generator().manual_seed(1)).to(dtype)
-    content = records.packed_image(image)
+    content = codec.pack_image(image)
     assert content is not None
-    back = records.image_of(content)
+    back = codec.unpack_image(content)
     assert back is not None
     assert back.dtype == dtype
     assert torch.equal(back, image)
-    turned = records.image_of(records.packed_image(image.permute(2, 0, 1)))
+    turned = codec.unpack_image(codec.pack_image(image.permute(2, 0, 1)))
     assert turned is not None
     assert torch.equal(turned, image.permute(2, 0, 1))
-    assert records.packed_image(None) is None
-    assert records.image_of(None) is None
+    assert codec.pack_image(None) is None
+    assert codec.unpack_image(None) is None
 
 
 @pytest.mark.parametrize("attack", ["surfree", "a-hsja", "stealthy-hsja", "a-cgba", "geoda"])
@@ -128,7 +124,9 @@ def test_runs_come_back_with_counts_improvements_and_steps(path: Path, attack: s
         end, other = store.results()
         (_, trace, image), (_, _, none) = store.traces(images=True)
     assert (end.cell, other.cell, none) == (7, 8, None)
-    back = records.result_of(end, trace, records.image_of(image), result.name, 0, tariff)
+    back = codec.build_result(
+        end, trace, codec.unpack_image(image), name=result.name, label=0, tariff=tariff
+    )
     assert back.index == 7
     assert (back.stop, back.reason, back.seed) == (result.stop, "said", -(2**63))
     assert back.warnings == result.warnings
@@ -138,7 +136,7 @@ def test_runs_come_back_with_counts_improvements_and_steps(path: Path, attack: s
     assert back.ledger == result.ledger
     assert back.improvements == result.improvements
     assert back.trace == result.trace
-    assert tuple(records.improvements_of(trace)) == result.improvements
+    assert tuple(Trace(codec.pack_trace(result)).improvements) == result.improvements
     assert [back.distance_at(b) for b in (50, 300)] == [result.distance_at(b) for b in (50, 300)]
 
 
@@ -188,7 +186,7 @@ def test_a_second_writer_is_told_who_the_first_is(path: Path) -> None:
         assert f"in use by another process (process {os.getpid()})" in str(told.value)
         assert "wait until it ends, or end it" in str(told.value)
         with Store.open(path, write=False) as reader:
-            assert reader.about["text"] == "x"
+            assert reader.study.text == "x"
     with Store.open(path, write=True):
         pass
 
@@ -341,7 +339,7 @@ def test_a_database_that_may_not_grow(path: Path) -> None:
 def test_a_full_disk(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "small", "400k") as folder:
         path = folder / "shard-0.sqlite"
-        Store.create(path, {"text": "x"}, IMAGES)
+        Store.create(path, sample_record(), IMAGES)
         with Store.open(path, write=True) as store:
             done = fill(store)
             assert done > 5
@@ -367,7 +365,7 @@ def test_a_disk_that_is_full_before_the_first_batch(tmp_path: Path) -> None:
     """Not a block is left, for the lock or for the log: told as what it is, exit code 1."""
     with tmpfs(tmp_path / "small", "200k") as folder:
         path = folder / "shard-0.sqlite"
-        Store.create(path, {"text": "x"}, IMAGES)
+        Store.create(path, sample_record(), IMAGES)
         with contextlib.suppress(OSError), open(folder / "more", "wb", buffering=0) as file:
             while True:
                 file.write(b"\0" * 512)
@@ -386,7 +384,7 @@ def test_a_new_store_on_a_full_disk(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "small", "16k") as folder:
         names = [(i, "c" * 32, 0, "n" * 200) for i in range(500)]
         with pytest.raises(tb.TollboxError, match=r"full.*Make room") as told:
-            Store.create(folder / "shard-0.sqlite", {"text": "x"}, names)
+            Store.create(folder / "shard-0.sqlite", sample_record(), names)
         assert not isinstance(told.value, InputError)  # no mistake of the user: exit code 1
 
 
@@ -394,7 +392,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     """Read-only for everyone, root too; what a killed process left is read all the same."""
     with tmpfs(tmp_path / "small", "4m") as folder:
         path = folder / "shard-0.sqlite"
-        Store.create(path, {"text": "x"}, IMAGES)
+        Store.create(path, sample_record(), IMAGES)
         with Store.open(path, write=True) as store:
             store.record([answered(0, 0, [1])])
             store.record([answered(0, 1, [2])])
@@ -424,7 +422,7 @@ def test_a_folder_without_permission_to_write(path: Path) -> None:
         with pytest.raises(FileError, match=r"cannot be written.*Make it writable"):
             Store.open(path, write=True)
         with Store.open(path, write=False) as store:
-            assert store.about["text"] == "x"
+            assert store.study.text == "x"
     finally:
         path.parent.chmod(0o700)
 

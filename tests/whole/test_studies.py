@@ -11,18 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_store import rewritten
+from small_studies import contents, rewrite_record
 from torch import Tensor, nn
 
 import tollbox as tb
 from tollbox import Stop, Study, StudyResults
 from tollbox.core.model import Model
+from tollbox.engine.executors import Stopper
 from tollbox.errors import FileError, InputError
+from tollbox.studies.beginning import begin, holds
 from tollbox.studies.loading import load
-from tollbox.studies.running import Stopper, run_folder
+from tollbox.studies.running import run_folder
 from tollbox.studies.shard import Options, Outcome
-from tollbox.studies.store.folder import begin, holds
-from tollbox.studies.store.store import Store, StoreError
+from tollbox.studies.store.opening import StoreError
+from tollbox.studies.store.store import Store
 
 TEXT = """\
 name = "small"
@@ -115,18 +117,6 @@ class Case:
         outcome = self.run(Net(), out=place, quantize=quantize)
         assert outcome == Outcome()
         return contents(place)
-
-
-def contents(folder: Path) -> dict[int, tuple[Any, ...]]:
-    with StudyResults(folder) as found:
-        return {
-            r.index: (
-                *(r.stop, r.reason, r.warnings, r.seed, r.name, r.ledger.counts, r.ledger.cost),
-                *(r.improvements, r.trace),
-                None if r.adversarial is None else r.adversarial.numpy().tobytes(),
-            )
-            for r in found.results()
-        }
 
 
 @pytest.fixture
@@ -233,9 +223,11 @@ def test_a_finished_study_asks_nothing(case: Case) -> None:
 
 def test_study_run_begins_and_goes_on(case: Case) -> None:
     wanted = case.unbroken()
-    with case.study().run(case.out, models={"net": model(Net())}, time_limit=0.1) as found:
+    with tb.run_study(
+        case.study(), case.out, models={"net": model(Net())}, time_limit=0.1
+    ) as found:
         first = len(found)
-    with case.study().run(case.out, models={"net": model(Net())}) as found:
+    with tb.run_study(case.study(), case.out, models={"net": model(Net())}) as found:
         assert first <= len(found) == 12
     assert contents(case.out) == wanted
 
@@ -324,8 +316,8 @@ def another_version(case: Case) -> None:
     """As if another version of the package drew other random numbers."""
     case.text = case.text.replace('name = "small"', 'name = "small"\nseeds = [9]')
     with Store.open(case.out / "shard-0.sqlite", write=True) as store:
-        rewritten(store, "text", case.text)
-        rewritten(store, "environment", {**store.about["environment"], "torch": "0.4"})
+        rewrite_record(store, "text", case.text)
+        rewrite_record(store, "environment", {**vars(store.study.environment), "torch": "0.4"})
 
 
 def test_cells_that_diverge_are_named_and_begun_anew_if_that_is_wanted(case: Case) -> None:

@@ -135,7 +135,7 @@ class Frugal:
         found = yield from begin(problem, self.start)
         if found is None:
             return None
-        tolerance = getattr(self.start, "tolerance", None)
+        tolerance = self.start.tolerance
         if problem.given is not None or tolerance is None:
             ray = Ray(problem.source, found.point - problem.source, found, 1.0, NEAREST)
             count = math.ceil(math.log(NEAREST) / math.log(1 - STEP))

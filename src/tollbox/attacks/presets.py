@@ -1,7 +1,8 @@
-"""Presets: attacks by name, each with its family, its parts, and where its settings are from.
+"""Presets: attacks by name, each with its family, its method, its parts, and its source.
 
 The bare name is the paper's vanilla row; `+as` swaps in asymmetric search, `+agrest` asymmetric
-gradient estimation, and `a-` both. Settings follow the paper's published code, moved to images in
+gradient estimation, and `a-` both. These are habits of naming: what a preset is stands in its
+fields. Settings follow the paper's published code, moved to images in
 [0,1] by the factor 0.225: n_0 = 30, delta = 0.0045, chunks of 128, tolerance 1e-4. `-original` is
 the form of an attack's own authors where that differs. `+calibrated` measures the overshoot, and
 `frugal` is our own.
@@ -27,10 +28,11 @@ from .cgba import CGBA
 from .frugal import Frugal
 from .geoda import GeoDA
 from .hsja import HSJA
+from .methods import Method
 from .surfree import SurFree
 
 PAPER = "Rewriting the Budget, Table 1"
-OURS = "docs/frugal.md"
+OWN = "docs/frugal.md"
 STEALTHY = "Debenedetti et al. 2024"
 
 
@@ -40,9 +42,24 @@ class Preset:
 
     name: str
     family: str
+    method: Method
     parts: str
+    """In words."""
     source: str
+    """Where its settings are from."""
     attack: Attack
+    complete: bool = False
+    """Nothing more of the attack can be made asymmetric: the paper calls it A-, then the family."""
+
+    @property
+    def title(self) -> str:
+        """The name as the paper writes it."""
+        return (Method.BOTH if self.complete else self.method).title(self.family)
+
+    @property
+    def words(self) -> str:
+        """The method as a table has it."""
+        return f"{self.method.words} ({self.title})" if self.complete else self.method.words
 
 
 def _four(
@@ -54,14 +71,22 @@ def _four(
     plain: Any = MonteCarlo(subspace=subspace)
     agrest: Any = Agrest(m=m, subspace=subspace)
     rows = [
-        (name, "binary search, Monte Carlo", binary, plain),
-        (f"{name}+as", "AS, Monte Carlo", asymmetric, plain),
-        (f"{name}+agrest", "binary search, AGREST", binary, agrest),
-        (f"a-{name}", "AS, AGREST", asymmetric, agrest),
+        (name, Method.VANILLA, "binary search, Monte Carlo", binary, plain),
+        (f"{name}+as", Method.AS, "AS, Monte Carlo", asymmetric, plain),
+        (f"{name}+agrest", Method.AGREST, "binary search, AGREST", binary, agrest),
+        (f"a-{name}", Method.BOTH, "AS, AGREST", asymmetric, agrest),
     ]
     return [
-        Preset(called, family, parts + where, PAPER, make(start, search, estimate))
-        for called, parts, search, estimate in rows
+        Preset(
+            row,
+            family,
+            method,
+            parts + where,
+            PAPER,
+            make(start, search, estimate),
+            complete=method is Method.BOTH,
+        )
+        for row, method, parts, search, estimate in rows
     ]
 
 
@@ -77,8 +102,9 @@ def _calibrated() -> list[Preset]:
         Preset(
             f"{family.lower()}+calibrated",
             family,
+            Method.CALIBRATED,
             f"binary search, measured overshoot{where}",
-            OURS,
+            OWN,
             make(start, binary, Calibrated(subspace=subspace)),
         )
         for family, make, subspace, where in rows
@@ -87,15 +113,26 @@ def _calibrated() -> list[Preset]:
 
 def _all() -> dict[str, Preset]:
     start, binary = GrowingNoise(), BinarySearch()
-    found = [
-        Preset("surfree", "SurFree", "binary search", PAPER, SurFree(start, binary)),
-        Preset("a-surfree", "SurFree", "AS", PAPER, SurFree(start, AsymmetricSearch())),
+    listed = [
+        Preset(
+            "surfree", "SurFree", Method.VANILLA, "binary search", PAPER, SurFree(start, binary)
+        ),
+        Preset(
+            "a-surfree",
+            "SurFree",
+            Method.AS,
+            "AS",
+            PAPER,
+            SurFree(start, AsymmetricSearch()),
+            complete=True,
+        ),
         *_four("HSJA", HSJA, 0.02, Full(), ""),
         *_four("GeoDA", GeoDA, 0.06, Dct(3), ", DCT 1/3"),
         *_four("CGBA", CGBA, 0.06, Dct(4), ", DCT 1/4"),
         Preset(
             "surfree-original",
             "SurFree",
+            Method.ORIGINAL,
             "angles to both sides, 7 bisections, 8x8 DCT",
             "Maho et al. 2021",
             SurFree(
@@ -108,6 +145,7 @@ def _all() -> dict[str, Preset]:
         Preset(
             "cgba-original",
             "CGBA",
+            Method.ORIGINAL,
             "galloping, binary search, signs, DCT 1/4",
             "Reza et al. 2023",
             CGBA(
@@ -120,6 +158,7 @@ def _all() -> dict[str, Preset]:
         Preset(
             "stealthy-hsja",
             "HSJA",
+            Method.STEALTHY,
             "line search in two stages, OPT-style estimate",
             STEALTHY,
             HSJA(UniformNoise(), LineSearch(stages=2), OptStyle(), queries=100),
@@ -127,6 +166,7 @@ def _all() -> dict[str, Preset]:
         Preset(
             "stealthy-geoda",
             "GeoDA",
+            Method.STEALTHY,
             "binary search, bias with feedback, DCT 1/3",
             STEALTHY,
             GeoDA(start, binary, Biased(subspace=Dct(3)), queries=100),
@@ -135,12 +175,13 @@ def _all() -> dict[str, Preset]:
         Preset(
             "frugal",
             "Frugal",
+            Method.OWN,
             "inward start, optimal search, overshoot, priors",
-            OURS,
+            OWN,
             Frugal(),
         ),
     ]
-    return {preset.name: preset for preset in found}
+    return {preset.name: preset for preset in listed}
 
 
 PRESETS = _all()

@@ -17,6 +17,7 @@ from cyclopts import App, CycloptsError
 
 from .. import __version__
 from ..errors import InputError, TollboxError
+from .choices import as_option
 from .codes import FAILED, INTERRUPTED, MISTAKE
 from .streams import safe_streams, say
 
@@ -28,7 +29,7 @@ COMMANDS = {
     "export": "Write a study's finished cells, their steps and the list of images as CSV files.",
     "report": "Make a page of a study: table, curves, trade-offs, gallery; finished or not.",
     "paper": "Run an experiment of the paper, or all, and draw it; without a name, list them.",
-    "demo": "Attack the embedded model: a table, figures and a page; about a minute.",
+    "demo": "Attack the embedded model: a study and its page, in about a minute.",
     "presets": "List the attacks that can be named, with their families and parts.",
     "theory": "Print what the paper's theorems say for a price: overshoot, estimates, searches.",
 }
@@ -71,7 +72,7 @@ def _run(tokens: list[str], ready: Callable[[], None]) -> int:
         say(f"{error} See `tollbox --help`.")
         return MISTAKE
     except InputError as error:
-        say(str(error))
+        say(error.sentence(as_option))
         return MISTAKE
     except TollboxError as error:
         say(str(error))

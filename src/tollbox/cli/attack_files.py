@@ -1,4 +1,4 @@
-"""An attack as a study of one attack: its text, and the files that it ends with.
+"""The files that an attack ends with, beside its store.
 
 The store has all that was answered, so that an attack can be resumed. Beside it are the files of
 `save.py`, written whole, anew whenever a run ends: what was reached by cells that are not finished
@@ -7,87 +7,25 @@ is in them too.
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..core.result import Result, Results
 from ..core.stop import Stop
 from ..files.output import staged
+from ..studies.identity import recorded_study
 from ..studies.loading import Loaded, load
 from ..studies.reading import StudyResults
 from ..studies.shard import Outcome
-from ..studies.store.folder import study_of
-from . import choices, summary
+from . import summary
 from .codes import FAILED, INTERRUPTED
 from .save import kept, rounded, write_all
-from .streams import encodable, say
+from .streams import say
 
 PICTURE = re.compile(r"\d{4,}-(adversarial|lost|unknown)\.png")
 FILES = frozenset({"adversarial.npz", "results.csv", "ledger.json"})
 USUAL_BATCH = 64
-NAME = "model"
-"""What the model is called in the study."""
-
-
-def study_text(options: Any) -> str:
-    """The study of one attack that the options of `tollbox attack` mean."""
-    top = {
-        "name": "attack",
-        "budget": options.budget,
-        "max_queries": options.max_queries,
-        "prices": [_price(options.price)],
-        "seeds": [options.seed],
-        "device": options.device,
-        "batch_size": options.batch_size,
-        "keep_images": True,
-    }
-    images = {"path": options.images, "labels": options.labels, "limit": options.limit}
-    model = {
-        "name": NAME,
-        "source": options.model,
-        "mean": choices.numbers("--mean", options.mean),
-        "std": choices.numbers("--std", options.std),
-        "quantize": options.quantize,
-    }
-    tables = [
-        ("", top),
-        ("[images]", images),
-        ("[goal]", {"target": options.target, "start": options.start}),
-        ("[[models]]", model),
-        ("[[attacks]]", {"preset": options.attack.lower()}),
-    ]
-    return "\n\n".join(_table(*table) for table in tables if any(_given(table[1]))) + "\n"
-
-
-def _given(values: Mapping[str, Any]) -> list[str]:
-    return [f"{key} = {_toml(value)}" for key, value in values.items() if value is not None]
-
-
-def _table(head: str, values: Mapping[str, Any]) -> str:
-    return "\n".join([*([head] if head else []), *_given(values)])
-
-
-def _price(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        return "inf" if math.isinf(value) else repr(value)
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, list):
-        return f"[{', '.join(_toml(part) for part in value)}]"
-    return json.dumps(encodable(str(value)))
 
 
 def finish(
@@ -98,10 +36,10 @@ def finish(
 ) -> int:
     """Write the files of an attack, and say how it ended; gives the exit code."""
     with StudyResults(folder) as found:
-        about, known = found.about, {r.index: r for r in found.results()}
+        record, known = found.record, {r.index: r for r in found.results()}
     if loaded is None:
-        loaded = load(study_of(about, files=True))
-    settings = about["settings"]
+        loaded = load(recorded_study(record, files=True))
+    settings = dict(record.settings)
     cells = [loaded.cell(loaded.grid.place(number)) for number in range(len(loaded.grid))]
     results = Results(
         known.get(number)

@@ -36,14 +36,14 @@ def export(folder: Path, options: ExportOptions = ExportOptions()) -> int:  # no
     out = options.out or folder / "export"
     if options.price is not None and not options.price >= 0:
         raise InputError(
-            f"--price is {options.price}: expected a number that is 0 or more, or inf."
+            f"is {options.price}", expected="a number that is 0 or more, or inf", input="price"
         )
-    with StudyResults(folder) as found:
+    with StudyResults(folder) as results:
         check_free(out, FILES, replace=True)
         with staged(out, FILES) as stage:
             with stage.writing():
-                write_csv(found, stage.folder, options.price)
+                write_csv(results, stage.folder, options.price)
             stage.commit()
-        done = len(found)
+        done = len(results)
     console().print(f"{done} cells are in {out}: {', '.join(sorted(FILES))}.", soft_wrap=True)
     return 0

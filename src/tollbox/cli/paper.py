@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -22,17 +22,17 @@ from ..files.tables import kind_of
 from ..paper import outputs
 from ..paper.experiments import EXPERIMENTS, Experiment, Scale, experiment, study_at
 from ..report.runs import Reading
+from ..studies.beginning import begin
 from ..studies.loading import load
 from ..studies.reading import StudyResults
 from ..studies.shard import Options
 from ..studies.spec.study import Study
-from ..studies.store.folder import begin, shard_path
-from ..studies.store.store import Store
-from .choices import at_least, seconds, whole
+from ..studies.store.folder import read_record, shard_path
+from .choices import seconds, whole, within
 from .codes import FAILED, INTERRUPTED
-from .run import worst
+from .run import most_queries
 from .streams import console, say
-from .study_run import run_left, told
+from .study_run import run_left, say_end
 
 IMAGES = (
     "500 images of ImageNet's validation set, 224 x 224, as a folder with --labels, a CSV with the "
@@ -106,7 +106,7 @@ def _checked(options: PaperOptions) -> _Wanted:
         raise UnknownNameError("scale", options.scale, [str(scale) for scale in Scale])
     if options.reading not in list(Reading):
         raise UnknownNameError("reading", options.reading, [str(r) for r in Reading])
-    at_least("--limit", options.limit, 1)
+    within("limit", options.limit, 1)
     return _Wanted(
         Scale(options.scale),
         Reading(options.reading),
@@ -185,19 +185,18 @@ def _one(chosen: Experiment, wanted: _Wanted, out: Path) -> int:
 
 def _run(chosen: Experiment, wanted: _Wanted, out: Path) -> tuple[int, int]:
     """Begin the study, or go on with it: the exit code, and how many cells are left."""
-    made = {"experiment": chosen.name, "scale": str(wanted.scale)}
     loaded = None
     if shard_path(out, 0).is_file():
-        _check_same(chosen, wanted, out, made)
+        _check_same(chosen, wanted, out)
     else:
         check_free(out)
         loaded = load(_study(chosen, wanted))
-        begin(loaded, out, "paper", **made)
+        begin(loaded, out, "paper", experiment=chosen.name, scale=str(wanted.scale))
     with StudyResults(out) as found:
         if len(found) == len(found.grid):
             return 0, 0
     outcome, interrupted = run_left(out, Options(time_limit=wanted.time_limit), loaded)
-    code = told(out, outcome, interrupted)
+    code = say_end(out, outcome, interrupted)
     with StudyResults(out) as found:
         return code, len(found.grid) - len(found)
 
@@ -206,14 +205,13 @@ def _study(chosen: Experiment, wanted: _Wanted) -> Study:
     return study_at(chosen.name, wanted.scale, wanted.images, wanted.labels, wanted.limit)
 
 
-def _check_same(chosen: Experiment, wanted: _Wanted, out: Path, made: dict[str, str]) -> None:
+def _check_same(chosen: Experiment, wanted: _Wanted, out: Path) -> None:
     """The folder has this experiment, with the images that are given, if any are."""
-    with Store.open(shard_path(out, 0), write=False) as store:
-        about: dict[str, Any] = store.about
-    if {key: about.get(key) for key in made} != made:
+    record = read_record(out)
+    if record is None or (record.experiment, record.scale) != (chosen.name, wanted.scale):
         has = (
-            f"{about['experiment']} at the scale {about['scale']}"
-            if "experiment" in about
+            f"{record.experiment} at the scale {record.scale}"
+            if record is not None and record.experiment is not None
             else "another study"
         )
         raise InputError(
@@ -221,7 +219,7 @@ def _check_same(chosen: Experiment, wanted: _Wanted, out: Path, made: dict[str, 
             f"scale {wanted.scale}."
         )
     given = wanted.images is not None or wanted.limit is not None
-    if given and _study(chosen, wanted).text != about["text"]:
+    if given and _study(chosen, wanted).text != record.text:
         raise InputError(
             f"--out {out} has {chosen.name} with other images: leave --images, --labels and "
             "--limit out to go on with it, or give another folder."
@@ -255,7 +253,7 @@ def _takes(study: Study) -> str:
     images = study.images.limit or 0
     lines = len(study.models) * len(study.attacks)
     cells = lines * len(study.tariffs) * len(study.seeds) * images
-    most = lines * len(study.seeds) * images * sum(worst(tariff) for tariff in study.tariffs)
+    most = lines * len(study.seeds) * images * sum(most_queries(tariff) for tariff in study.tariffs)
     packages = list(dict.fromkeys(name for m in study.models for name in _packages(m.source)))
     needs = f"; needs {' and '.join(packages)}" if packages else ""
     return (

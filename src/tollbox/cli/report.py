@@ -19,6 +19,8 @@ from ..report.table_files import comma_separated, latex, markdown
 from ..studies.reading import StudyResults
 from .streams import console
 
+PAGE = "report.html"
+
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,7 @@ def report(folder: Path, options: ReportOptions = ReportOptions()) -> int:  # no
     """Make a page of a study: table, curves, trade-offs, gallery; finished or not."""
     if options.reading not in list(Reading):
         raise UnknownNameError("reading", options.reading, [str(r) for r in Reading])
-    reading, out, to = Reading(options.reading), options.out or folder / "report.html", console()
+    reading, out, to = Reading(options.reading), options.out or folder / PAGE, console()
     if options.figures is not None:
         check_free(options.figures)
     with StudyResults(folder) as found:
@@ -56,7 +58,6 @@ def report(folder: Path, options: ReportOptions = ReportOptions()) -> int:  # no
         out.write_text(page(data), encoding="utf-8")
     except OSError as error:
         raise FileError(f"--out {out} cannot be written: {error.strerror}.") from None
-    to.print(f"The page is {out}.", soft_wrap=True)
     if options.figures is not None:
         with staged(options.figures) as stage:
             with stage.writing():
@@ -71,4 +72,5 @@ def report(folder: Path, options: ReportOptions = ReportOptions()) -> int:  # no
             stage.commit()
         told = f"{len(names) + len(texts)} files are in {options.figures}."
         to.print(told, soft_wrap=True)
+    to.print(f"Open {out} in a browser.", soft_wrap=True)
     return 0

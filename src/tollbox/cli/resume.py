@@ -1,4 +1,4 @@
-"""`tollbox resume`: go on with a study, or an attack, that was ended by whatever it was."""
+"""`tollbox resume`: go on with a study, or an attack, whatever ended it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from ..studies.identity import recorded_study
+from ..studies.loading import load
 from ..studies.shard import Options
-from ..studies.store.folder import edited, shards
+from ..studies.store.folder import shard_paths
+from ..studies.store.record import StudyRecord, first_difference
 from ..studies.store.store import Store
 from . import attack_files
 from .choices import seconds
 from .streams import say
-from .study_run import run_left, told
+from .study_run import run_left, say_end
 
 
 @Parameter(name="*")
@@ -35,12 +38,30 @@ class ResumeOptions:
 def resume(folder: Path, options: ResumeOptions = ResumeOptions()) -> int:  # noqa: B008
     """Go on with a study or an attack; recorded answers are not asked again."""
     limit = seconds(options.time_limit)
-    with Store.open(shards(folder)[0], write=False) as store:
-        about = store.about
-    if about["made_by"] == "run" and (changed := edited(about)) is not None:
-        say(changed)
+    with Store.open(shard_paths(folder)[0], write=False) as store:
+        record = store.study
     how = Options(rerun=options.rerun, failed=options.failed, time_limit=limit)
+    if record.made_by == "attack":
+        loaded = load(recorded_study(record, files=True))
+        outcome, interrupted = run_left(folder, how, loaded)
+        return attack_files.finish(folder, outcome, interrupted, loaded)
+    if record.made_by == "run" and (change := _describe_edit(record)) is not None:
+        say(change)
     outcome, interrupted = run_left(folder, how)
-    if about["made_by"] == "attack":
-        return attack_files.finish(folder, outcome, interrupted)
-    return told(folder, outcome, interrupted)
+    return say_end(folder, outcome, interrupted)
+
+
+def _describe_edit(record: StudyRecord) -> str | None:
+    """A sentence if the study's file is no longer what it was."""
+    path = record.folder / Path(record.where).name  # wherever one stands now
+    try:
+        now = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return None
+    line = first_difference(record.text, now.removeprefix("\ufeff"))
+    if line is None:
+        return None
+    return (
+        f"{path} was edited since (line {line}): this goes on with the study as it was begun; for "
+        "the new one use `tollbox run` with another --out."
+    )

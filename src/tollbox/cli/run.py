@@ -10,16 +10,16 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.table import Table
 
-from ..errors import InputError
+from ..errors import InputError, mention
+from ..studies.beginning import begin
 from ..studies.loading import Loaded, load
 from ..studies.shard import Options, model_speed
 from ..studies.spec.selection import images_digest
 from ..studies.spec.specs import Tariff
 from ..studies.spec.study import Study
-from ..studies.store.folder import begin
 from .choices import seconds
 from .streams import console
-from .study_run import run_left, told
+from .study_run import run_left, say_end
 
 
 @Parameter(name="*")
@@ -39,11 +39,15 @@ class RunOptions:
 def run(study: Path, options: RunOptions = RunOptions()) -> int:  # noqa: B008
     """Run a study: models x attacks x prices x images, from a TOML file.
 
-    Results are in --out as they come; after a stop of any kind, `tollbox resume` goes on.
+    Results are in --out as they come; after a stop of any kind, `tollbox resume` continues.
     """
     limit = seconds(options.time_limit)
     if options.out is None and not options.dry_run:
-        raise InputError("--out is not given: expected a folder for the results, or --dry-run.")
+        raise InputError(
+            "is not given",
+            expected=f"a folder for the results, or {mention('dry_run')}",
+            input="out",
+        )
     chosen = Study.from_toml(study)
     loaded = load(chosen)
     if options.dry_run:
@@ -52,7 +56,7 @@ def run(study: Path, options: RunOptions = RunOptions()) -> int:  # noqa: B008
     out = options.out or Path()
     begin(loaded, out, "run")
     outcome, interrupted = run_left(out, Options(time_limit=limit), loaded)
-    return told(out, outcome, interrupted)
+    return say_end(out, outcome, interrupted)
 
 
 def _plan(loaded: Loaded) -> None:
@@ -66,12 +70,12 @@ def _plan(loaded: Loaded) -> None:
     for spec in study.models:
         model = loaded.model(spec)
         speeds[spec.name] = None if study.metered else model_speed(loaded, model)
-    for line in grid.lines:
-        queries = grid.width * worst(line.tariff)
-        speed = speeds[line.model.name]
+    for series in grid.series:
+        queries = grid.width * most_queries(series.tariff)
+        speed = speeds[series.model.name]
         time = math.nan if speed is None else queries / speed
         total += time
-        table.add_row(line.named(study), f"{grid.width:,}", _number(queries), _time(time))
+        table.add_row(series.named(study), f"{grid.width:,}", _number(queries), _time(time))
     to.print(table)
     to.print(f"images: {len(loaded.images)}, digest {images_digest(loaded.images)}")
     for name, speed in speeds.items():
@@ -81,7 +85,7 @@ def _plan(loaded: Loaded) -> None:
         to.print(f"all: at most about {_time(total)}, if each query is as cheap as can be.")
 
 
-def worst(tariff: Tariff) -> float:
+def most_queries(tariff: Tariff) -> float:
     """The most queries that an image may take under a price."""
     cheapest = tariff.prices.cheapest
     ends = cheapest > 0 and math.isfinite(tariff.budget)

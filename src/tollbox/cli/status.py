@@ -15,10 +15,10 @@ from .streams import console
 
 def status(folder: Path) -> int:
     """Show how far a study has come; it may be running."""
-    with StudyStatus(folder) as found:
-        lines, running, notes = found.status(), found.running, found.warnings
-        name, left = found.about["name"], found.cells - sum(line.done for line in lines)
-    show(f"{name}: {folder}", lines)
+    with StudyStatus(folder) as study:
+        series, running, notes = study.status(), study.running, study.warnings
+        name, left = study.record.name, study.cells - sum(each.done for each in series)
+    show(f"{name}: {folder}", series)
     to = console()
     for note in notes:
         to.print(f"Note: {note}.", soft_wrap=True)
@@ -31,13 +31,13 @@ def status(folder: Path) -> int:
     return 0
 
 
-def show(title: str, lines: Sequence[SeriesStatus]) -> None:
-    """The table of lines."""
+def show(title: str, series: Sequence[SeriesStatus]) -> None:
+    """A table with a row for each series."""
     table = Table(title=Text(title))
     for name in ("", "cells", "failed", "median l2", "queries"):
         table.add_column(name, justify="left" if not name else "right")
-    for line in lines:
-        median = "-" if math.isnan(line.median) else f"{line.median:.4g}"
-        done = f"{line.done}/{line.cells}"
-        table.add_row(Text(line.name), done, f"{line.failed}", median, f"{line.queries:,}")
+    for each in series:
+        median = "-" if math.isnan(each.median) else f"{each.median:.4g}"
+        done = f"{each.done}/{each.cells}"
+        table.add_row(Text(each.name), done, f"{each.failed}", median, f"{each.queries:,}")
     console().print(table)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..engine.executors import Stopper
 from ..studies.loading import Loaded
 from ..studies.reading import StudyResults
-from ..studies.running import Stopper, run_folder
+from ..studies.running import run_folder
 from ..studies.shard import Options, Outcome
-from ..studies.status import FAILED as FAILURES
 from .codes import FAILED, INTERRUPTED
 from .interrupt import Interrupt
 from .status import show
@@ -23,7 +23,7 @@ from .study_watch import StudyWatch
 
 
 def run_left(folder: Path, options: Options, loaded: Loaded | None = None) -> tuple[Outcome, bool]:
-    """Run what is left, with progress; tells also whether Ctrl-C came. `loaded` is the study, if it
+    """Run what is left, with progress; says also whether Ctrl-C came. `loaded` is the study, if it
     is at hand."""
     with StudyResults(folder) as before:
         watch = StudyWatch(console(stderr=True), before, options.failed)
@@ -33,20 +33,19 @@ def run_left(folder: Path, options: Options, loaded: Loaded | None = None) -> tu
     return outcome, interrupt.came
 
 
-def told(folder: Path, outcome: Outcome, interrupted: bool) -> int:
+def say_end(folder: Path, outcome: Outcome, interrupted: bool) -> int:
     """Say how a run ended; gives the exit code."""
-    with StudyResults(folder) as found:
-        lines = found.status()
-        show(f"{found.study.name}: {folder}", lines)
-        left = len(found.grid) - len(found)
-        failed = sum(line.failed for line in lines)
-        first = next((row for row in found.rows() if row["stop"] in FAILURES), None)
-        places = {cell: found.grid.place(cell) for cell in list(outcome.diverged)[:1]}
-        names = [f"{p.line.named(found.study)}, image {p.image}" for p in places.values()]
-    if failed and first is not None:
+    with StudyResults(folder) as results:
+        series, total = results.status(), len(results.grid)
+        show(f"{results.study.name}: {folder}", series)
+        left = total - len(results)
+        failed = [end for end in results.finished() if end.stop.failed]
+        first_failed = _name_cell(results, failed[0].cell) if failed else ""
+        first_diverged = _name_cell(results, min(outcome.diverged)) if outcome.diverged else ""
+    if failed:
         say(
-            f"{failed} cells failed; the first, image {first['name']} under {first['attack']}: "
-            f"{first['reason']}. Run them again with `tollbox resume {folder} --failed`."
+            f"{len(failed)} cells failed; the first, {first_failed}: {failed[0].reason}. Run them "
+            f"again with `tollbox resume {folder} --failed`."
         )
     if outcome.restarted:
         say(f"{outcome.restarted} cells did not ask what they asked before, and were begun anew.")
@@ -54,13 +53,17 @@ def told(folder: Path, outcome: Outcome, interrupted: bool) -> int:
         say(f"Interrupted with {left} cells left: go on with `tollbox resume {folder}`.")
         return INTERRUPTED
     if outcome.diverged:
-        [why] = list(outcome.diverged.values())[:1]
         say(
-            f"{len(outcome.diverged)} cells cannot be replayed here; the first is {names[0]}: "
-            f"{why}. Go on where they were begun, or begin them anew with `tollbox resume {folder} "
-            "--rerun`."
+            f"{len(outcome.diverged)} cells cannot be replayed here; the first is "
+            f"{first_diverged}: {outcome.diverged[min(outcome.diverged)]}. Go on where they were "
+            f"begun, or begin them anew with `tollbox resume {folder} --rerun`."
         )
         return FAILED
     if left:
         say(f"The time is up, with {left} cells left: go on with `tollbox resume {folder}`.")
-    return FAILED if failed and failed == len(found.grid) else 0
+    return FAILED if failed and len(failed) == total else 0
+
+
+def _name_cell(results: StudyResults, cell: int) -> str:
+    series, _, image = results.grid.place(cell)
+    return f"{series.named(results.study)}, image {results.images[image][2]}"

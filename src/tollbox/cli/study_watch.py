@@ -1,4 +1,4 @@
-"""Progress of a study: a line for each attack and price.
+"""Progress of a study: a line for each series.
 
 On a terminal they are redrawn in place; elsewhere a plain log has the lines that are under way,
 every ten seconds, and each line when it is done. Speed is charged queries per second since the
@@ -16,18 +16,17 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from ..core.stop import Stop
 from ..studies.reading import StudyResults
 from ..studies.shard import CellEnded, Event, ModelBegun, ShardProgress
-from ..studies.status import FAILED
+from ..studies.status import counts_in_median
 
-LOG_EVERY = 10.0
-REDRAW_EVERY = 0.2
+LOG_SECONDS = 10.0
+REDRAW_SECONDS = 0.2
 
 
 @dataclass
-class _Line:
-    """One line of the grid, as it is shown."""
+class _SeriesProgress:
+    """One series, as it is shown."""
 
     name: str
     cells: int
@@ -41,6 +40,11 @@ class _Line:
     """Since this run began, by shard."""
     began: float | None = None
     ended: float | None = None
+
+    @property
+    def under_way(self) -> bool:
+        """It was begun, and is not done."""
+        return self.began is not None and self.done < self.cells
 
     @property
     def rate(self) -> float:
@@ -61,7 +65,7 @@ class _Line:
         under_way = sum(self.queries.values()) - self.fresh_queries
         return max(0.0, each * (self.cells - self.done) - under_way) / self.rate
 
-    def told(self, raw: float | None) -> list[str]:
+    def columns(self, raw: float | None) -> list[str]:
         """Its columns."""
         rate = self.rate
         failed = f" ({self.failed} failed)" if self.failed else ""
@@ -88,17 +92,18 @@ def _clock(seconds: float) -> str:
 class StudyWatch:
     """Shows a study's run; `tell` is what the run calls."""
 
-    def __init__(self, console: Console, found: StudyResults, failed: bool = False) -> None:
+    def __init__(self, console: Console, results: StudyResults, failed: bool = False) -> None:
         """`failed`: cells that failed are run again."""
         self._console = console
-        self._lines = [
-            _Line(s.name, s.cells, s.done - s.failed)
+        self._series = [
+            _SeriesProgress(s.name, s.cells, s.done - s.failed)
             if failed
-            else _Line(s.name, s.cells, s.done, s.failed)
-            for s in found.status()
+            else _SeriesProgress(s.name, s.cells, s.done, s.failed)
+            for s in results.status()
         ]
-        for end in found.finished():
-            self._lines[found.grid.line_of(end.cell)].distances += _counted(end.stop, end.distance)
+        for end in results.finished():
+            if counts_in_median(end.stop):
+                self._series[results.grid.series_of(end.cell)].distances.append(end.distance)
         self._raw: float | None = None
         self._live: Live | None = None
         self._next = 0.0
@@ -107,7 +112,7 @@ class StudyWatch:
         if self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
-        self._next = time.monotonic() + (0.0 if self._live else LOG_EVERY)
+        self._next = time.monotonic() + (0.0 if self._live else LOG_SECONDS)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -120,55 +125,50 @@ class StudyWatch:
             self._raw = event.raw or self._raw
         elif isinstance(event, ShardProgress):
             for number, queries in event.queries.items():
-                line = self._lines[number]
-                line.began = line.began or time.monotonic() - 1e-3
-                line.queries[event.shard] = queries
+                series = self._series[number]
+                series.began = series.began or time.monotonic() - 1e-3
+                series.queries[event.shard] = queries
         elif isinstance(event, CellEnded):
             self._ended(event)
         if time.monotonic() >= self._next:
             self._show()
 
     def _ended(self, event: CellEnded) -> None:
-        line = self._lines[event.line]
-        line.done += 1
-        if event.stop is not Stop.ALREADY_MISCLASSIFIED:  # which says nothing about the others
-            line.fresh += 1
-            line.fresh_queries += event.queries
-        line.failed += event.stop in FAILED
-        line.distances += _counted(event.stop, event.distance)
-        line.began = line.began or time.monotonic() - 1e-3
-        if line.done >= line.cells:
-            line.ended = time.monotonic()
+        series = self._series[event.series]
+        series.done += 1
+        if event.stop.attacked:  # else it says nothing about the others
+            series.fresh += 1
+            series.fresh_queries += event.queries
+        series.failed += event.stop.failed
+        if counts_in_median(event.stop):
+            series.distances.append(event.distance)
+        series.began = series.began or time.monotonic() - 1e-3
+        if series.done >= series.cells:
+            series.ended = time.monotonic()
             if self._live is None:
-                self._console.print(_sentence(line, self._raw), soft_wrap=True)
+                self._log(series)
 
     def _show(self) -> None:
         if self._live is not None:
-            self._next = time.monotonic() + REDRAW_EVERY
+            self._next = time.monotonic() + REDRAW_SECONDS
             table = Table.grid(padding=(0, 2))
-            for line in self._shown():
-                table.add_row(*line.told(self._raw))
+            for series in self._visible():
+                table.add_row(*series.columns(self._raw))
             self._live.update(table, refresh=True)
             return
-        self._next = time.monotonic() + LOG_EVERY
-        for line in self._lines:
-            if line.began is not None and line.done < line.cells:
-                self._console.print(_sentence(line, self._raw), soft_wrap=True)
+        self._next = time.monotonic() + LOG_SECONDS
+        for series in self._series:
+            if series.under_way:
+                self._log(series)
 
-    def _shown(self) -> list[_Line]:
-        """As many lines as fit: those under way first, then in order."""
+    def _log(self, series: _SeriesProgress) -> None:
+        name, *others = series.columns(self._raw)
+        words = ", ".join(part for part in others if part)
+        self._console.print(f"{name}: {words}", soft_wrap=True)
+
+    def _visible(self) -> list[_SeriesProgress]:
+        """As many series as fit: those under way first, then in order."""
         room = max(1, self._console.height - 1)
-        if len(self._lines) <= room:
-            return self._lines
-        busy = [line for line in self._lines if line.began is not None and line.done < line.cells]
-        rest = [line for line in self._lines if line not in busy]
-        return (busy + rest)[:room]
-
-
-def _sentence(line: _Line, raw: float | None) -> str:
-    name, *others = line.told(raw)
-    return f"{name}: {', '.join(part for part in others if part)}"
-
-
-def _counted(stop: str, distance: float) -> list[float]:
-    return [] if stop in (*FAILED, Stop.ALREADY_MISCLASSIFIED) else [distance]
+        if len(self._series) <= room:
+            return self._series
+        return sorted(self._series, key=lambda series: not series.under_way)[:room]

@@ -28,10 +28,13 @@ def _checked(name: str, value: float) -> float:
     try:
         price = float(value)
     except (TypeError, ValueError):
-        raise InputError(f"{name} is {value!r}: expected a number that is 0 or more.") from None
+        raise InputError(f"{name} is {value!r}", expected="a number, 0 or more") from None
     if not (math.isfinite(price) and price >= 0):
-        hint = " For an infinite price use Prices.flagged_only()." if price == math.inf else ""
-        raise InputError(f"{name} is {value!r}: expected a finite number that is 0 or more.{hint}")
+        raise InputError(
+            f"{name} is {value!r}",
+            expected="a finite number, 0 or more",
+            remedy="for an infinite price use Prices.flagged_only()" if price == math.inf else "",
+        )
     return price
 
 
@@ -54,7 +57,7 @@ class Prices:
             }
             object.__setattr__(self, "classes", table)
         if self.dearest == 0:
-            raise InputError("all prices are 0: expected at least one answer to cost something.")
+            raise InputError("all prices are 0", expected="at least one answer to cost something")
 
     @classmethod
     def per_class(cls, prices: Mapping[int, float], default: float = 1.0) -> Prices:

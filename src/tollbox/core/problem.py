@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -93,8 +93,7 @@ class Problem:
 class Attack(Protocol):
     """What can be run: called with a problem, gives a generator of asks that returns why it ended.
 
-    It may also have `rows`, the most points it holds at a time; the engine bounds the number of
-    live images by it. A whole attack, which tries ever larger grey levels:
+    It may also be a `BoundedAttack`. A whole attack, which tries ever larger grey levels:
 
         @dataclass(frozen=True)
         class Brighten:
@@ -111,3 +110,12 @@ class Attack(Protocol):
 
     def __call__(self, problem: Problem, /) -> Asking[Stop]:
         """Begin an attack on one image."""
+
+
+@runtime_checkable
+class BoundedAttack(Protocol):
+    """An attack that knows how much it holds: the engine admits as many images as fit in memory."""
+
+    @property
+    def rows(self) -> int:
+        """The most points that it holds at a time, for one image."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import InputError
 from .ledger import Ledger
@@ -28,8 +29,48 @@ if TYPE_CHECKING:
 
 By = Literal["cost", "source", "queries"]
 
-CUT_SHORT = (Stop.MODEL_ERROR, Stop.ATTACK_ERROR, Stop.TIME_LIMIT, Stop.INTERRUPTED)
-"""Ends that say nothing about the image."""
+Values = NDArray[np.float64]
+AXES: tuple[By, ...] = ("cost", "source", "queries")
+
+CUT_SHORT = tuple(stop for stop in Stop if stop.cut_short)
+"""As `Stop.cut_short`, for callers that still use the tuple."""
+
+
+def needed(improvements: Iterable[Sequence[float]], dearest: float, by: By = "cost") -> Values:
+    """From which cost (flagged queries, queries) on each improvement counts (rule 1).
+
+    `dearest` is the most that an answer may cost; the values rise.
+    """
+    before = np.array([row[AXES.index(by)] for row in improvements], float)
+    return before + (dearest if by == "cost" else 1.0)
+
+
+def reached_at(needs: Values, distances: Values, values: Values | float) -> Values:
+    """The distance reached at each of `values`, when `distances` count from `needs` on (`needed`).
+
+    Infinity before the first. Where it is known is another question (`known_up_to`).
+    """
+    reached = np.append(math.inf, distances)
+    return np.asarray(reached[np.searchsorted(needs, values, side="right")])
+
+
+def known_up_to(
+    stop: Stop, by: By = "cost", *, spent: float, budget: float, max_queries: float
+) -> float:
+    """The largest cost (flagged queries, queries) at which it is known what a run reached.
+
+    A run that was ended by its budget, its cap, an error, the clock or an interruption would have
+    gone on: beyond what ended it nothing is known. `spent` is what it spent in terms of `by`.
+    """
+    if by not in AXES:
+        raise InputError(f"is {by!r}", expected="'cost', 'source' or 'queries'", input="by")
+    if stop.cut_short:
+        return spent
+    if by == "cost" and stop is Stop.BUDGET:
+        return budget
+    if by == "queries" and stop is Stop.MAX_QUERIES:
+        return max_queries
+    return math.inf
 
 
 @dataclass(frozen=True)
@@ -89,21 +130,11 @@ class Result:
         return self.improvements[-1].distance if self.improvements else math.inf
 
     def known_up_to(self, by: By = "cost") -> float:
-        """The largest cost (flagged queries, queries) at which it is known what was reached.
-
-        A run that was ended by its budget, its cap, an error, the clock or an interruption would
-        have gone on: beyond what ended it nothing is known.
-        """
-        if by not in ("cost", "source", "queries"):
-            raise InputError(f"by is {by!r}: expected 'cost', 'source' or 'queries'.")
-        if self.stop in CUT_SHORT:
-            ledger = self.ledger
-            return {"cost": ledger.cost, "source": ledger.source, "queries": ledger.queries}[by]
-        if by == "cost" and self.stop is Stop.BUDGET:
-            return self.budget
-        if by == "queries" and self.stop is Stop.MAX_QUERIES:
-            return self.max_queries
-        return math.inf
+        """The largest cost (flagged queries, queries) at which it is known what was reached."""
+        limits = {"budget": self.budget, "max_queries": self.max_queries}
+        ledger = self.ledger
+        spent = {"cost": ledger.cost, "source": ledger.source, "queries": ledger.queries}
+        return known_up_to(self.stop, by, spent=spent.get(by, math.nan), **limits)
 
     def distance_at(self, value: float, by: By = "cost") -> float:
         """What a run that ends at `value` (a cost, flagged queries or queries) would have reached.
@@ -113,18 +144,12 @@ class Result:
         if value > self.known_up_to(by):
             raise InputError(
                 f"{by} {value:g} is above {self.known_up_to(by):g}, where this run ended "
-                f"({self.stop}): run it with a larger limit to know what it would have reached."
+                f"({self.stop})",
+                remedy="run it with a larger limit to know what it would have reached",
             )
-        reached = math.inf
-        for step in self.improvements:
-            if by == "cost":
-                need = step.cost + self.ledger.prices.dearest
-            else:
-                need = 1.0 + (step.source if by == "source" else step.queries)
-            if need > value:
-                break
-            reached = step.distance
-        return reached
+        needs = needed(self.improvements, self.ledger.prices.dearest, by)
+        distances = np.array([row.distance for row in self.improvements])
+        return float(reached_at(needs, distances, value))
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,9 +182,7 @@ class Results(Sequence[Result]):
     @property
     def counted(self) -> Results:
         """All but the images that are misclassified anyway."""
-        return Results(
-            (r for r in self.results if r.stop is not Stop.ALREADY_MISCLASSIFIED), self.findings
-        )
+        return Results((r for r in self.results if r.stop.attacked), self.findings)
 
     @property
     def misclassified(self) -> int:
@@ -169,17 +192,17 @@ class Results(Sequence[Result]):
     @property
     def failed(self) -> int:
         """How many runs ended in an error of the model or the attack; see their `reason`."""
-        return sum(r.stop in (Stop.MODEL_ERROR, Stop.ATTACK_ERROR) for r in self.results)
+        return sum(r.stop.failed for r in self.results)
 
     def unknown_at(self, value: float, by: By = "cost") -> int:
         """How many runs were cut short before `value` by an error, the clock or an interruption."""
-        return sum(r.stop in CUT_SHORT and value > r.known_up_to(by) for r in self.counted)
+        return sum(r.stop.cut_short and value > r.known_up_to(by) for r in self.counted)
 
     def _distances(self, value: float, by: By) -> list[float]:
         return [
             r.distance_at(value, by)
             for r in self.counted
-            if not (r.stop in CUT_SHORT and value > r.known_up_to(by))
+            if not (r.stop.cut_short and value > r.known_up_to(by))
         ]
 
     def median_at(self, value: float, by: By = "cost") -> float:

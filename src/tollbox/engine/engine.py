@@ -25,6 +25,7 @@ from torch import Tensor
 
 from ..core.cell import Cell
 from ..core.model import Model
+from ..core.problem import BoundedAttack
 from ..core.result import Result
 from ..core.stop import Stop
 from ..errors import InputError
@@ -37,7 +38,7 @@ LARGEST_BATCH = 65_536
 SMALL_ASK = 4
 """Rows of an ask that is served before larger ones."""
 DEFAULT_ROWS = 256
-"""Points an attack is taken to hold at a time if it does not say (`rows`)."""
+"""Points that an attack is taken to hold at a time if it does not say (`BoundedAttack`)."""
 
 
 @dataclass(frozen=True)
@@ -82,20 +83,30 @@ class Engine:
         shuffle: Callable[[list[CellRun]], None] | None = None,
     ) -> None:
         if batch_size is None:
-            batch_size = model.batch or (256 if model.device.type == "cuda" else 64)
+            batch_size = default_batch_size(model)
         if not 1 <= batch_size <= LARGEST_BATCH:
-            raise InputError(f"batch_size is {batch_size}: expected 1 to {LARGEST_BATCH}.")
+            raise InputError(
+                f"is {batch_size}", expected=f"1 to {LARGEST_BATCH}", input="batch_size"
+            )
         if live is not None and live < 1:
-            raise InputError(f"live is {live}: expected 1 or more.")
+            raise InputError(f"is {live}", expected="1 or more", input="live")
         if model.batch not in (None, batch_size):
-            raise InputError(f"batch_size is {batch_size}: the model takes {model.batch} only.")
+            raise InputError(
+                f"is {batch_size}",
+                expected=f"{model.batch}, the only batch size that the model takes",
+                input="batch_size",
+            )
         if metered and model.batch not in (None, 1):
             raise InputError(
-                f"metered is set, and the model takes batches of {model.batch} only: padding would "
-                "be charged; expected a model that takes any batch size, or 1."
+                f"is set, but the model takes batches of {model.batch} only: padding would be "
+                "charged",
+                expected="a model that takes batches of any size, or of 1",
+                input="metered",
             )
         if math.isnan(time_limit) or time_limit <= 0:
-            raise InputError(f"time_limit is {time_limit:g}: expected seconds, more than 0.")
+            raise InputError(
+                f"is {time_limit:g}", expected="seconds, more than 0", input="time_limit"
+            )
         self.sender = Sender(model, batch_size, one_shape, metered)
         self._model, self._metered = model, metered
         self._live_limit = live if live is not None else max(64, 2 * batch_size)
@@ -362,6 +373,16 @@ class Engine:
         return live.result(None if image is None else image.clone(), tuple(self.sender.shrunk))
 
 
+def default_batch_size(model: Model) -> int:
+    """Rows of a model batch unless the caller says otherwise."""
+    return model.batch or batch_size_on(model.device)
+
+
+def batch_size_on(device: torch.device) -> int:
+    """The same for a model that takes batches of any size."""
+    return 256 if device.type == "cuda" else 64
+
+
 def _turn(live: CellRun) -> tuple[bool, float]:
     """Small asks first, since they come one after another and each waits for its batch; then those
     who have spent least, so that all end together and the last batches are full too."""
@@ -371,7 +392,8 @@ def _turn(live: CellRun) -> tuple[bool, float]:
 
 def _held(cell: Cell) -> int:
     """Bytes of the points that a cell may hold at a time."""
-    rows = getattr(cell.attack, "rows", DEFAULT_ROWS)
+    attack = cell.attack
+    rows = attack.rows if isinstance(attack, BoundedAttack) else DEFAULT_ROWS
     return int(rows + 4) * cell.image.numel() * max(4, cell.image.element_size())
 
 

@@ -1,14 +1,16 @@
 """Executors: where jobs run, in this process or in others.
 
 1. A job is a function of (shared, link); what it returns is its value. To run in another process it
-   must be picklable, and so must be all that it says and is told.
-2. A job speaks with whoever runs it through its link and through nothing else: `tell` says what
-   happened, `ask` waits for an answer, `on_stop` says what to call when it is to end.
-3. `run` yields the end of each job as it comes: its value, its error, or how its process died. One
-   that failed or died does not end the others; whoever runs them decides. It yields None whenever
-   something was told, so that its caller may pass things on as they come.
-4. Processes are spawned, and keep what they share from one run to the next. Ctrl-C is the parent's
-   affair. A process whose parent is gone ends at once: what it had to keep is kept already.
+   must be picklable, and so must everything that passes through its link.
+2. A job communicates with its caller through its link only: `tell` reports what happened, `ask`
+   waits for an answer, `on_stop` names a function to be called when the job is to end.
+3. `run` yields the end of each job as it comes: its value, its error, or how its process died. A
+   job that fails does not end the others; the caller decides. Between the ends, `Processes` also
+   yields None after each report, so that the caller may pass things on as they come.
+4. A caller may abandon `run` early: the jobs are stopped, an `ask` is answered with None from then
+   on, and the processes are ready for the next run.
+5. Processes are spawned, and keep what they share from one run to the next. Ctrl-C is handled by
+   the parent alone. A process whose parent is gone ends at once, as if it had been killed.
 
 Another executor (a cluster's) is another class with `run`.
 """
@@ -17,39 +19,40 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import os
 import pickle
-import queue
 import signal
 import threading
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
 import torch
 
 from ..core.stop import Stop
-from ..errors import InputError, TollboxError
+from ..errors import InputError
+from .job_process import serve
 
 LEAVE_SECONDS = 10.0
 """How long a process is given to end on its own."""
-PARENT_GONE = 3
-"""Exit code of a process whose parent is gone."""
 
 
 class Link(Protocol):
-    """What connects a job with whoever runs it."""
+    """What connects a job with its caller."""
 
     def tell(self, event: Any) -> None:
-        """Say what happened."""
+        """Report what happened."""
 
     def ask(self, request: Any) -> Any:
         """Ask, and wait for the answer."""
 
     def on_stop(self, call: Callable[[Stop], None]) -> None:
-        """What to call when the job is to end; it is called at once if that has come already."""
+        """Have `call` called when the job is to end, or at once if it was stopped already.
+
+        `call` may run in another thread, and more than once.
+        """
 
 
 Job = Callable[[Any, Link], Any]
@@ -57,9 +60,10 @@ Job = Callable[[Any, Link], Any]
 
 @dataclass(frozen=True)
 class JobEnd:
-    """How a job ended; `job` is its place in the sequence."""
+    """How a job ended."""
 
     job: int
+    """Its place in the sequence of jobs."""
     value: Any = None
     error: Exception | None = None
     died: str = ""
@@ -80,7 +84,7 @@ class Stopper:
             self.stop(self.reason)
 
     def attach(self, stop: Callable[[Stop], None]) -> None:
-        """What to call; at once, if the end has come already."""
+        """Have `stop` called at the end, or at once if that has come already."""
         self.stop = stop
         if self.reason is not None:
             stop(self.reason)
@@ -141,7 +145,7 @@ class _DirectLink:
 
 
 class Processes:
-    """Jobs in processes of their own, as many at a time as there are. Use it as a context."""
+    """Jobs in `count` processes, each of which has a copy of `shared`. Use it as a context."""
 
     def __init__(self, count: int, shared: Any = None, threads: int | None = None) -> None:
         content = dumped(shared, "the model")
@@ -150,18 +154,19 @@ class Processes:
         context = multiprocessing.get_context("spawn")
         self._children: list[_Child] = []
         try:
-            for _ in range(count):
-                ours, theirs = context.Pipe()
-                arguments = (theirs, content, threads, _precision())
-                process = context.Process(target=_live, args=arguments, daemon=True)
-                process.start()
-                theirs.close()
-                self._children.append(_Child(process, ours))
+            with _interrupts_held_back():
+                for _ in range(count):
+                    parent_end, child_end = context.Pipe()
+                    arguments = (child_end, content, threads, _precision())
+                    process = context.Process(target=serve, args=arguments, daemon=True)
+                    process.start()
+                    child_end.close()
+                    self._children.append(_Child(process, parent_end))
             for child in self._children:
-                kind, *content_ = child.hear()
+                kind, *reason = child.hear()
                 if kind != "ready":
                     raise InputError(
-                        f"a worker could not begin: {content_[0]}", remedy="try one process"
+                        f"a worker process could not begin ({reason[0]})", remedy="use one process"
                     )
         except BaseException:
             self.close()
@@ -175,8 +180,13 @@ class Processes:
 
     @property
     def count(self) -> int:
-        """Processes that are there."""
+        """How many processes there are; fewer than at the beginning if some died."""
         return len(self._children)
+
+    @property
+    def pids(self) -> list[int]:
+        """Their ids."""
+        return [child.process.pid for child in self._children]
 
     def close(self) -> None:
         """End all of them."""
@@ -193,7 +203,7 @@ class Processes:
         tell: Callable[[Any], None],
         answer: Callable[[int, Any], Any],
         stopper: Stopper,
-    ) -> Iterator[JobEnd | None]:
+    ) -> Generator[JobEnd | None]:
         """Run all jobs, the next when a process is free."""
         left = list(enumerate(dumped(job, "the work") for job in jobs))[::-1]
         busy: dict[_Child, int] = {}
@@ -209,41 +219,66 @@ class Processes:
             for child in list(busy):
                 child.say("stop", reason)
 
-        for child in self._children:
-            begin(child)
-        stopper.attach(stop)
         try:
+            for child in self._children:
+                begin(child)
+            stopper.attach(stop)
             while busy:
-                for child in _heard(list(busy)):
+                for child in _with_messages(list(busy)):
                     kind, *content = child.hear()
                     if kind == "tell":
                         tell(content[0])
                         yield None
                     elif kind == "ask":
-                        child.say("answer", answer(busy[child], content[0]))
+                        _answer(child, answer, busy[child], content[0])
                     else:
                         place = busy.pop(child)
                         if kind == "died":
-                            self._children.remove(child)
-                            child.end()
+                            self._remove(child)
                         else:
                             begin(child)
                         yield JobEnd(place, **{kind: content[0]})
             for place, _ in reversed(left):
                 yield JobEnd(place, died="no process is left")
         finally:
-            self._drain(busy, stop)
+            stop(Stop.INTERRUPTED)
+            self._drain(busy)
 
-    def _drain(self, busy: dict[_Child, int], stop: Callable[[Stop], None]) -> None:
-        """Whoever asked for results may have gone before the end."""
-        stop(Stop.INTERRUPTED)
+    def _drain(self, busy: dict[_Child, int]) -> None:
+        """Wait for the jobs of a caller that has gone before their end."""
         while busy:
-            for child in _heard(list(busy)):
+            for child in _with_messages(list(busy)):
                 kind, *_ = child.hear()
                 if kind == "ask":
                     child.say("answer", None)
                 elif kind != "tell":
                     del busy[child]
+                    if kind == "died":
+                        self._remove(child)
+
+    def _remove(self, child: _Child) -> None:
+        self._children.remove(child)
+        child.end()
+
+
+def _answer(child: _Child, answer: Callable[[int, Any], Any], place: int, request: Any) -> None:
+    """Answer what a job asks; it must not wait for ever if there is no answer."""
+    try:
+        child.say("answer", answer(place, request))
+    except BaseException:
+        child.say("answer", None)
+        raise
+
+
+@contextlib.contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Processes begun inside never see Ctrl-C, not even before they can ignore it themselves."""
+    resource_tracker.ensure_running()  # begins with the first process, and would lift the mask
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Child:
@@ -251,10 +286,23 @@ class _Child:
 
     def __init__(self, process: Any, pipe: Connection) -> None:
         self.process, self.pipe = process, pipe
+        self._outbox: deque[bytes] = deque()
+        self._sending = threading.Lock()
 
     def say(self, *message: Any) -> None:
-        with contextlib.suppress(OSError):  # it died: that is found out when it is listened to
-            self.pipe.send_bytes(pickle.dumps(message))
+        """Send a message. A signal handler may call this while another message is being sent."""
+        self._outbox.append(pickle.dumps(message))
+        while self._outbox and self._sending.acquire(blocking=False):
+            try:
+                while self._outbox:
+                    self.pipe.send_bytes(self._outbox.popleft())
+            except OSError:  # it died, which is noticed when it is heard
+                self._outbox.clear()
+            except BaseException:  # half a message may have gone out, and would garble the next
+                self.process.kill()
+                raise
+            finally:
+                self._sending.release()
 
     def hear(self) -> Any:
         """Its next message; ("died", how) if there will be none."""
@@ -263,9 +311,14 @@ class _Child:
         except (EOFError, OSError):
             self.process.join(LEAVE_SECONDS)
             code = self.process.exitcode
-            return "died", f"signal {-code}" if code is not None and code < 0 else f"code {code}"
+            signalled = code is not None and code < 0
+            return "died", f"signal {-code}" if signalled else f"exit code {code}"
+        except BaseException:  # half a message may have been read
+            self.process.kill()
+            raise
 
     def end(self) -> None:
+        """Wait for its end, and enforce it."""
         self.process.join(LEAVE_SECONDS)
         if self.process.is_alive():
             self.process.kill()
@@ -273,110 +326,28 @@ class _Child:
         self.pipe.close()
 
 
-def _heard(children: list[_Child]) -> list[_Child]:
-    """Those that have said something; waits until one has."""
+def _with_messages(children: list[_Child]) -> list[_Child]:
+    """Those that have a message, or have died; waits until one has."""
     ready = wait([child.pipe for child in children])
     return [child for child in children if child.pipe in ready]
 
 
 def dumped(value: Any, what: str) -> bytes:
-    """A value as it travels to another process."""
+    """A value as it travels to another process; `what` names it in the error if it cannot."""
     try:
         return pickle.dumps(value)
     except Exception as error:
         raise InputError(
             f"{what} cannot be sent to another process ({type(error).__name__}: {error})",
             expected="what can be pickled, such as classes and functions of a module",
-            remedy="or use one process",
+            remedy="use one process otherwise",
         ) from None
+
+
+def loaded(content: bytes) -> Any:
+    """A value that travelled (`dumped`)."""
+    return pickle.loads(content)
 
 
 def _precision() -> tuple[bool, bool]:
     return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-
-
-# -- the other side -------------------------------------------------------------------------------
-
-
-def _live(pipe: Connection, content: bytes, threads: int, precision: tuple[bool, bool]) -> None:
-    """The life of a process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    torch.set_num_threads(threads)
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = precision
-    link = _PipeLink(pipe)
-    try:
-        shared = pickle.loads(content)
-    except Exception as error:
-        link.say("failed", f"{type(error).__name__}: {error}")
-        return
-    link.say("ready")
-    while (message := link.jobs.get()) is not None:
-        link.stopped = None
-        try:
-            value = pickle.loads(message)(shared, link)
-        except Exception as error:
-            link.say("error", _sendable(error))
-        else:
-            link.say("value", value)
-        link.call = None
-
-
-class _PipeLink:
-    """A job's link to its parent. A thread reads what comes, so that a stop is heard at once."""
-
-    def __init__(self, pipe: Connection) -> None:
-        self._pipe, self._lock = pipe, threading.Lock()
-        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.jobs: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self.call: Callable[[Stop], None] | None = None
-        self.stopped: Stop | None = None
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def say(self, *message: Any) -> None:
-        """Send a message."""
-        try:
-            with self._lock:
-                self._pipe.send_bytes(pickle.dumps(message))
-        except OSError:
-            os._exit(PARENT_GONE)
-
-    def tell(self, event: Any) -> None:
-        self.say("tell", event)
-
-    def ask(self, request: Any) -> Any:
-        self.say("ask", request)
-        return self._answers.get()
-
-    def on_stop(self, call: Callable[[Stop], None]) -> None:
-        self.call = call
-        if self.stopped is not None:
-            call(self.stopped)
-
-    def _read(self) -> None:
-        while True:
-            try:
-                kind, *content = pickle.loads(self._pipe.recv_bytes())
-            except (EOFError, OSError):
-                os._exit(PARENT_GONE)
-            if kind == "answer":
-                self._answers.put(content[0])
-            elif kind == "job":
-                self.jobs.put(content[0])
-            elif kind == "stop":
-                self.stopped = content[0]
-                if self.call is not None:
-                    self.call(content[0])
-            else:
-                self.jobs.put(None)
-
-
-def _sendable(error: Exception) -> Exception:
-    """The error itself, or one that can be sent in its place; a bug's traceback goes along."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return RuntimeError("".join(traceback.format_exception(error)))
-    if not isinstance(error, TollboxError):
-        error.add_note("".join(traceback.format_exception(error)))
-    return error

@@ -2,8 +2,8 @@
 
 A point of a line or of an arc is `base + a first + b second`, clipped to [0,1], with plain numbers
 a and b. A search asks for such points one by one, and on a GPU a launch takes longer than the sum:
-so rows that can tell the terms of a point (`mixture`) have them added up for the whole batch, list
-by list, and are given the results back (`remember`).
+so rows that know the terms of their points (`MixtureRows`) have them added up for the whole batch,
+and are given the points back (`remember`).
 
 Products and sums are separate operations, each rounded on its own: a point comes out the same, bit
 for bit, alone or in any list.
@@ -11,8 +11,9 @@ for bit, alone or in any list.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,12 +37,22 @@ class Mixture(NamedTuple):
         return total.clamp_(0, 1)
 
 
-class MixtureRows(Protocol):
-    """Rows that can tell the terms of a point."""
+class MixtureRows(ABC):
+    """Rows that know the terms of their points; those that do inherit from this."""
 
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of points."""
+
+    @abstractmethod
+    def __getitem__(self, rows: slice, /) -> Tensor:
+        """The points of a slice, as one tensor (n, c, h, w)."""
+
+    @abstractmethod
     def mixture(self, row: int) -> Mixture | None:
         """The terms of one row, or None if it has to be made as other rows are."""
 
+    @abstractmethod
     def remember(self, row: int, point: Tensor) -> None:
         """The point of a row, (1, c, h, w), now that it is made."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -226,26 +226,25 @@ class Sender:
         )
 
     def _mixed(self, pieces: list[Piece]) -> dict[int, list[Tensor]]:
-        """The points of pieces whose rows can tell their terms, all made at once."""
-        found: list[tuple[int, MixtureRows, int]] = []
+        """The points of pieces whose rows know their terms, all made at once; by piece."""
+        places: list[tuple[int, MixtureRows, int]] = []
         terms: list[Mixture] = []
         for number, piece in enumerate(pieces):
-            rows: Any = piece.pending.runs[piece.number].run.points
-            tell = getattr(rows, "mixture", None)
-            if tell is None:
+            rows = piece.pending.runs[piece.number].run.points
+            if not isinstance(rows, MixtureRows):
                 continue
             try:
-                told = [tell(row) for row in range(piece.first, piece.last)]
+                mixed = [rows.mixture(row) for row in range(piece.first, piece.last)]
             except Exception:  # it will raise again where the rows are made, and be booked there
                 continue
-            if not all(mixture is not None and self._fits(mixture) for mixture in told):
-                continue
-            terms += told
-            found += [(number, rows, row) for row in range(piece.first, piece.last)]
+            fitting = [mixture for mixture in mixed if mixture is not None and self._fits(mixture)]
+            if len(fitting) == len(mixed):
+                terms += fitting
+                places += [(number, rows, row) for row in range(piece.first, piece.last)]
         if len(terms) < 2:
             return {}
         made: dict[int, list[Tensor]] = {}
-        for (number, rows, row), point in zip(found, mixtures.points(terms), strict=True):
+        for (number, rows, row), point in zip(places, mixtures.points(terms), strict=True):
             made.setdefault(number, []).append(point[None])
             rows.remember(row, made[number][-1])
         return made

@@ -3,11 +3,11 @@
 An attack that asks point by point keeps one Python process busy before it keeps a model busy. Two
 or three processes fill the GPU, and on a CPU a process per core does better than threads.
 
-1. A worker asks for a cell when it has room; each is dealt once. Results are those of one process
-   (rule 4), exactly so in float64, and in float32 with `one_shape`.
+1. A worker asks for a cell when it has room; each cell goes to one worker. Results are those of one
+   process (rule 4), exactly so in float64, and in float32 with `one_shape`.
 2. The model travels by pickle, once; a worker on the CPU takes its share of the threads.
-3. A worker that dies takes the cells it had with it: they end as `MODEL_ERROR`, and say so. A
-   worker whose parent dies ends with its next batch.
+3. The cells of a worker that dies end as `MODEL_ERROR`, with the reason. If all have died, so do
+   the cells that are left.
 4. Processes are spawned: a script that uses them needs `if __name__ == "__main__":`.
 """
 
@@ -16,28 +16,22 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-import multiprocessing
-import pickle
-import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
-from dataclasses import replace
-from multiprocessing.connection import Connection, wait
-from typing import Any
-
-import torch
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from ..core.cell import Cell
 from ..core.model import Model
 from ..core.result import Result
 from ..core.stop import Stop
-from ..errors import InputError
+from ..errors import InputError, TollboxError
 from .engine import Engine, Progress
+from .executors import JobEnd, Link, Processes, Stopper, dumped, loaded
 
-TELL_EVERY = 0.1
-"""Seconds between two messages of a worker about where it stands, if nothing was finished."""
-LEAVE = 5.0
-"""Seconds that a worker is given to end on its own."""
+MOST_WORKERS = 256
+REPORT_SECONDS = 0.1
+"""Seconds between two reports of a worker while no cell is finished."""
 
 
 class Workers:
@@ -48,30 +42,9 @@ class Workers:
     """
 
     def __init__(self, model: Model, count: int) -> None:
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 256:
-            raise InputError(f"workers is {count!r}: expected a whole number, 1 to 256.")
-        content = _pickled(model, "the model")
-        threads = max(1, torch.get_num_threads() // count)
-        context = multiprocessing.get_context("spawn")
-        self.count = count
-        self._hands: list[_Hand] = []
-        self._stopping: Stop | None = None
-        try:
-            for _ in range(count):
-                ours, theirs = context.Pipe()
-                given = (theirs, content, count, threads, _precision())
-                process = context.Process(target=_work, args=given, daemon=True)
-                process.start()
-                theirs.close()
-                self._hands.append(_Hand(process, ours))
-            for hand in self._hands:
-                said = hand.hear()
-                if said is None or said[0] != "ready":
-                    why = "it died" if said is None else said[1]
-                    raise InputError(f"a worker could not begin: {why}; try workers=1.")
-        except BaseException:
-            self.close()
-            raise
+        check_count(count)
+        self._processes = Processes(count, model)
+        self._stopper = Stopper()
 
     def __enter__(self) -> Workers:
         return self
@@ -79,24 +52,18 @@ class Workers:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def count(self) -> int:
+        """How many processes there are."""
+        return self._processes.count
+
     def close(self) -> None:
         """End all of them."""
-        for hand in self._hands:
-            hand.say("close")
-        for hand in self._hands:
-            hand.process.join(LEAVE)
-            if hand.process.is_alive():
-                hand.process.kill()
-                hand.process.join()
-            hand.pipe.close()
-        self._hands = []
+        self._processes.close()
 
     def stop(self, reason: Stop = Stop.INTERRUPTED) -> None:
         """End all cells after the batches under way."""
-        if self._stopping is None:
-            self._stopping = reason
-            for hand in self._hands:
-                hand.say("stop", reason)
+        self._stopper(reason)
 
     def run(
         self,
@@ -107,263 +74,204 @@ class Workers:
         **options: Any,
     ) -> Iterator[Result]:
         """Run cells and yield each result as it is finished; options are those of the engine."""
-        if not self._hands:
+        count = self.count
+        if count == 0:
             raise InputError("these workers were closed: make new ones.")
-        sized = isinstance(cells, Sized)
-        if live is not None:
-            live = math.ceil(live / self.count)
-        elif isinstance(cells, Sized):  # else the first would take all
-            live = max(1, math.ceil(len(cells) / self.count))
-        self._stopping = None
-        return self._run(enumerate(cells), {**options, "live": live}, sized, progress)
+        if isinstance(cells, Sized):
+            count = max(1, min(count, len(cells)))
+            live = len(cells) if live is None else live  # else the first would take all
+        options |= {"live": None if live is None else max(1, math.ceil(live / count))}
+        jobs = [_Job(place, 1 / count, isinstance(cells, Sized), options) for place in range(count)]
+        self._stopper = Stopper()
+        return self._run(jobs, _Distribution(cells, count, self._stopper), progress)
 
     def _run(
         self,
-        waiting: Iterator[tuple[int, Cell]],
-        options: dict[str, Any],
-        sized: bool,
+        jobs: list[_Job],
+        distribution: _Distribution,
         progress: Callable[[Progress], None] | None,
     ) -> Iterator[Result]:
-        deal = _Deal(waiting, sized)
         began = time.monotonic()
-        for hand in self._hands:
-            hand.begin(options, sized)
-        try:
-            while busy := [hand for hand in self._hands if hand.busy]:
-                for hand in self._heard(busy):
-                    finished = hand.listen(deal, self._stopping)
-                    if progress is not None:
-                        progress(self._standing(time.monotonic() - began, finished))
-                    yield from finished
-        finally:
-            self._calm()
-        if deal.refused is not None:
-            raise deal.refused
+        events = self._processes.run(
+            jobs,
+            tell=distribution.take_report,
+            answer=distribution.next_cell,
+            stopper=self._stopper,
+        )
+        with contextlib.closing(events):
+            for end in events:
+                if end is not None:
+                    distribution.take_end(end)
+                finished = distribution.take_finished()
+                if progress is not None:
+                    progress(distribution.progress(time.monotonic() - began, finished))
+                yield from finished
+        yield from distribution.left_over()
+        if distribution.error is not None:
+            raise distribution.error
 
-    def _standing(self, seconds: float, finished: tuple[Result, ...]) -> Progress:
-        hands = self._hands
+
+def check_count(count: int) -> None:
+    """A number of workers that there may be."""
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_WORKERS:
+        expected = f"a whole number, 1 to {MOST_WORKERS}"
+        raise InputError(f"is {count!r}", expected=expected, input="workers")
+
+
+class _Report(NamedTuple):
+    """What a worker reports."""
+
+    job: int
+    finished: list[Result]
+    live: int
+    queries: int
+    rows: int
+
+
+class _Distribution:
+    """Which worker has which cells, and what they have reported."""
+
+    def __init__(self, cells: Iterable[Cell], count: int, stopper: Stopper) -> None:
+        self._sized = isinstance(cells, Sized)
+        self._waiting = enumerate(cells)
+        self._stopper = stopper
+        self._cells: list[dict[int, Cell]] = [{} for _ in range(count)]
+        """Of each worker the cells under way, by their position in the input."""
+        self._last = [_Report(job, [], 0, 0, 0) for job in range(count)]
+        self._finished: list[Result] = []
+        self._done = 0
+        self._deaths: list[str] = []
+        self.error: Exception | None = None
+        """The first error, which is raised when all that was under way is finished."""
+
+    def next_cell(self, job: int, _: object) -> tuple[int, bytes] | None:
+        """The next cell for a worker; None if there is none."""
+        if self.error is not None or (self._stopper.reason is not None and not self._sized):
+            return None
+        try:
+            index, cell = next(self._waiting)
+            content = dumped(_without_views(cell), cell.name or f"image {index}")
+        except StopIteration:
+            return None
+        except Exception as error:  # of the cell, or of whoever makes the images
+            self.error = error
+            return None
+        self._cells[job][index] = cell
+        return index, content
+
+    def take_report(self, report: _Report) -> None:
+        self._last[report.job] = report
+        for result in report.finished:
+            del self._cells[report.job][result.index]
+        self._finished += report.finished
+
+    def take_end(self, end: JobEnd) -> None:
+        """A worker has finished, failed or died."""
+        self.error = self.error or end.error
+        if end.died:
+            self._deaths.append(end.died)
+            reason = f"the worker process died ({end.died}); what it had found out is lost"
+            cells = self._cells[end.job]
+            self._finished += [_lost(index, cell, reason) for index, cell in cells.items()]
+            self._cells[end.job] = {}
+            self._last[end.job] = self._last[end.job]._replace(live=0)
+
+    def take_finished(self) -> tuple[Result, ...]:
+        """The results that have come since this was called last."""
+        finished, self._finished = tuple(self._finished), []
+        self._done += len(finished)
+        return finished
+
+    def progress(self, seconds: float, finished: tuple[Result, ...]) -> Progress:
+        """Where all workers stand together."""
+        last = self._last
         return Progress(
-            sum(hand.done for hand in hands),
-            sum(hand.live for hand in hands),
-            sum(hand.queries for hand in hands),
-            sum(hand.rows for hand in hands),
+            self._done,
+            sum(report.live for report in last),
+            sum(report.queries for report in last),
+            sum(report.rows for report in last),
             seconds,
             finished,
         )
 
-    @staticmethod
-    def _heard(busy: list[_Hand]) -> list[_Hand]:
-        said = wait([hand.pipe for hand in busy])
-        return [hand for hand in busy if hand.pipe in said]
-
-    def _calm(self) -> None:
-        """Whoever asked for results may have gone before the end."""
-        if any(hand.busy for hand in self._hands):
-            self.stop()
-            nothing = _Deal(iter(()), False)
-            while busy := [hand for hand in self._hands if hand.busy]:
-                for hand in self._heard(busy):
-                    hand.listen(nothing, self._stopping)
-        self._hands = [hand for hand in self._hands if hand.process.is_alive()] or self._hands
-
-
-class _Deal:
-    """The cells, dealt one by one; an error of whoever makes them is kept for the end."""
-
-    def __init__(self, waiting: Iterator[tuple[int, Cell]], sized: bool) -> None:
-        self._waiting, self._sized = waiting, sized
-        self.refused: Exception | None = None
-
-    def next(self, stopping: Stop | None) -> tuple[int, Cell, bytes] | None:
-        if self.refused is not None or (stopping is not None and not self._sized):
-            return None
-        try:
-            index, cell = next(self._waiting)
-            return index, cell, _pickled(_own(cell), cell.name or f"image {index}")
-        except StopIteration:
-            return None
-        except Exception as error:
-            self.refused = error
-            return None
-
-
-class _Hand:
-    """A worker, as its parent sees it."""
-
-    def __init__(self, process: Any, pipe: Connection) -> None:
-        self.process, self.pipe = process, pipe
-        self.busy = False
-        self.done = self.live = self.queries = self.rows = 0
-        self._has: dict[int, Cell] = {}
-
-    def say(self, *message: Any) -> None:
-        with contextlib.suppress(OSError):  # it died: that is found out when it is listened to
-            self.pipe.send_bytes(pickle.dumps(message))
-
-    def hear(self) -> Any:
-        """Its next message; None if it died."""
-        try:
-            return pickle.loads(self.pipe.recv_bytes())
-        except (EOFError, OSError):
-            return None
-
-    def begin(self, options: dict[str, Any], sized: bool) -> None:
-        self.busy = self.process.is_alive()
-        self.done = self.live = self.queries = self.rows = 0
-        self._has = {}
-        self.say("run", options, sized)
-
-    def listen(self, deal: _Deal, stopping: Stop | None) -> tuple[Result, ...]:
-        """Take one message, and answer it; gives the results that came with it."""
-        message = self.hear()
-        if message is None:
-            return self._died()
-        kind, *content = message
-        if kind == "more":
-            dealt = deal.next(stopping)
-            if dealt is None:
-                self.say("end")
-            else:
-                index, cell, pickled = dealt
-                self._has[index] = cell
-                self.say("cell", index, pickled)
-            return ()
-        if kind == "error":
-            deal.refused = deal.refused or content[0]
-            return ()
-        finished, self.live, self.queries, self.rows = content
-        self.busy = kind != "done"
-        for result in finished:
-            self._has.pop(result.index, None)
-        self.done += len(finished)
-        return tuple(finished)
-
-    def _died(self) -> tuple[Result, ...]:
-        self.process.join(LEAVE)
-        self.busy = False
-        code = self.process.exitcode
-        how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-        reason = f"the worker process died ({how}); what it had found out is lost"
-        lost = tuple(_lost(index, cell, reason) for index, cell in self._has.items())
-        self._has = {}
-        self.done += len(lost)
-        self.live = 0
-        return lost
+    def left_over(self) -> Iterator[Result]:
+        """The cells that no worker is left to run."""
+        if len(self._deaths) < len(self._cells) or self.error is not None:
+            return
+        reason = f"all worker processes died ({', '.join(self._deaths)})"
+        if self._sized:
+            yield from (_lost(index, cell, reason) for index, cell in self._waiting)
+        else:
+            self.error = TollboxError(f"{reason}: the images that are left were not attacked.")
 
 
 def _lost(index: int, cell: Cell, reason: str) -> Result:
     return replace(Result.nothing(index, cell, Stop.MODEL_ERROR), reason=reason)
 
 
-def _own(cell: Cell) -> Cell:
-    """A cell whose images are no views: a view would take all that it is a view of along."""
+def _without_views(cell: Cell) -> Cell:
+    """The cell with images of its own: a view would take all that it is a view of along."""
     start = None if cell.start is None else cell.start.clone()
     return replace(cell, image=cell.image.clone(), start=start)
-
-
-def _pickled(thing: Any, what: str) -> bytes:
-    try:
-        return pickle.dumps(thing)
-    except Exception as error:
-        raise InputError(
-            f"{what} cannot be sent to another process ({type(error).__name__}: {error}): expected "
-            "what can be pickled, such as classes and functions of a module; or use workers=1."
-        ) from None
-
-
-def _precision() -> tuple[bool, bool]:
-    return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
 
 
 # -- in the other process -------------------------------------------------------------------------
 
 
-def _work(
-    pipe: Connection, content: bytes, count: int, threads: int, precision: tuple[bool, bool]
-) -> None:
-    """The life of a worker."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    torch.set_num_threads(threads)
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = precision
-    with contextlib.suppress(EOFError, OSError):  # the parent is gone
-        try:
-            model = pickle.loads(content)
-        except Exception as error:
-            pipe.send_bytes(pickle.dumps(("failed", f"{type(error).__name__}: {error}")))
-            return
-        pipe.send_bytes(pickle.dumps(("ready",)))
-        while True:
-            kind, *given = pickle.loads(pipe.recv_bytes())
-            if kind == "run":
-                _Shift(pipe, model, count, *given).run()
-            elif kind == "close":
-                return
+@dataclass(frozen=True)
+class _Job:
+    """The work of one worker: as many cells as it can get."""
+
+    place: int
+    memory: float
+    """Its share of the memory."""
+    sized: bool
+    """The cells are known to end."""
+    options: dict[str, Any]
+
+    def __call__(self, model: Model, link: Link) -> None:
+        _Worker(self, model, link).run()
 
 
-class _Shift:
-    """One run of a worker."""
+class _Worker:
+    """One run of one worker."""
 
-    def __init__(
-        self, pipe: Connection, model: Model, count: int, options: dict[str, Any], sized: bool
-    ) -> None:
-        self._pipe, self._sized = pipe, sized
+    def __init__(self, job: _Job, model: Model, link: Link) -> None:
+        self._job, self._link = job, link
         self._indices: dict[int, int] = {}
+        """From the position of a cell here to its position in the whole input."""
+        self._last = _Report(job.place, [], 0, 0, 0)
         self._finished: list[Result] = []
-        self._last = Progress(0, 0, 0, 0, 0.0, ())
-        self._told = 0.0
-        self._engine = Engine(model, memory=1 / count, progress=self._progress, **options)
+        self._reported = 0.0
+        self._engine = Engine(model, memory=job.memory, progress=self._progress, **job.options)
 
     def run(self) -> None:
+        self._link.on_stop(self._engine.stop)
         try:
-            cells = _Pulled(self._pull) if self._sized else self._pull()
-            for _ in self._engine.run(cells):
+            for _ in self._engine.run(_Pulled(self._pull) if self._job.sized else self._pull()):
                 pass
-        except (EOFError, OSError):
-            raise
-        except Exception as error:
-            self._say("error", _told(error))
-        self._tell("done")
+        finally:
+            self._report()
 
     def _pull(self) -> Iterator[Cell]:
-        for ours in itertools.count():
-            self._say("more")
-            while True:
-                kind, *content = pickle.loads(self._pipe.recv_bytes())
-                if kind != "stop":
-                    break
-                self._engine.stop(content[0])
-            if kind == "end":
+        for position in itertools.count():
+            answer = self._link.ask(None)
+            if answer is None:
                 return
-            self._indices[ours] = content[0]
-            yield pickle.loads(content[1])
+            self._indices[position], content = answer
+            yield loaded(content)
 
     def _progress(self, now: Progress) -> None:
-        self._last = now
-        self._finished += [
-            replace(result, index=self._indices.pop(result.index)) for result in now.finished
-        ]
-        while self._pipe.poll():
-            _, reason = pickle.loads(self._pipe.recv_bytes())
-            self._engine.stop(reason)
-        if self._finished or time.monotonic() - self._told > TELL_EVERY:
-            self._tell("progress")
+        self._last = _Report(self._job.place, [], now.live, now.queries, now.rows)
+        for result in now.finished:
+            self._finished.append(replace(result, index=self._indices.pop(result.index)))
+        if self._finished or time.monotonic() - self._reported > REPORT_SECONDS:
+            self._report()
 
-    def _tell(self, kind: str) -> None:
-        self._told = time.monotonic()
+    def _report(self) -> None:
+        self._reported = time.monotonic()
         finished, self._finished = self._finished, []
-        self._say(kind, finished, self._last.live, self._last.queries, self._last.rows)
-
-    def _say(self, *message: Any) -> None:
-        self._pipe.send_bytes(pickle.dumps(message))
-
-
-def _told(error: Exception) -> Exception:
-    """The error itself, or one that can be sent in its place."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return error
+        self._link.tell(self._last._replace(finished=finished))
 
 
 class _Pulled:

@@ -34,7 +34,7 @@ from ..core.problem import Problem
 from ..core.result import Result
 from ..parts.estimates import Agrest, MonteCarlo, outward
 from ..parts.searches import AsymmetricSearch, BinarySearch
-from ..report.figures import COLOURS, FAINT, INK
+from ..report.axes import COLOURS, FAINT, INK, legend, name_panel
 from .search_picture import FLAGGED, MARKERS, PASSED, Query, filmed, line_search, pixels, steps
 
 Vector = NDArray[np.float64]
@@ -136,7 +136,7 @@ def _draw_plane(axis: Axes, title: str) -> None:
     axis.plot(x, y, color=INK, linestyle=(0, (4, 3)), linewidth=1.2)
     axis.set(xlim=(0, 1), ylim=(0, 1), xticks=[], yticks=[], aspect="equal")
     axis.spines[:].set_color(FAINT)
-    axis.set_title(title, color=INK, fontsize=11, loc="left")
+    name_panel(axis, title, size=11)
     axis.text(0.03, 0.03, "source class", fontsize=9, color=FLAGGED)
     source = _vector(SOURCE)
     axis.plot(*source, "s", color=INK, markersize=6, zorder=5)
@@ -260,13 +260,12 @@ def _legend(figure: Figure, blue: str) -> None:
         Line2D([], [], color=INK, linewidth=1.6, label="true normal"),
         Line2D([], [], color=COLOURS[0], linewidth=1.6, label=blue),
     ]
-    figure.legend(
+    legend(
+        figure,
         handles=keys,
         loc="outside lower center",
         ncols=5,
-        frameon=False,
         fontsize=8.5,
         columnspacing=1.4,
         handletextpad=0.5,
-        labelcolor=INK,
     )

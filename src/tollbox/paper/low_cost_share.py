@@ -19,17 +19,17 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
+from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from ..core.result import Result
 from ..core.stop import Stop
 from ..errors import InputError
 from ..parts.estimates import PHASE, Agrest
-from ..report.figures import COLOURS, INK
+from ..report.axes import COLOURS, INK, legend, name_panel, plain_numbers, style
+from ..report.axes import panels as side_by_side
 from ..studies.reading import StudyResults
 from ..theory.caps import cap_probability, optimal_overshoot
-from .search_cost import plain
 
 Values = NDArray[np.float64]
 
@@ -122,11 +122,10 @@ def first_estimate(result: Result) -> tuple[float, int] | None:
 def draw(found: StudyResults) -> Figure:
     """Shares against c*, a panel for each model and attack."""
     made = panels(found)
-    figure = Figure(figsize=(4.6 * len(made), 3.8), layout="constrained")
-    axes = figure.subplots(1, len(made), sharey=True, squeeze=False)[0]
+    figure, axes = side_by_side(len(made), 3.8)
     for axis, panel in zip(axes, made, strict=True):
         _draw_panel(axis, panel)
-    axes[0].set_ylabel("low-cost answers in the first estimate", color=INK)
+    axes[0].set_ylabel("low-cost answers in the first estimate")
     return figure
 
 
@@ -158,15 +157,15 @@ def _draw_panel(axis: Axes, panel: SharePanel) -> None:
         color=INK,
     )
     axis.axhline(1.0, color=INK, linewidth=0.6)
-    axis.set_title(_title(panel.title, panel.prices), color=INK, fontsize=9, loc="left")
-    axis.set_xlabel("c*", color=INK)
+    name_panel(axis, _title(panel.title, panel.prices))
+    axis.set_xlabel("c*")
     axis.xaxis.set_major_locator(FixedLocator(ratios))
     axis.xaxis.set_minor_locator(NullLocator())
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    plain_numbers(axis.xaxis)
     axis.yaxis.set_major_locator(FixedLocator([k / 10 for k in range(11)]))
     axis.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axis.legend(frameon=False, labelcolor=INK, fontsize=9, loc="lower right")
-    plain(axis)
+    legend(axis, loc="lower right")
+    style(axis)
 
 
 def _lowest(shown: Sequence[Shares]) -> float:

@@ -15,18 +15,18 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from ..attacks.presets import PRESETS
 from ..errors import InputError
 from ..parts.estimates import Agrest
-from ..report.figures import COLOURS, INK, ROUND
+from ..report.axes import COLOURS, INK, ROUND, legend, log_ticks, name_panel, plain_numbers, style
+from ..report.axes import panels as side_by_side
 from ..report.paper_table import Column
 from ..report.runs import Reading, SeriesRuns, lines
 from ..report.statistics import Median, median_at
 from ..report.words import thousands
 from ..studies.reading import StudyResults
-from .search_cost import plain
 
 MARKERS = ("o", "s", "D", "^", "v", "P")
 APART = 1.04
@@ -105,11 +105,10 @@ def _sweep(preset: str, every: Sequence[SeriesRuns], column: Column, reading: Re
 def draw(found: StudyResults, reading: Reading = Reading.HARD) -> Figure:
     """Median l2 against m, a panel for each model and price."""
     made = panels(found, reading)
-    figure = Figure(figsize=(4.6 * len(made), 3.7), layout="constrained")
-    axes = figure.subplots(1, len(made), sharey=True, squeeze=False)[0]
+    figure, axes = side_by_side(len(made), 3.7)
     for axis, panel in zip(axes, made, strict=True):
         _draw_panel(axis, panel)
-    axes[0].set_ylabel("median l2 distance", color=INK)
+    axes[0].set_ylabel("median l2 distance")
     return figure
 
 
@@ -119,17 +118,15 @@ def _draw_panel(axis: Axes, panel: SweepPanel) -> None:
     top = _top(panel.sweeps)
     for number, sweep in enumerate(panel.sweeps):
         _draw_sweep(axis, sweep, number, APART ** (number - middle), top)
-    axis.set_title(panel.title, color=INK, fontsize=9, loc="left")
-    axis.set_xlabel("m (filled: the published value)", color=INK)
+    name_panel(axis, panel.title)
+    axis.set_xlabel("m (filled: the published value)")
     rates = sorted({point.m for sweep in panel.sweeps for point in sweep.points})
     axis.xaxis.set_major_locator(FixedLocator(rates))
-    low, high = axis.get_ylim()
-    axis.yaxis.set_major_locator(LogLocator(subs=ROUND if high / low < 30 else (1.0,)))
-    for scale in (axis.xaxis, axis.yaxis):
-        scale.set_minor_locator(NullLocator())
-        scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    axis.legend(frameon=False, labelcolor=INK, fontsize=9)
-    plain(axis)
+    axis.xaxis.set_minor_locator(NullLocator())
+    plain_numbers(axis.xaxis)
+    log_ticks(axis.yaxis, ROUND)
+    legend(axis)
+    style(axis)
     _tell_absent(axis, panel.sweeps)
 
 
@@ -157,9 +154,14 @@ def _draw_sweep(axis: Axes, sweep: RateSweep, number: int, aside: float, top: fl
             markerfacecolor=colour if point.published else "white",
             zorder=3,
         )
-    name = f"A-{PRESETS[sweep.name].family}" if sweep.name.startswith("a-") else sweep.name
     axis.plot(
-        [], [], marker=marker, color=colour, linewidth=1.4, markerfacecolor="white", label=name
+        [],
+        [],
+        marker=marker,
+        color=colour,
+        linewidth=1.4,
+        markerfacecolor="white",
+        label=PRESETS[sweep.name].title,
     )
 
 

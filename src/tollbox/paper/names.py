@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ..attacks.methods import Kind
 from ..attacks.presets import PRESETS
 from ..studies.spec.specs import AttackSpec, Tariff
 
@@ -14,20 +15,12 @@ def attack_name(spec: AttackSpec) -> str:
     """A-HSJA, Stealthy HSJA, HSJA; a name that a study gives stands as it is."""
     if spec.name != spec.preset:
         return spec.name
-    family = PRESETS[spec.preset].family
-    if spec.preset.startswith("a-"):
-        return f"A-{family}"
-    if spec.preset.startswith("stealthy-"):
-        return f"Stealthy {family}"
-    _, plus, part = spec.preset.partition("+")
-    return f"{family}+{part.upper()}" if plus else family
+    return PRESETS[spec.preset].title
 
 
-def kind_of_attack(spec: AttackSpec) -> str:
-    """Asymmetric, stealthy or vanilla."""
-    if spec.preset.startswith("a-") or "+" in spec.preset:
-        return "asymmetric"
-    return "stealthy" if spec.preset.startswith("stealthy-") else "vanilla"
+def attack_kind(spec: AttackSpec) -> Kind:
+    """Its group in the trade-off figure."""
+    return PRESETS[spec.preset].method.kind
 
 
 def price_name(tariff: Tariff) -> str:

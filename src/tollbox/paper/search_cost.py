@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from ..core.stop import Stop
 from ..errors import InputError
 from ..parts.searches import PHASE, AsymmetricSearch, BinarySearch
-from ..report.figures import COLOURS, FAINT, INK
-from ..report.statistics import DRAWS
+from ..report.axes import COLOURS, legend, name_panel, panels, plain_numbers, style
+from ..report.statistics import PERCENTILES, Images, bootstrap
 from ..studies.reading import StudyResults
 from ..studies.spec.specs import ModelSpec, Tariff
 
@@ -112,26 +112,22 @@ def _averaged(
     model: str,
     price: str,
     tables: tuple[Values, Values],
-    images: NDArray[np.int64],
+    images: Images,
     left_out: int,
 ) -> SearchCosts:
     """Means over runs, and intervals over images with all their runs."""
-    numbers = np.unique(images)
-    weights = np.array([(images == number).sum() for number in numbers], float)
-    sums = [np.stack([t[images == number].sum(0) for number in numbers]) for t in tables]
-    drawn = np.random.default_rng(0).integers(len(numbers), size=(DRAWS, len(numbers)))
-    counts = np.stack([np.bincount(row, minlength=len(numbers)) for row in drawn]).astype(float)
-    again = [counts @ total / (counts @ weights)[:, None] for total in sums]
-    bands = [np.percentile(draws, [2.5, 97.5], axis=0) for draws in again]
-    means = [table.mean(0) for table in tables]
-    spread = np.percentile(again[0] / again[1], [2.5, 97.5], axis=0)
+    both = np.stack(tables, axis=1)  # (runs, 2, iterations)
+    samples = bootstrap(lambda rows: both[rows].mean(axis=1), images)
+    means = both.mean(axis=0)
+    bands = np.percentile(samples, PERCENTILES, axis=0)  # (low and high, 2, iterations)
+    spread = np.percentile(samples[:, 0] / samples[:, 1], PERCENTILES, axis=0)
     return SearchCosts(
         model,
         price,
         (means[0], means[1]),
-        (bands[0], bands[1]),
+        (bands[:, 0], bands[:, 1]),
         np.vstack([means[0] / means[1], spread]),
-        len(numbers),
+        len(np.unique(images)),
         len(images),
         left_out,
     )
@@ -143,11 +139,10 @@ def _averaged(
 def draw(found: StudyResults) -> Figure:
     """Mean cumulative search cost by iteration, a panel for each model and price."""
     costs = search_costs(found)
-    figure = Figure(figsize=(4.6 * len(costs), 3.6), layout="constrained")
-    axes = figure.subplots(1, len(costs), squeeze=False)[0]
+    figure, axes = panels(len(costs), 3.6, sharey=False)
     for axis, each in zip(axes, costs, strict=True):
         _draw_panel(axis, each)
-    axes[0].set_ylabel("cumulative search cost (mean)", color=INK)
+    axes[0].set_ylabel("cumulative search cost (mean)")
     return figure
 
 
@@ -162,25 +157,15 @@ def _draw_panel(axis: Axes, costs: SearchCosts) -> None:
         )
     ratio, low, high = costs.ratios[:, -1]
     left = f", {costs.left_out} that ended sooner left out" if costs.left_out else ""
-    axis.set_title(
+    name_panel(
+        axis,
         f"{costs.model}, {costs.price}, {costs.images} images{left}\n"
         f"binary / asymmetric: {ratio:.2g} [{low:.2g}, {high:.2g}] at iteration {iterations[-1]}",
-        color=INK,
-        fontsize=9,
-        loc="left",
     )
     axis.set_ylim(0, None)
     axis.set_xlim(0, max(1, iterations[-1]))
-    axis.set_xlabel("iteration", color=INK)
+    axis.set_xlabel("iteration")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    axis.legend(frameon=False, labelcolor=INK, fontsize=9, loc="upper left")
-    plain(axis)
-
-
-def plain(axis: Axes) -> None:
-    """What the axes of all figures have in common."""
-    axis.grid(True, axis="y", color=FAINT, linewidth=0.8)
-    axis.set_axisbelow(True)
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.tick_params(colors=INK, which="both", labelsize=9)
+    plain_numbers(axis.yaxis)
+    legend(axis, loc="upper left")
+    style(axis)

@@ -32,7 +32,7 @@ from ..core.stop import Stop
 from ..engine.engine import Engine
 from ..parts.paths import Segment
 from ..parts.searches import AsymmetricSearch, Search
-from ..report.figures import COLOURS, FAINT, INK
+from ..report.axes import COLOURS, FAINT, INK, legend, style
 
 TAU, RATIO = 0.1, 2.0
 BOUNDARY = 0.75
@@ -171,14 +171,7 @@ def draw() -> Figure:
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
     )
     _frame(axis, len(rounds), math.ceil(1 / TAU))
-    figure.legend(
-        handles=_keys(),
-        loc="outside lower center",
-        ncols=3,
-        frameon=False,
-        fontsize=9,
-        labelcolor=INK,
-    )
+    legend(figure, handles=_keys(), loc="outside lower center", ncols=3)
     return figure
 
 
@@ -215,10 +208,10 @@ def _tell(axis: Axes, row: int, name: str, cost: str) -> None:
 def _frame(axis: Axes, rows: int, cells: int) -> None:
     axis.set(xlim=(-0.02, 1.02), ylim=(rows + 0.45, -0.75), yticks=[])
     axis.set_xticks(np.arange(cells + 1) / cells)
-    axis.tick_params(colors=INK, labelsize=9)
-    axis.spines[["top", "right", "left"]].set_visible(False)
+    axis.spines["left"].set_visible(False)
     axis.spines["bottom"].set_color(INK)
-    axis.set_xlabel(f"θ along the path (c* = {RATIO:g}, τ = {TAU:g})", color=INK)
+    axis.set_xlabel(f"θ along the path (c* = {RATIO:g}, τ = {TAU:g})")
+    style(axis, grid=None)
     for x, word in ((-0.08, "round"), (1.09, "cost")):
         axis.text(x, -0.72, word, ha="center", va="bottom", fontsize=9, color=INK, clip_on=False)
     for x, side, word in ((0.0, "left", "adversarial image"), (1.0, "right", "source image")):

@@ -6,6 +6,7 @@ thousand cells must stay small.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import math
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from ..studies.reading import StudyResults
 from . import statistics as medians
 from . import words
 from .gallery import gallery
-from .paper_table import Column, PaperTable, methods, paper_table
+from .paper_table import Column, PaperTable, paper_table
 from .runs import Reading, SeriesRuns, Values, lines
 
 MARKS = 48
@@ -40,7 +41,7 @@ def page_data(
     levels = levels_of(every)
     return {
         "title": study.name,
-        "made": f"{datetime.date.today()}, tollbox {found.about['environment']['tollbox']}",
+        "made": f"{datetime.date.today()}, tollbox {found.record.environment.tollbox}",
         "reading": reading.words,
         "summary": words.summary(found, every, table),
         "notes": words.notes(found, every),
@@ -54,7 +55,8 @@ def page_data(
             for tariff in study.tariffs
         ],
         "attacks": [
-            {"name": m.attack, "family": m.family, "method": m.method} for m in methods(study)
+            {"name": row.attack, "family": row.family, "method": row.words, "kind": row.kind}
+            for row in table.rows
         ],
         "table": _table(table),
         "curves": [_curve(runs, by, reading) for runs in every if runs.runs for by in _axes(runs)],
@@ -67,7 +69,7 @@ def page_data(
         "phases": [{**_key(runs), "phases": _phases(runs)} for runs in every if runs.runs],
         "shares": [shares for runs in every if (shares := _shares(runs)) is not None],
         "gallery": gallery(found, every, table),
-        "environment": dict(found.about["environment"]),
+        "environment": dataclasses.asdict(found.record.environment),
         "commands": words.commands(found),
     }
 
@@ -89,9 +91,9 @@ def _table(table: PaperTable) -> dict[str, Any]:
         ],
         "rows": [
             {
-                "family": method.family,
-                "method": method.method,
-                "attack": method.attack,
+                "family": row.family,
+                "method": row.words,
+                "attack": row.attack,
                 "cells": [
                     None
                     if cell is None or cell.runs == 0
@@ -102,12 +104,12 @@ def _table(table: PaperTable) -> dict[str, Any]:
                         "success": round(cell.success, 4),
                         "runs": cell.runs,
                         "images": cell.images,
-                        "best": table.best(row, column),
+                        "best": table.best(number, column),
                     }
-                    for column, cell in enumerate(table.cells[row])
+                    for column, cell in enumerate(table.cells[number])
                 ],
             }
-            for row, method in enumerate(table.rows)
+            for number, row in enumerate(table.rows)
         ],
     }
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..attacks.methods import Kind
 from . import figures
 from .figures import Curve, Panel
+from .tradeoff import TradeoffPoint, draw_tradeoff
 
 KINDS = ("svg", "pdf", "png")
 
@@ -34,17 +37,28 @@ def write_figures(data: dict[str, Any], folder: Path) -> list[str]:
                 panels, title, "cost per image", "share of images", linear=True
             )
             names += _saved(figure, folder, f"success{tag}")
-        points = [
-            p
-            for p in data["tradeoff"]
-            if (p["model"], p["level"]) == (model, data["level"]) and p["queries"] is not None
-        ]
-        if points:
-            names += _saved(figures.draw_tradeoff(points, data["level"]), folder, f"tradeoff{tag}")
+        points = _tradeoff_points(data, model)
+        if any(math.isfinite(point.queries) for point in points):
+            figure = draw_tradeoff(points, data["level"], data["title"])
+            names += _saved(figure, folder, f"tradeoff{tag}")
         bars = [b for b in data["phases"] if b["model"] == model]
         if bars:
             names += _saved(figures.draw_phases(bars), folder, f"cost-by-phase{tag}")
     return names
+
+
+def _tradeoff_points(data: dict[str, Any], model: str) -> list[TradeoffPoint]:
+    kinds = {attack["name"]: Kind(attack["kind"]) for attack in data["attacks"]}
+    return [
+        TradeoffPoint(
+            each["attack"],
+            each["price"] if len(data["prices"]) > 1 else "",
+            kinds[each["attack"]],
+            *(math.inf if each[key] is None else each[key] for key in ("flagged", "queries")),
+        )
+        for each in data["tradeoff"]
+        if (each["model"], each["level"]) == (model, data["level"])
+    ]
 
 
 def _panels(data: dict[str, Any], curves: list[dict[str, Any]]) -> list[Panel]:

@@ -1,12 +1,8 @@
-"""Figures, drawn with matplotlib's object interface: no global state, no display.
-
-Text is dark grey, lines carry their names at their ends, and nothing is drawn that says nothing.
-"""
+"""The figures of a report: curves with their names at their ends, and bars of costs by phase."""
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,17 +12,9 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 from numpy.typing import NDArray
 
-INK = "#333333"
-FAINT = "#dddddd"
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
-"""Told apart by the colour-blind too (Okabe and Ito)."""
-
-
-ROUND = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
-"""Ticks within a decade."""
+from .axes import COLOURS, ROUND, head, legend, log_ticks, name_panel, plain_numbers, style
 
 
 @dataclass(frozen=True)
@@ -48,17 +36,6 @@ class Panel:
     """What this panel's axis has, if not what all have."""
 
 
-@dataclass(frozen=True)
-class Picture:
-    """An image, its adversarial point, and words for above and below."""
-
-    original: NDArray[np.float32]
-    """(c, h, w) in [0,1]."""
-    adversarial: NDArray[np.float32]
-    above: str
-    below: str
-
-
 def draw_curves(
     panels: Sequence[Panel],
     title: str,
@@ -71,14 +48,14 @@ def draw_curves(
     another log axis, on a linear one from 0 to 1. With `steps` a value holds up to the next one;
     without, values are joined by straight lines."""
     figure = Figure(figsize=(4.6 * len(panels) + 0.6, 4.0), layout="constrained")
-    figure.suptitle(title, color=INK, fontsize=11, x=0.01, ha="left")
+    head(figure, title)
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     names = list(dict.fromkeys(curve.name for panel in panels for curve in panel.curves))
     colours = dict(zip(names, itertools.cycle(COLOURS), strict=False))
     for axis, panel in zip(axes, panels, strict=True):
         _draw_panel(axis, panel, colours, linear, steps)
-        axis.set_xlabel(panel.across or across, color=INK)
-    axes[0].set_ylabel(up, color=INK)
+        axis.set_xlabel(panel.across or across)
+    axes[0].set_ylabel(up)
     return figure
 
 
@@ -109,23 +86,16 @@ def _draw_panel(
         end = curve.costs[np.isfinite(curve.values)][-1]
         if end < last:
             axis.plot([end, last], [value, value], ":", color=colours[curve.name], linewidth=1.0)
-    axis.set_title(panel.title, color=INK, fontsize=10, loc="left")
+    name_panel(axis, panel.title, size=10)
     if np.isfinite(first):
         axis.set_xlim(first, last)
     _name_ends(axis, ends, last, colours, linear)
-    axis.grid(True, axis="y", which="major", color=FAINT, linewidth=0.8)
-    axis.set_axisbelow(True)
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.tick_params(colors=INK, which="both", labelsize=9)
-    plain = FuncFormatter(lambda value, _: f"{value:,g}")
-    if not linear:
-        low, high = axis.get_ylim()
-        axis.yaxis.set_major_locator(LogLocator(subs=ROUND if high / low < 30 else (1.0,)))
-    axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if last / first < 50 else (1.0,)))
-    axis.yaxis.set_minor_locator(NullLocator())
-    axis.yaxis.set_major_formatter(plain)
-    axis.xaxis.set_major_formatter(plain)
-    axis.xaxis.set_minor_formatter(NullFormatter())
+    log_ticks(axis.xaxis)
+    if linear:
+        plain_numbers(axis.yaxis)
+    else:
+        log_ticks(axis.yaxis, ROUND)
+    style(axis)
 
 
 LINE = 12.0
@@ -170,42 +140,6 @@ def _name_ends(
         )
 
 
-def draw_tradeoff(points: Sequence[Mapping[str, Any]], level: float) -> Figure:
-    """Flagged against all queries that it took to come within a distance, a marker a price."""
-    figure = Figure(figsize=(5.6, 4.4), layout="constrained")
-    axis = figure.subplots()
-    names = list(dict.fromkeys(point["attack"] for point in points))
-    for name, colour in zip(names, itertools.cycle(COLOURS)):
-        mine = [point for point in points if point["attack"] == name]
-        across, up = [max(1, p["flagged"]) for p in mine], [p["queries"] for p in mine]
-        axis.plot(across, up, "o-", color=colour, linewidth=1.2, markersize=6, label=name)
-        for point in mine:
-            axis.annotate(
-                f"c* = {point['price']}",
-                (max(1, point["flagged"]), point["queries"]),
-                xytext=(5, 4),
-                textcoords="offset points",
-                fontsize=8,
-                color=INK,
-            )
-    axis.set(xscale="log", yscale="log")
-    for scale, limits in ((axis.xaxis, axis.set_xlim), (axis.yaxis, axis.set_ylim)):
-        low, high = scale.get_view_interval()
-        wider = max(1.0, math.sqrt(4 * low / high))  # at least a factor of four from end to end
-        limits(low / wider, high * wider)
-        scale.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 50 else (1.0,)))
-        scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-        scale.set_minor_formatter(NullFormatter())
-    axis.set_xlabel(f"flagged queries to reach l2 < {level:g} (median)", color=INK)
-    axis.set_ylabel("all queries (median)", color=INK)
-    axis.legend(frameon=False, labelcolor=INK, fontsize=9)
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.tick_params(colors=INK, which="both", labelsize=9)
-    axis.grid(True, color=FAINT, linewidth=0.8)
-    axis.set_axisbelow(True)
-    return figure
-
-
 def draw_phases(bars: Sequence[Mapping[str, Any]]) -> Figure:
     """Where the cost went: a stacked bar for each attack and price."""
     figure = Figure(figsize=(6.4, 0.32 * len(bars) + 1.3), layout="constrained")
@@ -221,41 +155,10 @@ def draw_phases(bars: Sequence[Mapping[str, Any]]) -> Figure:
         left += shares
     axis.invert_yaxis()
     axis.set_xlim(0, 1)
-    axis.set_xlabel("share of the cost", color=INK)
-    axis.legend(
-        frameon=False,
-        labelcolor=INK,
-        fontsize=9,
-        ncols=len(phases),
-        loc="lower left",
-        bbox_to_anchor=(0, 1.0),
-    )
-    axis.spines[["top", "right", "left"]].set_visible(False)
-    axis.tick_params(colors=INK, labelsize=9)
-    return figure
-
-
-def draw_pictures(pictures: Sequence[Picture], title: str) -> Figure:
-    """A strip: originals, adversarial images, and their differences, amplified alike."""
-    columns = len(pictures)
-    figure = Figure(figsize=(1.55 * columns + 1.2, 5.6), layout="constrained")
-    figure.suptitle(title, color=INK, fontsize=11, x=0.01, ha="left")
-    axes = figure.subplots(3, columns, squeeze=False)
-    largest = max((float(np.abs(p.adversarial - p.original).max()) for p in pictures), default=1.0)
-    factor = max(1, int(0.5 / largest)) if largest > 0 else 1
-    words = ("original", "adversarial", f"difference ×{factor}\n(grey: none)")
-    for row, word in enumerate(words):
-        axes[row, 0].set_ylabel(word, color=INK, fontsize=10)
-    for column, picture in enumerate(pictures):
-        apart = np.clip(0.5 + factor * (picture.adversarial - picture.original), 0, 1)
-        for row, image in enumerate((picture.original, picture.adversarial, apart)):
-            axis = axes[row, column]
-            shown = image[0] if len(image) == 1 else image.transpose(1, 2, 0)
-            axis.imshow(shown, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-            axis.set(xticks=[], yticks=[])
-            axis.spines[:].set_color(FAINT)
-        axes[0, column].set_title(picture.above, color=INK, fontsize=9)
-        axes[1, column].set_title(picture.below, color=INK, fontsize=9)
+    axis.set_xlabel("share of the cost")
+    legend(axis, ncols=len(phases), loc="lower left", bbox_to_anchor=(0, 1.0))
+    style(axis, grid=None)
+    axis.spines["left"].set_visible(False)
     return figure
 
 

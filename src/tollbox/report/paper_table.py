@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..attacks.methods import Kind, Method
 from ..attacks.presets import PRESETS
 from ..core.result import By
 from ..studies.spec.specs import AttackSpec, Tariff
@@ -21,19 +22,17 @@ from ..studies.spec.study import Study
 from .runs import Reading, SeriesRuns
 from .statistics import Median, median_at
 
-METHODS = {
-    "+as": "VA+AS",
-    "+agrest": "VA+AGREST",
-    "-original": "original",
-}
 
-
-class Method(NamedTuple):
+class Row(NamedTuple):
     """Where an attack stands in the table."""
 
     family: str
-    method: str
+    words: str
+    """Its method, or its own name if that says more."""
     attack: str
+    method: Method | None
+    """None if fields of the preset are changed."""
+    kind: Kind
 
 
 class Column(NamedTuple):
@@ -64,7 +63,7 @@ class PaperTable:
     """Medians by method and column; None where nothing is finished."""
 
     columns: list[Column]
-    rows: list[Method]
+    rows: list[Row]
     cells: list[list[Median | None]]
 
     def best(self, row: int, column: int) -> bool:
@@ -75,30 +74,26 @@ class PaperTable:
         family = self.rows[row].family
         values = [
             cell.value
-            for method, cells in zip(self.rows, self.cells, strict=True)
-            if method.family == family and (cell := cells[column]) is not None
+            for other, cells in zip(self.rows, self.cells, strict=True)
+            if other.family == family and (cell := cells[column]) is not None
         ]
         return len(values) > 1 and mine.value == min(v for v in values if not math.isnan(v))
 
 
-def methods(study: Study) -> list[Method]:
-    """The attacks of a study, placed."""
+def rows_of(study: Study) -> list[Row]:
+    """The attacks of a study, families together, in the order in which they first come."""
     uses = Counter(spec.preset for spec in study.attacks)
-    return [_method(spec, uses[spec.preset] > 1) for spec in study.attacks]
+    rows = [_row(spec, uses[spec.preset] > 1) for spec in study.attacks]
+    families = list(dict.fromkeys(row.family for row in rows))
+    return sorted(rows, key=lambda row: families.index(row.family))
 
 
-def _method(spec: AttackSpec, several: bool) -> Method:
-    family = PRESETS[spec.preset].family
-    if several or spec.overrides or spec.name != spec.preset:
-        return Method(family, spec.name, spec.name)
-    if spec.preset.startswith("a-"):
-        searches_only = family == "SurFree"
-        added = "VA+AS" if searches_only else "VA+AS+AGREST"
-        return Method(family, f"{added} (A-{family})", spec.name)
-    if spec.preset.startswith("stealthy-"):
-        return Method(family, "stealthy", spec.name)
-    ends = [words for end, words in METHODS.items() if spec.preset.endswith(end)]
-    return Method(family, ends[0] if ends else "VA", spec.name)
+def _row(spec: AttackSpec, used_twice: bool) -> Row:
+    preset = PRESETS[spec.preset]
+    named = used_twice or spec.overrides or spec.name != spec.preset
+    words = spec.name if named else preset.words
+    method = None if spec.overrides else preset.method
+    return Row(preset.family, words, spec.name, method, preset.method.kind)
 
 
 def paper_table(
@@ -114,20 +109,13 @@ def paper_table(
         for tariff in study.tariffs
         for at in (marks or {}).get(tariff.name, (None,))
     ]
-    rows = sorted(methods(study), key=lambda method: _order(study, method))
+    rows = rows_of(study)
     found = {(r.line.attack.name, r.line.model.name, r.line.tariff.name): r for r in lines}
     cells: list[list[Median | None]] = []
-    for method in rows:
-        each = (found[method.attack, column.model, column.tariff.name] for column in columns)
+    for row in rows:
+        each = (found[row.attack, column.model, column.tariff.name] for column in columns)
         cells.append([_cell(runs, c, reading) for runs, c in zip(each, columns, strict=True)])
     return PaperTable(columns, rows, cells)
-
-
-def _order(study: Study, method: Method) -> tuple[int, int]:
-    """Families as they come first in the study; their methods as they come."""
-    placed = methods(study)
-    families = list(dict.fromkeys(each.family for each in placed))
-    return families.index(method.family), placed.index(method)
 
 
 def _cell(runs: SeriesRuns, column: Column, reading: Reading) -> Median | None:

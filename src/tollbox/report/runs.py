@@ -12,9 +12,8 @@
 from __future__ import annotations
 
 import enum
-import json
 import math
-import zlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -25,7 +24,7 @@ from ..core.result import CUT_SHORT, By
 from ..core.stop import Stop
 from ..studies.grid import Place, Series
 from ..studies.reading import StudyResults
-from ..studies.store.store import End
+from ..studies.store.codec import End, Trace
 
 Values = NDArray[np.float64]
 
@@ -97,29 +96,30 @@ class SeriesRuns:
 
 def lines(found: StudyResults) -> Iterator[SeriesRuns]:
     """The lines of a study, one after another."""
-    gathered: dict[int, list[CellCurve]] = {line.number: [] for line in found.grid.lines}
+    gathered: dict[int, list[CellCurve]] = {line.number: [] for line in found.grid.series}
     left_out = dict.fromkeys(gathered, 0)
     ends = {end.cell: end for end in found.finished()}
     for cell, place, trace in found.traces():
         end = ends[cell]
         if end.stop == Stop.ALREADY_MISCLASSIFIED:
-            left_out[place.line.number] += 1
+            left_out[place.series.number] += 1
         else:
             run = _run(place, found.images[place.image][1], end, trace)
-            gathered[place.line.number].append(run)
-    for line in found.grid.lines:
+            gathered[place.series.number].append(run)
+    for line in found.grid.series:
         runs = sorted(gathered[line.number], key=lambda run: (run.image, run.seed))
         name = line.named(found.study)
         yield SeriesRuns(line, name, runs, left_out[line.number], found.grid.width)
 
 
-def _run(place: Place, label: int, end: End, trace: bytes) -> CellCurve:
+def _run(place: Place, label: int, end: End, trace: Trace) -> CellCurve:
     line, seed, image = place
-    stop = Stop(end.stop)
-    told = json.loads(zlib.decompress(trace))
-    better = np.array(told["improvements"], float).reshape(-1, 4)
-    steps = told["steps"]
-    accepted = np.array([step[1:5] for step in steps], float).reshape(-1, 4)
+    stop = end.stop
+    better = np.array(trace.improvements, float).reshape(-1, 4)
+    steps = trace.steps
+    accepted = np.array(
+        [(step.cost, step.source, step.other, step.distance) for step in steps], float
+    ).reshape(-1, 4)
     dearest = line.tariff.prices.dearest
     spent: dict[By, float] = {"cost": end.cost, "source": end.source, "queries": end.queries}
     return CellCurve(
@@ -136,12 +136,12 @@ def _run(place: Place, label: int, end: End, trace: bytes) -> CellCurve:
         accepted[:, 3],
         spent,
         _known(line, stop, spent),
-        _phases(line, told["counts"], label),
+        _phases(line, trace.counts, label),
         np.array(
             [
-                (step[6]["planned_share"], step[6]["share"])
+                (step.notes["planned_share"], step.notes["share"])
                 for step in steps
-                if "planned_share" in step[6] and step[6].get("share") is not None
+                if "planned_share" in step.notes and step.notes.get("share") is not None
             ]
         ).reshape(-1, 2),
     )
@@ -158,10 +158,10 @@ def _known(line: Series, stop: Stop, spent: dict[By, float]) -> dict[By, float]:
     }
 
 
-def _phases(line: Series, counts: dict[str, dict[str, int]], label: int) -> dict[str, float]:
+def _phases(line: Series, counts: dict[str, Counter[int]], label: int) -> dict[str, float]:
     prices = line.tariff.prices.for_source(label)
     values = prices.values
     return {
-        phase: sum(n * values[prices.level(int(key), label)] for key, n in tally.items())
+        phase: sum(n * values[prices.level(key, label)] for key, n in tally.items())
         for phase, tally in counts.items()
     }

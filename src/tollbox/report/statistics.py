@@ -3,7 +3,7 @@
 1. A median is over runs; no adversarial point is an infinite distance, and counts. A run that is
    not known at a mark (it was cut short, or ended by a limit before it) is left out there.
 2. Several seeds on one image are not several images: an interval comes from drawing images, with
-   all their seeds, again and again (a bootstrap over clusters).
+   all their seeds, again and again (`bootstrap`, over clusters). Every interval is made so.
 3. Where half of the runs or more have no adversarial point, the median is infinite, and the success
    rate says how many have.
 """
@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,13 @@ from numpy.typing import NDArray
 from ..core.result import By
 from .runs import CellCurve, Reading, Values
 
+Images = NDArray[np.int64]
+
 DRAWS = 2000
+BLOCK = 100
+"""Samples of a bootstrap that are in memory at once."""
+PERCENTILES = (2.5, 97.5)
+"""The ends of an interval of 95 %."""
 
 
 class Median(NamedTuple):
@@ -74,18 +80,34 @@ def median_at(
 
 
 def interval(
-    values: Values, images: NDArray[np.int64], seed: int = 0, draws: int = DRAWS
+    values: Values, images: Images, seed: int = 0, draws: int = DRAWS
 ) -> tuple[float, float]:
     """The 95 % percentile interval of the median, over draws of images with all their runs."""
-    groups = [values[images == image] for image in np.unique(images)]
-    rng = np.random.default_rng(seed)
-    drawn = rng.integers(len(groups), size=(draws, len(groups)))
-    if len({len(group) for group in groups}) == 1:  # as many runs of each: all draws at once
-        medians = np.median(np.stack(groups)[drawn].reshape(draws, -1), axis=1)
-    else:
-        medians = np.array([np.median(np.concatenate([groups[i] for i in row])) for row in drawn])
-    low, high = np.percentile(medians, [2.5, 97.5], method="nearest")
+    medians = bootstrap(lambda rows: np.median(values[rows], axis=1), images, seed, draws)
+    low, high = np.percentile(medians, PERCENTILES, method="nearest")
     return float(low), float(high)
+
+
+def bootstrap(
+    statistic: Callable[[Images], Values], images: Images, seed: int = 0, draws: int = DRAWS
+) -> Values:
+    """A statistic of each of `draws` samples: as many images as there are, drawn with replacement,
+    each with all its runs.
+
+    `images` has the image of each run. `statistic` is given the runs of several samples, by their
+    numbers, (samples, runs), and answers with a row for each sample.
+    """
+    groups = [np.nonzero(images == image)[0] for image in np.unique(images)]
+    drawn = np.random.default_rng(seed).integers(len(groups), size=(draws, len(groups)))
+    if len({len(group) for group in groups}) == 1:  # samples are of one size: many at once
+        runs = np.stack(groups)
+        blocks = (
+            runs[part].reshape(len(part), -1)
+            for part in np.split(drawn, range(BLOCK, draws, BLOCK))
+        )
+    else:
+        blocks = (np.concatenate([groups[i] for i in row])[None] for row in drawn)
+    return np.concatenate([statistic(block) for block in blocks])
 
 
 class Effort(NamedTuple):

@@ -39,7 +39,7 @@ def markdown(table: PaperTable, intervals: bool = True) -> str:
     lines = [_line(heads), "|" + "---|" * len(heads)]
     for row, method in enumerate(table.rows):
         cells = [_cell(table, row, column, intervals) for column in range(len(table.columns))]
-        lines.append(_line([method.family, method.method, *cells]))
+        lines.append(_line([method.family, method.words, *cells]))
     return "\n".join(lines) + "\n"
 
 
@@ -72,7 +72,7 @@ def comma_separated(table: PaperTable) -> str:
         for column, cell in zip(table.columns, cells, strict=True):
             if cell is not None:
                 where = (column.model, column.tariff.name, column.mark)
-                writer.writerow((*method, *where, *cell))
+                writer.writerow((*method[:3], *where, *cell))
     return file.getvalue()
 
 
@@ -101,7 +101,7 @@ def latex(table: PaperTable) -> str:
         cells = [
             _tex_cell(table.cells[row][column], table.best(row, column)) for column in range(count)
         ]
-        lines.append(" & ".join([first, _tex(method.method), *cells]) + r" \\")
+        lines.append(" & ".join([first, _tex(method.words), *cells]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 

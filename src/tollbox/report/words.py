@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..attacks.methods import Method
 from ..core.stop import Stop
 from ..studies.reading import StudyResults
-from ..studies.status import FAILED
-from .paper_table import Column, PaperTable
+from .paper_table import PaperTable
 from .runs import SeriesRuns
 from .statistics import Median
 
@@ -37,43 +37,41 @@ def summary(found: StudyResults, every: Sequence[SeriesRuns], table: PaperTable)
     ]
     done = sum(len(runs.runs) + runs.misclassified for runs in every)
     told = [f"{', '.join(sizes)}{seeds}; {done:,} of {len(found.grid):,} runs are finished."]
-    for number, column in enumerate(table.columns):
-        sentence = _nearest(study.models, table, number, column)
-        if sentence is not None:
-            told.append(sentence)
-    return told
+    columns = (nearest(table, number) for number in range(len(table.columns)))
+    return told + [sentence for sentence in columns if sentence is not None]
 
 
-def _nearest(
-    models: Sequence[object], table: PaperTable, number: int, column: Column
-) -> str | None:
+def nearest(table: PaperTable, number: int) -> str | None:
+    """Which attack came nearest in a column, beside the vanilla one of its family or the next."""
+    column = table.columns[number]
     where = f"At {column.head} and a {column.by} of {thousands(column.mark)}"
-    if len(models) > 1:
+    if len({each.model for each in table.columns}) > 1:
         where += f" on {column.model}"
-    cells = [
-        (cell, method)
-        for method, row in zip(table.rows, table.cells, strict=True)
-        if (cell := row[number]) is not None and not math.isnan(cell.value)
+    known = [
+        (cell, row)
+        for row, cells in zip(table.rows, table.cells, strict=True)
+        if (cell := cells[number]) is not None and not math.isnan(cell.value)
     ]
-    if not cells:
+    if not known:
         return None
-    best, method = min(cells, key=lambda pair: pair[0].value)
+    (best, row), *others = sorted(known, key=lambda pair: pair[0].value)
     if math.isinf(best.value):
         return f"{where} no attack has an adversarial point for half of the images."
-    told = f"{where} {method.attack} comes nearest: median l2 {_median(best)}"
-    plain = [
+    sentence = f"{where} {row.attack} comes nearest: median l2 {_median(best)}"
+    vanilla = [
         (cell, other)
-        for cell, other in cells
-        if other.family == method.family and other.method == "VA" and other != method
+        for cell, other in others
+        if other.family == row.family and other.method is Method.VANILLA
     ]
-    if plain and math.isfinite(plain[0][0].value):
-        cell, other = plain[0]
-        told += f", {1 - best.value / cell.value:.0%} less than {other.attack} ({cell.value:.3g})"
-    elif len(cells) > 1:
-        second, other = sorted(cells, key=lambda pair: pair[0].value)[1]
+    if vanilla and math.isfinite(vanilla[0][0].value):
+        cell, other = vanilla[0]
+        less = 1 - best.value / cell.value
+        sentence += f", {less:.0%} less than {other.attack} ({cell.value:.3g})"
+    elif others:
+        second, other = others[0]
         reached = f"{second.value:.3g}" if math.isfinite(second.value) else "no median"
-        told += f"; next is {other.attack} with {reached}"
-    return f"{told}."
+        sentence += f"; next is {other.attack} with {reached}"
+    return f"{sentence}."
 
 
 def _median(cell: Median) -> str:
@@ -102,7 +100,7 @@ def notes(found: StudyResults, every: Sequence[SeriesRuns]) -> list[str]:
             f"{'is' if misclassified == 1 else 'are'} left out."
         )
     runs = [run for line in every for run in line.runs]
-    failed = sum(run.stop in FAILED for run in runs)
+    failed = sum(run.stop.failed for run in runs)
     if failed:
         told.append(f"{counted(failed, 'run')} failed, and count up to where they came.")
     lost = sum(run.stop is Stop.NO_START for run in runs)
@@ -114,15 +112,19 @@ def notes(found: StudyResults, every: Sequence[SeriesRuns]) -> list[str]:
 
 def commands(found: StudyResults) -> list[str]:
     """How to repeat it."""
-    where = Path(found.about["where"]).name
-    if found.about["made_by"] == "paper":
-        name, scale = found.about["experiment"], found.about["scale"]
+    record = found.record
+    where = Path(record.where).name
+    if record.made_by == "paper":
+        name, scale = record.experiment, record.scale
         images = "" if scale == "small" else " --images ..."
         return [
             f"tollbox paper {name} --scale {scale}{images} --out {shlex.quote(found.folder.name)}",
             f"# the images: digest {found.digest}",
         ]
-    if found.about["made_by"] == "attack":
+    if record.made_by == "demo":
+        size = f"--images {len(found.images)} --seed {found.study.seeds[0]}"
+        return [f"tollbox demo {size} --out {shlex.quote(found.folder.name)}"]
+    if record.made_by == "attack":
         return [f"tollbox resume {shlex.quote(str(found.folder))}"]
     return [
         f"tollbox run {shlex.quote(where)} --out {shlex.quote(found.folder.name)}",

@@ -1,7 +1,7 @@
 """A study as CSV files.
 
-    cells.csv   a line for each finished cell
-    steps.csv   a line for each point that was nearer than all before it, with the account before it
+    cells.csv   a row for each finished cell
+    steps.csv   a row for each point that was nearer than all before it, with the account before it
     images.txt  content hash, label and name of each image: what `images.list` of a study takes
 
 With a price, costs are those that the same answers would have had then.
@@ -14,39 +14,29 @@ from pathlib import Path
 from typing import TextIO
 
 from .reading import COLUMNS, StudyResults, cost_at
-from .store import codec as records
 
 FILES = frozenset({"cells.csv", "steps.csv", "images.txt"})
 STEPS = ("model", "attack", "price", "seed", "image", "cost", "flagged", "queries", "distance")
 
 
-def write_csv(found: StudyResults, folder: Path, price: float | None = None) -> None:
+def write_csv(results: StudyResults, folder: Path, price: float | None = None) -> None:
     """Write all files into a folder."""
     with _file(folder / "cells.csv") as file:
         cells = csv.DictWriter(file, COLUMNS)
         cells.writeheader()
-        cells.writerows(found.rows(price))
+        cells.writerows(results.rows(price))
     with _file(folder / "steps.csv") as file:
         steps = csv.writer(file)
         steps.writerow(STEPS)
-        for _, place, trace in found.traces():
-            line, seed, image = place
-            content = found.images[image][0]
-            head = (line.model.name, line.attack.name, line.tariff.name, seed, content)
-            steps.writerows(
-                (
-                    *head,
-                    cost if price is None else cost_at(price, source, queries),
-                    source,
-                    queries,
-                    l2,
-                )
-                for cost, source, queries, l2 in records.improvements_of(trace)
-            )
+        for _, (series, seed, image), trace in results.traces():
+            content = results.images[image][0]
+            head = (series.model.name, series.attack.name, series.tariff.name, seed, content)
+            for cost, source, queries, distance in trace.improvements:
+                paid = cost if price is None else cost_at(price, source, queries)
+                steps.writerow((*head, paid, source, queries, distance))
     with _file(folder / "images.txt") as file:
-        file.writelines(
-            f"{content} {label} {' '.join(name.split())}\n" for content, label, name in found.images
-        )
+        for content, label, name in results.images:
+            file.write(f"{content} {label} {' '.join(name.split())}\n")
 
 
 def _file(path: Path) -> TextIO:

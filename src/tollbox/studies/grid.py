@@ -1,8 +1,8 @@
 """The grid: every cell of a study has a number, the same whoever counts.
 
-Model by model, attack by attack, price by price, seed by seed, image by image. A line of the grid
-is a model, an attack and a price: what a table has a row for. Shard k of n has the cells whose
-number is k modulo n, so that all shards take about as long.
+Model by model, attack by attack, price by price, seed by seed, image by image. A series is a model,
+an attack and a price: what a table has a row for. Shard k of n has the cells whose number is k
+modulo n, so that all shards take about as long.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Series(NamedTuple):
 class Place(NamedTuple):
     """Where a cell is in the grid."""
 
-    line: Series
+    series: Series
     seed: int
     image: int
 
@@ -46,12 +46,12 @@ class Grid:
 
     @property
     def width(self) -> int:
-        """Cells of a line."""
+        """Cells of a series."""
         return len(self.study.seeds) * self.images
 
     @cached_property
-    def lines(self) -> list[Series]:
-        """All lines, in order."""
+    def series(self) -> list[Series]:
+        """All series, in order."""
         study = self.study
         triples = (
             (model, attack, tariff)
@@ -65,15 +65,15 @@ class Grid:
         study = self.study
         return len(study.models) * len(study.attacks) * len(study.tariffs) * self.width
 
-    def line_of(self, cell: int) -> int:
-        """The number of the line that a cell is in."""
+    def series_of(self, cell: int) -> int:
+        """The number of the series that a cell is in."""
         return cell // self.width
 
     def place(self, cell: int) -> Place:
         """Where a cell is."""
-        line, rest = divmod(cell, self.width)
+        series, rest = divmod(cell, self.width)
         seed, image = divmod(rest, self.images)
-        return Place(self.lines[line], self.study.seeds[seed], image)
+        return Place(self.series[series], self.study.seeds[seed], image)
 
     def shard(self, number: int, count: int) -> range:
         """The cells of a shard."""

@@ -26,12 +26,11 @@ from ..engine.engine import Engine
 from ..engine.journal import Answered, History
 from ..errors import InputError, UnknownNameError
 from .grid import Grid, Place
+from .identity import recorded_study, resume_obstacle
 from .loading import Loaded, load
 from .spec.selection import digest_of
 from .status import SeriesStatus, StudyStatus
-from .store import codec as records
-from .store.folder import study_of
-from .store.store import End
+from .store.codec import End, Trace, build_result, unpack_image
 
 COLUMNS = (
     *("model", "attack", "price", "seed", "image", "name", "label", "stop", "reason"),
@@ -44,11 +43,11 @@ class StudyResults:
 
     def __init__(self, folder: str | Path, loaded: Loaded | None = None) -> None:
         """`loaded` is the study with its images, if it is at hand."""
-        self._given = loaded
-        self._glance = StudyStatus(folder)
-        self._stores = self._glance.stores
-        self.folder, self.about = self._glance.folder, self._glance.about
-        self.study = study_of(self.about, files=False)
+        self._at_hand = loaded
+        self._status = StudyStatus(folder)
+        self._stores = self._status.stores
+        self.folder, self.record = self._status.folder, self._status.record
+        self.study = recorded_study(self.record, files=False)
         self.images = self._stores[0].images()
         self.grid = Grid(self.study, len(self.images))
 
@@ -60,7 +59,7 @@ class StudyResults:
 
     def close(self) -> None:
         """Close the files."""
-        self._glance.close()
+        self._status.close()
 
     def __len__(self) -> int:
         return sum(len(store.results()) for store in self._stores)
@@ -69,19 +68,33 @@ class StudyResults:
 
     def finished(self) -> list[End]:
         """How each finished cell ended, in the order of the grid."""
-        return self._glance.finished()
+        return self._status.finished()
 
     def rows(self, price: float | None = None) -> Iterator[dict[str, Any]]:
         """A row for each finished cell; with `price`, as its answers would have cost then."""
         if price is not None and not price >= 0:
-            raise InputError(f"the price is {price}: expected a number that is 0 or more, or inf.")
+            raise InputError(
+                f"is {price}", expected="a number that is 0 or more, or inf", input="price"
+            )
         for end in self.finished():
-            line, _, image = self.grid.place(end.cell)
+            series, _, image = self.grid.place(end.cell)
             content, label, name = self.images[image]
-            cost = end.cost if price is None else cost_at(price, end.source, end.queries)
-            where = (line.model.name, line.attack.name, line.tariff.name, end.seed, content, name)
-            how = (label, end.stop, end.reason, end.distance, cost, end.queries, end.source)
-            yield dict(zip(COLUMNS, (*where, *how, "; ".join(end.warnings)), strict=True))
+            yield {
+                "model": series.model.name,
+                "attack": series.attack.name,
+                "price": series.tariff.name,
+                "seed": end.seed,
+                "image": content,
+                "name": name,
+                "label": label,
+                "stop": end.stop.value,
+                "reason": end.reason,
+                "distance": end.distance,
+                "cost": end.cost if price is None else cost_at(price, end.source, end.queries),
+                "queries": end.queries,
+                "flagged": end.source,
+                "warnings": "; ".join(end.warnings),
+            }
 
     def to_pandas(self, price: float | None = None) -> Any:
         """The rows as a pandas DataFrame, if pandas is there."""
@@ -89,23 +102,25 @@ class StudyResults:
             import pandas
         except ImportError:
             raise InputError(
-                "pandas is not installed: expected it for to_pandas; install it, or use rows()."
+                "pandas is not installed",
+                expected="it for to_pandas",
+                remedy="install it, or use rows()",
             ) from None
         return pandas.DataFrame(list(self.rows(price)), columns=list(COLUMNS))
 
     def status(self) -> list[SeriesStatus]:
-        """How far each line has come."""
-        return self._glance.status()
+        """How far each series has come."""
+        return self._status.status()
 
     @property
     def running(self) -> list[str]:
         """Who is at work on it now."""
-        return self._glance.running
+        return self._status.running
 
     # -- runs -------------------------------------------------------------------------------------
 
-    def traces(self) -> Iterator[tuple[int, Place, bytes]]:
-        """(cell, place, packed trace) of each finished cell, shard by shard."""
+    def traces(self) -> Iterator[tuple[int, Place, Trace]]:
+        """(cell, place, trace) of each finished cell, shard by shard."""
         for store in self._stores:
             for cell, trace, _ in store.traces():
                 yield cell, self.grid.place(cell), trace
@@ -117,71 +132,77 @@ class StudyResults:
         model: str | None = None,
         seed: int | None = None,
     ) -> Results:
-        """The results of the finished cells that are meant, in the order of the grid."""
-        named = None if price is None else price if isinstance(price, str) else f"{price:g}"
+        """The results of the finished cells that are chosen, in the order of the grid."""
+        tariff = price if price is None or isinstance(price, str) else f"{price:g}"
         study = self.study
-        _known("attack", attack, [spec.name for spec in study.attacks])
-        _known("price", named, [tariff.name for tariff in study.tariffs])
-        _known("model", model, [spec.name for spec in study.models])
-        found = []
+        _check_name("attack", attack, [spec.name for spec in study.attacks])
+        _check_name("price", tariff, [each.name for each in study.tariffs])
+        _check_name("model", model, [spec.name for spec in study.models])
+
+        def chosen(place: Place) -> bool:
+            series = place.series
+            return (
+                attack in (None, series.attack.name)
+                and tariff in (None, series.tariff.name)
+                and model in (None, series.model.name)
+                and seed in (None, place.seed)
+            )
+
+        results = []
         for store in self._stores:
             ends = {end.cell: end for end in store.results()}
             for cell, trace, image in store.traces(images=True):
-                line, its_seed, _ = self.grid.place(cell)
-                if (
-                    attack in (None, line.attack.name)
-                    and named in (None, line.tariff.name)
-                    and model in (None, line.model.name)
-                    and seed in (None, its_seed)
-                ):
-                    found.append(self._result(ends[cell], trace, records.image_of(image)))
-        return Results(sorted(found, key=lambda result: result.index))
+                place = self.grid.place(cell)
+                if chosen(place):
+                    results.append(self._result(ends[cell], place, trace, unpack_image(image)))
+        return Results(sorted(results, key=lambda result: result.index))
 
-    def _result(self, end: End, trace: bytes, image: Tensor | None) -> Result:
-        line, _, place = self.grid.place(end.cell)
-        _, label, name = self.images[place]
-        return records.result_of(end, trace, image, name, label, line.tariff)
+    def _result(self, end: End, place: Place, trace: Trace, image: Tensor | None) -> Result:
+        _, label, name = self.images[place.image]
+        return build_result(end, trace, image, name=name, label=label, tariff=place.series.tariff)
 
     def replayed(self, cell: int, budget: float | None = None) -> Result:
         """A finished cell, run again from its recorded answers alone; with a smaller budget, what
         it would have reached under that."""
         return self.replays([(cell, budget)])[0]
 
-    def replays(self, wanted: Sequence[tuple[int, float | None]]) -> list[Result]:
+    def replays(self, cells: Sequence[tuple[int, float | None]]) -> list[Result]:
         """Several cells run again, each with its budget; they must be of one model."""
-        places = [self.grid.place(cell) for cell, _ in wanted]
-        [model] = {place.line.model for place in places}
-        answers = self._answers({cell for cell, _ in wanted})
-        told = _Told([answers[cell] for cell, _ in wanted])
-        known = self.about["models"][model.name]
-        dtype = getattr(torch, known["dtype"])
-        silent = Model(_Silent(), self._loaded.device, dtype, known["quantize"])
+        places = [self.grid.place(cell) for cell, _ in cells]
+        [model] = {place.series.model for place in places}
+        answers = self._answers({cell for cell, _ in cells})
+        journal = _ReplayJournal([answers[cell] for cell, _ in cells])
+        known = self.record.models[model.name]
+        silent = Model(
+            _SilentModel(), self._loaded.device, getattr(torch, known.dtype), known.quantize
+        )
         runs = [
             replace(run, budget=run.budget if budget is None else budget)
-            for run, (_, budget) in zip(map(self._loaded.cell, places), wanted, strict=True)
+            for run, (_, budget) in zip(map(self._loaded.cell, places), cells, strict=True)
         ]
-        engine = Engine(silent, metered=self.study.metered, journal=told)
+        engine = Engine(silent, metered=self.study.metered, journal=journal)
         results = sorted(engine.run(runs), key=lambda result: result.index)
-        if told.why is not None:
-            raise InputError(f"these cells cannot be replayed here: {told.why}.")
+        if journal.divergence is not None:
+            why = resume_obstacle(self.record, self.study) or journal.divergence
+            raise InputError(f"these cells cannot be replayed here: {why}.")
         return results
 
     def _answers(self, cells: set[int]) -> dict[int, list[Answered]]:
-        found: dict[int, list[Answered]] = {}
+        answers: dict[int, list[Answered]] = {}
         for number, store in enumerate(self._stores):
-            mine = {cell for cell in cells if cell % len(self._stores) == number}
-            if mine:
+            here = {cell for cell in cells if cell % len(self._stores) == number}
+            if here:
                 finished = {end.cell for end in store.results()}
-                found |= {c: a for c, a in store.answers(mine).items() if c in finished}
-        absent = sorted(cells - set(found))
+                answers |= {c: a for c, a in store.answers(here).items() if c in finished}
+        absent = sorted(cells - set(answers))
         if absent:
-            raise InputError(f"cell {absent[0]} is not finished: expected one that is.")
-        return found
+            raise InputError(f"cell {absent[0]} is not finished", expected="one that is")
+        return answers
 
     @property
     def warnings(self) -> list[str]:
         """What results carry along, each once."""
-        return self._glance.warnings
+        return self._status.warnings
 
     @property
     def digest(self) -> str:
@@ -195,22 +216,22 @@ class StudyResults:
 
     @cached_property
     def _loaded(self) -> Loaded:
-        return self._given or load(study_of(self.about, files=False))
+        return self._at_hand or load(recorded_study(self.record, files=False))
 
 
-class _Silent:
+class _SilentModel:
     """A model that is not to be asked."""
 
     def __call__(self, images: Tensor) -> Tensor:  # noqa: ARG002
         raise RuntimeError("the recorded answers do not reach that far")
 
 
-class _Told:
-    """A journal that only tells."""
+class _ReplayJournal:
+    """A journal of recorded answers; nothing is written to it."""
 
     def __init__(self, answers: list[list[Answered]]) -> None:
         self._answers = answers
-        self.why: str | None = None
+        self.divergence: str | None = None
 
     def record(self, answers: Any) -> None:
         """Nothing is written."""
@@ -219,7 +240,7 @@ class _Told:
         return History(self._answers[cell], again=False)
 
     def diverged(self, cell: int, why: str) -> None:  # noqa: ARG002
-        self.why = why
+        self.divergence = why
 
 
 def cost_at(price: float, source: int, queries: int) -> float:
@@ -233,6 +254,6 @@ def _prices(price: float) -> Prices:
     return Prices.flagged_only() if math.isinf(price) else Prices(source=price)
 
 
-def _known(kind: str, name: str | None, names: list[str]) -> None:
+def _check_name(kind: str, name: str | None, names: list[str]) -> None:
     if name is not None and name not in names:
         raise UnknownNameError(kind, name, names)

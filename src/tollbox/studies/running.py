@@ -1,61 +1,63 @@
-"""Running a study: one process for each shard, in this one if there is only one.
+"""Running a study: a job for each shard, in this process if there is only one.
 
-1. A process opens its shard, loads the images and models itself, checks them against what the study
-   was begun with, and runs what is left.
+1. A job opens its shard, loads the images and models itself, checks them against what the study was
+   begun with, and runs what is left.
 2. What happens comes to one `tell`, whichever process it is from.
-3. If a process dies, the others go on to their end; its shard can be resumed.
-4. A process whose parent dies ends with its next batch.
+3. If a process dies, the others go on to their end; its shard can be resumed. If a job fails, the
+   others are stopped, and its error is raised.
 """
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import pickle
-import signal
-import traceback
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection, wait
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ..core.model import Model
-from ..core.stop import Stop
-from ..errors import FileError, InputError, TollboxError
+from ..engine.executors import Executor, Link, Processes, SameProcess, Stopper
+from ..errors import InputError, TollboxError
+from .beginning import begin, holds
+from .identity import check_attacks, recorded_study
 from .loading import Loaded, load
+from .reading import StudyResults
 from .shard import Event, Options, Outcome, Shard, Tell
-from .store.folder import shards, study_of
-from .store.store import Store, StoreError
-
-ERRORS: tuple[type[TollboxError], ...] = (StoreError, FileError, InputError, TollboxError)
-"""What can be sent from one process to another."""
+from .spec.study import Study
+from .store.folder import shard_paths
+from .store.record import StudyRecord
+from .store.store import Store
 
 
 class ProcessDied(TollboxError):
     """A shard's process ended without a word."""
 
 
-@dataclass
-class Stopper:
-    """Ends a run from outside, a signal handler for instance."""
+def run_study(
+    study: Study,
+    out: str | Path,
+    *,
+    models: Mapping[str, Model] | None = None,
+    tell: Tell | None = None,
+    time_limit: float = math.inf,
+) -> StudyResults:
+    """Run a study in a new folder, or go on with what is left of it there.
 
-    ends: Callable[[Stop], None] | None = None
-    came: Stop | None = None
+    models: models to use instead of loading them, by their names in the study.
+    tell: called with what happens (`tollbox.studies.shard.Event`).
+    time_limit: seconds after which the run ends; it can be resumed.
+    """
+    if not time_limit > 0:
+        raise InputError(f"is {time_limit:g}", expected="seconds, more than 0", input="time_limit")
+    folder, loaded = Path(out), load(study, models)
+    if not holds(study, folder):
+        begin(loaded, folder, "python")
+    run_folder(folder, Options(time_limit=time_limit), tell or _ignore, Stopper(), loaded)
+    return StudyResults(folder, loaded)
 
-    def __call__(self, reason: Stop = Stop.INTERRUPTED) -> None:
-        """End after the batches under way."""
-        self.came = self.came or reason
-        if self.ends is not None:
-            self.ends(self.came)
 
-    def attach(self, ends: Callable[[Stop], None]) -> None:
-        """What to call; at once, if the end has come already."""
-        self.ends = ends
-        if self.came is not None:
-            ends(self.came)
+def _ignore(event: Event) -> None:
+    """Nobody listens."""
 
 
 def run_folder(
@@ -64,139 +66,74 @@ def run_folder(
     tell: Tell,
     stopper: Stopper,
     loaded: Loaded | None = None,
-    models: Mapping[str, Model] | None = None,
 ) -> Outcome:
-    """Run what is left of the study in a folder; `loaded` is that study, if it is at hand, and
-    `models` are used instead of loading them."""
-    paths = shards(folder)
-    models = loaded.given if loaded is not None else models
+    """Run what is left of the study in a folder; `loaded` is that study, if it is at hand."""
+    paths = shard_paths(folder)
     if len(paths) == 1:
-        return _run_shard(paths[0], options, tell, stopper.attach, loaded, models)
-    given = {name: pickle.dumps(model) for name, model in (models or {}).items()}
-    context = multiprocessing.get_context("spawn")
-    threads = max(1, torch.get_num_threads() // len(paths))
+        return _run_jobs(SameProcess(_Loader(loaded)), paths, options, tell, stopper)
+    loader = _Loader(models=loaded.supplied if loaded is not None else {})
     options = replace(options, share=1 / len(paths))
-    others: list[_Other] = []
-    try:
-        for path in paths:
-            ours, theirs = context.Pipe()
-            arguments = (theirs, path, options, given, threads)
-            process = context.Process(target=_work, args=arguments, daemon=True)
-            process.start()
-            theirs.close()
-            others.append(_Other(process, ours, path))
-
-        def stop_all(reason: Stop) -> None:
-            for other in others:
-                other.stop(reason)
-
-        stopper.attach(stop_all)
-        return _followed(others, tell)
-    finally:
-        for other in others:
-            other.end()
+    with Processes(len(paths), loader) as processes:
+        return _run_jobs(processes, paths, options, tell, stopper)
 
 
-def _run_shard(
-    path: Path,
-    options: Options,
-    tell: Tell,
-    attach: Callable[[Callable[[Stop], None]], None],
-    loaded: Loaded | None,
-    models: Mapping[str, Model] | None,
+@dataclass(frozen=True)
+class _Loader:
+    """The study of a record with its images: the one at hand, or loaded."""
+
+    loaded: Loaded | None = None
+    models: Mapping[str, Model] = field(default_factory=dict)
+
+    def __call__(self, record: StudyRecord) -> Loaded:
+        if self.loaded is not None:
+            return self.loaded
+        return load(recorded_study(record, files=not self.models), self.models)
+
+
+@dataclass(frozen=True)
+class _ShardJob:
+    """Run what is left of a shard."""
+
+    path: Path
+    options: Options
+
+    def __call__(self, load_study: _Loader, link: Link) -> Outcome:
+        with Store.open(self.path, write=True) as store:
+            loaded = load_study(store.study)
+            check_attacks(store.study, loaded.study, self.path.parent)
+            loaded.check_images(store.images(), self.path.parent)
+            shard = Shard(store, loaded, self.options, link.tell)
+            link.on_stop(shard.stop)
+            return shard.run()
+
+
+def _run_jobs(
+    executor: Executor, paths: Sequence[Path], options: Options, tell: Tell, stopper: Stopper
 ) -> Outcome:
-    with Store.open(path, write=True) as store:
-        if loaded is None:
-            loaded = load(study_of(store.about, files=not models), models)
-        shard = Shard(store, loaded, options, tell)
-        attach(shard.stop)
-        return shard.run()
-
-
-def _followed(others: list[_Other], tell: Tell) -> Outcome:
-    """Hear all processes to their end."""
+    """Run the jobs of all shards to their end."""
     outcome = Outcome()
-    first: BaseException | None = None
-    died: list[str] = []
-    busy = list(others)
-    while busy:
-        for other in [other for other in busy if other.pipe in wait([o.pipe for o in busy])]:
-            kind, content = other.hear()
-            if kind == "event":
-                tell(content)
-                continue
-            busy.remove(other)
-            if kind == "done":
-                outcome.add(content)
-            elif kind == "error":
-                first = first or content
-                for rest in busy:
-                    rest.stop(Stop.INTERRUPTED)
-            else:
-                died.append(f"{other.path.name} ({content})")
-    if first is not None:
-        raise first
-    if died:
+    first_error: Exception | None = None
+    deaths: list[str] = []
+    jobs = [_ShardJob(path, options) for path in paths]
+    for end in executor.run(jobs, tell=tell, answer=_no_answer, stopper=stopper):
+        if end is None:
+            continue
+        if end.error is not None:
+            first_error = first_error or end.error
+            stopper()
+        elif end.died:
+            deaths.append(f"{paths[end.job].name} ({end.died})")
+        else:
+            outcome.add(end.value)
+    if first_error is not None:
+        raise first_error
+    if deaths:
         raise ProcessDied(
-            f"the process of {', '.join(died)} died; all that it had recorded is safe: go on with "
-            f"`tollbox resume {others[0].path.parent}`."
+            f"the process of {', '.join(deaths)} died; all that it had recorded is safe: go on "
+            f"with `tollbox resume {paths[0].parent}`."
         )
     return outcome
 
 
-class _Other:
-    """A shard's process, as its parent sees it."""
-
-    def __init__(self, process: Any, pipe: Connection, path: Path) -> None:
-        self.process, self.pipe, self.path = process, pipe, path
-
-    def hear(self) -> tuple[str, Any]:
-        try:
-            kind, content = pickle.loads(self.pipe.recv_bytes())
-            return kind, content
-        except (EOFError, OSError):
-            self.process.join(5)
-            code = self.process.exitcode
-            return "died", f"signal {-code}" if code is not None and code < 0 else f"code {code}"
-
-    def stop(self, reason: Stop) -> None:
-        with contextlib.suppress(OSError):
-            self.pipe.send_bytes(pickle.dumps(reason))
-
-    def end(self) -> None:
-        self.pipe.close()
-        self.process.join(10)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
-
-
-def _work(
-    pipe: Connection, path: Path, options: Options, given: dict[str, bytes], threads: int
-) -> None:
-    """The life of a shard's process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    torch.set_num_threads(threads)
-    ends: list[Callable[[Stop], None]] = []
-
-    def listen() -> None:
-        while ends and pipe.poll():
-            ends[0](pickle.loads(pipe.recv_bytes()))  # raises EOFError if the parent is gone
-
-    def tell(event: Event) -> None:
-        pipe.send_bytes(pickle.dumps(("event", event)))
-        listen()
-
-    with contextlib.suppress(EOFError, OSError):
-        try:
-            models = {name: pickle.loads(content) for name, content in given.items()}
-            outcome = _run_shard(path, options, tell, ends.append, None, models)
-            pipe.send_bytes(pickle.dumps(("done", outcome)))
-        except TollboxError as error:
-            kind = next(kind for kind in ERRORS if isinstance(error, kind))
-            pipe.send_bytes(pickle.dumps(("error", kind(str(error)))))
-        except (EOFError, BrokenPipeError):
-            raise
-        except Exception:  # a bug of ours: its traceback goes along
-            told = RuntimeError(f"{path.name}: {traceback.format_exc()}")
-            pipe.send_bytes(pickle.dumps(("error", told)))
+def _no_answer(job: int, request: Any) -> None:
+    """Shards ask nothing."""

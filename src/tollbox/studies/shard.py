@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -23,22 +24,22 @@ from ..core.result import Result
 from ..core.stop import Stop
 from ..engine.engine import Engine, Progress
 from ..engine.journal import Answered, History
-from .loading import Loaded, compare_images, compare_model, environment, fingerprint
-from .status import FAILED
+from .identity import check_model, current_environment
+from .loading import Loaded
 from .store.store import Store
 
-UNFINISHED = (Stop.INTERRUPTED, Stop.TIME_LIMIT)
-TELL_EVERY = 0.25
-PROBES = 3
-"""Batches for the raw model's speed."""
+TELL_SECONDS = 0.25
+"""Time between two reports of progress."""
+SPEED_BATCHES = 3
+"""Batches that measure the speed of the model alone."""
 
 
 @dataclass(frozen=True)
 class CellEnded:
-    """A cell came to its end; `line` is its line of the grid."""
+    """A cell came to its end; `series` is the number of its series."""
 
     cell: int
-    line: int
+    series: int
     stop: Stop
     distance: float
     queries: int
@@ -46,7 +47,7 @@ class CellEnded:
 
 @dataclass(frozen=True)
 class ShardProgress:
-    """Where a shard's run on a model stands: queries by line since it began, those of finished
+    """Where a shard's run on a model stands: queries by series since it began, those of finished
     cells included."""
 
     shard: int
@@ -97,23 +98,28 @@ class Options:
     """Of the machine's memory."""
 
 
-class _Journal:
+class StoreJournal:
     """The engine's journal, in a store."""
 
-    def __init__(self, store: Store, cells: Sequence[int], again: bool) -> None:
-        self._store, self._cells, self._again = store, cells, again
+    def __init__(self, store: Store, cells: Sequence[int], ask_again: bool) -> None:
+        """`cells` are the numbers in the grid of the engine's cells; `ask_again`: the rows that
+        were recorded last are asked once more."""
+        self._store, self._cells, self._ask_again = store, cells, ask_again
         self._answers = store.answers(set(cells))
         self.diverged_cells: dict[int, str] = {}
 
     def record(self, answers: Sequence[Answered]) -> None:
+        """Commit the labels of a batch."""
         if answers:
             self._store.record([a._replace(cell=self._cells[a.cell]) for a in answers])
 
     def history(self, cell: int) -> History | None:
+        """What was recorded of a cell earlier."""
         answers = self._answers.pop(self._cells[cell], None)
-        return None if answers is None else History(answers, self._again)
+        return None if answers is None else History(answers, self._ask_again)
 
     def diverged(self, cell: int, why: str) -> None:
+        """The cell does not ask what it asked earlier."""
         self.diverged_cells[self._cells[cell]] = why
 
 
@@ -126,7 +132,6 @@ class Shard:
         self._engine: Engine | None = None
         self._end = time.monotonic() + options.time_limit
         self._outcome = Outcome()
-        compare_images(loaded, store.images(), store.path.parent)
 
     def stop(self, reason: Stop = Stop.INTERRUPTED) -> None:
         """End after the batches under way; safe to call from a signal handler."""
@@ -136,44 +141,42 @@ class Shard:
 
     def run(self) -> Outcome:
         """Run what is left."""
-        about, grid = self._store.about, self._loaded.grid
-        cells = grid.shard(about["shard"], about["shards"])
+        record, grid = self._store.study, self._loaded.grid
         if self._options.failed:
-            failed = [end.cell for end in self._store.results() if end.stop in FAILED]
-            self._store.forget(failed)
+            self._store.forget([end.cell for end in self._store.results() if end.stop.failed])
         finished = {end.cell for end in self._store.results()}
+        left = [c for c in grid.shard(record.shard, record.shards) if c not in finished]
         per_model = len(grid) // len(self._loaded.study.models)
         for number, spec in enumerate(self._loaded.study.models):
-            mine = [c for c in cells if c // per_model == number and c not in finished]
-            if mine and self._stopping is None:
-                model = self._loaded.model(spec)
-                now = fingerprint(self._loaded, spec, model)
-                where = self._store.path.parent
-                compare_model(spec, now, about["models"][spec.name], where)
+            cells = [cell for cell in left if cell // per_model == number]
+            if cells and self._stopping is None:
+                model, now = self._loaded.model(spec), self._loaded.fingerprint(spec)
+                check_model(spec, now, record.models[spec.name], self._store.path.parent)
                 self._tell(ModelBegun(spec.name, model_speed(self._loaded, model)))
-                self._run(model, mine)
-            elif mine:
-                self._outcome.unfinished |= dict.fromkeys(mine)
+                self._run_model(model, cells)
+            elif cells:
+                self._outcome.unfinished |= dict.fromkeys(cells)
         return self._outcome
 
-    def _run(self, model: Model, cells: list[int]) -> None:
-        """Run cells of one model; those that diverge once more, if that is wanted."""
-        again = not self._loaded.study.metered
-        journal = _Journal(self._store, cells, again)
-        self._pass(model, cells, journal)
+    def _run_model(self, model: Model, cells: list[int]) -> None:
+        """Run cells of one model; those that diverge once more, if that is asked for."""
+        ask_again = not self._loaded.study.metered
+        journal = StoreJournal(self._store, cells, ask_again)
+        self._run_cells(model, cells, journal)
         diverged = journal.diverged_cells
         if not (diverged and self._options.rerun and self._stopping is None):
-            self._outcome.diverged |= self._explained(diverged)
+            self._outcome.diverged |= self._explain(diverged)
             return
         for cell, why in diverged.items():
             self._store.restart(cell, why)
         self._outcome.restarted += len(diverged)
-        self._pass(model, list(diverged), _Journal(self._store, list(diverged), again))
+        cells = list(diverged)
+        self._run_cells(model, cells, StoreJournal(self._store, cells, ask_again))
 
-    def _pass(self, model: Model, cells: list[int], journal: _Journal) -> None:
+    def _run_cells(self, model: Model, cells: list[int], journal: StoreJournal) -> None:
         study, grid = self._loaded.study, self._loaded.grid
-        lines = [grid.line_of(cell) for cell in cells]
-        watch = _Watch(self._tell, self._store.about["shard"], lines)
+        series = [grid.series_of(cell) for cell in cells]
+        reporter = _Reporter(self._tell, self._store.study.shard, series)
         self._engine = Engine(
             model,
             batch_size=study.batch_size,
@@ -182,29 +185,34 @@ class Shard:
             time_limit=max(1e-3, self._end - time.monotonic()),
             memory=self._options.share,
             journal=journal,
-            progress=watch.progress,
+            progress=reporter.progress,
         )
-        watch.engine = self._engine
+        reporter.engine = self._engine
         if self._stopping is not None:
             self._engine.stop(self._stopping)
         for result in self._engine.run(_Cells(self._loaded, cells)):
             cell = cells[result.index]
             if cell in journal.diverged_cells:
                 continue
-            if result.stop in UNFINISHED:
+            if result.stop.unfinished:
                 self._outcome.unfinished[cell] = replace(result, index=cell)
                 continue
             self._store.save(cell, result, study.keep_images)
-            ledger = result.ledger
-            line = grid.line_of(cell)
-            self._tell(CellEnded(cell, line, result.stop, result.distance, ledger.queries))
+            self._tell(
+                CellEnded(
+                    cell,
+                    series[result.index],
+                    result.stop,
+                    result.distance,
+                    result.ledger.queries,
+                )
+            )
         self._engine = None
 
-    def _explained(self, diverged: dict[int, str]) -> dict[int, str]:
-        then, now = self._store.about["environment"], environment(self._loaded.device)
-        changed = [f"{key} was {then[key]}, is {now[key]}" for key in now if then[key] != now[key]]
-        reason = "; ".join(changed) or "nothing is known to have changed"
-        return {cell: f"{why} ({reason})" for cell, why in diverged.items()}
+    def _explain(self, diverged: dict[int, str]) -> dict[int, str]:
+        now = current_environment(self._loaded.device)
+        changes = self._store.study.environment.changes(now) or "nothing is known to have changed"
+        return {cell: f"{why} ({changes})" for cell, why in diverged.items()}
 
 
 @torch.no_grad()
@@ -217,7 +225,7 @@ def model_speed(loaded: Loaded, model: Model) -> float | None:
     batch = images[torch.arange(size) % len(images)].to(model.device, model.work_dtype)
     best = math.inf
     try:
-        for _ in range(PROBES):
+        for _ in range(SPEED_BATCHES):
             began = time.perf_counter()
             model(model.sent(batch.clone())).cpu()
             best = min(best, time.perf_counter() - began)
@@ -241,23 +249,22 @@ class _Cells:
             yield self._loaded.cell(grid.place(cell))
 
 
-class _Watch:
+class _Reporter:
     """Tells every now and then where a run stands."""
 
-    def __init__(self, tell: Tell, shard: int, lines: list[int]) -> None:
-        self._tell, self._shard, self._lines = tell, shard, lines
+    def __init__(self, tell: Tell, shard: int, series: list[int]) -> None:
+        """`series` are the numbers of the series that the engine's cells are in."""
+        self._tell, self._shard, self._series = tell, shard, series
         self.engine: Engine | None = None
-        self._done: dict[int, int] = {}
+        self._finished: Counter[int] = Counter()
         self._next = 0.0
 
     def progress(self, now: Progress) -> None:
         for result in now.finished:
-            line = self._lines[result.index]
-            self._done[line] = self._done.get(line, 0) + result.ledger.queries
+            self._finished[self._series[result.index]] += result.ledger.queries
         if time.monotonic() >= self._next and self.engine is not None:
-            self._next = time.monotonic() + TELL_EVERY
-            queries = dict(self._done)
+            self._next = time.monotonic() + TELL_SECONDS
+            queries = self._finished.copy()
             for index, count in self.engine.under_way():
-                line = self._lines[index]
-                queries[line] = queries.get(line, 0) + count
-            self._tell(ShardProgress(self._shard, now.seconds, queries, now.live))
+                queries[self._series[index]] += count
+            self._tell(ShardProgress(self._shard, now.seconds, dict(queries), now.live))

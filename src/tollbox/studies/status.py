@@ -1,27 +1,31 @@
-"""A glance at a study: how far it has come, from the stores alone; quick, since without torch."""
+"""How far a study has come, from the stores alone; quick, since without torch."""
 
 from __future__ import annotations
 
-import fcntl
 import math
-import os
+from collections import defaultdict
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..core.stop import Stop
-from .store.folder import shards
-from .store.store import End, Store
+from .store.codec import End
+from .store.folder import shard_paths
+from .store.opening import lock_holder
+from .store.store import Store
 
-FAILED = (Stop.MODEL_ERROR, Stop.ATTACK_ERROR)
+
+def counts_in_median(stop: Stop) -> bool:
+    """The run says how near the attack comes to the image: it was not cut short, and the image was
+    attacked at all."""
+    return stop.attacked and not stop.cut_short
 
 
 @dataclass(frozen=True)
 class SeriesStatus:
-    """How far a line of the grid has come."""
+    """How far a series has come."""
 
     name: str
     cells: int
@@ -39,9 +43,10 @@ class StudyStatus:
         self.folder = Path(folder)
         self._open = ExitStack()
         self.stores = [
-            self._open.enter_context(Store.open(path, write=False)) for path in shards(self.folder)
+            self._open.enter_context(Store.open(path, write=False))
+            for path in shard_paths(self.folder)
         ]
-        self.about: dict[str, Any] = self.stores[0].about
+        self.record = self.stores[0].study
 
     def __enter__(self) -> StudyStatus:
         return self
@@ -56,20 +61,19 @@ class StudyStatus:
     @property
     def cells(self) -> int:
         """How many cells there are in all."""
-        return len(self.about["lines"]) * int(self.about["width"])
+        return len(self.record.series) * self.record.width
 
     def finished(self) -> list[End]:
         """How each finished cell ended, in the order of the grid."""
         return sorted(end for store in self.stores for end in store.results())
 
     def status(self) -> list[SeriesStatus]:
-        """How far each line has come."""
-        ends: dict[int, list[End]] = {}
-        width = int(self.about["width"])
+        """How far each series has come."""
+        width, ends = self.record.width, defaultdict[int, list[End]](list)
         for end in self.finished():
-            ends.setdefault(end.cell // width, []).append(end)
-        names = enumerate(self.about["lines"])
-        return [_status(name, width, ends.get(number, [])) for number, name in names]
+            ends[end.cell // width].append(end)
+        names = enumerate(self.record.series)
+        return [_series_status(name, width, ends[number]) for number, name in names]
 
     @property
     def warnings(self) -> list[str]:
@@ -79,32 +83,17 @@ class StudyStatus:
     @property
     def running(self) -> list[str]:
         """Who is at work on it now."""
-        return [holder for store in self.stores if (holder := _holder(store.path)) is not None]
+        holders = (lock_holder(store.path) for store in self.stores)
+        return [holder for holder in holders if holder is not None]
 
 
-def _status(name: str, width: int, ends: list[End]) -> SeriesStatus:
-    left_out = (*FAILED, Stop.ALREADY_MISCLASSIFIED)
-    distances = [end.distance for end in ends if end.stop not in left_out]
+def _series_status(name: str, width: int, ends: list[End]) -> SeriesStatus:
+    distances = [end.distance for end in ends if counts_in_median(end.stop)]
     return SeriesStatus(
         name,
-        width,
-        len(ends),
-        sum(end.stop in FAILED for end in ends),
-        sum(end.queries for end in ends),
-        float(np.median(distances)) if distances else math.nan,
+        cells=width,
+        done=len(ends),
+        failed=sum(end.stop.failed for end in ends),
+        queries=sum(end.queries for end in ends),
+        median=float(np.median(distances)) if distances else math.nan,
     )
-
-
-def _holder(path: Path) -> str | None:
-    """The process that has a shard locked, if one has."""
-    try:
-        handle = os.open(path.with_suffix(".lock"), os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return os.read(handle, 100).decode(errors="replace").strip() or "another process"
-    finally:
-        os.close(handle)
-    return None

@@ -16,23 +16,23 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import json
 import os
 import sqlite3
-import struct
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ...core.result import Result
+from ...core.stop import Stop
 from ...engine.journal import Answered
-from ...errors import FileError, TollboxError
-from . import codec as records
+from ...errors import FileError
+from . import codec
+from .codec import End, Trace
+from .opening import StoreError, check_length, connect, lock, making, reading
+from .record import StudyRecord
 
 APPLICATION = 0x70011B0C
 SCHEMA = 1
@@ -47,47 +47,23 @@ CREATE TABLE results (cell INTEGER PRIMARY KEY, seed INTEGER NOT NULL, stop TEXT
 CREATE TABLE traces (cell INTEGER PRIMARY KEY, trace BLOB NOT NULL, image BLOB);
 CREATE TABLE restarts (cell INTEGER PRIMARY KEY, batch INTEGER NOT NULL, why TEXT NOT NULL);
 """
-NO_ROOM = (
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR_WRITE,
-    sqlite3.SQLITE_IOERR_SHMSIZE,
-    sqlite3.SQLITE_IOERR_SHMMAP,
-)
-"""What SQLite says on a full disk."""
-RESULT = "cell, seed, stop, reason, warnings, distance, cost, queries, source"
-
-
-class End(NamedTuple):
-    """How a finished cell ended."""
-
-    cell: int
-    seed: int
-    stop: str
-    reason: str
-    warnings: tuple[str, ...]
-    distance: float
-    cost: float
-    queries: int
-    source: int
-
-
-class StoreError(TollboxError):
-    """The store could not be written; what was committed before is safe."""
+RESULT_COLUMNS = "cell, seed, stop, reason, warnings, distance, cost, queries, source"
 
 
 class Store:
     """One shard's file, open."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, lock: int | None) -> None:
-        self.path, self._connection, self._lock = path, connection, lock
-        self.about: dict[str, Any] = {}
+    def __init__(self, path: Path, connection: sqlite3.Connection, handle: int | None) -> None:
+        """`handle` is that of its lock, if it may be written."""
+        self.path, self._connection, self._lock = path, connection, handle
+        self.study: StudyRecord
 
     @classmethod
     def create(
-        cls, path: Path, about: dict[str, Any], images: Iterable[tuple[int, str, int, str]]
+        cls, path: Path, study: StudyRecord, images: Iterable[tuple[int, str, int, str]]
     ) -> None:
         """Make a new shard file, and close it."""
-        with _making(path), contextlib.closing(sqlite3.connect(path)) as connection:
+        with making(path), contextlib.closing(sqlite3.connect(path)) as connection:
             connection.execute(f"PRAGMA application_id={APPLICATION}")
             connection.execute(f"PRAGMA user_version={SCHEMA}")
             with connection:
@@ -95,7 +71,7 @@ class Store:
                     connection.execute(statement)
                 connection.executemany(
                     "INSERT INTO about VALUES (?, ?)",
-                    [(key, json.dumps(value)) for key, value in about.items()],
+                    [(key, json.dumps(value)) for key, value in study.to_json().items()],
                 )
                 connection.executemany("INSERT INTO images VALUES (?, ?, ?, ?)", images)
 
@@ -103,15 +79,15 @@ class Store:
     def open(cls, path: Path, write: bool) -> Store:
         """Open a shard file; to write, only if no other process does."""
         if not path.is_file():
-            raise FileError(f"{path} does not exist: expected a study's file.")
-        lock = _locked(path) if write else None
+            raise FileError(f"{path} does not exist", expected="a study's file")
+        handle = lock(path) if write else None
         with contextlib.ExitStack() as undo:
-            if lock is not None:
-                undo.callback(os.close, lock)
-            with _reading(path):
-                connection = _connected(path, write)
+            if handle is not None:
+                undo.callback(os.close, handle)
+            with reading(path):
+                connection = connect(path, write)
                 undo.callback(connection.close)
-                store = cls(path, connection, lock)
+                store = cls(path, connection, handle)
                 store._check(write)
             undo.pop_all()
             return store
@@ -136,21 +112,21 @@ class Store:
     def _check(self, write: bool) -> None:
         (kind,) = self._connection.execute("PRAGMA application_id").fetchone()
         if kind != APPLICATION:
-            raise FileError(f"{self.path} is not a study's: expected a file that tollbox made.")
+            raise FileError(f"{self.path} is not a study's", expected="a file that tollbox made")
         (schema,) = self._connection.execute("PRAGMA user_version").fetchone()
         if schema != SCHEMA:
+            age = "a newer" if schema > SCHEMA else "an older"
             raise FileError(
-                f"{self.path} has schema {schema}: expected {SCHEMA}; it was made by "
-                f"{'a newer' if schema > SCHEMA else 'an older'} tollbox, use that one."
+                f"{self.path} has schema {schema}",
+                expected=f"{SCHEMA}",
+                remedy=f"it was made by {age} tollbox, use that one",
             )
-        _check_length(self.path, self._connection)
+        check_length(self.path, self._connection)
         if write:
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=NORMAL")
-        self.about = {
-            key: json.loads(value)
-            for key, value in self._connection.execute("SELECT key, value FROM about")
-        }
+        rows = self._connection.execute("SELECT key, value FROM about")
+        self.study = StudyRecord.from_json({key: json.loads(value) for key, value in rows})
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -169,7 +145,7 @@ class Store:
         """Commit the labels of a batch."""
         with self._writing() as connection:
             connection.execute(
-                "INSERT INTO batches (content) VALUES (?)", (records.packed(answers),)
+                "INSERT INTO batches (content) VALUES (?)", (codec.pack_answers(answers),)
             )
 
     def save(self, cell: int, result: Result, image: bool) -> None:
@@ -186,13 +162,15 @@ class Store:
             ledger.queries,
             ledger.source,
         )
-        picture = records.packed_image(result.adversarial) if image else None
+        picture = codec.pack_image(result.adversarial) if image else None
         with self._writing() as connection:
             marks = ", ".join("?" * len(row))
-            connection.execute(f"INSERT OR REPLACE INTO results ({RESULT}) VALUES ({marks})", row)
+            connection.execute(
+                f"INSERT OR REPLACE INTO results ({RESULT_COLUMNS}) VALUES ({marks})", row
+            )
             connection.execute(
                 "INSERT OR REPLACE INTO traces VALUES (?, ?, ?)",
-                (cell, records.packed_trace(result), picture),
+                (cell, codec.pack_trace(result), picture),
             )
 
     def forget(self, cells: Iterable[int]) -> None:
@@ -214,142 +192,41 @@ class Store:
 
     def images(self) -> list[tuple[str, int, str]]:
         """Content hash, label and name of each image."""
-        with _reading(self.path):
+        with reading(self.path):
             return list(
                 self._connection.execute("SELECT content, label, name FROM images ORDER BY place")
             )
 
     def results(self) -> list[End]:
         """How each finished cell ended."""
-        with _reading(self.path):
-            rows = self._connection.execute(f"SELECT {RESULT} FROM results ORDER BY cell")
-            return [End._make((*row[:4], tuple(json.loads(row[4])), *row[5:])) for row in rows]
+        with reading(self.path):
+            rows = self._connection.execute(f"SELECT {RESULT_COLUMNS} FROM results ORDER BY cell")
+            return [_end(row) for row in rows]
 
-    def traces(self, images: bool = False) -> Iterator[tuple[int, bytes, bytes | None]]:
-        """(cell, trace, image) of each finished cell, one after another."""
+    def traces(self, images: bool = False) -> Iterator[tuple[int, Trace, bytes | None]]:
+        """(cell, trace, packed image) of each finished cell, one after another."""
         column = "image" if images else "NULL"
-        with _reading(self.path):
-            yield from self._connection.execute(
+        with reading(self.path):
+            for cell, trace, image in self._connection.execute(
                 f"SELECT cell, trace, {column} FROM traces ORDER BY cell"
-            )
+            ):
+                yield cell, Trace(trace), image
 
-    def answers(self, wanted: set[int]) -> dict[int, list[Answered]]:
+    def answers(self, cells: set[int]) -> dict[int, list[Answered]]:
         """All that was recorded of cells, in order, since each was last begun anew."""
-        with _reading(self.path):
+        with reading(self.path):
             restarts = dict(self._connection.execute("SELECT cell, batch FROM restarts"))
-            found: dict[int, list[Answered]] = {}
-            cells = np.array(sorted(wanted), np.int64)
-            for number, content in self._connection.execute(
+            answers: dict[int, list[Answered]] = {}
+            numbers = np.array(sorted(cells), np.int64)
+            for batch, content in self._connection.execute(
                 "SELECT id, content FROM batches ORDER BY id"
             ):
-                for answered in records.unpacked(content, cells):
-                    if number > restarts.get(answered.cell, 0):
-                        found.setdefault(answered.cell, []).append(answered)
-            return found
+                for answered in codec.unpack_answers(content, numbers):
+                    if batch > restarts.get(answered.cell, 0):
+                        answers.setdefault(answered.cell, []).append(answered)
+            return answers
 
 
-@contextlib.contextmanager
-def _making(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise StoreError(
-            f"{path} cannot be written: {error}. Make room, or choose another folder."
-        ) from None
-
-
-@contextlib.contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
-        if _no_room(error):
-            raise _full(path, str(error)) from None
-        raise FileError(
-            f"{path} cannot be used: {error}. Expected a study's file, whole: bring back a copy, "
-            "or begin anew in another folder."
-        ) from None
-    except (zlib.error, struct.error, json.JSONDecodeError) as error:
-        raise FileError(
-            f"{path} is damaged ({error}): bring back a whole copy, or begin anew in another "
-            "folder."
-        ) from None
-
-
-def _no_room(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", None) in NO_ROOM
-
-
-def _full(path: Path, error: str) -> StoreError:
-    return StoreError(
-        f"{path} cannot be written: {error}. All that was recorded is safe: make room, and go on "
-        "with `tollbox resume`."
-    )
-
-
-def _check_length(path: Path, connection: sqlite3.Connection) -> None:
-    """Raise FileError if the file is shorter than it says. (It is not opened for this: to close it
-    would end the locks of any other connection of this process.)"""
-    beside = path.with_name(path.name + "-wal")
-    if beside.exists() and beside.stat().st_size:
-        return  # what is missing may be there
-    (pages,) = connection.execute("PRAGMA page_count").fetchone()
-    (page,) = connection.execute("PRAGMA page_size").fetchone()
-    size = path.stat().st_size
-    if size < pages * page:
-        raise FileError(
-            f"{path} has been cut short ({size} of {pages * page} bytes): bring back a whole copy, "
-            "or begin anew in another folder."
-        )
-
-
-def _connected(path: Path, write: bool) -> sqlite3.Connection:
-    address = path.absolute().as_uri()
-    if write:
-        connection = sqlite3.connect(f"{address}?mode=rw", uri=True, timeout=30)
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.rollback()
-        except sqlite3.DatabaseError as error:
-            connection.close()
-            if _no_room(error) or not isinstance(error, sqlite3.OperationalError):
-                raise
-            raise FileError(
-                f"{path} cannot be written: {error}. Make it and its folder writable."
-            ) from None
-        return connection
-    connection = sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=30)
-    try:
-        connection.execute("SELECT COUNT(*) FROM about").fetchone()
-    except sqlite3.DatabaseError as error:
-        connection.close()
-        if not isinstance(error, sqlite3.OperationalError):
-            raise
-        # A folder that cannot be written, where no one writes.
-        connection = sqlite3.connect(f"{address}?immutable=1", uri=True)
-    return connection
-
-
-def _locked(path: Path) -> int:
-    lock = path.with_suffix(".lock")
-    try:
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise _full(path, error.strerror or str(error)) from None
-        raise FileError(
-            f"{path.parent} cannot be written: {error.strerror}. Make it writable to go on."
-        ) from None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        holder = os.read(handle, 100).decode(errors="replace").strip()
-        os.close(handle)
-        raise FileError(
-            f"{path.parent} is in use by another process ({holder or 'unknown'}): wait until it "
-            "ends, or end it."
-        ) from None
-    with contextlib.suppress(OSError):  # a full disk: it is locked all the same
-        os.ftruncate(handle, 0)
-        os.write(handle, f"process {os.getpid()}\n".encode())
-    return handle
+def _end(row: tuple[Any, ...]) -> End:
+    cell, seed, stop, reason, warnings, *numbers = row
+    return End(cell, seed, Stop(stop), reason, tuple(json.loads(warnings)), *numbers)

@@ -1,0 +1,175 @@
+"""Settling: what of an ask counts, once all of it is back.
+
+1. Rows count in the order of the runs, up to the first that has no answer, that the account cannot
+   pay for, or whose distance is not a number. Rows behind that were not asked.
+2. Rows that count are charged by label, each once, unless the account does not charge (a clean
+   image may be free).
+3. A row that is adversarial and nearer than all before it is an improvement: it is noted with the
+   account as it stood before it, and the last of them is the best point.
+4. `settle_few` does for a few rows of one run what `settle` does for any ask, without arrays: most
+   asks are of one row, and this is where the engine's time goes. Both give the same, to the bit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..core.ask import Answers, Rows, joined
+from ..core.ledger import Ledger
+from ..core.problem import Problem
+from ..core.result import Improvement
+from ..core.stop import Stop
+from .pending import Failure, Pending
+
+FEW_ROWS = 8
+"""Rows of a run that are settled one by one; more are settled at once."""
+
+
+@dataclass
+class Account:
+    """What one image has spent under its limits, and the best that it has reached."""
+
+    problem: Problem
+    ledger: Ledger
+    budget: float
+    max_queries: float
+    charging: bool = True
+    """Whether rows are charged."""
+    improvements: list[Improvement] = field(default_factory=list)
+    best: Tensor | None = None
+    """The nearest adversarial point, (1, c, h, w), as it was asked for."""
+
+    @property
+    def distance(self) -> float:
+        """The least distance of an adversarial point so far."""
+        return self.improvements[-1].distance if self.improvements else math.inf
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """What may be spent, and how many queries may be asked."""
+        return (self.budget, float(self.max_queries)) if self.charging else (math.inf, math.inf)
+
+    @property
+    def end(self) -> Stop | None:
+        """Why not one more query may be asked, or None."""
+        budget, max_queries = self.limits
+        if self.ledger.queries >= max_queries:
+            return Stop.MAX_QUERIES
+        if self.ledger.cost + self.ledger.prices.dearest > budget:
+            return Stop.BUDGET
+        return None
+
+    def keep(self, points: Rows, row: int) -> None:
+        """Keep a point as the best: a copy, since its maker may use the memory again."""
+        self.best = points[row : row + 1].to(self.problem.source.dtype, copy=True)
+
+
+class Answered(NamedTuple):
+    """Rows that were answered, in the order in which they are charged."""
+
+    labels: NDArray[np.int64]
+    adversarial: NDArray[np.bool_]
+    distances: NDArray[np.float64]
+
+    def between(self, first: int, end: int) -> Answered:
+        """Some of them."""
+        rows = slice(first, end)
+        return Answered(self.labels[rows], self.adversarial[rows], self.distances[rows])
+
+
+class Settled(NamedTuple):
+    """An ask that was settled."""
+
+    answers: Answers | None
+    """To all of the ask; None if some of it was not answered or could not be paid for."""
+    failure: Failure | None
+    """What is wrong with the row that ended the ask, if something is."""
+
+
+def settle(pending: Pending, account: Account) -> Settled:
+    """Charge what counts of an ask, and keep the best of it."""
+    counts, failure, complete = pending.settled()
+    states = list(zip(pending.runs, counts, strict=False))
+    labels = _concatenated([state.labels[:count] for state, count in states])
+    distances = _concatenated([state.distances[:count] for state, count in states])
+    answered = Answered(labels, account.problem.is_adversarial(labels), distances)
+    rows = account.ledger.affordable(labels, *account.limits)
+    if rows < len(labels):
+        failure, complete = None, False
+    if math.isnan(distances[:rows].sum()):
+        rows = int(np.isnan(distances).argmax())
+        reason = f"asked for a point that is not finite ({pending.ask.phase})"
+        failure, complete = Failure(Stop.ATTACK_ERROR, reason), False
+    charged = answered.between(0, rows)
+    _keep_best(pending, counts, charged, account)
+    if account.charging:
+        account.ledger.charge(charged.labels, pending.ask.phase)
+    return Settled(_answers(answered, counts, account.ledger) if complete else None, failure)
+
+
+def settle_few(pending: Pending, account: Account) -> Answers | None:
+    """The most frequent case, made cheap: a few rows of one run, answered, all affordable.
+
+    The answers; or None, and nothing done, if this is another case.
+    """
+    state, ledger = pending.runs[0], account.ledger
+    count = state.known
+    if len(pending.runs) > 1 or count > FEW_ROWS or not state.complete or not account.charging:
+        return None
+    budget, max_queries = account.limits
+    worst = ledger.cost + (count + 1) * ledger.prices.dearest  # a row to spare for rounding
+    if count > 1 and (worst > budget or ledger.queries + count > max_queries):
+        return None
+    labels, distances = state.labels[:count], state.distances[:count]
+    adversarial = account.problem.is_adversarial(labels)
+    rows = list(zip(labels.tolist(), distances.tolist(), adversarial.tolist(), strict=True))
+    if any(math.isnan(distance) for _, distance, _ in rows):
+        return None
+    nearest, best_row = account.distance, -1
+    for row, (label, distance, is_adversarial) in enumerate(rows):
+        if is_adversarial and distance < nearest:
+            nearest, best_row = distance, row
+            before = ledger.cost, ledger.source, ledger.queries
+            account.improvements.append(Improvement(*before, distance))
+        ledger.charge_one(label, pending.ask.phase)
+    if best_row >= 0:
+        account.keep(state.run.points, best_row)
+    return Answers(labels, adversarial, distances, ledger.source_label, ledger.prices)
+
+
+def _keep_best(pending: Pending, counts: list[int], charged: Answered, account: Account) -> None:
+    """Note every row that is nearer than all before it, and keep the last of them."""
+    labels, adversarial, distances = charged
+    if not adversarial.any() or distances[adversarial].min() >= account.distance:
+        return
+    reached = np.where(adversarial, distances, math.inf)
+    before = np.minimum.accumulate(np.concatenate([[account.distance], reached]))[:-1]
+    nearer = np.flatnonzero(reached < before)
+    cost, source, queries = account.ledger.account_before(labels)
+    columns = (column[nearer].tolist() for column in (cost, source, queries, distances))
+    account.improvements += [Improvement(*row) for row in zip(*columns, strict=True)]
+    row, number = int(nearer[-1]), 0
+    while row >= counts[number]:
+        row -= counts[number]
+        number += 1
+    account.keep(pending.runs[number].run.points, row)
+
+
+def _answers(answered: Answered, counts: list[int], ledger: Ledger) -> Answers:
+    """The answers run by run."""
+    runs, first = [], 0
+    for count in counts:
+        labels, adversarial, distances = answered.between(first, first + count)
+        runs.append(Answers(labels, adversarial, distances, ledger.source_label, ledger.prices))
+        first += count
+    return joined(runs)
+
+
+def _concatenated(arrays: list[NDArray[Any]]) -> NDArray[Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

@@ -1,0 +1,72 @@
+"""How the axes of all figures look: text in dark grey, no frame, round numbers as ticks.
+
+Figures are made with matplotlib's object interface: no global state, no display.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INK = "#333333"
+FAINT = "#dddddd"
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+"""Told apart by the colour-blind too (Okabe and Ito)."""
+ROUND = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+"""Ticks within a decade, on an axis that has room for them."""
+FEW_ROUND = (1.0, 2.0, 5.0)
+SHORT = {ROUND: 30.0, FEW_ROUND: 100.0}
+"""A log axis whose ends are less than this factor apart has these ticks within its decades."""
+
+
+def panels(count: int, height: float, sharey: bool = True) -> tuple[Figure, list[Axes]]:
+    """A figure with panels side by side."""
+    figure = Figure(figsize=(4.6 * count, height), layout="constrained")
+    return figure, list(figure.subplots(1, count, sharey=sharey, squeeze=False)[0])
+
+
+def head(figure: Figure, title: str) -> None:
+    """The title of a whole figure."""
+    figure.suptitle(title, color=INK, fontsize=11, x=0.01, ha="left")
+
+
+def style(axis: Axes, grid: Literal["y", "both"] | None = "y") -> None:
+    """The look of an axis; call it last."""
+    if grid is not None:
+        axis.grid(True, axis=grid, which="major", color=FAINT, linewidth=0.8)
+        axis.set_axisbelow(True)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.tick_params(colors=INK, which="both", labelsize=9)
+    axis.xaxis.label.set_color(INK)
+    axis.yaxis.label.set_color(INK)
+
+
+def name_panel(axis: Axes, title: str, size: float = 9) -> None:
+    """The title of a panel."""
+    axis.set_title(title, color=INK, fontsize=size, loc="left")
+
+
+def legend(axis: Axes | Figure, **placed: Any) -> None:
+    """A legend without a frame."""
+    axis.legend(**{"frameon": False, "labelcolor": INK, "fontsize": 9, **placed})
+
+
+def plain_numbers(scale: Axis) -> None:
+    """Ticks as 20,000 or 0.05, never as powers."""
+    scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    scale.set_minor_formatter(NullFormatter())
+
+
+def log_ticks(scale: Axis, within: tuple[float, ...] = FEW_ROUND) -> None:
+    """Round ticks on a log axis: within its decades if it is short, else at the decades."""
+    low, high = scale.get_view_interval()
+    scale.set_major_locator(LogLocator(subs=within if high / low < SHORT[within] else (1.0,)))
+    if within is ROUND:
+        scale.set_minor_locator(NullLocator())
+    plain_numbers(scale)

@@ -1,0 +1,88 @@
+"""Beginning a study: everything is loaded and tried once, and then its folder is made whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..core.noise import NOISE_VERSION
+from ..errors import InputError
+from ..files.output import check_free, staged
+from .grid import Grid
+from .identity import attack_parts, current_environment, price_texts
+from .loading import Loaded
+from .spec.study import Study
+from .store.folder import read_record, shard_path
+from .store.record import Environment, ModelFingerprint, StudyRecord, first_difference
+from .store.store import Store
+
+
+def begin(
+    loaded: Loaded,
+    out: Path,
+    made_by: str,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    experiment: str | None = None,
+    scale: str | None = None,
+) -> None:
+    """Try every model once, and make the folder of a new study."""
+    study, images = loaded.study, loaded.images
+    if holds(study, out):
+        raise InputError(f"{out} has this study already: go on with `tollbox resume {out}`.")
+    check_free(out)
+    models = {spec.name: loaded.fingerprint(spec) for spec in study.models}
+    record = replace(
+        describe(study, loaded.grid, current_environment(loaded.device), models, made_by),
+        settings=settings or {},
+        experiment=experiment,
+        scale=scale,
+    )
+    names = (name.encode("utf-8", "backslashreplace").decode() for name in images.names)
+    rows = list(zip(range(len(images)), loaded.hashes, images.labels, names, strict=True))
+    with staged(out) as stage:
+        for number in range(study.workers):
+            Store.create(shard_path(stage.folder, number), replace(record, shard=number), rows)
+        stage.commit()
+
+
+def describe(
+    study: Study,
+    grid: Grid,
+    environment: Environment,
+    models: Mapping[str, ModelFingerprint],
+    made_by: str,
+) -> StudyRecord:
+    """What is recorded of a study that is begun now."""
+    return StudyRecord(
+        text=study.text,
+        where=study.where,
+        folder=study.folder.resolve(),
+        name=study.name,
+        series=tuple(series.named(study) for series in grid.series),
+        width=grid.width,
+        shards=study.workers,
+        prices=price_texts(study),
+        environment=environment,
+        models=models,
+        made_by=made_by,
+        attacks=attack_parts(study),
+        noise=NOISE_VERSION,
+    )
+
+
+def holds(study: Study, out: Path) -> bool:
+    """Whether a folder has this very study; raises InputError if it has another."""
+    record = read_record(out)
+    if record is None:
+        return False
+    line = first_difference(record.text, study.text)
+    if line is None:
+        return True
+    raise InputError(
+        f"{out} has another study, begun from {record.where}; line {line} of {study.where} is the "
+        f"first that differs: go on with the study as it was by `tollbox resume {out}`, or give "
+        "another folder."
+    )

@@ -1,0 +1,154 @@
+"""Whether a study is still the one that was begun: its images, models, prices, attacks and noise.
+
+1. What a study was begun with is in its record. It is read whatever has changed; it is resumed only
+   by the same, and a refusal names what differs.
+2. A model's fingerprint is the hash of its file, of its network's weights, and its answers to a few
+   images (uncharged; not if it is metered). Where both have one of these, it must be the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import __version__
+from ..core.model import Model
+from ..core.noise import NOISE_VERSION
+from ..errors import FileError
+from .spec.specs import ModelSpec
+from .spec.study import Study
+from .store.record import Environment, ModelFingerprint, StudyRecord, parts_of
+
+PROBES = 8
+"""Images whose labels are part of a model's fingerprint."""
+BEGIN_ANEW = "or begin a new study in another folder"
+
+
+def current_environment(device: torch.device) -> Environment:
+    """Versions and the device, here and now."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    return Environment(
+        tollbox=__version__,
+        torch=torch.__version__,
+        numpy=np.__version__,
+        python=platform.python_version(),
+        device=f"{device.type} ({name})",
+    )
+
+
+def fingerprint(model: Model, images: Tensor, *, file: Path | None, ask: bool) -> ModelFingerprint:
+    """What tells a model from another; `file` is where it is from, `ask`: it may be asked."""
+    return ModelFingerprint(
+        dtype=str(model.dtype).removeprefix("torch."),
+        quantize=model.quantize,
+        file=_hash_file(file) if file is not None and file.is_file() else None,
+        network=None if model.network is None else _hash_weights(model.network),
+        answers=_probe(model, images) if ask else None,
+    )
+
+
+def _hash_file(path: Path) -> str:
+    with open(path, "rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _hash_weights(network: torch.nn.Module) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(network.state_dict().items()):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        plain = tensor.detach().cpu().contiguous().flatten()
+        digest.update(plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
+    return digest.hexdigest()
+
+
+def _probe(model: Model, images: Tensor) -> tuple[int, ...] | None:
+    few = images[:PROBES].to(model.device, model.work_dtype)
+    count, size = len(few), model.batch or len(few)
+    with contextlib.suppress(Exception, SystemExit):  # the model's own: told where it matters
+        answers = model(model.sent(few[torch.arange(size) % count])).tolist()
+        return tuple(answers[:count])
+    return None
+
+
+# -- as it was begun ------------------------------------------------------------------------------
+
+
+def price_texts(study: Study) -> tuple[str, ...]:
+    """The prices in words, to tell whether a file of prices has changed."""
+    return tuple(f"{tariff.name}: {tariff.prices!r}" for tariff in study.tariffs)
+
+
+def recorded_study(record: StudyRecord, *, files: bool) -> Study:
+    """The study as it was begun; with `files`, what it names must be there."""
+    study = Study.from_text(record.text, record.folder, record.where, files=files)
+    for now, begun in zip(price_texts(study), record.prices, strict=True):
+        if now != begun:
+            raise FileError(
+                f"the prices have changed since the study was begun, when there was {begun}",
+                remedy=f"bring the file of prices back, {BEGIN_ANEW}",
+                where=study.where,
+            )
+    return study
+
+
+def attack_parts(study: Study) -> dict[str, dict[str, str]]:
+    """The parts of each attack, by the attack's name."""
+    return {spec.name: parts_of(spec.attack) for spec in study.attacks}
+
+
+def resume_obstacle(record: StudyRecord, study: Study) -> str | None:
+    """What keeps this version from going on with a study, in words."""
+    return record.resume_obstacle(attack_parts(study), NOISE_VERSION)
+
+
+def check_attacks(record: StudyRecord, study: Study, folder: Path) -> None:
+    """Raise FileError unless the attacks and the noise are those that the study was begun with."""
+    obstacle = resume_obstacle(record, study)
+    if obstacle is not None:
+        raise FileError(
+            f"{folder} cannot be resumed: {obstacle}",
+            remedy=f"go on with tollbox {record.environment.tollbox}, which began it, {BEGIN_ANEW}",
+        )
+
+
+def check_images(
+    study: Study,
+    images: Sequence[tuple[str, int]],
+    recorded: Sequence[tuple[str, int, str]],
+    folder: Path,
+) -> None:
+    """Raise FileError unless the images (content hash and label) are those that were recorded."""
+    if len(images) != len(recorded):
+        change = f"there are {len(images)} of them, and there were {len(recorded)}"
+    else:
+        for place, (now, (content, label, name)) in enumerate(zip(images, recorded, strict=True)):
+            if now != (content, label):
+                part = "its label" if now[0] == content else "its content"
+                change = f"image {place} ({name}) has changed in {part}"
+                break
+        else:
+            return
+    raise FileError(
+        f"the images of {study.images.path} are not those that {folder} was begun with: {change}",
+        remedy=f"bring them back, {BEGIN_ANEW}",
+    )
+
+
+def check_model(
+    spec: ModelSpec, now: ModelFingerprint, recorded: ModelFingerprint, folder: Path
+) -> None:
+    """Raise FileError unless a model is the one that the study was begun with."""
+    change = recorded.change(now)
+    if change is not None:
+        raise FileError(
+            f"the model {spec.name!r} ({spec.source}) is not the one that {folder} was begun "
+            f"with: {change} changed",
+            remedy=f"bring it back, {BEGIN_ANEW}",
+        )

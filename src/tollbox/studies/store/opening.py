@@ -1,0 +1,163 @@
+"""Opening a shard's file: for reading or for writing, by one writer, and only if it is whole.
+
+1. A lock beside the file, which ends with the process, keeps other writers out; readers need none.
+2. What the disk refuses, and a file that is damaged or cut short, is told in one sentence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import sqlite3
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...errors import FileError, InputError, TollboxError
+
+NO_ROOM = (
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+    sqlite3.SQLITE_IOERR_SHMMAP,
+)
+"""What SQLite says on a full disk."""
+BRING_BACK = "bring back a whole copy, or begin anew in another folder"
+BUSY_SECONDS = 30.0
+"""How long a connection waits for another one's commit."""
+
+
+class StoreError(TollboxError):
+    """The store could not be written; what was committed before is safe."""
+
+
+@contextlib.contextmanager
+def making(path: Path) -> Iterator[None]:
+    """While a file is made: errors of the disk in one sentence."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreError(
+            f"{path} cannot be written: {error}. Make room, or choose another folder."
+        ) from None
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """While a file is read: errors of the disk, and of what is in the file, in one sentence."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        if _no_room(error):
+            raise _disk_full(path, str(error)) from None
+        raise FileError(
+            f"{path} cannot be used: {error}", expected="a study's file, whole", remedy=BRING_BACK
+        ) from None
+    except InputError:
+        raise
+    except (zlib.error, struct.error, KeyError, TypeError, ValueError) as error:
+        raise FileError(
+            f"{path} is damaged ({type(error).__name__}: {error})", remedy=BRING_BACK
+        ) from None
+
+
+def _no_room(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", None) in NO_ROOM
+
+
+def _disk_full(path: Path, error: str) -> StoreError:
+    return StoreError(
+        f"{path} cannot be written: {error}. All that was recorded is safe: make room, and go on "
+        "with `tollbox resume`."
+    )
+
+
+def check_length(path: Path, connection: sqlite3.Connection) -> None:
+    """Raise FileError if the file is shorter than it says. (It is not opened for this: to close it
+    would end the locks of any other connection of this process.)"""
+    log = path.with_name(path.name + "-wal")
+    if log.exists() and log.stat().st_size:
+        return  # what is missing may be there
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+    size = path.stat().st_size
+    if size < pages * page_size:
+        raise FileError(
+            f"{path} has been cut short ({size} of {pages * page_size} bytes)", remedy=BRING_BACK
+        )
+
+
+def connect(path: Path, write: bool) -> sqlite3.Connection:
+    """A connection; to write, one that can."""
+    address = path.absolute().as_uri()
+    if write:
+        connection = sqlite3.connect(f"{address}?mode=rw", uri=True, timeout=BUSY_SECONDS)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.rollback()
+        except sqlite3.DatabaseError as error:
+            connection.close()
+            if _no_room(error) or not isinstance(error, sqlite3.OperationalError):
+                raise
+            raise FileError(
+                f"{path} cannot be written: {error}", remedy="make it and its folder writable"
+            ) from None
+        return connection
+    connection = sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+    try:
+        connection.execute("SELECT COUNT(*) FROM about").fetchone()
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        if not isinstance(error, sqlite3.OperationalError):
+            raise
+        # A folder that cannot be written, where no one writes.
+        connection = sqlite3.connect(f"{address}?immutable=1", uri=True)
+    return connection
+
+
+def lock(path: Path) -> int:
+    """Lock a shard's file for writing; the handle holds the lock until it is closed."""
+    try:
+        handle = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise _disk_full(path, error.strerror or str(error)) from None
+        raise FileError(
+            f"{path.parent} cannot be written: {error.strerror}",
+            remedy="make it writable to go on",
+        ) from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        holder = _read_holder(handle) or "unknown"
+        os.close(handle)
+        raise FileError(
+            f"{path.parent} is in use by another process ({holder})",
+            remedy="wait until it ends, or end it",
+        ) from None
+    with contextlib.suppress(OSError):  # a full disk: it is locked all the same
+        os.ftruncate(handle, 0)
+        os.write(handle, f"process {os.getpid()}\n".encode())
+    return handle
+
+
+def lock_holder(path: Path) -> str | None:
+    """The process that has a shard's file locked, if one has."""
+    try:
+        handle = os.open(path.with_suffix(".lock"), os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return _read_holder(handle) or "another process"
+    finally:
+        os.close(handle)
+    return None
+
+
+def _read_holder(handle: int) -> str:
+    return os.read(handle, 100).decode(errors="replace").strip()

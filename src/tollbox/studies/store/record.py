@@ -1,0 +1,172 @@
+"""What a store says about its study: all that is needed to read it and to resume it.
+
+1. It is one JSON value for each key, in the table `about`, and read back as it was written.
+2. A study is resumed by the attacks and the random numbers that it was begun with: the record has
+   the parts of each attack, field by field, and the version of the noise. (A store of version 0.1.0
+   has neither: its attacks are not compared, and its noise is version 1.)
+3. A model is the same if its file, its weights and its answers to a few images are, as far as both
+   sides know them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+FIRST_NOISE = 1
+"""The noise of a store that does not say which it has."""
+COMPARED = {"file": "its file", "network": "its weights", "answers": "its answers to some images"}
+"""What of a model must not change, and how it is called."""
+
+AttackParts = Mapping[str, str]
+"""The fields of an attack by their dotted names, as text: {"search.tau": "0.001"}."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Versions, and the device."""
+
+    tollbox: str
+    torch: str
+    numpy: str
+    python: str
+    device: str
+
+    def changes(self, now: Environment) -> str:
+        """What is different now, in words."""
+        pairs = zip(vars(self).items(), vars(now).values(), strict=True)
+        return "; ".join(f"{key} was {old}, is {new}" for (key, old), new in pairs if old != new)
+
+
+@dataclass(frozen=True)
+class ModelFingerprint:
+    """What tells a model from another; None where that is not known."""
+
+    dtype: str
+    quantize: int | None
+    file: str | None = None
+    """A hash of its file."""
+    network: str | None = None
+    """A hash of its weights."""
+    answers: tuple[int, ...] | None = None
+    """Its labels for the first images of the study."""
+
+    def change(self, now: ModelFingerprint) -> str | None:
+        """What of the model has changed, in words; None if it is the same."""
+        for name, words in COMPARED.items():
+            old, new = getattr(self, name), getattr(now, name)
+            if None not in (old, new) and old != new:
+                return words
+        return None
+
+
+@dataclass(frozen=True)
+class StudyRecord:
+    """What a shard's store says about the study."""
+
+    text: str
+    """The study file."""
+    where: str
+    """The path of the study file, as it was given."""
+    folder: Path
+    """Relative paths of the study are from here."""
+    name: str
+    series: tuple[str, ...]
+    """The names of its series, in the order of the grid."""
+    width: int
+    """Cells of a series."""
+    shards: int
+    prices: tuple[str, ...]
+    """The prices in words, to tell whether a file of prices has changed."""
+    environment: Environment
+    models: Mapping[str, ModelFingerprint]
+    made_by: str
+    """run, python, attack, paper or demo."""
+    shard: int = 0
+    attacks: Mapping[str, AttackParts] | None = None
+    noise: int = FIRST_NOISE
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The options of `tollbox attack`."""
+    experiment: str | None = None
+    """The experiment of the paper, and its scale."""
+    scale: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """What is written: a JSON value for each key; what is None is left out."""
+        values = {
+            key: value for key, value in dataclasses.asdict(self).items() if value is not None
+        }
+        values["folder"] = str(self.folder)
+        values["lines"] = values.pop("series")  # the name it has in files
+        return values
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> StudyRecord:
+        """The record of what was written; keys of a later version are passed over."""
+        known = {each.name for each in fields(cls)}
+        models = {
+            name: ModelFingerprint(**{**model, "answers": _tuple_or_none(model.get("answers"))})
+            for name, model in values["models"].items()
+        }
+        return cls(
+            **{key: value for key, value in values.items() if key in known}
+            | {
+                "folder": Path(values["folder"]),
+                "series": tuple(values["lines"]),
+                "prices": tuple(values["prices"]),
+                "environment": Environment(**values["environment"]),
+                "models": models,
+            }
+        )
+
+    def resume_obstacle(self, attacks: Mapping[str, AttackParts], noise: int) -> str | None:
+        """Why the study cannot be resumed by these attacks under this noise, in words."""
+        if self.noise != noise:
+            return f"noise was version {self.noise} and is {noise}"
+        for name, begun in (self.attacks or {}).items():
+            now = attacks.get(name, {})
+            for key in [*begun, *(key for key in now if key not in begun)]:
+                if begun.get(key) != now.get(key):
+                    return f"the attack {name} was begun {_change(key, begun, now)}"
+        return None
+
+
+def _change(key: str, begun: AttackParts, now: AttackParts) -> str:
+    if key not in begun:
+        return f"without {key}, and has {key} = {now[key]} now"
+    today = f"is {now[key]} now" if key in now else "has no such field now"
+    return f"with {key} = {begun[key]}, and {today}"
+
+
+def first_difference(before: str, now: str) -> int | None:
+    """The first line in which two texts differ, counted from 1; None if they are the same."""
+    pairs = itertools.zip_longest(before.splitlines(), now.splitlines())
+    return next((number for number, (old, new) in enumerate(pairs, 1) if old != new), None)
+
+
+def _tuple_or_none(values: list[int] | None) -> tuple[int, ...] | None:
+    return None if values is None else tuple(values)
+
+
+def parts_of(attack: Any) -> dict[str, str]:
+    """An attack field by field: the kinds of its parts, and their values."""
+    return dict(_flattened("", attack))
+
+
+def _flattened(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    if not dataclasses.is_dataclass(value):
+        yield name, _text(value)
+        return
+    yield name or "attack", type(value).__qualname__
+    for each in fields(value):
+        yield from _flattened(f"{name}.{each.name}".lstrip("."), getattr(value, each.name))
+
+
+def _text(value: Any) -> str:
+    """A plain value as text; anything else by its kind, since its text may have an address."""
+    plain = value is None or isinstance(value, str | int | float | tuple | frozenset)
+    return repr(value) if plain else getattr(value, "__qualname__", type(value).__qualname__)

@@ -1,0 +1,115 @@
+"""Settling: the fast path for a few rows gives what the general one gives, to the bit."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+import torch
+from hypothesis import assume, event, given
+from hypothesis import strategies as st
+
+import tollbox as tb
+from tollbox.core.ledger import Ledger
+from tollbox.core.problem import Problem
+from tollbox.core.result import Improvement
+from tollbox.engine.pending import Pending
+from tollbox.engine.settling import FEW_ROWS, Account, settle, settle_few
+
+prices = st.one_of(
+    st.builds(
+        tb.Prices,
+        source=st.sampled_from([0.1, 1.0, 2.0, 10.0]),
+        other=st.sampled_from([1.0, 0.3]),
+    ),
+    st.just(tb.Prices.flagged_only()),
+    st.builds(
+        tb.Prices.per_class,
+        st.dictionaries(st.integers(0, 3), st.sampled_from([0.1, 1.0, 7.0]), min_size=1),
+        default=st.sampled_from([0.2, 1.0]),
+    ),
+)
+
+
+@st.composite
+def settlements(draw, most_rows=FEW_ROWS + 2):
+    """An account with a past, and an ask of one run that is back."""
+    price, label = draw(prices), draw(st.integers(0, 3))
+    target = draw(st.sampled_from([None, None, (label + 1) % 4]))
+    problem = Problem(torch.full((1, 2, 2), 0.5).double(), label, price, target)
+    ledger = Ledger(price, label)
+    ledger.charge(np.array(draw(st.lists(st.integers(0, 3), max_size=20)), np.int64), "past")
+    rows = draw(st.integers(1, most_rows))
+    dearest = price.dearest
+    budget = ledger.cost + dearest * draw(st.sampled_from([1, 1.5, 3, 8, 9, 11, 100]))
+    max_queries = ledger.queries + draw(st.sampled_from([1, 3, 8, 100, math.inf]))
+    account = Account(problem, ledger, budget, max_queries)
+    if draw(st.booleans()):
+        account.improvements = [Improvement(0.0, 0, 0, draw(st.sampled_from([0.5, 1.0, 2.0])))]
+        account.best = torch.zeros(1, 1, 2, 2).double()
+    until = draw(st.sampled_from([None, None, tb.Until.ADVERSARIAL, tb.Until.NOT_ADVERSARIAL]))
+    points = torch.arange(rows).double().view(-1, 1, 1, 1).expand(-1, 1, 2, 2) / rows
+    pending = Pending(tb.Ask(points, until=until, phase="now"), problem, ledger)
+    pending.limit(*account.limits, metered=False)
+    labels = np.array(draw(st.lists(st.integers(0, 3), min_size=rows, max_size=rows)), np.int64)
+    steps = st.sampled_from([0.25, 0.5, 0.75, 1.0, 1.5, math.nan])
+    distances = np.array(draw(st.lists(steps, min_size=rows, max_size=rows)))
+    if draw(st.booleans()):
+        distances = np.nan_to_num(distances, nan=3.0)
+    pending.send(0, rows)
+    pending.take(0, labels, distances)
+    assume(account.end is None)  # else nothing is asked
+    return account, pending
+
+
+def counts(ledger):
+    return ledger.counts, ledger.cost, ledger.source, ledger.queries, ledger.levels.tolist()
+
+
+def assert_same(one: Account, other: Account) -> None:
+    assert counts(one.ledger) == counts(other.ledger)
+    assert one.improvements == other.improvements
+    assert (one.best is None) == (other.best is None)
+    assert one.best is None or torch.equal(one.best, other.best)
+
+
+@given(settlements())
+def test_both_paths_give_the_same(scene):
+    account, pending = scene
+    before = copy.deepcopy(account)
+    fast = copy.deepcopy(account)
+    few = settle_few(pending, fast)
+    answers, failure = settle(pending, account)
+    event("few" if few is not None else "any")
+    if few is None:
+        assert_same(fast, before)  # it has done nothing
+        return
+    assert failure is None
+    assert answers is not None
+    assert_same(fast, account)
+    assert few.labels.tolist() == answers.labels.tolist()
+    assert few.adversarial.tolist() == answers.adversarial.tolist()
+    assert few.distances.tolist() == answers.distances.tolist()
+    assert few.prices.tolist() == answers.prices.tolist()
+    assert (few.source, few.tariff, few.parts) == (answers.source, answers.tariff, answers.parts)
+
+
+@given(settlements(most_rows=FEW_ROWS))
+def test_few_rows_that_can_be_paid_for_take_the_fast_path(scene):
+    account, pending = scene
+    rows = pending.runs[0].known
+    account.budget = account.ledger.cost + (rows + 2) * account.ledger.prices.dearest
+    account.max_queries = account.ledger.queries + rows
+    finite = not np.isnan(pending.runs[0].distances[:rows]).any()
+    assert (settle_few(pending, account) is not None) == finite
+
+
+@given(settlements())
+def test_nothing_is_charged_to_an_account_that_does_not_charge(scene):
+    account, pending = scene
+    account.charging = False
+    before = counts(copy.deepcopy(account.ledger))
+    assert settle_few(pending, account) is None
+    settle(pending, account)
+    assert counts(account.ledger) == before

@@ -1,0 +1,135 @@
+"""A small study to try things on: a network of two layers, three images, two attacks and prices."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tollbox import Study, StudyResults
+from tollbox.studies.store.record import Environment, ModelFingerprint, StudyRecord
+from tollbox.studies.store.store import Store
+
+NETWORK = '''
+"""A network of two layers, the same whoever makes it."""
+
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        generator = torch.Generator().manual_seed(3)
+        self.first = nn.Parameter(torch.randn(192, 16, generator=generator))
+        self.second = nn.Parameter(torch.randn(16, 5, generator=generator))
+
+    def forward(self, images):
+        return torch.tanh((images.flatten(1) - 0.5) @ self.first) @ self.second
+
+
+net = Net().eval()
+shift = 0
+
+
+def labels(images):
+    with torch.no_grad():
+        return (net(images).argmax(1) + shift) % 5
+'''
+TEXT = """\
+budget = 60
+prices = [1, 10]
+batch_size = 16
+device = "cpu"
+
+[images]
+path = "images.npz"
+
+[[models]]
+name = "net"
+source = "{module}:net"
+
+[[attacks]]
+preset = "surfree"
+
+[[attacks]]
+preset = "a-hsja"
+"""
+
+
+@dataclass(frozen=True)
+class StudyFolder:
+    """A folder with a study's file, its images, and its network in a module of its own."""
+
+    folder: Path
+    module: str
+
+    @property
+    def file(self) -> Path:
+        """The study's file."""
+        return self.folder / "study.toml"
+
+    @property
+    def code(self) -> Path:
+        """The network's module."""
+        return self.folder / f"{self.module}.py"
+
+    def study(self) -> Study:
+        """The study of the file."""
+        return Study.from_toml(self.file)
+
+
+def write_study(folder: Path, module: str, text: str = TEXT, images: int = 3) -> StudyFolder:
+    """Write all files of a small study; `{module}` in the text is the network's module."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = StudyFolder(folder, module)
+    written.code.write_text(NETWORK)
+    written.file.write_text(text.replace("{module}", module))
+    scope: dict[str, Any] = {"__name__": "small"}
+    exec(NETWORK, scope)
+    pixels = np.random.default_rng(1).integers(0, 256, (images, 3, 8, 8), np.uint8)
+    labels = scope["labels"](torch.from_numpy(pixels).float() / 255).numpy()
+    np.savez(folder / "images.npz", images=pixels, labels=labels)
+    return written
+
+
+def contents(folder: Path) -> dict[int, tuple[Any, ...]]:
+    """All that a study has found out, by cell."""
+    with StudyResults(folder) as results:
+        return {
+            r.index: (
+                *(r.stop, r.reason, r.warnings, r.seed, r.name),
+                *(r.ledger.counts, r.ledger.cost, r.improvements, r.trace),
+                None if r.adversarial is None else r.adversarial.numpy().tobytes(),
+            )
+            for r in results.results()
+        }
+
+
+def rewrite_record(store: Store, key: str, value: Any) -> None:
+    """Change what a store says about its study, as only a test would."""
+    store._connection.execute("UPDATE about SET value = ? WHERE key = ?", (json.dumps(value), key))
+    store._connection.commit()
+
+
+def sample_record(**changes: Any) -> StudyRecord:
+    """The record of a study of which only the store matters."""
+    values: dict[str, Any] = {
+        "text": "x",
+        "where": "study.toml",
+        "folder": Path("/nowhere"),
+        "name": "sample",
+        "series": ("surfree, c* = 1",),
+        "width": 2,
+        "shards": 1,
+        "prices": ("1: one",),
+        "environment": Environment("0.1.0", "2.4", "2.0", "3.11", "cpu (x86_64)"),
+        "models": {"net": ModelFingerprint("float32", 8, answers=(1, 2))},
+        "made_by": "run",
+        "attacks": {"surfree": {"attack": "SurFree", "search.tau": "0.0001"}},
+    }
+    return StudyRecord(**{**values, **changes})
