@@ -20,7 +20,7 @@ import tollbox as tb
 from tollbox.report.data import page_data
 from tollbox.report.figure_files import write_figures
 from tollbox.report.paper_table import PaperTable, paper_table
-from tollbox.report.runs import Reading, lines
+from tollbox.report.runs import Reading, series_of
 from tollbox.report.table_files import comma_separated, latex, markdown
 
 BUDGET = 200.0
@@ -69,7 +69,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tb.StudyResults:
 
 @pytest.fixture(scope="module")
 def table(found: tb.StudyResults) -> PaperTable:
-    return paper_table(found.study, list(lines(found)), Reading.HARD)
+    return paper_table(found.study, series_of(found), Reading.HARD)
 
 
 def test_the_table_is_that_of_the_results(found: tb.StudyResults, table: PaperTable) -> None:
@@ -88,6 +88,22 @@ def test_the_table_is_that_of_the_results(found: tb.StudyResults, table: PaperTa
             assert cell.success == results.success_at(BUDGET)
             assert (cell.runs, cell.images) == (10, 5)
             assert cell.low <= cell.value <= cell.high
+
+
+def test_a_run_is_read_as_its_result_is(found: tb.StudyResults) -> None:
+    for runs in series_of(found):
+        series = runs.series
+        results = found.results(attack=series.attack.name, price=series.tariff.name).counted
+        keyed = {(r.seed, r.name): r for r in results}
+        for run in runs.runs:
+            result = keyed[run.seed, found.images[run.image][2]]
+            for by in ("cost", "source", "queries"):
+                assert run.known[by] == result.known_up_to(by)
+                last = min(run.known[by], 1.5 * run.spent[by])
+                marks = np.linspace(0, last, 29)
+                expected = [result.distance_at(mark, by) for mark in marks]
+                assert run.at(marks, by, Reading.HARD).tolist() == expected
+            assert sum(run.phases.values()) == pytest.approx(result.ledger.cost)
 
 
 def test_the_best_of_a_family_is_marked(table: PaperTable) -> None:

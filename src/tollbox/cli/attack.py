@@ -13,20 +13,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from ..files.output import check_free
 from ..studies.beginning import begin
-from ..studies.loading import load
+from ..studies.identity import current_environment
+from ..studies.loading import Loaded, load
 from ..studies.shard import Options
 from ..studies.spec.specs import AttackSpec, Goal, ImagesSpec, ModelSpec, Tariff
 from ..studies.spec.study import Study
 from . import choices
 from .attack_files import finish
 from .codes import INTERRUPTED
-from .settings import settings_of
 from .streams import say
 from .study_run import run_left
 
@@ -101,15 +101,14 @@ def attack(options: AttackOptions) -> int:
     limit = choices.seconds(options.time_limit)
     check_free(options.out)
     loaded = load(study_of(options))
-    [spec] = loaded.study.models
-    model = loaded.model(spec)
-    cell = loaded.cell(loaded.grid.place(0))
-    begin(loaded, options.out, "attack", settings=settings_of(options, cell, model))
+    begin(loaded, options.out, "attack", settings=_settings(options, loaded))
     try:
         outcome, interrupted = run_left(options.out, Options(time_limit=limit), loaded)
         return finish(options.out, outcome, interrupted, loaded)
     except KeyboardInterrupt:
-        say(f"interrupted; all that was answered is kept: `tollbox resume {options.out}` goes on.")
+        say(
+            f"interrupted; all that was answered is kept: `tollbox resume {options.out}` continues."
+        )
         return INTERRUPTED
 
 
@@ -146,3 +145,36 @@ def study_of(options: AttackOptions) -> Study:
         batch_size=options.batch_size,
         keep_images=True,
     )
+
+
+def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
+    """What it takes to run the attack again, for ledger.json."""
+    study, [model], [tariff] = loaded.study, loaded.study.models, loaded.study.tariffs
+    prices, environment = tariff.prices, current_environment(loaded.device)
+    classes = None if prices.classes is None else {str(k): v for k, v in prices.classes.items()}
+    return {
+        "attack": study.attacks[0].name,
+        "attack_parts": repr(study.attacks[0].attack),
+        "target": options.target,
+        "start": None if options.start is None else str(options.start),
+        "price": options.price,
+        "prices": {"source": prices.source, "other": prices.other, "classes": classes},
+        "budget": tariff.budget,
+        "max_queries": tariff.max_queries,
+        "time_limit": options.time_limit,
+        "seed": options.seed,
+        "model": options.model,
+        "model_sha256": loaded.fingerprint(model).file,
+        "mean": options.mean,
+        "std": options.std,
+        "quantize": options.quantize,
+        "classes": loaded.model(model).classes,
+        "images": str(options.images),
+        "labels": None if options.labels is None else str(options.labels),
+        "limit": options.limit,
+        "device": str(loaded.device),
+        "batch_size": options.batch_size,
+        "versions": {
+            name: getattr(environment, name) for name in ("tollbox", "torch", "numpy", "python")
+        },
+    }

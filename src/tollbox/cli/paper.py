@@ -178,8 +178,8 @@ def _one(chosen: Experiment, wanted: _Wanted, out: Path) -> int:
     if left:
         say(f"{chosen.name} is not drawn until all is run: give the same command again.")
         return code or FAILED
-    with StudyResults(out) as found:
-        _write(chosen, wanted, out, found)
+    with StudyResults(out) as results:
+        _write(chosen, wanted, out, results)
     return code
 
 
@@ -192,13 +192,13 @@ def _run(chosen: Experiment, wanted: _Wanted, out: Path) -> tuple[int, int]:
         check_free(out)
         loaded = load(_study(chosen, wanted))
         begin(loaded, out, "paper", experiment=chosen.name, scale=str(wanted.scale))
-    with StudyResults(out) as found:
-        if len(found) == len(found.grid):
+    with StudyResults(out) as results:
+        if len(results) == len(results.grid):
             return 0, 0
     outcome, interrupted = run_left(out, Options(time_limit=wanted.time_limit), loaded)
     code = say_end(out, outcome, interrupted)
-    with StudyResults(out) as found:
-        return code, len(found.grid) - len(found)
+    with StudyResults(out) as results:
+        return code, len(results.grid) - len(results)
 
 
 def _study(chosen: Experiment, wanted: _Wanted) -> Study:
@@ -226,11 +226,11 @@ def _check_same(chosen: Experiment, wanted: _Wanted, out: Path) -> None:
         )
 
 
-def _write(chosen: Experiment, wanted: _Wanted, out: Path, found: StudyResults | None) -> None:
+def _write(chosen: Experiment, wanted: _Wanted, out: Path, results: StudyResults | None) -> None:
     ours = outputs.names_of(chosen)
     with staged(out, ours, shared=True) as stage:
         with stage.writing():
-            outputs.write(chosen, wanted.scale, found, wanted.reading, stage.folder)
+            outputs.write(chosen, wanted.scale, results, wanted.reading, stage.folder)
         stage.commit()
     files = ", ".join(sorted(ours))
     console().print(f"{chosen.place} is in {out}: {files}.", soft_wrap=True)

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from ..core.result import By
 from ..report.data import marks_of
 from ..report.figures import Curve, Panel, draw_curves
-from ..report.runs import Reading, SeriesRuns, lines
+from ..report.runs import Reading, SeriesRuns, series_of
 from ..report.statistics import median, table_of
 from ..studies.reading import StudyResults
 from .names import attack_name, number, price_name
@@ -26,24 +26,24 @@ from .names import attack_name, number, price_name
 FLAGGED = "flagged queries per image"
 
 
-def by_price(found: StudyResults, reading: Reading, title: str) -> Figure:
+def by_price(results: StudyResults, reading: Reading, title: str) -> Figure:
     """Figure 3."""
-    every, prices = list(lines(found)), found.study.tariffs
+    all_series, prices = series_of(results), results.study.tariffs
     panels = []
     for tariff in prices:
-        mine = [runs for runs in every if runs.line.tariff == tariff]
+        mine = [runs for runs in all_series if runs.series.tariff == tariff]
         panels.append(_panel(mine, price_name(tariff), "cost", reading))
     head = f"c* = ∞, planned with {number(prices[-1].prices.ratio)}"
     panels.append(_panel(mine, head, "source", reading))
     return draw_curves(panels, title, "total cost per image", steps=reading is Reading.HARD)
 
 
-def by_model(found: StudyResults, reading: Reading, title: str) -> Figure:
+def by_model(results: StudyResults, reading: Reading, title: str) -> Figure:
     """Figure 7."""
-    every = list(lines(found))
+    all_series = series_of(results)
     panels = []
-    for model in found.study.models:
-        mine = [runs for runs in every if runs.line.model == model]
+    for model in results.study.models:
+        mine = [runs for runs in all_series if runs.series.model == model]
         panels.append(_panel(mine, model.name, "source", reading))
     return draw_curves(panels, title, steps=reading is Reading.HARD)
 
@@ -56,4 +56,4 @@ def _panel(mine: list[SeriesRuns], head: str, by: By, reading: Reading) -> Panel
 def _curve(runs: SeriesRuns, by: By, reading: Reading) -> Curve:
     marks = marks_of(runs, by)
     values = [median(column) for column in table_of(runs.runs, marks, by, reading).T]
-    return Curve(attack_name(runs.line.attack), marks, np.array(values))
+    return Curve(attack_name(runs.series.attack), marks, np.array(values))

@@ -69,9 +69,9 @@ def optimal(ratio: float, d: int) -> float:
     return cap_probability(optimal_overshoot(ratio, d), d)
 
 
-def panels(found: StudyResults) -> list[SharePanel]:
+def panels(results: StudyResults) -> list[SharePanel]:
     """The first estimates of each model and each attack with AGREST."""
-    study, shape = found.study, tuple(found.pictures.shape[1:])
+    study, shape = results.study, tuple(results.pictures.shape[1:])
     made = []
     for model in study.models:
         for spec in study.attacks:
@@ -80,7 +80,7 @@ def panels(found: StudyResults) -> list[SharePanel]:
                 d = estimate.subspace.dimension(shape)
                 prices = [
                     shares_of(
-                        found.results(spec.name, tariff.name, model.name), tariff.prices.ratio, d
+                        results.results(spec.name, tariff.name, model.name), tariff.prices.ratio, d
                     )
                     for tariff in study.tariffs
                 ]
@@ -119,9 +119,9 @@ def first_estimate(result: Result) -> tuple[float, int] | None:
 # -- the figure -----------------------------------------------------------------------------------
 
 
-def draw(found: StudyResults) -> Figure:
+def draw(results: StudyResults) -> Figure:
     """Shares against c*, a panel for each model and attack."""
-    made = panels(found)
+    made = panels(results)
     figure, axes = side_by_side(len(made), 3.8)
     for axis, panel in zip(axes, made, strict=True):
         _draw_panel(axis, panel)
@@ -145,7 +145,9 @@ def _draw_panel(axis: Axes, panel: SharePanel) -> None:
         axis.set_xlim(wide[0], wide[-1])
     for each in shown:
         _draw_shares(axis, each)
-    axis.plot([], [], "o", color=COLOURS[1], alpha=0.6, markersize=4, label="found, an image each")
+    axis.plot(
+        [], [], "o", color=COLOURS[1], alpha=0.6, markersize=4, label="measured, one dot per image"
+    )
     axis.set_ylim(_lowest(shown), 1.16)
     axis.text(
         0.015,

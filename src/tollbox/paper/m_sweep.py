@@ -23,7 +23,7 @@ from ..parts.estimates import Agrest
 from ..report.axes import COLOURS, INK, ROUND, legend, log_ticks, name_panel, plain_numbers, style
 from ..report.axes import panels as side_by_side
 from ..report.paper_table import Column
-from ..report.runs import Reading, SeriesRuns, lines
+from ..report.runs import Reading, SeriesRuns, series_of
 from ..report.statistics import Median, median_at
 from ..report.words import thousands
 from ..studies.reading import StudyResults
@@ -57,22 +57,24 @@ class SweepPanel(NamedTuple):
     sweeps: list[RateSweep]
 
 
-def panels(found: StudyResults, reading: Reading = Reading.HARD) -> list[SweepPanel]:
+def panels(results: StudyResults, reading: Reading = Reading.HARD) -> list[SweepPanel]:
     """The sweeps of a study, by model and price."""
-    every = [runs for runs in lines(found) if _rate(runs.line.attack.attack) is not None]
-    if not any(runs.runs for runs in every):
+    all_series = [
+        runs for runs in series_of(results) if _rate(runs.series.attack.attack) is not None
+    ]
+    if not any(runs.runs for runs in all_series):
         raise InputError(
             "no run of an attack with AGREST is finished: expected several attacks of a preset, "
             'as preset = "a-hsja" with estimate.m = 0.02; resume the study, or add them.'
         )
     made = []
-    for model in found.study.models:
-        for tariff in found.study.tariffs:
+    for model in results.study.models:
+        for tariff in results.study.tariffs:
             column = Column(model.name, tariff)
-            mine = [r for r in every if (r.line.model, r.line.tariff) == (model, tariff)]
-            presets = dict.fromkeys(runs.line.attack.preset for runs in mine)
+            mine = [r for r in all_series if (r.series.model, r.series.tariff) == (model, tariff)]
+            presets = dict.fromkeys(runs.series.attack.preset for runs in mine)
             sweeps = [
-                _sweep(p, [r for r in mine if r.line.attack.preset == p], column, reading)
+                _sweep(p, [r for r in mine if r.series.attack.preset == p], column, reading)
                 for p in presets
             ]
             images = max((p.median.images for sweep in sweeps for p in sweep.points), default=0)
@@ -88,11 +90,13 @@ def _rate(attack: object) -> float | None:
     return estimate.m if isinstance(estimate, Agrest) else None
 
 
-def _sweep(preset: str, every: Sequence[SeriesRuns], column: Column, reading: Reading) -> RateSweep:
+def _sweep(
+    preset: str, all_series: Sequence[SeriesRuns], column: Column, reading: Reading
+) -> RateSweep:
     own = _rate(PRESETS[preset].attack)
     points = []
-    for runs in every:
-        m = _rate(runs.line.attack.attack)
+    for runs in all_series:
+        m = _rate(runs.series.attack.attack)
         if m is not None and runs.runs:
             median = median_at(runs.runs, column.mark, column.by, reading)
             points.append(Point(m, median, m == own))
@@ -102,9 +106,9 @@ def _sweep(preset: str, every: Sequence[SeriesRuns], column: Column, reading: Re
 # -- the figure -----------------------------------------------------------------------------------
 
 
-def draw(found: StudyResults, reading: Reading = Reading.HARD) -> Figure:
+def draw(results: StudyResults, reading: Reading = Reading.HARD) -> Figure:
     """Median l2 against m, a panel for each model and price."""
-    made = panels(found, reading)
+    made = panels(results, reading)
     figure, axes = side_by_side(len(made), 3.7)
     for axis, panel in zip(axes, made, strict=True):
         _draw_panel(axis, panel)

@@ -55,20 +55,20 @@ class SearchCosts(NamedTuple):
     """Pairs that did not come as far."""
 
 
-def search_costs(found: StudyResults) -> list[SearchCosts]:
+def search_costs(results: StudyResults) -> list[SearchCosts]:
     """For each model and price of a study."""
-    pair = _attacks(found)
-    lines = [(model, price) for model in found.study.models for price in found.study.tariffs]
-    costs = [_costs(found, pair, *line) for line in lines]
+    pair = _attacks(results)
+    lines = [(model, price) for model in results.study.models for price in results.study.tariffs]
+    costs = [_costs(results, pair, *line) for line in lines]
     told = [each for each in costs if each is not None]
     if not told:
         raise InputError("no image has a finished run under both attacks: expected some; resume.")
     return told
 
 
-def _attacks(found: StudyResults) -> tuple[str, str]:
+def _attacks(results: StudyResults) -> tuple[str, str]:
     """The names of the first two attacks that differ in their search alone."""
-    specs: list[tuple[str, Any]] = [(spec.name, spec.attack) for spec in found.study.attacks]
+    specs: list[tuple[str, Any]] = [(spec.name, spec.attack) for spec in results.study.attacks]
     for binary, one in specs:
         for asymmetric, other in specs:
             if (
@@ -81,13 +81,13 @@ def _attacks(found: StudyResults) -> tuple[str, str]:
 
 
 def _costs(
-    found: StudyResults, pair: tuple[str, str], model: ModelSpec, tariff: Tariff
+    results: StudyResults, pair: tuple[str, str], model: ModelSpec, tariff: Tariff
 ) -> SearchCosts | None:
     spent: tuple[dict[tuple[int, int], list[float]], ...] = ({}, {})
     for attack, runs in zip(pair, spent, strict=True):
-        for result in found.results(attack, tariff.name, model.name):
+        for result in results.results(attack, tariff.name, model.name):
             if result.stop is not Stop.ALREADY_MISCLASSIFIED:
-                place = found.grid.place(result.index)
+                place = results.grid.place(result.index)
                 costs = [step.by_phase.get(PHASE, 0.0) for step in result.trace]
                 runs[place.image, place.seed] = costs
     both = sorted(spent[0].keys() & spent[1].keys())
@@ -136,9 +136,9 @@ def _averaged(
 # -- the figure -----------------------------------------------------------------------------------
 
 
-def draw(found: StudyResults) -> Figure:
+def draw(results: StudyResults) -> Figure:
     """Mean cumulative search cost by iteration, a panel for each model and price."""
-    costs = search_costs(found)
+    costs = search_costs(results)
     figure, axes = panels(len(costs), 3.6, sharey=False)
     for axis, each in zip(axes, costs, strict=True):
         _draw_panel(axis, each)

@@ -27,19 +27,21 @@ LARGEST = 224
 """Pixels of a side on the page; larger images are shown smaller."""
 
 
-def gallery(found: StudyResults, every: Sequence[SeriesRuns], table: PaperTable) -> dict[str, Any]:
+def gallery(
+    results: StudyResults, all_series: Sequence[SeriesRuns], table: PaperTable
+) -> dict[str, Any]:
     """Rows of pictures, or a note that says why there are none."""
-    chosen = _chosen(every, table)
+    chosen = _chosen(all_series, table)
     if chosen is None:
         return {"note": None, "rows": []}
     try:
-        return {"note": None, "rows": _rows(found, chosen)}
+        return {"note": None, "rows": _rows(results, chosen)}
     except (InputError, OSError, RuntimeError) as error:
         return {"note": f"The images cannot be shown: {error}", "rows": []}
 
 
-def _chosen(every: Sequence[SeriesRuns], table: PaperTable) -> SeriesRuns | None:
-    """The line whose median is least in the last column that has one."""
+def _chosen(all_series: Sequence[SeriesRuns], table: PaperTable) -> SeriesRuns | None:
+    """The series whose median is least in the last column that has one."""
     for column in reversed(range(len(table.columns))):
         where = table.columns[column]
         named = {
@@ -47,46 +49,46 @@ def _chosen(every: Sequence[SeriesRuns], table: PaperTable) -> SeriesRuns | None
             for method, cells in zip(table.rows, table.cells, strict=True)
             if (cell := cells[column]) is not None
         }
-        for runs in sorted(every, key=lambda r: named.get(r.line.attack.name, np.inf)):
-            line = runs.line
-            if (line.model.name, line.tariff.name) == (where.model, where.tariff.name) and any(
+        for runs in sorted(all_series, key=lambda r: named.get(r.series.attack.name, np.inf)):
+            series = runs.series
+            if (series.model.name, series.tariff.name) == (where.model, where.tariff.name) and any(
                 len(run.distances) for run in runs.runs
             ):
                 return runs
     return None
 
 
-def _rows(found: StudyResults, chosen: SeriesRuns) -> list[dict[str, Any]]:
-    line, width = chosen.line, found.grid.width
-    seeds = list(found.study.seeds)
+def _rows(results: StudyResults, chosen: SeriesRuns) -> list[dict[str, Any]]:
+    series, width = chosen.series, results.grid.width
+    seeds = list(results.study.seeds)
     runs = [run for run in chosen.runs if len(run.distances) and run.seed == seeds[0]]
     runs = [
         runs[i] for i in np.linspace(0, len(runs) - 1, min(IMAGES, len(runs))).round().astype(int)
     ]
-    wanted = []
+    moments = []
     for run in runs:
-        cell = line.number * width + run.image
-        top = min(line.tariff.budget, run.spent["cost"])
+        cell = series.number * width + run.image
+        top = min(series.tariff.budget, run.spent["cost"])
         costs = [max(part * top, float(run.needs["cost"][0])) for part in PARTS]
-        wanted += [(cell, cost) for cost in sorted(set(costs))]
-    results = found.replays(wanted)
-    pictures = found.pictures
+        moments += [(cell, cost) for cost in sorted(set(costs))]
+    replays = results.replays(moments)
+    pictures = results.pictures
     rows: list[dict[str, Any]] = []
     for run in runs:
-        cell = line.number * width + run.image
+        cell = series.number * width + run.image
         original = pictures[run.image]
         shots = [
             _shot(original, result.adversarial, cost, result.distance)
-            for (number, cost), result in zip(wanted, results, strict=True)
+            for (number, cost), result in zip(moments, replays, strict=True)
             if number == cell and result.adversarial is not None
         ]
-        _, label, name = found.images[run.image]
+        _, label, name = results.images[run.image]
         rows.append(
             {
                 "name": name,
                 "label": f"class {label}",
-                "attack": line.attack.name,
-                "price": f"c* = {line.tariff.name}",
+                "attack": series.attack.name,
+                "price": f"c* = {series.tariff.name}",
                 "original": _png(original.numpy()),
                 "shots": shots,
             }

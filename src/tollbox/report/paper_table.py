@@ -98,11 +98,11 @@ def _row(spec: AttackSpec, used_twice: bool) -> Row:
 
 def paper_table(
     study: Study,
-    lines: Sequence[SeriesRuns],
+    all_series: Sequence[SeriesRuns],
     reading: Reading,
     marks: Mapping[str, Sequence[float]] | None = None,
 ) -> PaperTable:
-    """The table of a study's lines; `marks` are the costs to read at, by the name of the price."""
+    """The table of a study's series; `marks` are the costs to read at, by the name of the price."""
     columns = [
         Column(model.name, tariff, at)
         for model in study.models
@@ -110,10 +110,12 @@ def paper_table(
         for at in (marks or {}).get(tariff.name, (None,))
     ]
     rows = rows_of(study)
-    found = {(r.line.attack.name, r.line.model.name, r.line.tariff.name): r for r in lines}
+    by_name = {
+        (r.series.attack.name, r.series.model.name, r.series.tariff.name): r for r in all_series
+    }
     cells: list[list[Median | None]] = []
     for row in rows:
-        each = (found[row.attack, column.model, column.tariff.name] for column in columns)
+        each = (by_name[row.attack, column.model, column.tariff.name] for column in columns)
         cells.append([_cell(runs, c, reading) for runs, c in zip(each, columns, strict=True)])
     return PaperTable(columns, rows, cells)
 
