@@ -1,4 +1,4 @@
-"""`tollbox resume`: go on with a study, or an attack, whatever ended it."""
+"""`tollbox resume`: continue a study, or an attack, whatever ended it."""
 
 from __future__ import annotations
 
@@ -62,6 +62,6 @@ def _describe_edit(record: StudyRecord) -> str | None:
     if line is None:
         return None
     return (
-        f"{path} was edited since (line {line}): this goes on with the study as it was begun; for "
+        f"{path} was edited since (line {line}): this continues the study as it was begun; for "
         "the new one use `tollbox run` with another --out."
     )

@@ -4,8 +4,8 @@
     UniformNoise   an image of noise, blended with the source: HSJA's
     Pool           images of other classes, the nearest first
 
-An image that is given for a problem (`Problem.given`, `starts` of `tollbox.run`) comes before all
-of them: a targeted run needs one of the target class. A start returns what it found, or None.
+An image that comes with a problem (`Problem.start_image`, `starts` of `tollbox.run`) goes before
+all of them: a targeted run needs one of the target class. A start returns what it found, or None.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Start(Protocol):
 
 def begin(problem: Problem, start: Start) -> Asking[Iterate | None]:
     """From the image that was given for this problem, if one was; else by `start`."""
-    if problem.given is not None:
-        return first_adversarial(problem.given[None], PHASE)
+    if problem.start_image is not None:
+        return first_adversarial(problem.start_image[None], PHASE)
     return start(problem)
 
 
