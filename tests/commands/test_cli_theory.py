@@ -6,7 +6,6 @@ import math
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -148,12 +147,6 @@ def test_mistakes(capsys: pytest.CaptureFixture[str], tokens: str, told: str) ->
     assert (code, out) == (2, "")
     assert told in err
     assert err.count("\n") == 1
-
-
-def test_the_answer_comes_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    begun = time.process_time()
-    assert typed(capsys, "--price", "300")[0] == 0
-    assert time.process_time() - begun < 2
 
 
 def test_a_narrow_terminal_without_utf_8() -> None:
