@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .engine.engine import Engine, Progress
     from .engine.workers import Workers
     from .errors import FileError, InputError, ModelFault, TollboxError, UnknownNameError
+    from .files.images import ImageSet
     from .running import ModelWarning, run, run_cells, stream
     from .studies.reading import StudyResults
     from .studies.running import run_study
@@ -37,6 +38,7 @@ __all__ = [
     "Cell",
     "Engine",
     "FileError",
+    "ImageSet",
     "Improvement",
     "InputError",
     "Ledger",
@@ -93,6 +95,7 @@ _NAMES = {
         "TollboxError",
         "UnknownNameError",
     ),
+    "files.images": ("ImageSet",),
     "core.ledger": ("Ledger",),
     "core.prices": ("Prices",),
     "core.problem": (

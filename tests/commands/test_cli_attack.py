@@ -20,7 +20,7 @@ from torch import nn
 from tollbox import Prices, StudyResults, preset, run
 from tollbox.cli.app import main
 from tollbox.core.noise import content_hash
-from tollbox.models.files import load_model
+from tollbox.models.loading import load_model
 
 TOLLBOX = (sys.executable, "-c", "from tollbox.cli import main; main()")
 LABELS = [0, 1, 0, 1, 0]
@@ -292,7 +292,7 @@ def test_a_start_of_another_class_is_told(four: Case) -> None:
 
 
 def test_targets_and_starts_that_are_wrong(four: Case) -> None:
-    four.refused("--target is 3, and --start is not given", "--start IMAGE", start=None)
+    four.refused("--target is 3, and --start is not given", start=None)
     four.refused("--target", "'cat': expected a whole number", target="cat")
     four.refused("--target is -1: expected 0 to", target="-1")
     four.refused(f"--target is {2**63}: expected 0 to {2**63 - 1}", target=f"{2**63}")

@@ -16,7 +16,7 @@ from tollbox.core.noise import content_hash
 from tollbox.errors import FileError, InputError
 from tollbox.files.image_functions import images_from
 from tollbox.files.images import ImageSet
-from tollbox.models.files import load_model
+from tollbox.models.loading import load_model
 from tollbox.studies.spec.study import Study, images_digest
 
 NUMBERS = itertools.count()
@@ -146,29 +146,29 @@ def study(folder: Path, module: str, old: str = "", new: str = "") -> Study:
 
 
 def test_what_a_function_may_give(module: str) -> None:
-    pair = images_from(f"{module}:pair", "it")
+    pair = images_from(f"{module}:pair")
     assert isinstance(pair, ImageSet)
     assert pair.names == ("0", "1", "2", "3")
     assert pair.images.dtype == torch.float32
     assert pair.labels == tuple((pair.images.mean((1, 2, 3)) > 0.5).long().tolist())
-    triple = images_from(f"{module}:triple", "it")
+    triple = images_from(f"{module}:triple")
     assert (triple.names, triple.labels) == (("a", "b", "c", "d"), (0, 1, 0, 1))
     assert torch.allclose(triple.images, pair.images, atol=1 / 255)
-    same = images_from(f"{module}:image_set", "it")
+    same = images_from(f"{module}:image_set")
     assert same.names == triple.names
     assert torch.equal(same.images, pair.images)
 
 
 MISTAKES = {
-    "nothing": ["gave NoneType", "(images, labels)"],
-    "strange": ["images are object", "(n, c, h, w)"],
+    "nothing": ["it gave NoneType", "(images, labels)"],
+    "strange": ["images is object", "(n, c, h, w)"],
     "flat": ["shape (1, 5, 5)", "(n, c, h, w)"],
-    "whole": ["of type int64", "uint8 or floats"],
-    "large": ["image 0 has values from", "expected [0,1]. Divide by 255?"],
-    "holes": ["image 0 has values from nan", "expected [0,1]"],
-    "few": ["shape (2,)", "expected 4 integers"],
-    "fractions": ["of type float64", "expected 4 integers"],
-    "unnamed": ["names are not 4 texts"],
+    "whole": ["images is of type int64", "uint8 or floats"],
+    "large": ["image 0 has values from", "expected [0,1]; divide by 255?"],
+    "holes": ["image 0 has values that are not finite", "expected values in [0,1]"],
+    "few": ["labels has shape (2,) for 4 images", "expected (4,), one label per image"],
+    "fractions": ["labels is of type float64", "expected integers"],
+    "unnamed": ["names is not 4 texts"],
     "raising": ["calling it failed: RuntimeError: no disk"],
     "refusing": ["the images are on the other shelf"],
     "needing": ["calling it failed", "missing 1 required positional argument"],
@@ -179,13 +179,13 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_are_told_with_the_file_and_the_line(
+def test_mistakes_are_reported_with_the_file_and_the_line(
     tmp_path: Path, module: str, name: str
 ) -> None:
     mistaken = study(tmp_path, module, ":pair", f":{name}")
-    with pytest.raises(FileError) as told:
+    with pytest.raises(FileError) as error:
         mistaken.load_images()
-    text = str(told.value)
+    text = str(error.value)
     assert text.startswith(f"{tmp_path}/study.toml, line 6: ")
     assert "\n" not in text
     for words in MISTAKES[name]:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from tollbox.errors import FileError, InputError
-from tollbox.models.files import load_model
+from tollbox.models.loading import load_model
 
 IMAGE = torch.rand(3, 6, 6, generator=torch.Generator().manual_seed(0))
 
@@ -59,7 +59,7 @@ def test_fixed_batch_is_run_at_that_batch(tmp_path: Path) -> None:
     assert model.batch == 4
     assert model(images).tolist() == expected(images)
     assert load_model(export(tmp_path / "16.pt2", network(), None, 16), IMAGE).batch == 16
-    with pytest.raises(InputError, match=r"--batch-size is 3: .* takes 4 only"):
+    with pytest.raises(InputError, match=r"^batch_size is 3, and .* takes 4 only"):
         load_model(str(tmp_path / "four.pt2"), IMAGE, batch_size=3)
 
 
@@ -70,7 +70,7 @@ def test_any_batch_within_the_range_of_an_export(tmp_path: Path) -> None:
     images = torch.rand(128, 3, 6, 6)
     assert model.batch == 128
     assert model(images).tolist() == expected(images)
-    with pytest.raises(InputError, match=r"--batch-size is 257: the model takes \d to 256 only"):
+    with pytest.raises(InputError, match=r"^batch_size is 257, and .* takes \d to 256 only"):
         load_model(given, IMAGE, batch_size=257)
     wide = export(tmp_path / "w.pt2", network(), None, 600)
     assert load_model(wide, IMAGE, batch_size=600).batch is None
@@ -137,7 +137,7 @@ def test_files_that_are_no_models(tmp_path: Path) -> None:
         load_model(str(tmp_path), IMAGE)
     with pytest.raises(FileError, match="File name too long"):
         load_model("x" * 300, IMAGE)
-    with pytest.raises(InputError, match="--model is ''"):
+    with pytest.raises(InputError, match=r"^model is '': expected a file made with torch\."):
         load_model("", IMAGE)
     file = tmp_path / "x.pt2"
     file.write_bytes(b"nonsense")
@@ -166,21 +166,21 @@ def test_images_that_the_model_does_not_take(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mean", "std", "told"),
+    ("mean", "std", "message"),
     [
-        ([0.1, 0.2], None, "--mean has 2 numbers, and the images have 3 channels"),
-        (None, [1.0] * 4, "--std has 4 numbers"),
-        (None, [0.0], "--std is 0: expected finite numbers above 0"),
-        ([float("nan")], None, "--mean is nan"),
+        ([0.1, 0.2], None, "mean has 2 numbers, and the images have 3 channels"),
+        (None, [1.0] * 4, "std has 4 numbers"),
+        (None, [0.0], "std is 0: expected finite numbers above 0"),
+        ([float("nan")], None, "mean is nan"),
     ],
 )
 def test_mean_and_std(
-    tmp_path: Path, mean: list[float] | None, std: list[float] | None, told: str
+    tmp_path: Path, mean: list[float] | None, std: list[float] | None, message: str
 ) -> None:
     given = export(tmp_path / "m.pt2", network(), None)
     with pytest.raises(InputError) as error:
         load_model(given, IMAGE, mean=mean, std=std)
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 MODULE = """
@@ -211,7 +211,7 @@ def test_module_and_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert load_model("my_own_models:logits", IMAGE).classes == 3
     listed = load_model("my_own_models:listed", IMAGE)
     assert listed(torch.stack([IMAGE * 0, IMAGE * 0 + 1])).tolist() == [0, 1]
-    for given, told in {
+    for given, message in {
         "my_own_models:fails": "failed on a batch of 1 of the given images.*KeyError: 'no'",
         "my_own_models:odd": "answered with str",
         "my_own_models:floats": "expected integer labels",
@@ -222,5 +222,5 @@ def test_module_and_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         "my_broken_models:net": "importing my_broken_models failed: ZeroDivisionError",
         "nothing": "does not exist",
     }.items():
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             load_model(given, IMAGE)

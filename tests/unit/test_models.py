@@ -11,6 +11,7 @@ from torch import nn
 
 import tollbox as tb
 from tollbox.check import check_model
+from tollbox.models.normalise import Normalisation, Normalised
 
 FASHION = Path("/usr/share/datasets/fashion-mnist")
 
@@ -30,6 +31,45 @@ def test_from_torch_normalises_and_decides(channels_last):
     by_hand = (IMAGES - torch.tensor(mean).view(1, 3, 1, 1)) / torch.tensor(std).view(1, 3, 1, 1)
     wanted = small_net().eval()(by_hand).argmax(1)
     assert torch.equal(model(IMAGES), wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
+def test_normalisation_is_that_of_the_formula_to_the_last_bit(dtype, layout):
+    mean, std = [0.1, 0.2, 0.3], [0.5, 0.6, 0.7]
+    images = IMAGES.to(dtype, copy=True)
+    centre, scale = (torch.tensor(n, dtype=dtype).view(1, 3, 1, 1) for n in (mean, std))
+    expected = (images - centre) / scale
+    where = {"dtype": dtype, "device": torch.device("cpu"), "layout": layout}
+    found = Normalisation.checked(mean, std, **where)(images)
+    assert torch.equal(found, expected)
+    assert found.is_contiguous(memory_format=layout)
+    assert torch.equal(Normalisation.checked(None, std, **where)(images), images / scale)
+    alone = Normalisation.checked(None, None, **where)(images)
+    assert torch.equal(alone, images)
+    assert alone.data_ptr() != images.data_ptr()  # a network may write to what it is given
+    network = Normalised(nn.Identity(), mean, std).to(dtype)
+    stored = (torch.tensor(n).to(dtype).view(1, 3, 1, 1) for n in (mean, std))  # as float32
+    assert torch.equal(network(images), (images - next(stored)) / next(stored))
+    images.requires_grad_()
+    network(images).sum().backward()
+    assert torch.allclose(images.grad, (1 / scale).expand_as(images), rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"std": 0}, "std is 0: expected finite numbers above 0, one or one per channel."),
+        ({"std": [1, 1e-60]}, "std is 1,1e-60: expected finite numbers above 0, "),
+        ({"mean": [0.5, float("nan")]}, "mean is 0.5,nan: expected finite numbers, one or"),
+        ({"mean": []}, "mean has 0 numbers: expected one number, or one per channel."),
+        ({"cuda_graphs": True}, "cuda_graphs is set, and the device is cpu: expected a CUDA dev"),
+    ],
+)
+def test_from_torch_refuses(settings, message):
+    with pytest.raises(tb.InputError) as error:
+        tb.models.from_torch(small_net(), **settings)
+    assert message in str(error.value)
 
 
 def test_from_torch_takes_a_network_that_gives_labels():

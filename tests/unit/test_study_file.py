@@ -523,7 +523,7 @@ def test_models(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory:
     model = study.load_model(study.models[1], example, "cpu")
     assert model.quantize == 3
     assert model(torch.stack([example, example / 2])).tolist() == [1, 0]
-    with pytest.raises(FileError, match=r"study\.toml, the model 'net': the model file .*net\.pt2"):
+    with pytest.raises(FileError, match=r"study\.toml, the model 'net': \w+ .*net\.pt2 is"):
         study.load_model(study.models[0], example, "cpu")
     text = base(('source = "bright:labels"', 'source = "bright:labels"\nmean = [0.1, 0.2]'))
     study = Study.from_toml(written(folder, text))

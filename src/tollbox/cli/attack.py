@@ -27,7 +27,7 @@ from ..files.images import ImageSet, load_images
 from ..files.output import check_free
 from ..files.starts import check_goal, check_target, load_starts
 from ..files.tables import LARGEST
-from ..models.files import load_model
+from ..models.loading import load_model
 from ..studies.beginning import begin
 from ..studies.loading import Loaded
 from ..studies.shard import Options

@@ -61,7 +61,7 @@ def prices(text: str) -> Prices:
     try:
         ratio = float(text)
     except ValueError:
-        return prices_per_class(text, f"--price is {shortened(text)!r}")
+        return prices_per_class(text)
     if math.isnan(ratio) or ratio < 0:
         raise InputError(f"--price is {text}: expected a number that is 0 or more, inf, or a CSV.")
     return Prices.flagged_only() if math.isinf(ratio) else Prices(source=ratio)
@@ -96,4 +96,4 @@ def limits(paid: Prices, budget: float | None, max_queries: int | None) -> tuple
 
 def device(text: str | None) -> torch.device:
     """A device that works; by default the GPU if there is one, else the CPU."""
-    return usable(text, "--device")
+    return usable(text)

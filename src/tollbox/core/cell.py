@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from .model import Model
+from .pixels import check_range
 from .prices import Prices
 from .problem import Attack
 
@@ -102,12 +103,7 @@ def check_image(image: Tensor, where: str) -> None:
         raise InputError(f"{where} has shape {tuple(image.shape)}: expected (c, h, w), not empty.")
     if not image.is_floating_point():
         raise InputError(f"{where} is {image.dtype}: expected floats in [0,1]; divide by 255.")
-    low, high = (value.item() for value in image.aminmax())
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise InputError(f"{where} has values that are not finite: expected values in [0,1].")
-    if low < 0 or high > 1:
-        hint = " Divide by 255?" if high > 1.5 else ""
-        raise InputError(f"{where} has values from {low:g} to {high:g}: expected [0,1].{hint}")
+    check_range(image, where)
 
 
 def check_label(label: int, classes: int | None, where: str) -> None:

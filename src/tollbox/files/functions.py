@@ -1,8 +1,8 @@
-"""What `module:function` names, imported: a user's own code, of which any kind of error may come.
+"""What `module:function` names, imported: a user's own code, which may raise anything.
 
 1. The current folder comes first on the path, as for `python -m`.
-2. Whatever goes wrong is an InputError that begins with what was given. An InputError of the
-   function itself is a sentence for the user already, and passes as it is.
+2. Whatever goes wrong is an InputError about the argument that named the function. An InputError of
+   the function itself is a sentence for the user already, and passes unchanged.
 """
 
 from __future__ import annotations
@@ -17,47 +17,53 @@ from ..errors import InputError
 from .tables import in_a_line
 
 
-def is_function(given: str) -> bool:
-    """It is of the form module:function."""
-    module, colon, attribute = given.partition(":")
+def is_function(text: str) -> bool:
+    """Whether a text is of the form module:function."""
+    module, colon, attribute = text.partition(":")
     names = [*module.split("."), *attribute.split(".")]
     return bool(colon) and all(name.isidentifier() for name in names)
 
 
 def importable(folder: str) -> None:
-    """Let modules of a folder be imported."""
+    """Make the modules of a folder importable."""
     if folder not in sys.path:
         sys.path.insert(0, folder)
 
 
-def imported(given: str, told: str) -> Any:
-    """What `given` names; `told` begins a message, as "the model is 'net:labels'"."""
-    module, _, attribute = given.partition(":")
+def imported(name: str, input: str) -> Any:
+    """What `name` stands for; `input` is the argument that it was given as."""
+    module, _, attribute = name.partition(":")
     importable(os.getcwd())
     try:
-        found: Any = importlib.import_module(module)
-        for name in attribute.split("."):
-            found = getattr(found, name)
+        value: Any = importlib.import_module(module)
+        for word in attribute.split("."):
+            value = getattr(value, word)
     except ModuleNotFoundError as error:
         raise InputError(
-            f"{told}: {in_a_line(error)}; expected a file that exists, or module:function with a "
-            "module that can be imported from the current folder."
+            f"is {name!r}: {in_a_line(error)}",
+            expected="a file that exists, or module:function with a module that can be imported "
+            "from the current folder",
+            input=input,
         ) from None
     except AttributeError as error:
-        raise InputError(f"{told}: {in_a_line(error)}.") from None
+        raise InputError(f"is {name!r}: {in_a_line(error)}", input=input) from None
     except (Exception, SystemExit) as error:  # the user's own code: any kind may come
-        raise InputError(f"{told}: importing {module} failed: {with_kind(error)}.") from None
-    return found
+        raise InputError(
+            f"is {name!r}: importing {module} failed: {with_kind(error)}", input=input
+        ) from None
+    return value
 
 
-def called(function: Callable[[], Any], told: str) -> Any:
-    """What a function without arguments gives."""
+def called(function: Callable[[], Any], name: str, input: str) -> Any:
+    """What a function without arguments gives; `name` and `input` as for `imported`."""
     try:
         return function()
     except InputError:
         raise
     except (Exception, SystemExit) as error:  # the user's own code: any kind may come
-        raise InputError(f"{told}: calling it failed: {with_kind(error)}.") from None
+        raise InputError(
+            f"is {name!r}: calling it failed: {with_kind(error)}", input=input
+        ) from None
 
 
 def with_kind(error: BaseException) -> str:

@@ -4,7 +4,6 @@
    names); arrays or tensors.
 2. Images are (n, c, h, w): uint8, which is divided by 255, or floats in [0,1]. Labels are n
    integers, names n texts; without names the images go by their numbers.
-3. What is wrong is told as of a file: what was given, what was expected.
 """
 
 from __future__ import annotations
@@ -19,74 +18,63 @@ from torch import Tensor
 from ..errors import InputError
 from .functions import called, imported
 from .images import ImageSet
-from .tables import LARGEST
+from .pixels import integer_labels, unit_pixels
 
-EXPECTED = (
-    "expected images (n, c, h, w) with labels, as (images, labels) or (images, labels, names)"
-)
+EXPECTED = "images (n, c, h, w) with labels, as (images, labels) or (images, labels, names)"
 
 
-def images_from(given: str, told: str) -> ImageSet:
-    """The images that the function `given` gives; `told` begins a message."""
-    function = imported(given, told)
-    if isinstance(function, type) or not callable(function):
-        what = "a class" if isinstance(function, type) else type(function).__name__
-        raise InputError(f"{told}, which is {what}: expected a function without arguments.")
-    answer = called(function, told)
+def images_from(function: str) -> ImageSet:
+    """The images that `function`, of the form module:function, gives."""
+    value = imported(function, "images")
+    if isinstance(value, type) or not callable(value):
+        what = "a class" if isinstance(value, type) else type(value).__name__
+        raise InputError(
+            f"is {function!r}, which is {what}",
+            expected="a function without arguments",
+            input="images",
+        )
+    answer = called(value, function, "images")
+    try:
+        images, labels, names = _parts(answer)
+    except InputError as error:
+        raise InputError(
+            f"is {function!r}: {error.given}",
+            expected=error.expected,
+            remedy=error.remedy,
+            input="images",
+        ) from None
+    return ImageSet(images, labels, names, (function,) * len(images))
+
+
+def _parts(answer: Any) -> tuple[Tensor, tuple[int, ...], tuple[str, ...]]:
+    """Images, labels and names, checked."""
     if isinstance(answer, ImageSet):
         answer = (answer.images, answer.labels, answer.names)
     if not isinstance(answer, tuple | list) or len(answer) not in (2, 3):
-        raise InputError(f"{told}, which gave {type(answer).__name__}: {EXPECTED}.")
-    images = _images(answer[0], told)
-    labels = _labels(answer[1], len(images), told)
-    names = _names(answer[2], len(images), told) if len(answer) == 3 else None
-    if names is None:
-        names = tuple(str(number) for number in range(len(images)))
-    return ImageSet(images, labels, names, (given,) * len(images))
+        raise InputError(f"it gave {type(answer).__name__}", expected=EXPECTED)
+    images = _images(answer[0])
+    labels = answer[1].cpu() if isinstance(answer[1], Tensor) else answer[1]
+    names = answer[2] if len(answer) == 3 else [str(number) for number in range(len(images))]
+    return images, integer_labels(np.asarray(labels), len(images)), _names(names, len(images))
 
 
-def _images(given: Any, told: str) -> Tensor:
-    try:
-        pixels = torch.as_tensor(given).detach().cpu()
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError(f"{told}, whose images are {type(given).__name__}: {EXPECTED}.") from None
-    if pixels.ndim != 4 or pixels.numel() == 0:
-        raise InputError(f"{told}, whose images have shape {tuple(pixels.shape)}: {EXPECTED}.")
-    if pixels.dtype == torch.uint8:
-        return pixels.float().div_(255)
-    if not pixels.is_floating_point():
-        kind = str(pixels.dtype).removeprefix("torch.")
-        raise InputError(f"{told}, whose images are of type {kind}: expected uint8 or floats.")
-    pixels = pixels.float().contiguous()
-    for index, image in enumerate(pixels):
-        low, high = float(image.min()), float(image.max())
-        if not (low >= 0 and high <= 1):  # NaN, too
-            hint = " Divide by 255?" if high > 1.5 else ""
-            raise InputError(
-                f"{told}, whose image {index} has values from {low:g} to {high:g}: expected "
-                f"[0,1].{hint}"
-            )
-    return pixels
+def _images(value: Any) -> Tensor:
+    if not isinstance(value, np.ndarray):
+        try:
+            value = torch.as_tensor(value).detach().cpu()
+        except (TypeError, ValueError, RuntimeError):
+            raise InputError(f"images is {type(value).__name__}", expected=EXPECTED) from None
+    if value.ndim != 4 or 0 in value.shape:
+        raise InputError(f"images has shape {tuple(value.shape)}", expected=EXPECTED)
+    return unit_pixels(value)
 
 
-def _labels(given: Any, count: int, told: str) -> tuple[int, ...]:
-    labels = np.asarray(given.cpu() if isinstance(given, Tensor) else given)
-    if labels.shape != (count,) or not np.issubdtype(labels.dtype, np.integer):
-        raise InputError(
-            f"{told}, whose labels are of type {labels.dtype} and shape {labels.shape}: expected "
-            f"{count} integers, one per image."
-        )
-    if labels.dtype == np.uint64 and (labels > LARGEST).any():
-        raise InputError(f"{told}, whose labels have {labels.max()}: expected 64 bits.")
-    return tuple(int(label) for label in labels)
-
-
-def _names(given: Any, count: int, told: str) -> tuple[str, ...]:
+def _names(names: Any, count: int) -> tuple[str, ...]:
     if (
-        not isinstance(given, Sequence)
-        or isinstance(given, str)
-        or len(given) != count
-        or not all(isinstance(name, str) for name in given)
+        not isinstance(names, Sequence)
+        or isinstance(names, str)
+        or len(names) != count
+        or not all(isinstance(name, str) for name in names)
     ):
-        raise InputError(f"{told}, whose names are not {count} texts: expected one per image.")
-    return tuple(given)
+        raise InputError(f"names is not {count} texts", expected="one per image")
+    return tuple(names)

@@ -2,11 +2,11 @@
 
 1. It must not exist, or be empty, or (to replace an earlier output) hold nothing but regular files
    that this command writes. That is checked before any query.
-2. All is written into a hidden folder, which is removed if the run is given up. Where the output
-   folder exists (it may be a mount point, or `.`) that lies inside, and its files are moved up at
-   the end; where it does not, that lies beside it and is renamed. Links are followed first.
+2. All is written into a hidden folder, which is removed if the run is given up. It lies inside the
+   output folder if that exists (it may be a mount point, or `.`), and its files are moved up at the
+   end; otherwise it lies beside it, and is renamed. Links are followed first.
 3. Once the run is over, nothing that was written is removed: if something fails, the message says
-   where it is. An error of the system is told in one sentence, as a FileError.
+   where it is. An error of the system is a FileError in one sentence.
 """
 
 from __future__ import annotations
@@ -19,47 +19,54 @@ import threading
 from collections.abc import Iterator, Set
 from pathlib import Path
 
-from ..errors import FileError, InputError
+from ..errors import FileError, InputError, mention
 from .tables import kind_of
 
 
-def check_free(out: Path, ours: Set[str] = frozenset(), replace: bool = False) -> None:
-    """Raise InputError unless `out` is not there, or empty, or (`replace`) has only `ours`."""
-    kind = kind_of(out, f"--out {out}")
+def check_free(out: Path, replaceable: Set[str] = frozenset(), replace: bool = False) -> None:
+    """Raise InputError unless `out` is free: not there, or empty.
+
+    With `replace`, it may also hold regular files that `replaceable` names.
+    """
+    kind = kind_of(out, str(out), input="out")
     if kind == "nothing" and not os.path.islink(os.path.realpath(out)):  # else: links in a circle
         return
     if kind != "folder":
-        raise InputError(f"--out {out} is a file: expected a folder, or a name that is free.")
+        raise InputError(
+            f"{out} is a file", expected="a folder, or a name that is free", input="out"
+        )
     try:
         with os.scandir(out) as entries:
-            plain = {entry.name: entry.is_file(follow_symlinks=False) for entry in entries}
+            regular = {entry.name: entry.is_file(follow_symlinks=False) for entry in entries}
     except OSError as error:
-        raise FileError(f"--out {out} cannot be used: {error.strerror}.") from None
-    others = sorted(name for name in plain if not (name in ours and plain[name]))
+        raise FileError(f"{out} cannot be used: {error.strerror}", input="out") from None
+    others = sorted(name for name in regular if not (name in replaceable and regular[name]))
     if replace and others:
         raise InputError(
-            f"--out {out} is not empty (it has {others[0]}): it has files that are not this "
-            "command's."
+            f"{out} is not empty (it has {others[0]}): it has files that this command does not "
+            "write",
+            remedy="give another folder",
+            input="out",
         )
-    if plain and not replace:
-        hint = "give another folder" if others else "give another folder, or --replace"
-        first = (others or sorted(plain))[0]
-        raise InputError(f"--out {out} is not empty (it has {first}): {hint}.")
+    if regular and not replace:
+        remedy = "give another folder" + ("" if others else f", or {mention('replace')}")
+        first = (others or sorted(regular))[0]
+        raise InputError(f"{out} is not empty (it has {first})", remedy=remedy, input="out")
 
 
 class Stage:
     """A folder to write into; `commit` makes it the output folder."""
 
-    def __init__(self, out: Path, ours: Set[str], shared: bool) -> None:
-        self._out, self._ours, self._shared = out, ours, shared
+    def __init__(self, out: Path, replaceable: Set[str], shared: bool) -> None:
+        self._out, self._replaceable, self._shared = out, replaceable, shared
         self._final = Path(os.path.realpath(out))
         self._inside = self._final.is_dir()
         mark = f".partial-{os.getpid()}"
         place = self._final if self._inside else self._final.parent
         self.folder = place / (mark if self._inside else f".{self._final.name}{mark}")
         self.committed = False
-        self.kept = False
-        """Whether the folder is left where it is."""
+        self.left = False
+        """Whether the folder stays where it is."""
 
     def make(self) -> None:
         """Make the folder."""
@@ -68,22 +75,21 @@ class Stage:
             self.folder.mkdir()
         except OSError as error:
             raise FileError(
-                f"the output folder {self._out} cannot be written: {error.strerror}. Nothing was "
-                "saved."
+                f"{self._out} cannot be written: {error.strerror}. Nothing was saved.", input="out"
             ) from None
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """While the results of a finished run are written: whatever fails, they are kept."""
+        """While the results of a finished run are written: whatever fails, they stay there."""
         try:
             yield
         except Exception as error:
-            self.kept = True
+            self.left = True
             where = f"What could be written is in {self.folder}."
             if isinstance(error, OSError):
                 raise FileError(
-                    f"the output folder {self._out} cannot be written: {error.strerror or error}. "
-                    f"{where}"
+                    f"{self._out} cannot be written: {error.strerror or error}. {where}",
+                    input="out",
                 ) from None
             error.add_note(where)
             raise
@@ -97,19 +103,22 @@ class Stage:
                 else:
                     os.rename(self.folder, self._final)
             except OSError as error:  # it was free before the run: what the run cost is not lost
-                self.kept = True
+                self.left = True
                 raise FileError(
-                    f"the output folder {self._out} was changed during the run "
-                    f"({error.strerror}): the results are in {self.folder}."
+                    f"{self._out} was changed during the run ({error.strerror}): the results are "
+                    f"in {self.folder}",
+                    input="out",
                 ) from None
             self.committed = True
 
     def _move_up(self) -> None:
-        others = {entry.name for entry in self._final.iterdir()} - self._ours - {self.folder.name}
+        others = (
+            {entry.name for entry in self._final.iterdir()} - self._replaceable - {self.folder.name}
+        )
         if others and not self._shared:
             raise FileExistsError(0, f"it has {min(others)}")
         names = {entry.name for entry in self.folder.iterdir()}
-        for name in self._ours - names:
+        for name in self._replaceable - names:
             (self._final / name).unlink(missing_ok=True)
         for name in sorted(names):
             os.replace(self.folder / name, self._final / name)
@@ -117,15 +126,17 @@ class Stage:
 
 
 @contextlib.contextmanager
-def staged(out: Path, ours: Set[str] = frozenset(), shared: bool = False) -> Iterator[Stage]:
-    """A stage for `out`, in which files named `ours` may be replaced; gone if not committed. If it
-    is `shared`, other files may be there, and stay."""
-    stage = Stage(out, ours, shared)
+def staged(out: Path, replaceable: Set[str] = frozenset(), shared: bool = False) -> Iterator[Stage]:
+    """A stage for `out`, removed if it is not committed.
+
+    Files that `replaceable` names are replaced. With `shared`, others may be there, and stay.
+    """
+    stage = Stage(out, replaceable, shared)
     stage.make()
     try:
         yield stage
     finally:
-        if not stage.kept:
+        if not stage.left:
             shutil.rmtree(stage.folder, ignore_errors=True)
 
 

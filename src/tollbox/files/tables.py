@@ -1,7 +1,7 @@
 """Files that a user gives: what is at a path, and CSV files with a header.
 
 1. Whatever the system refuses (no permission, a name too long) is a FileError that names the file.
-2. What is wrong in a CSV file is told with the file and the line.
+2. What is wrong in a CSV file is reported with the file and the line.
 """
 
 from __future__ import annotations
@@ -19,21 +19,23 @@ LARGEST = 2**63 - 1
 """The largest class that can be told apart."""
 
 
-def kind_of(path: str | Path, name: str) -> Literal["file", "folder", "other", "nothing"]:
-    """What is at a path, links followed; `name` begins the message if the system does not say."""
+def kind_of(
+    path: str | Path, subject: str, *, input: str = ""
+) -> Literal["file", "folder", "other", "nothing"]:
+    """What is at a path, links followed; if the system does not say, the error is of `subject`."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
         return "nothing"
     except OSError as error:
-        raise FileError(f"{name} cannot be read: {error.strerror}.") from None
+        raise FileError(f"{subject} cannot be read: {error.strerror}", input=input) from None
     if stat.S_ISDIR(mode):
         return "folder"
     return "file" if stat.S_ISREG(mode) else "other"
 
 
 def in_a_line(error: BaseException | str) -> str:
-    """An error in a line: its first; for TorchScript, which ends with the cause, its last."""
+    """The line of an error that says most: the first; of TorchScript, whose cause is last, that."""
     text = (getattr(error, "strerror", None) or str(error)).strip().splitlines()
     if not text:
         return "no message" if isinstance(error, str) else type(error).__name__
@@ -41,7 +43,7 @@ def in_a_line(error: BaseException | str) -> str:
 
 
 def shortened(text: str) -> str:
-    """What was given, fit for a message."""
+    """A text from a user, short enough for a message."""
     return text if len(text) <= 60 else f"{text[:40]}... ({len(text)} characters)"
 
 
@@ -54,22 +56,23 @@ def rows_of(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, tuple[str
         with open(file, newline="", encoding="utf-8-sig") as text:
             yield from _rows(csv.reader(text, skipinitialspace=True), file, columns)
     except OSError as error:
-        raise FileError(f"{file} cannot be read: {error.strerror}.") from None
+        raise FileError(f"{file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise FileError(f"{file} is not UTF-8 text: expected a CSV file.") from None
+        raise FileError(f"{file} is not UTF-8 text", expected="a CSV file") from None
     except csv.Error as error:
-        raise FileError(f"{file} cannot be read as CSV: {error}.") from None
+        raise FileError(f"{file} cannot be read as CSV: {error}") from None
 
 
 def _rows(
     reader: Iterator[list[str]], file: Path, columns: Sequence[str]
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
-    wanted = " and ".join(columns)
+    names = " and ".join(columns)
     header = [name.strip().lower() for name in next(reader, [])]
     if any(header.count(name) != 1 for name in columns):
         raise FileError(
-            f"{file}, line 1: the header is {shortened(','.join(header))!r}: expected the columns "
-            f"{wanted}, once each."
+            f"the header is {shortened(','.join(header))!r}",
+            expected=f"the columns {names}, once each",
+            where=f"{file}, line 1",
         )
     places = [header.index(name) for name in columns]
     for row in reader:
@@ -78,6 +81,7 @@ def _rows(
             continue
         if len(row) <= max(places):
             raise FileError(
-                f"{file}, line {line}: {shortened(','.join(row))!r} lacks a value for {wanted}."
+                f"{shortened(','.join(row))!r} lacks a value for {names}",
+                where=f"{file}, line {line}",
             )
         yield line, tuple(row[place].strip() for place in places)

@@ -8,8 +8,6 @@ Fashion-MNIST is under the MIT licence (Zalando SE).
 
 from __future__ import annotations
 
-import json
-from importlib import resources
 from typing import NamedTuple
 
 import torch
@@ -17,6 +15,7 @@ from torch import Tensor, nn
 
 from ..core.model import Model
 from .pytorch import from_torch
+from .shipped import shipped_weights
 
 CLASSES = (
     "T-shirt/top",
@@ -58,15 +57,10 @@ def embedded(
     device: str = "cpu", dtype: torch.dtype = torch.float32, quantize: int | None = None
 ) -> Embedded:
     """Load the embedded model, its images and its labels."""
-    from safetensors import safe_open
-
-    path = resources.files("tollbox.models") / "embedded.safetensors"
-    with resources.as_file(path) as file, safe_open(file, framework="pt") as tensors:
-        stored = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
-        about = json.loads(tensors.metadata()["about"])
-    images = stored.pop("images").to(dtype)[:, None] / 255
-    labels = stored.pop("labels").long()
+    tensors, about = shipped_weights("embedded")
+    images = tensors.pop("images").to(dtype)[:, None] / 255
+    labels = tensors.pop("labels").long()
     net = network()
-    net.load_state_dict(stored)
+    net.load_state_dict(tensors)
     model = from_torch(net, device=device, dtype=dtype, quantize=quantize)
     return Embedded(model, images, labels, about["test_accuracy"])

@@ -6,8 +6,9 @@ network in training mode is put into eval mode: the model check would only find 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,18 +16,7 @@ from torch import Tensor, nn
 from ..core.model import UNDECIDED, Model
 from ..errors import InputError, ModelFault
 from .graphs import Graphed
-
-
-def _constants(
-    name: str, values: Sequence[float] | float | None, like: torch.dtype, device: torch.device
-) -> Tensor | None:
-    if values is None:
-        return None
-    constants = torch.as_tensor(values, dtype=like, device=device).reshape(1, -1, 1, 1)
-    if not torch.isfinite(constants).all() or (name == "std" and (constants <= 0).any()):
-        wanted = "finite numbers above 0" if name == "std" else "finite numbers"
-        raise InputError(f"{name} is {values!r}: expected {wanted}, one or one per channel.")
-    return constants
+from .normalise import Normalisation
 
 
 def labels_of(output: object) -> Tensor:
@@ -42,24 +32,27 @@ def labels_of(output: object) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _Forward:
+class Forward:
     """Normalise, forward, decide; a class, so that it can be sent to another process."""
 
-    network: nn.Module
-    centre: Tensor | None
-    scale: Tensor | None
-    layout: torch.memory_format
+    network: Callable[[Tensor], Any]
+    normalise: Normalisation
+
+    @torch.inference_mode()
+    def output(self, images: Tensor) -> Any:
+        """What the network gives: logits (n, classes) or labels (n)."""
+        return self.network(self.normalise(images))
 
     @torch.inference_mode()
     def __call__(self, images: Tensor) -> Tensor:
-        laid = torch.empty_like(images, memory_format=self.layout)
-        if self.centre is None:
-            images = laid.copy_(images)
-        else:
-            images = torch.sub(images, self.centre, out=laid)
-        if self.scale is not None:
-            images.div_(self.scale)
-        return labels_of(self.network(images))
+        """Labels (n)."""
+        return labels_of(self.output(images))
+
+
+def layout_of(network: nn.Module) -> torch.memory_format:
+    """The layout in which a network is fastest."""
+    convolves = any(isinstance(module, nn.Conv2d) for module in network.modules())
+    return torch.channels_last if convolves else torch.contiguous_format
 
 
 def from_torch(
@@ -84,18 +77,19 @@ def from_torch(
     """
     if device is None:
         device = next((p.device for p in network.parameters()), torch.device("cpu"))
-    place = torch.device(device)
-    if cuda_graphs and place.type != "cuda":
-        raise InputError(f"cuda_graphs is set, and the device is {place}: expected a CUDA device.")
-    if channels_last is None:
-        channels_last = any(isinstance(module, nn.Conv2d) for module in network.modules())
-    layout = torch.channels_last if channels_last else torch.contiguous_format
-    network = network.to(place, dtype)
-    if channels_last:
+    device = torch.device(device)
+    if cuda_graphs and device.type != "cuda":
+        raise InputError(
+            f"is set, and the device is {device}", expected="a CUDA device", input="cuda_graphs"
+        )
+    layout = layout_of(network)
+    if channels_last is not None:
+        layout = torch.channels_last if channels_last else torch.contiguous_format
+    network = network.to(device, dtype)
+    if layout == torch.channels_last:
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     network = network.eval()
-    centre, scale = (_constants(n, v, dtype, place) for n, v in (("mean", mean), ("std", std)))
-
-    predict = _Forward(network, centre, scale, layout)
-    forward = Graphed(predict) if cuda_graphs else predict
-    return Model(forward, place, dtype, quantize, batch, classes, network)
+    normalise = Normalisation.checked(mean, std, dtype=dtype, device=device, layout=layout)
+    forward = Forward(network, normalise)
+    predict = Graphed(forward) if cuda_graphs else forward
+    return Model(predict, device, dtype, quantize, batch, classes, network)

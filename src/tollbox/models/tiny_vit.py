@@ -7,13 +7,11 @@ the images of the embedded model, and are meant for studies that must run anywhe
 
 from __future__ import annotations
 
-import json
-from importlib import resources
-
 import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
+from .shipped import shipped_weights
 
 SIDE = 28
 WIDTH, DEPTH, HEADS, INNER = 48, 3, 4, 96
@@ -21,7 +19,7 @@ PATCHES = (7, 4)
 
 
 class Block(nn.Module):
-    """Attention and a small network, each added to what it is given."""
+    """Attention and a small network, each added to its input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,16 +61,11 @@ class TinyViT(nn.Module):
 
 def tiny_vit(patch: int) -> tuple[TinyViT, float]:
     """The trained network with patches of 7 or 4 pixels, and its accuracy on the test images."""
-    from safetensors import safe_open
-
     if patch not in PATCHES:
-        raise InputError(f"patch is {patch}: expected 7 or 4.")
-    path = resources.files("tollbox.models") / f"tiny_vit_{patch}.safetensors"
+        raise InputError(f"is {patch}", expected="7 or 4", input="patch")
+    tensors, about = shipped_weights(f"tiny_vit_{patch}")
     network = TinyViT(patch)
-    with resources.as_file(path) as file, safe_open(file, framework="pt") as tensors:
-        stored = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
-        about = json.loads(tensors.metadata()["about"])
-    network.load_state_dict(stored)
+    network.load_state_dict(tensors)
     return network.eval(), about["test_accuracy"]
 
 

@@ -11,8 +11,7 @@ weights of each network, OpenAI's CLIP with a ViT-B/32, and timm's fine-tuning o
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,6 +20,8 @@ from torch.nn import functional
 
 from ..errors import InputError
 from ..files.functions import with_kind
+from ..files.packages import optional
+from .normalise import Normalised
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -39,21 +40,6 @@ PROMPT = "a photo of a {}"
 PROMPTS_AT_ONCE = 100
 
 
-class Normalised(nn.Module):
-    """A network behind (image - mean) / std."""
-
-    def __init__(self, network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
-        super().__init__()
-        self.network = network
-        self.register_buffer("mean", torch.tensor(mean).reshape(1, -1, 1, 1))
-        self.register_buffer("std", torch.tensor(std).reshape(1, -1, 1, 1))
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Logits."""
-        logits: Tensor = self.network((images - self.get_buffer("mean")) / self.get_buffer("std"))
-        return logits
-
-
 class ZeroShot(nn.Module):
     """CLIP: logits are the cosines between an image's features and those of a text per class."""
 
@@ -64,8 +50,8 @@ class ZeroShot(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """(n, classes)."""
-        found = self.projection(self.vision(pixel_values=images).pooler_output)
-        return functional.normalize(found, dim=1) @ self.get_buffer("texts").T
+        features = self.projection(self.vision(pixel_values=images).pooler_output)
+        return functional.normalize(features, dim=1) @ self.get_buffer("texts").T
 
 
 def resnet50() -> nn.Module:
@@ -85,49 +71,38 @@ def vit_b_16() -> nn.Module:
 
 def clip_zero_shot() -> nn.Module:
     """CLIP with a ViT-B/32, asked with a prompt for each class."""
-    transformers = _package("transformers", "CLIP, zero-shot")
+    transformers = optional("transformers", "CLIP, zero-shot, comes from it")
     clip = _weights(CLIP, lambda: transformers.CLIPModel.from_pretrained(CLIP))
-    words = _weights(CLIP, lambda: transformers.CLIPTokenizer.from_pretrained(CLIP))
+    tokenise = _weights(CLIP, lambda: transformers.CLIPTokenizer.from_pretrained(CLIP))
     clip.eval()
     prompts = [PROMPT.format(name) for name in _classes()]
     texts = []
     with torch.inference_mode():
         for first in range(0, len(prompts), PROMPTS_AT_ONCE):
-            some = prompts[first : first + PROMPTS_AT_ONCE]
-            found = clip.text_model(**words(some, padding=True, return_tensors="pt"))
-            texts.append(clip.text_projection(found.pooler_output))
+            tokens = tokenise(
+                prompts[first : first + PROMPTS_AT_ONCE], padding=True, return_tensors="pt"
+            )
+            texts.append(clip.text_projection(clip.text_model(**tokens).pooler_output))
     return Normalised(ZeroShot(clip, torch.cat(texts).clone()), CLIP_MEAN, CLIP_STD).eval()
 
 
 def clip_fine_tuned() -> nn.Module:
     """CLIP's ViT-B/32, fine-tuned on ImageNet."""
-    timm = _package("timm", "CLIP, fine-tuned")
+    timm = optional("timm", "CLIP, fine-tuned, comes from it")
     network = _weights(CLIP_FINE_TUNED, lambda: timm.create_model(CLIP_FINE_TUNED, pretrained=True))
     return Normalised(network, CLIP_MEAN, CLIP_STD).eval()
 
 
 def _torchvision(name: str) -> nn.Module:
-    models = _package("torchvision.models", name)
+    models = optional("torchvision.models", f"{name} comes from it")
     network = _weights(name, lambda: models.get_model(name, weights="IMAGENET1K_V1"))
     return Normalised(network, MEAN, STD).eval()
 
 
 def _classes() -> list[str]:
     """The names of the classes, in order."""
-    models = _package("torchvision.models", "the names of the ImageNet classes")
+    models = optional("torchvision.models", "the names of the ImageNet classes come from it")
     return list(models.get_model_weights("resnet50").IMAGENET1K_V1.meta["categories"])
-
-
-def _package(name: str, what: str) -> Any:
-    package = name.partition(".")[0]
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        missing = isinstance(error, ModuleNotFoundError) and error.name == package
-        how = "is not installed" if missing else f"cannot be imported ({with_kind(error)})"
-        raise InputError(
-            f"{package} {how}: {what} comes from it; install it with `pip install {package}`."
-        ) from None
 
 
 def _weights(name: str, load: Callable[[], Any]) -> Any:
@@ -136,6 +111,6 @@ def _weights(name: str, load: Callable[[], Any]) -> Any:
     except Exception as error:  # no connection, no room, a broken cache: many kinds
         raise InputError(
             f"the weights of {name} cannot be loaded: {with_kind(error)}; they are fetched once, "
-            "and then taken from the cache of the package: load them where there is a connection, "
-            "or copy that cache here."
+            "and then taken from the package's cache",
+            remedy="load them where there is a connection, or copy that cache here",
         ) from None

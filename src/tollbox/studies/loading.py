@@ -99,7 +99,7 @@ def load(study: Study, models: Mapping[str, Model] | None = None) -> Loaded:
                 f"has {name!r}", expected=f"names of the study: {', '.join(names)}", input="models"
             )
     try:
-        device = usable(study.device, "device")
+        device = usable(study.device)
         images = study.load_images()
         starts = load_starts(study.goal.start, images, study.images.limit)
     except InputError as error:

@@ -18,6 +18,7 @@ from ...attacks import preset
 from ...errors import FileError, InputError
 from ...files.functions import is_function
 from ...files.tables import kind_of
+from ...models.registry import is_model_name
 from .file import Item, shown, spelled, table_name
 from .overrides import overridden
 from .selection import DIGITS, is_hash, read_list
@@ -137,7 +138,7 @@ def _model(item: Item, folder: Path, files: bool) -> ModelSpec:
         )
     source = given["source"].text(f"{MODEL}, in quotes")
     path, called = folder / source, source.rpartition(":")[2].rpartition(".")[2]
-    if _kind(given["source"], path) != "nothing" or not is_function(source):
+    if _kind(given["source"], path) != "nothing" or not is_model_name(source):
         if files:
             check_there(given["source"], path, MODEL)
         resolved, called = str(path), path.stem

@@ -21,7 +21,7 @@ from ...errors import FileError, InputError
 from ...files.functions import importable
 from ...files.image_functions import images_from
 from ...files.images import ImageSet, load_images
-from ...models.files import load_model
+from ...models.loading import load_model
 from .file import Item, Source, parsed, read_text
 from .sections import attacks_of, goal_of, images_of, models_of
 from .selection import chosen, images_digest, taken
@@ -135,9 +135,10 @@ class Study:
         """The images that a function gives."""
         importable(str(self.folder.resolve()))
         try:
-            return images_from(function, f"images.path is {function!r}")
+            return images_from(function)
         except InputError as error:
-            raise Source(self.where, self.text).error(("images", "path"), str(error)) from None
+            text = error.sentence(lambda name: "images.path" if name == "images" else name)
+            raise Source(self.where, self.text).error(("images", "path"), text) from None
 
     def load_model(self, spec: ModelSpec, example: Tensor, device: str | torch.device) -> Model:
         """One of the models, tried on `example` (c, h, w)."""

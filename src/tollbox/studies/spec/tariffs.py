@@ -81,7 +81,7 @@ def _from_csv(item: Item, folder: Path) -> tuple[str, Prices]:
         raise item.wrong(f"{RATIO}; write a number without quotes")
     path = folder / text
     check_there(item, path, RATIO)
-    return path.stem, prices_per_class(str(path), f"{spelled(item.key)} is {text!r}")
+    return path.stem, prices_per_class(str(path))
 
 
 def _check(

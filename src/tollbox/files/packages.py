@@ -1,0 +1,23 @@
+"""Packages that only some users need: imported where they are used, with a sentence if missing."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from ..errors import InputError
+from .functions import with_kind
+
+
+def optional(module: str, purpose: str, install: str = "") -> Any:
+    """A module of an optional package; `install` is the package's name for pip, if it differs."""
+    package = module.partition(".")[0]
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        missing = isinstance(error, ModuleNotFoundError) and error.name == package
+        how = "is not installed" if missing else f"cannot be imported ({with_kind(error)})"
+        raise InputError(
+            f"{package} {how}: {purpose}",
+            remedy=f"install it with `pip install {install or package}`",
+        ) from None

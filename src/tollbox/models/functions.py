@@ -1,0 +1,71 @@
+"""Models that `module:function` names: a network, a function of images, or one that makes either.
+
+It is imported with the current folder first on the path. A function without arguments is called,
+and gives the network.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..core.model import Model
+from ..errors import InputError, ModelFault
+from ..files.functions import called, imported, is_function
+from .pytorch import layout_of
+from .source import Adapter, Network, Source, dtype_of
+
+NETWORK = "a network (an instance of nn.Module)"
+
+
+def load(source: Source) -> Network:
+    """What the name stands for, on the device and in eval mode."""
+    model = imported(source.text, "model")
+    if inspect.isfunction(model) and not inspect.signature(model).parameters:
+        model = called(model, source.text, "model")
+        if not isinstance(model, nn.Module | Model):
+            raise InputError(
+                f"is {source.text!r}, a function without arguments, and it gave "
+                f"{type(model).__name__}",
+                expected=f"{NETWORK} from it, or a function of images",
+                input="model",
+            )
+    if isinstance(model, type) or not callable(model):
+        what = "a class" if isinstance(model, type) else type(model).__name__
+        raise InputError(
+            f"is {source.text!r}, which is {what}",
+            expected=f"{NETWORK}, a function of images, or one without arguments that gives a "
+            "network",
+            input="model",
+        )
+    if isinstance(model, nn.Module):
+        network = model.to(source.device).eval()
+        return Network(network, dtype_of(network), layout=layout_of(network))
+    if isinstance(model, Model):
+        return Network(model, model.dtype, model.batch)
+    return Network(_answering_with_tensors(model))
+
+
+def _answering_with_tensors(function: Callable[[Tensor], Any]) -> Callable[[Tensor], Tensor]:
+    """The function, whose answer may be a list or an array."""
+
+    def forward(images: Tensor) -> Tensor:
+        answer = function(images)
+        try:
+            return torch.as_tensor(answer)
+        except (TypeError, ValueError, RuntimeError):
+            what = type(answer).__name__
+            raise ModelFault(f"the model answered with {what}: expected a tensor") from None
+
+    return forward
+
+
+ADAPTER = Adapter(
+    "module:function, which names a network or a function of images",
+    lambda source: source.kind == "nothing" and is_function(source.text),
+    load,
+)
