@@ -19,6 +19,7 @@ from cyclopts import Parameter
 from ..errors import FileError, InputError, UnknownNameError
 from ..files.output import check_free, staged
 from ..files.tables import kind_of
+from ..models.zoo import PACKAGES
 from ..paper import outputs
 from ..paper.experiments import EXPERIMENTS, Experiment, Scale, experiment, study_at
 from ..report.runs import Reading
@@ -263,8 +264,6 @@ def _takes(study: Study) -> str:
 
 
 def _packages(source: str) -> tuple[str, ...]:
-    from ..models.zoo import PACKAGES
-
     return PACKAGES.get(source.rpartition(":")[2], ()) if "models.zoo:" in source else ()
 
 

@@ -12,8 +12,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from matplotlib.figure import Figure
 
 from ..core.result import By
 from ..report.data import marks_of
@@ -22,6 +23,9 @@ from ..report.runs import Reading, SeriesRuns, series_of
 from ..report.statistics import median, table_of
 from ..studies.reading import StudyResults
 from .names import attack_name, number, price_name
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FLAGGED = "flagged queries per image"
 

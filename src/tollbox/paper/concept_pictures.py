@@ -18,14 +18,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Circle
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -34,8 +30,12 @@ from ..core.problem import Problem
 from ..core.result import Result
 from ..parts.estimates import Agrest, MonteCarlo, outward
 from ..parts.searches import AsymmetricSearch, BinarySearch
-from ..report.axes import COLOURS, FAINT, INK, legend, name_panel
+from ..report.axes import COLOURS, FAINT, INK, legend, legend_key, name_panel, new_figure
 from .search_picture import FLAGGED, MARKERS, PASSED, Query, filmed, line_search, pixels, steps
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Vector = NDArray[np.float64]
 
@@ -103,7 +103,7 @@ def _vector(image: Tensor) -> Vector:
 
 def draw_agrest_and_search() -> Figure:
     """AGREST beside three rounds of asymmetric search."""
-    figure = Figure(figsize=(6.8, 4.0), layout="constrained")
+    figure = new_figure(6.8, 4.0)
     left, right = figure.subplots(1, 2)
     for axis, title in ((left, "AGREST"), (right, "Asymmetric search")):
         _draw_plane(axis, title)
@@ -115,7 +115,7 @@ def draw_agrest_and_search() -> Figure:
 
 def draw_estimates() -> Figure:
     """The vanilla estimate beside AGREST."""
-    figure = Figure(figsize=(6.8, 4.0), layout="constrained")
+    figure = new_figure(6.8, 4.0)
     parts: dict[str, MonteCarlo | Agrest] = {
         "Vanilla estimate": MonteCarlo(delta=DELTA),
         "AGREST": Agrest(delta=DELTA, chunk=1),
@@ -160,6 +160,8 @@ def _draw_queries(axis: Axes, queries: Sequence[Query], size: float = 5.5) -> No
 
 def _draw_estimate(axis: Axes, found: Estimated) -> None:
     """The circle, its samples, and the estimate against the true normal."""
+    from matplotlib.patches import Circle
+
     point, centre, source = found.point, found.centre, _vector(SOURCE)
     moved = not np.allclose(point, centre)
     axis.plot(*zip(source, centre, strict=True), color=INK, linewidth=0.8, alpha=0.6, zorder=2)
@@ -254,11 +256,11 @@ def _legend(figure: Figure, blue: str) -> None:
     keys = []
     for flagged, word in ((False, "not flagged"), (True, "flagged")):
         marker, colour = MARKERS[flagged]
-        keys.append(Line2D([], [], marker=marker, color=colour, linestyle="none", label=word))
+        keys.append(legend_key(word, colour, marker=marker, linestyle="none"))
     keys += [
-        Line2D([], [], color=INK, linestyle=(0, (4, 3)), linewidth=1.2, label="boundary"),
-        Line2D([], [], color=INK, linewidth=1.6, label="true normal"),
-        Line2D([], [], color=COLOURS[0], linewidth=1.6, label=blue),
+        legend_key("boundary", INK, linestyle=(0, (4, 3)), linewidth=1.2),
+        legend_key("true normal", INK, linewidth=1.6),
+        legend_key(blue, COLOURS[0], linewidth=1.6),
     ]
     legend(
         figure,

@@ -14,22 +14,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from ..core.result import Result
 from ..core.stop import Stop
 from ..errors import InputError
 from ..parts.estimates import PHASE, Agrest
-from ..report.axes import COLOURS, INK, legend, name_panel, plain_numbers, style
+from ..report.axes import COLOURS, INK, fixed_ticks, legend, name_panel, style
 from ..report.axes import panels as side_by_side
 from ..studies.reading import StudyResults
 from ..theory.caps import cap_probability, optimal_overshoot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Values = NDArray[np.float64]
 
@@ -161,11 +162,9 @@ def _draw_panel(axis: Axes, panel: SharePanel) -> None:
     axis.axhline(1.0, color=INK, linewidth=0.6)
     name_panel(axis, _title(panel.title, panel.prices))
     axis.set_xlabel("c*")
-    axis.xaxis.set_major_locator(FixedLocator(ratios))
-    axis.xaxis.set_minor_locator(NullLocator())
-    plain_numbers(axis.xaxis)
-    axis.yaxis.set_major_locator(FixedLocator([k / 10 for k in range(11)]))
-    axis.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    fixed_ticks(axis.xaxis, ratios)
+    fixed_ticks(axis.yaxis, [k / 10 for k in range(11)])
+    axis.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
     legend(axis, loc="lower right")
     style(axis)
 

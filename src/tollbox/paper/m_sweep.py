@@ -2,7 +2,7 @@
 
 1. A study has each preset several times, with another `estimate.m` each; attacks of one preset are
    a curve, in the order of their m. The preset's own m, which is the paper's choice, is filled.
-2. Distances are read at the budget; intervals are of 95 % and over images (report/medians.py).
+2. Distances are read at the budget; intervals are of 95 % and over images (report/statistics.py).
    Where half of the images have no adversarial point the median is infinite: it is not drawn, and
    the figure says so.
 """
@@ -11,22 +11,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..attacks.presets import PRESETS
 from ..errors import InputError
 from ..parts.estimates import Agrest
-from ..report.axes import COLOURS, INK, ROUND, legend, log_ticks, name_panel, plain_numbers, style
+from ..report.axes import COLOURS, INK, ROUND, fixed_ticks, legend, log_ticks, name_panel, style
 from ..report.axes import panels as side_by_side
 from ..report.paper_table import Column
 from ..report.runs import Reading, SeriesRuns, series_of
 from ..report.statistics import Median, median_at
 from ..report.words import thousands
 from ..studies.reading import StudyResults
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MARKERS = ("o", "s", "D", "^", "v", "P")
 APART = 1.04
@@ -125,9 +125,7 @@ def _draw_panel(axis: Axes, panel: SweepPanel) -> None:
     name_panel(axis, panel.title)
     axis.set_xlabel("m (filled: the published value)")
     rates = sorted({point.m for sweep in panel.sweeps for point in sweep.points})
-    axis.xaxis.set_major_locator(FixedLocator(rates))
-    axis.xaxis.set_minor_locator(NullLocator())
-    plain_numbers(axis.xaxis)
+    fixed_ticks(axis.xaxis, rates)
     log_ticks(axis.yaxis, ROUND)
     legend(axis)
     style(axis)

@@ -14,6 +14,15 @@ from ..report.paper_table import PaperTable, paper_table
 from ..report.runs import Reading, SeriesRuns, series_of
 from ..report.words import counted, notes
 from ..studies.reading import StudyResults
+from . import (
+    comparison,
+    concept_pictures,
+    low_cost_share,
+    m_sweep,
+    search_cost,
+    search_picture,
+    tradeoff,
+)
 from .experiments import Experiment, Scale
 
 if TYPE_CHECKING:
@@ -41,8 +50,6 @@ def write(
 
 def picture(made: Experiment) -> Figure:
     """A picture that has no study."""
-    from . import concept_pictures, search_picture
-
     return {
         "search-picture": search_picture.draw,
         "concept-picture": concept_pictures.draw_agrest_and_search,
@@ -52,8 +59,6 @@ def picture(made: Experiment) -> Figure:
 
 def figure(made: Experiment, scale: Scale, results: StudyResults, reading: Reading) -> Figure:
     """The figure of a study."""
-    from . import comparison, low_cost_share, m_sweep, search_cost, tradeoff
-
     title = f"{', '.join(_models(results))}; {counted(len(results.images), 'image')}"
     if made.name == "tradeoff":
         ratio = results.study.tariffs[0].name

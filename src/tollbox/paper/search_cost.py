@@ -11,21 +11,22 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from ..core.stop import Stop
 from ..errors import InputError
 from ..parts.searches import PHASE, AsymmetricSearch, BinarySearch
-from ..report.axes import COLOURS, legend, name_panel, panels, plain_numbers, style
+from ..report.axes import COLOURS, legend, name_panel, panels, plain_numbers, style, whole_ticks
 from ..report.statistics import PERCENTILES, Images, bootstrap
 from ..studies.reading import StudyResults
 from ..studies.spec.specs import ModelSpec, Tariff
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Values = NDArray[np.float64]
 
@@ -165,7 +166,7 @@ def _draw_panel(axis: Axes, costs: SearchCosts) -> None:
     axis.set_ylim(0, None)
     axis.set_xlim(0, max(1, iterations[-1]))
     axis.set_xlabel("iteration")
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    whole_ticks(axis.xaxis)
     plain_numbers(axis.yaxis)
     legend(axis, loc="upper left")
     style(axis)
