@@ -26,8 +26,9 @@ from torch import Tensor
 
 import tollbox as tb
 from tollbox.attacks.frugal import LEVEL, Frugal
+from tollbox.parts.cosines import cosine_columns
 from tollbox.parts.priors import BRIGHTNESS, Photo, Reweighed, Spectrum, Texture
-from tollbox.parts.subspaces import Dct, Full, waves
+from tollbox.parts.subspaces import Dct, Full
 
 PRIORS: dict[str, Any] = {
     "Full()": Full(),
@@ -66,7 +67,7 @@ def spectrum(g: Tensor) -> dict[str, float]:
     """The share of brightness, and the energy per coefficient by frequency, in units of 1/d."""
     light = torch.tensor(BRIGHTNESS).to(g)
     light = light / light.norm()
-    high, wide = (waves(side, 1.0, g) for side in g.shape[1:])
+    high, wide = (cosine_columns(side, 1.0, g) for side in g.shape[1:])
     energy = (high.mT @ g @ wide).square().sum(0)
     f = torch.hypot(
         *torch.meshgrid(*(torch.arange(s) + 0.0 for s in g.shape[1:]), indexing="ij")

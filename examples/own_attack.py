@@ -24,6 +24,11 @@ class Brighten:
 
     steps: int = 50
 
+    @property
+    def rows(self) -> int:
+        """The most points it holds at a time."""
+        return self.steps
+
     def __call__(self, problem: tb.Problem) -> Asking[tb.Stop]:
         source = problem.source
         levels = torch.linspace(0, 1, self.steps, dtype=source.dtype, device=source.device)

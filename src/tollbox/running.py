@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sized
-from itertools import islice
-from typing import Any, NamedTuple, TypedDict, Unpack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from itertools import chain, islice
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,7 +27,7 @@ from .core.problem import Attack
 from .core.result import Result, Results
 from .engine.engine import Engine, Progress
 from .engine.workers import Workers, check_count
-from .errors import InputError
+from .errors import InputError, mention
 
 CHECKED_IMAGES = 8
 
@@ -39,43 +39,6 @@ Starts = Tensor | Iterable[Tensor] | None
 """
 
 
-class EngineOptions(TypedDict, total=False):
-    """How to run; but for `time_limit` none of it changes a result, exactly so in float64, and in
-    float32 with `one_shape`."""
-
-    batch_size: int | None
-    """Rows of a model batch (default: 256 on a GPU, else 64)."""
-    live: int | None
-    """The most images under way at a time (default: from memory and batch size)."""
-    metered: bool
-    """The model bills every row it computes: send only rows that are certain to be charged."""
-    one_shape: bool
-    """Pad to one batch shape instead of two: float32 results are then exact in any company."""
-    time_limit: float
-    """Seconds after which all ends."""
-    progress: Callable[[Progress], None] | None
-    """Called after each batch."""
-    workers: int | Workers
-    """Processes to share the work (default: 1, this one), or those of a `tb.Workers`."""
-
-
-class ImageOptions(TypedDict, total=False):
-    """What each image is attacked under."""
-
-    prices: Prices
-    budget: float
-    """What each image may cost."""
-    max_queries: float
-    """How many queries each image may take."""
-    seed: int
-    charge_clean: bool
-    """Charge the query of the clean image (default: yes)."""
-
-
-class Options(EngineOptions, ImageOptions, total=False):
-    """All options of `run` and `stream`."""
-
-
 class ModelWarning(UserWarning):
     """The model is not fit to be measured; the message says why."""
 
@@ -85,15 +48,33 @@ def run_cells(
     model: AnyModel,
     *,
     check: bool = False,
-    **options: Unpack[EngineOptions],
+    batch_size: int | None = None,
+    live: int | None = None,
+    metered: bool = False,
+    one_shape: bool = False,
+    time_limit: float = math.inf,
+    progress: Callable[[Progress], None] | None = None,
+    workers: int | Workers = 1,
 ) -> Results:
-    """Run cells, which may differ in everything but the image shape; results in input order."""
-    fit = as_model(model)
+    """Run cells, which may differ in everything but the image shape; results in input order.
+
+    The arguments are those of `run`.
+    """
+    checked_model = as_model(model)
     listed, shape = list(cells), None
     for index, cell in enumerate(listed):  # all of them before the first query
-        shape = cell.check(fit, cell.name or f"image {index}", shape)
-    runner = _Runner(fit, options)
-    findings = _checked(fit, listed, runner.engine) if check else []
+        shape = cell.check(checked_model, cell.name or f"image {index}", shape)
+    runner = _Runner(
+        checked_model,
+        workers,
+        batch_size=batch_size,
+        live=live,
+        metered=metered,
+        one_shape=one_shape,
+        time_limit=time_limit,
+        progress=progress,
+    )
+    findings = runner.check_model(listed) if check else []
     results = sorted(runner.run(listed), key=lambda result: result.index)
     return Results(results, findings)
 
@@ -106,22 +87,66 @@ def run(
     *,
     targets: Targets = None,
     starts: Starts = None,
+    prices: Prices | None = None,
+    budget: float = math.inf,
+    max_queries: float | None = None,
+    seed: int = 0,
+    charge_clean: bool = True,
     check: bool = False,
-    **options: Unpack[Options],
+    batch_size: int | None = None,
+    live: int | None = None,
+    metered: bool = False,
+    one_shape: bool = False,
+    time_limit: float = math.inf,
+    progress: Callable[[Progress], None] | None = None,
+    workers: int | Workers = 1,
 ) -> Results:
     """Attack every image; results in input order.
 
     images: (n, c, h, w) in [0,1], or any iterable of images of one shape; labels: their classes.
     targets: the class to reach, one for all or one for each; by default any but the source.
     starts: the image to begin from, likewise, in place of what the attack's own start would find.
-    check: test first, uncharged, whether the model is fit to be measured. For the other options see
-    `ImageOptions` and `EngineOptions`.
+    prices: what an answer costs (default: 1, whatever it is).
+    budget, max_queries: what each image may cost, and how many queries it may take.
+    charge_clean: charge the query of the clean image.
+    check: test first, uncharged, whether the model is fit to be measured.
+
+    But for `time_limit`, none of the following changes a result, exactly so in float64, and in
+    float32 with `one_shape`:
+
+    batch_size: rows of a model batch (default: 256 on a GPU, else 64).
+    live: the most images under way at a time (default: from memory and batch size).
+    metered: the model bills every row it computes: send only rows that are certain to be charged.
+    one_shape: pad to one batch shape instead of a few.
+    time_limit: seconds after which all ends.
+    progress: called after each batch.
+    workers: processes that share the work (default: 1, this one), or those of a `tb.Workers`.
     """
-    cells, engine_options = _cells(attack, _Given(images, labels, targets, starts), options)
-    listed = list(cells)
-    if not listed:
-        raise InputError("there are no images: expected at least one.")
-    return run_cells(listed, model, check=check, **engine_options)
+    cells = list(
+        _cells(
+            attack,
+            {"image": images, "label": labels, "target": targets, "start": starts},
+            prices=prices,
+            budget=budget,
+            max_queries=max_queries,
+            seed=seed,
+            charge_clean=charge_clean,
+        )
+    )
+    if not cells:
+        raise InputError("there are no images", expected="at least one")
+    return run_cells(
+        cells,
+        model,
+        check=check,
+        batch_size=batch_size,
+        live=live,
+        metered=metered,
+        one_shape=one_shape,
+        time_limit=time_limit,
+        progress=progress,
+        workers=workers,
+    )
 
 
 def stream(
@@ -132,23 +157,52 @@ def stream(
     *,
     targets: Targets = None,
     starts: Starts = None,
+    prices: Prices | None = None,
+    budget: float = math.inf,
+    max_queries: float | None = None,
+    seed: int = 0,
+    charge_clean: bool = True,
     check: bool = False,
-    **options: Unpack[Options],
+    batch_size: int | None = None,
+    live: int | None = None,
+    metered: bool = False,
+    one_shape: bool = False,
+    time_limit: float = math.inf,
+    progress: Callable[[Progress], None] | None = None,
+    workers: int | Workers = 1,
 ) -> Iterator[Result]:
     """Attack images as they come; yields each result when it is finished, and holds none.
 
-    `labels`, `targets` and `starts` may come likewise; the other arguments are those of `run`.
+    `labels`, `targets` and `starts` may come likewise; the arguments are those of `run`.
     """
-    fit = as_model(model)
-    cells, engine_options = _cells(attack, _Given(images, labels, targets, starts), options)
-    runner = _Runner(fit, engine_options)
+    checked_model = as_model(model)
+    cells = _cells(
+        attack,
+        {"image": images, "label": labels, "target": targets, "start": starts},
+        prices=prices,
+        budget=budget,
+        max_queries=max_queries,
+        seed=seed,
+        charge_clean=charge_clean,
+    )
+    runner = _Runner(
+        checked_model,
+        workers,
+        batch_size=batch_size,
+        live=live,
+        metered=metered,
+        one_shape=one_shape,
+        time_limit=time_limit,
+        progress=progress,
+    )
 
     def results() -> Iterator[Result]:
         few, shape = list(islice(cells, CHECKED_IMAGES)) if check else [], None
         for index, cell in enumerate(few):
-            shape = cell.check(fit, f"image {index}", shape)
-        _checked(fit, few, runner.engine)
-        yield from runner.run(cell for part in (few, cells) for cell in part)
+            shape = cell.check(checked_model, f"image {index}", shape)
+        if few:
+            runner.check_model(few)
+        yield from runner.run(chain(few, cells))
 
     return results()
 
@@ -156,13 +210,11 @@ def stream(
 class _Runner:
     """Runs cells in this process, or in those of `workers`."""
 
-    def __init__(self, model: Model, options: EngineOptions) -> None:
-        ours: dict[str, Any] = dict(options)
-        self._model, self._workers = model, ours.pop("workers", 1)
-        if not isinstance(self._workers, Workers):
-            check_count(self._workers)
-        self.engine = Engine(model, **ours)  # refuses what is wrong with them
-        self._options = ours
+    def __init__(self, model: Model, workers: int | Workers, **options: Any) -> None:
+        if not isinstance(workers, Workers):
+            check_count(workers)
+        self._model, self._workers, self._options = model, workers, options
+        self._engine = Engine(model, **options)  # refuses what is wrong with them
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Result]:
         """Each result as it is finished."""
@@ -172,97 +224,83 @@ class _Runner:
             return
         count = min(workers, len(cells)) if isinstance(cells, Sized) else workers
         if count <= 1:
-            yield from self.engine.run(cells)
+            yield from self._engine.run(cells)
         else:
             with Workers(self._model, count) as workers:
                 yield from workers.run(cells, **self._options)
 
-
-def _checked(model: Model, cells: list[Cell], engine: Engine) -> list[str]:
-    if not cells:
-        return []
-    if engine.sender.metered:
-        raise InputError(
-            "check and metered are both set: the check asks uncharged, and a metered model bills "
-            "every row; call tb.check_model where that is acceptable."
-        )
-    few = torch.stack([cell.image for cell in cells[:CHECKED_IMAGES]])
-    findings = check_model(model, few, engine.sender.batch_size)
-    if findings:
-        warnings.warn(" ".join(findings), ModelWarning, stacklevel=3)
-    return findings
-
-
-class _Given(NamedTuple):
-    """What there is for each image."""
-
-    images: Tensor | Iterable[Tensor]
-    labels: Tensor | Iterable[int]
-    targets: Targets
-    starts: Starts
+    def check_model(self, cells: list[Cell]) -> list[str]:
+        """What makes the model unfit to be measured on these images; warns of it, too."""
+        sender = self._engine.sender
+        if sender.metered:
+            raise InputError(
+                f"{mention('check')} and {mention('metered')} are both set: the check asks "
+                "uncharged, and a metered model bills every row",
+                remedy="call tb.check_model where that is acceptable",
+            )
+        if not cells:
+            return []
+        few = torch.stack([cell.image for cell in cells[:CHECKED_IMAGES]])
+        findings = check_model(self._model, few, sender.batch_size)
+        if findings:
+            warnings.warn(" ".join(findings), ModelWarning, stacklevel=3)
+        return findings
 
 
-def _cells(attack: Attack, given: _Given, options: Options) -> tuple[Iterator[Cell], EngineOptions]:
-    """A cell for each image, and what is left for the engine."""
+# -- cells from images, labels, targets and starts ------------------------------------------------
+
+
+def _cells(attack: Attack, inputs: Mapping[str, Any], **options: Any) -> Iterator[Cell]:
+    """A cell for each image. `inputs` are fields of a cell, for all images or one for each."""
     if not callable(attack):
-        hint = f"; use tb.preset({attack!r})" if isinstance(attack, str) else ""
-        raise InputError(f"the attack is {attack!r}: expected an attack{hint}.")
-    ours: dict[str, Any] = {k: v for k, v in options.items() if k in ImageOptions.__annotations__}
-    rest: Any = {k: v for k, v in options.items() if k not in ours}
-    if ours.get("max_queries") is None:
-        ours["max_queries"] = math.inf
-    check_limits(ours.get("prices", Prices()), ours.get("budget", math.inf), ours["max_queries"])
-    labels = _numbers(given.labels)
-    if not isinstance(labels, Iterable):
-        raise InputError(f"labels is {labels!r}: expected one label per image.")
-    columns: dict[str, Iterator[Any]] = {
-        "image": iter(_pictures(given.images)),
-        "label": iter(labels),
-    }
-    if given.targets is not None:
-        targets = _numbers(given.targets)
-        if isinstance(targets, Iterable):
-            columns["target"] = iter(targets)
-        else:
-            ours["target"] = targets
-    if isinstance(given.starts, Tensor) and given.starts.ndim == 3:
-        ours["start"] = given.starts
-    elif given.starts is not None:
-        columns["start"] = iter(_starts(given.starts))
-    return _zipped(attack, columns, ours), rest
+        remedy = f"use tb.preset({attack!r})" if isinstance(attack, str) else ""
+        raise InputError(f"is {attack!r}", expected="an attack", remedy=remedy, input="attack")
+    if options["prices"] is None:
+        options["prices"] = Prices()
+    if options["max_queries"] is None:
+        options["max_queries"] = math.inf
+    check_limits(options["prices"], options["budget"], options["max_queries"])
+    columns: dict[str, Iterator[Any]] = {}
+    for name, value in inputs.items():
+        values = _column(name, value)
+        if values is not None:
+            columns[name] = iter(values)
+        elif value is not None:
+            options[name] = _plain(value) if name == "target" else value
+    return _zipped(attack, columns, options)
 
 
-def _pictures(images: Tensor | Iterable[Tensor]) -> Iterable[Tensor]:
-    if isinstance(images, Tensor):
-        if images.ndim != 4:
-            raise InputError(
-                f"images has shape {tuple(images.shape)}: expected (n, c, h, w); for a single "
-                "image use image[None]."
-            )
-        return images.cpu()
-    return images
+def _column(name: str, values: Any) -> Iterable[Any] | None:
+    """What there is for each image; None if there is one for all, or nothing."""
+    if name in ("label", "target"):
+        values = _plain(values)
+        if isinstance(values, Iterable):
+            return values
+        if name == "target":
+            return None
+        raise InputError(f"is {values!r}", expected="one label per image", input="labels")
+    if name == "start" and (values is None or (isinstance(values, Tensor) and values.ndim == 3)):
+        return None
+    if isinstance(values, Tensor) and values.ndim != 4:
+        image = name == "image"
+        raise InputError(
+            f"has shape {tuple(values.shape)}",
+            expected="(n, c, h, w)" if image else "(n, c, h, w), or (c, h, w) for all images",
+            remedy="for a single image use image[None]" if image else "",
+            input=f"{name}s",
+        )
+    if not isinstance(values, Iterable):
+        raise InputError(f"is {values!r}", expected="images, as tensors", input=f"{name}s")
+    return values.cpu() if isinstance(values, Tensor) else values
 
 
-def _starts(starts: Tensor | Iterable[Tensor]) -> Iterable[Tensor]:
-    if isinstance(starts, Tensor):
-        if starts.ndim != 4:
-            raise InputError(
-                f"starts has shape {tuple(starts.shape)}: expected (n, c, h, w), or (c, h, w) for "
-                "all images."
-            )
-        return starts.cpu()
-    if not isinstance(starts, Iterable):
-        raise InputError(f"starts is {starts!r}: expected images, as tensors.")
-    return starts
-
-
-def _numbers(classes: Any) -> Any:
+def _plain(classes: Any) -> Any:
     """Classes as plain numbers, if they come as a tensor or an array."""
     return classes.tolist() if hasattr(classes, "tolist") else classes
 
 
 def _zipped(
-    attack: Attack, columns: dict[str, Iterator[Any]], ours: dict[str, Any]
+    attack: Attack, columns: dict[str, Iterator[Any]], options: dict[str, Any]
 ) -> Iterator[Cell]:
     """A cell for each row of `columns`, which must be of one length."""
     end, index = object(), 0
@@ -272,10 +310,11 @@ def _zipped(
         if len(ended) == len(row):
             return
         if ended:
-            more = next(name for name in row if name not in ended)
-            per = ended[0] if more == "image" else more
+            longer = next(name for name in row if name not in ended)
+            missing = ended[0] if longer == "image" else longer
             raise InputError(
-                f"there are {index} {ended[0]}s and more {more}s: expected one {per} per image."
+                f"there are {index} {ended[0]}s and more {longer}s",
+                expected=f"one {missing} per image",
             )
         for name in ("label", "target"):
             if hasattr(row.get(name), "__index__"):
@@ -283,7 +322,7 @@ def _zipped(
         for name in ("target", "start"):
             if name in row and row[name] is None:
                 raise InputError(
-                    f"the {name} of image {index} is None: expected one for each image, or none."
+                    f"the {name} of image {index} is None", expected="one for each image, or none"
                 )
-        yield Cell(attack, **row, **ours)
+        yield Cell(attack, **row, **options)
         index += 1

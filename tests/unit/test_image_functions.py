@@ -17,7 +17,9 @@ from tollbox.errors import FileError, InputError
 from tollbox.files.image_functions import images_from
 from tollbox.files.images import ImageSet
 from tollbox.models.loading import load_model
-from tollbox.studies.spec.study import Study, images_digest
+from tollbox.studies import sources
+from tollbox.studies.spec.selection import images_digest
+from tollbox.studies.spec.study import Study
 
 NUMBERS = itertools.count()
 CODE = """
@@ -184,7 +186,7 @@ def test_mistakes_are_reported_with_the_file_and_the_line(
 ) -> None:
     mistaken = study(tmp_path, module, ":pair", f":{name}")
     with pytest.raises(FileError) as error:
-        mistaken.load_images()
+        sources.load_images(mistaken)
     text = str(error.value)
     assert text.startswith(f"{tmp_path}/study.toml, line 6: ")
     assert "\n" not in text
@@ -197,7 +199,7 @@ def test_mistakes_are_reported_with_the_file_and_the_line(
 def test_a_module_that_is_not_there(tmp_path: Path, module: str) -> None:
     mistaken = study(tmp_path, module, f"{module}:pair", "no_such_module:pair")
     with pytest.raises(FileError, match=r"line 6: images\.path is 'no_such_module:pair': No "):
-        mistaken.load_images()
+        sources.load_images(mistaken)
 
 
 def test_labels_are_not_for_a_function(tmp_path: Path, module: str) -> None:
@@ -211,21 +213,21 @@ def test_a_file_of_that_name_comes_first(tmp_path: Path, module: str) -> None:
     (tmp_path / "set.npz").rename(tmp_path / f"{module}:pair")
     found = study(tmp_path, module)
     assert found.images.function is None
-    assert found.load_images().labels == (0, 0)
+    assert sources.load_images(found).labels == (0, 0)
 
 
 def test_limit_list_and_digest_hold_for_a_function(tmp_path: Path, module: str) -> None:
     plain = study(tmp_path, module)
     assert (plain.images.function, str(plain.images.path)) == (f"{module}:pair", f"{module}:pair")
-    images = plain.load_images()
+    images = sources.load_images(plain)
     assert len(images) == 3
     (tmp_path / "list.txt").write_text("".join(f"{content_hash(i)}\n" for i in images.images[1:]))
-    listed = study(tmp_path, module, "limit = 3", 'list = "list.txt"').load_images()
+    listed = sources.load_images(study(tmp_path, module, "limit = 3", 'list = "list.txt"'))
     assert torch.equal(listed.images, images.images[1:])
     right = f'limit = 3\ndigest = "{images_digest(images)}"'
-    assert len(study(tmp_path, module, "limit = 3", right).load_images()) == 3
+    assert len(sources.load_images(study(tmp_path, module, "limit = 3", right))) == 3
     with pytest.raises(FileError, match=rf"line 7: images.digest is .*of {module}:pair have"):
-        study(tmp_path, module, "limit = 3", f'digest = "{"0" * 32}"').load_images()
+        sources.load_images(study(tmp_path, module, "limit = 3", f'digest = "{"0" * 32}"'))
 
 
 def test_such_a_study_runs_is_resumed_and_reported(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 import tollbox as tb
 from tollbox.errors import InputError
+from tollbox.parts.searches import AsymmetricSearch
 
 IMAGES = torch.full((2, 1, 4, 4), 0.5)
 
@@ -37,20 +39,20 @@ def run(**changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"budget": 0.5}, "the budget is 0.5: expected at least 1"),
-        ({"budget": math.nan}, "the budget is nan"),
-        ({"budget": math.inf}, "neither a budget nor max_queries"),
+        ({"budget": 0.5}, "^budget is 0.5: expected at least 1"),
+        ({"budget": math.nan}, "^budget is nan"),
+        ({"budget": math.inf}, "neither budget nor max_queries"),
         ({"max_queries": 0}, "max_queries is 0: expected a whole number, 1 or"),
         ({"max_queries": 10.5}, "max_queries is 10.5: expected a whole number"),
         ({"max_queries": math.nan}, "max_queries is nan"),
-        ({"budget": None}, "the budget is None: expected a number"),
+        ({"budget": None}, "^budget is None: expected a number"),
         ({"prices": 100}, "prices is 100: expected tb.Prices"),
         ({"check": True, "metered": True}, "check and metered are both set"),
         ({"prices": tb.Prices.flagged_only()}, "some answers are free .* expected max_queries"),
-        ({"prices": tb.Prices(200, 1)}, "the budget is 100: expected at least 200"),
+        ({"prices": tb.Prices(200, 1)}, "^budget is 100: expected at least 200"),
         ({"images": IMAGES[:0], "labels": []}, "there are no images"),
         ({"images": IMAGES[0]}, r"shape \(1, 4, 4\): expected \(n, c, h, w\)"),
-        ({"images": IMAGES * 510}, r"image 0 has values from 255 to 255.*divide by 255\?"),
+        ({"images": IMAGES * 510}, r"image 0 has values from 255 to 255.*; divide by 255\?$"),
         ({"images": IMAGES - 0.6}, r"image 0 has values from -0.1"),
         ({"images": IMAGES * math.nan}, "image 0 has values that are not finite"),
         ({"images": (IMAGES * 255).byte()}, "image 0 is torch.uint8.*divide by 255"),
@@ -87,12 +89,12 @@ def run(**changes):
             {"starts": IMAGES[0, :, :2]},
             r"the start of image 0 has shape \(1, 2, 4\): expected that",
         ),
-        ({"starts": IMAGES[0] * 510}, r"the start of image 0 has values .*divide by 255\?"),
+        ({"starts": IMAGES[0] * 510}, r"the start of image 0 has values .*; divide by 255\?"),
         ({"starts": [IMAGES[0], IMAGES[1] * math.nan]}, "the start of image 1 has values that are"),
         ({"starts": (IMAGES * 255).byte()}, "the start of image 0 is torch.uint8.*divide by 255"),
         ({"attack": "hsja"}, r"use tb.preset\('hsja'\)"),
         ({"model": torch.nn.Linear(2, 2)}, "bare torch network .Linear.*from_torch"),
-        ({"model": 3}, "the model is 3: expected a callable"),
+        ({"model": 3}, "^model is 3: expected a callable"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"batch_size": 10**9}, "batch_size is 1000000000: expected 1 to 65536"),
         (
@@ -123,7 +125,10 @@ def test_a_wrong_call_is_refused(changes, message):
         (lambda: tb.models.from_callable(never, quantize=0), "quantize is 0"),
         (lambda: tb.models.from_callable(never, dtype=torch.uint8), "dtype is torch.uint8"),
         (lambda: tb.models.from_torch(torch.nn.Identity(), std=[0.0]), "std is 0: expected"),
-        (lambda: tb.Engine(tb.models.from_callable(never, batch=4), batch_size=8), "takes 4 only"),
+        (
+            lambda: tb.Engine(tb.models.from_callable(never, batch=4), batch_size=8),
+            "batch_size is 8: expected 4, the only",
+        ),
         (lambda: tb.Engine(tb.models.from_callable(never, batch=4), metered=True), "padding would"),
     ],
 )
@@ -139,5 +144,28 @@ def test_a_target_must_differ_from_the_source():
 
 
 def test_an_unknown_option_is_refused():
-    with pytest.raises(TypeError, match="batchsize"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'batchsize'"):
         run(batchsize=3)
+
+
+@pytest.mark.parametrize("function", [tb.run, tb.stream, tb.run_cells])
+def test_the_options_stand_in_the_signature(function):
+    names = set(inspect.signature(function).parameters)
+    engine = {"batch_size", "live", "metered", "one_shape", "time_limit", "progress", "workers"}
+    image = {"prices", "budget", "max_queries", "seed", "charge_clean", "targets", "starts"}
+    assert names >= engine | {"check"} | (set() if function is tb.run_cells else image)
+    assert "options" not in names
+
+
+def test_errors_say_which_argument_is_wrong():
+    with pytest.raises(InputError) as raised:
+        run(budget=0.5)
+    error = raised.value
+    assert (error.input, error.given) == ("budget", "is 0.5")
+    assert error.sentence(lambda name: f"--{name}").startswith("--budget is 0.5: expected")
+    with pytest.raises(InputError) as raised:
+        run(budget=math.inf)
+    assert raised.value.sentence(str.upper).startswith("neither BUDGET nor MAX_QUERIES ends")
+    with pytest.raises(InputError) as raised:
+        AsymmetricSearch(tau=0)
+    assert raised.value.input == "tau"

@@ -25,11 +25,11 @@ from tollbox.parts.estimates import Agrest, Biased, MonteCarlo
 from tollbox.parts.inward import Inward
 from tollbox.parts.opt_style import OptStyle
 from tollbox.parts.priors import Photo, Reweighed, Spectrum, Texture
+from tollbox.parts.registry import PARTS
 from tollbox.parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch
 from tollbox.parts.starts import GrowingNoise, UniformNoise
 from tollbox.parts.subspaces import Dct
 from tollbox.parts.sweeps import Galloping, SignedGrid
-from tollbox.studies.spec.overrides import PARTS
 from tollbox.studies.spec.study import Study
 
 ATTACKS = {type(tb.preset(name)): tb.preset(name) for name in tb.presets()}
@@ -301,20 +301,20 @@ def test_messages(changes: dict[str, Any], says: str) -> None:
     [
         (
             "search.tau = 0",
-            "search in [[attacks]] number 1 tau is 0: expected a number above 0, be",
+            "search.tau in [[attacks]] number 1 is 0: expected a number above 0, be",
         ),
         (
             "search.tau = inf",
-            "search in [[attacks]] number 1 tau is inf: expected a number above 0",
+            "search.tau in [[attacks]] number 1 is inf: expected a number above 0",
         ),
         (
             "start.levels = -3",
-            "start in [[attacks]] number 1 levels is -3: expected a whole number",
+            "start.levels in [[attacks]] number 1 is -3: expected a whole number",
         ),
-        ("estimate.m = 0.0", "estimate in [[attacks]] number 1 m is 0: expected a number above 0"),
+        ("estimate.m = 0.0", "estimate.m in [[attacks]] number 1 is 0: expected a number above 0"),
         (
             "iterations = 0",
-            "number 1 iterations is 0: expected a whole number from 1 to 1000000000",
+            "iterations in [[attacks]] number 1 is 0: expected a whole number from 1 to 1000000000",
         ),
     ],
 )
@@ -333,5 +333,5 @@ blind_limit = 3
 """
     with pytest.raises(InputError) as error:
         Study.from_text(text, Path(), "study.toml", files=False)
-    assert str(error.value).startswith("study.toml, line 10: in ")
+    assert str(error.value).startswith("study.toml, line 10: ")
     assert says in str(error.value)

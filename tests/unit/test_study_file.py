@@ -1,5 +1,6 @@
 """Study files: what they mean; every mistake is told with the file, the line, the key, a remedy."""
 
+import dataclasses
 import hashlib
 import math
 import os
@@ -21,9 +22,11 @@ import tollbox as tb
 from tollbox.core.noise import content_hash
 from tollbox.errors import FileError, InputError
 from tollbox.files.images import load_images
+from tollbox.studies import sources
 from tollbox.studies.spec.key_lines import key_lines
-from tollbox.studies.spec.specs import Goal, ImagesSpec, ModelSpec
-from tollbox.studies.spec.study import Study, images_digest
+from tollbox.studies.spec.selection import images_digest
+from tollbox.studies.spec.specs import AttackSpec, Goal, ImagesSpec, ModelSpec, Tariff
+from tollbox.studies.spec.study import Study
 
 BASE = """\
 name = "small"
@@ -232,6 +235,72 @@ def test_absolute_paths_and_names_of_models(folder: Path, tmp_path_factory: Any)
     assert (second.name, second.resolved) == ("my own", "bright:a.labels")
 
 
+SETTINGS = "batch_size = 32\nworkers = 3\nmetered = true\none_shape = true\nkeep_images = true\n"
+
+
+@pytest.mark.parametrize("head", ["", f"{SETTINGS}charge_clean = false\n"])
+def test_a_study_made_in_memory_is_read_again_from_its_text(folder: Path, head: str) -> None:
+    text = base(
+        ("prices = [2, 100, inf]", 'prices = [2, 0.3, inf, "prices.csv", {ratio = 3, name = "n"}]'),
+        ("limit = 2\n", f'limit = 2\ndigest = "{"a" * 32}"\n'),
+        ('name = "fine"', 'name = "\U0001f600 \\\\ \\" [x]"\nestimate.part = "Calibrated"'),
+        ("search.tau = 1e-3", 'search = {tau = 1e-3, part = "LineSearch"}\nstart.levels = 7'),
+    )
+    study = Study.from_toml(written(folder, head + text))
+    fields = {field.name: getattr(study, field.name) for field in dataclasses.fields(study)}
+    del fields["text"], fields["in_memory"]
+    made = Study.of(**fields)
+    assert made.text != study.text
+    assert made == dataclasses.replace(study, text=made.text)
+    assert made.in_memory
+    again = Study.from_text(made.text, folder, str(folder / "study.toml"))
+    assert again == made
+    assert not again.in_memory
+    assert Study.of(**{**fields, "folder": Path("/elsewhere")}).images.path == folder / "set.npz"
+
+
+def test_what_is_left_out_of_a_study_in_memory(folder: Path) -> None:
+    made = Study.of(
+        name="few",
+        images=ImagesSpec(Path("set.npz")),
+        models=[ModelSpec.of("net.pt2")],
+        attacks=[AttackSpec.of("HSJA")],
+        tariffs=[Tariff.of(100, budget=900)],
+    )
+    assert made.text == (
+        'name = "few"\nseeds = [0]\n\n[images]\npath = "set.npz"\n\n'
+        '[[prices]]\nname = "100"\nratio = 100.0\nbudget = 900\n\n'
+        '[[models]]\nname = "net"\nsource = "net.pt2"\n\n'
+        '[[attacks]]\npreset = "hsja"\nname = "hsja"\n'
+    )
+    assert Study.from_text(made.text, Path(), made.where, files=False) == made
+    with pytest.raises(InputError, match=r"^images set\.npz does not exist"):  # no line of a file
+        sources.load_images(made)
+
+
+def test_what_no_text_can_hold_is_refused() -> None:
+    parts: dict[str, Any] = {
+        "name": "few",
+        "images": ImagesSpec(Path("set.npz")),
+        "models": [ModelSpec.of("net.pt2")],
+        "attacks": [AttackSpec.of("hsja")],
+    }
+    odd = Tariff("odd", tb.Prices(source=2, other=3), 900, math.inf)
+    with pytest.raises(InputError, match=r"the price 'odd' is .*: expected c\*, or prices from"):
+        Study.of(**parts, tariffs=[odd])
+    with pytest.raises(InputError, match="control characters"):
+        Study.of(**parts | {"name": "a\x7fb"}, tariffs=[Tariff.of(1, budget=9)])
+
+
+def test_limits_and_goals_are_checked_wherever_they_are_made() -> None:
+    with pytest.raises(InputError, match="budget is 5: expected at least 100"):
+        Tariff.of(100, budget=5)
+    with pytest.raises(InputError, match="price is -1: expected a number that is 0 or more, inf"):
+        Tariff.of(-1, budget=5)
+    with pytest.raises(InputError, match="target is 3, and start is not given"):
+        Goal(3)
+
+
 # -- mistakes -------------------------------------------------------------------------------------
 
 PRICES = "prices = [2, 100, inf]"
@@ -269,8 +338,8 @@ MISTAKES: list[tuple[str, str, int | None, list[str]]] = [
     ('source = "net.pt2"\n', "", 17, ["[[models]] number 1 has no source", 'source = "model.pt2"']),
     ('preset = "cgba"', "", 29, ["[[attacks]] number 2 has no preset", "`tollbox presets` lists"]),
     ("budget = 5000\nmax_queries = 900\n", "", 2, ["neither budget nor max_queries", "'2'"]),
-    ("max_queries = 900\n", "", 3, ["some answers are free", "'inf'", "give max_queries as well"]),
-    ('start = "start.png"\n', "", 14, ["goal.target is 5", 'as start = "start.png"']),
+    ("max_queries = 900\n", "", 3, ["some answers are free", "'inf'", "max_queries as well"]),
+    ('start = "start.png"\n', "", 14, ["goal.target is 5, and goal.start is not given"]),
     # types
     ('"small"', "3", 1, ["name is 3", "a name in quotes"]),
     ('"small"', '" "', 1, ["name is ' '", "a name in quotes"]),
@@ -317,20 +386,20 @@ MISTAKES: list[tuple[str, str, int | None, list[str]]] = [
     (PRICES, 'prices = ["p.csv"]', 4, ["p.csv does not exist", "folder of the study file"]),
     (PRICES, 'prices = ["pictures"]', 4, ["pictures is a folder", "the path of a CSV"]),
     (PRICES, "prices = [2, 2]", 4, ["number 1 and number 2 of prices", "'2'", "name = "]),
-    (PRICES, "prices = [2, 6000]", 2, ["budget is 5000", "at least 6000", "raise it"]),
+    (PRICES, "prices = [2, 6000]", 2, ["budget is 5000", "at least 6000"]),
     (PRICES, "prices = [{budget = 3}]", 4, ["number 1 of prices has no ratio", "ratio = 100"]),
     (PRICES, "prices = [{ratio = 3, budgt = 3}]", 4, ["unknown key in [[prices]]", "'budget'"]),
     (
         PRICES,
         "prices = [{ratio = 3, budget = 2}]",
         4,
-        ["budget in [[prices]] number 1 is 2: expected at least 3", "raise it."],
+        ["budget in [[prices]] number 1 is 2: expected at least 3", "which one query may cost."],
     ),
     (
         PRICES,
         'prices = [{ratio = "free.csv", max_queries = inf}]',
         4,
-        ["some answers are free under the price 'free'", "give max_queries as well"],
+        ["the price 'free': some answers are free", "max_queries in [[prices]] number 1 as well"],
     ),
     (
         f"budget = 5000\nmax_queries = 900\n{PRICES}",
@@ -450,34 +519,34 @@ def test_a_file_without_permission(tmp_path: Path) -> None:
 def test_list_then_limit(folder: Path, path: str) -> None:
     study = Study.from_toml(written(folder, base(('"set.npz"', path))))
     everything = load_images(folder / "set.npz")
-    images = study.load_images()
+    images = sources.load_images(study)
     assert torch.equal(images.images, everything.images[[3, 0]])
     assert images.labels == (1, 3)
     assert [name.removesuffix(".png") for name in images.names] == ["3", "0"]
     assert len(images.origins) == 2
     whole = base(('"set.npz"', path), ("limit = 2\n", ""))
-    assert Study.from_toml(written(folder, whole)).load_images().labels == (1, 3, 4)
+    assert sources.load_images(Study.from_toml(written(folder, whole))).labels == (1, 3, 4)
     first = base(('"set.npz"', path), ('list = "images.txt"\n', ""))
-    assert Study.from_toml(written(folder, first)).load_images().labels == (3, 1)
+    assert sources.load_images(Study.from_toml(written(folder, first))).labels == (3, 1)
 
 
 def test_digest_is_of_content_labels_and_order(folder: Path) -> None:
-    images = Study.from_toml(written(folder, BASE)).load_images()
+    images = sources.load_images(Study.from_toml(written(folder, BASE)))
     digest = images_digest(images)
     right = base(("limit = 2", f'limit = 2\ndigest = "{digest.upper()}"'))
-    assert Study.from_toml(written(folder, right)).load_images().labels == images.labels
+    assert sources.load_images(Study.from_toml(written(folder, right))).labels == images.labels
     pictures = right.replace('"set.npz"', '"pictures"\nlabels = "labels.csv"')
-    assert Study.from_toml(written(folder, pictures)).load_images().labels == images.labels
+    assert sources.load_images(Study.from_toml(written(folder, pictures))).labels == images.labels
     one_less = right.replace("limit = 2", "limit = 1")
     with pytest.raises(FileError) as error:
-        Study.from_toml(written(folder, one_less)).load_images()
+        sources.load_images(Study.from_toml(written(folder, one_less)))
     found = images_digest(load_images(folder / "set.npz"))
     assert found != digest
     message = str(error.value)
     assert f"study.toml, line 11: images.digest is '{digest}', and the 1 images of" in message
     [offered] = [word.strip('"') for word in message.split() if word.startswith('"')]
     renewed = one_less.replace(digest.upper(), offered)
-    assert len(Study.from_toml(written(folder, renewed)).load_images()) == 1
+    assert len(sources.load_images(Study.from_toml(written(folder, renewed)))) == 1
 
 
 def test_digest_tells_apart(folder: Path) -> None:
@@ -503,14 +572,14 @@ def test_what_a_list_names_must_be_there(folder: Path) -> None:
     first = hashes_of(folder / "set.npz")[0]
     (folder / "images.txt").write_text(f"{first}\n{'a' * 32}\n")
     with pytest.raises(FileError, match=r"images\.txt, line 2: none of the 4 images of .* a{32}: "):
-        study.load_images()
+        sources.load_images(study)
     arrays = np.load(folder / "set.npz")["images"]
     np.savez(folder / "set.npz", images=arrays[[0, 1, 0]], labels=[3, 1, 4])
     (folder / "images.txt").write_text(first)
     with pytest.raises(FileError, match=r"line 1: .* 2 images .* different labels, 3 and 4: .*"):
-        study.load_images()
+        sources.load_images(study)
     np.savez(folder / "set.npz", images=arrays[[0, 1, 0]], labels=[3, 1, 3])
-    assert study.load_images().names == ("0",)
+    assert sources.load_images(study).names == ("0",)
 
 
 def test_models(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: Any) -> None:
@@ -520,15 +589,17 @@ def test_models(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory:
     text = base(('source = "bright:labels"', 'source = "bright:labels"\nquantize = 3'))
     study = Study.from_toml(written(folder, text))
     example = torch.full((3, 4, 5), 0.9)
-    model = study.load_model(study.models[1], example, "cpu")
+    model = sources.load_model(study, study.models[1], example, "cpu")
     assert model.quantize == 3
     assert model(torch.stack([example, example / 2])).tolist() == [1, 0]
-    with pytest.raises(FileError, match=r"study\.toml, the model 'net': \w+ .*net\.pt2 is"):
-        study.load_model(study.models[0], example, "cpu")
+    with pytest.raises(FileError, match=r"study\.toml, line 18: the model 'net': \w+ .*net\.pt2"):
+        sources.load_model(study, study.models[0], example, "cpu")
     text = base(('source = "bright:labels"', 'source = "bright:labels"\nmean = [0.1, 0.2]'))
     study = Study.from_toml(written(folder, text))
-    with pytest.raises(InputError, match=r"the model 'labels': mean has 2 numbers") as error:
-        study.load_model(study.models[1], example, "cpu")
+    with pytest.raises(
+        InputError, match=r"line 24: the model 'labels': mean has 2 numbers"
+    ) as error:
+        sources.load_model(study, study.models[1], example, "cpu")
     assert "--" not in str(error.value)
 
 
@@ -537,7 +608,7 @@ def test_a_model_is_normalised(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delitem(sys.modules, "bright", raising=False)
     text = base(('source = "bright:labels"', 'source = "bright:labels"\nmean = 0.4\nstd = 0.5'))
     study = Study.from_toml(written(folder, text))
-    model = study.load_model(study.models[1], torch.zeros(3, 4, 5), "cpu")
+    model = sources.load_model(study, study.models[1], torch.zeros(3, 4, 5), "cpu")
     levels = torch.tensor([0.6, 0.7]).view(2, 1, 1, 1).expand(2, 3, 4, 5)
     assert model(levels).tolist() == [0, 1]  # (0.6 - 0.4) / 0.5 = 0.4, (0.7 - 0.4) / 0.5 = 0.6
 

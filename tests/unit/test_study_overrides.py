@@ -28,10 +28,11 @@ from tollbox.parts.estimates import Agrest
 from tollbox.parts.inward import Inward
 from tollbox.parts.opt_style import OptStyle
 from tollbox.parts.priors import Photo, Reweighed, Spectrum
+from tollbox.parts.registry import PARTS
 from tollbox.parts.searches import AsymmetricSearch, LineSearch, OptimalSearch
 from tollbox.parts.subspaces import Dct
 from tollbox.parts.sweeps import Galloping
-from tollbox.studies.spec.overrides import PART, PARTS
+from tollbox.studies.spec.overrides import PART
 from tollbox.studies.spec.study import Study
 
 HEAD = """\
@@ -210,13 +211,13 @@ def test_refused(lines: str, says: list[str]) -> None:
 def test_what_a_part_itself_refuses_is_told_with_its_key() -> None:
     lines = ["estimate.delta = 0.5", "estimate.subspace.block = 8", "estimate.subspace.factor = 0"]
     assert refused("a-cgba", *lines) == (
-        "study.toml, line 11: in estimate.subspace in [[attacks]] number 1 factor is 0: expected a "
+        "study.toml, line 11: estimate.subspace.factor in [[attacks]] number 1 is 0: expected a "
         "number of 1 or more."
     )
     lines = ["[attacks.directions.subspace]", "factor = 2", "block = 0"]
     assert refused("surfree", *lines) == (
-        "study.toml, line 11: in directions.subspace in [[attacks]] number 1 block is 0: expected "
-        "a side of 1 or more, or None."
+        "study.toml, line 11: directions.subspace.block in [[attacks]] number 1 is 0: expected a "
+        "side of 1 or more, or None."
     )
 
 
@@ -241,7 +242,7 @@ def test_every_part_can_take_the_place_of_its_kind(kind: Any) -> None:
 
 
 def test_every_part_of_ours_is_known() -> None:
-    """Whoever adds a part adds it to PARTS, unless it takes more than numbers and words."""
+    """Whoever adds a part registers it, unless it takes more than numbers and words."""
     not_parts = {"SplitRule", "OptimalRule", "Pool"}
     modules = [starts, searches, estimates, opt_style, subspaces, directions, sweeps]
     modules += [calibrated, inward, priors]

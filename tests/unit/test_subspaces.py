@@ -11,12 +11,24 @@ import scipy.fft
 import torch
 
 from tollbox.errors import InputError
-from tollbox.parts.subspaces import Dct, Full, basis
+from tollbox.parts.cosines import cosine_basis
+from tollbox.parts.subspaces import Dct, Full
 
 SHAPES = [(3, 16, 16), (1, 8, 8), (3, 17, 9), (1, 1, 5), (2, 10, 23), (1, 1, 1)]
 """Square, grey, neither side a multiple of 8 or of a factor, a single row, a single pixel."""
+ODD_SHAPES = [*SHAPES, (1, 28, 28), (3, 5, 7), (1, 33, 64), (3, 64, 33), (3, 25, 25), (1, 30, 14)]
+SLICES = [slice(first, first + n) for n in (1, 2, 7) for first in (0, 1, 40 - n)]
+SLICES += [slice(0, 40)]
 SPACES = [Full(), Dct(1), Dct(2), Dct(3), Dct(4), Dct(2.5), Dct(100), Dct(2, block=8)]
 SPACES += [Dct(1, block=8), Dct(4, block=8), Dct(3, block=5), Dct(2, block=1), Dct(2, block=1000)]
+
+
+@pytest.fixture(params=[1, 2], ids=["one thread", "two threads"])
+def threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
 
 
 def images(shape, count=4, dtype=torch.float64, seed=0):
@@ -28,7 +40,7 @@ def images(shape, count=4, dtype=torch.float64, seed=0):
 @pytest.mark.parametrize("factor", [1, 1.5, 2, 3, 4, 50])
 @pytest.mark.parametrize("side", [1, 2, 7, 8, 9, 16, 29])
 def test_columns_are_orthonormal(side, factor, block):
-    columns = basis(side, factor, block)
+    columns = cosine_basis(side, factor, block)
     assert np.allclose(columns.T @ columns, np.eye(columns.shape[1]), atol=1e-13)
     assert columns.shape[1] <= side
 
@@ -36,7 +48,7 @@ def test_columns_are_orthonormal(side, factor, block):
 @pytest.mark.parametrize("block", [None, 3, 8])
 @pytest.mark.parametrize("side", [1, 7, 8, 9, 29])
 def test_at_factor_one_the_basis_is_that_of_the_whole_space(side, block):
-    assert basis(side, 1, block).shape == (side, side)
+    assert cosine_basis(side, 1, block).shape == (side, side)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -141,17 +153,33 @@ def test_the_effective_dimension(space, image, wanted):
 
 def test_the_columns_are_smooth():
     """Number k of the lowest frequencies changes its sign k times: none higher gets in."""
-    columns = basis(16, 2)
+    columns = cosine_basis(16, 2)
     changes = [(np.diff(np.sign(column)) != 0).sum() for column in columns.T]
     assert changes == list(range(8))
 
 
-def test_rows_do_not_depend_on_those_beside_them():
-    shape = (3, 17, 9)
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("shape", ODD_SHAPES, ids=str)
+def test_rows_do_not_depend_on_those_beside_them(shape, dtype):
     for space in SPACES:
-        rows = images(space.shape(shape), 40)
-        whole = space.expand(rows, shape)
-        assert all(torch.equal(space.expand(rows[i : i + 1], shape)[0], whole[i]) for i in (0, 39))
+        rows = images(space.shape(shape), 40, dtype)
+        pictures = images(shape, 40, dtype)
+        expanded, projected = space.expand(rows, shape), space.project(pictures)
+        for part in SLICES:
+            assert torch.equal(space.expand(rows[part], shape), expanded[part]), space
+            assert torch.equal(space.project(pictures[part]), projected[part]), space
+
+
+@pytest.mark.parametrize("factor", [1, 2, 2.5, 3, 4])
+@pytest.mark.parametrize("shape", [(3, 16, 16), (1, 28, 28), (3, 32, 32), (3, 224, 224)], ids=str)
+def test_aligned_images_are_two_plain_products(shape, factor):
+    """Their bits are those of results that were recorded before other images were padded."""
+    rows = images(Dct(factor).shape(shape), 3)
+    high, wide = (torch.from_numpy(cosine_basis(side, factor)) for side in shape[1:])
+    assert torch.equal(Dct(factor).expand(rows, shape), high @ rows @ wide.mT)
+    picture = images(shape, 1)
+    assert torch.equal(Dct(factor).project(picture), high.mT @ picture @ wide)
 
 
 @pytest.mark.parametrize("factor", [0.5, 0, -1, math.nan, math.inf, -math.inf])

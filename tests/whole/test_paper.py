@@ -191,7 +191,8 @@ def test_a_package_that_is_missing(run: Run, tmp_path: Path, monkeypatch: Any) -
     code, _, err = run("table-1", "--out", "o", "--images", "set.npz")
     assert code == 2
     assert err.count("\n") == 1
-    assert "studies/paper/table-1.toml, the model 'ResNet-50': torchvision" in err
+    assert "studies/paper/table-1.toml, line " in err
+    assert ": the model 'ResNet-50': torchvision" in err
     assert "pip install torchvision" in err
     assert not (tmp_path / "o").exists()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import sqlite3
@@ -27,6 +28,7 @@ from tollbox.studies.spec.specs import Tariff
 from tollbox.studies.store import codec
 from tollbox.studies.store.codec import Trace
 from tollbox.studies.store.opening import StoreError
+from tollbox.studies.store.record import StudyRecord, parts_of
 from tollbox.studies.store.store import APPLICATION, SCHEMA, Store
 from tollbox.testing import half_space
 
@@ -138,6 +140,78 @@ def test_runs_come_back_with_counts_improvements_and_steps(path: Path, attack: s
     assert back.trace == result.trace
     assert tuple(Trace(codec.pack_trace(result)).improvements) == result.improvements
     assert [back.distance_at(b) for b in (50, 300)] == [result.distance_at(b) for b in (50, 300)]
+
+
+def test_a_trace_is_decoded_in_parts() -> None:
+    boundary = half_space(distance=0.3, shape=(3, 8, 8))
+    [result] = tb.run(tb.preset("a-cgba"), boundary.model(), boundary.source[None], [0], budget=300)
+    trace = Trace(codec.pack_trace(result))
+    assert tuple(trace.improvements) == result.improvements
+    assert "_values" not in vars(trace)  # the steps were not decoded for that
+    assert (tuple(trace.steps), trace.counts) == (result.trace, result.ledger.counts)
+
+
+# -- what a store says about its study ------------------------------------------------------------
+
+
+def through_json(record: StudyRecord) -> StudyRecord:
+    return StudyRecord.from_json(json.loads(json.dumps(record.to_json())))
+
+
+def test_a_record_comes_back_as_it_was(path: Path) -> None:
+    record = sample_record(shard=3, noise=2, settings={"price": 2.5}, experiment="clip", scale="s")
+    assert through_json(record) == record
+    assert through_json(sample_record()) == sample_record()
+    with Store.open(path, write=False) as store:
+        assert store.study == sample_record()
+
+
+def test_keys_of_a_later_version_are_passed_over_and_those_that_are_missing_are_told(
+    path: Path,
+) -> None:
+    values = sample_record().to_json()
+    assert StudyRecord.from_json({**values, "weather": "fine"}) == sample_record()
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM about WHERE key = 'models'")
+    refused(path, r"is damaged \(KeyError: 'models'\); bring back a whole copy")
+
+
+def test_a_record_without_attacks_and_noise_is_that_of_an_old_store() -> None:
+    values = sample_record(noise=7).to_json()
+    del values["attacks"], values["noise"]
+    record = StudyRecord.from_json(values)
+    assert (record.attacks, record.noise) == (None, 1)
+    assert record.resume_obstacle({"surfree": {"search.tau": "9"}}, 1) is None
+    assert record.resume_obstacle({}, 2) == "noise was version 1 and is 2"
+
+
+@pytest.mark.parametrize(
+    ("begun", "now", "words"),
+    [
+        ({"search.tau": "1"}, {"search.tau": "1"}, None),
+        (
+            {"search.tau": "0.0001"},
+            {"search.tau": "0.001"},
+            "was begun with search.tau = 0.0001, and is 0.001 now",
+        ),
+        ({}, {"search.new": "3"}, "was begun without search.new, and has search.new = 3 now"),
+        ({"old": "3"}, {}, "was begun with old = 3, and has no such field now"),
+    ],
+)
+def test_the_field_of_an_attack_that_differs_is_named(
+    begun: dict[str, str], now: dict[str, str], words: str | None
+) -> None:
+    obstacle = sample_record(attacks={"a-cgba": begun}).resume_obstacle({"a-cgba": now}, 1)
+    assert obstacle == (words and f"the attack a-cgba {words}")
+
+
+def test_the_parts_of_an_attack_are_named_field_by_field() -> None:
+    parts = parts_of(tb.preset("a-cgba"))
+    assert (parts["attack"], parts["search"]) == ("CGBA", "AsymmetricSearch")
+    assert (parts["search.tau"], parts["estimate.subspace.factor"]) == ("0.0001", "4")
+    for name in tb.presets():
+        assert parts_of(tb.preset(name)) == parts_of(tb.preset(name))
+        assert not any(" at 0x" in text for text in parts_of(tb.preset(name)).values())
 
 
 # -- commits --------------------------------------------------------------------------------------

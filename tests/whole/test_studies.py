@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import random
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,11 @@ from tollbox import Stop, Study, StudyResults
 from tollbox.core.model import Model
 from tollbox.engine.executors import Stopper
 from tollbox.errors import FileError, InputError
+from tollbox.studies import loading
 from tollbox.studies.beginning import begin, holds
 from tollbox.studies.loading import load
 from tollbox.studies.running import run_folder
-from tollbox.studies.shard import Options, Outcome
+from tollbox.studies.shard import CellEnded, Options, Outcome
 from tollbox.studies.store.opening import StoreError
 from tollbox.studies.store.store import Store
 
@@ -50,6 +53,10 @@ preset = "stealthy-hsja"
 GOAL = "\n[goal]\ntarget = {}\nstart = 'start.npz'\n"
 
 
+def do_nothing() -> None:
+    pass
+
+
 class Net(nn.Module):
     """Five classes; counts rows, and does as it is told at a certain call."""
 
@@ -60,7 +67,7 @@ class Net(nn.Module):
         self.second = nn.Parameter(torch.randn(16, 5, generator=generator, dtype=torch.float64))
         self.rows = self.calls = 0
         self.at = 0
-        self.do: Callable[[], None] = lambda: None
+        self.do: Callable[[], None] = do_nothing
         self.shift = 0
 
     def forward(self, images: Tensor) -> Tensor:
@@ -165,7 +172,9 @@ def test_interrupted_again_and_again_and_resumed(case: Case, mode: str) -> None:
 def test_a_time_limit_again_and_again(case: Case) -> None:
     wanted, runs, stopped = case.unbroken(), 0, 0
     while len(contents(case.out) if case.out.exists() else {}) < 12:
-        outcome = case.run(Net(), time_limit=0.05 + 0.02 * runs)
+        net, limit = Net(), 0.05 * (runs + 1)
+        net.at, net.do = 10 + 5 * runs, partial(time.sleep, limit)  # the time is up by then
+        outcome = case.run(net, time_limit=limit)
         reasons = {r.stop for r in outcome.unfinished.values() if r is not None}
         assert reasons <= {Stop.TIME_LIMIT}
         stopped += bool(reasons)
@@ -230,6 +239,48 @@ def test_study_run_begins_and_goes_on(case: Case) -> None:
     with tb.run_study(case.study(), case.out, models={"net": model(Net())}) as found:
         assert first <= len(found) == 12
     assert contents(case.out) == wanted
+
+
+def test_a_model_is_loaded_and_fingerprinted_once(
+    tiny_study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    for module, name in ((loading, "load_model"), (loading, "fingerprint")):
+        original = getattr(module, name)
+
+        def counted(
+            *values: Any, name: str = name, original: Callable[..., Any] = original, **more: Any
+        ) -> Any:
+            calls.append(name)
+            return original(*values, **more)
+
+        monkeypatch.setattr(module, name, counted)
+    with tb.run_study(tiny_study, tmp_path / "out") as results:
+        assert len(results) == 12
+    assert sorted(calls) == ["fingerprint", "load_model"]
+
+
+def test_two_processes_do_what_one_does(case: Case) -> None:
+    wanted = case.unbroken()
+    case.text = "workers = 2\n" + case.text
+    events: list[Any] = []
+    models = {"net": model(Net())}
+    with tb.run_study(case.study(), case.out, models=models, tell=events.append) as results:
+        assert len(results) == 12
+    assert contents(case.out) == wanted
+    assert sorted(e.cell for e in events if isinstance(e, CellEnded)) == list(range(12))
+    other, labels = pixels(), labels_of(pixels())
+    other[1, 0, 0, 0] ^= 1
+    np.savez(case.folder / "images.npz", images=other, labels=labels)
+    with pytest.raises(FileError, match=r"image 1 \(1\) has changed in its content; bring them"):
+        case.run(Net())
+
+
+def test_a_time_limit_that_is_none(case: Case) -> None:
+    with pytest.raises(InputError, match=r"^time_limit is 0: expected seconds, more than 0\.$"):
+        tb.run_study(case.study(), case.out, time_limit=0)
+    with pytest.raises(InputError, match=r"^models has 'x': expected names of the study: net\.$"):
+        tb.run_study(case.study(), case.out, models={"x": model(Net())})
 
 
 # -- what has changed -----------------------------------------------------------------------------
@@ -417,6 +468,29 @@ def test_a_model_that_answers_differently_is_reported(case: Case) -> None:
     assert warned
     assert len(warned) == len(told)
     assert "points differently when they were asked again" in told[0].warnings[0]
+
+
+def test_a_median_is_over_the_runs_that_were_attacked_and_not_cut_short(case: Case) -> None:
+    """As the medians of results: not those that failed, nor those misclassified anyway."""
+    wrong = labels_of(pixels())
+    wrong[1] = (wrong[1] + 1) % 5
+    np.savez(case.folder / "images.npz", images=pixels(), labels=wrong)
+
+    class Broken(Net):
+        def forward(self, images: Tensor) -> Tensor:
+            if self.calls > 60:
+                raise RuntimeError("out of order")
+            return super().forward(images)
+
+    case.run(Broken())
+    with StudyResults(case.out) as results:
+        stops = {result.stop for result in results.results()}
+        assert stops == {Stop.BUDGET, Stop.MODEL_ERROR, Stop.ALREADY_MISCLASSIFIED}
+        for series, status in zip(results.grid.series, results.status(), strict=True):
+            runs = results.results(series.attack.name, series.tariff.name)
+            counted = [r.distance for r in runs if r.stop is Stop.BUDGET]
+            assert status.failed == sum(r.stop is Stop.MODEL_ERROR for r in runs)
+            np.testing.assert_equal(status.median, np.median(counted) if counted else np.nan)
 
 
 # -- told again -----------------------------------------------------------------------------------

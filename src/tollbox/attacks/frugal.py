@@ -135,8 +135,8 @@ class Frugal:
         found = yield from begin(problem, self.start)
         if found is None:
             return None
-        tolerance = getattr(self.start, "tolerance", None)
-        if problem.given is not None or tolerance is None:
+        tolerance = self.start.tolerance
+        if problem.start_image is not None or tolerance is None:
             ray = Ray(problem.source, found.point - problem.source, found, 1.0, NEAREST)
             count = math.ceil(math.log(NEAREST) / math.log(1 - STEP))
             found, _ = yield from narrowed(ray, count, optimal_rule(ratio, count), START)

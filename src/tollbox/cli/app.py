@@ -17,13 +17,14 @@ from cyclopts import App, CycloptsError
 
 from .. import __version__
 from ..errors import InputError, TollboxError
+from .choices import as_option
 from .codes import FAILED, INTERRUPTED, MISTAKE
 from .streams import safe_streams, say
 
 COMMANDS = {
     "attack": "Attack your own model on your own images, under a price for flagged answers.",
     "run": "Run a study: models x attacks x prices x images, from a TOML file.",
-    "resume": "Go on with a study or an attack; recorded answers are not asked again.",
+    "resume": "Continue a study or an attack; recorded answers are not asked again.",
     "status": "Show how far a study has come; it may be running.",
     "export": "Write a study's finished cells, their steps and the list of images as CSV files.",
     "report": "Make a page of a study: table, curves, trade-offs, gallery; finished or not.",
@@ -71,7 +72,7 @@ def _run(tokens: list[str], ready: Callable[[], None]) -> int:
         say(f"{error} See `tollbox --help`.")
         return MISTAKE
     except InputError as error:
-        say(error.sentence(lambda name: f"--{name.replace('_', '-')}"))
+        say(error.sentence(as_option))
         return MISTAKE
     except TollboxError as error:
         say(str(error))

@@ -10,32 +10,23 @@ It is a study of one attack: all that is answered is recorded in the output fold
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
-from torch import Tensor
 
-from ..attacks import preset
-from ..core.cell import Cell, check_label
-from ..core.model import Model
-from ..core.noise import content_hash
-from ..core.prices import Prices
-from ..errors import InputError
-from ..files.images import ImageSet, load_images
 from ..files.output import check_free
-from ..files.starts import check_goal, check_target, load_starts
-from ..files.tables import LARGEST
-from ..models.loading import load_model
 from ..studies.beginning import begin
-from ..studies.loading import Loaded
+from ..studies.identity import current_environment
+from ..studies.loading import Loaded, load
 from ..studies.shard import Options
+from ..studies.spec.specs import AttackSpec, Goal, ImagesSpec, ModelSpec, Tariff
 from ..studies.spec.study import Study
 from . import choices
-from .attack_files import NAME, finish, study_text
+from .attack_files import finish
 from .codes import INTERRUPTED
-from .settings import settings_of
 from .streams import say
 from .study_run import run_left
 
@@ -104,75 +95,86 @@ def attack(options: AttackOptions) -> int:
     """Attack your own model on your own images, under a price for flagged answers.
 
     Writes adversarial.npz, PNGs of the adversarial images, results.csv and ledger.json into --out.
-    Ctrl-C ends the run and saves what was reached; `tollbox resume` goes on after a stop of any
+    Ctrl-C ends the run and saves what was reached; `tollbox resume` continues after a stop of any
     kind.
     """
+    limit = choices.seconds(options.time_limit)
     check_free(options.out)
-    given, starts, model = _prepared(options)
-    study = Study.from_text(study_text(options), Path(), "tollbox attack", files=False)
-    hashes = tuple(content_hash(image) for image in given.images)
-    loaded = Loaded(study, given, hashes, starts, model.device, {NAME: model})
-    cell = loaded.cell(loaded.grid.place(0))
-    begin(loaded, options.out, "attack", settings=settings_of(options, cell, model))
+    loaded = load(study_of(options))
+    begin(loaded, options.out, "attack", settings=_settings(options, loaded))
     try:
-        how = Options(time_limit=choices.seconds(options.time_limit))
-        outcome, interrupted = run_left(options.out, how, loaded)
+        outcome, interrupted = run_left(options.out, Options(time_limit=limit), loaded)
         return finish(options.out, outcome, interrupted, loaded)
     except KeyboardInterrupt:
-        say(f"interrupted; all that was answered is kept: `tollbox resume {options.out}` goes on.")
+        say(
+            f"interrupted; all that was answered is kept: `tollbox resume {options.out}` continues."
+        )
         return INTERRUPTED
 
 
-def _prepared(options: AttackOptions) -> tuple[ImageSet, list[Tensor | None], Model]:
-    """The images, what to begin from, and the model, all checked."""
-    chosen = preset(options.attack.lower())
-    choices.at_least("--seed", options.seed, -LARGEST_SEED, LARGEST_SEED)
-    check_goal(options.target, options.start)
-    prices = choices.prices(options.price)
-    budget, max_queries = choices.limits(prices, options.budget, options.max_queries)
-    choices.seconds(options.time_limit)
-    choices.at_least("--limit", options.limit, 1)
-    choices.at_least("--quantize", options.quantize, 1, 16)
-    choices.at_least("--batch-size", options.batch_size, 1)
-    mean, std = choices.numbers("--mean", options.mean), choices.numbers("--std", options.std)
-    place = choices.device(options.device)
-    given = load_images(options.images, options.labels, options.limit)
-    starts = load_starts(options.start, given, options.limit)
-    model = load_model(
-        options.model,
-        given.images[0],
-        mean=mean,
-        std=std,
-        device=place,
-        quantize=options.quantize,
+def study_of(options: AttackOptions) -> Study:
+    """The study of one attack that the options mean."""
+    choices.within("seed", options.seed, -LARGEST_SEED, LARGEST_SEED)
+    choices.within("limit", options.limit, 1)
+    choices.within("quantize", options.quantize, 1, 16)
+    choices.within("batch_size", options.batch_size, 1)
+    return Study.of(
+        name="attack",
+        where="tollbox attack",
+        images=ImagesSpec(options.images, options.labels, options.limit),
+        models=[
+            ModelSpec.of(
+                options.model,
+                name="model",
+                mean=choices.numbers("mean", options.mean),
+                std=choices.numbers("std", options.std),
+                quantize=options.quantize,
+            )
+        ],
+        attacks=[AttackSpec.of(options.attack)],
+        tariffs=[
+            Tariff.of(
+                choices.price(options.price),
+                budget=math.inf if options.budget is None else options.budget,
+                max_queries=math.inf if options.max_queries is None else options.max_queries,
+            )
+        ],
+        seeds=[options.seed],
+        goal=Goal(options.target, options.start),
+        device=options.device,
         batch_size=options.batch_size,
+        keep_images=True,
     )
-    _check_classes(prices, model)
-    for label, name, origin in zip(given.labels, given.names, given.origins, strict=True):
-        classes = model.classes or (LARGEST if label > LARGEST else None)
-        check_label(label, classes, f"{origin}: the label of image {name}")
-    check_target(options.target, given, model.classes)
-    each = zip(given.images, given.labels, given.names, starts, strict=True)
-    for image, label, name, start in each:
-        Cell(
-            chosen,
-            image,
-            label,
-            prices,
-            budget,
-            max_queries,
-            options.target,
-            options.seed,
-            name,
-            start=start,
-        ).check(model, f"image {name}")
-    return given, starts, model
 
 
-def _check_classes(prices: Prices, model: Model) -> None:
-    beyond = [c for c in prices.classes or {} if model.classes is not None and c >= model.classes]
-    if beyond:
-        raise InputError(
-            f"--price has a price for class {beyond[0]}, but the model has {model.classes} "
-            f"classes: expected 0 to {(model.classes or 0) - 1}."
-        )
+def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
+    """What it takes to run the attack again, for ledger.json."""
+    study, [model], [tariff] = loaded.study, loaded.study.models, loaded.study.tariffs
+    prices, environment = tariff.prices, current_environment(loaded.device)
+    classes = None if prices.classes is None else {str(k): v for k, v in prices.classes.items()}
+    return {
+        "attack": study.attacks[0].name,
+        "attack_parts": repr(study.attacks[0].attack),
+        "target": options.target,
+        "start": None if options.start is None else str(options.start),
+        "price": options.price,
+        "prices": {"source": prices.source, "other": prices.other, "classes": classes},
+        "budget": tariff.budget,
+        "max_queries": tariff.max_queries,
+        "time_limit": options.time_limit,
+        "seed": options.seed,
+        "model": options.model,
+        "model_sha256": loaded.fingerprint(model).file,
+        "mean": options.mean,
+        "std": options.std,
+        "quantize": options.quantize,
+        "classes": loaded.model(model).classes,
+        "images": str(options.images),
+        "labels": None if options.labels is None else str(options.labels),
+        "limit": options.limit,
+        "device": str(loaded.device),
+        "batch_size": options.batch_size,
+        "versions": {
+            name: getattr(environment, name) for name in ("tollbox", "torch", "numpy", "python")
+        },
+    }

@@ -29,7 +29,7 @@ from ..studies.reading import StudyResults
 from ..studies.shard import Options
 from ..studies.spec.study import Study
 from ..studies.store.folder import read_record, shard_path
-from .choices import at_least, seconds, whole
+from .choices import seconds, whole, within
 from .codes import FAILED, INTERRUPTED
 from .run import most_queries
 from .streams import console, say
@@ -107,7 +107,7 @@ def _checked(options: PaperOptions) -> _Wanted:
         raise UnknownNameError("scale", options.scale, [str(scale) for scale in Scale])
     if options.reading not in list(Reading):
         raise UnknownNameError("reading", options.reading, [str(r) for r in Reading])
-    at_least("--limit", options.limit, 1)
+    within("limit", options.limit, 1)
     return _Wanted(
         Scale(options.scale),
         Reading(options.reading),

@@ -1,4 +1,4 @@
-"""`tollbox resume`: go on with a study, or an attack, whatever ended it."""
+"""`tollbox resume`: continue a study, or an attack, whatever ended it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ResumeOptions:
 
 
 def resume(folder: Path, options: ResumeOptions = ResumeOptions()) -> int:  # noqa: B008
-    """Go on with a study or an attack; recorded answers are not asked again."""
+    """Continue a study or an attack; recorded answers are not asked again."""
     limit = seconds(options.time_limit)
     with Store.open(shard_paths(folder)[0], write=False) as store:
         record = store.study
@@ -62,6 +62,6 @@ def _describe_edit(record: StudyRecord) -> str | None:
     if line is None:
         return None
     return (
-        f"{path} was edited since (line {line}): this goes on with the study as it was begun; for "
+        f"{path} was edited since (line {line}): this continues the study as it was begun; for "
         "the new one use `tollbox run` with another --out."
     )

@@ -21,7 +21,7 @@ from .. import theory as closed_forms
 from ..core.prices import Prices
 from ..errors import InputError
 from ..files.tables import shortened
-from .choices import at_least, whole
+from .choices import whole, within
 from .streams import console
 
 MOST = 1e15
@@ -65,12 +65,13 @@ class TheoryOptions:
 def theory(options: TheoryOptions) -> int:
     """Print what the paper's theorems say for a price: overshoot, estimates, searches."""
     ratio = _ratio(options.price)
-    at_least("--dim", options.dim, 2, MOST_DIMENSIONS)
-    at_least("--cells", options.cells, 1, MOST_CELLS)
-    at_least("--queries", options.queries, 1, MOST_QUERIES)
-    at_least("--rate", options.rate, 0, 10)
+    within("dim", options.dim, 2, MOST_DIMENSIONS)
+    within("cells", options.cells, 1, MOST_CELLS)
+    within("queries", options.queries, 1, MOST_QUERIES)
+    within("rate", options.rate, 0, 10)
     if not 0 < options.delta <= MOST:
-        raise InputError(f"--delta is {options.delta:g}: expected above 0, up to {MOST:g}.")
+        expected = f"above 0, up to {MOST:g}"
+        raise InputError(f"is {options.delta:g}", expected=expected, input="delta")
     found = {
         "price": options.price,
         "ratio": ratio,
@@ -95,10 +96,8 @@ def _ratio(text: str) -> float:
     if price == math.inf:
         return Prices.flagged_only().ratio
     if not 1 / MOST <= price <= MOST:
-        raise InputError(
-            f"--price is {shortened(text)!r}: expected a number above 0, from {1 / MOST:g} to "
-            f"{MOST:g}, or inf."
-        )
+        expected = f"a number above 0, from {1 / MOST:g} to {MOST:g}, or inf"
+        raise InputError(f"is {shortened(text)!r}", expected=expected, input="price")
     return price
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import InputError, mention
 from .model import Model
 from .pixels import check_range
 from .prices import Prices
@@ -39,30 +39,33 @@ class Cell:
     """An image to begin from, in place of what the attack's start would find."""
 
     def check(
-        self, model: Model, where: str, shape: tuple[int, ...] | None = None
+        self, model: Model, name: str, shape: tuple[int, ...] | None = None
     ) -> tuple[int, ...]:
         """Raise InputError if this cell cannot be run beside images of `shape`; returns its shape.
 
-        `where` names the cell in the message.
+        `name` is what the message calls the image.
         """
         check_limits(self.prices, self.budget, self.max_queries)
-        check_image(self.image, where)
-        check_label(self.label, model.classes, f"the label of {where}")
+        check_image(self.image, name)
+        check_label(self.label, model.classes, f"the label of {name}")
         if self.target is not None:
-            check_label(self.target, model.classes, f"the target of {where}")
+            check_label(self.target, model.classes, f"the target of {name}")
             if self.target == self.label:
-                raise InputError(f"the target of {where} is its source class, {self.label}.")
+                raise InputError(
+                    f"the target of {name} is its source class, {self.label}",
+                    expected="another class",
+                )
         if self.start is not None:
-            check_image(self.start, f"the start of {where}")
+            check_image(self.start, f"the start of {name}")
             if self.start.shape != self.image.shape:
                 raise InputError(
-                    f"the start of {where} has shape {tuple(self.start.shape)}: expected that of "
-                    f"the image, {tuple(self.image.shape)}."
+                    f"the start of {name} has shape {tuple(self.start.shape)}",
+                    expected=f"that of the image, {tuple(self.image.shape)}",
                 )
         if shape is not None and tuple(self.image.shape) != shape:
             raise InputError(
-                f"{where} has shape {tuple(self.image.shape)}, those before it {shape}: expected "
-                "one shape for all."
+                f"{name} has shape {tuple(self.image.shape)}, those before it {shape}",
+                expected="one shape for all",
             )
         return tuple(self.image.shape)
 
@@ -70,46 +73,55 @@ class Cell:
 def check_limits(prices: Prices, budget: float, max_queries: float) -> None:
     """The budget admits a query, and something ends the run."""
     if not isinstance(prices, Prices):
-        raise InputError(f"prices is {prices!r}: expected tb.Prices(source=..., other=...).")
-    for name, value in (("the budget", budget), ("max_queries", max_queries)):
+        expected = "tb.Prices(source=..., other=...)"
+        raise InputError(f"is {prices!r}", expected=expected, input="prices")
+    for name, value in (("budget", budget), ("max_queries", max_queries)):
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InputError(f"{name} is {value!r}: expected a number.")
+            raise InputError(f"is {value!r}", expected="a number", input=name)
     if math.isnan(budget) or budget < prices.dearest:
         raise InputError(
-            f"the budget is {budget:g}: expected at least {prices.dearest:g}, which one query may "
-            "cost."
+            f"is {budget:g}",
+            expected=f"at least {prices.dearest:g}, which one query may cost",
+            input="budget",
         )
     if not (max_queries >= 1 and (math.isinf(max_queries) or max_queries % 1 == 0)):
-        raise InputError(f"max_queries is {max_queries:g}: expected a whole number, 1 or more.")
+        expected = "a whole number, 1 or more"
+        raise InputError(f"is {max_queries:g}", expected=expected, input="max_queries")
     if math.isinf(max_queries) and math.isinf(budget):
-        raise InputError("neither a budget nor max_queries is given: nothing would end the run.")
+        raise InputError(
+            f"neither {mention('budget')} nor {mention('max_queries')} ends the run",
+            expected="one that does",
+        )
     if math.isinf(budget) and math.isinf(prices.dearest * max_queries):
         raise InputError(
-            f"{max_queries:g} queries at {prices.dearest:g} each cost more than a float can hold: "
-            "expected smaller prices, a budget, or a smaller max_queries."
+            f"{max_queries:g} queries at {prices.dearest:g} each cost more than a float can hold",
+            expected=f"smaller prices, a smaller {mention('max_queries')}, or {mention('budget')}",
         )
     if math.isinf(max_queries) and prices.cheapest == 0:
         raise InputError(
-            "some answers are free under these prices: expected max_queries as well, since a "
-            "budget alone may never end the run."
+            "some answers are free under these prices",
+            expected=f"{mention('max_queries')} as well, since {mention('budget')} alone may never "
+            "end the run",
         )
 
 
-def check_image(image: Tensor, where: str) -> None:
+def check_image(image: Tensor, name: str) -> None:
     """One finite image (c, h, w) in [0,1]."""
     if not isinstance(image, Tensor):
-        raise InputError(f"{where} is a {type(image).__name__}: expected a tensor (c, h, w).")
+        raise InputError(f"{name} is a {type(image).__name__}", expected="a tensor (c, h, w)")
     if image.ndim != 3 or image.numel() == 0:
-        raise InputError(f"{where} has shape {tuple(image.shape)}: expected (c, h, w), not empty.")
+        given = f"{name} has shape {tuple(image.shape)}"
+        raise InputError(given, expected="(c, h, w), not empty")
     if not image.is_floating_point():
-        raise InputError(f"{where} is {image.dtype}: expected floats in [0,1]; divide by 255.")
-    check_range(image, where)
+        given = f"{name} is {image.dtype}"
+        raise InputError(given, expected="floats in [0,1]", remedy="divide by 255")
+    check_range(image, name)
 
 
-def check_label(label: int, classes: int | None, where: str) -> None:
+def check_label(label: int, classes: int | None, name: str) -> None:
     """A class that the model has."""
     if isinstance(label, bool) or not isinstance(label, int):
-        raise InputError(f"{where} is {label!r}: expected an integer.")
+        raise InputError(f"{name} is {label!r}", expected="an integer")
     if label < 0 or (classes is not None and label >= classes):
-        wanted = "0 or more" if classes is None else f"0 to {classes - 1}"
-        raise InputError(f"{where} is {label}: expected {wanted}.")
+        expected = "0 or more" if classes is None else f"0 to {classes - 1}"
+        raise InputError(f"{name} is {label}", expected=expected)

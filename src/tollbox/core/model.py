@@ -45,11 +45,16 @@ class Model:
 
     def __post_init__(self) -> None:
         if self.quantize is not None and not 1 <= self.quantize <= 16:
-            raise InputError(f"quantize is {self.quantize}: expected 1 to 16 bits, or None.")
+            raise InputError(
+                f"is {self.quantize}", expected="1 to 16 bits, or None", input="quantize"
+            )
         if not self.dtype.is_floating_point:
             raise InputError(
-                f"dtype is {self.dtype}: expected a floating type; for a model that takes 8-bit "
-                "images use quantize=8 and convert inside the callable."
+                f"is {self.dtype}",
+                expected="a floating type",
+                remedy="for a model that takes 8-bit images use quantize=8 and convert inside the "
+                "callable",
+                input="dtype",
             )
 
     @property
@@ -98,9 +103,11 @@ def as_model(model: Any) -> Model:
         return model
     if isinstance(model, torch.nn.Module):
         raise InputError(
-            f"the model is a bare torch network ({type(model).__name__}): expected labels from "
-            "images in [0,1]; wrap it with tb.models.from_torch(net, mean=..., std=...)."
+            f"is a bare torch network ({type(model).__name__})",
+            expected="labels from images in [0,1]",
+            remedy="wrap it with tb.models.from_torch(net, mean=..., std=...)",
+            input="model",
         )
     if callable(model):
         return from_callable(model)
-    raise InputError(f"the model is {model!r}: expected a callable from images to labels.")
+    raise InputError(f"is {model!r}", expected="a callable from images to labels", input="model")

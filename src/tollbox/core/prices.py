@@ -24,14 +24,17 @@ PLANNED_RATIO_AT_INFINITY = 1e5
 """What attacks plan with at c* = infinity (the paper, comparison to stealthy attacks)."""
 
 
-def _checked(name: str, value: float) -> float:
+def _checked_price(name: str, value: float) -> float:
     try:
         price = float(value)
     except (TypeError, ValueError):
-        raise InputError(f"{name} is {value!r}: expected a number that is 0 or more.") from None
+        raise InputError(f"{name} is {value!r}", expected="a number, 0 or more") from None
     if not (math.isfinite(price) and price >= 0):
-        hint = " For an infinite price use Prices.flagged_only()." if price == math.inf else ""
-        raise InputError(f"{name} is {value!r}: expected a finite number that is 0 or more.{hint}")
+        raise InputError(
+            f"{name} is {value!r}",
+            expected="a finite number, 0 or more",
+            remedy="for an infinite price use Prices.flagged_only()" if price == math.inf else "",
+        )
     return price
 
 
@@ -46,15 +49,16 @@ class Prices:
     and is set by `for_source`."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "source", _checked("the source price", self.source))
-        object.__setattr__(self, "other", _checked("the price of other answers", self.other))
+        object.__setattr__(self, "source", _checked_price("the source price", self.source))
+        object.__setattr__(self, "other", _checked_price("the price of other answers", self.other))
         if self.classes is not None:
             table = {
-                int(k): _checked(f"the price of class {k}", v) for k, v in self.classes.items()
+                int(label): _checked_price(f"the price of class {label}", price)
+                for label, price in self.classes.items()
             }
             object.__setattr__(self, "classes", table)
         if self.dearest == 0:
-            raise InputError("all prices are 0: expected at least one answer to cost something.")
+            raise InputError("all prices are 0", expected="at least one answer to cost something")
 
     @classmethod
     def per_class(cls, prices: Mapping[int, float], default: float = 1.0) -> Prices:
@@ -120,10 +124,10 @@ class Prices:
         if self.classes is None:
             low = int(self.source > self.other)  # position of the source price
             return np.where(labels == source, low, 1 - low)
-        found, back = np.unique(labels, return_inverse=True)
+        distinct, places = np.unique(labels, return_inverse=True)
         position = {value: i for i, value in enumerate(self.values)}
-        table = np.array([position[self.of(int(label), source)] for label in found], np.intp)
-        return table[back]
+        table = np.array([position[self.of(int(label), source)] for label in distinct], np.intp)
+        return table[places]
 
     def cost(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
         """Cost of counts by level (last axis); any leading axes."""

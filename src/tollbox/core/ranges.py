@@ -63,7 +63,7 @@ def check(part: object, /, **ranges: Range) -> None:
     for name, allowed in ranges.items():
         value = getattr(part, name)
         if not allowed.holds(value):
-            raise InputError(f"{name} is {_shown(value)}: expected {allowed.words}.")
+            raise InputError(f"is {_shown(value)}", expected=allowed.words, input=name)
 
 
 def _is_number(value: Any) -> bool:

@@ -1,1 +1,12 @@
-"""Parts that plug into attacks: starts, paths, searches, estimates, priors."""
+"""Parts that plug into attacks: a file that is imported here is registered (registry.py)."""
+
+from . import calibrated as calibrated
+from . import directions as directions
+from . import estimates as estimates
+from . import inward as inward
+from . import opt_style as opt_style
+from . import priors as priors
+from . import searches as searches
+from . import starts as starts
+from . import subspaces as subspaces
+from . import sweeps as sweeps

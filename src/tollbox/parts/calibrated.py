@@ -22,8 +22,9 @@ from torch import Tensor
 from ..core.ask import Ask, Asking, Iterate
 from ..core.problem import Problem
 from ..core.ranges import MANY, above, check, number, whole
-from .estimates import PHASE, Estimator, outward
+from .estimates import PHASE, Estimate, Estimator, outward
 from .overshoot import Belief
+from .registry import register
 from .subspaces import Drawing, Full, Prior
 
 FIRST = 8
@@ -43,6 +44,7 @@ class Estimated(NamedTuple):
     information: float
 
 
+@register(Estimate)
 @dataclass(frozen=True)
 class Calibrated:
     """Samples around a centre moved outward as far as the answers so far say is best."""

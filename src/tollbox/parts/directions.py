@@ -18,6 +18,7 @@ from torch import Tensor
 from ..core.noise import BLOCK
 from ..core.problem import Problem
 from ..core.ranges import MANY, check, number, whole
+from .registry import register
 from .subspaces import Dct, Subspace
 
 PHASE = "direction"
@@ -40,6 +41,7 @@ class Directions(Protocol):
         """For one image: called up to `count` times, gives the next direction."""
 
 
+@register(Directions)
 @dataclass(frozen=True)
 class TernarySpectrum:
     """SurFree's directions."""

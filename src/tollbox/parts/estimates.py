@@ -32,6 +32,7 @@ from .. import theory
 from ..core.ask import Ask, Asking, Iterate
 from ..core.problem import Problem
 from ..core.ranges import MANY, above, check, number, whole
+from .registry import register
 from .subspaces import Full, Prior
 
 PHASE = "estimate"
@@ -116,6 +117,7 @@ class _Sum:
         return unit.view(self._shape)
 
 
+@register(Estimate)
 @dataclass(frozen=True)
 class MonteCarlo:
     """Samples around the boundary point itself (equation 2)."""
@@ -162,6 +164,7 @@ def outward(problem: Problem, point: Tensor, omega: float) -> Tensor:
     return moved.clamp_(0, 1)
 
 
+@register(Estimate)
 @dataclass(frozen=True)
 class Agrest:
     """Asymmetric gradient estimation: samples around a centre moved outward by omega_t, so that
@@ -228,6 +231,7 @@ class Agrest:
         return None if total.one_sided else total.direction()
 
 
+@register(Estimate)
 @dataclass(frozen=True)
 class Biased:
     """Samples around a centre moved outward by a bias that feedback sets (Stealthy GeoDA): less of

@@ -26,8 +26,9 @@ from ..core.ranges import MANY, check, whole
 from ..engine.mixtures import Mixture
 from .overshoot import planned
 from .priors import Spectrum
+from .registry import register
 from .searches import narrowed, optimal_rule
-from .starts import PHASE, GrowingNoise
+from .starts import PHASE, GrowingNoise, Start
 
 FAR, NEAR = 0.35, 0.005
 """Radii of the first search, per pixel."""
@@ -59,6 +60,7 @@ class Ray:
         return Mixture(self._source, self._way, self.radius(theta))
 
 
+@register(Start)
 @dataclass(frozen=True)
 class Inward:
     """From a large low-frequency perturbation inward, the nearest of several."""

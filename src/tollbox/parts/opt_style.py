@@ -24,14 +24,16 @@ from ..core.ask import Ask, Asking, Iterate, together
 from ..core.noise import Noise
 from ..core.problem import Problem
 from ..core.ranges import ENDLESS, MANY, above, check, whole
-from .estimates import PHASE, Estimator
+from .estimates import PHASE, Estimate, Estimator
 from .paths import Segment
+from .registry import register
 from .searches import LineSearch, Search
 
 BEYOND = 1.02
 """A ray that is flagged at its outer end counts as so much longer."""
 
 
+@register(Estimate)
 @dataclass(frozen=True)
 class OptStyle:
     """max(n // 200, 1) times `directions` rays, n the queries of a vanilla estimate."""

@@ -44,6 +44,9 @@ class Path(Protocol):
     def __call__(self, theta: float) -> Tensor:
         """T(theta)."""
 
+    def mixture(self, theta: float) -> Mixture | None:
+        """The terms of T(theta), or None if they are not plain numbers."""
+
 
 class Segment:
     """The straight way from `start` to `end`, by default of the length of its start's distance."""

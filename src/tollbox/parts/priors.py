@@ -34,7 +34,9 @@ from torch.nn import functional
 
 from ..core.problem import Problem
 from ..core.ranges import MANY, above, check, number
-from .subspaces import Drawing, Shape, waves
+from .cosines import cosine_columns, transform_planes
+from .registry import register
+from .subspaces import Drawing, Prior, Shape
 
 BRIGHTNESS = (0.56, 0.74, 0.37)
 """Along which of red, green and blue the normals of networks have most of their energy."""
@@ -60,8 +62,8 @@ def _below(sides: tuple[int, int], cut: float) -> NDArray[np.float64]:
 def _expand(rows: Tensor, image: Shape) -> Tensor:
     """Low-frequency coefficients (..., h', w') to planes (..., h, w)."""
     sides = zip(image[1:], rows.shape[-2:], strict=True)
-    high, wide = (waves(side, 1.0, rows)[:, :kept] for side, kept in sides)
-    return torch.matmul(torch.matmul(high, rows), wide.mT)
+    vertical, horizontal = (cosine_columns(side, 1.0, rows)[:, :count] for side, count in sides)
+    return transform_planes(vertical, rows, horizontal.mT)
 
 
 @lru_cache(maxsize=64)
@@ -77,6 +79,7 @@ class _Fixed:
         return self
 
 
+@register(Prior)
 @dataclass(frozen=True)
 class Spectrum:
     """Frequencies below `cut`; of three channels a share `grey` of the energy is brightness."""
@@ -100,6 +103,10 @@ class Spectrum:
 
 
 class _Spectral(_Fixed):
+    """Of three channels a row drawn alone may differ by a rounding from the same row among others:
+    what mixes the channels leaves several rows in another order in memory, and their lengths are
+    summed in it. Results that were recorded hold both, so it stays until the noise changes."""
+
     def __init__(self, part: Spectrum, image: Shape) -> None:
         self._part, self._image = part, image
         self.shape = (image[0], *_sides(image, part.cut))
@@ -125,6 +132,7 @@ def _weights(
     return kept, torch.from_numpy(mix).to(dtype).to(device, non_blocking=True)
 
 
+@register(Prior)
 @dataclass(frozen=True)
 class Texture:
     """The image's brightness, its frequencies f weighted by f^power, evened out over windows of a
@@ -159,8 +167,9 @@ class _Textured(_Fixed):
                 source.device, non_blocking=True
             )
         light = light / torch.linalg.vector_norm(light)
-        plane = torch.einsum("chw,c->hw", source, light)
-        high, wide = waves(height, 1.0, source), waves(width, 1.0, source)
+        # of a copy, which is aligned wherever in a batch the image lies (cosines.py)
+        plane = torch.einsum("chw,c->hw", source.clone(), light)
+        high, wide = cosine_columns(height, 1.0, source), cosine_columns(width, 1.0, source)
         f = _frequencies(height, width, source.dtype, source.device)
         weights = f**part.power
         fine = high @ ((high.mT @ (plane - plane.mean()) @ wide) * weights) @ wide.mT
@@ -192,6 +201,7 @@ def _frequencies(height: int, width: int, dtype: torch.dtype, device: torch.devi
     return torch.from_numpy(f).to(dtype).to(device, non_blocking=True)
 
 
+@register(Prior)
 @dataclass(frozen=True)
 class Photo:
     """What networks for photographs look at: a share of texture, and the rest halved between
@@ -239,6 +249,7 @@ class _Blended(_Fixed):
         return _unit(reduce(torch.Tensor.add_, drawn), length)
 
 
+@register(Prior)
 @dataclass(frozen=True)
 class Reweighed:
     """The perturbation itself: its bands below `low`, up to `high`, and above, each times a smooth
@@ -270,7 +281,7 @@ class _Own:
     def at(self, point: Tensor) -> Drawing:
         part, source, (_, height, width) = self._part, self._source, self._image
         away = point - source
-        high, wide = waves(height, 1.0, source), waves(width, 1.0, source)
+        high, wide = cosine_columns(height, 1.0, source), cosine_columns(width, 1.0, source)
         f = _frequencies(height, width, source.dtype, source.device)
         coefficients = high.mT @ away @ wide
         low = high @ (coefficients * (f < part.low)) @ wide.mT

@@ -23,6 +23,7 @@ from ..core.ranges import FINEST, between, check, whole
 from ..engine.mixtures import Mixture, MixtureRows
 from ..theory.search_costs import line_step, optimal_share, optimal_splits, split
 from .paths import Path
+from .registry import register
 
 PHASE = "search"
 LARGEST_TABLE = 1 << 16
@@ -83,8 +84,7 @@ class _Steps(MixtureRows):
 
     def mixture(self, row: int) -> Mixture | None:
         """The terms of one row, if the path can tell them."""
-        tell = getattr(self._path, "mixture", None)
-        return None if tell is None else tell(self._theta(row))
+        return self._path.mixture(self._theta(row))
 
     def remember(self, row: int, point: Tensor) -> None:
         """The point of a row, now that it is made."""
@@ -160,6 +160,7 @@ class SplitRule:
         return split(width, self.ratio)
 
 
+@register(Search)
 @dataclass(frozen=True)
 class BinarySearch:
     """Halves the interval, whatever the prices."""
@@ -176,6 +177,7 @@ class BinarySearch:
         return _narrowed(path, cells(problem, path, self.tau * scale), SplitRule(1.0), self.phase)
 
 
+@register(Search)
 @dataclass(frozen=True)
 class AsymmetricSearch:
     """Splits the interval 1 : c*, nearer to the cheap side (Algorithm 1); any c*, below 1 too."""
@@ -211,6 +213,7 @@ def optimal_rule(ratio: float, count: int) -> OptimalRule:
     return OptimalRule(ratio, min(LARGEST_TABLE, max(2, 1 << (count - 1).bit_length())))
 
 
+@register(Search)
 @dataclass(frozen=True)
 class OptimalSearch:
     """Splits where the expected cost is least, the boundary being equally likely in every cell.
@@ -230,6 +233,7 @@ class OptimalSearch:
         return _narrowed(path, count, optimal_rule(problem.prices.ratio, count))
 
 
+@register(Search)
 @dataclass(frozen=True)
 class LineSearch:
     """Step by step from the adversarial end until the first flagged answer, then finer.

@@ -4,8 +4,8 @@
     UniformNoise   an image of noise, blended with the source: HSJA's
     Pool           images of other classes, the nearest first
 
-An image that is given for a problem (`Problem.given`, `starts` of `tollbox.run`) comes before all
-of them: a targeted run needs one of the target class. A start returns what it found, or None.
+An image that comes with a problem (`Problem.start_image`, `starts` of `tollbox.run`) goes before
+all of them: a targeted run needs one of the target class. A start returns what it found, or None.
 """
 
 from __future__ import annotations
@@ -25,14 +25,18 @@ from ..core.problem import Problem
 from ..core.ranges import MANY, above, between, check, whole
 from ..errors import InputError
 from .paths import Segment
+from .registry import register
 from .searches import BinarySearch
 
 PHASE = "start"
 
 
 class Start(Protocol):
-    """A part: finds an adversarial point to begin with. One that ends at the boundary may say how
-    near, as a share of the distance: `tolerance`, as `Inward` has."""
+    """A part: finds an adversarial point to begin with."""
+
+    @property
+    def tolerance(self) -> float | None:
+        """How near to the boundary it ends, as a share of its distance; None: anywhere."""
 
     def __call__(self, problem: Problem, /) -> Asking[Iterate | None]:
         """The point, or None."""
@@ -40,8 +44,8 @@ class Start(Protocol):
 
 def begin(problem: Problem, start: Start) -> Asking[Iterate | None]:
     """From the image that was given for this problem, if one was; else by `start`."""
-    if problem.given is not None:
-        return first_adversarial(problem.given[None], PHASE)
+    if problem.start_image is not None:
+        return first_adversarial(problem.start_image[None], PHASE)
     return start(problem)
 
 
@@ -61,6 +65,7 @@ class _Growing:
         return noise.mul(self._step * levels.view(-1, 1, 1, 1)).add_(self._source).clamp_(0, 1)
 
 
+@register(Start)
 @dataclass(frozen=True)
 class GrowingNoise:
     """The paper's: noise of rising strength until the label changes. A level is 0.02 of normalised
@@ -69,6 +74,8 @@ class GrowingNoise:
 
     step: float = 0.0045
     levels: int = 1000
+
+    tolerance = None
 
     def __post_init__(self) -> None:
         check(self, step=above(0, MANY), levels=whole(1, MANY))
@@ -93,6 +100,7 @@ class _Uniform:
         return levels.clamp_(0, 1)
 
 
+@register(Start)
 @dataclass(frozen=True)
 class UniformNoise:
     """HSJA's: images of uniform noise until one is adversarial, blended with the source by
@@ -100,6 +108,8 @@ class UniformNoise:
 
     tries: int = 10_000
     tau: float = 1e-3
+
+    tolerance = None
 
     def __post_init__(self) -> None:
         check(self, tries=whole(1, MANY), tau=between(0, 1))
@@ -124,6 +134,8 @@ class Pool:
 
     images: Tensor
     labels: Tensor | None = None
+
+    tolerance = None
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         """The nearest image that is adversarial."""

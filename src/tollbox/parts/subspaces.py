@@ -2,8 +2,8 @@
 
 A subspace is spanned by the lowest frequencies of a cosine transform (DCT-II, orthonormal) along
 each axis, so its basis is a product of two: a plane of coefficients Z becomes the plane A Z B^T,
-with A (h x h') and B (w x w') of orthonormal columns. Lengths and angles are kept. Any height and
-width will do.
+with A (h x h') and B (w x w') of orthonormal columns (cosines.py). Lengths and angles are kept. Any
+height and width will do.
 
     Full()               the whole space
     Dct(factor)          DCT_full: the lowest 1/factor of the frequencies along each axis
@@ -16,16 +16,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Protocol
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.problem import Problem
 from ..core.ranges import Range, check, number, whole
+from .cosines import block_sizes, cosine_columns, transform_planes
+from .registry import register
 
 Shape = tuple[int, ...]
 
@@ -89,6 +88,7 @@ class _Uniform:
         return self.subspace.expand(rows * (length / norms), self.image)
 
 
+@register(Subspace, Prior)
 @dataclass(frozen=True)
 class Full:
     """The whole space."""
@@ -114,6 +114,7 @@ class Full:
         return _Uniform(self, tuple(problem.source.shape))
 
 
+@register(Subspace, Prior)
 @dataclass(frozen=True)
 class Dct:
     """The lowest 1/factor of the frequencies along each axis, of the image or of each block."""
@@ -128,17 +129,19 @@ class Dct:
     def shape(self, image: Shape) -> Shape:
         """(c, h', w')."""
         channels, height, width = image
-        return channels, self._kept(height), self._kept(width)
+        return channels, self._frequencies(height), self._frequencies(width)
 
     def expand(self, rows: Tensor, image: Shape) -> Tensor:
         """A Z B^T for every plane."""
-        high, wide = (self._basis(side, rows) for side in image[1:])
-        return torch.matmul(torch.matmul(high, rows), wide.mT)
+        vertical, horizontal = (self._columns(side, rows) for side in image[1:])
+        return transform_planes(vertical, rows, horizontal.mT)
 
     def project(self, images: Tensor) -> Tensor:
         """A^T X B for every plane."""
-        high, wide = (self._basis(side, images) for side in images.shape[-2:])
-        return torch.matmul(torch.matmul(high.mT, images), wide)
+        vertical, horizontal = (self._columns(side, images) for side in images.shape[-2:])
+        # one image at a time: coefficients may have any number of rows, and kernels differ by it
+        each = (transform_planes(vertical.mT, image[None], horizontal) for image in images)
+        return torch.cat(list(each))
 
     def dimension(self, image: Shape) -> int:
         """d'."""
@@ -148,42 +151,9 @@ class Dct:
         """Uniform directions."""
         return _Uniform(self, tuple(problem.source.shape))
 
-    def _kept(self, side: int) -> int:
-        return sum(math.ceil(size / self.factor) for size in _blocks(side, self.block))
+    def _frequencies(self, side: int) -> int:
+        """How many there are along an axis."""
+        return sum(math.ceil(size / self.factor) for size in block_sizes(side, self.block))
 
-    def _basis(self, side: int, like: Tensor) -> Tensor:
-        return waves(side, self.factor, like, self.block)
-
-
-def _blocks(side: int, block: int | None) -> list[int]:
-    """Sizes of the blocks along an axis; the last may be smaller."""
-    size = side if block is None else block
-    return [min(size, side - first) for first in range(0, side, size)]
-
-
-def basis(side: int, factor: float, block: int | None = None) -> NDArray[np.float64]:
-    """Orthonormal columns: the lowest frequencies of each block along an axis of length `side`."""
-    sizes = _blocks(side, block)
-    kept = [math.ceil(size / factor) for size in sizes]
-    columns = np.zeros((side, sum(kept)))
-    row = column = 0
-    for size, count in zip(sizes, kept, strict=True):
-        places, waves = np.arange(size)[:, None] + 0.5, np.arange(count)[None, :]
-        cosines = np.sqrt(2 / size) * np.cos(np.pi / size * places * waves)
-        cosines[:, 0] = np.sqrt(1 / size)
-        columns[row : row + size, column : column + count] = cosines
-        row, column = row + size, column + count
-    return columns
-
-
-def waves(side: int, factor: float, like: Tensor, block: int | None = None) -> Tensor:
-    """The columns of `basis`, as a tensor like another."""
-    return _on_device(side, factor, block, like.dtype, like.device)
-
-
-@lru_cache(maxsize=64)
-def _on_device(
-    side: int, factor: float, block: int | None, dtype: torch.dtype, device: torch.device
-) -> Tensor:
-    columns = torch.from_numpy(basis(side, factor, block)).to(dtype)
-    return columns.to(device, non_blocking=True)
+    def _columns(self, side: int, like: Tensor) -> Tensor:
+        return cosine_columns(side, self.factor, like, self.block)

@@ -24,6 +24,7 @@ from ..core.ask import Ask, Asking, Iterate, Until, at_once
 from ..core.problem import Problem
 from ..core.ranges import FINEST, above, check, whole
 from .paths import QUARTER, Arc, Circle
+from .registry import register
 
 PHASE = "sweep"
 
@@ -51,6 +52,7 @@ class _Angles:
         return torch.stack([self._circle.at(phi).point() for phi in self._angles[rows]])
 
 
+@register(Sweep)
 @dataclass(frozen=True)
 class Quarter:
     """From x_t to the source: T(theta) of the paper, section 3.1."""
@@ -63,6 +65,7 @@ class Quarter:
         return at_once(Arc(Circle.through(problem.source, found.point, direction), found))
 
 
+@register(Sweep)
 @dataclass(frozen=True)
 class ToDirection:
     """From x_t to the angle of the direction, where a plane with that normal would be nearest."""
@@ -76,6 +79,7 @@ class ToDirection:
         return at_once(Arc(circle, found, 0.0, torch.acos(circle.cosine.clamp(0, 1))))
 
 
+@register(Sweep)
 @dataclass(frozen=True)
 class Galloping:
     """CGBA's own: asks at (1 - 2^-k) 90 degrees, k = 1, 2, ..., until one is not adversarial."""
@@ -102,6 +106,7 @@ class Galloping:
         return Arc(circle, start, angles[passed - 1], last)
 
 
+@register(Sweep)
 @dataclass(frozen=True)
 class SignedGrid:
     """SurFree's own: asks at +theta and -theta for `grid` angles, from the largest down, until one

@@ -71,7 +71,9 @@ def _hash_weights(network: torch.nn.Module) -> str:
 def _probe(model: Model, images: Tensor) -> tuple[int, ...] | None:
     few = images[:PROBES].to(model.device, model.work_dtype)
     count, size = len(few), model.batch or len(few)
-    with contextlib.suppress(Exception, SystemExit):  # the model's own: told where it matters
+    with contextlib.suppress(
+        Exception, SystemExit
+    ):  # the model's own error, which is reported when its cells are run
         answers = model(model.sent(few[torch.arange(size) % count])).tolist()
         return tuple(answers[:count])
     return None
@@ -114,7 +116,7 @@ def check_attacks(record: StudyRecord, study: Study, folder: Path) -> None:
     if obstacle is not None:
         raise FileError(
             f"{folder} cannot be resumed: {obstacle}",
-            remedy=f"go on with tollbox {record.environment.tollbox}, which began it, {BEGIN_ANEW}",
+            remedy=f"resume it with tollbox {record.environment.tollbox}, {BEGIN_ANEW}",
         )
 
 

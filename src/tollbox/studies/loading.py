@@ -15,15 +15,15 @@ from torch import Tensor
 from ..core.cell import Cell, check_label
 from ..core.model import Model
 from ..core.noise import content_hash
-from ..errors import FileError, InputError
+from ..errors import InputError
 from ..files.images import ImageSet
-from ..files.starts import check_target, load_starts
+from ..files.starts import check_target
 from ..files.tables import LARGEST
-from ..models.devices import usable
 from .grid import Grid, Place
 from .identity import check_images, fingerprint
+from .sources import find_device, load_images, load_model, load_starts
 from .spec.specs import ModelSpec
-from .spec.study import Study, as_keys
+from .spec.study import Study
 from .store.record import ModelFingerprint
 
 
@@ -51,7 +51,7 @@ class Loaded:
         if spec.name not in self._models:
             model = self.supplied.get(spec.name)
             if model is None:
-                model = self.study.load_model(spec, self.images.images[0], self.device)
+                model = load_model(self.study, spec, self.images.images[0], self.device)
             _check(self.study, self.images, spec, model)
             self._models[spec.name] = model
         return self._models[spec.name]
@@ -98,37 +98,26 @@ def load(study: Study, models: Mapping[str, Model] | None = None) -> Loaded:
             raise InputError(
                 f"has {name!r}", expected=f"names of the study: {', '.join(names)}", input="models"
             )
-    try:
-        device = usable(study.device)
-        images = study.load_images()
-        starts = load_starts(study.goal.start, images, study.images.limit)
-    except InputError as error:
-        raise _about(study, error) from None
+    device, images = find_device(study), load_images(study)
+    starts = load_starts(study, images)
     hashes = tuple(content_hash(image) for image in images.images)
     return Loaded(study, images, hashes, starts, device, models or {})
 
 
-def _about(study: Study, error: InputError) -> InputError:
-    """The error, as one of the study's file."""
-    kind = FileError if isinstance(error, FileError) else InputError
-    text = as_keys(error)
-    return kind(text if text.startswith(study.where) else f"{study.where}: {text}")
-
-
 def _check(study: Study, images: ImageSet, spec: ModelSpec, model: Model) -> None:
-    where = f"{study.where}, the model {spec.name!r}"
-    for label, name, origin in zip(images.labels, images.names, images.origins, strict=True):
-        classes = model.classes or (LARGEST if label > LARGEST else None)
-        check_label(label, classes, f"{where}: {origin}: the label of image {name}")
+    """The model has the classes of the labels, of the target and of the prices."""
     try:
+        for label, name, origin in zip(images.labels, images.names, images.origins, strict=True):
+            classes = model.classes or (LARGEST if label > LARGEST else None)
+            check_label(label, classes, f"{origin}: the label of image {name}")
         check_target(study.goal.target, images, model.classes)
+        for tariff in study.tariffs:
+            for number in tariff.prices.classes or {}:
+                if model.classes is not None and number >= model.classes:
+                    raise InputError(
+                        f"the price {tariff.name!r} has one for class {number}, but the model has "
+                        f"{model.classes} classes",
+                        expected=f"0 to {model.classes - 1}",
+                    )
     except InputError as error:
-        raise InputError(f"{where}: {as_keys(error)}") from None
-    for tariff in study.tariffs:
-        for number in tariff.prices.classes or {}:
-            if model.classes is not None and number >= model.classes:
-                raise InputError(
-                    f"{where} has {model.classes} classes, and the price {tariff.name!r} has one "
-                    f"for class {number}",
-                    expected=f"0 to {model.classes - 1}",
-                )
+        raise study.about(error, model=spec) from None

@@ -1,4 +1,4 @@
-"""What a study has found so far, read from its folder; nothing is run, and no model is needed.
+"""The results of a study so far, read from its folder; nothing is run, and no model is needed.
 
 1. A finished cell is a row; those under way or not begun are counted only.
 2. Labels carry no price: `rows(price=...)` gives what the same answers would have cost. For an

@@ -3,7 +3,7 @@
 1. A job opens its shard, loads the images and models itself, checks them against what the study was
    begun with, and runs what is left.
 2. What happens comes to one `tell`, whichever process it is from.
-3. If a process dies, the others go on to their end; its shard can be resumed. If a job fails, the
+3. If a process dies, the others run to their end; its shard can be resumed. If a job fails, the
    others are stopped, and its error is raised.
 """
 
@@ -41,7 +41,7 @@ def run_study(
     tell: Tell | None = None,
     time_limit: float = math.inf,
 ) -> StudyResults:
-    """Run a study in a new folder, or go on with what is left of it there.
+    """Run a study in a new folder, or resume it if the folder already holds it.
 
     models: models to use instead of loading them, by their names in the study.
     tell: called with what happens (`tollbox.studies.shard.Event`).

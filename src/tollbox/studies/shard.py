@@ -2,7 +2,7 @@
 
 1. Model after model; the cells of one go through one engine, whatever attack or price.
 2. A cell that ended is saved. One that the clock or an interruption ended is not: its answers are
-   recorded, and it goes on when the study is resumed.
+   recorded, and it continues when the study is resumed.
 3. A cell that does not ask what it asked before is named, and left as it is; with `rerun` it is
    begun anew.
 4. `tell` is called with what happens, for whoever shows it.
@@ -22,7 +22,7 @@ from ..core.cell import Cell
 from ..core.model import Model
 from ..core.result import Result
 from ..core.stop import Stop
-from ..engine.engine import Engine, Progress
+from ..engine.engine import Engine, Progress, default_batch_size
 from ..engine.journal import Answered, History
 from .identity import check_model, current_environment
 from .loading import Loaded
@@ -221,7 +221,7 @@ def model_speed(loaded: Loaded, model: Model) -> float | None:
     study, images = loaded.study, loaded.images.images
     if study.metered:
         return None
-    size = study.batch_size or model.batch or (256 if model.device.type == "cuda" else 64)
+    size = study.batch_size or default_batch_size(model)
     batch = images[torch.arange(size) % len(images)].to(model.device, model.work_dtype)
     best = math.inf
     try:
@@ -229,7 +229,7 @@ def model_speed(loaded: Loaded, model: Model) -> float | None:
             began = time.perf_counter()
             model(model.sent(batch.clone())).cpu()
             best = min(best, time.perf_counter() - began)
-    except Exception:  # the model's own: it is met again, and told, where it matters
+    except Exception:  # the model's own error, which is reported when its cells are run
         return None
     return size / best
 

@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ...errors import FileError, UnknownNameError
+from ...errors import FileError, InputError, UnknownNameError
 from ...files.tables import LARGEST, in_a_line, kind_of, shortened
 from .key_lines import Key, key_lines
 
@@ -149,7 +149,22 @@ class Source:
         while key and key not in self.lines:
             key = key[:-1]
         place = f"{self.where}, line {self.lines[key]}" if key else self.where
-        return FileError(f"{place}: {message}")
+        return FileError(message, where=place)
+
+    def about(
+        self, error: InputError, keys: Mapping[str, Key], otherwise: Key = (), table: Key = ()
+    ) -> FileError:
+        """What was said of an argument, said of its key among `keys`.
+
+        The place is that of the key `otherwise` if the error concerns none of them; keys of the
+        `table` go by their short names.
+        """
+
+        def naming(name: str) -> str:
+            key = keys.get(name, (name,))
+            return spelled(key[len(table) :] if table and key[: len(table)] == table else key)
+
+        return self.error(keys.get(error.input, otherwise), error.sentence(naming))
 
 
 @dataclass(frozen=True)

@@ -22,38 +22,18 @@ from typing import Any
 from ...core.problem import Attack
 from ...errors import InputError, UnknownNameError
 from ...files.tables import shortened
-from ...parts.calibrated import Calibrated
-from ...parts.directions import Directions, TernarySpectrum
-from ...parts.estimates import Agrest, Biased, Estimate, MonteCarlo
-from ...parts.inward import Inward
-from ...parts.opt_style import OptStyle
-from ...parts.priors import Photo, Reweighed, Spectrum, Texture
-from ...parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch, Search
-from ...parts.starts import GrowingNoise, Start, UniformNoise
-from ...parts.subspaces import Dct, Full, Prior, Subspace
-from ...parts.sweeps import Galloping, Quarter, SignedGrid, Sweep, ToDirection
-from .file import Item, table_name
+from ...parts.registry import PARTS
+from .file import Item
 
 PART = "part"
 """The key that replaces a part."""
 
-PARTS: Mapping[Any, tuple[type, ...]] = {
-    Start: (GrowingNoise, UniformNoise, Inward),
-    Search: (BinarySearch, AsymmetricSearch, OptimalSearch, LineSearch),
-    Estimate: (MonteCarlo, Agrest, Biased, OptStyle, Calibrated),
-    Subspace: (Full, Dct),
-    Prior: (Full, Dct, Spectrum, Texture, Photo, Reweighed),
-    Directions: (TernarySpectrum,),
-    Sweep: (Quarter, ToDirection, Galloping, SignedGrid),
-}
-"""By the kind of a part, the classes that can take its place; all their fields have defaults."""
-
 
 def overridden(attack: Attack, changes: Item, beside: frozenset[str] = frozenset()) -> Attack:
     """The attack with the fields changed that a table of the file names; `beside` is no field."""
-    kept = {k: v for k, v in changes.table().items() if k not in beside}
+    fields = {k: v for k, v in changes.table().items() if k not in beside}
     changes.check_names({*_kinds(type(attack)), *beside}, _kind_of_name(attack))
-    result: Attack = _replaced(attack, kept)
+    result: Attack = _replaced(attack, fields)
     return result
 
 
@@ -76,10 +56,9 @@ def _replaced(part: Any, changes: Mapping[str, Item]) -> Any:
     try:
         return dataclasses.replace(part, **values)
     except InputError as error:
-        said = str(error)
-        item = next((i for k, i in changes.items() if said.startswith(f"{k} ")), None)
-        item = item or next(iter(changes.values()))
-        raise item.error(f"in {table_name(item.key[:-1])} {said}") from None
+        first = next(iter(changes.values()))
+        keys = {name: item.key for name, item in changes.items()}
+        raise first.source.about(error, keys, first.key) from None
 
 
 def _value(kind: Any, current: Any, item: Item) -> Any:

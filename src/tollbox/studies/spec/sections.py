@@ -112,14 +112,13 @@ def goal_of(item: Item | None, folder: Path, files: bool) -> Goal:
     target = given["target"].whole(0) if "target" in given else None
     wanted = "an image file, or an .npz with one for each image"
     start = _path(given.get("start"), folder, wanted)
-    if target is not None and start is None:
-        raise given["target"].error(
-            f"goal.target is {target}, and goal.start is not given: expected an image of that "
-            'class to begin from, as start = "start.png".'
-        )
     if start is not None and files:
         check_there(given["start"], start, wanted)
-    return Goal(target, start)
+    try:
+        return Goal(target, start)
+    except InputError as error:
+        keys = {"target": ("goal", "target"), "start": ("goal", "start")}
+        raise given["target"].source.about(error, keys) from None
 
 
 def models_of(item: Item, folder: Path, files: bool) -> tuple[ModelSpec, ...]:
@@ -137,17 +136,18 @@ def _model(item: Item, folder: Path, files: bool) -> ModelSpec:
             f'{table_name(item.key)} has no source: expected {MODEL}, as source = "model.pt2".'
         )
     source = given["source"].text(f"{MODEL}, in quotes")
-    path, called = folder / source, source.rpartition(":")[2].rpartition(".")[2]
-    if _kind(given["source"], path) != "nothing" or not is_model_name(source):
-        if files:
-            check_there(given["source"], path, MODEL)
-        resolved, called = str(path), path.stem
-    else:
-        resolved = source
-    name = given["name"].text("a name in quotes") if "name" in given else called
-    quantize = given["quantize"].whole(1, 16) if "quantize" in given else None
-    mean, std = _per_channel(given.get("mean"), False), _per_channel(given.get("std"), True)
-    return ModelSpec(name, source, resolved, mean, std, quantize)
+    name = given["name"].text("a name in quotes") if "name" in given else ""
+    path = folder / source
+    if files and (_kind(given["source"], path) != "nothing" or not is_model_name(source)):
+        check_there(given["source"], path, MODEL)
+    return ModelSpec.of(
+        source,
+        folder=folder,
+        name=name,
+        mean=_per_channel(given.get("mean"), False),
+        std=_per_channel(given.get("std"), True),
+        quantize=given["quantize"].whole(1, 16) if "quantize" in given else None,
+    )
 
 
 def _per_channel(item: Item | None, positive: bool) -> tuple[float, ...] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import string
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ...core.noise import content_hash
@@ -72,7 +72,7 @@ def read_list(file: Path) -> dict[str, int]:
     return found
 
 
-def chosen(images: ImageSet, file: Path, origin: Path) -> ImageSet:
+def select(images: ImageSet, file: Path, origin: Path) -> ImageSet:
     """Just the images that a list names, in its order; `origin` is where `images` are from."""
     places: dict[str, list[int]] = {}
     for place, image in enumerate(images.images):
@@ -94,14 +94,14 @@ def chosen(images: ImageSet, file: Path, origin: Path) -> ImageSet:
                 "remove the wrong one."
             )
         order.append(alike[0])
-    return taken(images, order)
+    return take(images, order)
 
 
-def taken(images: ImageSet, order: list[int]) -> ImageSet:
+def take(images: ImageSet, places: Sequence[int]) -> ImageSet:
     """The images at these places, in this order."""
     return ImageSet(
-        images.images[order],
-        tuple(images.labels[place] for place in order),
-        tuple(images.names[place] for place in order),
-        tuple(images.origins[place] for place in order),
+        images.images[list(places)],
+        tuple(images.labels[place] for place in places),
+        tuple(images.names[place] for place in places),
+        tuple(images.origins[place] for place in places),
     )

@@ -1,14 +1,25 @@
-"""What a study is made of, each as its file has it, checked; nothing is loaded yet."""
+"""What a study is made of, each as its file has it, checked; nothing is loaded yet.
+
+`of` makes each from what a user writes, with what is left out filled in.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...attacks import preset
+from ...core.cell import check_limits
 from ...core.prices import Prices
 from ...core.problem import Attack
+from ...errors import InputError
+from ...files.price_tables import prices_per_class
+from ...files.starts import check_goal
+from ...files.tables import kind_of
+from ...models.registry import is_model_name
 
 
 @dataclass(frozen=True)
@@ -42,6 +53,25 @@ class ModelSpec:
     std: tuple[float, ...] | None = None
     quantize: int | None = None
 
+    @classmethod
+    def of(
+        cls,
+        source: str,
+        *,
+        folder: Path = Path(),
+        name: str = "",
+        mean: tuple[float, ...] | None = None,
+        std: tuple[float, ...] | None = None,
+        quantize: int | None = None,
+    ) -> ModelSpec:
+        """A file, relative to `folder`, or module:function; called like it unless given a name."""
+        path = folder / source
+        if is_model_name(source) and kind_of(path, source, input="model") == "nothing":
+            resolved, usual = source, source.rpartition(":")[2].rpartition(".")[2]
+        else:
+            resolved, usual = str(path) if source.strip() else source, path.stem
+        return cls(name or usual, source, resolved, mean, std, quantize)
+
 
 @dataclass(frozen=True)
 class AttackSpec:
@@ -53,6 +83,14 @@ class AttackSpec:
     overrides: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """The changed fields, as the file has them."""
 
+    @classmethod
+    def of(cls, name: str) -> AttackSpec:
+        """A preset as it is."""
+        return cls(name.lower(), name.lower(), preset(name.lower()))
+
+
+PRICE = "a number that is 0 or more, inf, or the path of a CSV with the columns class and price"
+
 
 @dataclass(frozen=True)
 class Tariff:
@@ -62,6 +100,32 @@ class Tariff:
     prices: Prices
     budget: float
     max_queries: float
+    file: Path | None = None
+    """The CSV with the prices per class."""
+
+    def __post_init__(self) -> None:
+        check_limits(self.prices, self.budget, self.max_queries)
+
+    @classmethod
+    def of(
+        cls,
+        price: float | str,
+        *,
+        budget: float = math.inf,
+        max_queries: float = math.inf,
+        name: str = "",
+        folder: Path = Path(),
+    ) -> Tariff:
+        """c*, or a CSV of prices relative to `folder`; called like it unless given a name."""
+        if isinstance(price, str):
+            file = folder / price
+            text = str(file) if price.strip() else price
+            prices = prices_per_class(text)
+            return cls(name or file.stem, prices, budget, max_queries, file)
+        if not price >= 0:
+            raise InputError(f"is {price:g}", expected=PRICE, input="price")
+        prices = Prices.flagged_only() if math.isinf(price) else Prices(source=price)
+        return cls(name or f"{price:g}", prices, budget, max_queries)
 
 
 @dataclass(frozen=True)
@@ -70,3 +134,6 @@ class Goal:
 
     target: int | None = None
     start: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_goal(self.target, self.start)

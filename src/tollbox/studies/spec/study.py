@@ -8,35 +8,22 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from ...core.model import Model
-from ...errors import FileError, InputError
-from ...files.functions import importable
-from ...files.image_functions import images_from
-from ...files.images import ImageSet, load_images
-from ...models.loading import load_model
+from ...errors import InputError
 from .file import Item, Source, parsed, read_text
+from .key_lines import Key
 from .sections import attacks_of, goal_of, images_of, models_of
-from .selection import chosen, images_digest, taken
 from .specs import AttackSpec, Goal, ImagesSpec, ModelSpec, Tariff
 from .tariffs import tariffs_of
+from .writing import study_text
 
-__all__ = [
-    "AttackSpec",
-    "Goal",
-    "ImagesSpec",
-    "ModelSpec",
-    "Study",
-    "Tariff",
-    "images_digest",
-]
+__all__ = ["AttackSpec", "Goal", "ImagesSpec", "ModelSpec", "Study", "Tariff"]
 
 REQUIRED = {
     "images": '[images] with path = "images"',
@@ -49,6 +36,18 @@ COUNTS = ("batch_size", "workers")
 OTHERS = ("name", "budget", "max_queries", "seeds", "goal", "device")
 TOP = frozenset((*REQUIRED, *FLAGS, *COUNTS, *OTHERS))
 TABLES = frozenset({"images", "models", "attacks", "goal"})
+KEYS: Mapping[str, Key] = {
+    **{name: (name,) for name in TOP},
+    "path": ("images", "path"),
+    "images": ("images", "path"),
+    "labels": ("images", "labels"),
+    "limit": ("images", "limit"),
+    "target": ("goal", "target"),
+    "start": ("goal", "start"),
+}
+"""By the name of an argument, the key that it comes from."""
+MODEL_KEYS = {"model": "source", "mean": "mean", "std": "std", "quantize": "quantize"}
+"""Likewise, in a table of [[models]]."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,38 @@ class Study:
     charge_clean: bool = True
     keep_images: bool = False
     """Keep the adversarial images that were reached."""
+    in_memory: bool = field(default=False, compare=False)
+    """Made by `of`: nobody wrote the text, and messages do not speak of its lines and keys."""
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        name: str,
+        images: ImagesSpec,
+        models: Sequence[ModelSpec],
+        attacks: Sequence[AttackSpec],
+        tariffs: Sequence[Tariff],
+        seeds: Sequence[int] = (0,),
+        goal: Goal = Goal(),  # noqa: B008
+        folder: Path = Path(),
+        where: str = "a study made in memory",
+        **settings: Any,
+    ) -> Study:
+        """A study made in memory; `settings` are the other fields. Its text is written for it, so
+        that a store can keep it."""
+        tables: dict[str, Any] = {
+            "folder": folder,
+            "name": name,
+            "seeds": tuple(seeds),
+            "images": images,
+            "models": tuple(models),
+            "attacks": tuple(attacks),
+            "tariffs": tuple(tariffs),
+            "goal": goal,
+            **settings,
+        }
+        return cls(text=study_text(**tables), where=where, in_memory=True, **tables)
 
     @classmethod
     def from_toml(cls, path: str | Path, *, files: bool = True) -> Study:
@@ -108,60 +139,27 @@ class Study:
             **_settings(top),
         )
 
-    def load_images(self) -> ImageSet:
-        """The images: of the list if there is one, the first `limit`, proved by the digest."""
-        spec = self.images
-        if spec.function is None and spec.listed is None:
-            images = load_images(spec.path, spec.labels, spec.limit)
-        else:
-            images = (
-                load_images(spec.path, spec.labels)
-                if spec.function is None
-                else self._called(spec.function)
-            )
-            if spec.listed is not None:
-                images = chosen(images, spec.listed, spec.path)
-            images = taken(images, list(range(len(images)))[: spec.limit])
-        if spec.digest is not None and (found := images_digest(images)) != spec.digest:
-            raise Source(self.where, self.text).error(
-                ("images", "digest"),
-                f"images.digest is '{spec.digest}', and the {len(images)} images of {spec.path} "
-                f"have '{found}': expected the same images and labels in the same order; bring "
-                f'them back, or write digest = "{found}" if these are right.',
-            )
-        return images
+    @property
+    def source(self) -> Source:
+        """The text, to say where in it something is wrong."""
+        return Source(self.where, self.text)
 
-    def _called(self, function: str) -> ImageSet:
-        """The images that a function gives."""
-        importable(str(self.folder.resolve()))
-        try:
-            return images_from(function)
-        except InputError as error:
-            text = error.sentence(lambda name: "images.path" if name == "images" else name)
-            raise Source(self.where, self.text).error(("images", "path"), text) from None
+    def about(
+        self, error: InputError, otherwise: Key = (), model: ModelSpec | None = None
+    ) -> InputError:
+        """What was said of an argument, said of the key of this study that it comes from.
 
-    def load_model(self, spec: ModelSpec, example: Tensor, device: str | torch.device) -> Model:
-        """One of the models, tried on `example` (c, h, w)."""
-        if ":" in spec.resolved:
-            importable(str(self.folder.resolve()))
-        try:
-            return load_model(
-                spec.resolved,
-                example,
-                mean=spec.mean,
-                std=spec.std,
-                device=device,
-                quantize=spec.quantize,
-                batch_size=self.batch_size,
-            )
-        except InputError as error:
-            kind = FileError if isinstance(error, FileError) else InputError
-            raise kind(f"{self.where}, the model {spec.name!r}: {as_keys(error)}") from None
-
-
-def as_keys(error: InputError) -> str:
-    """A message about options of the command line, as one about keys of the file."""
-    return re.sub(r"--([a-z]+(-[a-z]+)*)", lambda m: m[1].replace("-", "_"), str(error))
+        The place is that of the key `otherwise` if it comes from none. `model`: the model that was
+        concerned.
+        """
+        if self.in_memory:
+            return error
+        if model is None:
+            return self.source.about(error, KEYS, otherwise)
+        table = ("models", self.models.index(model))
+        keys = {**KEYS, **{name: (*table, key) for name, key in MODEL_KEYS.items()}}
+        named = error.placed(f"the model {model.name!r}")
+        return self.source.about(named, keys, (*table, "source"), table)
 
 
 def _seeds(item: Item) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Opening a shard's file: for reading or for writing, by one writer, and only if it is whole.
 
 1. A lock beside the file, which ends with the process, keeps other writers out; readers need none.
-2. What the disk refuses, and a file that is damaged or cut short, is told in one sentence.
+2. What the disk refuses, and a file that is damaged or cut short, is reported in one sentence.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@
     traces   its counts, improvements and steps; the adversarial image if it is kept
     restarts cells that were begun anew: their earlier batches do not count
 
-1. A file of another kind, of another schema, or cut short is told as such, and never written to.
+1. A file of another kind or schema, or one cut short, is reported as such and never written to.
 2. One process writes to a shard; a lock beside it, which ends with the process, keeps others out.
 3. Readers need no lock, and may read while it is written.
-4. What the disk refuses is told in one sentence; all that was committed stays.
+4. What the disk refuses is reported in one sentence; all that was committed stays.
 """
 
 from __future__ import annotations
@@ -122,11 +122,11 @@ class Store:
                 remedy=f"it was made by {age} tollbox, use that one",
             )
         check_length(self.path, self._connection)
+        rows = self._connection.execute("SELECT key, value FROM about")
+        self.study = StudyRecord.from_json({key: json.loads(value) for key, value in rows})
         if write:
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=NORMAL")
-        rows = self._connection.execute("SELECT key, value FROM about")
-        self.study = StudyRecord.from_json({key: json.loads(value) for key, value in rows})
 
     # -- writing ----------------------------------------------------------------------------------
 

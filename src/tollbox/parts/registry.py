@@ -1,0 +1,37 @@
+"""The registry: which classes can take the place of a part, by kind. Study files name them so.
+
+1. A kind is the protocol that annotates an attack's field: Start, Search, Estimate, Subspace,
+   Prior, Directions, Sweep.
+2. A part is registered by one line above its class, in a file that `parts/__init__.py` imports:
+
+       @register(Search)
+       @dataclass(frozen=True)
+       class TenSteps: ...
+
+   From then on `search.part = "TenSteps"` works in every study file. All its fields have defaults,
+   so that a name is enough to make one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+PARTS: dict[Any, tuple[type, ...]] = {}
+"""By kind, the classes that can take its place."""
+
+
+def register(*kinds: Any) -> Callable[[type[T]], type[T]]:
+    """Let study files name a class wherever an attack has a part of one of these kinds."""
+
+    def add(part: type[T]) -> type[T]:
+        for kind in kinds:
+            known = PARTS.get(kind, ())
+            if part.__name__ in {other.__name__ for other in known}:
+                raise ValueError(f"two parts of the kind {kind.__name__} called {part.__name__}")
+            PARTS[kind] = (*known, part)
+        return part
+
+    return add

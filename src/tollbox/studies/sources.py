@@ -1,0 +1,93 @@
+"""What a study is made from, loaded: its images, the images to begin from, a model, the device.
+
+Whatever is wrong is told with the study's file, and with the line and the key that it concerns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ..core.model import Model
+from ..errors import InputError
+from ..files import images as image_files
+from ..files import starts as start_files
+from ..files.functions import importable
+from ..files.image_functions import images_from
+from ..files.images import ImageSet
+from ..models import loading as model_loading
+from ..models.devices import usable
+from .spec.key_lines import Key
+from .spec.selection import images_digest, select, take
+from .spec.specs import ImagesSpec, ModelSpec
+from .spec.study import Study
+
+
+def load_images(study: Study) -> ImageSet:
+    """The images: those of the list if there is one, the first `limit`, proved by the digest."""
+    spec = study.images
+    if spec.function is not None:
+        importable(str(study.folder.resolve()))
+    with _told_of(study, ("images", "path")):
+        images = _all_images(spec)
+    if spec.listed is not None:
+        images = select(images, spec.listed, spec.path)
+    if spec.limit is not None and len(images) > spec.limit:
+        images = take(images, range(spec.limit))
+    digest = images_digest(images) if spec.digest is not None else None
+    if digest != spec.digest:
+        raise study.source.error(
+            ("images", "digest"),
+            f"images.digest is '{spec.digest}', and the {len(images)} images of {spec.path} have "
+            f"'{digest}': expected the same images and labels in the same order; bring them back, "
+            f'or write digest = "{digest}" if these are right.',
+        )
+    return images
+
+
+def _all_images(spec: ImagesSpec) -> ImageSet:
+    """The images before any are chosen; without a list, no more than are needed."""
+    if spec.function is not None:
+        return images_from(spec.function)
+    limit = spec.limit if spec.listed is None else None
+    return image_files.load_images(spec.path, spec.labels, limit)
+
+
+def load_starts(study: Study, images: ImageSet) -> list[Tensor | None]:
+    """The image to begin from, for each of the images; None where the attack finds one itself."""
+    with _told_of(study, ("goal", "start")):
+        return start_files.load_starts(study.goal.start, images, study.images.limit)
+
+
+def load_model(study: Study, spec: ModelSpec, example: Tensor, device: str | torch.device) -> Model:
+    """One of the models, tried on `example` (c, h, w)."""
+    if ":" in spec.resolved:
+        importable(str(study.folder.resolve()))
+    with _told_of(study, model=spec):
+        return model_loading.load_model(
+            spec.resolved,
+            example,
+            mean=spec.mean,
+            std=spec.std,
+            device=device,
+            quantize=spec.quantize,
+            batch_size=study.batch_size,
+        )
+
+
+def find_device(study: Study) -> torch.device:
+    """The device of the study, which works."""
+    with _told_of(study, ("device",)):
+        return usable(study.device)
+
+
+@contextlib.contextmanager
+def _told_of(study: Study, key: Key = (), model: ModelSpec | None = None) -> Iterator[None]:
+    """While entered, an InputError is one about the study's file, by default about this key."""
+    try:
+        yield
+    except InputError as error:
+        raise study.about(error, key, model) from None

@@ -1,0 +1,104 @@
+"""The text of a study that was made in memory: TOML, from which the same study is read again.
+
+Every price, model and attack is a table of its own. What is not given, or is the default, is left
+out. Paths below the study's folder are relative to it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...core.prices import Prices
+from ...errors import InputError
+from .specs import AttackSpec, Goal, ImagesSpec, ModelSpec, Tariff
+
+
+def study_text(
+    *,
+    folder: Path,
+    images: ImagesSpec,
+    models: Iterable[ModelSpec],
+    attacks: Iterable[AttackSpec],
+    tariffs: Iterable[Tariff],
+    goal: Goal,
+    **top: Any,
+) -> str:
+    """The TOML text of a study; `top` are its keys that are in no table."""
+    tables = [
+        ("", top),
+        ("[images]", _images(images)),
+        ("[goal]", {"target": goal.target, "start": goal.start}),
+        *(("[[prices]]", _price(tariff)) for tariff in tariffs),
+        *(("[[models]]", _model(model)) for model in models),
+        *(("[[attacks]]", _attack(attack)) for attack in attacks),
+    ]
+    blocks = (_block(header, values, folder) for header, values in tables)
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _model(model: ModelSpec) -> dict[str, Any]:
+    keys = ("name", "source", "mean", "std", "quantize")
+    return {key: getattr(model, key) for key in keys}
+
+
+def _attack(attack: AttackSpec) -> dict[str, Any]:
+    return {"preset": attack.preset, "name": attack.name, **_flat(attack.overrides)}
+
+
+def _images(images: ImagesSpec) -> dict[str, Any]:
+    return {
+        "path": images.function or images.path,
+        "labels": images.labels,
+        "limit": images.limit,
+        "list": images.listed,
+        "digest": images.digest,
+    }
+
+
+def _price(tariff: Tariff) -> dict[str, Any]:
+    prices, ratio = tariff.prices, tariff.file or tariff.prices.source
+    if tariff.file is None and prices == Prices.flagged_only():
+        ratio = math.inf
+    elif tariff.file is None and prices != Prices(source=prices.source):
+        raise InputError(
+            f"the price {tariff.name!r} is {prices!r}", expected="c*, or prices from a CSV file"
+        )
+    return {
+        "name": tariff.name,
+        "ratio": ratio,
+        "budget": tariff.budget if math.isfinite(tariff.budget) else None,
+        "max_queries": int(tariff.max_queries) if math.isfinite(tariff.max_queries) else None,
+    }
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Tables within tables as dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        inner = _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else None
+        flat |= {f"{prefix}{key}": value} if inner is None else inner
+    return flat
+
+
+def _block(header: str, values: Mapping[str, Any], folder: Path) -> str:
+    lines = [f"{key} = {_value(v, folder)}" for key, v in values.items() if v is not None]
+    return "\n".join([*([header] if header else []), *lines]) if lines else ""
+
+
+def _value(value: Any, folder: Path) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_value(part, folder) for part in value)}]"
+    if isinstance(value, Path) and value.is_relative_to(folder):
+        value = value.relative_to(folder)
+    text = str(value).encode("utf-8", "backslashreplace").decode()  # a name that is not UTF-8
+    if any(ord(c) < 32 or 127 <= ord(c) < 160 for c in text):
+        raise InputError(f"{text!r} has control characters", expected="a name without them")
+    return json.dumps(text, ensure_ascii=False)
