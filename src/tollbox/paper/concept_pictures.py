@@ -76,21 +76,21 @@ class Estimated(NamedTuple):
 def boundary_point() -> Iterate:
     """x_t."""
     film, _ = filmed(line_search(BinarySearch(), BEGIN), labels, SOURCE, RATIO)
-    found: Iterate = film.returned[0]
-    return found
+    point: Iterate = film.returned[0]
+    return point
 
 
 def estimated(part: MonteCarlo | Agrest) -> Estimated:
     """A first estimate at the boundary point."""
-    found = boundary_point()
+    boundary = boundary_point()
 
     def asking(problem: Problem) -> Asking[Tensor | None]:
-        return part.begin(problem)(1, found, QUERIES)
+        return part.begin(problem)(1, boundary, QUERIES)
 
     film, result = filmed(asking, labels, SOURCE, RATIO)
     omega = film.notes.get("overshoot", 0.0)
-    centre = outward(Problem(SOURCE, 0), found.point, omega)
-    point, moved = _vector(found.point), _vector(centre)
+    centre = outward(Problem(SOURCE, 0), boundary.point, omega)
+    point, moved = _vector(boundary.point), _vector(centre)
     return Estimated(point, moved, film.queries, _vector(film.returned[0]), result)
 
 
@@ -158,15 +158,15 @@ def _draw_queries(axis: Axes, queries: Sequence[Query], size: float = 5.5) -> No
         )
 
 
-def _draw_estimate(axis: Axes, found: Estimated) -> None:
+def _draw_estimate(axis: Axes, estimate: Estimated) -> None:
     """The circle, its samples, and the estimate against the true normal."""
     from matplotlib.patches import Circle
 
-    point, centre, source = found.point, found.centre, _vector(SOURCE)
+    point, centre, source = estimate.point, estimate.centre, _vector(SOURCE)
     moved = not np.allclose(point, centre)
     axis.plot(*zip(source, centre, strict=True), color=INK, linewidth=0.8, alpha=0.6, zorder=2)
     axis.add_patch(Circle((centre[0], centre[1]), DELTA, fill=False, color=INK, linewidth=0.8))
-    _draw_queries(axis, found.queries)
+    _draw_queries(axis, estimate.queries)
     axis.plot(*point, "o", color=INK, markersize=5, zorder=6)
     axis.annotate(
         "$x_t$",
@@ -181,8 +181,8 @@ def _draw_estimate(axis: Axes, found: Estimated) -> None:
         axis.plot(*centre, "o", color=INK, markersize=5, markerfacecolor="white", zorder=6)
         _name(axis, centre, "$x'_t$", (7, -3))
     _arrow(axis, point, normal(point[0]), INK)
-    _arrow(axis, point, found.direction, COLOURS[0])
-    _tell(axis, found.result, RATIO)
+    _arrow(axis, point, estimate.direction, COLOURS[0])
+    _tell(axis, estimate.result, RATIO)
 
 
 def _tell(axis: Axes, result: Result, ratio: float) -> None:

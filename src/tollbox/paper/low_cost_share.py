@@ -73,7 +73,7 @@ def optimal(ratio: float, d: int) -> float:
 def panels(results: StudyResults) -> list[SharePanel]:
     """The first estimates of each model and each attack with AGREST."""
     study, shape = results.study, tuple(results.pictures.shape[1:])
-    made = []
+    all_panels = []
     for model in study.models:
         for spec in study.attacks:
             estimate = getattr(spec.attack, "estimate", None)
@@ -85,12 +85,12 @@ def panels(results: StudyResults) -> list[SharePanel]:
                     )
                     for tariff in study.tariffs
                 ]
-                made.append(SharePanel(f"{model.name}, {spec.name}", d, prices))
-    if not made:
+                all_panels.append(SharePanel(f"{model.name}, {spec.name}", d, prices))
+    if not all_panels:
         raise InputError(
             'the study has no attack with AGREST: expected one, as preset = "hsja+agrest".'
         )
-    begun = [panel for panel in made if any(len(each.shares) for each in panel.prices)]
+    begun = [panel for panel in all_panels if any(len(each.shares) for each in panel.prices)]
     if not begun:
         raise InputError("no run came to an estimate: expected some; resume, or raise max_queries.")
     return begun
@@ -122,9 +122,9 @@ def first_estimate(result: Result) -> tuple[float, int] | None:
 
 def draw(results: StudyResults) -> Figure:
     """Shares against c*, a panel for each model and attack."""
-    made = panels(results)
-    figure, axes = side_by_side(len(made), 3.8)
-    for axis, panel in zip(axes, made, strict=True):
+    shown = panels(results)
+    figure, axes = side_by_side(len(shown), 3.8)
+    for axis, panel in zip(axes, shown, strict=True):
         _draw_panel(axis, panel)
     axes[0].set_ylabel("low-cost answers in the first estimate")
     return figure
@@ -135,15 +135,15 @@ def _draw_panel(axis: Axes, panel: SharePanel) -> None:
     ratios = [each.ratio for each in shown]
     axis.set_xscale("log")
     if shown:
-        wide = np.geomspace(min(ratios) / 1.5, max(ratios) * 1.5, 200)
+        across = np.geomspace(min(ratios) / 1.5, max(ratios) * 1.5, 200)
         axis.plot(
-            wide,
-            [optimal(ratio, panel.dimension) for ratio in wide],
+            across,
+            [optimal(ratio, panel.dimension) for ratio in across],
             color=COLOURS[0],
             linewidth=1.8,
             label="optimal, in theory",
         )
-        axis.set_xlim(wide[0], wide[-1])
+        axis.set_xlim(across[0], across[-1])
     for each in shown:
         _draw_shares(axis, each)
     axis.plot(
@@ -208,7 +208,7 @@ def _title(name: str, prices: Sequence[Shares]) -> str:
     sizes = np.concatenate([each.queries for each in prices])
     left = sum(each.left_out for each in prices)
     many = f"{min(runs)}" if min(runs) == max(runs) else f"{min(runs)} to {max(runs)}"
-    told = f"{name}\n{many} estimates a price, of {sizes.min():g} to {sizes.max():g} answers"
+    title = f"{name}\n{many} estimates a price, of {sizes.min():g} to {sizes.max():g} answers"
     if left:
-        told += f"\n{left} of fewer than {FEWEST} left out"
-    return told
+        title += f"\n{left} of fewer than {FEWEST} left out"
+    return title

@@ -75,9 +75,9 @@ class Filmed:
                 self.returned.append(end.value)
                 return Stop.CONVERGED
             answers = yield ask
-            for run, told in zip(ask.runs, answers.runs, strict=True):
-                points = run.points[0 : len(told)].flatten(1).tolist()
-                each = zip(points, told.flagged.tolist(), told.prices.tolist(), strict=True)
+            for run, answered in zip(ask.runs, answers.runs, strict=True):
+                points = run.points[0 : len(answered)].flatten(1).tolist()
+                each = zip(points, answered.flagged.tolist(), answered.prices.tolist(), strict=True)
                 self.queries.extend(Query((p[0], p[1]), *answer) for p, *answer in each)
 
 
@@ -126,13 +126,13 @@ def steps(queries: Sequence[Query], begin: Tensor, source: Tensor) -> list[Step]
     """The rounds of a search along a line, as its queries tell them."""
     first, last = (np.array(image.flatten().tolist()) for image in (begin, source))
     way = last - first
-    low, high, cost, found = 0.0, 1.0, 0.0, []
+    low, high, cost, rounds = 0.0, 1.0, 0.0, []
     for query in queries:
         asked = float((np.array(query.point) - first) @ way / (way @ way))
         cost += query.price
-        found.append(Step(low, high, asked, query.flagged, cost))
+        rounds.append(Step(low, high, asked, query.flagged, cost))
         low, high = (low, asked) if query.flagged else (asked, high)
-    return found
+    return rounds
 
 
 def run() -> tuple[list[Step], Result]:

@@ -38,7 +38,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Panel:
+class CurvePanel:
     """Curves under one price."""
 
     title: str
@@ -48,7 +48,7 @@ class Panel:
 
 
 def draw_curves(
-    panels: Sequence[Panel],
+    panels: Sequence[CurvePanel],
     title: str,
     across: str = "cost per image",
     up: str = "median l2 distance",
@@ -71,7 +71,7 @@ def draw_curves(
 
 
 def _draw_panel(
-    axis: Axes, panel: Panel, colours: Mapping[str, str], linear: bool, steps: bool
+    axis: Axes, panel: CurvePanel, colours: Mapping[str, str], linear: bool, steps: bool
 ) -> None:
     axis.set(xscale="log", yscale="linear" if linear else "log")
     if linear:
