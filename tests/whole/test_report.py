@@ -109,9 +109,11 @@ def test_a_run_is_read_as_its_result_is(found: tb.StudyResults) -> None:
 def test_the_best_of_a_family_is_marked(table: PaperTable) -> None:
     for column in range(2):
         values = [row[column].value for row in table.cells if row[column] is not None]
-        assert table.best(1, column) == (values[1] <= values[2] < math.inf or values[1] < values[2])
-        assert not table.best(0, column)  # alone in its family
-        assert not table.best(3, column)
+        assert table.is_best(1, column) == (
+            values[1] <= values[2] < math.inf or values[1] < values[2]
+        )
+        assert not table.is_best(0, column)  # alone in its family
+        assert not table.is_best(3, column)
 
 
 def test_curves_are_those_of_the_results(found: tb.StudyResults) -> None:
@@ -198,7 +200,7 @@ def test_tables_as_text(table: PaperTable) -> None:
     tex = latex(table)
     assert r"a\_b \& c|d" in tex
     assert tex.count(r"\\") == 3 + 4
-    assert tex.count(r"\textbf") == sum(table.best(r, c) for r in range(4) for c in range(2))
+    assert tex.count(r"\textbf") == sum(table.is_best(r, c) for r in range(4) for c in range(2))
 
 
 def test_figures_are_written(found: tb.StudyResults, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def report(folder: Path, options: ReportOptions = ReportOptions()) -> int:  # no
                 for name, text in texts.items():
                     (stage.folder / name).write_text(text, encoding="utf-8")
             stage.commit()
-        told = f"{len(names) + len(texts)} files are in {options.figures}."
-        to.print(told, soft_wrap=True)
+        count = len(names) + len(texts)
+        to.print(f"{count} files are in {options.figures}.", soft_wrap=True)
     to.print(f"Open {out} in a browser.", soft_wrap=True)
     return 0

@@ -14,6 +14,15 @@ from ..report.paper_table import PaperTable, paper_table
 from ..report.runs import Reading, SeriesRuns, series_of
 from ..report.words import counted, notes
 from ..studies.reading import StudyResults
+from . import (
+    comparison,
+    concept_pictures,
+    low_cost_share,
+    m_sweep,
+    search_cost,
+    search_picture,
+    tradeoff,
+)
 from .experiments import Experiment, Scale
 
 if TYPE_CHECKING:
@@ -22,70 +31,76 @@ if TYPE_CHECKING:
 FIGURE, TABLE = ("svg", "pdf", "png"), ("md", "csv", "tex")
 
 
-def names_of(made: Experiment) -> frozenset[str]:
+def names_of(experiment: Experiment) -> frozenset[str]:
     """The files of an experiment."""
-    return frozenset(f"{made.name}.{kind}" for kind in (TABLE if made.table else FIGURE))
+    return frozenset(
+        f"{experiment.name}.{kind}" for kind in (TABLE if experiment.table else FIGURE)
+    )
 
 
 def write(
-    made: Experiment, scale: Scale, results: StudyResults | None, reading: Reading, folder: Path
+    experiment: Experiment,
+    scale: Scale,
+    results: StudyResults | None,
+    reading: Reading,
+    folder: Path,
 ) -> None:
     """Write the files of an experiment; `results` is its study, if it has one."""
-    if made.table and results is not None:
-        for kind, text in tables(made, scale, results, reading).items():
-            (folder / f"{made.name}.{kind}").write_text(text, encoding="utf-8")
+    if experiment.table and results is not None:
+        for kind, text in tables(experiment, scale, results, reading).items():
+            (folder / f"{experiment.name}.{kind}").write_text(text, encoding="utf-8")
     else:
-        drawn = picture(made) if results is None else figure(made, scale, results, reading)
-        figures.save(drawn, *(folder / f"{made.name}.{kind}" for kind in FIGURE))
+        drawn = (
+            picture(experiment) if results is None else figure(experiment, scale, results, reading)
+        )
+        figures.save(drawn, *(folder / f"{experiment.name}.{kind}" for kind in FIGURE))
 
 
-def picture(made: Experiment) -> Figure:
+def picture(experiment: Experiment) -> Figure:
     """A picture that has no study."""
-    from . import concept_pictures, search_picture
-
     return {
         "search-picture": search_picture.draw,
         "concept-picture": concept_pictures.draw_agrest_and_search,
         "estimates-picture": concept_pictures.draw_estimates,
-    }[made.name]()
+    }[experiment.name]()
 
 
-def figure(made: Experiment, scale: Scale, results: StudyResults, reading: Reading) -> Figure:
+def figure(experiment: Experiment, scale: Scale, results: StudyResults, reading: Reading) -> Figure:
     """The figure of a study."""
-    from . import comparison, low_cost_share, m_sweep, search_cost, tradeoff
-
     title = f"{', '.join(_models(results))}; {counted(len(results.images), 'image')}"
-    if made.name == "tradeoff":
+    if experiment.name == "tradeoff":
         ratio = results.study.tariffs[0].name
-        return tradeoff.draw(results, made.level[scale], f"{title}; planned with c* = {ratio}")
+        return tradeoff.draw(
+            results, experiment.level[scale], f"{title}; planned with c* = {ratio}"
+        )
     read = "iterates, interpolated" if reading is Reading.PAPER else "hard budgets"
-    if made.name == "stealthy":
+    if experiment.name == "stealthy":
         return comparison.by_price(results, reading, f"{title}; {read}")
-    if made.name == "clip":
+    if experiment.name == "clip":
         ratio = results.study.tariffs[0].name
         head = f"{counted(len(results.images), 'image')}; planned with c* = {ratio}; {read}"
         return comparison.by_model(results, reading, head)
-    if made.name == "m-sweep":
+    if experiment.name == "m-sweep":
         return m_sweep.draw(results, reading)
     drawn = {"search-cost": search_cost.draw, "low-cost-share": low_cost_share.draw}
-    return drawn[made.name](results)
+    return drawn[experiment.name](results)
 
 
 def tables(
-    made: Experiment, scale: Scale, results: StudyResults, reading: Reading
+    experiment: Experiment, scale: Scale, results: StudyResults, reading: Reading
 ) -> dict[str, str]:
     """A table, by kind of file."""
     all_series = series_of(results)
-    table = paper_table(results.study, all_series, reading, made.marks.get(scale))
+    table = paper_table(results.study, all_series, reading, experiment.marks.get(scale))
     return {
-        "md": _markdown(made, table, results, all_series, reading),
+        "md": _markdown(experiment, table, results, all_series, reading),
         "csv": table_files.comma_separated(table),
         "tex": table_files.latex(table),
     }
 
 
 def _markdown(
-    made: Experiment,
+    experiment: Experiment,
     table: PaperTable,
     results: StudyResults,
     all_series: list[SeriesRuns],
@@ -94,7 +109,7 @@ def _markdown(
     """With a caption; where a price has several costs, a table for each price."""
     clean = "" if results.study.charge_clean else " The query of the clean image is not charged."
     caption = (
-        f"{made.place}: median l2 distance. {', '.join(_models(results))}; "
+        f"{experiment.place}: median l2 distance. {', '.join(_models(results))}; "
         f"{counted(len(results.images), 'image')}. Distances are {_read(reading)}.{clean} The best "
         "of each attack is bold; in brackets 95 % intervals over images; in parentheses the share "
         "of images with an adversarial point, where it is below 100 %."

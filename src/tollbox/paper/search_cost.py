@@ -11,25 +11,26 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from ..core.stop import Stop
 from ..errors import InputError
 from ..parts.searches import PHASE, AsymmetricSearch, BinarySearch
-from ..report.axes import COLOURS, legend, name_panel, panels, plain_numbers, style
+from ..report.axes import COLOURS, legend, name_panel, panels, plain_numbers, style, whole_ticks
 from ..report.statistics import PERCENTILES, Images, bootstrap
 from ..studies.reading import StudyResults
 from ..studies.spec.specs import ModelSpec, Tariff
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 Values = NDArray[np.float64]
 
-KEPT = 0.9
+SHARE_OF_PAIRS = 0.9
 """Share of the pairs that come to the last iteration that is drawn."""
 NAMES = ("binary search", "asymmetric search")
 MISSING = (
@@ -58,12 +59,12 @@ class SearchCosts(NamedTuple):
 def search_costs(results: StudyResults) -> list[SearchCosts]:
     """For each model and price of a study."""
     pair = _attacks(results)
-    lines = [(model, price) for model in results.study.models for price in results.study.tariffs]
-    costs = [_costs(results, pair, *line) for line in lines]
-    told = [each for each in costs if each is not None]
-    if not told:
+    columns = [(model, price) for model in results.study.models for price in results.study.tariffs]
+    costs = [_costs(results, pair, *column) for column in columns]
+    known = [each for each in costs if each is not None]
+    if not known:
         raise InputError("no image has a finished run under both attacks: expected some; resume.")
-    return told
+    return known
 
 
 def _attacks(results: StudyResults) -> tuple[str, str]:
@@ -94,17 +95,17 @@ def _costs(
     lengths = np.sort([min(len(spent[0][key]), len(spent[1][key])) for key in both])
     if not len(lengths):
         return None
-    length = int(lengths[len(lengths) - int(np.ceil(KEPT * len(lengths)))])
-    kept = [key for key in both if min(len(spent[0][key]), len(spent[1][key])) >= length]
+    length = int(lengths[len(lengths) - int(np.ceil(SHARE_OF_PAIRS * len(lengths)))])
+    complete = [key for key in both if min(len(spent[0][key]), len(spent[1][key])) >= length]
     if length == 0:
         return None
-    tables = tuple(np.array([runs[key][:length] for key in kept]) for runs in spent)
+    tables = tuple(np.array([runs[key][:length] for key in complete]) for runs in spent)
     return _averaged(
         model.name,
         f"c* = {tariff.name}",
         (tables[0], tables[1]),
-        np.array([image for image, _ in kept]),
-        len(both) - len(kept),
+        np.array([image for image, _ in complete]),
+        len(both) - len(complete),
     )
 
 
@@ -165,7 +166,7 @@ def _draw_panel(axis: Axes, costs: SearchCosts) -> None:
     axis.set_ylim(0, None)
     axis.set_xlim(0, max(1, iterations[-1]))
     axis.set_xlabel("iteration")
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    whole_ticks(axis.xaxis)
     plain_numbers(axis.yaxis)
     legend(axis, loc="upper left")
     style(axis)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from ..report.runs import series_of
 from ..report.statistics import effort
 from ..report.tradeoff import TradeoffPoint, draw_tradeoff
 from ..studies.reading import StudyResults
 from .names import attack_kind, attack_name
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def points_of(results: StudyResults, level: float) -> list[TradeoffPoint]:

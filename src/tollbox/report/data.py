@@ -19,7 +19,7 @@ from ..studies.reading import StudyResults
 from . import statistics as medians
 from . import words
 from .gallery import gallery
-from .paper_table import Column, PaperTable, paper_table
+from .paper_table import PaperTable, TableColumn, paper_table
 from .runs import Reading, SeriesRuns, series_of
 
 MARKS = 48
@@ -106,7 +106,7 @@ def _table(table: PaperTable) -> dict[str, Any]:
                         "success": round(cell.success, 4),
                         "runs": cell.runs,
                         "images": cell.images,
-                        "best": table.best(number, column),
+                        "best": table.is_best(number, column),
                     }
                     for column, cell in enumerate(table.cells[number])
                 ],
@@ -125,7 +125,7 @@ def _axes(runs: SeriesRuns) -> tuple[By, ...]:
 def marks_of(runs: SeriesRuns, by: By) -> Values:
     """Marks from where the first run has a point to where the last ends."""
     firsts = [run.needs[by][0] for run in runs.runs if len(run.distances)]
-    column = Column(runs.series.model.name, runs.series.tariff)
+    column = TableColumn(runs.series.model.name, runs.series.tariff)
     last = max(run.spent[by] for run in runs.runs)
     if by == "cost" and math.isfinite(column.tariff.budget):
         last = column.tariff.budget

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import InputError
+from ..files.packages import optional
 from ..studies.reading import StudyResults
 from .paper_table import PaperTable
 from .runs import SeriesRuns
@@ -111,11 +112,10 @@ def _shot(original: Tensor, reached: Tensor, cost: float, distance: float) -> di
 
 def _png(image: NDArray[Any]) -> str:
     """A data URI of an image (c, h, w) in [0,1]."""
-    from PIL import Image
-
+    pillow = optional("PIL.Image", "the images of a page are written with it", extra="report")
     planes = image[:3] if len(image) >= 3 else image[:1].repeat(3, axis=0)
     array = np.ascontiguousarray((planes.transpose(1, 2, 0) * 255).round().astype(np.uint8))
-    picture = Image.fromarray(array)
+    picture = pillow.fromarray(array)
     if max(picture.size) > LARGEST:
         picture.thumbnail((LARGEST, LARGEST))
     file = io.BytesIO()

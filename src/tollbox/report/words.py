@@ -38,9 +38,9 @@ def summary(
         counted(len(results.images), "image"),
     ]
     done = sum(len(runs.runs) + runs.misclassified for runs in all_series)
-    told = [f"{', '.join(sizes)}{seeds}; {done:,} of {len(results.grid):,} runs are finished."]
+    sentences = [f"{', '.join(sizes)}{seeds}; {done:,} of {len(results.grid):,} runs are finished."]
     columns = (nearest(table, number) for number in range(len(table.columns)))
-    return told + [sentence for sentence in columns if sentence is not None]
+    return sentences + [sentence for sentence in columns if sentence is not None]
 
 
 def nearest(table: PaperTable, number: int) -> str | None:
@@ -87,28 +87,28 @@ def _median(cell: Median) -> str:
 
 def notes(results: StudyResults, all_series: Sequence[SeriesRuns]) -> list[str]:
     """What a reader of the numbers must know."""
-    told = []
+    sentences = []
     left = len(results.grid) - len(results)
     if left:
         runs_left = f"{counted(left, 'run')} of {len(results.grid):,}"
-        told.append(f"{runs_left} are not finished: the numbers are preliminary.")
+        sentences.append(f"{runs_left} are not finished: the numbers are preliminary.")
     misclassified = max((runs.misclassified for runs in all_series), default=0) // max(
         1, len(results.study.seeds)
     )
     if misclassified:
-        told.append(
+        sentences.append(
             f"{counted(misclassified, 'image')} that a model misclassifies anyway "
             f"{'is' if misclassified == 1 else 'are'} left out."
         )
     runs = [run for line in all_series for run in line.runs]
     failed = sum(run.stop.failed for run in runs)
     if failed:
-        told.append(f"{counted(failed, 'run')} failed, and count up to where they came.")
+        sentences.append(f"{counted(failed, 'run')} failed, and count up to where they came.")
     lost = sum(run.stop is Stop.NO_START for run in runs)
     if lost:
-        told.append(f"{counted(lost, 'run')} found no adversarial point to begin with.")
-    told += [f"{text[:1].upper()}{text[1:]}." for text in results.warnings]
-    return told
+        sentences.append(f"{counted(lost, 'run')} found no adversarial point to begin with.")
+    sentences += [f"{text[:1].upper()}{text[1:]}." for text in results.warnings]
+    return sentences
 
 
 def commands(results: StudyResults) -> list[str]:
