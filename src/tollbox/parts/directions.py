@@ -22,11 +22,11 @@ from .registry import register
 from .subspaces import Dct, Subspace
 
 PHASE = "direction"
-THIRD = 0.4307272992954576
+CENTRAL_THIRD = 0.4307272992954576
 """A standard normal number is within this of 0 with probability 1/3."""
 
 
-NOTHING_LEFT = 1e-3
+SHORTEST_REST = 1e-3
 """A part of a unit vector that is shorter is mostly rounding."""
 
 
@@ -61,10 +61,10 @@ class TernarySpectrum:
 
     def begin(self, problem: Problem, count: int) -> Callable[[], Tensor]:
         """For one image."""
-        return _Spectrum(self, problem, count).direction
+        return _SpectralDirections(self, problem, count).direction
 
 
-class _Spectrum:
+class _SpectralDirections:
     def __init__(self, part: TernarySpectrum, problem: Problem, count: int) -> None:
         self._part, self._image = part, tuple(problem.source.shape)
         self._noise = problem.noise(PHASE, 0, count, part.subspace.shape(self._image))
@@ -86,7 +86,7 @@ class _Spectrum:
         if len(self._before):
             vector = vector.addmv(self._before.T, self._before @ vector, alpha=-1)
             norm = torch.linalg.vector_norm(vector)
-            vector = vector * torch.where(norm > NOTHING_LEFT, 1 / norm, 0.0)
+            vector = vector * torch.where(norm > SHORTEST_REST, 1 / norm, 0.0)
             self._before[self._next % len(self._before)] = vector
         self._next += 1
         rows = vector.view(1, *self._weights.shape)
@@ -95,7 +95,7 @@ class _Spectrum:
     def _block(self, first: int) -> Tensor:
         """The next coefficients, as rows of length 1."""
         noise = self._noise[first : first + BLOCK]
-        rows = (noise.sign() * (noise.abs() > THIRD) * self._weights).flatten(1)
+        rows = (noise.sign() * (noise.abs() > CENTRAL_THIRD) * self._weights).flatten(1)
         tiny = torch.finfo(rows.dtype).tiny
         units: Tensor = rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_min(tiny)
         return units

@@ -56,13 +56,13 @@ class Estimate(Protocol):
         """For one image, with a memory of its own if it needs one."""
 
 
-class _Sum:
+class _DirectionSum:
     """Running sums of directions by answer."""
 
     def __init__(
-        self, problem: Problem, t: int, found: Iterate, limit: int, subspace: Prior
+        self, problem: Problem, t: int, iterate: Iterate, limit: int, subspace: Prior
     ) -> None:
-        self._draw = subspace.begin(problem).at(found.point)
+        self._draw = subspace.begin(problem).at(iterate.point)
         self._noise = problem.noise(PHASE, t, limit, self._draw.shape)
         self._passed = torch.zeros_like(problem.source).flatten()
         self._all = torch.zeros_like(self._passed)
@@ -145,19 +145,19 @@ class MonteCarlo:
         return partial(self._estimate, problem)
 
     def _estimate(
-        self, problem: Problem, t: int, found: Iterate, queries: int
+        self, problem: Problem, t: int, iterate: Iterate, queries: int
     ) -> Asking[Tensor | None]:
-        total = _Sum(problem, t, found, queries, self.subspace)
+        total = _DirectionSum(problem, t, iterate, queries, self.subspace)
         while total.asked < queries:
             rows = min(self.chunk, queries - total.asked)
-            yield from total.ask(found.point, self.delta, rows)
+            yield from total.ask(iterate.point, self.delta, rows)
         problem.note(share=total.share, estimate_queries=total.asked, planned_share=0.5)
         if not self.weighted:
             return total.signs()
         return total.mean() if total.one_sided else total.direction()
 
 
-def outward(problem: Problem, point: Tensor, omega: float) -> Tensor:
+def move_outward(problem: Problem, point: Tensor, omega: float) -> Tensor:
     """The point moved away from the source by omega, clipped: x'_t of section 3.2."""
     away = point - problem.source
     moved: Tensor = point + away * (omega / torch.linalg.vector_norm(away))
@@ -210,14 +210,14 @@ class Agrest:
         return self.subspace.dimension(tuple(problem.source.shape))
 
     def _estimate(
-        self, problem: Problem, t: int, found: Iterate, queries: int
+        self, problem: Problem, t: int, iterate: Iterate, queries: int
     ) -> Asking[Tensor | None]:
         ratio, d = problem.prices.ratio, self._dimension(problem)
         omega = self.overshoot(problem, t)
-        centre = outward(problem, found.point, omega)
+        centre = move_outward(problem, iterate.point, omega)
         cost = queries * (ratio + 1) / 2  # c_t
         limit = max(1, math.ceil(theory.optimal_queries(cost, ratio, d)))  # n*
-        total = _Sum(problem, t, found, limit, self.subspace)
+        total = _DirectionSum(problem, t, iterate, limit, self.subspace)
         while total.cost < cost and total.asked < limit:
             rows = min(self.chunk, limit - total.asked)
             yield from total.ask(centre, self.delta, rows)
@@ -271,12 +271,12 @@ class _WithFeedback:
     def __init__(self, part: Biased, problem: Problem) -> None:
         self._part, self._problem, self._bias = part, problem, part.bias
 
-    def estimate(self, t: int, found: Iterate, queries: int) -> Asking[Tensor | None]:
+    def estimate(self, t: int, iterate: Iterate, queries: int) -> Asking[Tensor | None]:
         part, problem = self._part, self._problem
         d = part.subspace.dimension(tuple(problem.source.shape))
         omega = self._bias * part.delta / math.sqrt(d)
-        centre = outward(problem, found.point, omega)
-        total = _Sum(problem, t, found, queries, part.subspace)
+        centre = move_outward(problem, iterate.point, omega)
+        total = _DirectionSum(problem, t, iterate, queries, part.subspace)
         while total.asked < queries:
             yield from total.ask(centre, part.delta, min(part.chunk, queries - total.asked))
         flagged = total.asked - total.adversarial

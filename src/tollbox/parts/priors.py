@@ -54,7 +54,7 @@ def _sides(image: Shape, cut: float) -> tuple[int, int]:
     return min(height, math.ceil(cut)), min(width, math.ceil(cut))
 
 
-def _below(sides: tuple[int, int], cut: float) -> NDArray[np.float64]:
+def _mask_below(sides: tuple[int, int], cut: float) -> NDArray[np.float64]:
     f = np.hypot(np.arange(sides[0])[:, None], np.arange(sides[1])[None, :])
     return (f < cut).astype(float)
 
@@ -67,12 +67,14 @@ def _expand(rows: Tensor, image: Shape) -> Tensor:
 
 
 @lru_cache(maxsize=64)
-def _kept(sides: tuple[int, int], cut: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _low_pass(
+    sides: tuple[int, int], cut: float, dtype: torch.dtype, device: torch.device
+) -> Tensor:
     """1 for the frequencies below the cut, 0 for the others."""
-    return torch.from_numpy(_below(sides, cut)).to(dtype).to(device, non_blocking=True)
+    return torch.from_numpy(_mask_below(sides, cut)).to(dtype).to(device, non_blocking=True)
 
 
-class _Fixed:
+class _FixedDrawing:
     """A drawing that does not depend on the point."""
 
     def at(self, point: Tensor) -> Self:  # noqa: ARG002
@@ -92,17 +94,17 @@ class Spectrum:
 
     def dimension(self, image: Shape) -> int:
         """d', the effective dimension."""
-        places = int(_below(_sides(image, self.cut), self.cut).sum())
+        places = int(_mask_below(_sides(image, self.cut), self.cut).sum())
         if image[0] != 3:
             return places * image[0]
         return max(2, round(places / (self.grey**2 + (1 - self.grey) ** 2 / 2)))
 
     def begin(self, problem: Problem) -> Drawing:
         """For one image."""
-        return _Spectral(self, tuple(problem.source.shape))
+        return _SpectrumDrawing(self, tuple(problem.source.shape))
 
 
-class _Spectral(_Fixed):
+class _SpectrumDrawing(_FixedDrawing):
     """Of three channels a row drawn alone may differ by a rounding from the same row among others:
     what mixes the channels leaves several rows in another order in memory, and their lengths are
     summed in it. Results that were recorded hold both, so it stays until the noise changes."""
@@ -123,7 +125,7 @@ class _Spectral(_Fixed):
 def _weights(
     part: Spectrum, shape: Shape, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor | None]:
-    kept = _kept((shape[1], shape[2]), part.cut, dtype, device)
+    kept = _low_pass((shape[1], shape[2]), part.cut, dtype, device)
     if shape[0] != 3:
         return kept, None
     light = np.array(BRIGHTNESS) / np.linalg.norm(BRIGHTNESS)
@@ -147,18 +149,18 @@ class Texture:
 
     def dimension(self, image: Shape) -> int:
         """d', the number of factors."""
-        return max(2, int(_below(_sides(image, self.cut), self.cut).sum()))
+        return max(2, int(_mask_below(_sides(image, self.cut), self.cut).sum()))
 
     def begin(self, problem: Problem) -> Drawing:
         """For one image."""
-        return _Textured(self, problem.source)
+        return _TextureDrawing(self, problem.source)
 
 
-EVEN = 0.1
+EVENING_FLOOR = 0.1
 """Windows with less texture than this share of the image's are not raised to the same level."""
 
 
-class _Textured(_Fixed):
+class _TextureDrawing(_FixedDrawing):
     def __init__(self, part: Texture, source: Tensor) -> None:
         channels, height, width = image = tuple(source.shape)
         light = source.new_ones(channels)
@@ -178,20 +180,22 @@ class _Textured(_Fixed):
             fine[None, None] ** 2, 2 * reach + 1, 1, reach, count_include_pad=False
         )[0, 0].sqrt()
         tiny = torch.finfo(source.dtype).tiny
-        even = fine / (energy + EVEN * fine.square().mean().sqrt()).clamp_min(tiny)
+        even = fine / (energy + EVENING_FLOOR * fine.square().mean().sqrt()).clamp_min(tiny)
         rounding = torch.finfo(source.dtype).eps * weights.amax() * plane.abs().amax()
-        even = torch.where(fine.abs().amax() > NOTHING * rounding, even, torch.ones_like(even))
+        even = torch.where(
+            fine.abs().amax() > TEXTURE_ROUNDINGS * rounding, even, torch.ones_like(even)
+        )
         self._base = even * light.view(-1, 1, 1)
         self._image = image
         self._sides, self._cut = _sides(image, part.cut), part.cut
         self.shape: Shape = (1, *self._sides)
 
     def __call__(self, rows: Tensor, length: float) -> Tensor:
-        kept = _kept(self._sides, self._cut, rows.dtype, rows.device)
+        kept = _low_pass(self._sides, self._cut, rows.dtype, rows.device)
         return _unit(_expand(rows * kept, self._image) * self._base, length)
 
 
-NOTHING = 100.0
+TEXTURE_ROUNDINGS = 100.0
 """Texture of fewer roundings is none: an image of one colour has no texture, any place will do."""
 
 
@@ -231,10 +235,10 @@ class Photo:
 
     def begin(self, problem: Problem) -> Drawing:
         """For one image."""
-        return _Blended([(share, part.begin(problem)) for share, part in self.parts])
+        return _BlendDrawing([(share, part.begin(problem)) for share, part in self.parts])
 
 
-class _Blended(_Fixed):
+class _BlendDrawing(_FixedDrawing):
     def __init__(self, parts: list[tuple[float, Drawing]]) -> None:
         self._parts = parts
         self._sizes = [math.prod(drawing.shape) for _, drawing in parts]
@@ -264,14 +268,14 @@ class Reweighed:
 
     def dimension(self, image: Shape) -> int:
         """d', the number of factors."""
-        return max(2, 3 * int(_below(_sides(image, self.cut), self.cut).sum()))
+        return max(2, 3 * int(_mask_below(_sides(image, self.cut), self.cut).sum()))
 
     def begin(self, problem: Problem) -> Drawing:
         """For one image."""
-        return _Own(self, problem.source, ())
+        return _ReweighedDrawing(self, problem.source, ())
 
 
-class _Own:
+class _ReweighedDrawing:
     def __init__(self, part: Reweighed, source: Tensor, bands: tuple[Tensor, ...]) -> None:
         self._part, self._source, self._bands = part, source, bands
         self._image: Shape = tuple(source.shape)
@@ -286,10 +290,10 @@ class _Own:
         coefficients = high.mT @ away @ wide
         low = high @ (coefficients * (f < part.low)) @ wide.mT
         middle = high @ (coefficients * ((f >= part.low) & (f < part.high))) @ wide.mT
-        return _Own(part, source, (low, middle, away - low - middle))
+        return _ReweighedDrawing(part, source, (low, middle, away - low - middle))
 
     def __call__(self, rows: Tensor, length: float) -> Tensor:
-        kept = _kept(self._sides, self._part.cut, rows.dtype, rows.device)
+        kept = _low_pass(self._sides, self._part.cut, rows.dtype, rows.device)
         factors = _expand(rows * kept, self._image)
         total = factors[:, :1] * self._bands[0]
         for band in (1, 2):

@@ -49,7 +49,7 @@ def begin(problem: Problem, start: Start) -> Asking[Iterate | None]:
     return start(problem)
 
 
-class _Growing:
+class _GrowingNoiseRows:
     """Rows k = 1, 2, ...: source + k step N(0, 1), clipped."""
 
     def __init__(self, source: Tensor, noise: Noise, step: float) -> None:
@@ -82,11 +82,11 @@ class GrowingNoise:
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         """The first level that is adversarial."""
-        points = _Growing(problem.source, problem.noise(PHASE, 0, self.levels), self.step)
+        points = _GrowingNoiseRows(problem.source, problem.noise(PHASE, 0, self.levels), self.step)
         return first_adversarial(points, PHASE)
 
 
-class _Uniform:
+class _UniformNoiseRows:
     """Rows of uniform noise in [0,1]: the normal distribution function of standard normal rows."""
 
     def __init__(self, noise: Noise) -> None:
@@ -116,11 +116,11 @@ class UniformNoise:
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         """The last adversarial blend."""
-        points = _Uniform(problem.noise("uniform", 0, self.tries))
-        found = yield from first_adversarial(points, PHASE)
-        if found is None:
+        points = _UniformNoiseRows(problem.noise("uniform", 0, self.tries))
+        iterate = yield from first_adversarial(points, PHASE)
+        if iterate is None:
             return None
-        line = Segment(problem.source, found)
+        line = Segment(problem.source, iterate)
         return (yield from BinarySearch(self.tau, phase=PHASE)(problem, line))
 
 
