@@ -18,7 +18,7 @@ from ..core.ask import Asking, Iterate, first_adversarial
 from ..core.problem import Problem
 from ..core.ranges import ENDLESS, MANY, above, check, whole
 from ..core.stop import Stop
-from ..errors import InputError
+from ..errors import InputError, mention
 from ..parts.estimates import Estimate
 from ..parts.paths import Segment
 from ..parts.searches import Search
@@ -65,8 +65,10 @@ class GeoDA:
         check(self, blind_limit=whole(1, ENDLESS), iterations=whole(1, ENDLESS))
         if (self.growths - 1) * math.log10(self.growth) > math.log10(LARGEST_GROWTH):
             raise InputError(
-                f"growths is {self.growths}: expected fewer, or a growth below {self.growth:g}, so "
-                f"that growth ** (growths - 1) is at most {LARGEST_GROWTH:g}."
+                f"is {self.growths}",
+                input="growths",
+                expected=f"fewer, or a {mention('growth')} below {self.growth:g}, so that "
+                f"growth ** (growths - 1) is at most {LARGEST_GROWTH:g}",
             )
 
     @property

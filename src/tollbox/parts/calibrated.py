@@ -26,6 +26,7 @@ from .estimates import PHASE, Estimate, Estimator, move_outward
 from .overshoot import Belief
 from .registry import register
 from .subspaces import Drawing, Full, Prior
+from .vectors import answer_weights, unit
 
 FIRST_CHUNK = 8
 """Directions of it."""
@@ -158,8 +159,7 @@ class _ScoredSum:
     ) -> None:
         """The displacements of a chunk, and which were adversarial."""
         moved = moved.flatten(1)
-        chosen = torch.from_numpy(adversarial.astype(np.float32))
-        chosen = chosen.to(moved.device, moved.dtype, non_blocking=True)
+        chosen = answer_weights(adversarial, moved)
         self._chunks.append((shift, len(moved), moved.mT @ chosen, moved.sum(0)))
         self.asked += len(moved)
         self.passed += int(adversarial.sum())
@@ -177,9 +177,7 @@ class _ScoredSum:
         """The sum of scores times displacements, as a unit vector."""
         for chunk in self._chunks:
             self._weigh(chunk, belief)
-        tiny = torch.finfo(self._total.dtype).tiny
-        unit: Tensor = self._total / torch.linalg.vector_norm(self._total).clamp_min(tiny)
-        return unit.view(self._shape)
+        return unit(self._total).view(self._shape)
 
     def _weigh(self, chunk: tuple[float, int, Tensor, Tensor], belief: Belief) -> None:
         shift, _, adversarial, everything = chunk

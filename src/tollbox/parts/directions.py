@@ -20,6 +20,7 @@ from ..core.problem import Problem
 from ..core.ranges import MANY, check, number, whole
 from .registry import register
 from .subspaces import Dct, Subspace
+from .vectors import unit_rows
 
 PHASE = "direction"
 CENTRAL_THIRD = 0.4307272992954576
@@ -96,6 +97,4 @@ class _SpectralDirections:
         """The next coefficients, as rows of length 1."""
         noise = self._noise[first : first + BLOCK]
         rows = (noise.sign() * (noise.abs() > CENTRAL_THIRD) * self._weights).flatten(1)
-        tiny = torch.finfo(rows.dtype).tiny
-        units: Tensor = rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_min(tiny)
-        return units
+        return unit_rows(rows)

@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,6 +33,7 @@ from ..core.problem import Problem
 from ..core.ranges import MANY, above, check, number, whole
 from .registry import register
 from .subspaces import Full, Prior
+from .vectors import answer_weights, unit
 
 PHASE = "estimate"
 
@@ -78,9 +78,7 @@ class _DirectionSum:
         points = points.add_(centre.flatten()).clamp_(0, 1)
         answers = yield Ask(points.view(-1, *self._shape), phase=PHASE)
         moved = points.sub_(centre.flatten())  # in place: what was asked has been dealt with
-        chosen = torch.from_numpy(answers.adversarial.astype(np.float32))
-        chosen = chosen.to(moved.device, moved.dtype, non_blocking=True)
-        self._passed.addmv_(moved.T, chosen)
+        self._passed.addmv_(moved.T, answer_weights(answers.adversarial, moved))
         self._all.add_(moved.sum(0))
         self.asked += rows
         self.adversarial += int(answers.adversarial.sum())
@@ -101,20 +99,18 @@ class _DirectionSum:
         """g / |g| (Algorithm 3, the last lines)."""
         share = self.share
         failed = self._passed - self._all  # v-, minus the sum of the others
-        return self._unit((1 - share) * self._passed + share * failed)
+        return self._image((1 - share) * self._passed + share * failed)
 
     def signs(self) -> Tensor:
         """The sum of phi(x_i) u_i (equation 2)."""
-        return self._unit(2 * self._passed - self._all)
+        return self._image(2 * self._passed - self._all)
 
     def mean(self) -> Tensor:
         """The mean direction, towards where the answers were adversarial."""
-        return self._unit(self._all if self.adversarial else -self._all)
+        return self._image(self._all if self.adversarial else -self._all)
 
-    def _unit(self, g: Tensor) -> Tensor:
-        tiny = torch.finfo(g.dtype).tiny
-        unit: Tensor = g / torch.linalg.vector_norm(g).clamp_min(tiny)
-        return unit.view(self._shape)
+    def _image(self, g: Tensor) -> Tensor:
+        return unit(g).view(self._shape)
 
 
 @register(Estimate)

@@ -28,6 +28,7 @@ from .estimates import PHASE, Estimate, Estimator
 from .paths import Segment
 from .registry import register
 from .searches import LineSearch, Search
+from .vectors import unit, unit_rows
 
 FLAGGED_RAY_FACTOR = 1.02
 """A ray that is flagged at its outer end counts as so much longer."""
@@ -72,12 +73,10 @@ class OptStyle:
         near = self.widest / max(iterate.distance, 1.0)
         beta = near if t == 1 else min(self.gamma / problem.dimension, self.widest)
         noise = problem.noise(PHASE, t, count)
-        away = iterate.point - problem.source
-        away /= torch.linalg.vector_norm(away)
+        away = unit(iterate.point - problem.source)
         lengths: list[float] = []
         for first in range(0, count, self.side_by_side):
-            rays = away + beta * self._units(noise, first)
-            rays /= torch.linalg.vector_norm(rays, dim=(1, 2, 3), keepdim=True)
+            rays = unit_rows(away + beta * self._units(noise, first))
             lengths += yield from together(
                 [self._length(problem, ray, iterate.distance) for ray in rays]
             )
@@ -90,14 +89,11 @@ class OptStyle:
         for first in range(0, count, self.side_by_side):
             part = weights[first : first + self.side_by_side]
             direction += torch.einsum("n,nchw->chw", part, self._units(noise, first))
-        unit: Tensor = direction / torch.linalg.vector_norm(direction)
-        return unit
+        return unit(direction)
 
     def _units(self, noise: Noise, first: int) -> Tensor:
         """The next u_i, unit vectors."""
-        rows = noise[first : first + self.side_by_side]
-        units: Tensor = rows / torch.linalg.vector_norm(rows, dim=(1, 2, 3), keepdim=True)
-        return units
+        return unit_rows(noise[first : first + self.side_by_side])
 
     def _length(self, problem: Problem, ray: Tensor, g: float) -> Asking[float]:
         """g(theta_i)."""

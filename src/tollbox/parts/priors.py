@@ -37,15 +37,10 @@ from ..core.ranges import MANY, above, check, number
 from .cosines import cosine_columns, transform_planes
 from .registry import register
 from .subspaces import Drawing, Prior, Shape
+from .vectors import unit, unit_rows
 
 BRIGHTNESS = (0.56, 0.74, 0.37)
 """Along which of red, green and blue the normals of networks have most of their energy."""
-
-
-def _unit(images: Tensor, length: float) -> Tensor:
-    norms = torch.linalg.vector_norm(images, dim=(1, 2, 3), keepdim=True)
-    unit: Tensor = images / norms.clamp_min(torch.finfo(images.dtype).tiny) * length
-    return unit
 
 
 def _sides(image: Shape, cut: float) -> tuple[int, int]:
@@ -118,7 +113,7 @@ class _SpectrumDrawing(_FixedDrawing):
         rows = rows * kept
         if mix is not None:
             rows = torch.einsum("cd,ndhw->nchw", mix, rows)
-        return _expand(_unit(rows, length), self._image)
+        return _expand(unit_rows(rows) * length, self._image)
 
 
 @lru_cache(maxsize=64)
@@ -168,7 +163,7 @@ class _TextureDrawing(_FixedDrawing):
             light = torch.tensor(BRIGHTNESS, dtype=source.dtype).to(
                 source.device, non_blocking=True
             )
-        light = light / torch.linalg.vector_norm(light)
+        light = unit(light)
         # of a copy, which is aligned wherever in a batch the image lies (cosines.py)
         plane = torch.einsum("chw,c->hw", source.clone(), light)
         high, wide = cosine_columns(height, 1.0, source), cosine_columns(width, 1.0, source)
@@ -192,7 +187,7 @@ class _TextureDrawing(_FixedDrawing):
 
     def __call__(self, rows: Tensor, length: float) -> Tensor:
         kept = _low_pass(self._sides, self._cut, rows.dtype, rows.device)
-        return _unit(_expand(rows * kept, self._image) * self._base, length)
+        return unit_rows(_expand(rows * kept, self._image) * self._base) * length
 
 
 TEXTURE_ROUNDINGS = 100.0
@@ -250,7 +245,7 @@ class _BlendDrawing(_FixedDrawing):
             drawing(piece.reshape(-1, *drawing.shape), math.sqrt(share))
             for (share, drawing), piece in zip(self._parts, pieces, strict=True)
         )
-        return _unit(reduce(torch.Tensor.add_, drawn), length)
+        return unit_rows(reduce(torch.Tensor.add_, drawn)) * length
 
 
 @register(Prior)
@@ -298,4 +293,4 @@ class _ReweighedDrawing:
         total = factors[:, :1] * self._bands[0]
         for band in (1, 2):
             total.addcmul_(factors[:, band : band + 1], self._bands[band])
-        return _unit(total, length)
+        return unit_rows(total) * length

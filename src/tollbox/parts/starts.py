@@ -141,19 +141,19 @@ class Pool:
         """The nearest image that is adversarial."""
         if self.images.ndim != 4 or self.images.shape[1:] != problem.source.shape:
             raise InputError(
-                f"the pool has shape {tuple(self.images.shape)}: expected (n, c, h, w) with images "
-                f"of shape {tuple(problem.source.shape)}."
+                f"the pool has shape {tuple(self.images.shape)}",
+                expected=f"(n, c, h, w) with images of shape {tuple(problem.source.shape)}",
             )
         images = _placed(self, problem.source.device, problem.source.dtype)
-        wanted = np.ones(len(images), bool)
+        allowed = np.ones(len(images), bool)
         if self.labels is not None:
-            wanted = problem.is_adversarial(self.labels.cpu().numpy())
-        if not wanted.any():
+            allowed = problem.is_adversarial(self.labels.cpu().numpy())
+        if not allowed.any():
             return None
         apart = torch.linalg.vector_norm((images - problem.source).flatten(1), dim=1)
-        unwanted = torch.from_numpy(~wanted).to(apart.device, non_blocking=True)
-        order = apart.masked_fill_(unwanted, math.inf).argsort(stable=True)
-        nearest = _Ordered(images, order[: int(wanted.sum())])
+        refused = torch.from_numpy(~allowed).to(apart.device, non_blocking=True)
+        order = apart.masked_fill_(refused, math.inf).argsort(stable=True)
+        nearest = _Ordered(images, order[: int(allowed.sum())])
         return (yield from first_adversarial(nearest, PHASE))
 
 

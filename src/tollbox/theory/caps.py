@@ -76,7 +76,7 @@ def optimal_overshoot(ratio: float, d: int) -> float:
     """x*, the overshoot in units of delta / cos(alpha) that estimates best for its cost."""
     if not 0 < ratio < math.inf or d < 2:
         raise InputError(
-            f"c* = {ratio:g}, d = {d}: expected a finite c* above 0 and d of 2 or more."
+            f"c* = {ratio:g}, d = {d}", expected="a finite c* above 0 and d of 2 or more"
         )
     if ratio == 1:
         return 0.0

@@ -73,7 +73,7 @@ def line_step(width: int, stages: int) -> int:
     """How far apart a line search with `stages` stages left asks in an interval of `width` bins:
     ceil(width / b), b the smallest integer with b^stages >= width; 1 in the last stage."""
     if stages < 1:
-        raise InputError(f"stages is {stages}: expected 1 or more.")
+        raise InputError(f"is {stages}", input="stages", expected="1 or more")
     if stages == 1 or width <= 1:
         return 1
     if (width - 1).bit_length() <= stages:  # 2^stages >= width
@@ -114,7 +114,7 @@ def optimal_share(ratio: float) -> float:
     """q = x^c* with x + x^c* = 1: the share of an interval on the flagged side of the cost-optimal
     split, in the limit of many bins."""
     if not 0 < ratio < math.inf:
-        raise InputError(f"c* = {ratio:g}: expected a finite ratio above 0.")
+        raise InputError(f"c* = {ratio:g}", expected="a finite ratio above 0")
     if ratio < 1:
         return 1 - optimal_share(min(1 / ratio, 1e300))
     # log q = c* log(1 - q), in log q: as precise at c* = 1e9 as at 2
