@@ -72,8 +72,9 @@ class _SpectralDirections:
         size = part.subspace.dimension(self._image)
         spectrum = part.subspace.project(problem.source[None])[0]
         self._weights = torch.tanh(part.gamma * spectrum.abs()) + part.floor
-        kept = min(part.memory, size // 2)  # more could leave nothing that is orthogonal to them
-        self._before = problem.source.new_zeros(kept, size)
+        # more than half could leave nothing that is orthogonal to them
+        remembered = min(part.memory, size // 2)
+        self._before = problem.source.new_zeros(remembered, size)
         self._drawn: Tensor | None = None
         self._next = 0
 

@@ -10,8 +10,8 @@ point itself lies outside, is known up to the tolerance of the search that found
 were a plane that would be all. Real ones bend, and pixels end at 0 and 1: samples around a boundary
 point are then on one side more often than on the other (on ResNet-50 and ResNet-20 two of five are
 adversarial, in the median, and on a sphere all but a few). That is the second unknown, `bend`;
-without it a belief that is told so can only say that k is nothing, and aims anywhere. There is no
-dimension in this, no assumption on an angle, and no schedule.
+without it such answers could only mean that k is nothing, and the aim would be anywhere. There is
+no dimension in this, no assumption on an angle, and no schedule.
 
 - The belief about (log k, bend, slack) is a table of weights on a grid; each chunk of answers
   multiplies it by the likelihood of its counts.

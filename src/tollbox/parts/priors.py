@@ -109,8 +109,8 @@ class _SpectrumDrawing(_FixedDrawing):
         self.shape = (image[0], *_sides(image, part.cut))
 
     def __call__(self, rows: Tensor, length: float) -> Tensor:
-        kept, mix = _weights(self._part, self.shape, rows.dtype, rows.device)
-        rows = rows * kept
+        low_pass, mix = _weights(self._part, self.shape, rows.dtype, rows.device)
+        rows = rows * low_pass
         if mix is not None:
             rows = torch.einsum("cd,ndhw->nchw", mix, rows)
         return _expand(unit_rows(rows) * length, self._image)
@@ -120,13 +120,13 @@ class _SpectrumDrawing(_FixedDrawing):
 def _weights(
     part: Spectrum, shape: Shape, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor | None]:
-    kept = _low_pass((shape[1], shape[2]), part.cut, dtype, device)
+    low_pass = _low_pass((shape[1], shape[2]), part.cut, dtype, device)
     if shape[0] != 3:
-        return kept, None
+        return low_pass, None
     light = np.array(BRIGHTNESS) / np.linalg.norm(BRIGHTNESS)
     along = np.outer(light, light)
     mix = math.sqrt(part.grey) * along + math.sqrt((1 - part.grey) / 2) * (np.eye(3) - along)
-    return kept, torch.from_numpy(mix).to(dtype).to(device, non_blocking=True)
+    return low_pass, torch.from_numpy(mix).to(dtype).to(device, non_blocking=True)
 
 
 @register(Prior)
@@ -186,8 +186,8 @@ class _TextureDrawing(_FixedDrawing):
         self.shape: Shape = (1, *self._sides)
 
     def __call__(self, rows: Tensor, length: float) -> Tensor:
-        kept = _low_pass(self._sides, self._cut, rows.dtype, rows.device)
-        return unit_rows(_expand(rows * kept, self._image) * self._base) * length
+        low_pass = _low_pass(self._sides, self._cut, rows.dtype, rows.device)
+        return unit_rows(_expand(rows * low_pass, self._image) * self._base) * length
 
 
 TEXTURE_ROUNDINGS = 100.0
@@ -288,8 +288,8 @@ class _ReweighedDrawing:
         return _ReweighedDrawing(part, source, (low, middle, away - low - middle))
 
     def __call__(self, rows: Tensor, length: float) -> Tensor:
-        kept = _low_pass(self._sides, self._part.cut, rows.dtype, rows.device)
-        factors = _expand(rows * kept, self._image)
+        low_pass = _low_pass(self._sides, self._part.cut, rows.dtype, rows.device)
+        factors = _expand(rows * low_pass, self._image)
         total = factors[:, :1] * self._bands[0]
         for band in (1, 2):
             total.addcmul_(factors[:, band : band + 1], self._bands[band])
