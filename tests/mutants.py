@@ -317,14 +317,14 @@ MUTANTS = [
     Mutant(
         "overshoot: the slack is ignored",
         "parts/overshoot.py",
-        "min(slack, LOOSEST) * PLACES",
-        "0 * slack * PLACES",
+        "min(slack, LARGEST_SLACK) * SLACK_SHARES",
+        "0 * slack * SLACK_SHARES",
         own=True,
     ),
     Mutant(
         "overshoot: the belief is not widened",
         "parts/overshoot.py",
-        "moved = _widened(LOG_SLOPES, drift) @ self._weights.sum(2) @ _widened(BENDS, bending).T",
+        "moved = _widening(LOG_SLOPES, drift) @ self._weights.sum(2) @ _widening(BENDS, bending).T",
         "moved = self._weights.sum(2)",
         own=True,
     ),
@@ -359,8 +359,8 @@ MUTANTS = [
     Mutant(
         "turns: what is wanted does not depend on the search",
         "parts/turns.py",
-        "_best_turn(q * search)",
-        "_best_turn(q * 10)",
+        "_best_gain(q * search)",
+        "_best_gain(q * 10)",
         own=True,
     ),
     Mutant(
@@ -380,22 +380,22 @@ MUTANTS = [
     Mutant(
         "turns: what one prior told is taken for what both have",
         "parts/turns.py",
-        "told = self._covariance @ self._rows[prior]",
-        "told = self._covariance @ self._rows[0]",
+        "direction = self._covariance @ self._rows[prior]",
+        "direction = self._covariance @ self._rows[0]",
         own=True,
     ),
     Mutant(
         "inward: a ray is not dropped",
         "parts/inward.py",
-        "far = FAR * scale if best is None else best[2] * STEP",
-        "far = FAR * scale",
+        "far = FARTHEST_RADIUS * scale if best is None else best[2] * RADIUS_STEP",
+        "far = FARTHEST_RADIUS * scale",
         own=True,
     ),
     Mutant(
-        "inward: the radius of the cell before",
+        "inward: the radius of the bin before",
         "parts/inward.py",
-        "ray.radius(cell / count)",
-        "ray.radius((cell - 1) / count)",
+        "ray.radius(place / count)",
+        "ray.radius((place - 1) / count)",
         own=True,
     ),
 ]

@@ -13,7 +13,7 @@ from tollbox.core.ask import Iterate
 from tollbox.engine import mixtures
 from tollbox.engine.mixtures import Mixture
 from tollbox.parts.paths import Arc, Circle, Segment
-from tollbox.parts.searches import REMEMBERED, _Steps
+from tollbox.parts.searches import REMEMBERED_POINTS, _Steps
 
 
 def images(count: int, dtype: torch.dtype, seed: int = 0) -> list[torch.Tensor]:
@@ -52,7 +52,7 @@ def test_steps_remember_the_last_rows_only():
     steps = _Steps(Segment(source, Iterate(start, 1.0)), range(1, 100), 0, 100)
     for row in range(20):
         steps.remember(row, steps.mixture(row).point()[None])
-    assert len(steps._made) == REMEMBERED
+    assert len(steps._made) == REMEMBERED_POINTS
     fresh = _Steps(Segment(source, Iterate(start, 1.0)), range(1, 100), 0, 100)
     assert torch.equal(steps[5:25], fresh[5:25])
     assert torch.equal(steps[18:19], fresh[5:25][13:14])

@@ -28,7 +28,7 @@ from torch import Tensor
 from ..core.ask import Asking, Iterate
 from ..core.problem import Problem
 from ..core.result import Result
-from ..parts.estimates import Agrest, MonteCarlo, outward
+from ..parts.estimates import Agrest, MonteCarlo, move_outward
 from ..parts.searches import AsymmetricSearch, BinarySearch
 from ..report.axes import COLOURS, FAINT, INK, legend, legend_key, name_panel, new_figure
 from .search_picture import FLAGGED, MARKERS, PASSED, Query, filmed, line_search, pixels, steps
@@ -89,7 +89,7 @@ def estimated(part: MonteCarlo | Agrest) -> Estimated:
 
     film, result = filmed(asking, labels, SOURCE, RATIO)
     omega = film.notes.get("overshoot", 0.0)
-    centre = outward(Problem(SOURCE, 0), boundary.point, omega)
+    centre = move_outward(Problem(SOURCE, 0), boundary.point, omega)
     point, moved = _vector(boundary.point), _vector(centre)
     return Estimated(point, moved, film.queries, _vector(film.returned[0]), result)
 
