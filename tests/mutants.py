@@ -429,7 +429,7 @@ def caught(mutant: Mutant, timeout: float) -> tuple[Mutant, str]:
             return mutant, "the line to break is not there"
         path.write_text(text.replace(mutant.old, mutant.new))
         try:
-            code, output = tested(path.parents[1], OWN if mutant.own else TESTS, timeout)
+            code, output = tested(Path(folder) / "src", OWN if mutant.own else TESTS, timeout)
         except subprocess.TimeoutExpired:
             return mutant, ""  # it hangs, where the sound package took a fraction of the time
     if code == 0:
