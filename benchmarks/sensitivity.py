@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 import tollbox as tb
-from tollbox.attacks.frugal import LEVEL, Frugal
+from tollbox.attacks.frugal import SMALLEST_DELTA, Frugal
 from tollbox.parts.cosines import cosine_columns
 from tollbox.parts.priors import BRIGHTNESS, Photo, Reweighed, Spectrum, Texture
 from tollbox.parts.subspaces import Dct, Full
@@ -110,7 +110,7 @@ def main() -> None:
             for name, value in spectrum(g).items():
                 rows[name].append(value)
             boundary = on_boundary(loaded.model, problem.source, point, label)
-            share, level = Frugal().share, LEVEL * problem.dimension**0.5
+            share, level = Frugal().relative_delta, SMALLEST_DELTA * problem.dimension**0.5
             delta = max(level, share * float(torch.linalg.vector_norm(boundary - problem.source)))
             for name, prior in PRIORS.items():
                 drawing = prior.begin(problem).at(point)

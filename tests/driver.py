@@ -50,19 +50,21 @@ def drive(asking, problem: tb.Problem, label: Callable[[Tensor], int]) -> Driven
         runs = []
         for run in ask.runs:
             done.offered.append(len(run.points))
-            told, apart = [], []
+            labels, apart = [], []
             for row in range(len(run.points)):
                 point = run.points[row : row + 1][0].clone()
                 assert point.isfinite().all()
-                told.append(label(point))
+                labels.append(label(point))
                 apart.append(float(torch.linalg.vector_norm(point - problem.source)))
                 done.points.append(point)
                 done.phased.append(ask.phase)
-                good = bool(problem.is_adversarial(np.array(told[-1:]))[0])
+                good = bool(problem.is_adversarial(np.array(labels[-1:]))[0])
                 if run.until is not None and good is run.until.value:
                     break
-            done.labels += told
-            found = np.array(told)
-            good = problem.is_adversarial(found)
-            runs.append(tb.Answers(found, good, np.array(apart), problem.label, problem.prices))
+            done.labels += labels
+            label_array = np.array(labels)
+            good = problem.is_adversarial(label_array)
+            runs.append(
+                tb.Answers(label_array, good, np.array(apart), problem.label, problem.prices)
+            )
         answers = joined(runs)

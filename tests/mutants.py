@@ -45,18 +45,18 @@ class Mutant:
 
 RECORD = (
     "        if self._journal is not None and not flight.recalled:\n"
-    "            self._journal.record(to_record(arrived))\n"
+    "            self._journal.record(records(arrived))\n"
 )
 DELIVER = (
     "        for arrival in arrived:\n"
-    "            if arrival.live.ended is None:\n"
+    "            if arrival.cell_run.ended is None:\n"
     "                arrival.deliver()\n"
     "        for piece, failure in flight.failures:\n"
-    "            if (failed := waiting(piece, self._lives)) is not None:\n"
-    "                touched[piece.slot] = failed\n"
-    "                piece.pending.fail(piece.number, piece.size, failure)\n"
-    "        for live in touched.values():\n"
-    "            self._serve(live)\n"
+    "            if (failed := recipient(piece, self._cell_runs)) is not None:\n"
+    "                concerned[piece.slot] = failed\n"
+    "                piece.pending.fail(piece.run_number, piece.size, failure)\n"
+    "        for cell_run in concerned.values():\n"
+    "            self._advance(cell_run)\n"
 )
 
 MUTANTS = [
@@ -99,8 +99,8 @@ MUTANTS = [
     Mutant(
         "dearest price: only the cheapest answer must fit",
         "core/ledger.py",
-        "fits = (standing.cost + dearest <= budget)",
-        "fits = (standing.cost + self.prices.cheapest <= budget)",
+        "fits = (before.cost + dearest <= budget)",
+        "fits = (before.cost + self.prices.cheapest <= budget)",
     ),
     Mutant(
         "dearest price: the next ask is not looked at",
@@ -118,8 +118,8 @@ MUTANTS = [
     Mutant(
         "padding delivered and charged",
         "engine/arrivals.py",
-        "            said = labels[first:end]\n",
-        "            said = labels[end - 1 :]\n",
+        "            decided = labels[first:end]\n",
+        "            decided = labels[end - 1 :]\n",
     ),
     Mutant(
         "padding sent to a metered model",
@@ -140,7 +140,7 @@ MUTANTS = [
         "        first = 0\n",
     ),
     Mutant(
-        "durable: answers are told before they are recorded",
+        "durable: answers are delivered before they are recorded",
         "engine/engine.py",
         RECORD + DELIVER,
         DELIVER + RECORD,
@@ -160,7 +160,7 @@ MUTANTS = [
     Mutant(
         "replay: another run is not noticed",
         "engine/arrivals.py",
-        "if live.history.fits(live.asked, piece.number, piece.first, self.distances):",
+        "if history.fits(number, self.piece.run_number, self.piece.first, self.distances):",
         "if True:",
     ),
     Mutant(
@@ -226,8 +226,8 @@ MUTANTS = [
     Mutant(
         "retry after out-of-memory: nothing is said",
         "engine/sender.py",
-        'self.shrunk.append(f"out of memory',
-        'str(f"out of memory',
+        "self.memory_warnings.append(",
+        "str(",
     ),
     Mutant(
         "label against side: charged by side",
@@ -262,7 +262,7 @@ MUTANTS = [
     Mutant(
         "failure: rows behind a failed one are sent all the same",
         "engine/sender.py",
-        "lost = [(piece, BEHIND) for piece in back if self._is_behind(piece, failed)]",
+        "lost = [(piece, AFTER_A_FAILURE) for piece in back if self._follows(piece, failed)]",
         "failed = []\n        lost = []",
     ),
     Mutant(
@@ -298,8 +298,8 @@ MUTANTS = [
     Mutant(
         "mixtures: remembered under another row",
         "engine/sender.py",
-        "rows.remember(row, made[number][-1])",
-        "rows.remember(row + 1, made[number][-1])",
+        "rows.remember(row, points[position][-1])",
+        "rows.remember(row + 1, points[position][-1])",
     ),
     Mutant(
         "few shapes: batches are not padded",
@@ -317,14 +317,14 @@ MUTANTS = [
     Mutant(
         "overshoot: the slack is ignored",
         "parts/overshoot.py",
-        "min(slack, LOOSEST) * PLACES",
-        "0 * slack * PLACES",
+        "min(slack, LARGEST_SLACK) * SLACK_SHARES",
+        "0 * slack * SLACK_SHARES",
         own=True,
     ),
     Mutant(
         "overshoot: the belief is not widened",
         "parts/overshoot.py",
-        "moved = _widened(LOG_SLOPES, drift) @ self._weights.sum(2) @ _widened(BENDS, bending).T",
+        "moved = _widening(LOG_SLOPES, drift) @ self._weights.sum(2) @ _widening(BENDS, bending).T",
         "moved = self._weights.sum(2)",
         own=True,
     ),
@@ -359,8 +359,8 @@ MUTANTS = [
     Mutant(
         "turns: what is wanted does not depend on the search",
         "parts/turns.py",
-        "_best_turn(q * search)",
-        "_best_turn(q * 10)",
+        "_best_gain(q * search)",
+        "_best_gain(q * 10)",
         own=True,
     ),
     Mutant(
@@ -380,22 +380,22 @@ MUTANTS = [
     Mutant(
         "turns: what one prior told is taken for what both have",
         "parts/turns.py",
-        "told = self._covariance @ self._rows[prior]",
-        "told = self._covariance @ self._rows[0]",
+        "direction = self._covariance @ self._rows[prior]",
+        "direction = self._covariance @ self._rows[0]",
         own=True,
     ),
     Mutant(
         "inward: a ray is not dropped",
         "parts/inward.py",
-        "far = FAR * scale if best is None else best[2] * STEP",
-        "far = FAR * scale",
+        "far = FARTHEST_RADIUS * scale if best is None else best[2] * RADIUS_STEP",
+        "far = FARTHEST_RADIUS * scale",
         own=True,
     ),
     Mutant(
-        "inward: the radius of the cell before",
+        "inward: the radius of the bin before",
         "parts/inward.py",
-        "ray.radius(cell / count)",
-        "ray.radius((cell - 1) / count)",
+        "ray.radius(place / count)",
+        "ray.radius((place - 1) / count)",
         own=True,
     ),
 ]
@@ -429,7 +429,7 @@ def caught(mutant: Mutant, timeout: float) -> tuple[Mutant, str]:
             return mutant, "the line to break is not there"
         path.write_text(text.replace(mutant.old, mutant.new))
         try:
-            code, output = tested(path.parents[1], OWN if mutant.own else TESTS, timeout)
+            code, output = tested(Path(folder) / "src", OWN if mutant.own else TESTS, timeout)
         except subprocess.TimeoutExpired:
             return mutant, ""  # it hangs, where the sound package took a fraction of the time
     if code == 0:

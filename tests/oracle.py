@@ -108,18 +108,20 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
         for run in ask.runs:
             labels, distances = [], []
             for row in range(len(run.points)):
-                told = query(run.points[row : row + 1][0], ask.phase, True)
-                if told is None:
+                answer = query(run.points[row : row + 1][0], ask.phase, True)
+                if answer is None:
                     return out
-                labels.append(told[0])
-                distances.append(told[1])
-                good = told[0] != cell.label if cell.target is None else told[0] == cell.target
+                labels.append(answer[0])
+                distances.append(answer[1])
+                good = answer[0] != cell.label if cell.target is None else answer[0] == cell.target
                 if run.until is not None and good == (run.until is tb.Until.ADVERSARIAL):
                     break
-            found = np.array(labels)
-            adversarial = found != cell.label if cell.target is None else found == cell.target
+            label_array = np.array(labels)
+            adversarial = (
+                label_array != cell.label if cell.target is None else label_array == cell.target
+            )
             runs.append(
-                tb.Answers(found, adversarial, np.array(distances), cell.label, cell.prices)
+                tb.Answers(label_array, adversarial, np.array(distances), cell.label, cell.prices)
             )
             assert runs[-1].prices.tolist() == [price(label) for label in labels]
             assert runs[-1].flagged.tolist() == [label == cell.label for label in labels]
@@ -133,14 +135,14 @@ class Wanderer:
 
     seed: int
     asks: int = 12
-    heard: list = field(default_factory=list, compare=False)
+    transcripts: list = field(default_factory=list, compare=False)
 
     rows = 40
 
     def __call__(self, problem):
         choose = random.Random(self.seed)
         transcript = []
-        self.heard.append(transcript)
+        self.transcripts.append(transcript)
         for step in range(self.asks):
             runs = []
             for number in range(choose.choice([1, 1, 1, 2, 3])):
@@ -154,8 +156,8 @@ class Wanderer:
                 [(r.labels.tolist(), [round(d, 12) for d in r.distances]) for r in answers.runs]
             )
             choose = random.Random(f"{self.seed}{transcript}{answers.prices.tolist()}")
-            for run, told in zip(runs, answers.runs, strict=True):
-                if told.adversarial[-1] and choose.random() < 0.5:
+            for run, run_answers in zip(runs, answers.runs, strict=True):
+                if run_answers.adversarial[-1] and choose.random() < 0.5:
                     problem.note(step=step)
-                    problem.accept(run.points[len(told) - 1].clamp(0, 1))
+                    problem.accept(run.points[len(run_answers) - 1].clamp(0, 1))
         return choose.choice([Stop.CONVERGED, Stop.ITERATIONS])

@@ -77,8 +77,8 @@ def augmented(images: Tensor, generator: torch.Generator) -> Tensor:
 def accuracy(net: nn.Module, images: Tensor, labels: Tensor) -> float:
     """Share of images classified correctly."""
     with torch.inference_mode():
-        found = torch.cat([net(part).argmax(1) for part in images.split(1000)])
-    return (found == labels).double().mean().item()
+        answers = torch.cat([net(part).argmax(1) for part in images.split(1000)])
+    return (answers == labels).double().mean().item()
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from train_embedded import accuracy, augmented, read
 
 from tollbox.models.tiny_vit import PATCHES, TinyViT
 
-SIZE = 128
+BATCH_SIZE = 128
 
 
 def main() -> None:
@@ -35,23 +35,23 @@ def main() -> None:
         torch.manual_seed(0)
         generator = torch.Generator().manual_seed(0)
         net = TinyViT(patch)
-        steps = epochs * (len(train_images) // SIZE)
+        steps = epochs * (len(train_images) // BATCH_SIZE)
         optimizer = torch.optim.AdamW(net.parameters(), lr=3e-3, weight_decay=1e-2)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=steps)
         for epoch in range(epochs):
             began = time.perf_counter()
             order = torch.randperm(len(train_images), generator=generator)
-            for index in order[: len(order) // SIZE * SIZE].split(SIZE):
+            for index in order[: len(order) // BATCH_SIZE * BATCH_SIZE].split(BATCH_SIZE):
                 batch = augmented(train_images[index], generator)
                 loss = functional.cross_entropy(net(batch), train_labels[index])
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
                 schedule.step()
-            found = accuracy(net, test_images, test_labels)
+            share = accuracy(net, test_images, test_labels)
             seconds = time.perf_counter() - began
-            print(f"{patch}x{patch}, epoch {epoch + 1}: {found:.4f}, {seconds:.0f} s", flush=True)
-        about = {"dataset": "Fashion-MNIST, MIT licence, Zalando SE", "test_accuracy": found}
+            print(f"{patch}x{patch}, epoch {epoch + 1}: {share:.4f}, {seconds:.0f} s", flush=True)
+        about = {"dataset": "Fashion-MNIST, MIT licence, Zalando SE", "test_accuracy": share}
         tensors = {name: value.contiguous() for name, value in net.state_dict().items()}
         file = arguments.out / f"tiny_vit_{patch}.safetensors"
         save_file(tensors, file, metadata={"about": json.dumps(about)})

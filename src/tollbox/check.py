@@ -28,13 +28,13 @@ def check_model(model: Model, images: Tensor, batch_size: int) -> list[str]:
     blends = torch.lerp(images, images.roll(1, 0), 0.5)
     probes = torch.cat([images, blends])[:batch_size]
     try:
-        findings += _compared(model, probes, batch_size)
+        findings += _differences(model, probes, batch_size)
     except Exception as error:
         findings.append(f"The model failed on a batch: {type(error).__name__}: {error}")
     return findings
 
 
-def _compared(model: Model, probes: Tensor, batch_size: int) -> list[str]:
+def _differences(model: Model, probes: Tensor, batch_size: int) -> list[str]:
     count = len(probes)
 
     def ask(points: Tensor, filler: Callable[[int], Tensor]) -> Tensor:
@@ -51,14 +51,14 @@ def _compared(model: Model, probes: Tensor, batch_size: int) -> list[str]:
     first = ask(probes, repeated)
     back = torch.arange(count - 1, -1, -1)
     alone = torch.cat([ask(probes[i : i + 1], repeated) for i in range(count)])
-    told = [
+    repeats = [
         ("asked twice", ask(probes, repeated)),
         ("asked in reverse order", ask(probes.flip(0), repeated)[back]),
         ("padded with other images", ask(probes, grey)),
         ("asked alone in a padded batch", alone),
     ]
     findings = []
-    for how, labels in told:
+    for how, labels in repeats:
         changed = int((labels != first).sum())
         if changed:
             findings.append(

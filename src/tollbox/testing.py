@@ -2,7 +2,7 @@
 
 Each boundary knows a source image of class 0 and the l2 distance of the nearest point of another
 class. Labels on the far side differ from place to place (1 or 2), so that whoever confuses labels
-with sides is found out. All compute in the dtype they are asked in.
+with sides is detected. All compute in the dtype they are asked in.
 
     half-space          a plane at distance 1 of a mid-grey image; the box does not matter
     half-space in box   the same, for an image near the corners of [0,1]^d: clipping matters
@@ -183,8 +183,9 @@ class _Watched:
             self._iterates(problem, known)
             self._slices(ask)
             answers = yield ask
-            for run, told in zip(ask.runs, answers.runs, strict=True):
-                known += list(run.points[0 : len(told)].clamp(0, 1)[torch.tensor(told.adversarial)])
+            for run, run_answers in zip(ask.runs, answers.runs, strict=True):
+                points = run.points[0 : len(run_answers)].clamp(0, 1)
+                known += list(points[torch.tensor(run_answers.adversarial)])
             known = known[-4000:]
 
     def _iterates(self, problem: Problem, known: list[Tensor]) -> None:
@@ -221,7 +222,7 @@ def check_attack(
     cell = Cell(watched, boundary.source, 0, prices, budget, max_queries, seed=seed)
     [result] = Engine(model).run([cell])
     faults = list(dict.fromkeys(watched.faults))
-    if result.stop in (Stop.ATTACK_ERROR, Stop.MODEL_ERROR):
+    if result.stop.failed:
         faults.append(f"ended with {result.stop}: {result.reason}")
     if result.ledger.cost > budget:
         faults.append(f"spent {result.ledger.cost} of {budget}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -18,7 +20,8 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from tollbox.report.page import PLACE, own, page
+import tollbox.report.page as page_module
+from tollbox.report.page import PLACE, packaged, page
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 LINK = '<a href="http://x.y">x</a>'  # short enough to be shown whole
@@ -75,11 +78,23 @@ def empty() -> dict[str, Any]:
 
 def test_all_places_are_filled_once_and_the_size_is_bounded() -> None:
     text = page(sample())
-    assert PLACE.findall(own("page.html")) == ["title", "css", "data", "plotly", "script"]
+    assert PLACE.findall(packaged("page.html")) == ["title", "css", "data", "plotly", "script"]
     parts = Elements(text)
     assert [tag for tag, _ in parts.found].count("script") == 4
     assert not any(PLACE.search(part) for part in (*parts.scripts[:2], parts.scripts[3]))
-    assert len(text.encode()) < 6_000_000
+    assert len(text.encode()) < 2_000_000
+
+
+def test_plotly_is_shipped_with_its_licence_and_no_python_of_it_is_needed() -> None:
+    script = packaged("vendor/plotly-basic.min.js")
+    version = re.search(r"plotly.js \(basic - minified\) v([\d.]+)", script[:200])
+    assert version is not None
+    assert version[1] in (page_module.__doc__ or "")
+    assert "Permission is hereby granted" in packaged("vendor/plotly-LICENSE.txt")
+    assert "</script" not in script
+    imports = "import sys, tollbox.report.page, tollbox.report.data; print('plotly' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", imports], capture_output=True, text=True)
+    assert answer.stdout == "False\n", answer.stderr
 
 
 def test_the_data_comes_back_as_it_went_in() -> None:
@@ -113,7 +128,7 @@ def test_nothing_refers_to_another_place() -> None:
         for name in ("src", "href", "srcset", "action", "data", "poster"):
             assert (attributes.get(name) or "data:").startswith("data:"), (tag, attributes)
     for name in ("page.html", "page.css", "page.js"):
-        found = re.findall(r"https?://[\w./-]+|@import|url\(|fetch\(|innerHTML", own(name))
+        found = re.findall(r"https?://[\w./-]+|@import|url\(|fetch\(|innerHTML", packaged(name))
         assert set(found) <= {"http://www.w3.org/2000/svg"}, name  # a name, which nobody fetches
 
 

@@ -97,7 +97,7 @@ def test_reader_that_goes_away() -> None:
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(30) == 0
+        assert process.wait() == 0
 
 
 def test_the_demo_is_a_study_and_its_page(

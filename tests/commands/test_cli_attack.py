@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import resource
-import signal
 import subprocess
 import sys
 import time
@@ -321,7 +320,7 @@ def test_a_target_that_the_model_does_not_have(case: Case) -> None:
 
 
 def test_infinite_price(case: Case) -> None:
-    case.refused("give --max-queries", price="inf")
+    case.refused("expected --max-queries as well", price="inf")
     code, _, err = case.run(price="inf", budget=None, max_queries="40", limit="1")
     assert code == 0, err
     told = json.loads(Path("out/ledger.json").read_text())
@@ -476,39 +475,32 @@ def test_runs_that_fail_are_told(case: Case) -> None:
         assert [row["stop"] for row in csv.DictReader(file)][:4] == ["model_error"] * 4
 
 
-SLOW = """
-import time
+IMPATIENT = """
+import os, signal
+calls = 0
 def labels(images):
-    time.sleep(PAUSE)
+    global calls
+    calls += 1
+    if calls == 200:
+        for _ in range(PRESSES):
+            os.kill(os.getpid(), signal.SIGINT)
     return (images.mean((1, 2, 3)) > 0.5).long()
 """
+"""A model during whose 200th batch Ctrl-C is pressed."""
 
 
-def start_slow(case: Case, pause: float = 0.05) -> subprocess.Popen[str]:
-    """Start a long run, and wait until it is under way."""
-    Path("my_slow_model.py").write_text(f"PAUSE = {pause}{SLOW}")
-    given = case.given(model="my_slow_model:labels", budget="1e6", batch_size="2")
-    process = subprocess.Popen(
-        [*TOLLBOX, *given], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    deadline = time.monotonic() + 60
-    while (
-        not (case.folder / "out" / "shard-0.lock").exists()
-        and process.poll() is None
-        and time.monotonic() < deadline
-    ):
-        time.sleep(0.05)
-    return process
+def run_interrupted(case: Case, presses: int) -> subprocess.CompletedProcess[str]:
+    """A long run, in which Ctrl-C is pressed so often within one batch."""
+    Path("my_impatient_model.py").write_text(f"PRESSES = {presses}{IMPATIENT}")
+    tokens = case.given(model="my_impatient_model:labels", budget="1e6", batch_size="2")
+    return subprocess.run([*TOLLBOX, *tokens], capture_output=True, text=True)
 
 
 def test_interrupted_run_is_saved(case: Case) -> None:
-    process = start_slow(case, pause=0.01)
-    time.sleep(3)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
-    assert process.returncode == 130, err
-    assert "Interrupted: 1 of 5 images were finished" in err
-    assert "Traceback" not in err
+    ended = run_interrupted(case, presses=1)
+    assert ended.returncode == 130, ended.stderr
+    assert "Interrupted: 1 of 5 images were finished" in ended.stderr
+    assert "Traceback" not in ended.stderr
     with open("out/results.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["stop"] for row in rows] == ["interrupted"] * 4 + ["already_misclassified"]
@@ -522,23 +514,32 @@ def test_interrupted_run_is_saved(case: Case) -> None:
 
 
 def test_interrupted_twice_keeps_what_was_answered(case: Case) -> None:
-    process = start_slow(case, 0.5)
-    time.sleep(4)
-    for _ in range(3):  # at least two arrive within the same batch, which takes half a second
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.02)
-    _, err = process.communicate(timeout=30)
-    assert process.returncode == 130, err
-    assert "Traceback" not in err
-    assert "all that was answered is kept: `tollbox resume out` goes on" in err
+    ended = run_interrupted(case, presses=2)
+    assert ended.returncode == 130, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "all that was answered is kept: `tollbox resume out` continues" in ended.stderr
     with StudyResults("out") as found:
         assert found.running == []
         assert len(found) <= 1  # that of the image that is misclassified anyway
 
 
-def test_time_limit(case: Case) -> None:
-    Path("my_slow_model.py").write_text(f"PAUSE = 0.05{SLOW}")
-    code, out, _ = case.run(model="my_slow_model:labels", budget="1e6", time_limit="0.5")
+def test_time_limit(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock is a thousand seconds later after some batches."""
+    Path("my_slow_model.py").write_text(
+        "calls = 0\n"
+        "def labels(images):\n"
+        "    global calls\n"
+        "    calls += 1\n"
+        "    return (images.mean((1, 2, 3)) > 0.5).long()\n"
+    )
+    clock = time.monotonic
+
+    def later() -> float:
+        calls = getattr(sys.modules.get("my_slow_model"), "calls", 0)
+        return clock() + (1000 if calls > 30 else 0)
+
+    monkeypatch.setattr(time, "monotonic", later)
+    code, out, _ = case.run(model="my_slow_model:labels", budget="1e6", time_limit="500")
     assert code == 0
     assert "ended early" in out
     assert "median l2 (0 images)" in out

@@ -98,7 +98,7 @@ def test_references_that_do_not_resolve_are_found() -> None:
     assert resolved("theory.cap_probability", known)
     assert resolved("tb.run", known)
     assert resolved("attacks.geoda.GeoDA", known)
-    assert resolved("Problem.given", known)
+    assert resolved("Problem.start_image", known)
     assert resolved("ledger.Ledger.cost", known)
     assert not resolved("theory.cap_probabilities", known)
     assert not resolved("nothing.at_all", known)

@@ -232,11 +232,11 @@ def test_out_of_memory_goes_on_with_smaller_batches_and_says_so(error):
             raise error
         return BOUNDARY.labels(batch)
 
-    wanted = run(count=6, batch_size=32)
-    found = run(count=6, batch_size=32, predict=small)
-    assert numbers(found) == numbers(wanted)
-    assert not any(r.warnings for r in wanted)
-    for result in found:
+    expected = run(count=6, batch_size=32)
+    results = run(count=6, batch_size=32, predict=small)
+    assert numbers(results) == numbers(expected)
+    assert not any(r.warnings for r in expected)
+    for result in results:
         assert result.warnings[-1] == "out of memory: batches of 8 became batches of 4"
     assert max(shapes[shapes.index(4) :]) == 4
 
@@ -531,16 +531,16 @@ def test_a_stream_holds_no_image_and_no_result():
 
     net = tb.models.from_callable(BOUNDARY.labels, dtype=torch.float64)
     most = done = 0
-    found = weakref.WeakSet()
+    alive = weakref.WeakSet()
     for result in tb.stream(
         tb.preset("hsja"), net, pictures(), (0 for _ in range(40)), budget=60, live=4
     ):
         done += 1
-        found.add(result)
+        alive.add(result)
         del result
         gc.collect()
         most = max(most, len(alive))
-        assert len(found) <= 4  # those that finished in the same batch
+        assert len(alive) <= 4  # those that finished in the same batch
     assert done == 40
     assert most <= 12
 
@@ -588,9 +588,9 @@ def test_twenty_images_at_any_batch_size_and_in_reverse_order():
             )
         )
 
-    wanted = go(1)
+    expected = go(1)
     for size in (7, 64, 256):
-        assert go(size) == wanted
+        assert go(size) == expected
     back = tb.run(
         tb.preset("a-hsja"),
         embedded.model,
@@ -599,7 +599,7 @@ def test_twenty_images_at_any_batch_size_and_in_reverse_order():
         batch_size=64,
         **options,
     )
-    assert table(back)[::-1] == wanted
+    assert table(back)[::-1] == expected
 
 
 def test_together_asks_side_by_side():

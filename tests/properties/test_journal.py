@@ -94,8 +94,8 @@ def test_the_piece_recorded_last_is_held_back() -> None:
     history = History(pieces, again=True)
     assert [history.known(0, 0), history.known(1, 0), history.known(1, 1)] == [1, 2, 1]
     assert history.known(1, 2) == history.known(2, 0) == 0
-    told = [History(pieces, again=False).known(*run) for run in ((0, 0), (1, 0), (1, 1))]
-    assert told == [1, 3, 1]
+    known = [History(pieces, again=False).known(*run) for run in ((0, 0), (1, 0), (1, 1))]
+    assert known == [1, 3, 1]
 
 
 def test_a_gap_is_refused() -> None:
@@ -105,8 +105,8 @@ def test_a_gap_is_refused() -> None:
 
 def test_rows_asked_again_are_told_as_recorded_and_differences_counted() -> None:
     history = History([piece(0, 0, 0, [1, 2]), piece(0, 0, 2, [3, 4])], again=True)
-    said = history.confirmed(0, 0, 2, np.array([3, 9, 7]))
-    assert said.tolist() == [3, 4, 7]
+    confirmed = history.confirmed(0, 0, 2, np.array([3, 9, 7]))
+    assert confirmed.tolist() == [3, 4, 7]
     assert history.differences == 1
     assert history.confirmed(0, 0, 4, np.array([8])).tolist() == [8]
     assert history.confirmed(0, 1, 0, np.array([8])).tolist() == [8]
@@ -196,14 +196,14 @@ PLAIN: dict[str, Any] = {}
 def cells(targeted: bool = False, budget: float = 150.0, seed: int = 0) -> list[Cell]:
     """Several attacks; stealthy-hsja asks several runs with `until` at once."""
     given, labels = images(5)
-    found = []
+    listed = []
     for number, name in enumerate(PRESETS):
         cell = Cell(tb.preset(name), given[number], labels[number], Prices(4, 1), budget, seed=seed)
         if targeted:
             other = next(i for i in range(5) if labels[i] != labels[number])
             cell = replace(cell, target=labels[other], start=given[other])
-        found.append(cell)
-    return found
+        listed.append(cell)
+    return listed
 
 
 def model(net: Any, quantize: int | None = None) -> Model:
@@ -291,7 +291,7 @@ def test_a_full_replay_asks_the_model_for_the_last_pieces_only() -> None:
     assert not any(silent.batches)
 
 
-# -- durable before told --------------------------------------------------------------------------
+# -- durable before sent --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -335,9 +335,9 @@ def test_nobody_hears_what_could_not_be_recorded(most: int) -> None:
     known = {}
     for a in journal.until():
         known[contents[a.cell], a.ask] = known.get((contents[a.cell], a.ask), 0) + len(a.labels)
-    for content, step, told in spy.heard:
-        assert known[content, step] == len(told) == 4
-    assert len(spy.heard) == (0 if most <= 1 else len(spy.heard))
+    for content, step, labels in spy.heard:
+        assert known[content, step] == len(labels) == 4
+    assert (len(spy.heard) > 0) == (most > 1)
     everything = Memory()
     run(listed, Net(), everything, batch_size=8)
     assert len(everything.batches) > 9

@@ -13,7 +13,7 @@ from tollbox.core.ask import Iterate
 from tollbox.engine import mixtures
 from tollbox.engine.mixtures import Mixture
 from tollbox.parts.paths import Arc, Circle, Segment
-from tollbox.parts.searches import REMEMBERED, _Steps
+from tollbox.parts.searches import REMEMBERED_POINTS, _Steps
 
 
 def images(count: int, dtype: torch.dtype, seed: int = 0) -> list[torch.Tensor]:
@@ -30,21 +30,21 @@ def test_many_are_the_same_as_each_alone(dtype):
         else Mixture(pictures[k], pictures[k + 1] - 0.5, 1 / 3)
         for k in range(50)
     ]
-    made = mixtures.points(many)
-    assert all(torch.equal(one, other.point()) for one, other in zip(made, many, strict=True))
-    assert min(point.min() for point in made) == 0  # clipped
-    assert max(point.max() for point in made) == 1
+    points = mixtures.points(many)
+    assert all(torch.equal(one, other.point()) for one, other in zip(points, many, strict=True))
+    assert min(point.min() for point in points) == 0  # clipped
+    assert max(point.max() for point in points) == 1
 
 
 def test_a_path_tells_the_terms_of_its_points():
     source, start, direction = images(3, torch.float64)
     direction = direction / torch.linalg.vector_norm(direction)
-    found = Iterate(start, 1.0)
+    iterate = Iterate(start, 1.0)
     circle = Circle.through(source, start, direction)
-    for path in (Segment(source, found), Arc(circle, found), Arc(circle, found, 0.2, -0.9)):
+    for path in (Segment(source, iterate), Arc(circle, iterate), Arc(circle, iterate, 0.2, -0.9)):
         for theta in (0.0, 0.3, 1.0):
             assert torch.equal(path.mixture(theta).point(), path(theta))
-    assert Arc(circle, found, 0.0, torch.tensor(0.7)).mixture(0.5) is None
+    assert Arc(circle, iterate, 0.0, torch.tensor(0.7)).mixture(0.5) is None
 
 
 def test_steps_remember_the_last_rows_only():
@@ -52,7 +52,7 @@ def test_steps_remember_the_last_rows_only():
     steps = _Steps(Segment(source, Iterate(start, 1.0)), range(1, 100), 0, 100)
     for row in range(20):
         steps.remember(row, steps.mixture(row).point()[None])
-    assert len(steps._made) == REMEMBERED
+    assert len(steps._made) == REMEMBERED_POINTS
     fresh = _Steps(Segment(source, Iterate(start, 1.0)), range(1, 100), 0, 100)
     assert torch.equal(steps[5:25], fresh[5:25])
     assert torch.equal(steps[18:19], fresh[5:25][13:14])

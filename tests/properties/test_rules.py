@@ -74,14 +74,14 @@ prices = st.one_of(
 def scenes(draw, most=6):
     """A classifier, and cells to be run on it."""
     predict, base = WORLDS[draw(st.sampled_from(["four classes"] * 3 + sorted(WORLDS)))]
-    found = []
+    cells = []
     for number in range(draw(st.integers(1, most))):
         price = draw(prices)
         budget = price.dearest * draw(st.sampled_from([1, 1.5, 3, 10, 40, 1000]))
         cap = draw(st.sampled_from([1, 2, 7, 50])) if draw(st.booleans()) else math.inf
         if price.cheapest == 0 and math.isinf(cap):
             cap = 60
-        found.append(
+        cells.append(
             tb.Cell(
                 Wanderer(draw(st.integers(0, 10**6))),
                 image(base, draw(st.integers(0, 8))),
@@ -95,7 +95,7 @@ def scenes(draw, most=6):
                 name=f"cell {number}",
             )
         )
-    return predict, found
+    return predict, cells
 
 
 layouts = st.fixed_dictionaries(
@@ -110,16 +110,16 @@ layouts = st.fixed_dictionaries(
 
 
 def engine_run(listed, net, layout):
-    found = sorted(tb.Engine(net, **layout).run(listed), key=lambda result: result.index)
-    assert [result.index for result in found] == list(range(len(listed)))
-    return found
+    results = sorted(tb.Engine(net, **layout).run(listed), key=lambda result: result.index)
+    assert [result.index for result in results] == list(range(len(listed)))
+    return results
 
 
 def account(result):
     return {(ph, lb): n for ph, tally in result.ledger.counts.items() for lb, n in tally.items()}
 
 
-def told(result):
+def summary(result):
     """All that a result says, for comparison."""
     return (
         result.stop,
@@ -136,32 +136,34 @@ def test_rules_1_2_3_5_the_engine_does_what_is_done_by_hand(scene, layout):
     predict, listed = scene
     net = model(predict)
     for cell in listed:
-        cell.attack.heard.clear()
-    found = engine_run(listed, net, layout)
-    heard = [cell.attack.heard[-1] if cell.attack.heard else None for cell in listed]
-    for cell, result, transcript in zip(listed, found, heard, strict=True):
-        cell.attack.heard.clear()
-        wanted = by_hand(cell, net)
-        assert result.stop is wanted.stop
-        assert account(result) == dict(wanted.counts)
-        assert result.ledger.cost == wanted.cost <= cell.budget
-        assert result.ledger.queries == wanted.queries <= cell.max_queries
-        assert result.ledger.source == wanted.source
+        cell.attack.transcripts.clear()
+    results = engine_run(listed, net, layout)
+    transcripts = [
+        cell.attack.transcripts[-1] if cell.attack.transcripts else None for cell in listed
+    ]
+    for cell, result, transcript in zip(listed, results, transcripts, strict=True):
+        cell.attack.transcripts.clear()
+        expected = by_hand(cell, net)
+        assert result.stop is expected.stop
+        assert account(result) == dict(expected.counts)
+        assert result.ledger.cost == expected.cost <= cell.budget
+        assert result.ledger.queries == expected.queries <= cell.max_queries
+        assert result.ledger.source == expected.source
         assert [(i.cost, i.source, i.queries) for i in result.improvements] == [
-            w[:3] for w in wanted.improvements
+            e[:3] for e in expected.improvements
         ]
         assert [i.distance for i in result.improvements] == pytest.approx(
-            [w[3] for w in wanted.improvements], rel=1e-12
+            [e[3] for e in expected.improvements], rel=1e-12
         )
-        if wanted.best is None:
+        if expected.best is None:
             assert result.adversarial is None
             assert result.distance == math.inf
         else:
-            assert torch.equal(result.adversarial, wanted.best)
-        assert [s.cost for s in result.trace] == [s[0] for s in wanted.steps]
-        assert [s.distance for s in result.trace] == pytest.approx([s[1] for s in wanted.steps])
-        # Rule 1: what the attack was told, and that it was told no more after the budget ended.
-        again = cell.attack.heard[-1] if cell.attack.heard else None
+            assert torch.equal(result.adversarial, expected.best)
+        assert [s.cost for s in result.trace] == [s[0] for s in expected.steps]
+        assert [s.distance for s in result.trace] == pytest.approx([s[1] for s in expected.steps])
+        # Rule 1: what the attack was sent, and that it was sent nothing after the budget ended.
+        again = cell.attack.transcripts[-1] if cell.attack.transcripts else None
         assert transcript == again
         assert sum(result.ledger.by_phase.values()) == pytest.approx(result.ledger.cost)
 
@@ -175,9 +177,9 @@ def test_rule_2_a_metered_model_computes_exactly_what_is_charged(scene, layout):
         rows.append(len(images))
         return predict(images)
 
-    found = engine_run(listed, model(counting), {**layout, "metered": True})
+    results = engine_run(listed, model(counting), {**layout, "metered": True})
     uncharged = sum(not cell.charge_clean for cell in listed)
-    assert sum(rows) == sum(result.ledger.queries for result in found) + uncharged
+    assert sum(rows) == sum(result.ledger.queries for result in results) + uncharged
 
 
 @given(scenes(most=1), st.floats(0, 1), st.sampled_from(["cost", "queries", "source"]))
@@ -208,7 +210,7 @@ def test_rule_4_alone_or_in_company_the_result_is_the_same(scene, one, two, chan
     chance.shuffle(order)
     second = engine_run([listed[i] for i in order], model(predict), two)
     for position, index in enumerate(order):
-        assert told(second[position]) == told(first[index])
+        assert summary(second[position]) == summary(first[index])
 
 
 @given(scenes(), layouts, layouts)
@@ -218,7 +220,7 @@ def test_rule_4_in_float32_at_one_shape(scene, one, two):
     net = model(predict, torch.float32)
     first = engine_run(listed, net, {**one, **same})
     second = engine_run(listed, net, {**two, **same})
-    assert [told(r) for r in first] == [told(r) for r in second]
+    assert [summary(r) for r in first] == [summary(r) for r in second]
 
 
 @given(scenes(), layouts, st.sampled_from([None, 8, 2]))
@@ -260,20 +262,20 @@ def test_rule_6_a_bad_image_ends_alone_and_with_a_reason(scene, layout):
         return predict(images)
 
     net = model(brittle)
-    found = engine_run(listed, net, layout)
+    results = engine_run(listed, net, layout)
     if layout["metered"]:
         uncharged = sum(
             not cell.charge_clean and bool(cell.image[0, 0, 0] <= 0.9) for cell in listed
         )
-        charged = sum(result.ledger.queries for result in found) + uncharged
-        failed = any(result.stop is Stop.MODEL_ERROR for result in found)
+        charged = sum(result.ledger.queries for result in results) + uncharged
+        failed = any(result.stop is Stop.MODEL_ERROR for result in results)
         # Runs of one ask go out side by side: if one fails, the others may have been answered.
         assert sum(answered) >= charged if failed else sum(answered) == charged
-    for cell, result in zip(listed, found, strict=True):
-        wanted = by_hand(cell, net)
-        assert result.stop is wanted.stop
-        assert account(result) == dict(wanted.counts)
-        assert [i.queries for i in result.improvements] == [w[2] for w in wanted.improvements]
+    for cell, result in zip(listed, results, strict=True):
+        expected = by_hand(cell, net)
+        assert result.stop is expected.stop
+        assert account(result) == dict(expected.counts)
+        assert [i.queries for i in result.improvements] == [e[2] for e in expected.improvements]
         if result.stop is Stop.MODEL_ERROR:
             assert "too bright" in result.reason
 

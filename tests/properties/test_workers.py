@@ -122,12 +122,12 @@ def test_an_error_of_whoever_makes_the_images_comes_after_what_was_under_way(wor
         yield from (cell.image for cell in listed)
         raise OSError("the disk is gone")
 
-    attack, found = tb.preset("surfree"), []
+    attack, indices = tb.preset("surfree"), []
     labels = [cell.label for cell in listed] + [0]
     stream = tb.stream(attack, model(), images(), labels, budget=50, workers=workers)
     with pytest.raises(OSError, match="the disk is gone"):
-        found.extend(result.index for result in stream)
-    assert sorted(found) == [0, 1, 2]
+        indices.extend(result.index for result in stream)
+    assert sorted(indices) == [0, 1, 2]
 
 
 def test_a_view_takes_only_its_own_pixels_along():
@@ -148,9 +148,9 @@ def test_a_worker_that_dies_takes_only_its_cells_along():
     lost = [r for r in results if r.stop is Stop.MODEL_ERROR]
     assert "deadly" in {r.name for r in lost}
     assert all("the worker process died (signal 9)" in r.reason for r in lost)
-    kept = [r for r in results if r.stop is Stop.BUDGET]
-    assert len(kept) + len(lost) == 9
-    assert len(kept) >= 3
+    finished = [r for r in results if r.stop is Stop.BUDGET]
+    assert len(finished) + len(lost) == 9
+    assert len(finished) >= 3
 
 
 def test_when_all_workers_died_the_cells_that_are_left_are_reported():

@@ -181,13 +181,13 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_are_told_with_the_file_and_the_line(
+def test_mistakes_are_reported_with_the_file_and_the_line(
     tmp_path: Path, module: str, name: str
 ) -> None:
     mistaken = study(tmp_path, module, ":pair", f":{name}")
-    with pytest.raises(FileError) as told:
+    with pytest.raises(FileError) as error:
         sources.load_images(mistaken)
-    text = str(told.value)
+    text = str(error.value)
     assert text.startswith(f"{tmp_path}/study.toml, line 6: ")
     assert "\n" not in text
     for words in MISTAKES[name]:

@@ -3,6 +3,7 @@
 import io
 import os
 import struct
+import sys
 import warnings
 import zipfile
 import zlib
@@ -74,7 +75,7 @@ def test_palette_with_transparency_and_colour_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "message"),
     [
         (["a.png,1", "b.png,2"], "line 1: the header is 'a.png,1'"),
         (["file,label", "a.png,1"], "no label for the image b.png"),
@@ -91,11 +92,11 @@ def test_palette_with_transparency_and_colour_order(tmp_path: Path) -> None:
         ([""], "line 1: the header is ''"),
     ],
 )
-def test_label_files_that_are_wrong(tmp_path: Path, lines: list[str], told: str) -> None:
+def test_label_files_that_are_wrong(tmp_path: Path, lines: list[str], message: str) -> None:
     where, table = folder(tmp_path, lines)
     with pytest.raises(FileError) as error:
         load_images(where, table)
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert "labels.csv" in str(error.value)
 
 
@@ -129,6 +130,25 @@ def test_folders_that_are_wrong(tmp_path: Path) -> None:
         load_images(where, table, limit=0)
 
 
+def test_only_pictures_need_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where, table = folder(tmp_path, ["file,label", "a.png,1", "b.png,1"])
+    np.savez(tmp_path / "x.npz", images=GOOD, labels=[0, 1])
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    monkeypatch.delitem(sys.modules, "PIL.Image", raising=False)
+    assert len(load_images(tmp_path / "x.npz")) == 2
+    with pytest.raises(InputError, match=r"^PIL .*: picture files .*; install .* pillow`\.$"):
+        load_images(where, table)
+
+
+def test_npz_of_another_byte_order(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).random((2, 1, 3, 4))
+    for kind in (">f4", ">f8", np.longdouble):
+        np.savez(tmp_path / "x.npz", images=pixels.astype(kind), labels=np.array([4, 5], ">i2"))
+        found = load_images(tmp_path / "x.npz")
+        assert found.labels == (4, 5)
+        assert np.array_equal(found.images.numpy(), pixels.astype(kind).astype(np.float32))
+
+
 @pytest.mark.parametrize("shape", [(2, 3, 5, 6), (2, 5, 6, 3), (2, 5, 6)])
 def test_npz_shapes(tmp_path: Path, shape: tuple[int, ...]) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
@@ -155,7 +175,7 @@ BROKEN = np.concatenate([GOOD[:1], GOOD[:1] * np.inf])
 
 
 @pytest.mark.parametrize(
-    ("images", "labels", "told"),
+    ("images", "labels", "message"),
     [
         (GOOD * 4, [0, 1], "image 0 has values from 2 to 2: expected [0,1]; divide by 255?"),
         (GOOD - 1, [0, 1], "image 0 has values from -0.5"),
@@ -170,12 +190,12 @@ BROKEN = np.concatenate([GOOD[:1], GOOD[:1] * np.inf])
         (np.array([None, None]), [0, 1], "cannot be read"),
     ],
 )
-def test_npz_that_are_wrong(tmp_path: Path, images: object, labels: object, told: str) -> None:
+def test_npz_that_are_wrong(tmp_path: Path, images: object, labels: object, message: str) -> None:
     file = tmp_path / "x.npz"
     np.savez(file, images=np.asarray(images), labels=np.asarray(labels, None if labels else int))
     with pytest.raises(FileError) as error:
         load_images(file)
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert "x.npz" in str(error.value)
 
 
@@ -218,13 +238,13 @@ def test_what_is_no_image_file_is_passed_over(tmp_path: Path) -> None:
     picture(where / ".hidden.png")
     os.mkfifo(where / "pipe.png")
     assert load_images(where, table).names == ("a.png", "b.png")
-    for name, told in {
+    for name, message in {
         "folder.png": "is not a file",
         "pipe.png": "is not a file",
         ".git/x.png": "is hidden",
     }.items():
         table.write_text(f"file,label\n{name},1\n")
-        with pytest.raises(FileError, match=f"line 2: the image '{name}' {told}"):
+        with pytest.raises(FileError, match=f"line 2: the image '{name}' {message}"):
             load_images(where, table)
 
 

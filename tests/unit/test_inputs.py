@@ -39,17 +39,17 @@ def run(**changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"budget": 0.5}, "budget is 0.5: expected at least 1"),
-        ({"budget": math.nan}, "budget is nan"),
+        ({"budget": 0.5}, "^budget is 0.5: expected at least 1"),
+        ({"budget": math.nan}, "^budget is nan"),
         ({"budget": math.inf}, "neither budget nor max_queries"),
         ({"max_queries": 0}, "max_queries is 0: expected a whole number, 1 or"),
         ({"max_queries": 10.5}, "max_queries is 10.5: expected a whole number"),
         ({"max_queries": math.nan}, "max_queries is nan"),
-        ({"budget": None}, "budget is None: expected a number"),
+        ({"budget": None}, "^budget is None: expected a number"),
         ({"prices": 100}, "prices is 100: expected tb.Prices"),
         ({"check": True, "metered": True}, "check and metered are both set"),
-        ({"prices": tb.Prices.flagged_only()}, "some answers are free .* give max_queries"),
-        ({"prices": tb.Prices(200, 1)}, "budget is 100: expected at least 200"),
+        ({"prices": tb.Prices.flagged_only()}, "some answers are free .* expected max_queries"),
+        ({"prices": tb.Prices(200, 1)}, "^budget is 100: expected at least 200"),
         ({"images": IMAGES[:0], "labels": []}, "there are no images"),
         ({"images": IMAGES[0]}, r"shape \(1, 4, 4\): expected \(n, c, h, w\)"),
         ({"images": IMAGES * 510}, r"image 0 has values from 255 to 255.*; divide by 255\?$"),
@@ -165,7 +165,7 @@ def test_errors_say_which_argument_is_wrong():
     assert error.sentence(lambda name: f"--{name}").startswith("--budget is 0.5: expected")
     with pytest.raises(InputError) as raised:
         run(budget=math.inf)
-    assert raised.value.sentence(str.upper).startswith("neither BUDGET nor MAX_QUERIES is given")
+    assert raised.value.sentence(str.upper).startswith("neither BUDGET nor MAX_QUERIES ends")
     with pytest.raises(InputError) as raised:
         AsymmetricSearch(tau=0)
     assert raised.value.input == "tau"

@@ -12,7 +12,14 @@ from driver import drive
 import tollbox as tb
 from tollbox import testing
 from tollbox.core.stop import Stop
-from tollbox.parts.inward import CELLS, FAR, KINDS, NEAR, STEP, Inward
+from tollbox.parts.inward import (
+    FARTHEST_RADIUS,
+    LAST_BINS,
+    NEAREST_RADIUS,
+    RADIUS_STEP,
+    RAY_SPECTRA,
+    Inward,
+)
 from tollbox.theory.search_costs import optimal_splits
 
 SHAPE = (3, 16, 16)
@@ -33,7 +40,7 @@ def ways(problem, tries):
     """The rays, in their order."""
     found = []
     for number in range(tries):
-        drawing = KINDS[number % len(KINDS)].begin(problem)
+        drawing = RAY_SPECTRA[number % len(RAY_SPECTRA)].begin(problem)
         noise = problem.noise("inward", number, 1, drawing.shape, block=1)
         found.append(drawing(noise[0:1], 1.0)[0])
     return found
@@ -61,14 +68,14 @@ def test_a_ray_that_is_no_better_costs_one_flagged_answer(ratio, radius):
     """One cheap answer at the far end, the search of the first ray, a flagged answer for every
     other, and the search of the last step: to the query."""
     _, done = begun(outside(radius), ratio)
-    count = math.ceil(math.log(NEAR / FAR) / math.log(STEP))
-    step = math.log(FAR / NEAR) / count
-    cell = int(math.log(FAR * SCALE / radius) / step)
+    count = math.ceil(math.log(NEAREST_RADIUS / FARTHEST_RADIUS) / math.log(RADIUS_STEP))
+    step = math.log(FARTHEST_RADIUS / NEAREST_RADIUS) / count
+    cell = int(math.log(FARTHEST_RADIUS * SCALE / radius) / step)
     others = math.ceil(12 / (1 + math.log10(ratio))) - 1
-    best = FAR * SCALE * math.exp(-step * cell)
-    last = int(math.log(best / radius) / -math.log(STEP) * CELLS)
-    wanted = [1, *searched(count, cell, ratio), *[0] * others, *searched(CELLS, last, ratio)]
-    assert best * STEP < radius  # which is what drops the others
+    best = FARTHEST_RADIUS * SCALE * math.exp(-step * cell)
+    last = int(math.log(best / radius) / -math.log(RADIUS_STEP) * LAST_BINS)
+    wanted = [1, *searched(count, cell, ratio), *[0] * others, *searched(LAST_BINS, last, ratio)]
+    assert best * RADIUS_STEP < radius  # which is what drops the others
     assert done.labels == wanted
     assert done.phases == {"start"}
     found = done.returned
@@ -91,19 +98,19 @@ def test_the_nearest_ray_is_kept(ratio, seed):
     tries = math.ceil(12 / (1 + math.log10(ratio)))
     heights = [float((way * normal).sum()) for way in ways(problem, tries)]
     radii = [0.01 / height if height > 0 else math.inf for height in heights]
-    assert min(radii) < FAR * SCALE / 3  # nothing clips where it matters
+    assert min(radii) < FARTHEST_RADIUS * SCALE / 3  # nothing clips where it matters
     found = done.returned
     unit = (found.point - GREY) / found.distance
     [kept] = [k for k, way in enumerate(ways(problem, tries)) if torch.allclose(unit, way)]
     assert radii[kept] <= found.distance <= radii[kept] / (1 - Inward.tolerance) * (1 + 1e-9)
-    assert found.distance <= min(radii) / STEP * (1 + 1e-9)
+    assert found.distance <= min(radii) / RADIUS_STEP * (1 + 1e-9)
 
 
 def test_rays_are_of_one_kind_after_another_and_of_the_same_length():
     problem, done = begun(lambda point: 0, 1, 7)
     for point, way in zip(done.points, ways(problem, 7), strict=False):
-        assert torch.allclose(point, (GREY + FAR * SCALE * way).clamp(0, 1), atol=1e-12)
-    assert [kind.cut for kind in KINDS] == [28, 56, 14, 112]
+        assert torch.allclose(point, (GREY + FARTHEST_RADIUS * SCALE * way).clamp(0, 1), atol=1e-12)
+    assert [kind.cut for kind in RAY_SPECTRA] == [28, 56, 14, 112]
 
 
 TRIES = {0.001: 12, 0.1: 12, 1: 12, 10: 6, 100: 4, 1000: 3, 1e6: 3}
@@ -125,7 +132,7 @@ def test_the_dearer_a_flagged_answer_the_fewer_rays_are_tried(ratio):
 def test_from_growing_noise_it_goes_inward_too():
     """Adversarial from 0.6 on, but for all rays: along the noise it is found to a hundredth."""
     problem = tb.Problem(GREY, 0)
-    rays = [(GREY + FAR * SCALE * way).clamp(0, 1) for way in ways(problem, 12)]
+    rays = [(GREY + FARTHEST_RADIUS * SCALE * way).clamp(0, 1) for way in ways(problem, 12)]
 
     def label(point):
         return int(norm(point - GREY) >= 0.6 and not any(torch.allclose(point, r) for r in rays))
@@ -137,10 +144,10 @@ def test_from_growing_noise_it_goes_inward_too():
 
 @pytest.mark.parametrize("distance", [1e-9, 1e-4, 1e-2])
 def test_a_boundary_nearer_than_the_first_search_goes(distance):
-    """The first search goes down to NEAR a pixel; from there on a ray may halve it. It ends, with
-    a point that was found adversarial, and no farther out than the first search goes."""
+    """The first search goes down to NEAREST_RADIUS a pixel; from there on a ray may halve it. It
+    ends, with a point that was found adversarial, and no farther out than the first search goes."""
     _, done = begun(outside(distance))
-    assert distance <= done.returned.distance <= NEAR * SCALE / STEP
+    assert distance <= done.returned.distance <= NEAREST_RADIUS * SCALE / RADIUS_STEP
     assert len(done.labels) < 12 * 20
 
 

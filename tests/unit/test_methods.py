@@ -15,7 +15,7 @@ from tollbox.parts.calibrated import Calibrated
 from tollbox.parts.estimates import Agrest
 from tollbox.parts.searches import AsymmetricSearch
 from tollbox.report import words
-from tollbox.report.paper_table import Column, PaperTable, Row, rows_of
+from tollbox.report.paper_table import PaperTable, TableColumn, TableRow, rows_of
 from tollbox.report.statistics import Median
 from tollbox.studies.spec.specs import Tariff
 from tollbox.studies.spec.study import Study
@@ -97,9 +97,9 @@ def test_a_row_has_its_own_name_where_that_says_more() -> None:
 
 def table(medians: dict[str, float]) -> PaperTable:
     presets = [PRESETS[name] for name in medians]
-    rows = [Row(p.family, p.words, p.name, p.method, p.method.kind) for p in presets]
+    rows = [TableRow(p.family, p.words, p.name, p.method, p.method.kind) for p in presets]
     cells = [[Median(value, value, value, 1.0, 9, 9)] for value in medians.values()]
-    return PaperTable([Column("net", Tariff("2", Prices(2), 500, math.inf))], rows, cells)
+    return PaperTable([TableColumn("net", Tariff("2", Prices(2), 500, math.inf))], rows, cells)
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def test_images_that_the_model_does_not_take(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mean", "std", "told"),
+    ("mean", "std", "message"),
     [
         ([0.1, 0.2], None, "mean has 2 numbers, and the images have 3 channels"),
         (None, [1.0] * 4, "std has 4 numbers"),
@@ -175,12 +175,12 @@ def test_images_that_the_model_does_not_take(tmp_path: Path) -> None:
     ],
 )
 def test_mean_and_std(
-    tmp_path: Path, mean: list[float] | None, std: list[float] | None, told: str
+    tmp_path: Path, mean: list[float] | None, std: list[float] | None, message: str
 ) -> None:
     given = export(tmp_path / "m.pt2", network(), None)
     with pytest.raises(InputError) as error:
         load_model(given, IMAGE, mean=mean, std=std)
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 MODULE = """
@@ -211,7 +211,7 @@ def test_module_and_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert load_model("my_own_models:logits", IMAGE).classes == 3
     listed = load_model("my_own_models:listed", IMAGE)
     assert listed(torch.stack([IMAGE * 0, IMAGE * 0 + 1])).tolist() == [0, 1]
-    for given, told in {
+    for given, message in {
         "my_own_models:fails": "failed on a batch of 1 of the given images.*KeyError: 'no'",
         "my_own_models:odd": "answered with str",
         "my_own_models:floats": "expected integer labels",
@@ -222,5 +222,5 @@ def test_module_and_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         "my_broken_models:net": "importing my_broken_models failed: ZeroDivisionError",
         "nothing": "does not exist",
     }.items():
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             load_model(given, IMAGE)

@@ -16,8 +16,23 @@ import tollbox as tb
 from tollbox import testing, theory
 from tollbox.core.ask import Iterate
 from tollbox.parts import calibrated
-from tollbox.parts.calibrated import FIRST, KEPT, Calibrated, Sampler, _Scored
-from tollbox.parts.overshoot import BENDS, BENT, LOG_SLOPES, PLACES, SPREAD, STEP, Belief, optimum
+from tollbox.parts.calibrated import (
+    FIRST_CHUNK,
+    UNWEIGHED_CHUNKS,
+    Calibrated,
+    CalibratedSampler,
+    _ScoredSum,
+)
+from tollbox.parts.overshoot import (
+    BEND_SPREAD,
+    BENDS,
+    LOG_SLOPE_SPREAD,
+    LOG_SLOPES,
+    SLACK_SHARES,
+    Z_STEP,
+    Belief,
+    optimum,
+)
 from tollbox.parts.subspaces import Dct, Full
 
 SHAPE = (3, 16, 16)
@@ -46,8 +61,10 @@ def test_the_best_place_is_that_of_the_theorem_as_d_grows(ratio):
     """z = x* sqrt(d), to one step of the table, and the share is that of the cap."""
     x = theory.optimal_overshoot(ratio, MANY_DIMENSIONS)
     found = optimum(ratio)
-    assert found.z == pytest.approx(x * math.sqrt(MANY_DIMENSIONS), abs=STEP)
-    assert found.share == pytest.approx(theory.cap_probability(x, MANY_DIMENSIONS), abs=0.4 * STEP)
+    assert found.z == pytest.approx(x * math.sqrt(MANY_DIMENSIONS), abs=Z_STEP)
+    assert found.share == pytest.approx(
+        theory.cap_probability(x, MANY_DIMENSIONS), abs=0.4 * Z_STEP
+    )
     share = theory.cap_probability(x, MANY_DIMENSIONS)
     price = share + ratio * (1 - share)
     a_query = theory.objective(x, MANY_DIMENSIONS, 1) ** 2 * MANY_DIMENSIONS
@@ -70,7 +87,7 @@ def test_scores_are_derivatives_and_information_is_their_mean_square(z, bend, pl
     """d/dm log P(answer) at the margin m = z, by differences, and Fisher's information from them;
     whatever of z is shift, whatever is slack, and whatever is the boundary's bend."""
     slope, slack = math.exp(LOG_SLOPES[15]), 0.3
-    shift = (z - bend) / slope - slack * PLACES[place]
+    shift = (z - bend) / slope - slack * SLACK_SHARES[place]
     scores = certain(slope, slack, bend, place).scores(shift)
     h = 1e-5
     passed = (log_ndtr(z + h) - log_ndtr(z - h)) / (2 * h)
@@ -150,11 +167,11 @@ def test_the_belief_concentrates_on_slope_and_bend(log_slope, bend, slack):
 def test_a_one_sided_chunk_moves_the_next_one_the_right_way(ratio, slack):
     """All flagged: farther out; all adversarial: nearer."""
     aims = []
-    for passed in (0, FIRST):
+    for passed in (0, FIRST_CHUNK):
         belief = Belief(ratio)
         belief.begin(slack)
         aims.append(belief.aim())
-        belief.update(aims[0], passed, FIRST - passed)
+        belief.update(aims[0], passed, FIRST_CHUNK - passed)
         aims.append(belief.aim())
     assert aims[3] < aims[2] == aims[0] < aims[1]
 
@@ -183,8 +200,10 @@ def test_after_however_many_points_something_is_known():
         belief.begin(0.1, points)
         slopes, bends = belief._weights.sum((1, 2)), belief._weights.sum((0, 2))
         mean = belief.log_slope
-        assert math.sqrt(slopes @ (LOG_SLOPES - mean) ** 2) == pytest.approx(SPREAD, rel=0.1)
-        assert math.sqrt(bends @ (BENDS - belief.bend) ** 2) == pytest.approx(BENT, rel=0.1)
+        assert math.sqrt(slopes @ (LOG_SLOPES - mean) ** 2) == pytest.approx(
+            LOG_SLOPE_SPREAD, rel=0.1
+        )
+        assert math.sqrt(bends @ (BENDS - belief.bend) ** 2) == pytest.approx(BEND_SPREAD, rel=0.1)
 
 
 @pytest.mark.parametrize("ratio", [2, 100, 1000])
@@ -341,9 +360,9 @@ def test_what_an_estimate_costs(ratio, queries):
         cost = flagged * ratio + len(done.labels) - flagged
         dearest = max(1.0, ratio)
         assert cost >= given
-        assert cost <= given + max(done.offered[-1], FIRST) * dearest
+        assert cost <= given + max(done.offered[-1], FIRST_CHUNK) * dearest
         assert max(done.offered) <= 128
-        assert done.offered[0] == FIRST
+        assert done.offered[0] == FIRST_CHUNK
         assert sum(done.offered) == notes["estimate_queries"]
 
 
@@ -355,7 +374,7 @@ def test_chunks_grow_as_much_as_was_asked_before_and_the_noise_is_the_same_for_a
         done, _ = estimated(one, Calibrated(chunk=chunk), 200)
         wanted, total = [], 0
         while total < 200:
-            rows = min(chunk, 200 - total, max(FIRST, total))
+            rows = min(chunk, 200 - total, max(FIRST_CHUNK, total))
             wanted, total = [*wanted, max(rows, min(2, chunk))], total + rows
         assert done.offered == wanted
         ray = (one.found.point - one.problem.source).flatten()
@@ -368,9 +387,9 @@ def test_chunks_grow_as_much_as_was_asked_before_and_the_noise_is_the_same_for_a
 def test_folded_chunks_count_the_same_if_the_belief_does_not_change():
     """More chunks than are kept apart, against the sum by hand."""
     one, belief = plane(), certain(math.exp(LOG_SLOPES[15]), ratio=10)
-    total, wanted, told = _Scored(one.problem.source), torch.zeros(768, dtype=torch.float64), 0.0
+    total, wanted, told = _ScoredSum(one.problem.source), torch.zeros(768, dtype=torch.float64), 0.0
     rows, draw = one.problem.noise("test", 0, 300), np.random.default_rng(0)
-    for k in range(3 * KEPT):
+    for k in range(3 * UNWEIGHED_CHUNKS):
         moved, shift = rows[10 * k : 10 * k + 10], 0.05 * (k - 10)
         adversarial = draw.random(10) < 0.7
         total.add(shift, moved.clone(), adversarial, belief)
@@ -378,18 +397,18 @@ def test_folded_chunks_count_the_same_if_the_belief_does_not_change():
         weights = torch.tensor(np.where(adversarial, scores.passed, -scores.failed))
         wanted += weights @ moved.flatten(1)
         told += 10 * scores.information
-        assert len(total._chunks) == min(k + 1, KEPT)
-        assert total.told(belief) == pytest.approx(told)
+        assert len(total._chunks) == min(k + 1, UNWEIGHED_CHUNKS)
+        assert total.information(belief) == pytest.approx(told)
     found = total.direction(belief).flatten()
     assert torch.allclose(found, wanted / torch.linalg.vector_norm(wanted), atol=1e-12)
-    assert total.asked == 30 * KEPT
+    assert total.asked == 30 * UNWEIGHED_CHUNKS
 
 
 def test_how_many_chunks_are_kept_hardly_matters(monkeypatch):
     """Those that are folded were weighed by an earlier belief, which by then was good."""
     one, found = plane(10), []
-    for kept in (1, KEPT, 1000):
-        monkeypatch.setattr(calibrated, "KEPT", kept)
+    for kept in (1, UNWEIGHED_CHUNKS, 1000):
+        monkeypatch.setattr(calibrated, "UNWEIGHED_CHUNKS", kept)
         found.append(estimated(one, Calibrated(chunk=32), 300)[0].returned.flatten())
     assert float(found[1] @ found[2]) > 0.999
     assert float(found[0] @ found[2]) > 0.98
@@ -399,15 +418,17 @@ def test_how_many_chunks_are_kept_hardly_matters(monkeypatch):
 @pytest.mark.parametrize("ratio", [0.1, 1, 100])
 def test_a_sampler_asks_until_it_knows_enough(ratio, information):
     one = plane(ratio)
-    sampler = Sampler(one.problem, ratio, 128)
+    sampler = CalibratedSampler(one.problem, ratio, 128)
     drawing = Full().begin(one.problem)
-    asking = sampler.estimate(1, one.found, drawing, 0.02, 1e-5, information)
+    asking = sampler.estimate(1, one.found, drawing, 0.02, 1e-5, information=information)
     done = drive(asking, one.problem, one.label)
     made = done.returned
     assert made.information >= information * (1 - 1e-9)
-    assert made.information <= 1.3 * information + FIRST * 2 / math.pi
+    assert made.information <= 1.3 * information + FIRST_CHUNK * 2 / math.pi
     spent = done.flagged * ratio + len(done.labels) - done.flagged
-    assert spent * optimum(ratio).rate <= 1.3 * information + 4 * FIRST * ratio  # little is wasted
+    assert (
+        spent * optimum(ratio).rate <= 1.3 * information + 4 * FIRST_CHUNK * ratio
+    )  # little is wasted
 
 
 def test_on_a_sphere_nearly_all_answers_are_adversarial_until_the_bend_is_learned():
@@ -422,7 +443,7 @@ def test_on_a_sphere_nearly_all_answers_are_adversarial_until_the_bend_is_learne
         inside = int(boundary.labels((boundary.source + middle * ray)[None])[0]) == 0
         low, high = (middle, high) if inside else (low, middle)
     found, delta = Iterate(boundary.source + high * ray, high), 0.16 * high
-    drawing, sampler = Full().begin(problem), Sampler(problem, 1.0, 100)
+    drawing, sampler = Full().begin(problem), CalibratedSampler(problem, 1.0, 100)
     samples = found.point + drawing(problem.noise("test", 0, 400)[0:400], delta)
     assert float((boundary.labels(samples.clamp(0, 1)) != 0).float().mean()) > 0.9
     for t in (1, 2, 3):

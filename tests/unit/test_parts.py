@@ -18,7 +18,7 @@ from tollbox.core.stop import Stop
 from tollbox.parts.estimates import Agrest, MonteCarlo
 from tollbox.parts.paths import Segment
 from tollbox.parts.searches import (
-    AT_ONCE,
+    MOST_PLACES,
     AsymmetricSearch,
     BinarySearch,
     LineSearch,
@@ -26,7 +26,7 @@ from tollbox.parts.searches import (
     OptimalSearch,
     SplitRule,
     _places,
-    cells,
+    count_bins,
 )
 from tollbox.parts.starts import GrowingNoise
 from tollbox.parts.subspaces import Dct, Full
@@ -68,7 +68,7 @@ EXPECTED = {
 @pytest.mark.parametrize("ratio", [1, 2, 3.5, 10, 100, 0.5, 0.01])
 @pytest.mark.parametrize("count", [2, 3, 17, 60])
 def test_a_search_costs_exactly_what_the_recursion_says(search, ratio, count):
-    """The boundary in each of the cells in turn: the mean cost is the expected cost, exactly."""
+    """The boundary in each of the bins in turn: the mean cost is the expected cost, exactly."""
     part, wanted = EXPECTED[search]
     source = torch.zeros(1, 1, 1, dtype=torch.float64)
     costs = []
@@ -103,14 +103,14 @@ def test_below_one_the_search_favours_the_source_side():
     assert theory.split(2, 1e9) == 1
 
 
-def test_cells_are_no_finer_than_the_points_can_tell():
+def test_bins_are_no_finer_than_the_points_can_tell():
     problem = tb.Problem(torch.zeros(3, 224, 224), 0)
     line = Segment(problem.source, Iterate(problem.source, 1.0))
-    assert cells(problem, line, 1e-3) == 1000
-    assert cells(problem, line, 0.3) == 4
+    assert count_bins(problem, line, 1e-3) == 1000
+    assert count_bins(problem, line, 0.3) == 4
     assert problem.resolution == pytest.approx(1e-5, rel=0.2)
-    assert cells(problem, line, 1e-9) == math.ceil(1 / problem.resolution)
-    assert cells(problem, Segment(problem.source, Iterate(problem.source, 0.0)), 1e-3) == 2
+    assert count_bins(problem, line, 1e-9) == math.ceil(1 / problem.resolution)
+    assert count_bins(problem, Segment(problem.source, Iterate(problem.source, 0.0)), 1e-3) == 2
 
 
 @dataclass(frozen=True)
@@ -458,5 +458,5 @@ def test_an_optimal_search_never_asks_the_end():
 
 def test_a_long_search_is_planned_a_piece_at_a_time():
     places = _places(10**6, SplitRule(1e5))
-    assert len(places) == AT_ONCE
+    assert len(places) == MOST_PLACES
     assert list(places[:3]) == [10, 20, 30]

@@ -14,7 +14,7 @@ import tollbox as tb
 from tollbox import testing, theory
 from tollbox.core.ask import Iterate
 from tollbox.engine.mixtures import points
-from tollbox.parts.paths import QUARTER, Arc, Circle, Segment
+from tollbox.parts.paths import QUARTER_TURN, Arc, Circle, Segment
 from tollbox.parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch
 from tollbox.parts.sweeps import Galloping, Quarter, SignedGrid, ToDirection
 
@@ -76,7 +76,7 @@ def test_a_line_is_as_long_as_its_start_is_far_or_as_it_is_told():
 
 # -- the arc --------------------------------------------------------------------------------------
 
-ANGLES = [0.01, 0.3, math.pi / 4, 1.2, QUARTER, 2.0]
+ANGLES = [0.01, 0.3, math.pi / 4, 1.2, QUARTER_TURN, 2.0]
 
 
 @pytest.mark.parametrize("alpha", ANGLES)
@@ -109,14 +109,14 @@ def test_the_arc_lies_on_the_circle_over_the_diameter():
     """Thales: from T both ends are seen at a right angle; the midpoint is R/2 away everywhere."""
     s = scene(0.8)
     circle = Circle.through(s.source, s.found.point, s.g)
-    for phi in np.linspace(-QUARTER, QUARTER, 31):
+    for phi in np.linspace(-QUARTER_TURN, QUARTER_TURN, 31):
         point = place(circle, float(phi))
         assert dot(point - s.source, point - s.found.point) == pytest.approx(0, abs=1e-12)
         middle = (s.source + s.found.point) / 2
         assert norm(point - middle) == pytest.approx(s.radius / 2)
 
 
-@pytest.mark.parametrize("phi", [0.0, 0.2, 1.0, -0.7, QUARTER])
+@pytest.mark.parametrize("phi", [0.0, 0.2, 1.0, -0.7, QUARTER_TURN])
 def test_an_angle_may_be_a_number_on_the_device(phi):
     s = scene(0.8)
     circle = Circle.through(s.source, s.found.point, s.g)
@@ -132,7 +132,7 @@ def test_an_arc_goes_from_its_first_angle_to_its_last():
     arc = Arc(circle, s.found, -0.2, -0.6)
     for theta in (0, 0.5, 1):
         assert torch.allclose(arc(theta), place(circle, -0.2 - 0.4 * theta), atol=1e-15)
-    assert arc.length == pytest.approx(QUARTER * s.radius)
+    assert arc.length == pytest.approx(QUARTER_TURN * s.radius)
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.4, math.pi / 4, 1.3])
@@ -143,7 +143,7 @@ def test_a_plane_is_met_at_the_angle_of_its_normal(alpha):
     s = scene(alpha)
     circle = Circle.through(s.source, s.found.point, s.g)
     level = s.radius * math.cos(alpha)  # of the plane, along g
-    for phi in np.linspace(0.001, QUARTER, 97):
+    for phi in np.linspace(0.001, QUARTER_TURN, 97):
         height = dot(place(circle, float(phi)) - s.source, s.g)
         assert (height > level) == (phi < alpha), phi
     nearest = place(circle, alpha) - s.source
@@ -159,7 +159,7 @@ def test_points_stay_in_the_box():
     circle = Circle.through(source, point, testing._unit(0, (1, 4, 4)).view(1, 4, 4))
     raw = torch.addcmul(source, circle.side, torch.tensor(0.5))
     assert raw.min() < 0  # or this would show nothing
-    for phi in np.linspace(-QUARTER, QUARTER, 21):
+    for phi in np.linspace(-QUARTER_TURN, QUARTER_TURN, 21):
         assert place(circle, float(phi)).min() >= 0
         assert place(circle, float(phi)).max() <= 1
 
@@ -177,7 +177,7 @@ def test_a_direction_along_the_ray_gives_no_nan_and_leads_no_farther_away(sign, 
         direction = sign * away / torch.linalg.vector_norm(away)
         circle = Circle.through(source, point, direction)
         assert circle.cosine.isfinite()
-        for phi in (0.0, 0.3, math.pi / 8, 1.0, QUARTER):
+        for phi in (0.0, 0.3, math.pi / 8, 1.0, QUARTER_TURN):
             found = place(circle, phi)
             assert found.isfinite().all()
             limit = norm(away) * math.cos(phi)
@@ -218,7 +218,7 @@ def test_quarter_is_all_of_the_arc_and_asks_nothing():
     done = sweep(Quarter(), s, plane(s))
     arc = done.returned
     assert done.asks == 0
-    assert (arc.first, arc.last, arc.start) == (0.0, QUARTER, s.found)
+    assert (arc.first, arc.last, arc.start) == (0.0, QUARTER_TURN, s.found)
     assert torch.allclose(arc(1.0), s.source, atol=1e-15)
 
 
@@ -233,7 +233,9 @@ def test_to_direction_ends_at_the_angle_of_the_direction(alpha):
     assert torch.allclose(arc(1.0), s.source + s.radius * math.cos(alpha) * s.g, atol=1e-7)
 
 
-@pytest.mark.parametrize(("alpha", "wanted"), [(0.0, 0.0), (math.pi, QUARTER), (2.5, QUARTER)])
+@pytest.mark.parametrize(
+    ("alpha", "wanted"), [(0.0, 0.0), (math.pi, QUARTER_TURN), (2.5, QUARTER_TURN)]
+)
 def test_to_direction_never_goes_past_the_source(alpha, wanted):
     """A direction along the ray gives an arc of no length; one that points back the whole arc."""
     s = scene(alpha)
@@ -270,8 +272,8 @@ def test_galloping_ends_where_nothing_is_flagged(most):
     s = scene(0.5)
     done = sweep(Galloping(most), s, lambda point: 1)
     assert len(done.points) == most
-    assert done.returned.last == QUARTER
-    assert done.returned.first == pytest.approx((1 - 0.5**most) * QUARTER)
+    assert done.returned.last == QUARTER_TURN
+    assert done.returned.first == pytest.approx((1 - 0.5**most) * QUARTER_TURN)
 
 
 SIGNED = [30, -30, 20, -20, 10, -10]
@@ -358,7 +360,7 @@ def test_every_search_finds_the_same_cell_on_a_line_and_on_an_arc(search, ratio)
 
     paths = [
         (Segment(s.source, s.found), along),
-        (Arc(circle, s.found), lambda point: angle(s, point) / QUARTER),
+        (Arc(circle, s.found), lambda point: angle(s, point) / QUARTER_TURN),
         (Arc(circle, s.found, 0.0, torch.tensor(0.8).double()), lambda p: angle(s, p) / 0.8),
         (Arc(circle, s.found, 0.0, -0.5), lambda point: angle(s, point) / -0.5),
         (Arc(circle, first, 0.3, 1.1), lambda point: (angle(s, point) - 0.3) / 0.8),

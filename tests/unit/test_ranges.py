@@ -14,7 +14,7 @@ import tollbox as tb
 from tollbox import Stop, testing
 from tollbox.attacks.cgba import CGBA
 from tollbox.attacks.frugal import Frugal
-from tollbox.attacks.geoda import GeoDA, _Growing
+from tollbox.attacks.geoda import GeoDA, _GrowingRadii
 from tollbox.attacks.hsja import HSJA
 from tollbox.attacks.surfree import SurFree
 from tollbox.core.ranges import ENDLESS, FINEST, MANY, above, between, check, number, whole
@@ -122,9 +122,9 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (CGBA, "blind_limit"): LIMIT,
     (CGBA, "iterations"): LIMIT,
     (SurFree, "iterations"): LIMIT,
-    (Frugal, "every"): FROM_0,
-    (Frugal, "own_information"): WAVES,
-    (Frugal, "share"): FROM_0_TO_1,
+    (Frugal, "reweighing_period"): FROM_0,
+    (Frugal, "reweighing_information"): WAVES,
+    (Frugal, "relative_delta"): FROM_0_TO_1,
     (Frugal, "tail"): FROM_0_TO_1,
     (Frugal, "schedule"): FROM_0,
     (Frugal, "plan"): (
@@ -217,7 +217,7 @@ PLACES: dict[type, tuple[str, str]] = {
     Spectrum: ("frugal", "prior"),
     Texture: ("frugal", "prior"),
     Photo: ("frugal", "prior"),
-    Reweighed: ("frugal", "own"),
+    Reweighed: ("frugal", "reweighing_prior"),
 }
 
 
@@ -256,7 +256,7 @@ def test_geoda_asks_at_no_radius_that_overflows() -> None:
     step = torch.tensor([[[1e4, 1e-4, 0.0]]])
     for growth, growths in ((10.0, 31), (1.1, 725), (1e6, 6), (1.0001, MANY // 2)):
         dataclasses.replace(geoda, growth=growth, growths=growths)
-        rows = _Growing(torch.zeros_like(step), step, growth, growths)
+        rows = _GrowingRadii(torch.zeros_like(step), step, growth, growths)
         assert rows[growths - 1 : growths].tolist() == [[[[1, 1, 0]]]]
 
 

@@ -338,7 +338,7 @@ MISTAKES: list[tuple[str, str, int | None, list[str]]] = [
     ('source = "net.pt2"\n', "", 17, ["[[models]] number 1 has no source", 'source = "model.pt2"']),
     ('preset = "cgba"', "", 29, ["[[attacks]] number 2 has no preset", "`tollbox presets` lists"]),
     ("budget = 5000\nmax_queries = 900\n", "", 2, ["neither budget nor max_queries", "'2'"]),
-    ("max_queries = 900\n", "", 3, ["some answers are free", "'inf'", "give max_queries as well"]),
+    ("max_queries = 900\n", "", 3, ["some answers are free", "'inf'", "max_queries as well"]),
     ('start = "start.png"\n', "", 14, ["goal.target is 5, and goal.start is not given"]),
     # types
     ('"small"', "3", 1, ["name is 3", "a name in quotes"]),
@@ -386,20 +386,20 @@ MISTAKES: list[tuple[str, str, int | None, list[str]]] = [
     (PRICES, 'prices = ["p.csv"]', 4, ["p.csv does not exist", "folder of the study file"]),
     (PRICES, 'prices = ["pictures"]', 4, ["pictures is a folder", "the path of a CSV"]),
     (PRICES, "prices = [2, 2]", 4, ["number 1 and number 2 of prices", "'2'", "name = "]),
-    (PRICES, "prices = [2, 6000]", 2, ["budget is 5000", "at least 6000", "raise it"]),
+    (PRICES, "prices = [2, 6000]", 2, ["budget is 5000", "at least 6000"]),
     (PRICES, "prices = [{budget = 3}]", 4, ["number 1 of prices has no ratio", "ratio = 100"]),
     (PRICES, "prices = [{ratio = 3, budgt = 3}]", 4, ["unknown key in [[prices]]", "'budget'"]),
     (
         PRICES,
         "prices = [{ratio = 3, budget = 2}]",
         4,
-        ["budget in [[prices]] number 1 is 2: expected at least 3", "raise it."],
+        ["budget in [[prices]] number 1 is 2: expected at least 3", "which one query may cost."],
     ),
     (
         PRICES,
         'prices = [{ratio = "free.csv", max_queries = inf}]',
         4,
-        ["the price 'free': some answers are free", "give max_queries in [[prices]] number 1"],
+        ["the price 'free': some answers are free", "max_queries in [[prices]] number 1 as well"],
     ),
     (
         f"budget = 5000\nmax_queries = 900\n{PRICES}",

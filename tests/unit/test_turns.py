@@ -1,4 +1,4 @@
-"""Turns: how much to ask and where to search, against brute force and a true plane."""
+"""TurnBelief: how much to ask and where to search, against brute force and a true plane."""
 
 from __future__ import annotations
 
@@ -14,15 +14,23 @@ from tollbox import testing
 from tollbox.core.ask import Iterate
 from tollbox.parts import turns
 from tollbox.parts.paths import Circle
-from tollbox.parts.turns import FEWEST, LARGEST, MOST_CELLS, Likely, Turns, fineness, search_cost
+from tollbox.parts.turns import (
+    FEWEST_BINS,
+    LARGEST_ANGLE,
+    MOST_BINS,
+    BeliefPath,
+    TurnBelief,
+    bin_width,
+    search_cost,
+)
 from tollbox.theory.search_costs import optimal_search_cost
 
 SHAPE = (3, 16, 16)
 GREY = torch.full(SHAPE, 0.5, dtype=torch.float64)
 
 
-def believing(q: float) -> Turns:
-    one = Turns()
+def believing(q: float) -> TurnBelief:
+    one = TurnBelief()
     one._mean[0] = math.log(q)
     return one
 
@@ -38,14 +46,14 @@ def unit(seed):
 @pytest.mark.parametrize("search", [0.5, 7, 120])
 def test_what_is_wanted_has_the_largest_gain_per_cost(q, search):
     """log(1 + q I) / (I + C rate), by brute force over I."""
-    table = np.geomspace(turns.LEAST, turns.MOST, 200_001)
+    table = np.geomspace(turns.LEAST_INFORMATION, turns.MOST_INFORMATION, 200_001)
     gains = np.log1p(q * table) / (table + search)
-    assert believing(q).wanted(search) == pytest.approx(table[gains.argmax()], rel=1e-3)
+    assert believing(q).best_information(search) == pytest.approx(table[gains.argmax()], rel=1e-3)
 
 
 @pytest.mark.parametrize("k", [1e-9, 1e-3, 0.1, 1, 30, 1e6])
 def test_the_best_turn_solves_its_equation(k):
-    y = turns._best_turn(k)
+    y = turns._best_gain(k)
     assert y + k == pytest.approx((1 + y) * math.log1p(y), rel=1e-9)
     near = [y * 0.99, y, y * 1.01]
     gains = [math.log1p(v) / (v + k) for v in near]
@@ -53,13 +61,17 @@ def test_the_best_turn_solves_its_equation(k):
 
 
 def test_the_dearer_the_search_the_more_is_asked_before_it():
-    wanted = [believing(1 / 64).wanted(search) for search in (0, 1e-3, 1, 10, 100, 1e4, 1e9)]
+    wanted = [
+        believing(1 / 64).best_information(search) for search in (0, 1e-3, 1, 10, 100, 1e4, 1e9)
+    ]
     assert wanted == sorted(wanted)
-    assert wanted[0] == turns.LEAST
-    assert wanted[-1] == turns.MOST
+    assert wanted[0] == turns.LEAST_INFORMATION
+    assert wanted[-1] == turns.MOST_INFORMATION
     assert wanted[2] < 0.6 * wanted[3] < 0.6 * wanted[4]
     for q in (1e-12, 1e12):
-        assert turns.LEAST <= believing(q).wanted(5.0) <= turns.MOST
+        assert (
+            turns.LEAST_INFORMATION <= believing(q).best_information(5.0) <= turns.MOST_INFORMATION
+        )
 
 
 def test_search_costs_are_those_of_the_optimal_search():
@@ -101,44 +113,44 @@ def test_on_a_plane_tan_phi_is_b_over_a_and_the_distance_falls_by_cos_phi(b, ang
 def test_the_filter_learns_q_and_its_variance_converges():
     """tan^2 phi = q I with I of all sizes. The variance is the fixed point of Kalman's recursion,
     v = (v + D^2) M^2 / (v + D^2 + M^2), whatever was told; exact turns are learned exactly."""
-    one, q = Turns(), 0.003
+    one, q = TurnBelief(), 0.003
     for k in range(200):
         information = 10.0 * (1 + k % 7)
-        one.wait()
-        one.learn(math.atan(math.sqrt(q * information)), information)
-    mean, variance = one._believed(0)
+        one.pass_iteration()
+        one.update(math.atan(math.sqrt(q * information)), information)
+    mean, variance = one._log_q(0)
     assert math.exp(mean) == pytest.approx(q, rel=1e-6)
-    drift, measured = turns.DRIFT**2 + turns.PARTING**2, turns.MEASURED**2
+    drift, measured = turns.LOG_Q_DRIFT**2 + turns.OFFSET_DRIFT**2, turns.TURN_NOISE**2
     v = (math.sqrt(drift**2 + 4 * drift * measured) - drift) / 2
     assert variance == pytest.approx(v, rel=1e-6)
-    middle, spread = one.middle(50.0)
+    middle, spread = one.predict(50.0)
     assert math.exp(2 * middle) == pytest.approx(q * 50, rel=1e-6)
     assert spread == pytest.approx(math.sqrt(v + measured) / 2, rel=1e-6)
-    one.wait()
-    assert one._believed(0)[1] == pytest.approx(v + drift)
+    one.pass_iteration()
+    assert one._log_q(0)[1] == pytest.approx(v + drift)
 
 
 def test_a_turn_of_nothing_is_a_small_one():
-    one = Turns()
-    one.learn(0.0, 20.0)
-    assert math.isfinite(one._believed(0)[0])
-    assert one._believed(0)[0] < turns.FIRST_GUESS
-    assert one.wanted(10.0) > Turns().wanted(10.0)
+    one = TurnBelief()
+    one.update(0.0, 20.0)
+    assert math.isfinite(one._log_q(0)[0])
+    assert one._log_q(0)[0] < turns.FIRST_LOG_Q
+    assert one.best_information(10.0) > TurnBelief().best_information(10.0)
 
 
 # -- which prior ----------------------------------------------------------------------------------
 
 
-def turned(one: Turns, prior: int, q: float, information: float = 40.0) -> None:
-    one.wait()
-    one.learn(math.atan(math.sqrt(q * information)), information, prior)
+def turned(one: TurnBelief, prior: int, q: float, information: float = 40.0) -> None:
+    one.pass_iteration()
+    one.update(math.atan(math.sqrt(q * information)), information, prior)
 
 
-def choices(one: Turns, q: tuple[float, ...], rounds: int) -> list[int]:
+def choices(one: TurnBelief, q: tuple[float, ...], rounds: int) -> list[int]:
     """The priors chosen, if turns are as their q says."""
     chosen = []
     for _ in range(rounds):
-        chosen.append(one.choice())
+        chosen.append(one.best_prior())
         turned(one, chosen[-1], q[chosen[-1]])
     return chosen
 
@@ -146,10 +158,10 @@ def choices(one: Turns, q: tuple[float, ...], rounds: int) -> list[int]:
 def test_the_filter_of_two_priors_is_bayes_by_hand():
     """Two turns of the first and one of the second, against the posterior of a normal with all
     three seen at once."""
-    one, told = Turns(2), [(0, 0.01), (0, 0.03), (1, 0.002)]
-    prior = np.diag([turns.FIRST_SPREAD**2, 0.0, turns.APART**2])
-    drift = np.diag([turns.DRIFT**2, turns.PARTING**2, turns.PARTING**2])
-    mean = np.array([turns.FIRST_GUESS, 0.0, turns.BEHIND])
+    one, told = TurnBelief(2), [(0, 0.01), (0, 0.03), (1, 0.002)]
+    prior = np.diag([turns.LOG_Q_SPREAD**2, 0.0, turns.OFFSET_SPREAD**2])
+    drift = np.diag([turns.LOG_Q_DRIFT**2, turns.OFFSET_DRIFT**2, turns.OFFSET_DRIFT**2])
+    mean = np.array([turns.FIRST_LOG_Q, 0.0, turns.OTHER_PRIORS_OFFSET])
     rows = np.array([[1.0, 1, 0], [1, 1, 0], [1, 0, 1]])
     for kind, q in told:
         turned(one, kind, q)
@@ -160,7 +172,7 @@ def test_the_filter_of_two_priors_is_bayes_by_hand():
             [rows[i] @ (prior + min(i, j, key=int) * drift + drift) @ rows[j] for j in range(3)]
             for i in range(3)
         ]
-    ) + turns.MEASURED**2 * np.eye(3)
+    ) + turns.TURN_NOISE**2 * np.eye(3)
     with_state = np.array([(prior + (i + 1) * drift) @ rows[i] for i in range(3)])
     gain = np.linalg.solve(covariance, with_state).T
     assert one._mean == pytest.approx(mean + gain @ (seen - rows @ mean))
@@ -168,7 +180,7 @@ def test_the_filter_of_two_priors_is_bayes_by_hand():
 
 
 def test_the_first_prior_is_used_while_it_is_better_and_the_other_tried_now_and_then():
-    chosen = choices(Turns(2), (0.01, 0.002), 400)
+    chosen = choices(TurnBelief(2), (0.01, 0.002), 400)
     assert chosen[0] == 0
     assert 1 in chosen
     assert np.mean(chosen[100:]) < 0.1
@@ -176,7 +188,7 @@ def test_the_first_prior_is_used_while_it_is_better_and_the_other_tried_now_and_
 
 def test_a_prior_that_is_better_is_found_and_used():
     """While the first one's turns stay as they are, only the growing spread asks for a trial."""
-    chosen = choices(Turns(2), (0.002, 0.01), 400)
+    chosen = choices(TurnBelief(2), (0.002, 0.01), 400)
     assert chosen[0] == 0
     assert chosen.index(1) < 100
     assert np.mean(chosen[150:]) > 0.9
@@ -184,7 +196,7 @@ def test_a_prior_that_is_better_is_found_and_used():
 
 def test_a_prior_that_is_exhausted_is_left():
     """Turns of the first prior become nothing: the other, seldom tried until then, takes over."""
-    one = Turns(2)
+    one = TurnBelief(2)
     choices(one, (0.01, 0.002), 60)
     after = choices(one, (1e-5, 0.002), 40)
     assert after[0] == 0
@@ -192,7 +204,7 @@ def test_a_prior_that_is_exhausted_is_left():
 
 
 def test_one_prior_is_always_chosen():
-    assert set(choices(Turns(), (1e-6,), 20)) == {0}
+    assert set(choices(TurnBelief(), (1e-6,), 20)) == {0}
 
 
 # -- where to search ------------------------------------------------------------------------------
@@ -200,24 +212,26 @@ def test_one_prior_is_always_chosen():
 
 def likely(middle=-1.6, spread=0.5, tail=0.1):
     start = Iterate(GREY + 0.3 * unit(0), 0.3)
-    return Likely(Circle.through(GREY, start.point, unit(1)), start, middle, spread, tail)
+    return BeliefPath(Circle.through(GREY, start.point, unit(1)), start, middle, spread, tail)
 
 
 CASES = [(m, s, t) for m in (-7, -1.6, 0, 2) for s in (0.3, 0.9) for t in (0, 0.1, 1)]
 
 
 @pytest.mark.parametrize(("middle", "spread", "tail"), CASES)
-def test_cells_have_equal_belief(middle, spread, tail):
+def test_bins_have_equal_belief(middle, spread, tail):
     """By the belief itself: a lognormal of tan phi and a share of a uniform angle, up to 1.5. (To
     0.04 near the end, where a step of the table of angles is 0.036 wide.)"""
     path = likely(middle, spread, tail)
 
     def belief(phi):
-        return (1 - tail) * ndtr((math.log(math.tan(phi)) - middle) / spread) + tail * phi / LARGEST
+        return (1 - tail) * ndtr(
+            (math.log(math.tan(phi)) - middle) / spread
+        ) + tail * phi / LARGEST_ANGLE
 
     for k in range(1, 8):
         found = path.angle(k / 8)
-        assert belief(found) / belief(LARGEST) == pytest.approx(
+        assert belief(found) / belief(LARGEST_ANGLE) == pytest.approx(
             k / 8, abs=0.04 if middle == 2 else 0.003
         )
 
@@ -227,15 +241,15 @@ def test_angles_rise_from_nothing_to_the_largest(middle, spread, tail):
     path = likely(middle, spread, tail)
     angles = [path.angle(k / 200) for k in range(201)]
     assert angles[0] == 0
-    assert angles[-1] == pytest.approx(LARGEST)
+    assert angles[-1] == pytest.approx(LARGEST_ANGLE)
     assert all(b > a for a, b in pairwise(angles))
 
 
 def test_with_all_of_the_belief_spread_cells_are_equal_angles():
     path = likely(tail=1)
     for theta in (0, 0.1, 0.5, 0.99, 1):
-        assert path.angle(theta) == pytest.approx(theta * LARGEST, abs=1e-9)
-    assert path.cells(LARGEST / 99.9) == 100
+        assert path.angle(theta) == pytest.approx(theta * LARGEST_ANGLE, abs=1e-9)
+    assert path.count_bins(LARGEST_ANGLE / 99.9) == 100
 
 
 def test_a_point_of_the_path_lies_at_its_angle():
@@ -255,12 +269,12 @@ def test_the_likeliest_cells_are_as_fine_as_is_asked_for(middle, spread, tail):
     cells. (Twice that at most: a cell is no point, and the belief ends at 1.5.)"""
     path, phi = likely(middle, spread, tail), math.atan(math.exp(middle))
     for fine in (0.2, 0.03, 1e-3, 1e-9):
-        count = path.cells(fine)
-        assert FEWEST <= count <= MOST_CELLS
+        count = path.count_bins(fine)
+        assert FEWEST_BINS <= count <= MOST_BINS
         edges = [path.angle(k / count) for k in range(count + 1)]
         here = max(k for k in range(count) if k == 0 or edges[k] <= phi)
         wide = edges[here + 1] - edges[here]
-        if FEWEST < count < MOST_CELLS and phi < 1.4:
+        if FEWEST_BINS < count < MOST_BINS and phi < 1.4:
             assert wide < 2 * fine
             assert wide > 0.4 * fine
 
@@ -269,5 +283,5 @@ def test_fineness_is_half_of_what_the_next_samples_spread():
     """The margin falls by r b per radian, b = sqrt(I) |g|_v, and samples spread it by delta |g|_v:
     over one cell of FINE delta / (r sqrt I) by FINE of that."""
     for r, delta, information in ((1, 0.1, 25), (40, 0.5, 400), (1e-6, 1e-3, 1)):
-        cell = fineness(r, delta, information)
-        assert cell * r * math.sqrt(information) / delta == pytest.approx(turns.FINE)
+        cell = bin_width(r, delta, information)
+        assert cell * r * math.sqrt(information) / delta == pytest.approx(turns.BIN_SHARE)

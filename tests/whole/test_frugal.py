@@ -13,7 +13,7 @@ from driver import drive
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.attacks.frugal import LEVEL, NEAREST, Frugal
+from tollbox.attacks.frugal import NEAREST_SHARE, SMALLEST_DELTA, Frugal
 from tollbox.core.stop import Stop
 from tollbox.parts.overshoot import optimum
 from tollbox.parts.priors import Spectrum
@@ -111,7 +111,13 @@ class Noted:
 @pytest.mark.parametrize("every", [0, 1, 4])
 def test_one_iteration_of_so_many_draws_from_the_perturbation(every):
     prior, own = Noted(), Noted()
-    attack = Frugal(prior=prior, wide=prior, own=own, every=every, iterations=12)
+    attack = Frugal(
+        prior=prior,
+        fallback_prior=prior,
+        reweighing_prior=own,
+        reweighing_period=every,
+        iterations=12,
+    )
     result = run(attack, testing.half_space(0.5), budget=1e6)
     assert result.stop is Stop.ITERATIONS
     assert (len(prior.at), len(own.at)) == {0: (12, 0), 1: (0, 12), 4: (9, 3)}[every]
@@ -125,12 +131,12 @@ def test_once_a_prior_is_exhausted_the_wide_one_is_drawn_from():
     near as brightness can bring it, and the rest is the wide one's, which goes on to the plane."""
     boundary = testing.half_space(factor=4)
     bright, wide = Spectrum(4.5, grey=1), Noted()
-    narrow = Frugal(prior=bright, wide=bright, every=0)
+    narrow = Frugal(prior=bright, fallback_prior=bright, reweighing_period=0)
     limit = run(narrow, boundary, budget=5000).distance
-    result = run(replace(narrow, wide=wide), boundary, budget=5000)
+    result = run(replace(narrow, fallback_prior=wide), boundary, budget=5000)
     assert limit > 1.5
     assert result.distance < 1.3
-    drawn = [step.notes["wide"] for step in result.trace[1:]]
+    drawn = [step.notes["fallback"] for step in result.trace[1:]]
     assert drawn[0] == 0
     assert len(wide.at) - sum(drawn) in (0, 1)  # the budget may end in an estimate
     assert sum(drawn[len(drawn) // 2 :]) > sum(drawn[: len(drawn) // 2])
@@ -140,9 +146,11 @@ def test_once_a_prior_is_exhausted_the_wide_one_is_drawn_from():
 def test_samples_lie_at_a_share_of_the_distance(share):
     """And no nearer than a third of a level of 8 bits a pixel."""
     prior = Noted()
-    attack = Frugal(prior=prior, wide=prior, every=0, share=share, iterations=6)
+    attack = Frugal(
+        prior=prior, fallback_prior=prior, reweighing_period=0, relative_delta=share, iterations=6
+    )
     run(attack, testing.half_space(0.5), budget=1e6)
-    floor = LEVEL * math.sqrt(768)
+    floor = SMALLEST_DELTA * math.sqrt(768)
     wanted = {max(floor, share * distance) for distance in prior.at}
     assert {round(x, 9) for x in prior.lengths} == {round(x, 9) for x in wanted}
     assert share or wanted == {floor}
@@ -150,7 +158,12 @@ def test_samples_lie_at_a_share_of_the_distance(share):
 
 
 def test_the_parts_of_the_perturbation_are_asked_for_their_own_information():
-    result = run(replace(LOW, every=1, own_information=80, iterations=5), testing.sphere(), 1, 1e6)
+    result = run(
+        replace(LOW, reweighing_period=1, reweighing_information=80, iterations=5),
+        testing.sphere(),
+        1,
+        1e6,
+    )
     told = [step.notes["information"] for step in result.trace[1:]]
     assert all(80 <= value <= 110 for value in told)
 
@@ -160,7 +173,7 @@ def test_a_schedule_asks_as_other_attacks_do():
     n_0 sqrt(t) (c* + 1) / 2 buys."""
     boundary = testing.half_space(factor=4)
     for ratio in (1, 10):
-        attack = replace(LOW, schedule=40, every=0, iterations=9)
+        attack = replace(LOW, schedule=40, reweighing_period=0, iterations=9)
         result = run(attack, boundary, ratio, 1e7)
         for t, step in enumerate(result.trace[1:], 1):
             wanted = 40 * math.sqrt(t) * (ratio + 1) / 2 * optimum(ratio).rate
@@ -182,7 +195,7 @@ def test_the_tail_changes_where_is_searched_and_nothing_before():
 def test_after_a_turn_that_nobody_expected_the_boundary_is_searched_all_the_same():
     """A first turn of 1.4 radians ends in a cell of many times the width that the next estimate
     needs. It is searched again, and the next estimate tells as much as it is asked for."""
-    attack = replace(LOW, schedule=40, every=0, iterations=3)
+    attack = replace(LOW, schedule=40, reweighing_period=0, iterations=3)
     result = run(attack, testing.half_space(factor=4), 1, 1e7)
     first, second = result.trace[1], result.trace[2]
     assert first.notes["angle"] > 1.2
@@ -247,7 +260,7 @@ def test_a_start_that_is_given_far_inside_is_searched_to_a_thousandth():
     given = 0.5 + 0.5 * testing._unit(0, SHAPE, 4).sign().view(SHAPE)
     result = run(LOW, boundary, budget=1500, start=given)
     far = float(torch.linalg.vector_norm(given - boundary.source))
-    assert result.trace[0].distance <= 1.02 * NEAREST * far
+    assert result.trace[0].distance <= 1.02 * NEAREST_SHARE * far
     assert result.distance < 2 * boundary.optimum
 
 

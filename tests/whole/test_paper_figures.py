@@ -18,7 +18,7 @@ from tollbox.attacks import Kind
 from tollbox.paper import comparison, tradeoff
 from tollbox.paper.names import attack_kind, attack_name, number, price_name
 from tollbox.report.paper_table import paper_table
-from tollbox.report.runs import Reading, lines
+from tollbox.report.runs import Reading, series_of
 from tollbox.report.statistics import effort, median_at
 from tollbox.report.table_files import comma_separated, latex, markdown
 from tollbox.report.tradeoff import TradeoffPoint, draw_tradeoff
@@ -109,7 +109,7 @@ def test_a_panel_for_each_model(found: tb.StudyResults) -> None:
 
 
 def test_a_curve_is_the_median_over_images(found: tb.StudyResults) -> None:
-    runs = next(r for r in lines(found) if r.line.attack.name == "hsja")
+    runs = next(r for r in series_of(found) if r.series.attack.name == "hsja")
     curve = comparison._curve(runs, "cost", Reading.HARD)
     for mark, value in list(zip(curve.costs, curve.values, strict=True))[::9]:
         assert value == median_at(runs.runs, mark, "cost", Reading.HARD).value
@@ -126,7 +126,7 @@ def test_the_tradeoff_has_a_point_for_each_attack_that_comes_so_far(
         for x, y in np.atleast_2d(line.get_xydata())
     ]
     assert len(points) == 12  # an attack, a price, a model
-    for runs in lines(found):
+    for runs in series_of(found):
         each = effort(runs.runs, 5.0)
         assert (max(1.0, each.flagged), each.queries) in points
     assert not overlaps(figure)
@@ -159,7 +159,7 @@ def test_the_tradeoff_marks_kinds_of_attacks_and_names_what_has_no_point() -> No
 
 
 def test_a_table_with_several_costs_for_a_price(found: tb.StudyResults) -> None:
-    every = list(lines(found))
+    every = series_of(found)
     marks = {"2": (50.0, 100.0, 150.0)}
     table = paper_table(found.study, every, Reading.HARD, marks)
     assert [column.mark for column in table.columns] == [50, 100, 150, 600] * 2

@@ -1,4 +1,4 @@
-"""The zoo, with packages that are made up here; and the stand-ins of the small studies."""
+"""The zoo, with packages that are faked here; and the stand-ins of the small studies."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def torchvision(made: Callable[..., nn.Module]) -> dict[str, Any]:
 
 @pytest.fixture
 def packages(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
-    """Packages that are made up; what was loaded from them."""
+    """Fake packages; what was loaded from them."""
     asked: list[tuple[str, Any]] = []
 
     def get_model(name: str, weights: str) -> nn.Module:
@@ -116,7 +116,7 @@ def test_clip_fine_tuned(packages: list[tuple[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("name", zoo.PACKAGES)
-def test_what_is_missing_is_told(
+def test_what_is_missing_is_reported(
     name: str, packages: list[tuple[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
@@ -127,27 +127,27 @@ def test_what_is_missing_is_told(
         with monkeypatch.context() as missing:
             missing.setitem(sys.modules, package, None)
             missing.delitem(sys.modules, f"{package}.models", raising=False)
-            with pytest.raises(InputError, match=f"^{package} .*pip install {package}`") as told:
+            with pytest.raises(InputError, match=f"^{package} .*pip install {package}`") as error:
                 load_model(source, example)
-            assert "\n" not in str(told.value)
+            assert "\n" not in str(error.value)
     with monkeypatch.context() as offline:
         for made in torchvision(refuse).items():
             offline.setitem(sys.modules, *made)
         offline.setattr(sys.modules["timm"], "create_model", refuse)
         offline.setattr(sys.modules["transformers"].CLIPModel, "from_pretrained", refuse)
-        with pytest.raises(InputError, match=r"^the weights of .*: OSError: Connection") as told:
+        with pytest.raises(InputError, match=r"^the weights of .*: OSError: Connection") as error:
             load_model(source, example)
-        assert "\n" not in str(told.value)
-        assert "where there is a connection" in str(told.value)
+        assert "\n" not in str(error.value)
+        assert "where there is a connection" in str(error.value)
 
 
 def test_the_zoo_is_what_the_studies_name() -> None:
-    functions = {name for name, found in vars(zoo).items() if isinstance(found, types.FunctionType)}
-    assert set(zoo.PACKAGES) == {
+    functions = {
         name
-        for name in functions
-        if not name.startswith("_") and vars(zoo)[name].__module__ == zoo.__name__
+        for name, value in vars(zoo).items()
+        if isinstance(value, types.FunctionType) and value.__module__ == zoo.__name__
     }
+    assert set(zoo.PACKAGES) == {name for name in functions if not name.startswith("_")}
 
 
 def test_stand_ins_classify_their_images() -> None:

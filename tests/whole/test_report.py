@@ -20,7 +20,7 @@ import tollbox as tb
 from tollbox.report.data import page_data
 from tollbox.report.figure_files import write_figures
 from tollbox.report.paper_table import PaperTable, paper_table
-from tollbox.report.runs import Reading, lines
+from tollbox.report.runs import Reading, series_of
 from tollbox.report.table_files import comma_separated, latex, markdown
 
 BUDGET = 200.0
@@ -69,7 +69,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tb.StudyResults:
 
 @pytest.fixture(scope="module")
 def table(found: tb.StudyResults) -> PaperTable:
-    return paper_table(found.study, list(lines(found)), Reading.HARD)
+    return paper_table(found.study, series_of(found), Reading.HARD)
 
 
 def test_the_table_is_that_of_the_results(found: tb.StudyResults, table: PaperTable) -> None:
@@ -90,12 +90,30 @@ def test_the_table_is_that_of_the_results(found: tb.StudyResults, table: PaperTa
             assert cell.low <= cell.value <= cell.high
 
 
+def test_a_run_is_read_as_its_result_is(found: tb.StudyResults) -> None:
+    for runs in series_of(found):
+        series = runs.series
+        results = found.results(attack=series.attack.name, price=series.tariff.name).counted
+        keyed = {(r.seed, r.name): r for r in results}
+        for run in runs.runs:
+            result = keyed[run.seed, found.images[run.image][2]]
+            for by in ("cost", "source", "queries"):
+                assert run.known[by] == result.known_up_to(by)
+                last = min(run.known[by], 1.5 * run.spent[by])
+                marks = np.linspace(0, last, 29)
+                expected = [result.distance_at(mark, by) for mark in marks]
+                assert run.at(marks, by, Reading.HARD).tolist() == expected
+            assert sum(run.phases.values()) == pytest.approx(result.ledger.cost)
+
+
 def test_the_best_of_a_family_is_marked(table: PaperTable) -> None:
     for column in range(2):
         values = [row[column].value for row in table.cells if row[column] is not None]
-        assert table.best(1, column) == (values[1] <= values[2] < math.inf or values[1] < values[2])
-        assert not table.best(0, column)  # alone in its family
-        assert not table.best(3, column)
+        assert table.is_best(1, column) == (
+            values[1] <= values[2] < math.inf or values[1] < values[2]
+        )
+        assert not table.is_best(0, column)  # alone in its family
+        assert not table.is_best(3, column)
 
 
 def test_curves_are_those_of_the_results(found: tb.StudyResults) -> None:
@@ -182,7 +200,7 @@ def test_tables_as_text(table: PaperTable) -> None:
     tex = latex(table)
     assert r"a\_b \& c|d" in tex
     assert tex.count(r"\\") == 3 + 4
-    assert tex.count(r"\textbf") == sum(table.best(r, c) for r in range(4) for c in range(2))
+    assert tex.count(r"\textbf") == sum(table.is_best(r, c) for r in range(4) for c in range(2))
 
 
 def test_figures_are_written(found: tb.StudyResults, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import tollbox as tb
 from tollbox import testing
 from tollbox.core.ask import Iterate
 from tollbox.parts.estimates import Biased
-from tollbox.parts.opt_style import BEYOND, OptStyle
+from tollbox.parts.opt_style import FLAGGED_RAY_FACTOR, OptStyle
 from tollbox.parts.searches import BinarySearch, LineSearch
 from tollbox.parts.subspaces import Dct, Full
 
@@ -206,7 +206,7 @@ def test_the_direction_is_the_sum_of_the_formula(t, gamma):
     g = 0.3 / (rays.flatten(1) @ normal)
     assert (g > 0).all()
     far, near = 1.03 * found.distance, 0.97 * found.distance
-    g = torch.where(g > far, BEYOND * far, g.clamp(min=near))
+    g = torch.where(g > far, FLAGGED_RAY_FACTOR * far, g.clamp(min=near))
     assert g.std() > 0
     wanted = torch.einsum("n,nchw->chw", -(g - g.mean()), u)
     cosine = float(wanted.flatten() @ done.returned.flatten()) / norm(wanted)

@@ -48,8 +48,8 @@ class CGBA:
         """Attack one image."""
         sweep = self.sweep.begin(problem)
 
-        def move(_: int, found: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
-            arc = yield from sweep(found, direction)
-            return found if arc is None else (yield from project(arc))
+        def move(_: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
+            arc = yield from sweep(iterate, direction)
+            return iterate if arc is None else (yield from project(arc))
 
         return descend(problem, self, move)

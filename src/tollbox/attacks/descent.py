@@ -66,15 +66,15 @@ def descend(problem: Problem, attack: Descending, move: Move) -> Asking[Stop]:
     begun = yield from begin(problem, attack.start)
     if begun is None:
         return Stop.NO_START
-    found = yield from project(Segment(problem.source, begun))
-    problem.accept(found.point)
+    iterate = yield from project(Segment(problem.source, begun))
+    problem.accept(iterate.point)
     estimate, blind = attack.estimate.begin(problem), 0
     for t in range(1, attack.iterations + 1):
-        direction = yield from estimate(t, found, int(attack.queries * math.sqrt(t)))
+        direction = yield from estimate(t, iterate, int(attack.queries * math.sqrt(t)))
         blind = blind + 1 if direction is None else 0
         if blind == attack.blind_limit:
             return Stop.NO_INFORMATION
         if direction is not None:
-            found = yield from move(t, found, direction, project)
-        problem.accept(found.point)
+            iterate = yield from move(t, iterate, direction, project)
+        problem.accept(iterate.point)
     return Stop.ITERATIONS

@@ -3,47 +3,52 @@
     start       on the cheap side, the nearest of several rays                       inward.py
     estimate    at a measured overshoot, until it tells enough                       calibrated.py
     directions  of a prior, or of a wider one once that is exhausted; every few
-                iterations the perturbation's own parts                              priors.py
+                iterations parts of the perturbation                                 priors.py
     how much    from the gain per cost, not from a schedule                          turns.py
     search      along the circle, at the least expected cost, where the boundary
                 is likely to lie, as fine as the next estimate needs                 turns.py
 
-delta is a share of the distance, and never below LEVEL per pixel, about a third of an 8-bit step:
-to round to 8 bits, bfloat16 or TF32 then blurs the answers a little, and hides none of them.
+delta is a share of the distance, and never below SMALLEST_DELTA per pixel, about a third of an
+8-bit step: to round to 8 bits, bfloat16 or TF32 then blurs the answers a little, and hides none of
+them.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
 
 from ..core.ask import Asking, Iterate
 from ..core.problem import Problem
 from ..core.ranges import ENDLESS, MANY, Range, above, check, number, whole
 from ..core.stop import Stop
-from ..parts.calibrated import KEPT, Sampler
+from ..parts.calibrated import UNWEIGHED_CHUNKS, CalibratedSampler
 from ..parts.inward import Inward, Ray
-from ..parts.overshoot import DEAREST, optimum, planned
+from ..parts.overshoot import LARGEST_RATIO, limit_ratio, optimum
 from ..parts.paths import Arc, Circle
 from ..parts.priors import Photo, Reweighed, Spectrum
-from ..parts.searches import narrowed, optimal_rule
+from ..parts.searches import narrow, optimal_rule
 from ..parts.starts import PHASE as START
 from ..parts.starts import Start, begin
-from ..parts.subspaces import Prior
-from ..parts.turns import MOST_CELLS, Likely, Turns, fineness, search_cost
+from ..parts.subspaces import Drawing, Prior
+from ..parts.turns import MOST_BINS, BeliefPath, TurnBelief, bin_width, search_cost
 
-LEVEL = 1 / 776
-"""0.5 at 3x224x224."""
-COARSE = 4.0
-"""A cell so many times as wide as it should be, since it was not believed in, is searched again."""
-FIRST_CELLS = 12
+SMALLEST_DELTA = 1 / 776
+"""delta per pixel, at least; 0.5 at 3x224x224."""
+COARSEST_BIN = 4.0
+"""A bin so many times as wide as it should be, since it was not believed in, is searched again."""
+FIRST_BINS = 12
 """Of the first search, when it is reckoned how much to ask before it."""
-NEAREST, STEP = 1e-3, 0.01
+NEAREST_SHARE, SHARE_STEP = 1e-3, 0.01
 """From a start that may lie anywhere: down to this share of its distance, by a hundredth a step."""
 
 
-PRICE = above(0, DEAREST)
-PLAN = Range("a number above 0, up to 1000, or None", lambda v: v is None or PRICE.holds(v))
+RATIO_RANGE = above(0, LARGEST_RATIO)
+PLAN_RANGE = Range(
+    "a number above 0, up to 1000, or None", lambda v: v is None or RATIO_RANGE.holds(v)
+)
 
 
 @dataclass(frozen=True)
@@ -52,103 +57,129 @@ class Frugal:
 
     start: Start = field(default_factory=Inward)
     prior: Prior = field(default_factory=Photo)
-    wide: Prior = field(default_factory=lambda: Spectrum(1e5, grey=0.5))
+    fallback_prior: Prior = field(default_factory=lambda: Spectrum(1e5, grey=0.5))
     """All directions: drawn from when turns show that more is to be hoped of it."""
-    own: Prior = field(default_factory=Reweighed)
-    every: int = 4
-    """One iteration of so many draws from `own`; 0: none."""
-    own_information: float = 25.0
-    share: float = 0.16
+    reweighing_prior: Prior = field(default_factory=Reweighed)
+    reweighing_period: int = 4
+    """One iteration of so many draws from `reweighing_prior`; 0: none."""
+    reweighing_information: float = 25.0
+    """How much such an estimate asks for."""
+    relative_delta: float = 0.16
     """delta, as a share of the distance."""
     tail: float = 0.1
     """Belief that is spread over the whole arc, whatever earlier turns were like; 1: all of it."""
     schedule: int = 0
     """n_0, to ask n_0 sqrt(t) queries an estimate as other attacks do; 0: by the gain per cost."""
     plan: float | None = None
-    """The c* that is planned with; by default the price's own, up to 1000."""
+    """The c* to plan with; by default the price's own, up to 1000."""
     chunk: int = 128
     iterations: int = 100_000
 
     def __post_init__(self) -> None:
-        check(self, every=whole(0, MANY), own_information=number(1, MANY), share=number(0, 1))
-        check(self, tail=number(0, 1), schedule=whole(0, MANY), plan=PLAN)
+        check(self, reweighing_period=whole(0, MANY), reweighing_information=number(1, MANY))
+        check(self, relative_delta=number(0, 1))
+        check(self, tail=number(0, 1), schedule=whole(0, MANY), plan=PLAN_RANGE)
         check(self, chunk=whole(1, MANY), iterations=whole(1, ENDLESS))
 
     @property
     def rows(self) -> int:
         """The most points held at a time."""
-        return self.chunk + 2 * KEPT + 16
+        return self.chunk + 2 * UNWEIGHED_CHUNKS + 16
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
         """Attack one image."""
-        ratio = planned(self.plan or problem.prices.ratio)
-        begun = yield from self._begun(problem, ratio)
-        if begun is None:
+        ratio = limit_ratio(self.plan or problem.prices.ratio)
+        start = yield from self._begin(problem, ratio)
+        if start is None:
             return Stop.NO_START
-        found, slack = begun
-        problem.accept(found.point)
-        rate, floor = optimum(ratio).rate, LEVEL * math.sqrt(problem.dimension)
-        priors = [_Kind(problem, prior, ratio, self.chunk) for prior in (self.prior, self.wide)]
-        own, turns, own_turns = _Kind(problem, self.own, ratio, self.chunk), Turns(2), Turns()
+        iterate, slack = start
+        problem.accept(iterate.point)
+        rate, floor = optimum(ratio).rate, SMALLEST_DELTA * math.sqrt(problem.dimension)
+        sampler = partial(CalibratedSampler, problem, ratio, self.chunk)
+        turns, reweighing_turns = TurnBelief(2), TurnBelief()
+        choices = [
+            _PriorState(prior.begin(problem), sampler(), turns, number)
+            for number, prior in enumerate((self.prior, self.fallback_prior))
+        ]
+        reweighing = _PriorState(self.reweighing_prior.begin(problem), sampler(), reweighing_turns)
         for t in range(1, self.iterations + 1):
-            if found.distance <= problem.resolution:
+            if iterate.distance <= problem.resolution:
                 return Stop.CONVERGED
-            for each in (turns, own_turns):
-                each.wait()
-            learned, prior = turns, turns.choice()
-            kind = priors[prior]
-            if self.every and t % self.every == 0:
-                kind, learned, prior = own, own_turns, 0
-                wanted = self.own_information
+            for belief in (turns, reweighing_turns):
+                belief.pass_iteration()
+            prior = choices[turns.best_prior()]
+            if self.reweighing_period and t % self.reweighing_period == 0:
+                prior, goal = reweighing, self.reweighing_information
             elif self.schedule:
-                wanted = self.schedule * math.sqrt(t) * (ratio + 1) / 2 * rate
+                goal = self.schedule * math.sqrt(t) * (ratio + 1) / 2 * rate
             else:
-                wanted = learned.wanted(search_cost(kind.cells, ratio) * rate, prior)
-            delta = max(floor, self.share * found.distance)
-            made = yield from kind.sampler.estimate(
-                t, found, kind.drawing, delta, slack, wanted, 2 * wanted / rate + 1
+                search = search_cost(prior.bins, ratio) * rate
+                goal = prior.turns.best_information(search, prior.number)
+            delta = max(floor, self.relative_delta * iterate.distance)
+            cost = 2 * goal / rate + 1
+            estimate = yield from prior.sampler.estimate(
+                t, iterate, prior.drawing, delta, slack, information=goal, cost=cost
             )
-            told = max(made.information, 1.0)
-            circle = Circle.through(problem.source, found.point, made.direction)
-            path = Likely(circle, found, *learned.middle(told, prior), self.tail)
-            fine = fineness(found.distance, delta, told)
-            kind.cells = path.cells(fine)
-            moved, cell = yield from narrowed(path, kind.cells, optimal_rule(ratio, kind.cells))
-            here, there = (path.angle((cell + side) / kind.cells) for side in (0, 1))
-            if cell and there - here > COARSE * fine:
-                count = min(math.ceil((there - here) / fine), MOST_CELLS)
-                arc = Arc(circle, moved, here, there)
-                moved, part = yield from narrowed(arc, count, optimal_rule(ratio, count))
-                step = (there - here) / count
-                here, there = here + part * step, here + (part + 1) * step
-            angle = (here + there) / 2
-            learned.learn(angle, told, prior)
-            if cell:
-                slack = min(math.tan(angle) * (there - here), 1.0) * moved.distance
-            problem.note(angle=angle, information=told, wide=float(kind is priors[1]))
-            found = moved
-            problem.accept(found.point)
+            information = max(estimate.information, 1.0)
+            circle = Circle.through(problem.source, iterate.point, estimate.direction)
+            prediction = prior.turns.predict(information, prior.number)
+            path = BeliefPath(circle, iterate, *prediction, self.tail)
+            width = bin_width(iterate.distance, delta, information)
+            prior.bins = path.count_bins(width)
+            turn = yield from _search(path, prior.bins, width, ratio)
+            angle = (turn.low + turn.high) / 2
+            prior.turns.update(angle, information, prior.number)
+            iterate = turn.iterate
+            if turn.moved:
+                slack = min(math.tan(angle) * (turn.high - turn.low), 1.0) * iterate.distance
+            problem.note(angle=angle, information=information, fallback=float(prior is choices[1]))
+            problem.accept(iterate.point)
         return Stop.ITERATIONS
 
-    def _begun(self, problem: Problem, ratio: float) -> Asking[tuple[Iterate, float] | None]:
+    def _begin(self, problem: Problem, ratio: float) -> Asking[tuple[Iterate, float] | None]:
         """A first boundary point, and how far outside it may lie."""
-        found = yield from begin(problem, self.start)
-        if found is None:
+        iterate = yield from begin(problem, self.start)
+        if iterate is None:
             return None
         tolerance = self.start.tolerance
-        if problem.given is not None or tolerance is None:
-            ray = Ray(problem.source, found.point - problem.source, found, 1.0, NEAREST)
-            count = math.ceil(math.log(NEAREST) / math.log(1 - STEP))
-            found, _ = yield from narrowed(ray, count, optimal_rule(ratio, count), START)
-            tolerance = STEP
-        return found, tolerance * found.distance
+        if problem.start_image is not None or tolerance is None:
+            ray = Ray(problem.source, iterate.point - problem.source, iterate, 1.0, NEAREST_SHARE)
+            count = math.ceil(math.log(NEAREST_SHARE) / math.log(1 - SHARE_STEP))
+            iterate, _ = yield from narrow(ray, count, optimal_rule(ratio, count), START)
+            tolerance = SHARE_STEP
+        return iterate, tolerance * iterate.distance
 
 
-class _Kind:
+@dataclass
+class _PriorState:
     """A prior at one image, with what was learned of it."""
 
-    def __init__(self, problem: Problem, prior: Prior, ratio: float, chunk: int) -> None:
-        self.drawing = prior.begin(problem)
-        self.sampler = Sampler(problem, ratio, chunk)
-        self.cells = FIRST_CELLS
-        """Of the last search."""
+    drawing: Drawing
+    sampler: CalibratedSampler
+    turns: TurnBelief
+    number: int = 0
+    """Of this prior in `turns`."""
+    bins: int = FIRST_BINS
+    """Of its last search."""
+
+
+class _Turn(NamedTuple):
+    """Where a search ended: the boundary lies between two angles."""
+
+    iterate: Iterate
+    low: float
+    high: float
+    moved: bool
+
+
+def _search(path: BeliefPath, bins: int, width: float, ratio: float) -> Asking[_Turn]:
+    """Search a path, and its last bin once more if that is much wider than it should be."""
+    iterate, place = yield from narrow(path, bins, optimal_rule(ratio, bins))
+    low, high = (path.angle((place + side) / bins) for side in (0, 1))
+    if place and high - low > COARSEST_BIN * width:
+        count = min(math.ceil((high - low) / width), MOST_BINS)
+        arc = Arc(path.circle, iterate, low, high)
+        iterate, part = yield from narrow(arc, count, optimal_rule(ratio, count))
+        step = (high - low) / count
+        low, high = low + part * step, low + (part + 1) * step
+    return _Turn(iterate, low, high, place > 0)

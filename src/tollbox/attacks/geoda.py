@@ -18,18 +18,18 @@ from ..core.ask import Asking, Iterate, first_adversarial
 from ..core.problem import Problem
 from ..core.ranges import ENDLESS, MANY, above, check, whole
 from ..core.stop import Stop
-from ..errors import InputError
+from ..errors import InputError, mention
 from ..parts.estimates import Estimate
 from ..parts.paths import Segment
 from ..parts.searches import Search
 from ..parts.starts import Start
 from .descent import Project, descend
 
-FARTHEST = 1e30
+LARGEST_GROWTH = 1e30
 """Times |x_t - x*|: a radius that a point can still hold."""
 
 
-class _Growing:
+class _GrowingRadii:
     """Rows source + growth^k step, k = 0, 1, ..., clipped."""
 
     def __init__(self, source: Tensor, step: Tensor, growth: float, count: int) -> None:
@@ -63,10 +63,12 @@ class GeoDA:
     def __post_init__(self) -> None:
         check(self, queries=whole(1, MANY), growth=above(1, MANY), growths=whole(1, MANY))
         check(self, blind_limit=whole(1, ENDLESS), iterations=whole(1, ENDLESS))
-        if (self.growths - 1) * math.log10(self.growth) > math.log10(FARTHEST):
+        if (self.growths - 1) * math.log10(self.growth) > math.log10(LARGEST_GROWTH):
             raise InputError(
-                f"growths is {self.growths}: expected fewer, or a growth below {self.growth:g}, so "
-                f"that growth ** (growths - 1) is at most {FARTHEST:g}."
+                f"is {self.growths}",
+                input="growths",
+                expected=f"fewer, or a {mention('growth')} below {self.growth:g}, so that "
+                f"growth ** (growths - 1) is at most {LARGEST_GROWTH:g}",
             )
 
     @property
@@ -78,14 +80,14 @@ class GeoDA:
         """Attack one image."""
         mean = torch.zeros_like(problem.source)
 
-        def move(_: int, found: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
+        def move(_: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
             mean.add_(direction)
             mean.div_(torch.linalg.vector_norm(mean))
-            step = mean * torch.linalg.vector_norm(found.point - problem.source)
-            points = _Growing(problem.source, step, float(self.growth), self.growths)
+            step = mean * torch.linalg.vector_norm(iterate.point - problem.source)
+            points = _GrowingRadii(problem.source, step, float(self.growth), self.growths)
             moved = yield from first_adversarial(points, "step")
             if moved is None:
-                return found
+                return iterate
             return (yield from project(Segment(problem.source, moved)))
 
         return descend(problem, self, move)

@@ -67,13 +67,13 @@ class HSJA:
     def __call__(self, problem: Problem) -> Asking[Stop]:
         """Attack one image."""
 
-        def move(t: int, found: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
+        def move(t: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
             """The geometric step: |x_t - x*| / sqrt(t), halved until it is adversarial."""
-            length = torch.linalg.vector_norm(found.point - problem.source) / math.sqrt(t)
-            points = _Halved(found.point, direction * length, self.halvings)
+            length = torch.linalg.vector_norm(iterate.point - problem.source) / math.sqrt(t)
+            points = _Halved(iterate.point, direction * length, self.halvings)
             moved = yield from first_adversarial(points, "step")
             if moved is None:
-                return found
+                return iterate
             return (yield from project(Segment(problem.source, moved)))
 
         return descend(problem, self, move)

@@ -44,15 +44,15 @@ class SurFree:
         begun = yield from begin(problem, self.start)
         if begun is None:
             return Stop.NO_START
-        found = yield from self.search(problem, Segment(problem.source, begun))
-        problem.accept(found.point)
+        iterate = yield from self.search(problem, Segment(problem.source, begun))
+        problem.accept(iterate.point)
         turn, sweep = self.directions.begin(problem, self.iterations), self.sweep.begin(problem)
         for _ in range(self.iterations):
-            arc = yield from sweep(found, turn())
+            arc = yield from sweep(iterate, turn())
             if arc is None:
                 continue
             moved = yield from self.search(problem, arc)
-            if moved is not found:
-                found = moved
-                problem.accept(found.point)
+            if moved is not iterate:
+                iterate = moved
+                problem.accept(iterate.point)
         return Stop.ITERATIONS

@@ -2,8 +2,8 @@
 
 1. A user's mistake (an InputError, or what the parser finds) is one message on stderr, exit code 2;
    what went wrong with the world (a full disk) likewise, exit code 1.
-2. Ctrl-C is exit code 130. A reader of our output that goes away is no error; a stdout that cannot
-   be written otherwise is told, exit code 1.
+2. Ctrl-C is exit code 130. A reader of our output that goes away is no error; if stdout cannot be
+   written for another reason, that is reported, exit code 1.
 3. Anything else is a bug of ours, and keeps its traceback.
 """
 

@@ -2,10 +2,10 @@
 
 It is a study of one attack: all that is answered is recorded in the output folder first.
 
-1. All input is checked before the first query; a mistake is told in one sentence, and nothing is
-   written.
+1. All input is checked before the first query; a mistake is reported in one sentence, and nothing
+   is written.
 2. Ctrl-C ends the run with what was reached, which is saved like any other result; exit code 130.
-3. If all runs that were begun failed, that is told as well, with the first reason; exit code 1.
+3. If all runs that were begun failed, that is reported with the first reason; exit code 1.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from ..files.output import check_free
 from ..studies.beginning import begin
-from ..studies.loading import load
+from ..studies.identity import current_environment
+from ..studies.loading import Loaded, load
 from ..studies.shard import Options
 from ..studies.spec.specs import AttackSpec, Goal, ImagesSpec, ModelSpec, Tariff
 from ..studies.spec.study import Study
 from . import choices
 from .attack_files import finish
 from .codes import INTERRUPTED
-from .settings import settings_of
 from .streams import say
 from .study_run import run_left
 
@@ -56,12 +56,12 @@ class AttackOptions:
     images: Annotated[Path, _option("A folder (with --labels), or an .npz: images and labels.")]
     out: Annotated[Path, _option("Folder for the results: a new one, or an empty one.")]
     labels: Annotated[Path | None, _option("CSV with the columns file and label.")] = None
-    limit: Annotated[int | None, _whole("Take the first so many images.")] = None
+    limit: Annotated[int | None, _whole("Use only the first so many images.")] = None
     mean: Annotated[
         str | None, _option("Subtracted from images in [0,1]; a number or one per channel.", True)
     ] = None
-    std: Annotated[str | None, _option("Divides after that; likewise.", True)] = None
-    quantize: Annotated[int | None, _whole("Bits of a pixel that the model takes.")] = None
+    std: Annotated[str | None, _option("Divides after the mean; likewise.", True)] = None
+    quantize: Annotated[int | None, _whole("Bits per channel that the model takes.")] = None
     attack: Annotated[str, _option("A preset; see `tollbox presets`.")] = "a-hsja"
     target: Annotated[
         int | None, _whole("The class to reach, for all images; needs --start. Default: any other.")
@@ -70,21 +70,21 @@ class AttackOptions:
         Path | None,
         _option(
             "An image to begin from (with --target: of that class), of the images' size; or an "
-            ".npz with one for each image. Default: what the attack finds."
+            ".npz with one for each image. Default: the attack finds one."
         ),
     ] = None
     price: Annotated[
         str,
         _option(
             "c*: what a source-class answer costs, others cost 1. A number, inf, or a CSV with the "
-            "columns class and price (class may be `default`, which is 1 if not given).",
+            "columns class and price (class may be `default`, which is 1 if absent).",
             True,
         ),
     ] = "1"
     budget: Annotated[float | None, _option("What the queries for one image may cost.")] = None
     max_queries: Annotated[int | None, _whole("How many queries an image may take.")] = None
     time_limit: Annotated[float | None, _option("Seconds after which the run ends.")] = None
-    seed: Annotated[int, _whole("Of the random numbers.")] = 0
+    seed: Annotated[int, _whole("Seed of the random numbers.")] = 0
     device: Annotated[str | None, _option("Default: cuda if there is one, else cpu.")] = None
     batch_size: Annotated[
         int | None, _whole("Rows of a model batch. Default: 256 on a GPU, else 64.")
@@ -101,15 +101,14 @@ def attack(options: AttackOptions) -> int:
     limit = choices.seconds(options.time_limit)
     check_free(options.out)
     loaded = load(study_of(options))
-    [spec] = loaded.study.models
-    model = loaded.model(spec)
-    cell = loaded.cell(loaded.grid.place(0))
-    begin(loaded, options.out, "attack", settings=settings_of(options, cell, model))
+    begin(loaded, options.out, "attack", settings=_settings(options, loaded))
     try:
         outcome, interrupted = run_left(options.out, Options(time_limit=limit), loaded)
         return finish(options.out, outcome, interrupted, loaded)
     except KeyboardInterrupt:
-        say(f"interrupted; all that was answered is kept: `tollbox resume {options.out}` goes on.")
+        say(
+            f"interrupted; all that was answered is kept: `tollbox resume {options.out}` continues."
+        )
         return INTERRUPTED
 
 
@@ -146,3 +145,36 @@ def study_of(options: AttackOptions) -> Study:
         batch_size=options.batch_size,
         keep_images=True,
     )
+
+
+def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
+    """What it takes to run the attack again, for ledger.json."""
+    study, [model], [tariff] = loaded.study, loaded.study.models, loaded.study.tariffs
+    prices, environment = tariff.prices, current_environment(loaded.device)
+    classes = None if prices.classes is None else {str(k): v for k, v in prices.classes.items()}
+    return {
+        "attack": study.attacks[0].name,
+        "attack_parts": repr(study.attacks[0].attack),
+        "target": options.target,
+        "start": None if options.start is None else str(options.start),
+        "price": options.price,
+        "prices": {"source": prices.source, "other": prices.other, "classes": classes},
+        "budget": tariff.budget,
+        "max_queries": tariff.max_queries,
+        "time_limit": options.time_limit,
+        "seed": options.seed,
+        "model": options.model,
+        "model_sha256": loaded.fingerprint(model).file,
+        "mean": options.mean,
+        "std": options.std,
+        "quantize": options.quantize,
+        "classes": loaded.model(model).classes,
+        "images": str(options.images),
+        "labels": None if options.labels is None else str(options.labels),
+        "limit": options.limit,
+        "device": str(loaded.device),
+        "batch_size": options.batch_size,
+        "versions": {
+            name: getattr(environment, name) for name in ("tollbox", "torch", "numpy", "python")
+        },
+    }

@@ -1,15 +1,14 @@
 """The files that an attack ends with, beside its store.
 
 The store has all that was answered, so that an attack can be resumed. Beside it are the files of
-`save.py`, written whole, anew whenever a run ends: what was reached by cells that are not finished
-is in them too.
+`save.py`, written whole, and anew whenever a run ends; what unfinished cells had reached is in them
+too.
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 from ..core.result import Result, Results
 from ..core.stop import Stop
@@ -20,7 +19,7 @@ from ..studies.reading import StudyResults
 from ..studies.shard import Outcome
 from . import summary
 from .codes import FAILED, INTERRUPTED
-from .save import kept, rounded, write_all
+from .save import round_points, still_adversarial, write_all
 from .streams import say
 
 PICTURE = re.compile(r"\d{4,}-(adversarial|lost|unknown)\.png")
@@ -29,46 +28,36 @@ FILES = frozenset({"adversarial.npz", "results.csv", "ledger.json"})
 
 def finish(folder: Path, outcome: Outcome, interrupted: bool, loaded: Loaded) -> int:
     """Write the files of an attack, and say how it ended; gives the exit code."""
-    with StudyResults(folder) as study:
-        settings, known = dict(study.record.settings), {r.index: r for r in study.results()}
+    with StudyResults(folder) as store:
+        settings, finished = dict(store.record.settings), {r.index: r for r in store.results()}
     cells = [loaded.cell(loaded.grid.place(number)) for number in range(len(loaded.grid))]
     results = Results(
-        known.get(number)
+        finished.get(number)
         or outcome.unfinished.get(number)
         or Result.nothing(number, cell, Stop.INTERRUPTED)
         for number, cell in enumerate(cells)
     )
     settings["warnings"] = sorted({text for r in results for text in r.warnings})
-    [spec] = loaded.study.models
-    model = loaded.model(spec)
-    size = loaded.study.batch_size or default_batch_size(model)
-    there = {path.name for path in folder.iterdir()}
-    ours = FILES | {name for name in there if PICTURE.fullmatch(name)}
-    with staged(folder, ours, shared=True) as stage:
+    model = loaded.model(loaded.study.models[0])
+    pictures = {path.name for path in folder.iterdir() if PICTURE.fullmatch(path.name)}
+    with staged(folder, FILES | pictures, shared=True) as stage:
         with stage.writing():
-            eight_bits = rounded(model, results, size)
-            write_all(stage.folder, cells, results, eight_bits, settings)
+            size = loaded.study.batch_size or default_batch_size(model)
+            rounded = round_points(model, results, size)
+            write_all(stage.folder, cells, results, rounded, settings)
         stage.commit()
-    lost = sum(kept(cells[i], r) is False for i, r in eight_bits.items())
-    _show(folder, settings, results, lost)
-    return _code(folder, results, outcome, interrupted)
+    lost = sum(still_adversarial(cells[i], point) is False for i, point in rounded.items())
+    summary.show(results, settings, lost, folder)
+    return _exit_code(folder, results, outcome, interrupted)
 
 
-def _show(folder: Path, settings: dict[str, Any], results: Results, lost: int) -> None:
-    target = settings["target"]
-    goal = "" if target is None else f", target {target}"
-    title = f"{settings['attack']}, price {settings['price']}{goal}"
-    end = f"Saved in {folder}: adversarial.npz, PNGs, results.csv, ledger.json."
-    summary.show(title, results, lost, end, target, settings["start"] is not None)
-
-
-def _code(folder: Path, results: Results, outcome: Outcome, interrupted: bool) -> int:
-    """The exit code; what is not 0 is told."""
+def _exit_code(folder: Path, results: Results, outcome: Outcome, interrupted: bool) -> int:
+    """The exit code; if it is not 0, says why."""
     if interrupted:
         finished = sum(r.stop is not Stop.INTERRUPTED for r in results)
         say(
             f"Interrupted: {finished} of {len(results)} images were finished; what the others had "
-            f"reached is saved as well, in {folder}. Go on with `tollbox resume {folder}`."
+            f"reached is saved as well, in {folder}. Continue with `tollbox resume {folder}`."
         )
         return INTERRUPTED
     if outcome.diverged:

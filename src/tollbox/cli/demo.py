@@ -14,7 +14,7 @@ from ..studies.beginning import begin
 from ..studies.loading import load
 from ..studies.shard import Options
 from ..studies.spec.study import Study
-from .choices import at_least, whole
+from .choices import whole, within
 from .codes import INTERRUPTED
 from .report import PAGE, report
 from .study_run import run_left, say_end
@@ -50,7 +50,7 @@ class DemoOptions:
 def demo(options: DemoOptions = DemoOptions()) -> int:  # noqa: B008
     """Attack the embedded model: a study and its page, in about a minute."""
     check_free(options.out, FILES, options.replace)
-    at_least("--images", options.images, 1, len(stand_ins.images()))
+    within("images", options.images, 1, len(stand_ins.images()))
     text = STUDY.format(images=options.images, seed=options.seed)
     loaded = load(Study.from_text(text, Path.cwd(), "tollbox demo"))
     for name in FILES if options.replace else ():

@@ -1,9 +1,9 @@
 """`tollbox paper`: the paper's experiments, each a study with its figure or table.
 
 1. Without a name they are listed, with what each takes.
-2. An experiment's folder is that of its study: killed or ended, the same command goes on, and draws
-   when all is there. `all` has a folder for each inside --out, and goes on past one that cannot be
-   run.
+2. An experiment's folder is that of its study: after a stop of any kind the same command resumes
+   it, and draws when all cells are there. `all` makes a folder for each inside --out, and continues
+   past an experiment that cannot be run.
 3. At the paper's scale the images are the user's; at the small scale nothing is needed.
 """
 
@@ -16,9 +16,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ..errors import FileError, InputError, UnknownNameError
+from ..errors import FileError, InputError, UnknownNameError, mention
 from ..files.output import check_free, staged
 from ..files.tables import kind_of
+from ..models.zoo import PACKAGES
 from ..paper import outputs
 from ..paper.experiments import EXPERIMENTS, Experiment, Scale, experiment, study_at
 from ..report.runs import Reading
@@ -28,7 +29,7 @@ from ..studies.reading import StudyResults
 from ..studies.shard import Options
 from ..studies.spec.study import Study
 from ..studies.store.folder import read_record, shard_path
-from .choices import seconds, whole, within
+from .choices import as_option, seconds, whole, within
 from .codes import FAILED, INTERRUPTED
 from .run import most_queries
 from .streams import console, say
@@ -49,7 +50,7 @@ class PaperOptions:
         str, Parameter(help="paper, or small: a few images, and stand-ins for the models.")
     ] = "paper"
     out: Annotated[
-        Path | None, Parameter(help="Folder for the results; one that has them is gone on with.")
+        Path | None, Parameter(help="Folder for the results; resumed if it already holds results.")
     ] = None
     images: Annotated[
         Path | None, Parameter(help="At the paper's scale: a folder of images, or an .npz.")
@@ -72,7 +73,7 @@ class PaperOptions:
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _Settings:
     """The options, checked."""
 
     scale: Scale
@@ -85,29 +86,29 @@ class _Wanted:
 
 def paper(name: str | None = None, options: PaperOptions = PaperOptions()) -> int:  # noqa: B008
     """Run an experiment of the paper, or all, and draw it; without a name, list them."""
-    wanted = _checked(options)
+    settings = _checked(options)
     if name is None:
         for line in listing():
             console().print(line, soft_wrap=True)
         return 0
     chosen = list(EXPERIMENTS.values()) if name == "all" else [experiment(name)]
     if options.out is None:
-        raise InputError("--out is not given: expected a folder for the results.")
+        raise InputError("is not given", expected="a folder for the results", input="out")
     for each in chosen:
         place = options.out / each.name if name == "all" else options.out
-        _check_images(each, wanted, place)
+        _check_images(each, settings, place)
     if name == "all":
-        return _all(chosen, wanted, options.out)
-    return _one(chosen[0], wanted, options.out)
+        return _all(chosen, settings, options.out)
+    return _one(chosen[0], settings, options.out)
 
 
-def _checked(options: PaperOptions) -> _Wanted:
+def _checked(options: PaperOptions) -> _Settings:
     if options.scale not in list(Scale):
         raise UnknownNameError("scale", options.scale, [str(scale) for scale in Scale])
     if options.reading not in list(Reading):
         raise UnknownNameError("reading", options.reading, [str(r) for r in Reading])
     within("limit", options.limit, 1)
-    return _Wanted(
+    return _Settings(
         Scale(options.scale),
         Reading(options.reading),
         options.images,
@@ -117,45 +118,55 @@ def _checked(options: PaperOptions) -> _Wanted:
     )
 
 
-def _check_images(chosen: Experiment, wanted: _Wanted, out: Path) -> None:
+def _check_images(chosen: Experiment, settings: _Settings, out: Path) -> None:
     """Images are given where they are needed, and only there; and are what they should be."""
-    if wanted.images is None:
-        if wanted.labels is not None:
-            raise InputError("--labels is given without --images: expected both, or neither.")
-        needed = chosen.studied and wanted.scale is Scale.PAPER
+    if settings.images is None:
+        if settings.labels is not None:
+            raise InputError(
+                f"is given without {mention('images')}", expected="both, or neither", input="labels"
+            )
+        needed = chosen.studied and settings.scale is Scale.PAPER
         if needed and not shard_path(out, 0).is_file():
             raise InputError(
-                f"--images is not given: at the paper's scale {chosen.name} needs {IMAGES}. With "
-                "--scale small it needs nothing."
+                f"is not given: at the paper's scale {chosen.name} needs {IMAGES}",
+                remedy=f"with {mention('scale')} small it needs nothing",
+                input="images",
             )
         return
-    if wanted.scale is Scale.SMALL:
-        raise InputError("--images is given: at --scale small the images are built in; leave it.")
-    kind = kind_of(wanted.images, f"--images {wanted.images}")
+    if settings.scale is Scale.SMALL:
+        raise InputError(
+            f"is given: at {mention('scale')} small the images are built in",
+            remedy="leave it out",
+            input="images",
+        )
+    kind = kind_of(settings.images, str(settings.images), input="images")
     if kind in ("nothing", "other"):
         what = "does not exist" if kind == "nothing" else "is neither a folder nor a file"
-        raise FileError(f"--images {wanted.images} {what}: expected {IMAGES}.")
-    if kind == "folder" and wanted.labels is None:
+        raise FileError(f"{settings.images} {what}", expected=IMAGES, input="images")
+    if kind == "folder" and settings.labels is None:
         raise InputError(
-            f"--images {wanted.images} is a folder, and --labels is not given: expected a CSV with "
-            "the columns file and label."
+            f"{settings.images} is a folder, and {mention('labels')} is not given",
+            expected="a CSV with the columns file and label",
+            input="images",
         )
-    if kind == "file" and wanted.labels is not None:
+    if kind == "file" and settings.labels is not None:
         raise InputError(
-            f"--labels is given, and --images {wanted.images} is not a folder: an .npz has its "
-            "labels inside; leave --labels out."
+            f"is given, and {mention('images')} {settings.images} is not a folder: an .npz has its "
+            "labels inside",
+            remedy="leave it out",
+            input="labels",
         )
 
 
-def _all(chosen: list[Experiment], wanted: _Wanted, out: Path) -> int:
-    """One after another; what cannot be run is told, and the others are run."""
+def _all(chosen: list[Experiment], settings: _Settings, out: Path) -> int:
+    """One after another; an experiment that cannot be run is reported, and the others are run."""
     missed = []
     for each in chosen:
         say(f"{each.name}: {each.place}, {each.about}.")
         try:
-            code = _one(each, wanted, out / each.name)
+            code = _one(each, settings, out / each.name)
         except InputError as error:
-            say(str(error))
+            say(error.sentence(as_option))
             code = FAILED
         if code == INTERRUPTED:
             return code
@@ -166,71 +177,76 @@ def _all(chosen: list[Experiment], wanted: _Wanted, out: Path) -> int:
     return FAILED if missed else 0
 
 
-def _one(chosen: Experiment, wanted: _Wanted, out: Path) -> int:
+def _one(chosen: Experiment, settings: _Settings, out: Path) -> int:
     ours = outputs.names_of(chosen)
     if not chosen.studied:
         check_free(out, ours, replace=True)
-        _write(chosen, wanted, out, None)
+        _write(chosen, settings, out, None)
         return 0
-    code, left = _run(chosen, wanted, out)
+    code, left = _run(chosen, settings, out)
     if code == INTERRUPTED:
         return code
     if left:
         say(f"{chosen.name} is not drawn until all is run: give the same command again.")
         return code or FAILED
-    with StudyResults(out) as found:
-        _write(chosen, wanted, out, found)
+    with StudyResults(out) as results:
+        _write(chosen, settings, out, results)
     return code
 
 
-def _run(chosen: Experiment, wanted: _Wanted, out: Path) -> tuple[int, int]:
+def _run(chosen: Experiment, settings: _Settings, out: Path) -> tuple[int, int]:
     """Begin the study, or go on with it: the exit code, and how many cells are left."""
     loaded = None
     if shard_path(out, 0).is_file():
-        _check_same(chosen, wanted, out)
+        _check_same(chosen, settings, out)
     else:
         check_free(out)
-        loaded = load(_study(chosen, wanted))
-        begin(loaded, out, "paper", experiment=chosen.name, scale=str(wanted.scale))
-    with StudyResults(out) as found:
-        if len(found) == len(found.grid):
+        loaded = load(_study(chosen, settings))
+        begin(loaded, out, "paper", experiment=chosen.name, scale=str(settings.scale))
+    with StudyResults(out) as results:
+        if len(results) == len(results.grid):
             return 0, 0
-    outcome, interrupted = run_left(out, Options(time_limit=wanted.time_limit), loaded)
+    outcome, interrupted = run_left(out, Options(time_limit=settings.time_limit), loaded)
     code = say_end(out, outcome, interrupted)
-    with StudyResults(out) as found:
-        return code, len(found.grid) - len(found)
+    with StudyResults(out) as results:
+        return code, len(results.grid) - len(results)
 
 
-def _study(chosen: Experiment, wanted: _Wanted) -> Study:
-    return study_at(chosen.name, wanted.scale, wanted.images, wanted.labels, wanted.limit)
+def _study(chosen: Experiment, settings: _Settings) -> Study:
+    return study_at(chosen.name, settings.scale, settings.images, settings.labels, settings.limit)
 
 
-def _check_same(chosen: Experiment, wanted: _Wanted, out: Path) -> None:
+def _check_same(chosen: Experiment, settings: _Settings, out: Path) -> None:
     """The folder has this experiment, with the images that are given, if any are."""
     record = read_record(out)
-    if record is None or (record.experiment, record.scale) != (chosen.name, wanted.scale):
+    if record is None or (record.experiment, record.scale) != (chosen.name, settings.scale):
         has = (
             f"{record.experiment} at the scale {record.scale}"
             if record is not None and record.experiment is not None
             else "another study"
         )
         raise InputError(
-            f"--out {out} has {has}: expected a free folder, or one with {chosen.name} at the "
-            f"scale {wanted.scale}."
+            f"{out} has {has}",
+            expected=f"a free folder, or one with {chosen.name} at the scale {settings.scale}",
+            input="out",
         )
-    given = wanted.images is not None or wanted.limit is not None
-    if given and _study(chosen, wanted).text != record.text:
+    given = settings.images is not None or settings.limit is not None
+    if given and _study(chosen, settings).text != record.text:
         raise InputError(
-            f"--out {out} has {chosen.name} with other images: leave --images, --labels and "
-            "--limit out to go on with it, or give another folder."
+            f"{out} has {chosen.name} with other images",
+            remedy=f"leave {mention('images')}, {mention('labels')} and {mention('limit')} out to "
+            "resume it, or give another folder",
+            input="out",
         )
 
 
-def _write(chosen: Experiment, wanted: _Wanted, out: Path, found: StudyResults | None) -> None:
+def _write(
+    chosen: Experiment, settings: _Settings, out: Path, results: StudyResults | None
+) -> None:
     ours = outputs.names_of(chosen)
     with staged(out, ours, shared=True) as stage:
         with stage.writing():
-            outputs.write(chosen, wanted.scale, found, wanted.reading, stage.folder)
+            outputs.write(chosen, settings.scale, results, settings.reading, stage.folder)
         stage.commit()
     files = ", ".join(sorted(ours))
     console().print(f"{chosen.place} is in {out}: {files}.", soft_wrap=True)
@@ -263,8 +279,6 @@ def _takes(study: Study) -> str:
 
 
 def _packages(source: str) -> tuple[str, ...]:
-    from ..models.zoo import PACKAGES
-
     return PACKAGES.get(source.rpartition(":")[2], ()) if "models.zoo:" in source else ()
 
 

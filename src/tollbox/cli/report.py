@@ -14,7 +14,7 @@ from ..report.data import page_data
 from ..report.figure_files import write_figures
 from ..report.page import page
 from ..report.paper_table import paper_table
-from ..report.runs import Reading, lines
+from ..report.runs import Reading, series_of
 from ..report.table_files import comma_separated, latex, markdown
 from ..studies.reading import StudyResults
 from .streams import console
@@ -50,10 +50,10 @@ def report(folder: Path, options: ReportOptions = ReportOptions()) -> int:  # no
     reading, out, to = Reading(options.reading), options.out or folder / PAGE, console()
     if options.figures is not None:
         check_free(options.figures)
-    with StudyResults(folder) as found:
-        every = list(lines(found))
-        data = page_data(found, reading, every)
-        table = paper_table(found.study, every, reading)
+    with StudyResults(folder) as results:
+        all_series = series_of(results)
+        data = page_data(results, reading, all_series)
+        table = paper_table(results.study, all_series, reading)
     try:
         out.write_text(page(data), encoding="utf-8")
     except OSError as error:
@@ -70,7 +70,7 @@ def report(folder: Path, options: ReportOptions = ReportOptions()) -> int:  # no
                 for name, text in texts.items():
                     (stage.folder / name).write_text(text, encoding="utf-8")
             stage.commit()
-        told = f"{len(names) + len(texts)} files are in {options.figures}."
-        to.print(told, soft_wrap=True)
+        count = len(names) + len(texts)
+        to.print(f"{count} files are in {options.figures}.", soft_wrap=True)
     to.print(f"Open {out} in a browser.", soft_wrap=True)
     return 0

@@ -1,7 +1,7 @@
 """What `attack` writes: adversarial.npz, PNGs, results.csv, ledger.json.
 
 1. `adversarial.npz` is lossless: the points as they were sent, with `index`, `labels`, `distance`
-   and `cost`; only images for which one was found.
+   and `cost`; only images that have one.
 2. A PNG is the point rounded to 8 bits. Rounding may lose it, so the model is asked again about the
    rounded images, uncharged, and the file name says what it answered: `0007-adversarial.png`,
    `0007-lost.png`, or `0007-unknown.png` if the model failed on it. With a target, adversarial
@@ -61,9 +61,11 @@ class Rounded:
     label: int | None
 
 
-def rounded(model: Model, results: Sequence[Result], batch_size: int) -> dict[int, Rounded]:
+def round_points(model: Model, results: Sequence[Result], batch_size: int) -> dict[int, Rounded]:
     """By index: the adversarial points rounded to 8 bits, and the model's answers to them."""
-    pixels = {r.index: point.mul(255).round().to(torch.uint8) for r, point in _found(results)}
+    pixels = {
+        r.index: point.mul(255).round().to(torch.uint8) for r, point in _adversarial_points(results)
+    }
     labels: dict[int, int | None] = {}
     order = list(pixels)
     for first in range(0, len(order), batch_size):
@@ -73,7 +75,7 @@ def rounded(model: Model, results: Sequence[Result], batch_size: int) -> dict[in
     return {i: Rounded(pixels[i], labels[i]) for i in order}
 
 
-def _found(results: Sequence[Result]) -> list[tuple[Result, Tensor]]:
+def _adversarial_points(results: Sequence[Result]) -> list[tuple[Result, Tensor]]:
     """Those with an adversarial point that an attack made."""
     return [
         (r, r.adversarial)
@@ -99,22 +101,22 @@ def write_all(
     folder: Path,
     cells: Sequence[Cell],
     results: Sequence[Result],
-    eight_bits: dict[int, Rounded],
+    rounded: dict[int, Rounded],
     settings: dict[str, Any],
 ) -> None:
     """Write all files into `folder`; the first error is raised after all was tried."""
-    names = {i: _picture_name(cells[i], i, picture) for i, picture in eight_bits.items()}
+    names = {i: _picture_name(cells[i], i, picture) for i, picture in rounded.items()}
     steps: list[Callable[[], None]] = [
         lambda: _write_points(folder / "adversarial.npz", cells, results),
-        lambda: _write_table(folder / "results.csv", cells, results, names, eight_bits),
+        lambda: _write_table(folder / "results.csv", cells, results, names, rounded),
         lambda: _write_ledger(folder / "ledger.json", cells, results, settings),
-        lambda: _write_pictures(folder, names, eight_bits),
+        lambda: _write_pictures(folder, names, rounded),
     ]
     errors: list[Exception] = []
     for step in steps:
         try:
             step()
-        except Exception as error:  # of the system, or ours: the others are written all the same
+        except Exception as error:  # of the system, or a bug: the others are written all the same
             errors.append(error)
     if errors:
         raise errors[0]
@@ -125,12 +127,12 @@ def _write_table(
     cells: Sequence[Cell],
     results: Sequence[Result],
     names: dict[int, str],
-    eight_bits: dict[int, Rounded],
+    rounded: dict[int, Rounded],
 ) -> None:
     with open(path, "w", newline="", encoding="utf-8", errors="backslashreplace") as file:
         table = csv.writer(file)
         table.writerow(COLUMNS)
-        table.writerows(_row(cells[r.index], r, names, eight_bits) for r in results)
+        table.writerows(_row(cells[r.index], r, names, rounded) for r in results)
 
 
 def _write_ledger(
@@ -153,20 +155,20 @@ def _strict(value: Any) -> Any:
 
 
 def _write_points(file: Path, cells: Sequence[Cell], results: Sequence[Result]) -> None:
-    found = _found(results)
+    points = _adversarial_points(results)
     shape = tuple(cells[0].image.shape)
     images = (
-        torch.stack([point for _, point in found]).numpy()
-        if found
+        torch.stack([point for _, point in points]).numpy()
+        if points
         else np.empty((0, *shape), np.float32)
     )
     np.savez(
         file,
         images=images,
-        index=np.array([r.index for r, _ in found], np.int64),
-        labels=np.array([cells[r.index].label for r, _ in found], np.int64),
-        distance=np.array([r.distance for r, _ in found], np.float64),
-        cost=np.array([r.ledger.cost for r, _ in found], np.float64),
+        index=np.array([r.index for r, _ in points], np.int64),
+        labels=np.array([cells[r.index].label for r, _ in points], np.int64),
+        distance=np.array([r.distance for r, _ in points], np.float64),
+        cost=np.array([r.ledger.cost for r, _ in points], np.float64),
     )
 
 
@@ -174,20 +176,20 @@ def _picture_name(cell: Cell, index: int, picture: Rounded) -> str:
     """The name of the PNG; none, and no PNG, unless it has 1, 3 or 4 channels."""
     if len(picture.pixels) not in (1, 3, 4):
         return ""
-    kind = {True: "adversarial", False: "lost", None: "unknown"}[kept(cell, picture)]
+    kind = {True: "adversarial", False: "lost", None: "unknown"}[still_adversarial(cell, picture)]
     return f"{index:04d}-{kind}.png"
 
 
-def _write_pictures(folder: Path, names: dict[int, str], eight_bits: dict[int, Rounded]) -> None:
+def _write_pictures(folder: Path, names: dict[int, str], rounded: dict[int, Rounded]) -> None:
     from PIL import Image
 
     for index, name in names.items():
         if name:
-            array = eight_bits[index].pixels.permute(1, 2, 0).contiguous().numpy()
+            array = rounded[index].pixels.permute(1, 2, 0).contiguous().numpy()
             Image.fromarray(array[..., 0] if array.shape[2] == 1 else array).save(folder / name)
 
 
-def kept(cell: Cell, picture: Rounded) -> bool | None:
+def still_adversarial(cell: Cell, picture: Rounded) -> bool | None:
     """Whether a point is still adversarial at 8 bits; None if the model failed on it."""
     if picture.label is None:
         return None
@@ -195,11 +197,11 @@ def kept(cell: Cell, picture: Rounded) -> bool | None:
 
 
 def _row(
-    cell: Cell, result: Result, pictures: dict[int, str], eight_bits: dict[int, Rounded]
+    cell: Cell, result: Result, pictures: dict[int, str], rounded: dict[int, Rounded]
 ) -> list[Any]:
     ledger = result.ledger
-    picture = eight_bits.get(result.index)
-    still = None if picture is None else kept(cell, picture)
+    picture = rounded.get(result.index)
+    still = None if picture is None else still_adversarial(cell, picture)
     return [
         result.index,
         cell.name,

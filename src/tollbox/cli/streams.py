@@ -18,23 +18,23 @@ from rich.console import Console
 
 
 class Stream:
-    """A text stream that does not raise; all else is that of the stream behind it."""
+    """A text stream that does not raise; everything else is passed to the stream inside."""
 
-    def __init__(self, behind: TextIO) -> None:
-        self._behind = behind
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
         self.lost: OSError | None = None
         """Why nothing more can be written."""
 
     def write(self, text: str) -> int:
         """Write, or drop it."""
         with self._caught():
-            self._behind.write(encodable(text, self._behind.encoding or "utf-8"))
+            self._stream.write(encodable(text, self._stream.encoding or "utf-8"))
         return len(text)
 
     def flush(self) -> None:
-        """Flush, or let it be."""
+        """Flush, unless nothing can be written."""
         with self._caught():
-            self._behind.flush()
+            self._stream.flush()
 
     @contextlib.contextmanager
     def _caught(self) -> Iterator[None]:
@@ -44,16 +44,16 @@ class Stream:
             self.lost = self.lost or error
             with contextlib.suppress(OSError):  # so that Python's own flush at exit succeeds
                 silent = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(silent, self._behind.fileno())
+                os.dup2(silent, self._stream.fileno())
                 os.close(silent)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._behind, name)
+        return getattr(self._stream, name)
 
 
 @contextlib.contextmanager
 def safe_streams() -> Iterator[Stream]:
-    """While entered, sys.stdout (which is given) and sys.stderr are such streams."""
+    """While entered, sys.stdout (which is returned) and sys.stderr are such streams."""
     before = sys.stdout, sys.stderr
     with contextlib.ExitStack() as opened:
         out, err = (

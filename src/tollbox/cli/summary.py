@@ -1,36 +1,33 @@
 """The table at the end of `tollbox attack`, on stdout.
 
-The median, and the count of images without an adversarial point, are over the runs that came to
-their own end. A run that failed is counted as failed, and one that the clock or Ctrl-C ended as
-ended early; what those had reached is a line of its own.
+The median, and the count of images without an adversarial point, are over the runs that were not
+cut short. A run that failed is counted as failed, and one that the clock or Ctrl-C ended as ended
+early; what those had reached is a row of its own.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from ..core.result import CUT_SHORT, Result, Results
+from ..core.result import Result, Results
 from ..core.stop import Stop
 from .streams import console
 
-FAILURES = (Stop.MODEL_ERROR, Stop.ATTACK_ERROR)
 
-
-def show(
-    title: str, results: Results, lost: int, end: str, target: int | None, given: bool
-) -> None:
-    """Print it; `lost` points are no longer adversarial at 8 bits; `end` is the last line.
-
-    `target` is the class to reach, if any; `given` says whether there was an image to begin from.
-    """
-    to = console()
-    ended = [r for r in results.counted if r.stop not in CUT_SHORT]
-    early = [r for r in results.counted if r.stop in CUT_SHORT and r.stop not in FAILURES]
+def show(results: Results, settings: Mapping[str, Any], lost: int, folder: Path) -> None:
+    """Print it; `lost` points are no longer adversarial at 8 bits; all is saved in `folder`."""
+    to, target = console(), settings["target"]
+    goal = "" if target is None else f", target {target}"
+    title = f"{settings['attack']}, price {settings['price']}{goal}"
+    ended = [r for r in results.counted if not r.stop.cut_short]
+    early = [r for r in results.counted if r.stop.unfinished]
     queries = sum(r.ledger.queries for r in results)
     flagged = sum(r.ledger.source for r in results)
     table = Table(title=Text(title), show_header=False)
@@ -51,13 +48,16 @@ def show(
     to.print(table)
     for warning in sorted({warning for r in results for warning in r.warnings}):
         to.print(f"Note: {warning}.", soft_wrap=True)
-    if given and (blocked := sum(r.stop is Stop.NO_START for r in results)):
-        wanted = "the source class" if target is None else f"another class than {target}"
-        told = f"{blocked} images have no start: the model answers {wanted} to it."
-        to.print(told, soft_wrap=True)
+    no_start = sum(r.stop is Stop.NO_START for r in results)
+    if settings["start"] is not None and no_start:
+        answer = "the source class" if target is None else f"another class than {target}"
+        to.print(
+            f"{no_start} images have no start: the model answers {answer} to it.", soft_wrap=True
+        )
     if results.failed and not all_failed(results):
         to.print(failures(results), soft_wrap=True)
-    to.print(end, soft_wrap=True)
+    files = "adversarial.npz, PNGs, results.csv, ledger.json"
+    to.print(f"Saved in {folder}: {files}.", soft_wrap=True)
 
 
 def _median(name: str, results: Sequence[Result]) -> tuple[str, str]:
@@ -68,11 +68,11 @@ def _median(name: str, results: Sequence[Result]) -> tuple[str, str]:
 def all_failed(results: Results) -> bool:
     """Whether runs were begun, and all of those failed."""
     return results.failed > 0 and not any(
-        r.ledger.queries > 0 for r in results.counted if r.stop not in FAILURES
+        r.ledger.queries > 0 for r in results.counted if not r.stop.failed
     )
 
 
 def failures(results: Results) -> str:
     """How many failed, and why the first did."""
-    first = next(r for r in results if r.stop in FAILURES)
+    first = next(r for r in results if r.stop.failed)
     return f"{results.failed} runs failed; the first, image {first.name}: {first.reason}"

@@ -24,8 +24,8 @@ from ..files.tables import shortened
 from .choices import whole, within
 from .streams import console
 
-MOST = 1e15
-"""The dearest price, of which the inverse is the cheapest; and the largest radius."""
+LARGEST_PRICE = 1e15
+"""The highest price, whose inverse is the lowest; and the largest radius."""
 MOST_CELLS = 10**6
 """Their exact costs take about a second."""
 MOST_DIMENSIONS = MOST_QUERIES = 10**9
@@ -69,10 +69,10 @@ def theory(options: TheoryOptions) -> int:
     within("cells", options.cells, 1, MOST_CELLS)
     within("queries", options.queries, 1, MOST_QUERIES)
     within("rate", options.rate, 0, 10)
-    if not 0 < options.delta <= MOST:
-        expected = f"above 0, up to {MOST:g}"
+    if not 0 < options.delta <= LARGEST_PRICE:
+        expected = f"above 0, up to {LARGEST_PRICE:g}"
         raise InputError(f"is {options.delta:g}", expected=expected, input="delta")
-    found = {
+    numbers = {
         "price": options.price,
         "ratio": ratio,
         "dimension": options.dim,
@@ -81,9 +81,9 @@ def theory(options: TheoryOptions) -> int:
         "search": searches(ratio, options.cells),
     }
     if options.json:
-        console().print(json.dumps(found, indent=2), soft_wrap=True)
+        console().print(json.dumps(numbers, indent=2), soft_wrap=True)
     else:
-        _show(found)
+        _show(numbers)
     return 0
 
 
@@ -95,8 +95,8 @@ def _ratio(text: str) -> float:
         price = math.nan
     if price == math.inf:
         return Prices.flagged_only().ratio
-    if not 1 / MOST <= price <= MOST:
-        expected = f"a number above 0, from {1 / MOST:g} to {MOST:g}, or inf"
+    if not 1 / LARGEST_PRICE <= price <= LARGEST_PRICE:
+        expected = f"a number above 0, from {1 / LARGEST_PRICE:g} to {LARGEST_PRICE:g}, or inf"
         raise InputError(f"is {shortened(text)!r}", expected=expected, input="price")
     return price
 
@@ -178,11 +178,13 @@ ROWS = {
 }
 
 
-def _show(found: Mapping[str, Any]) -> None:
-    ratio, estimate, steps, search = (found[k] for k in ("ratio", "estimate", "schedule", "search"))
-    planned = "" if math.isfinite(float(found["price"])) else f" (planned for {_number(ratio)})"
+def _show(numbers: Mapping[str, Any]) -> None:
+    ratio, estimate, steps, search = (
+        numbers[k] for k in ("ratio", "estimate", "schedule", "search")
+    )
+    planned = "" if math.isfinite(float(numbers["price"])) else f" (planned for {_number(ratio)})"
     to = console()
-    to.print(f"c* = {float(found['price']):,.10g}{planned}, d = {found['dimension']:,}\n")
+    to.print(f"c* = {float(numbers['price']):,.10g}{planned}, d = {numbers['dimension']:,}\n")
     _table(
         f"Estimates of expected cost c_t = {_number(estimate['cost'])}",
         ("", "vanilla", "optimal"),

@@ -73,19 +73,20 @@ class Cell:
 def check_limits(prices: Prices, budget: float, max_queries: float) -> None:
     """The budget admits a query, and something ends the run."""
     if not isinstance(prices, Prices):
-        raise InputError(
-            f"is {prices!r}", expected="tb.Prices(source=..., other=...)", input="prices"
-        )
+        expected = "tb.Prices(source=..., other=...)"
+        raise InputError(f"is {prices!r}", expected=expected, input="prices")
     for name, value in (("budget", budget), ("max_queries", max_queries)):
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InputError(f"is {value!r}", expected="a number", input=name)
     if math.isnan(budget) or budget < prices.dearest:
-        least = f"at least {prices.dearest:g}, which one query may cost"
-        raise InputError(f"is {budget:g}", expected=least, remedy="raise it", input="budget")
-    if not (max_queries >= 1 and (math.isinf(max_queries) or max_queries % 1 == 0)):
         raise InputError(
-            f"is {max_queries:g}", expected="a whole number, 1 or more", input="max_queries"
+            f"is {budget:g}",
+            expected=f"at least {prices.dearest:g}, which one query may cost",
+            input="budget",
         )
+    if not (max_queries >= 1 and (math.isinf(max_queries) or max_queries % 1 == 0)):
+        expected = "a whole number, 1 or more"
+        raise InputError(f"is {max_queries:g}", expected=expected, input="max_queries")
     if math.isinf(max_queries) and math.isinf(budget):
         raise InputError(
             f"neither {mention('budget')} nor {mention('max_queries')} ends the run",
@@ -94,13 +95,13 @@ def check_limits(prices: Prices, budget: float, max_queries: float) -> None:
     if math.isinf(budget) and math.isinf(prices.dearest * max_queries):
         raise InputError(
             f"{max_queries:g} queries at {prices.dearest:g} each cost more than a float can hold",
-            expected=f"smaller prices, a {mention('budget')}, or a smaller "
-            f"{mention('max_queries')}",
+            expected=f"smaller prices, a smaller {mention('max_queries')}, or {mention('budget')}",
         )
     if math.isinf(max_queries) and prices.cheapest == 0:
         raise InputError(
-            "some answers are free under these prices: a budget alone may never end the run",
-            remedy=f"give {mention('max_queries')} as well",
+            "some answers are free under these prices",
+            expected=f"{mention('max_queries')} as well, since {mention('budget')} alone may never "
+            "end the run",
         )
 
 

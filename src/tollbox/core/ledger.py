@@ -2,7 +2,7 @@
 
 1. It stores counts of answers: by phase and label, and, added up, by price level. Queries, sides
    and cost are derived from the counts, never stored.
-2. `affordable` tells how many rows of an ordered run of answers may be charged: a query is asked
+2. `affordable` says how many rows of an ordered run of answers may be charged: a query is asked
    only if its dearest answer fits into the budget, and if the cap on queries leaves room for it.
 3. Rows are charged in order, once. The engine alone writes here.
 """
@@ -36,7 +36,7 @@ class Ledger:
     counts: dict[str, Counter[int]] = field(default_factory=dict)
     """For each phase, how often each label was answered."""
     _levels: list[int] = field(init=False, repr=False)
-    _known: float | None = field(init=False, repr=False, default=None, compare=False)
+    _known_cost: float | None = field(init=False, repr=False, default=None, compare=False)
     """The cost, until something is charged."""
 
     def __post_init__(self) -> None:
@@ -73,9 +73,9 @@ class Ledger:
     @property
     def cost(self) -> float:
         """What all answers cost."""
-        if self._known is None:
-            self._known = self._cost(self._levels)
-        return self._known
+        if self._known_cost is None:
+            self._known_cost = self._cost(self._levels)
+        return self._known_cost
 
     @property
     def levels(self) -> NDArray[np.int64]:
@@ -106,8 +106,8 @@ class Ledger:
         rows, dearest = len(labels), self.prices.dearest
         if self.queries + rows <= max_queries and self.cost + (rows + 1) * dearest <= budget:
             return rows  # even if all were the dearest, with a row to spare for rounding
-        standing = self.account_before(labels)
-        fits = (standing.cost + dearest <= budget) & (standing.queries < max_queries)
+        before = self.account_before(labels)
+        fits = (before.cost + dearest <= budget) & (before.queries < max_queries)
         return rows if fits.all() else int(fits.argmin())
 
     def charge_one(self, label: int, phase: str) -> None:
@@ -117,12 +117,12 @@ class Ledger:
             tally = self.counts[phase] = Counter()
         tally[label] += 1
         self._levels[self.prices.level(label, self.source_label)] += 1
-        self._known = None
+        self._known_cost = None
 
     def charge(self, labels: NDArray[np.int64], phase: str) -> None:
         """Write down answers, each once."""
         tally = self.counts.setdefault(phase, Counter()) if len(labels) else Counter()
-        self._known = None
+        self._known_cost = None
         for label, count in Counter(labels.tolist()).items():
             tally[label] += count
             self._levels[self.prices.level(label, self.source_label)] += count

@@ -24,7 +24,7 @@ PLANNED_RATIO_AT_INFINITY = 1e5
 """What attacks plan with at c* = infinity (the paper, comparison to stealthy attacks)."""
 
 
-def _checked(name: str, value: float) -> float:
+def _checked_price(name: str, value: float) -> float:
     try:
         price = float(value)
     except (TypeError, ValueError):
@@ -49,11 +49,12 @@ class Prices:
     and is set by `for_source`."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "source", _checked("the source price", self.source))
-        object.__setattr__(self, "other", _checked("the price of other answers", self.other))
+        object.__setattr__(self, "source", _checked_price("the source price", self.source))
+        object.__setattr__(self, "other", _checked_price("the price of other answers", self.other))
         if self.classes is not None:
             table = {
-                int(k): _checked(f"the price of class {k}", v) for k, v in self.classes.items()
+                int(label): _checked_price(f"the price of class {label}", price)
+                for label, price in self.classes.items()
             }
             object.__setattr__(self, "classes", table)
         if self.dearest == 0:
@@ -123,10 +124,10 @@ class Prices:
         if self.classes is None:
             low = int(self.source > self.other)  # position of the source price
             return np.where(labels == source, low, 1 - low)
-        found, back = np.unique(labels, return_inverse=True)
+        distinct, places = np.unique(labels, return_inverse=True)
         position = {value: i for i, value in enumerate(self.values)}
-        table = np.array([position[self.of(int(label), source)] for label in found], np.intp)
-        return table[back]
+        table = np.array([position[self.of(int(label), source)] for label in distinct], np.intp)
+        return table[places]
 
     def cost(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
         """Cost of counts by level (last axis); any leading axes."""

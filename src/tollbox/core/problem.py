@@ -41,7 +41,7 @@ class Problem:
     seed: int = 0
     content: str = ""
     """Hash of the source image; made from it if it is not given."""
-    given: Tensor | None = None
+    start_image: Tensor | None = None
     """An image to begin from, in place of what the attack's start would find."""
     accepted: list[tuple[Tensor, dict[str, Any]]] = field(default_factory=list, repr=False)
     """Iterates with their notes that the engine has not collected yet."""

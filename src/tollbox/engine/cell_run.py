@@ -40,9 +40,9 @@ class CellRun:
         self._model, self._metered = model, metered
         source = cell.image.to(model.device, model.work_dtype, non_blocking=True)
         content = content_hash(cell.image)
-        given = None if cell.start is None else cell.start.to(source, non_blocking=True)
+        start = None if cell.start is None else cell.start.to(source, non_blocking=True)
         self.problem = Problem(
-            source, cell.label, cell.prices, cell.target, cell.seed, content, given
+            source, cell.label, cell.prices, cell.target, cell.seed, content, start
         )
         self.ledger = Ledger(cell.prices, cell.label)
         self.account = Account(
@@ -50,17 +50,17 @@ class CellRun:
         )
         self.pending: Pending | None = None
         self.ended: tuple[Stop, str] | None = None
-        self.held = 0
+        self.held_bytes = 0
         """Bytes of points that it may hold, as the engine counts them."""
         self.spent = 0.0
         """Share of the budget that is spent."""
-        self.numbers: list[tuple[Tensor, dict[str, Any]]] = []
+        self.iterate_distances: list[tuple[Tensor, dict[str, Any]]] = []
         """Distances of iterates, on the device, and the steps that wait for them."""
-        self.asked = -1
+        self.ask_number = -1
         """The number of the ask on its way."""
         self.history: History | None = None
         """What was recorded of this cell earlier."""
-        self._counted = 0
+        self._reported_queries = 0
         self._asking: Asking[Stop] | None = None
         self._steps: list[dict[str, Any]] = []
 
@@ -72,12 +72,12 @@ class CellRun:
 
     def begin(self) -> None:
         """Ask for the clean image."""
-        self._put(Ask(self.problem.source[None], phase=CLEAN))
+        self._issue(Ask(self.problem.source[None], phase=CLEAN))
 
     def advance(self) -> bool:
-        """After rows came back: settle what is complete, resume the attack; are rows wanted now?"""
+        """After rows came back, settle what is complete and resume the attack; are rows wanted?"""
         while self.pending is not None:
-            if self.pending.short:
+            if self.pending.limited:
                 self.pending.limit(*self.account.limits, metered=self._metered)
             if not self.pending.done:
                 return self.pending.wanted_rows > 0
@@ -89,32 +89,33 @@ class CellRun:
         pending, history = self.pending, self.history
         if pending is None or history is None:
             return []
-        found = []
+        runs = []
         for number, state in enumerate(pending.runs):
-            left = history.known(self.asked, number) - state.sent
+            left = history.known(self.ask_number, number) - state.sent
             if left > 0:
                 rows = min(left, max(pending.wanted(number), pending.spare(number)))
-                found += [(number, rows)] if rows > 0 else []
-        return found
+                runs += [(number, rows)] if rows > 0 else []
+        return runs
 
-    def differs(self) -> str | None:
-        """What tells the ask on its way from what was recorded of it, if anything does."""
+    def divergence(self) -> str | None:
+        """How the ask on its way differs from what was recorded of it, if it does."""
         pending, history = self.pending, self.history
         if pending is None or history is None:
             return None
         sizes = [state.size for state in pending.runs]
-        if history.longer_than(self.asked, sizes):
-            return f"ask {self.asked} ({pending.ask.phase}) had more points when it was recorded"
+        if history.longer_than(self.ask_number, sizes):
+            what = f"ask {self.ask_number} ({pending.ask.phase})"
+            return f"{what} had more points when it was recorded"
         return None
 
-    def abandon(self, why: str) -> None:
+    def abandon(self, reason: str) -> None:
         """End without settling what is on its way: it is not what was asked earlier."""
-        self._end(Stop.INTERRUPTED, why)
+        self._end(Stop.INTERRUPTED, reason)
 
     def newly_charged(self) -> int:
-        """Queries charged since this was asked last."""
-        before, self._counted = self._counted, self.ledger.queries
-        return self._counted - before
+        """Queries charged since the last call."""
+        before, self._reported_queries = self._reported_queries, self.ledger.queries
+        return self._reported_queries - before
 
     def end(self, reason: Stop) -> None:
         """End now; what was answered counts."""
@@ -152,13 +153,13 @@ class CellRun:
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _put(self, ask: Ask) -> None:
+    def _issue(self, ask: Ask) -> None:
         """Put an ask on its way, or end if not even its first row can be paid."""
         limit = self.account.end
         if limit is not None:
             self._end(limit)
         else:
-            self.asked += 1
+            self.ask_number += 1
             self.pending = Pending(ask, self.problem, self.ledger)
             self.pending.limit(*self.account.limits, metered=self._metered)
 
@@ -227,7 +228,7 @@ class CellRun:
             self._collect()
             if not isinstance(ask, Ask):
                 raise TypeError(f"yielded {type(ask).__name__}, expected an Ask")
-            self._put(ask)
+            self._issue(ask)
         except Exception as error:
             self._end(Stop.ATTACK_ERROR, _described(error))
 
@@ -248,7 +249,7 @@ class CellRun:
                 "notes": notes,
             }
             self._steps.append(step)
-            self.numbers.append((distance, step))
+            self.iterate_distances.append((distance, step))
 
 
 def _described(error: Exception) -> str:

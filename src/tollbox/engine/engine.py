@@ -1,7 +1,7 @@
 """The engine: many attacks, one model.
 
-1. A batch is filled with what the live cells ask next, whatever attack, price or step each is at.
-   Wanted rows come first; rows that may turn out unneeded only fill what would be padding.
+1. A batch is filled with what the live cells ask next, whatever attack, price or step each is at
+   (`assembly`).
 2. On a GPU the next batch is launched while the model works on the last; one synchronisation each.
 3. Cells are admitted while there is room: for their number, and for the points they may hold.
 4. Every cell ends with a reason. An error ends the cells concerned, and no others.
@@ -29,14 +29,13 @@ from ..core.problem import BoundedAttack
 from ..core.result import Result
 from ..core.stop import Stop
 from ..errors import InputError
-from .arrivals import Arrival, arrivals, to_record, waiting
+from .arrivals import Arrival, arrivals, recipient, records
+from .assembly import CellRuns, Shuffle, assembled, recalled, wanted_rows
 from .cell_run import CellRun
 from .journal import Journal
 from .sender import Flight, Piece, Sender
 
 LARGEST_BATCH = 65_536
-SMALL_ASK = 4
-"""Rows of an ask that is served before larger ones."""
 DEFAULT_ROWS = 256
 """Points that an attack is taken to hold at a time if it does not say (`BoundedAttack`)."""
 
@@ -57,12 +56,14 @@ class Progress:
 
 
 @dataclass
-class InFlight:
-    """A batch on its way, and who waits for what it brings."""
+class BatchInFlight:
+    """A batch on its way, and what else waits for it to land."""
 
     flight: Flight
     steps: list[dict[str, Any]]
-    closing: list[tuple[CellRun, Tensor | None]]
+    """The accepted steps whose distances come with it."""
+    ended: list[tuple[CellRun, Tensor | None]]
+    """Cells that have ended, and the copies of their best points that come with it."""
 
 
 class Engine:
@@ -80,7 +81,7 @@ class Engine:
         memory: float = 1.0,
         progress: Callable[[Progress], None] | None = None,
         journal: Journal | None = None,
-        shuffle: Callable[[list[CellRun]], None] | None = None,
+        shuffle: Shuffle | None = None,
     ) -> None:
         if batch_size is None:
             batch_size = default_batch_size(model)
@@ -110,22 +111,26 @@ class Engine:
         self.sender = Sender(model, batch_size, one_shape, metered)
         self._model, self._metered = model, metered
         self._live_limit = live if live is not None else max(64, 2 * batch_size)
-        self._memory = memory * _memory(model.device)  # a share of what there is
+        self._memory = memory * _memory_for_points(model.device)  # a share of what there is
         self._time_limit, self._began = time_limit, time.monotonic()
         self._progress, self._journal, self._shuffle = progress, journal, shuffle
-        self._depth = 2 if model.device.type == "cuda" else 1
-        self._lives: dict[int, CellRun] = {}
-        self._held = 0
+        self._most_in_flight = 2 if model.device.type == "cuda" else 1
+        self._cell_runs: CellRuns = {}
+        """The cells under way."""
+        self._ready: CellRuns = {}
+        """Those of them that want rows from the model,"""
+        self._recalling: CellRuns = {}
+        """and those that ask for what was recorded earlier."""
+        self._held_bytes = 0
         """Bytes of the points that they may hold."""
-        self._free: list[int] = []
-        self._ready: dict[int, CellRun] = {}
-        self._recalling: dict[int, CellRun] = {}
-        """Those that ask for what was recorded earlier."""
-        self._air: deque[InFlight] = deque()
-        self._numbers: list[tuple[Tensor, dict[str, Any]]] = []
-        self._closing: list[CellRun] = []
+        self._free_slots: list[int] = []
+        self._in_flight: deque[BatchInFlight] = deque()
+        self._iterate_distances: list[tuple[Tensor, dict[str, Any]]] = []
+        """Distances that travel with the next batch, and the steps that wait for them."""
+        self._ended: list[CellRun] = []
+        """Cells whose best points travel with the next batch."""
         self._finished: deque[Result] = deque()
-        self._shape: tuple[int, ...] | None = None
+        self._image_shape: tuple[int, ...] | None = None
         self._done = self._queries = self._rows = 0
         self._stopping: Stop | None = None
 
@@ -141,236 +146,186 @@ class Engine:
         that have not begun end with that reason, if the iterable has a length.
         """
         self._began = time.monotonic()
-        full = self.sender.batch_size
+        batch_size = self.sender.batch_size
         waiting = enumerate(cells)
-        refused: Exception | None = None
+        refusal: Exception | None = None
         more = True
-        while more or self._lives or self._air or self._closing or self._numbers:
+        while more or self._cell_runs or self._in_flight or self._has_news():
             if time.monotonic() - self._began > self._time_limit:
                 self.stop(Stop.TIME_LIMIT)
             if self._stopping is not None:
                 self._end_all(self._stopping)
             while more and self._has_room():
                 if self._stopping is not None and not isinstance(cells, Sized):
-                    more = False  # who knows whether they ever end
+                    more = False  # they may never end
                     break
                 try:
                     self._admit(*next(waiting))
                 except StopIteration:
                     more = False
                 except Exception as error:  # of the cell, or of whoever makes the images
-                    refused, more = error, False
-                if not self._air and self._wanted(full) >= full:
+                    refusal, more = error, False
+                if not self._in_flight and wanted_rows(self._ready, batch_size) >= batch_size:
                     self._dispatch()  # the model need not wait until all are there
             self._dispatch()
-            if self._air:
+            if self._in_flight:
                 self._land()
             while self._finished:
                 yield self._finished.popleft()
-        if refused is not None:
-            raise refused
+        if refusal is not None:
+            raise refusal
 
     def under_way(self) -> list[tuple[int, int]]:
         """Of each cell under way its position in the input, and its queries so far."""
-        return [(live.index, live.ledger.queries) for live in self._lives.values()]
+        return [(run.index, run.ledger.queries) for run in self._cell_runs.values()]
 
     # -- cells come and go ------------------------------------------------------------------------
 
     def _has_room(self) -> bool:
         if self._stopping is not None:
-            return not self._closing  # they end without a query, one after another
-        room = self._held < self._memory or not self._lives
-        return len(self._lives) < self._live_limit and room
+            return not self._ended  # they end without a query, one after another
+        room = self._held_bytes < self._memory or not self._cell_runs
+        return len(self._cell_runs) < self._live_limit and room
 
     @torch.no_grad()
     def _admit(self, index: int, cell: Cell) -> None:
-        self._shape = cell.check(self._model, cell.name or f"image {index}", self._shape)
-        held = _held(cell)  # may raise, before anything is under way
+        name = cell.name or f"image {index}"
+        self._image_shape = cell.check(self._model, name, self._image_shape)
+        held_bytes = _held_bytes(cell)  # may raise, before anything is under way
         history = None if self._journal is None else self._journal.history(index)
-        slot = self._free.pop() if self._free else len(self._lives)
-        live = CellRun(index, cell, slot, self._model, self._metered)
-        live.held, live.history = held, history
+        slot = self._free_slots.pop() if self._free_slots else len(self._cell_runs)
+        cell_run = CellRun(index, cell, slot, self._model, self._metered)
+        cell_run.held_bytes, cell_run.history = held_bytes, history
         if self._stopping is None:
-            self.sender.place(slot, live.problem.source)
-        self._lives[slot] = live  # from here on nothing raises
-        self._held += held
+            self.sender.place(slot, cell_run.problem.source)
+        self._cell_runs[slot] = cell_run  # from here on nothing raises
+        self._held_bytes += held_bytes
         if self._stopping is not None:
-            live.end(self._stopping)
+            cell_run.end(self._stopping)
         else:
-            live.begin()
-        self._serve(live)
+            cell_run.begin()
+        self._advance(cell_run)
 
-    def _serve(self, live: CellRun) -> None:
+    def _advance(self, cell_run: CellRun) -> None:
         """Let a cell go on as far as it can without the model."""
-        if live.advance() and not self._diverges(live, live.differs()):
-            waits = self._recalling if live.recallable() else self._ready
-            waits[live.slot] = live
-        self._queries += live.newly_charged()
-        self._numbers += live.numbers
-        live.numbers = []
-        if live.ended is not None:
-            self._ready.pop(live.slot, None)
-            self._recalling.pop(live.slot, None)
-            del self._lives[live.slot]
-            self._held -= live.held
-            self._free.append(live.slot)
-            self._closing.append(live)
+        slot = cell_run.slot
+        if cell_run.advance() and not self._end_diverged(cell_run, cell_run.divergence()):
+            waiting = self._recalling if cell_run.recallable() else self._ready
+            waiting[slot] = cell_run
+        self._queries += cell_run.newly_charged()
+        self._iterate_distances += cell_run.iterate_distances
+        cell_run.iterate_distances = []
+        if cell_run.ended is not None:
+            self._ready.pop(slot, None)
+            self._recalling.pop(slot, None)
+            del self._cell_runs[slot]
+            self._held_bytes -= cell_run.held_bytes
+            self._free_slots.append(slot)
+            self._ended.append(cell_run)
 
     @torch.no_grad()
     def _end_all(self, reason: Stop) -> None:
-        while self._air:
+        while self._in_flight:
             self._land()
-        for live in list(self._lives.values()):
-            live.end(reason)
-            self._serve(live)
+        for cell_run in list(self._cell_runs.values()):
+            cell_run.end(reason)
+            self._advance(cell_run)
+
+    def _end_diverged(self, cell_run: CellRun, divergence: str | None) -> bool:
+        """End a cell that does not ask what it asked earlier."""
+        if divergence is None or self._journal is None:
+            return False
+        cell_run.abandon(divergence)
+        self._journal.diverged(cell_run.index, divergence)
+        return True
 
     # -- batches ----------------------------------------------------------------------------------
 
+    def _has_news(self) -> bool:
+        """Something is to be read from the device, whether or not there are rows to be sent."""
+        return bool(self._ended or self._iterate_distances)
+
     @torch.no_grad()
     def _dispatch(self) -> None:
-        full = self.sender.batch_size
-        while len(self._air) < self._depth:
+        batch_size = self.sender.batch_size
+        while len(self._in_flight) < self._most_in_flight:
             if self._recalling:
-                self._launch(*self._recalled())
+                self._launch(*recalled(self._recalling, self._ready, self.sender.batch_size))
                 continue
-            wanted = self._wanted(full)
-            if wanted == 0 or (self._air and wanted < full):
+            wanted = wanted_rows(self._ready, batch_size)
+            if wanted == 0 or (self._in_flight and wanted < batch_size):
                 break
-            self._launch(self._assemble())
-        if not self._air and (self._closing or self._numbers):
+            fillers = (
+                cell_run
+                for cell_run in self._cell_runs.values()
+                if cell_run.slot not in self._recalling
+            )
+            self._launch(assembled(self._ready, fillers, self.sender, self._shuffle))
+        if not self._in_flight and self._has_news():
             self._launch([])
 
-    def _wanted(self, enough: int) -> int:
-        total = 0
-        for live in self._ready.values():
-            total += live.pending.wanted_rows if live.pending is not None else 0
-            if total >= enough:
-                break
-        return total
-
-    def _assemble(self) -> list[Piece]:
-        """Rows for the next batch: wanted ones, then, up to the padded shape, spare ones."""
-        pieces: list[Piece] = []
-        space = self.sender.batch_size
-        order = sorted(self._ready.values(), key=_turn)
-        if self._shuffle is not None:
-            self._shuffle(order)
-        for live in order:
-            if space == 0:
-                break
-            space -= self._cut(live, pieces, space, spare=False)
-            if live.pending is None or live.pending.wanted_rows == 0:
-                del self._ready[live.slot]
-        rows = self.sender.batch_size - space
-        space = self.sender.padded(rows) - rows
-        if space == 0:
-            return pieces
-        able = [
-            live
-            for live in self._lives.values()
-            if live.pending and live.pending.can_spare and live.slot not in self._recalling
-        ]
-        share = -(-space // len(able)) if able else 0
-        for live in able:
-            space -= self._cut(live, pieces, min(share, space), spare=True)
-        return pieces
-
-    def _cut(self, live: CellRun, pieces: list[Piece], space: int, spare: bool) -> int:
-        """Take up to `space` rows of a live cell's ask; returns how many."""
-        pending, taken = live.pending, 0
-        if pending is None:
-            return 0
-        for number in range(len(pending.runs)):
-            rows = pending.spare(number) if spare else pending.wanted(number)
-            rows = min(rows, space - taken)
-            if rows > 0:
-                first = pending.send(number, rows)
-                pieces.append(Piece(pending, number, first, first + rows, live.slot))
-                taken += rows
-        return taken
-
-    def _recalled(self) -> tuple[list[Piece], NDArray[np.int64]]:
-        """Rows for a batch that is answered from histories, and their labels."""
-        pieces: list[Piece] = []
-        labels: list[NDArray[np.int64]] = []
-        space = self.sender.batch_size
-        for live in list(self._recalling.values()):
-            pending, history = live.pending, live.history
-            if pending is None or history is None:
-                raise RuntimeError("a cell recalls nothing")
-            for number, rows in live.recallable():
-                rows = min(rows, space)
-                if rows == 0:
-                    return pieces, np.concatenate(labels)
-                first = pending.send(number, rows)
-                pieces.append(Piece(pending, number, first, first + rows, live.slot))
-                labels.append(history.labels(live.asked, number, first, first + rows))
-                space -= rows
-            if not live.recallable():
-                del self._recalling[live.slot]
-                if pending.wanted_rows > 0:
-                    self._ready[live.slot] = live
-        return pieces, np.concatenate(labels)
-
     def _launch(self, pieces: list[Piece], known: NDArray[np.int64] | None = None) -> None:
-        numbers, self._numbers = self._numbers, []
-        closing, self._closing = self._closing, []
-        images = [(live, _to_host(live.best)) for live in closing]
-        extra = [number for number, _ in numbers]
+        """Send a batch, or, with labels that are known, only have its distances worked out."""
+        waiting, self._iterate_distances = self._iterate_distances, []
+        ended, self._ended = self._ended, []
+        images = [(cell_run, _to_host(cell_run.best)) for cell_run in ended]
+        distances = [distance for distance, _ in waiting]
         if known is None:
-            first, *others = self.sender.send(pieces, extra)
-        else:
-            first, others = self.sender.recall(pieces, known, extra), []
-        self._air.append(InFlight(first, [step for _, step in numbers], images))
-        self._air.extend(InFlight(flight, [], []) for flight in others)
-        if known is None:
+            first, *others = self.sender.send(pieces, distances)
             self._rows += sum(flight.shape for flight in (first, *others))
+        else:
+            first, others = self.sender.recall(pieces, known, distances), []
+        self._in_flight.append(BatchInFlight(first, [step for _, step in waiting], images))
+        self._in_flight.extend(BatchInFlight(flight, [], []) for flight in others)
 
     @torch.no_grad()
     def _land(self) -> None:
-        air = self._air.popleft()
-        flight, shape = air.flight, air.flight.shape
-        numbers = flight.land()
-        labels, distances = numbers[:shape].astype(np.int64), numbers[shape : 2 * shape]
-        for step, distance in zip(air.steps, numbers[2 * shape :].tolist(), strict=True):
+        """Wait for the oldest batch, record its answers, and let the cells go on."""
+        batch = self._in_flight.popleft()
+        flight, shape = batch.flight, batch.flight.shape
+        values = flight.land()
+        labels, distances = values[:shape].astype(np.int64), values[shape : 2 * shape]
+        for step, distance in zip(batch.steps, values[2 * shape :].tolist(), strict=True):
             step["distance"] = distance
-        touched: dict[int, CellRun] = {}
+        concerned: CellRuns = {}
         arrived: list[Arrival] = []
-        for arrival in arrivals(flight, labels, distances, self._lives):
-            live = touched[arrival.piece.slot] = arrival.live
-            if live.ended is None and not self._diverges(live, arrival.differs()):
+        for arrival in arrivals(flight, labels, distances, self._cell_runs):
+            cell_run = concerned[arrival.piece.slot] = arrival.cell_run
+            if cell_run.ended is None and not self._end_diverged(cell_run, arrival.divergence()):
                 arrived.append(arrival)
         if self._journal is not None and not flight.recalled:
-            self._journal.record(to_record(arrived))
+            self._journal.record(records(arrived))
         for arrival in arrived:
-            if arrival.live.ended is None:
+            if arrival.cell_run.ended is None:
                 arrival.deliver()
         for piece, failure in flight.failures:
-            if (failed := waiting(piece, self._lives)) is not None:
-                touched[piece.slot] = failed
-                piece.pending.fail(piece.number, piece.size, failure)
-        for live in touched.values():
-            self._serve(live)
-        results = tuple(self._result(live, image) for live, image in air.closing)
+            if (failed := recipient(piece, self._cell_runs)) is not None:
+                concerned[piece.slot] = failed
+                piece.pending.fail(piece.run_number, piece.size, failure)
+        for cell_run in concerned.values():
+            self._advance(cell_run)
+        self._finish(batch.ended)
+
+    def _finish(self, ended: list[tuple[CellRun, Tensor | None]]) -> None:
+        """The results of cells whose best points have arrived; then report progress."""
+        warnings = tuple(self.sender.memory_warnings)
+        results = tuple(
+            cell_run.result(None if image is None else image.clone(), warnings)
+            for cell_run, image in ended
+        )
         self._finished += results
         self._done += len(results)
         if self._progress is not None:
-            seconds = time.monotonic() - self._began
-            live_now = len(self._lives)
             self._progress(
-                Progress(self._done, live_now, self._queries, self._rows, seconds, results)
+                Progress(
+                    self._done,
+                    len(self._cell_runs),
+                    self._queries,
+                    self._rows,
+                    time.monotonic() - self._began,
+                    results,
+                )
             )
-
-    def _diverges(self, live: CellRun, why: str | None) -> bool:
-        """End a cell that does not ask what it asked earlier."""
-        if why is None or self._journal is None:
-            return False
-        live.abandon(why)
-        self._journal.diverged(live.index, why)
-        return True
-
-    def _result(self, live: CellRun, image: Tensor | None) -> Result:
-        return live.result(None if image is None else image.clone(), tuple(self.sender.shrunk))
 
 
 def default_batch_size(model: Model) -> int:
@@ -383,14 +338,7 @@ def batch_size_on(device: torch.device) -> int:
     return 256 if device.type == "cuda" else 64
 
 
-def _turn(live: CellRun) -> tuple[bool, float]:
-    """Small asks first, since they come one after another and each waits for its batch; then those
-    who have spent least, so that all end together and the last batches are full too."""
-    small = live.pending is not None and live.pending.wanted_rows <= SMALL_ASK
-    return not small, live.spent
-
-
-def _held(cell: Cell) -> int:
+def _held_bytes(cell: Cell) -> int:
     """Bytes of the points that a cell may hold at a time."""
     attack = cell.attack
     rows = attack.rows if isinstance(attack, BoundedAttack) else DEFAULT_ROWS
@@ -405,8 +353,8 @@ def _to_host(image: Tensor | None) -> Tensor | None:
     return host.copy_(image, non_blocking=True)
 
 
-def _memory(device: torch.device) -> float:
-    """Bytes that live attacks may hold: half of a GPU's free memory, a quarter of the host's."""
+def _memory_for_points(device: torch.device) -> float:
+    """Bytes that attacks may hold: half of a GPU's free memory, a quarter of the host's."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] / 2
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 4

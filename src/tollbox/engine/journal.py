@@ -1,6 +1,6 @@
-"""The journal: answers are durable before the attacks hear them, and can be told again.
+"""The journal: answers are durable before the attacks see them, and can be replayed.
 
-1. The engine hands every batch's labels to `record` before any attack hears of them. What `record`
+1. The engine hands every batch's labels to `record` before any attack sees them. What `record`
    has returned from is not lost.
 2. A cell that was begun earlier has a `History`. Its attack is run again from the start, and asks
    the same again (rule 4): the rows that are in the history are answered from it, without the model
@@ -8,8 +8,8 @@
 3. Whether it does ask the same is checked: the last row of every piece was recorded with its
    distance. Where it differs, or a run is shorter than what was recorded of it, the history is of
    another run (another device, another version): the cell ends, and `diverged` says why.
-4. The rows that were recorded last are asked once more (unless the model is metered), to find out
-   a model that answers differently the second time. What was recorded stands.
+4. The rows that were recorded last are asked once more (unless the model is metered), to detect a
+   model that answers differently the second time. What was recorded stands.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Journal(Protocol):
     """Where the engine writes answers down, and finds those of an earlier run."""
 
     def record(self, answers: Sequence[Answered], /) -> None:
-        """Make them durable; raises if that cannot be done, and then nobody hears them."""
+        """Make them durable; raises if that cannot be done, and then no attack sees them."""
 
     def history(self, cell: int, /) -> History | None:
         """What was recorded of a cell earlier."""
@@ -70,7 +70,7 @@ class _Recorded:
             self.rows += len(fresh)
             self.checks[self.rows - 1] = distance
 
-    def part(self, first: int, last: int) -> Labels:
+    def between(self, first: int, last: int) -> Labels:
         if len(self.labels) > 1:
             self.labels = [np.concatenate(self.labels)]
         return self.labels[0][first:last]
@@ -82,13 +82,13 @@ class History:
     def __init__(self, answers: Iterable[Answered], again: bool) -> None:
         """`again`: the rows that were recorded last are to be asked again."""
         self._asks: dict[int, dict[int, _Recorded]] = {}
-        held: tuple[int, int, int] | None = None
+        last: tuple[int, int, int] | None = None
         for answered in answers:
             runs = self._asks.setdefault(answered.ask, {})
             recorded = runs.setdefault(answered.run, _Recorded())
             recorded.add(answered.first, answered.labels, answered.distance)
-            held = answered.ask, answered.run, answered.first
-        self._held = held if again else None
+            last = answered.ask, answered.run, answered.first
+        self._asked_again = last if again else None
         self.differences = 0
         """Rows that the model answered differently when they were asked again."""
 
@@ -100,13 +100,13 @@ class History:
         recorded = self._recorded(ask, run)
         if recorded is None:
             return 0
-        if self._held is not None and self._held[:2] == (ask, run):
-            return min(recorded.rows, self._held[2])
+        if self._asked_again is not None and self._asked_again[:2] == (ask, run):
+            return min(recorded.rows, self._asked_again[2])
         return recorded.rows
 
     def labels(self, ask: int, run: int, first: int, last: int) -> Labels:
         """The labels of rows that are known."""
-        return self._asks[ask][run].part(first, last)
+        return self._asks[ask][run].between(first, last)
 
     def confirmed(self, ask: int, run: int, first: int, labels: Labels) -> Labels:
         """The labels of rows that the model has answered now: where they were recorded, as they
@@ -114,7 +114,7 @@ class History:
         recorded = self._recorded(ask, run)
         if recorded is None or recorded.rows <= first or len(labels) == 0:
             return labels
-        before = recorded.part(first, min(first + len(labels), recorded.rows))
+        before = recorded.between(first, min(first + len(labels), recorded.rows))
         self.differences += int((before != labels[: len(before)]).sum())
         return np.concatenate([before, labels[len(before) :]])
 

@@ -7,7 +7,7 @@
 3. When each row is a real query (`metered`), only rows are wanted that are certain to be charged:
    whatever the rows before them are answered, they are asked and they fit into the budget.
 4. `settled` gives the rows that were answered, in the order they are charged in. A row that failed
-   ends its run; what lies behind it was not asked.
+   ends its run; rows after it were not asked.
 """
 
 from __future__ import annotations
@@ -23,13 +23,11 @@ from ..core.ledger import Ledger
 from ..core.problem import Problem
 from ..core.stop import Stop
 
-AHEAD = 4
-"""A run with `until` that has gone on for n rows is sent n / AHEAD rows ahead: a long one takes few
-rounds, and little is computed in vain."""
-
-
-SOON = 64
-"""Rows that are enough for a look ahead: if they are paid for, the rest is looked at later."""
+LOOK_AHEAD_DIVISOR = 4
+"""Of a run with `until` that has gone on for n rows, n / LOOK_AHEAD_DIVISOR more are sent at once:
+a long run takes few rounds, and little is computed in vain."""
+BUDGET_CHECK_ROWS = 64
+"""If the next so many rows are affordable, those after them are looked at later."""
 NO_LABELS: NDArray[np.int64] = np.empty(0, np.int64)
 NO_DISTANCES: NDArray[np.float64] = np.empty(0)
 
@@ -103,18 +101,18 @@ class Pending:
         self.ask = ask
         self.runs = [RunState(run) for run in ask.runs]
         self.size = sum(state.size for state in self.runs)
-        self.flying = 0
+        self.in_flight = 0
         """Rows sent that have not come back."""
         self._problem = problem
         self._ledger = ledger
         self._limits: list[int] = []
-        self.short = True
+        self.limited = True
         """Some run may not be sent whole yet: its limit must be looked at again."""
         self._metered = False
         self._failed: int | None = None
         """The first run that failed."""
         self._wanted: int | None = None
-        """Rows wanted, until something changes."""
+        """The number of wanted rows, until something changes."""
 
     def limit(self, budget: float, max_queries: float, metered: bool) -> None:
         """Work out how far each run may be sent now, given what is back.
@@ -128,22 +126,20 @@ class Pending:
         ledger, prices, size = self._ledger, self._ledger.prices, self.size
         within = ledger.queries + size <= max_queries
         if not metered and within and ledger.cost + prices.dearest * size <= budget:
-            self._limits, self.short = [state.size for state in self.runs], False
+            self._limits, self.limited = [state.size for state in self.runs], False
             return
         if not metered and len(self.runs) == 1:  # the next rows, if those are paid for in any case
-            soon = min(size, self.runs[0].known + SOON)
-            cost = ledger.cost + prices.dearest * soon
-            if ledger.queries + soon <= max_queries and cost <= budget:
-                self._limits, self.short = [soon], soon < size
+            next_rows = min(size, self.runs[0].known + BUDGET_CHECK_ROWS)
+            cost = ledger.cost + prices.dearest * next_rows
+            if ledger.queries + next_rows <= max_queries and cost <= budget:
+                self._limits, self.limited = [next_rows], next_rows < size
                 return
         mean = prices.dearest if metered or not ledger.queries else ledger.cost / ledger.queries
-        tally, ahead = (
-            ledger.levels,
-            0,
-        )  # counts by level, and rows before this run of unknown price
+        tally = ledger.levels
+        ahead = 0  # rows before this run whose price is not known yet
         self._limits = []
 
-        def reach(rows: int) -> bool:
+        def is_affordable(rows: int) -> bool:
             """May `rows` more rows be asked, the last of them at its dearest?"""
             if metered:  # to the last bit as the ledger will have it
                 worst = np.append(tally[:-1], tally[-1] + ahead + rows - 1)
@@ -157,31 +153,31 @@ class Pending:
             tally += np.bincount(levels, minlength=len(tally))
             left = 0 if state.end is not None else state.size - state.known
             most = int(min(left, max(0, max_queries - int(tally.sum()) - ahead)))
-            rows = bisect_right(range(1, most + 1), 0, key=lambda n: not reach(n))
+            rows = bisect_right(range(1, most + 1), 0, key=lambda n: not is_affordable(n))
             self._limits.append(state.known + rows)
             ahead += left
         whole = zip(self._limits, self.runs, strict=True)
-        self.short = any(limit < state.size for limit, state in whole)
+        self.limited = any(limit < state.size for limit, state in whole)
 
-    def _behind_a_failure(self, number: int) -> bool:
+    def _follows_a_failure(self, number: int) -> bool:
         return self._failed is not None and number > self._failed
 
     def wanted(self, number: int) -> int:
         """Rows of run `number` that should go out now."""
         state = self.runs[number]
-        if not state.open or self._behind_a_failure(number):
+        if not state.open or self._follows_a_failure(number):
             return 0
         left = max(0, self._limits[number] - state.sent)
         if state.run.until is None:
             return left
         if state.sent > state.back:
             return 0
-        return min(left, 1 if self._metered else max(1, state.back // AHEAD))
+        return min(left, 1 if self._metered else max(1, state.back // LOOK_AHEAD_DIVISOR))
 
     def spare(self, number: int) -> int:
-        """Rows of run `number` that may go out for want of better."""
+        """Rows of run `number` that may fill up a batch."""
         state = self.runs[number]
-        if not state.open or state.run.until is None or self._behind_a_failure(number):
+        if not state.open or state.run.until is None or self._follows_a_failure(number):
             return 0
         return max(0, self._limits[number] - state.sent)
 
@@ -190,13 +186,13 @@ class Pending:
         self._wanted = None
         first = self.runs[number].sent
         self.runs[number].sent += rows
-        self.flying += rows
+        self.in_flight += rows
         return first
 
     def take(self, number: int, labels: NDArray[np.int64], distances: NDArray[np.float64]) -> None:
         """The next rows of run `number` came back."""
         self._wanted = None
-        self.flying -= len(labels)
+        self.in_flight -= len(labels)
         state = self.runs[number]
         until = state.run.until
         hits = None
@@ -208,7 +204,7 @@ class Pending:
     def fail(self, number: int, rows: int, failure: Failure) -> None:
         """The next rows of run `number` could not be answered."""
         self._wanted = None
-        self.flying -= rows
+        self.in_flight -= rows
         self.runs[number].fail(rows, failure)
         if self.runs[number].failure is not None:
             self._failed = number if self._failed is None else min(number, self._failed)
@@ -225,13 +221,13 @@ class Pending:
 
     @property
     def can_spare(self) -> bool:
-        """Some rows may go out for want of better."""
+        """Some rows may fill up a batch."""
         return any(self.spare(number) for number in range(len(self.runs)))
 
     @property
     def done(self) -> bool:
         """Nothing is on its way and nothing more is wanted."""
-        return self.flying == 0 and self.wanted_rows == 0
+        return self.in_flight == 0 and self.wanted_rows == 0
 
     def settled(self) -> tuple[list[int], Failure | None, bool]:
         """Rows of each run that were answered in order, the failure that ended them, and if all."""

@@ -4,8 +4,8 @@
    Padding is never delivered. A metered model gets no padding, since there a row is a query.
 2. Points stay on the device. Labels, distances and whatever else waits to be read cross to the host
    in one transfer per batch; waiting for it is the only synchronisation.
-3. Out of memory: the shapes are halved and the rows sent again, and that is said. Any other error
-   of the model: the batch is bisected until the rows that cause it are found.
+3. Out of memory: the shapes are halved, the rows are sent again, and results say so. Any other
+   error of the model: the batch is bisected until the rows that cause it are found.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Piece(NamedTuple):
     """Rows `first` to `last` of one run of one ask; `slot` is where its source image lies."""
 
     pending: Pending
-    number: int
+    run_number: int
     first: int
     last: int
     slot: int
@@ -44,12 +44,12 @@ class Piece(NamedTuple):
         """The first `at` rows, and the others."""
         middle = self.first + at
         return (
-            Piece(self.pending, self.number, self.first, middle, self.slot),
-            Piece(self.pending, self.number, middle, self.last, self.slot),
+            Piece(self.pending, self.run_number, self.first, middle, self.slot),
+            Piece(self.pending, self.run_number, middle, self.last, self.slot),
         )
 
 
-BEHIND = Failure(Stop.ATTACK_ERROR, "it lies behind a row that failed")
+AFTER_A_FAILURE = Failure(Stop.ATTACK_ERROR, "it comes after a row that failed")
 
 
 def split(pieces: Sequence[Piece], at: int) -> tuple[list[Piece], list[Piece]]:
@@ -68,11 +68,11 @@ def split(pieces: Sequence[Piece], at: int) -> tuple[list[Piece], list[Piece]]:
 
 @dataclass(frozen=True)
 class Flight:
-    """Numbers on their way to the host."""
+    """Values on their way to the host."""
 
     pieces: list[Piece]
     failures: Sequence[tuple[Piece, Failure]]
-    numbers: Tensor
+    values: Tensor
     """Labels (`shape`), distances (`shape`), then what else was waiting; float64."""
     shape: int
     event: torch.cuda.Event | None
@@ -80,10 +80,10 @@ class Flight:
     """The labels are from a history, not from the model."""
 
     def land(self) -> NDArray[np.float64]:
-        """Wait until the numbers have arrived, and give them."""
+        """Wait until the values have arrived, and give them."""
         if self.event is not None:
             self.event.synchronize()
-        return self.numbers.numpy()
+        return self.values.numpy()
 
 
 class Sender:
@@ -95,8 +95,8 @@ class Sender:
         self.batch_size = batch_size
         self._one_shape = one_shape or model.batch is not None
         self._sources: Tensor | None = None
-        self.shrunk: list[str] = []
-        """What had to be changed for want of memory, in words."""
+        self.memory_warnings: list[str] = []
+        """What had to be changed because memory ran out, in words."""
 
     @property
     def shapes(self) -> list[int]:
@@ -115,7 +115,7 @@ class Sender:
         self._sources[slot] = source
 
     def send(self, pieces: list[Piece], extra: Sequence[Tensor] = ()) -> list[Flight]:
-        """Send rows, in as many batches as it takes; `extra` numbers travel with the first."""
+        """Send rows, in as many batches as it takes; `extra` values travel with the first."""
         if not pieces:
             return [self._fly([], extra, 0)]
         try:
@@ -134,32 +134,34 @@ class Sender:
         failures: list[tuple[Piece, Failure]] = []
         sound: list[Piece] = []
         parts: list[Tensor] = []
-        kept: list[NDArray[np.int64]] = []
+        known: list[NDArray[np.int64]] = []
         slots: list[int] = []
         first = 0
         for piece in pieces:
             last = first + piece.size
-            made = self._points(piece)
-            if isinstance(made, Failure):
-                failures.append((piece, made))
+            points = self._points(piece)
+            if isinstance(points, Failure):
+                failures.append((piece, points))
             else:
                 sound.append(piece)
-                parts.append(made)
-                kept.append(labels[first:last])
+                parts.append(points)
+                known.append(labels[first:last])
                 slots += [piece.slot] * piece.size
             first = last
         if not parts:
             return self._fly([], extra, 0, failures=failures)
         distances = self._distances(self.model.sent(torch.cat(parts)), slots)
-        known = torch.from_numpy(np.concatenate(kept)).to(distances.device, torch.float64)
-        flight = self._fly(sound, extra, len(slots), (known, distances), failures)
+        answers = torch.from_numpy(np.concatenate(known)).to(distances.device, torch.float64)
+        flight = self._fly(sound, extra, len(slots), (answers, distances), failures)
         return replace(flight, recalled=True)
 
     def _smaller(self, pieces: list[Piece], extra: Sequence[Tensor]) -> list[Flight]:
         before, self.batch_size = self.batch_size, self.batch_size // 2
         if self.model.device.type == "cuda":
             torch.cuda.empty_cache()
-        self.shrunk.append(f"out of memory: batches of {before} became batches of {before // 2}")
+        self.memory_warnings.append(
+            f"out of memory: batches of {before} became batches of {before // 2}"
+        )
         front, back = split(pieces, self.batch_size)
         flights = self.send(front, extra)
         while back:
@@ -175,8 +177,8 @@ class Sender:
         front, back = split(pieces, rows // 2)
         flights = self.send(front, extra)
         failed = [failure for flight in flights for failure in flight.failures]
-        lost = [(piece, BEHIND) for piece in back if self._is_behind(piece, failed)]
-        back = [piece for piece in back if not self._is_behind(piece, failed)]
+        lost = [(piece, AFTER_A_FAILURE) for piece in back if self._follows(piece, failed)]
+        back = [piece for piece in back if not self._follows(piece, failed)]
         if lost:
             flights.append(self._fly([], (), 0, failures=lost))
         return flights + self.send(back) if back else flights
@@ -187,18 +189,18 @@ class Sender:
         parts: list[Tensor] = []
         slots: list[int] = []
         mixed = self._mixed(pieces)
-        for number, piece in enumerate(pieces):
-            if failures and self._is_behind(piece, failures):
-                failures.append((piece, BEHIND))
+        for position, piece in enumerate(pieces):
+            if failures and self._follows(piece, failures):
+                failures.append((piece, AFTER_A_FAILURE))
                 continue
-            if number in mixed:
-                parts += mixed[number]
+            if position in mixed:
+                parts += mixed[position]
             else:
-                made = self._points(piece)
-                if isinstance(made, Failure):
-                    failures.append((piece, made))
+                points = self._points(piece)
+                if isinstance(points, Failure):
+                    failures.append((piece, points))
                     continue
-                parts.append(made)
+                parts.append(points)
             sound.append(piece)
             slots += [piece.slot] * piece.size
         if not parts:
@@ -213,15 +215,18 @@ class Sender:
         labels = self.model(batch)
         return self._fly(sound, extra, padded, (labels.double(), distances), failures)
 
-    def _is_behind(self, piece: Piece, failures: Sequence[tuple[Piece, Failure]]) -> bool:
-        """Does a piece come after a failed one, in the same run, so that it will not be asked?
+    def _follows(self, piece: Piece, failures: Sequence[tuple[Piece, Failure]]) -> bool:
+        """Does a piece come after a failed one of the same run, so that it will not be asked?
 
         Later runs of the ask may have to be asked all the same, if the failed row was a spare one.
         For a metered model no row is spare, and they will not.
         """
         return any(
             piece.pending is failed.pending
-            and (piece.number == failed.number or (self.metered and piece.number > failed.number))
+            and (
+                piece.run_number == failed.run_number
+                or (self.metered and piece.run_number > failed.run_number)
+            )
             for failed, _ in failures
         )
 
@@ -229,8 +234,8 @@ class Sender:
         """The points of pieces whose rows know their terms, all made at once; by piece."""
         places: list[tuple[int, MixtureRows, int]] = []
         terms: list[Mixture] = []
-        for number, piece in enumerate(pieces):
-            rows = piece.pending.runs[piece.number].run.points
+        for position, piece in enumerate(pieces):
+            rows = piece.pending.runs[piece.run_number].run.points
             if not isinstance(rows, MixtureRows):
                 continue
             try:
@@ -240,14 +245,14 @@ class Sender:
             fitting = [mixture for mixture in mixed if mixture is not None and self._fits(mixture)]
             if len(fitting) == len(mixed):
                 terms += fitting
-                places += [(number, rows, row) for row in range(piece.first, piece.last)]
+                places += [(position, rows, row) for row in range(piece.first, piece.last)]
         if len(terms) < 2:
             return {}
-        made: dict[int, list[Tensor]] = {}
-        for (number, rows, row), point in zip(places, mixtures.points(terms), strict=True):
-            made.setdefault(number, []).append(point[None])
-            rows.remember(row, made[number][-1])
-        return made
+        points: dict[int, list[Tensor]] = {}
+        for (position, rows, row), point in zip(places, mixtures.points(terms), strict=True):
+            points.setdefault(position, []).append(point[None])
+            rows.remember(row, points[position][-1])
+        return points
 
     def _fits(self, mixture: Mixture) -> bool:
         """Are its terms images of the dtype and the device of all?"""
@@ -270,12 +275,12 @@ class Sender:
         if sources is None:
             raise RuntimeError("no source image was placed")
         try:
-            points = piece.pending.runs[piece.number].run.points[piece.first : piece.last]
+            points = piece.pending.runs[piece.run_number].run.points[piece.first : piece.last]
             if not isinstance(points, Tensor) or points.device != sources.device:
                 raise TypeError(f"{type(points).__name__}, expected a tensor on {sources.device}")
             if points.shape != (piece.size, *sources.shape[1:]):
-                wanted = (piece.size, *sources.shape[1:])
-                raise ValueError(f"points of shape {tuple(points.shape)}, expected {wanted}")
+                shape = (piece.size, *sources.shape[1:])
+                raise ValueError(f"points of shape {tuple(points.shape)}, expected {shape}")
             return points.to(sources.dtype)
         except Exception as error:
             if _is_out_of_memory(error):
@@ -305,11 +310,11 @@ class Sender:
     ) -> Flight:
         parts = [*answers, torch.stack(list(extra))] if extra else list(answers)
         device = self.model.device
-        numbers = torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64, device=device)
+        values = torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64, device=device)
         if device.type != "cuda":
-            return Flight(pieces, failures, numbers.to("cpu"), shape, None)
-        host = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
-        host.copy_(numbers, non_blocking=True)
+            return Flight(pieces, failures, values.to("cpu"), shape, None)
+        host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+        host.copy_(values, non_blocking=True)
         event = torch.cuda.Event()
         event.record()
         return Flight(pieces, failures, host, shape, event)

@@ -1,7 +1,7 @@
 """Settling: what of an ask counts, once all of it is back.
 
 1. Rows count in the order of the runs, up to the first that has no answer, that the account cannot
-   pay for, or whose distance is not a number. Rows behind that were not asked.
+   pay for, or whose distance is not a number. Rows after that were not asked.
 2. Rows that count are charged by label, each once, unless the account does not charge (a clean
    image may be free).
 3. A row that is adversarial and nearer than all before it is an improvement: it is noted with the
@@ -70,17 +70,17 @@ class Account:
         self.best = points[row : row + 1].to(self.problem.source.dtype, copy=True)
 
 
-class Answered(NamedTuple):
+class AnsweredRows(NamedTuple):
     """Rows that were answered, in the order in which they are charged."""
 
     labels: NDArray[np.int64]
     adversarial: NDArray[np.bool_]
     distances: NDArray[np.float64]
 
-    def between(self, first: int, end: int) -> Answered:
+    def between(self, first: int, end: int) -> AnsweredRows:
         """Some of them."""
         rows = slice(first, end)
-        return Answered(self.labels[rows], self.adversarial[rows], self.distances[rows])
+        return AnsweredRows(self.labels[rows], self.adversarial[rows], self.distances[rows])
 
 
 class Settled(NamedTuple):
@@ -98,7 +98,7 @@ def settle(pending: Pending, account: Account) -> Settled:
     states = list(zip(pending.runs, counts, strict=False))
     labels = _concatenated([state.labels[:count] for state, count in states])
     distances = _concatenated([state.distances[:count] for state, count in states])
-    answered = Answered(labels, account.problem.is_adversarial(labels), distances)
+    answered = AnsweredRows(labels, account.problem.is_adversarial(labels), distances)
     rows = account.ledger.affordable(labels, *account.limits)
     if rows < len(labels):
         failure, complete = None, False
@@ -143,7 +143,9 @@ def settle_few(pending: Pending, account: Account) -> Answers | None:
     return Answers(labels, adversarial, distances, ledger.source_label, ledger.prices)
 
 
-def _keep_best(pending: Pending, counts: list[int], charged: Answered, account: Account) -> None:
+def _keep_best(
+    pending: Pending, counts: list[int], charged: AnsweredRows, account: Account
+) -> None:
     """Note every row that is nearer than all before it, and keep the last of them."""
     labels, adversarial, distances = charged
     if not adversarial.any() or distances[adversarial].min() >= account.distance:
@@ -161,7 +163,7 @@ def _keep_best(pending: Pending, counts: list[int], charged: Answered, account: 
     account.keep(pending.runs[number].run.points, row)
 
 
-def _answers(answered: Answered, counts: list[int], ledger: Ledger) -> Answers:
+def _answers(answered: AnsweredRows, counts: list[int], ledger: Ledger) -> Answers:
     """The answers run by run."""
     runs, first = [], 0
     for count in counts:

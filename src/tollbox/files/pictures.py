@@ -73,7 +73,7 @@ def _read(file: Path, grey: bool) -> NDArray[np.uint8]:
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[Image.Image]:
     """The picture, not decoded yet; whatever Pillow raises meanwhile is a FileError."""
-    pillow = optional("PIL.Image", "picture files are read with it", install="pillow")
+    pillow = optional("PIL.Image", "picture files are read with it", extra="cli")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", pillow.DecompressionBombWarning)

@@ -2,8 +2,7 @@
 
 A network of a few hundred kernels takes milliseconds to launch, which a host that is busy with many
 small asks does not have. The engine sends few fixed shapes, so few graphs are needed. Not every
-network can be recorded (no data-dependent control flow, no synchronisation): this is for those who
-ask for it.
+network can be recorded (no data-dependent control flow, no synchronisation), so it is opt-in.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-MOST = 4
-"""Shapes that are recorded; further ones are run as they come."""
-WARM_UP = 3
+MOST_SHAPES = 4
+"""Shapes that are recorded; further ones are run without a graph."""
+WARM_UP_RUNS = 3
 
 
 class Graphed:
@@ -31,30 +30,30 @@ class Graphed:
 
     @torch.inference_mode()
     def __call__(self, images: Tensor) -> Tensor:
-        """What the function gives."""
+        """The function's output."""
         if images.shape not in self._recorded:
-            if len(self._recorded) == MOST:
+            if len(self._recorded) == MOST_SHAPES:
                 return self._forward(images)
             self._record(images)
-        graph, given, answered = self._recorded[images.shape]
+        graph, inputs, output = self._recorded[images.shape]
         with torch.cuda.device(images.device):
-            given.copy_(images)
+            inputs.copy_(images)
             graph.replay()
-            return answered.clone()  # the next replay writes to the same place
+            return output.clone()  # the next replay writes to the same place
 
     def _record(self, images: Tensor) -> None:
         with torch.cuda.device(images.device):
             self._recorded[images.shape] = self._captured(images)
 
     def _captured(self, images: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
-        given = images.clone()
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            for _ in range(WARM_UP):
-                self._forward(given)
-        torch.cuda.current_stream().wait_stream(aside)
+        inputs = images.clone()
+        side_stream = torch.cuda.Stream()
+        side_stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side_stream):
+            for _ in range(WARM_UP_RUNS):
+                self._forward(inputs)
+        torch.cuda.current_stream().wait_stream(side_stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            answered = self._forward(given)
-        return graph, given, answered
+            output = self._forward(inputs)
+        return graph, inputs, output

@@ -1,11 +1,11 @@
-"""What the small studies attack in place of the paper's models: nothing has to be fetched.
+"""What the small studies attack in place of the paper's models; nothing has to be downloaded.
 
 | here             | stands for          | what it is                                          |
 |------------------|---------------------|-----------------------------------------------------|
 | `convolutional`  | ResNet-50           | the embedded network                                |
 | `vit_7`, `vit_4` | ViT-B/32, ViT-B/16  | a small transformer with few, and with many, tokens |
 | `zero_shot`      | CLIP, zero-shot     | cosine to class prototypes in the embedded          |
-|                  |                     | network's own features; its last layer is not used  |
+|                  |                     | network's features; its last layer is not used      |
 | `fine_tuned`     | CLIP, fine-tuned    | the embedded network, whose last layer was trained  |
 
 Each is a function without arguments, for `source` in a study; `images` is for `path` in [images].
@@ -34,8 +34,8 @@ class Prototypes(nn.Module):
 
     def forward(self, pictures: Tensor) -> Tensor:
         """(n, classes)."""
-        found = functional.normalize(self.features(pictures), dim=1)
-        return found @ self.get_buffer("prototypes").T
+        features = functional.normalize(self.features(pictures), dim=1)
+        return features @ self.get_buffer("prototypes").T
 
 
 def convolutional() -> nn.Module:
@@ -49,32 +49,30 @@ def fine_tuned() -> nn.Module:
 
 
 def zero_shot() -> nn.Module:
-    """A prototype is the mean of the features, each of length one, of a class's images among those
-    that are shipped."""
-    ours = embedded()
-    features = _network(ours)[:-1]
+    """Prototypes are the mean features, each scaled to length one, of a class's shipped images."""
+    shipped = embedded()
+    body = _network(shipped)[:-1]
     with torch.inference_mode():
-        found = functional.normalize(features(ours.images.clone()), dim=1)
-        each = [found[ours.labels == label].mean(0) for label in range(len(CLASSES))]
-    return Prototypes(features, torch.stack(each).clone()).eval()
+        features = functional.normalize(body(shipped.images.clone()), dim=1)
+        means = [features[shipped.labels == label].mean(0) for label in range(len(CLASSES))]
+    return Prototypes(body, torch.stack(means).clone()).eval()
 
 
 def images() -> ImageSet:
-    """The shipped images of Fashion-MNIST that every one of these models classifies correctly, by
-    their numbers among the 200."""
-    ours = embedded()
-    right = torch.ones(len(ours.labels), dtype=torch.bool)
+    """The shipped images that all of these models classify correctly, by their numbers."""
+    shipped = embedded()
+    correct = torch.ones(len(shipped.labels), dtype=torch.bool)
     with torch.inference_mode():
         for make in (convolutional, vit_7, vit_4, zero_shot):
-            right &= make()(ours.images.clone()).argmax(1) == ours.labels
-    chosen = torch.nonzero(right).flatten()
-    names = tuple(str(number) for number in chosen.tolist())
-    labels = tuple(ours.labels[chosen].tolist())
-    return ImageSet(ours.images[chosen], labels, names, ("the embedded images",) * len(names))
+            correct &= make()(shipped.images.clone()).argmax(1) == shipped.labels
+    numbers = torch.nonzero(correct).flatten()
+    names = tuple(str(number) for number in numbers.tolist())
+    labels = tuple(shipped.labels[numbers].tolist())
+    return ImageSet(shipped.images[numbers], labels, names, ("the embedded images",) * len(names))
 
 
-def _network(ours: Embedded) -> nn.Sequential:
-    network = ours.model.network
+def _network(shipped: Embedded) -> nn.Sequential:
+    network = shipped.model.network
     if not isinstance(network, nn.Sequential):
         raise TypeError("the embedded model has no network")
     return network

@@ -12,48 +12,52 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from matplotlib.figure import Figure
 
 from ..core.result import By
 from ..report.data import marks_of
-from ..report.figures import Curve, Panel, draw_curves
-from ..report.runs import Reading, SeriesRuns, lines
+from ..report.figures import Curve, CurvePanel, draw_curves
+from ..report.runs import Reading, SeriesRuns, series_of
 from ..report.statistics import median, table_of
 from ..studies.reading import StudyResults
 from .names import attack_name, number, price_name
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 FLAGGED = "flagged queries per image"
 
 
-def by_price(found: StudyResults, reading: Reading, title: str) -> Figure:
+def by_price(results: StudyResults, reading: Reading, title: str) -> Figure:
     """Figure 3."""
-    every, prices = list(lines(found)), found.study.tariffs
+    all_series, prices = series_of(results), results.study.tariffs
     panels = []
     for tariff in prices:
-        mine = [runs for runs in every if runs.line.tariff == tariff]
-        panels.append(_panel(mine, price_name(tariff), "cost", reading))
+        chosen = [runs for runs in all_series if runs.series.tariff == tariff]
+        panels.append(_panel(chosen, price_name(tariff), "cost", reading))
     head = f"c* = ∞, planned with {number(prices[-1].prices.ratio)}"
-    panels.append(_panel(mine, head, "source", reading))
+    panels.append(_panel(chosen, head, "source", reading))
     return draw_curves(panels, title, "total cost per image", steps=reading is Reading.HARD)
 
 
-def by_model(found: StudyResults, reading: Reading, title: str) -> Figure:
+def by_model(results: StudyResults, reading: Reading, title: str) -> Figure:
     """Figure 7."""
-    every = list(lines(found))
+    all_series = series_of(results)
     panels = []
-    for model in found.study.models:
-        mine = [runs for runs in every if runs.line.model == model]
-        panels.append(_panel(mine, model.name, "source", reading))
+    for model in results.study.models:
+        chosen = [runs for runs in all_series if runs.series.model == model]
+        panels.append(_panel(chosen, model.name, "source", reading))
     return draw_curves(panels, title, steps=reading is Reading.HARD)
 
 
-def _panel(mine: list[SeriesRuns], head: str, by: By, reading: Reading) -> Panel:
-    curves = [_curve(runs, by, reading) for runs in mine if runs.runs]
-    return Panel(head, curves, FLAGGED if by == "source" else None)
+def _panel(chosen: list[SeriesRuns], head: str, by: By, reading: Reading) -> CurvePanel:
+    curves = [_curve(runs, by, reading) for runs in chosen if runs.runs]
+    return CurvePanel(head, curves, FLAGGED if by == "source" else None)
 
 
 def _curve(runs: SeriesRuns, by: By, reading: Reading) -> Curve:
     marks = marks_of(runs, by)
     values = [median(column) for column in table_of(runs.runs, marks, by, reading).T]
-    return Curve(attack_name(runs.line.attack), marks, np.array(values))
+    return Curve(attack_name(runs.series.attack), marks, np.array(values))

@@ -18,24 +18,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Circle
 from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.ask import Asking, Iterate
 from ..core.problem import Problem
 from ..core.result import Result
-from ..parts.estimates import Agrest, MonteCarlo, outward
+from ..parts.estimates import Agrest, MonteCarlo, move_outward
 from ..parts.searches import AsymmetricSearch, BinarySearch
-from ..report.axes import COLOURS, FAINT, INK, legend, name_panel
+from ..report.axes import COLOURS, FAINT, INK, legend, legend_key, name_panel, new_figure
 from .search_picture import FLAGGED, MARKERS, PASSED, Query, filmed, line_search, pixels, steps
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Vector = NDArray[np.float64]
 
@@ -76,21 +76,21 @@ class Estimated(NamedTuple):
 def boundary_point() -> Iterate:
     """x_t."""
     film, _ = filmed(line_search(BinarySearch(), BEGIN), labels, SOURCE, RATIO)
-    found: Iterate = film.returned[0]
-    return found
+    point: Iterate = film.returned[0]
+    return point
 
 
 def estimated(part: MonteCarlo | Agrest) -> Estimated:
     """A first estimate at the boundary point."""
-    found = boundary_point()
+    boundary = boundary_point()
 
     def asking(problem: Problem) -> Asking[Tensor | None]:
-        return part.begin(problem)(1, found, QUERIES)
+        return part.begin(problem)(1, boundary, QUERIES)
 
     film, result = filmed(asking, labels, SOURCE, RATIO)
     omega = film.notes.get("overshoot", 0.0)
-    centre = outward(Problem(SOURCE, 0), found.point, omega)
-    point, moved = _vector(found.point), _vector(centre)
+    centre = move_outward(Problem(SOURCE, 0), boundary.point, omega)
+    point, moved = _vector(boundary.point), _vector(centre)
     return Estimated(point, moved, film.queries, _vector(film.returned[0]), result)
 
 
@@ -103,7 +103,7 @@ def _vector(image: Tensor) -> Vector:
 
 def draw_agrest_and_search() -> Figure:
     """AGREST beside three rounds of asymmetric search."""
-    figure = Figure(figsize=(6.8, 4.0), layout="constrained")
+    figure = new_figure(6.8, 4.0)
     left, right = figure.subplots(1, 2)
     for axis, title in ((left, "AGREST"), (right, "Asymmetric search")):
         _draw_plane(axis, title)
@@ -115,7 +115,7 @@ def draw_agrest_and_search() -> Figure:
 
 def draw_estimates() -> Figure:
     """The vanilla estimate beside AGREST."""
-    figure = Figure(figsize=(6.8, 4.0), layout="constrained")
+    figure = new_figure(6.8, 4.0)
     parts: dict[str, MonteCarlo | Agrest] = {
         "Vanilla estimate": MonteCarlo(delta=DELTA),
         "AGREST": Agrest(delta=DELTA, chunk=1),
@@ -158,13 +158,15 @@ def _draw_queries(axis: Axes, queries: Sequence[Query], size: float = 5.5) -> No
         )
 
 
-def _draw_estimate(axis: Axes, found: Estimated) -> None:
+def _draw_estimate(axis: Axes, estimate: Estimated) -> None:
     """The circle, its samples, and the estimate against the true normal."""
-    point, centre, source = found.point, found.centre, _vector(SOURCE)
+    from matplotlib.patches import Circle
+
+    point, centre, source = estimate.point, estimate.centre, _vector(SOURCE)
     moved = not np.allclose(point, centre)
     axis.plot(*zip(source, centre, strict=True), color=INK, linewidth=0.8, alpha=0.6, zorder=2)
     axis.add_patch(Circle((centre[0], centre[1]), DELTA, fill=False, color=INK, linewidth=0.8))
-    _draw_queries(axis, found.queries)
+    _draw_queries(axis, estimate.queries)
     axis.plot(*point, "o", color=INK, markersize=5, zorder=6)
     axis.annotate(
         "$x_t$",
@@ -179,8 +181,8 @@ def _draw_estimate(axis: Axes, found: Estimated) -> None:
         axis.plot(*centre, "o", color=INK, markersize=5, markerfacecolor="white", zorder=6)
         _name(axis, centre, "$x'_t$", (7, -3))
     _arrow(axis, point, normal(point[0]), INK)
-    _arrow(axis, point, found.direction, COLOURS[0])
-    _tell(axis, found.result, RATIO)
+    _arrow(axis, point, estimate.direction, COLOURS[0])
+    _tell(axis, estimate.result, RATIO)
 
 
 def _tell(axis: Axes, result: Result, ratio: float) -> None:
@@ -254,11 +256,11 @@ def _legend(figure: Figure, blue: str) -> None:
     keys = []
     for flagged, word in ((False, "not flagged"), (True, "flagged")):
         marker, colour = MARKERS[flagged]
-        keys.append(Line2D([], [], marker=marker, color=colour, linestyle="none", label=word))
+        keys.append(legend_key(word, colour, marker=marker, linestyle="none"))
     keys += [
-        Line2D([], [], color=INK, linestyle=(0, (4, 3)), linewidth=1.2, label="boundary"),
-        Line2D([], [], color=INK, linewidth=1.6, label="true normal"),
-        Line2D([], [], color=COLOURS[0], linewidth=1.6, label=blue),
+        legend_key("boundary", INK, linestyle=(0, (4, 3)), linewidth=1.2),
+        legend_key("true normal", INK, linewidth=1.6),
+        legend_key(blue, COLOURS[0], linewidth=1.6),
     ]
     legend(
         figure,

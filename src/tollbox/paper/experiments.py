@@ -50,9 +50,9 @@ class Experiment:
     """The distance that is to be reached."""
 
 
-FIVE = (1e3, 2e3, 5e3, 1e4, 1.5e4)
+COSTS = (1e3, 2e3, 5e3, 1e4, 1.5e4)
 """The total costs of the tables for ViT."""
-FEW = (100.0, 200.0, 500.0, 1000.0, 1500.0)
+SMALL_COSTS = (100.0, 200.0, 500.0, 1000.0, 1500.0)
 
 EXPERIMENTS = {
     each.name: each
@@ -69,8 +69,18 @@ EXPERIMENTS = {
             "the same attacks on ViT-B/32 at five costs for each price, and at two high ones",
             table=True,
             marks={
-                Scale.PAPER: {"2": FIVE, "5": FIVE, "100": (*FIVE, 1.5e5), "1000": (*FIVE, 2.5e5)},
-                Scale.SMALL: {"2": FEW, "5": FEW, "20": (*FEW, 4000.0), "100": (*FEW, 12000.0)},
+                Scale.PAPER: {
+                    "2": COSTS,
+                    "5": COSTS,
+                    "100": (*COSTS, 1.5e5),
+                    "1000": (*COSTS, 2.5e5),
+                },
+                Scale.SMALL: {
+                    "2": SMALL_COSTS,
+                    "5": SMALL_COSTS,
+                    "20": (*SMALL_COSTS, 4000.0),
+                    "100": (*SMALL_COSTS, 12000.0),
+                },
             },
         ),
         Experiment(
@@ -79,8 +89,8 @@ EXPERIMENTS = {
             "the same attacks on ViT-B/16 at five costs for each price",
             table=True,
             marks={
-                Scale.PAPER: dict.fromkeys(("2", "5", "100", "1000"), FIVE),
-                Scale.SMALL: dict.fromkeys(("2", "5", "20", "100"), FEW),
+                Scale.PAPER: dict.fromkeys(("2", "5", "100", "1000"), COSTS),
+                Scale.SMALL: dict.fromkeys(("2", "5", "20", "100"), SMALL_COSTS),
             },
         ),
         Experiment(

@@ -14,22 +14,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from ..core.result import Result
 from ..core.stop import Stop
 from ..errors import InputError
 from ..parts.estimates import PHASE, Agrest
-from ..report.axes import COLOURS, INK, legend, name_panel, plain_numbers, style
+from ..report.axes import COLOURS, INK, fixed_ticks, legend, name_panel, style
 from ..report.axes import panels as side_by_side
 from ..studies.reading import StudyResults
 from ..theory.caps import cap_probability, optimal_overshoot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Values = NDArray[np.float64]
 
@@ -69,10 +70,10 @@ def optimal(ratio: float, d: int) -> float:
     return cap_probability(optimal_overshoot(ratio, d), d)
 
 
-def panels(found: StudyResults) -> list[SharePanel]:
+def panels(results: StudyResults) -> list[SharePanel]:
     """The first estimates of each model and each attack with AGREST."""
-    study, shape = found.study, tuple(found.pictures.shape[1:])
-    made = []
+    study, shape = results.study, tuple(results.pictures.shape[1:])
+    all_panels = []
     for model in study.models:
         for spec in study.attacks:
             estimate = getattr(spec.attack, "estimate", None)
@@ -80,16 +81,16 @@ def panels(found: StudyResults) -> list[SharePanel]:
                 d = estimate.subspace.dimension(shape)
                 prices = [
                     shares_of(
-                        found.results(spec.name, tariff.name, model.name), tariff.prices.ratio, d
+                        results.results(spec.name, tariff.name, model.name), tariff.prices.ratio, d
                     )
                     for tariff in study.tariffs
                 ]
-                made.append(SharePanel(f"{model.name}, {spec.name}", d, prices))
-    if not made:
+                all_panels.append(SharePanel(f"{model.name}, {spec.name}", d, prices))
+    if not all_panels:
         raise InputError(
             'the study has no attack with AGREST: expected one, as preset = "hsja+agrest".'
         )
-    begun = [panel for panel in made if any(len(each.shares) for each in panel.prices)]
+    begun = [panel for panel in all_panels if any(len(each.shares) for each in panel.prices)]
     if not begun:
         raise InputError("no run came to an estimate: expected some; resume, or raise max_queries.")
     return begun
@@ -119,11 +120,11 @@ def first_estimate(result: Result) -> tuple[float, int] | None:
 # -- the figure -----------------------------------------------------------------------------------
 
 
-def draw(found: StudyResults) -> Figure:
+def draw(results: StudyResults) -> Figure:
     """Shares against c*, a panel for each model and attack."""
-    made = panels(found)
-    figure, axes = side_by_side(len(made), 3.8)
-    for axis, panel in zip(axes, made, strict=True):
+    shown = panels(results)
+    figure, axes = side_by_side(len(shown), 3.8)
+    for axis, panel in zip(axes, shown, strict=True):
         _draw_panel(axis, panel)
     axes[0].set_ylabel("low-cost answers in the first estimate")
     return figure
@@ -134,18 +135,20 @@ def _draw_panel(axis: Axes, panel: SharePanel) -> None:
     ratios = [each.ratio for each in shown]
     axis.set_xscale("log")
     if shown:
-        wide = np.geomspace(min(ratios) / 1.5, max(ratios) * 1.5, 200)
+        across = np.geomspace(min(ratios) / 1.5, max(ratios) * 1.5, 200)
         axis.plot(
-            wide,
-            [optimal(ratio, panel.dimension) for ratio in wide],
+            across,
+            [optimal(ratio, panel.dimension) for ratio in across],
             color=COLOURS[0],
             linewidth=1.8,
             label="optimal, in theory",
         )
-        axis.set_xlim(wide[0], wide[-1])
+        axis.set_xlim(across[0], across[-1])
     for each in shown:
         _draw_shares(axis, each)
-    axis.plot([], [], "o", color=COLOURS[1], alpha=0.6, markersize=4, label="found, an image each")
+    axis.plot(
+        [], [], "o", color=COLOURS[1], alpha=0.6, markersize=4, label="measured, one dot per image"
+    )
     axis.set_ylim(_lowest(shown), 1.16)
     axis.text(
         0.015,
@@ -159,11 +162,9 @@ def _draw_panel(axis: Axes, panel: SharePanel) -> None:
     axis.axhline(1.0, color=INK, linewidth=0.6)
     name_panel(axis, _title(panel.title, panel.prices))
     axis.set_xlabel("c*")
-    axis.xaxis.set_major_locator(FixedLocator(ratios))
-    axis.xaxis.set_minor_locator(NullLocator())
-    plain_numbers(axis.xaxis)
-    axis.yaxis.set_major_locator(FixedLocator([k / 10 for k in range(11)]))
-    axis.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    fixed_ticks(axis.xaxis, ratios)
+    fixed_ticks(axis.yaxis, [k / 10 for k in range(11)])
+    axis.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
     legend(axis, loc="lower right")
     style(axis)
 
@@ -207,7 +208,7 @@ def _title(name: str, prices: Sequence[Shares]) -> str:
     sizes = np.concatenate([each.queries for each in prices])
     left = sum(each.left_out for each in prices)
     many = f"{min(runs)}" if min(runs) == max(runs) else f"{min(runs)} to {max(runs)}"
-    told = f"{name}\n{many} estimates a price, of {sizes.min():g} to {sizes.max():g} answers"
+    title = f"{name}\n{many} estimates a price, of {sizes.min():g} to {sizes.max():g} answers"
     if left:
-        told += f"\n{left} of fewer than {FEWEST} left out"
-    return told
+        title += f"\n{left} of fewer than {FEWEST} left out"
+    return title

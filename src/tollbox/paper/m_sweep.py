@@ -2,7 +2,7 @@
 
 1. A study has each preset several times, with another `estimate.m` each; attacks of one preset are
    a curve, in the order of their m. The preset's own m, which is the paper's choice, is filled.
-2. Distances are read at the budget; intervals are of 95 % and over images (report/medians.py).
+2. Distances are read at the budget; intervals are of 95 % and over images (report/statistics.py).
    Where half of the images have no adversarial point the median is infinite: it is not drawn, and
    the figure says so.
 """
@@ -11,22 +11,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..attacks.presets import PRESETS
 from ..errors import InputError
 from ..parts.estimates import Agrest
-from ..report.axes import COLOURS, INK, ROUND, legend, log_ticks, name_panel, plain_numbers, style
+from ..report.axes import COLOURS, INK, ROUND, fixed_ticks, legend, log_ticks, name_panel, style
 from ..report.axes import panels as side_by_side
-from ..report.paper_table import Column
-from ..report.runs import Reading, SeriesRuns, lines
+from ..report.paper_table import TableColumn
+from ..report.runs import Reading, SeriesRuns, series_of
 from ..report.statistics import Median, median_at
 from ..report.words import thousands
 from ..studies.reading import StudyResults
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MARKERS = ("o", "s", "D", "^", "v", "P")
 APART = 1.04
@@ -52,34 +52,40 @@ class RateSweep(NamedTuple):
 class SweepPanel(NamedTuple):
     """A model and a price."""
 
-    column: Column
+    column: TableColumn
     title: str
     sweeps: list[RateSweep]
 
 
-def panels(found: StudyResults, reading: Reading = Reading.HARD) -> list[SweepPanel]:
+def panels(results: StudyResults, reading: Reading = Reading.HARD) -> list[SweepPanel]:
     """The sweeps of a study, by model and price."""
-    every = [runs for runs in lines(found) if _rate(runs.line.attack.attack) is not None]
-    if not any(runs.runs for runs in every):
+    all_series = [
+        runs for runs in series_of(results) if _rate(runs.series.attack.attack) is not None
+    ]
+    if not any(runs.runs for runs in all_series):
         raise InputError(
             "no run of an attack with AGREST is finished: expected several attacks of a preset, "
             'as preset = "a-hsja" with estimate.m = 0.02; resume the study, or add them.'
         )
-    made = []
-    for model in found.study.models:
-        for tariff in found.study.tariffs:
-            column = Column(model.name, tariff)
-            mine = [r for r in every if (r.line.model, r.line.tariff) == (model, tariff)]
-            presets = dict.fromkeys(runs.line.attack.preset for runs in mine)
+    sweep_panels = []
+    for model in results.study.models:
+        for tariff in results.study.tariffs:
+            column = TableColumn(model.name, tariff)
+            column_series = [
+                r for r in all_series if (r.series.model, r.series.tariff) == (model, tariff)
+            ]
+            presets = dict.fromkeys(runs.series.attack.preset for runs in column_series)
             sweeps = [
-                _sweep(p, [r for r in mine if r.line.attack.preset == p], column, reading)
+                _sweep(
+                    p, [r for r in column_series if r.series.attack.preset == p], column, reading
+                )
                 for p in presets
             ]
             images = max((p.median.images for sweep in sweeps for p in sweep.points), default=0)
             limit = f"total {column.by} {thousands(column.mark)}"
             title = f"{model.name}, c* = {tariff.name}, {limit}, {images} images\n{reading.words}"
-            made.append(SweepPanel(column, title, sweeps))
-    return made
+            sweep_panels.append(SweepPanel(column, title, sweeps))
+    return sweep_panels
 
 
 def _rate(attack: object) -> float | None:
@@ -88,25 +94,27 @@ def _rate(attack: object) -> float | None:
     return estimate.m if isinstance(estimate, Agrest) else None
 
 
-def _sweep(preset: str, every: Sequence[SeriesRuns], column: Column, reading: Reading) -> RateSweep:
-    own = _rate(PRESETS[preset].attack)
+def _sweep(
+    preset: str, all_series: Sequence[SeriesRuns], column: TableColumn, reading: Reading
+) -> RateSweep:
+    published = _rate(PRESETS[preset].attack)
     points = []
-    for runs in every:
-        m = _rate(runs.line.attack.attack)
+    for runs in all_series:
+        m = _rate(runs.series.attack.attack)
         if m is not None and runs.runs:
             median = median_at(runs.runs, column.mark, column.by, reading)
-            points.append(Point(m, median, m == own))
+            points.append(Point(m, median, m == published))
     return RateSweep(preset, sorted(points, key=lambda point: point.m))
 
 
 # -- the figure -----------------------------------------------------------------------------------
 
 
-def draw(found: StudyResults, reading: Reading = Reading.HARD) -> Figure:
+def draw(results: StudyResults, reading: Reading = Reading.HARD) -> Figure:
     """Median l2 against m, a panel for each model and price."""
-    made = panels(found, reading)
-    figure, axes = side_by_side(len(made), 3.7)
-    for axis, panel in zip(axes, made, strict=True):
+    shown = panels(results, reading)
+    figure, axes = side_by_side(len(shown), 3.7)
+    for axis, panel in zip(axes, shown, strict=True):
         _draw_panel(axis, panel)
     axes[0].set_ylabel("median l2 distance")
     return figure
@@ -121,9 +129,7 @@ def _draw_panel(axis: Axes, panel: SweepPanel) -> None:
     name_panel(axis, panel.title)
     axis.set_xlabel("m (filled: the published value)")
     rates = sorted({point.m for sweep in panel.sweeps for point in sweep.points})
-    axis.xaxis.set_major_locator(FixedLocator(rates))
-    axis.xaxis.set_minor_locator(NullLocator())
-    plain_numbers(axis.xaxis)
+    fixed_ticks(axis.xaxis, rates)
     log_ticks(axis.yaxis, ROUND)
     legend(axis)
     style(axis)

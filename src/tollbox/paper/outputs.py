@@ -11,9 +11,18 @@ from typing import TYPE_CHECKING
 
 from ..report import figures, table_files
 from ..report.paper_table import PaperTable, paper_table
-from ..report.runs import Reading, SeriesRuns, lines
+from ..report.runs import Reading, SeriesRuns, series_of
 from ..report.words import counted, notes
 from ..studies.reading import StudyResults
+from . import (
+    comparison,
+    concept_pictures,
+    low_cost_share,
+    m_sweep,
+    search_cost,
+    search_picture,
+    tradeoff,
+)
 from .experiments import Experiment, Scale
 
 if TYPE_CHECKING:
@@ -22,82 +31,90 @@ if TYPE_CHECKING:
 FIGURE, TABLE = ("svg", "pdf", "png"), ("md", "csv", "tex")
 
 
-def names_of(made: Experiment) -> frozenset[str]:
+def names_of(experiment: Experiment) -> frozenset[str]:
     """The files of an experiment."""
-    return frozenset(f"{made.name}.{kind}" for kind in (TABLE if made.table else FIGURE))
+    return frozenset(
+        f"{experiment.name}.{kind}" for kind in (TABLE if experiment.table else FIGURE)
+    )
 
 
 def write(
-    made: Experiment, scale: Scale, found: StudyResults | None, reading: Reading, folder: Path
+    experiment: Experiment,
+    scale: Scale,
+    results: StudyResults | None,
+    reading: Reading,
+    folder: Path,
 ) -> None:
-    """Write the files of an experiment; `found` is its study, if it has one."""
-    if made.table and found is not None:
-        for kind, text in tables(made, scale, found, reading).items():
-            (folder / f"{made.name}.{kind}").write_text(text, encoding="utf-8")
+    """Write the files of an experiment; `results` is its study, if it has one."""
+    if experiment.table and results is not None:
+        for kind, text in tables(experiment, scale, results, reading).items():
+            (folder / f"{experiment.name}.{kind}").write_text(text, encoding="utf-8")
     else:
-        drawn = picture(made) if found is None else figure(made, scale, found, reading)
-        figures.save(drawn, *(folder / f"{made.name}.{kind}" for kind in FIGURE))
+        drawn = (
+            picture(experiment) if results is None else figure(experiment, scale, results, reading)
+        )
+        figures.save(drawn, *(folder / f"{experiment.name}.{kind}" for kind in FIGURE))
 
 
-def picture(made: Experiment) -> Figure:
+def picture(experiment: Experiment) -> Figure:
     """A picture that has no study."""
-    from . import concept_pictures, search_picture
-
     return {
         "search-picture": search_picture.draw,
         "concept-picture": concept_pictures.draw_agrest_and_search,
         "estimates-picture": concept_pictures.draw_estimates,
-    }[made.name]()
+    }[experiment.name]()
 
 
-def figure(made: Experiment, scale: Scale, found: StudyResults, reading: Reading) -> Figure:
+def figure(experiment: Experiment, scale: Scale, results: StudyResults, reading: Reading) -> Figure:
     """The figure of a study."""
-    from . import comparison, low_cost_share, m_sweep, search_cost, tradeoff
-
-    title = f"{', '.join(_models(found))}; {counted(len(found.images), 'image')}"
-    if made.name == "tradeoff":
-        ratio = found.study.tariffs[0].name
-        return tradeoff.draw(found, made.level[scale], f"{title}; planned with c* = {ratio}")
+    title = f"{', '.join(_models(results))}; {counted(len(results.images), 'image')}"
+    if experiment.name == "tradeoff":
+        ratio = results.study.tariffs[0].name
+        return tradeoff.draw(
+            results, experiment.level[scale], f"{title}; planned with c* = {ratio}"
+        )
     read = "iterates, interpolated" if reading is Reading.PAPER else "hard budgets"
-    if made.name == "stealthy":
-        return comparison.by_price(found, reading, f"{title}; {read}")
-    if made.name == "clip":
-        ratio = found.study.tariffs[0].name
-        head = f"{counted(len(found.images), 'image')}; planned with c* = {ratio}; {read}"
-        return comparison.by_model(found, reading, head)
-    if made.name == "m-sweep":
-        return m_sweep.draw(found, reading)
+    if experiment.name == "stealthy":
+        return comparison.by_price(results, reading, f"{title}; {read}")
+    if experiment.name == "clip":
+        ratio = results.study.tariffs[0].name
+        head = f"{counted(len(results.images), 'image')}; planned with c* = {ratio}; {read}"
+        return comparison.by_model(results, reading, head)
+    if experiment.name == "m-sweep":
+        return m_sweep.draw(results, reading)
     drawn = {"search-cost": search_cost.draw, "low-cost-share": low_cost_share.draw}
-    return drawn[made.name](found)
+    return drawn[experiment.name](results)
 
 
-def tables(made: Experiment, scale: Scale, found: StudyResults, reading: Reading) -> dict[str, str]:
+def tables(
+    experiment: Experiment, scale: Scale, results: StudyResults, reading: Reading
+) -> dict[str, str]:
     """A table, by kind of file."""
-    every = list(lines(found))
-    table = paper_table(found.study, every, reading, made.marks.get(scale))
+    all_series = series_of(results)
+    table = paper_table(results.study, all_series, reading, experiment.marks.get(scale))
     return {
-        "md": _markdown(made, table, found, every, reading),
+        "md": _markdown(experiment, table, results, all_series, reading),
         "csv": table_files.comma_separated(table),
         "tex": table_files.latex(table),
     }
 
 
 def _markdown(
-    made: Experiment,
+    experiment: Experiment,
     table: PaperTable,
-    found: StudyResults,
-    every: list[SeriesRuns],
+    results: StudyResults,
+    all_series: list[SeriesRuns],
     reading: Reading,
 ) -> str:
     """With a caption; where a price has several costs, a table for each price."""
-    clean = "" if found.study.charge_clean else " The query of the clean image is not charged."
+    clean = "" if results.study.charge_clean else " The query of the clean image is not charged."
     caption = (
-        f"{made.place}: median l2 distance. {', '.join(_models(found))}; "
-        f"{counted(len(found.images), 'image')}. Distances are {_read(reading)}.{clean} The best "
+        f"{experiment.place}: median l2 distance. {', '.join(_models(results))}; "
+        f"{counted(len(results.images), 'image')}. Distances are {_read(reading)}.{clean} The best "
         "of each attack is bold; in brackets 95 % intervals over images; in parentheses the share "
         "of images with an adversarial point, where it is below 100 %."
     )
-    parts = [caption, *notes(found, every)]
+    parts = [caption, *notes(results, all_series)]
     prices = list(dict.fromkeys((c.model, c.tariff.name) for c in table.columns))
     if len(prices) == len(table.columns):
         return "\n\n".join([*parts, table_files.markdown(table)])
@@ -118,5 +135,5 @@ def _read(reading: Reading) -> str:
     return "the best that was asked under a hard budget"
 
 
-def _models(found: StudyResults) -> list[str]:
-    return [model.name for model in found.study.models]
+def _models(results: StudyResults) -> list[str]:
+    return [model.name for model in results.study.models]

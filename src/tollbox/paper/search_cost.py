@@ -11,25 +11,26 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from ..core.stop import Stop
 from ..errors import InputError
 from ..parts.searches import PHASE, AsymmetricSearch, BinarySearch
-from ..report.axes import COLOURS, legend, name_panel, panels, plain_numbers, style
+from ..report.axes import COLOURS, legend, name_panel, panels, plain_numbers, style, whole_ticks
 from ..report.statistics import PERCENTILES, Images, bootstrap
 from ..studies.reading import StudyResults
 from ..studies.spec.specs import ModelSpec, Tariff
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 Values = NDArray[np.float64]
 
-KEPT = 0.9
+SHARE_OF_PAIRS = 0.9
 """Share of the pairs that come to the last iteration that is drawn."""
 NAMES = ("binary search", "asymmetric search")
 MISSING = (
@@ -55,20 +56,20 @@ class SearchCosts(NamedTuple):
     """Pairs that did not come as far."""
 
 
-def search_costs(found: StudyResults) -> list[SearchCosts]:
+def search_costs(results: StudyResults) -> list[SearchCosts]:
     """For each model and price of a study."""
-    pair = _attacks(found)
-    lines = [(model, price) for model in found.study.models for price in found.study.tariffs]
-    costs = [_costs(found, pair, *line) for line in lines]
-    told = [each for each in costs if each is not None]
-    if not told:
+    pair = _attacks(results)
+    columns = [(model, price) for model in results.study.models for price in results.study.tariffs]
+    costs = [_costs(results, pair, *column) for column in columns]
+    known = [each for each in costs if each is not None]
+    if not known:
         raise InputError("no image has a finished run under both attacks: expected some; resume.")
-    return told
+    return known
 
 
-def _attacks(found: StudyResults) -> tuple[str, str]:
+def _attacks(results: StudyResults) -> tuple[str, str]:
     """The names of the first two attacks that differ in their search alone."""
-    specs: list[tuple[str, Any]] = [(spec.name, spec.attack) for spec in found.study.attacks]
+    specs: list[tuple[str, Any]] = [(spec.name, spec.attack) for spec in results.study.attacks]
     for binary, one in specs:
         for asymmetric, other in specs:
             if (
@@ -81,30 +82,30 @@ def _attacks(found: StudyResults) -> tuple[str, str]:
 
 
 def _costs(
-    found: StudyResults, pair: tuple[str, str], model: ModelSpec, tariff: Tariff
+    results: StudyResults, pair: tuple[str, str], model: ModelSpec, tariff: Tariff
 ) -> SearchCosts | None:
     spent: tuple[dict[tuple[int, int], list[float]], ...] = ({}, {})
     for attack, runs in zip(pair, spent, strict=True):
-        for result in found.results(attack, tariff.name, model.name):
+        for result in results.results(attack, tariff.name, model.name):
             if result.stop is not Stop.ALREADY_MISCLASSIFIED:
-                place = found.grid.place(result.index)
+                place = results.grid.place(result.index)
                 costs = [step.by_phase.get(PHASE, 0.0) for step in result.trace]
                 runs[place.image, place.seed] = costs
     both = sorted(spent[0].keys() & spent[1].keys())
     lengths = np.sort([min(len(spent[0][key]), len(spent[1][key])) for key in both])
     if not len(lengths):
         return None
-    length = int(lengths[len(lengths) - int(np.ceil(KEPT * len(lengths)))])
-    kept = [key for key in both if min(len(spent[0][key]), len(spent[1][key])) >= length]
+    length = int(lengths[len(lengths) - int(np.ceil(SHARE_OF_PAIRS * len(lengths)))])
+    complete = [key for key in both if min(len(spent[0][key]), len(spent[1][key])) >= length]
     if length == 0:
         return None
-    tables = tuple(np.array([runs[key][:length] for key in kept]) for runs in spent)
+    tables = tuple(np.array([runs[key][:length] for key in complete]) for runs in spent)
     return _averaged(
         model.name,
         f"c* = {tariff.name}",
         (tables[0], tables[1]),
-        np.array([image for image, _ in kept]),
-        len(both) - len(kept),
+        np.array([image for image, _ in complete]),
+        len(both) - len(complete),
     )
 
 
@@ -136,9 +137,9 @@ def _averaged(
 # -- the figure -----------------------------------------------------------------------------------
 
 
-def draw(found: StudyResults) -> Figure:
+def draw(results: StudyResults) -> Figure:
     """Mean cumulative search cost by iteration, a panel for each model and price."""
-    costs = search_costs(found)
+    costs = search_costs(results)
     figure, axes = panels(len(costs), 3.6, sharey=False)
     for axis, each in zip(axes, costs, strict=True):
         _draw_panel(axis, each)
@@ -165,7 +166,7 @@ def _draw_panel(axis: Axes, costs: SearchCosts) -> None:
     axis.set_ylim(0, None)
     axis.set_xlim(0, max(1, iterations[-1]))
     axis.set_xlabel("iteration")
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    whole_ticks(axis.xaxis)
     plain_numbers(axis.yaxis)
     legend(axis, loc="upper left")
     style(axis)

@@ -13,13 +13,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate
@@ -32,7 +29,12 @@ from ..core.stop import Stop
 from ..engine.engine import Engine
 from ..parts.paths import Segment
 from ..parts.searches import AsymmetricSearch, Search
-from ..report.axes import COLOURS, FAINT, INK, legend, style
+from ..report.axes import COLOURS, FAINT, INK, legend, legend_key, new_figure, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 TAU, RATIO = 0.1, 2.0
 BOUNDARY = 0.75
@@ -73,9 +75,9 @@ class Filmed:
                 self.returned.append(end.value)
                 return Stop.CONVERGED
             answers = yield ask
-            for run, told in zip(ask.runs, answers.runs, strict=True):
-                points = run.points[0 : len(told)].flatten(1).tolist()
-                each = zip(points, told.flagged.tolist(), told.prices.tolist(), strict=True)
+            for run, answered in zip(ask.runs, answers.runs, strict=True):
+                points = run.points[0 : len(answered)].flatten(1).tolist()
+                each = zip(points, answered.flagged.tolist(), answered.prices.tolist(), strict=True)
                 self.queries.extend(Query((p[0], p[1]), *answer) for p, *answer in each)
 
 
@@ -124,13 +126,13 @@ def steps(queries: Sequence[Query], begin: Tensor, source: Tensor) -> list[Step]
     """The rounds of a search along a line, as its queries tell them."""
     first, last = (np.array(image.flatten().tolist()) for image in (begin, source))
     way = last - first
-    low, high, cost, found = 0.0, 1.0, 0.0, []
+    low, high, cost, rounds = 0.0, 1.0, 0.0, []
     for query in queries:
         asked = float((np.array(query.point) - first) @ way / (way @ way))
         cost += query.price
-        found.append(Step(low, high, asked, query.flagged, cost))
+        rounds.append(Step(low, high, asked, query.flagged, cost))
         low, high = (low, asked) if query.flagged else (asked, high)
-    return found
+    return rounds
 
 
 def run() -> tuple[list[Step], Result]:
@@ -149,7 +151,7 @@ def draw() -> Figure:
     rounds, _ = run()
     last = rounds[-1]
     left = (last.low, last.asked) if last.flagged else (last.asked, last.high)
-    figure = Figure(figsize=(6.4, 0.62 * (len(rounds) + 1) + 1.25), layout="constrained")
+    figure = new_figure(6.4, 0.62 * (len(rounds) + 1) + 1.25)
     axis = figure.subplots()
     for row, step in enumerate(rounds):
         _draw_interval(axis, row, step.low, step.high)
@@ -229,7 +231,5 @@ def _keys() -> list[Line2D]:
         (True, f"flagged, cost {RATIO:g}"),
     ):
         marker, colour = MARKERS[flagged]
-        keys.append(
-            Line2D([], [], marker=marker, color=colour, linestyle="none", markersize=7, label=word)
-        )
-    return [*keys, Line2D([], [], color=COLOURS[0], linewidth=3.5, label="interval left")]
+        keys.append(legend_key(word, colour, marker=marker, linestyle="none", markersize=7))
+    return [*keys, legend_key("interval left", COLOURS[0], linewidth=3.5)]

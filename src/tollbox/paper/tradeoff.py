@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
-from ..report.runs import lines
+from ..report.runs import series_of
 from ..report.statistics import effort
 from ..report.tradeoff import TradeoffPoint, draw_tradeoff
 from ..studies.reading import StudyResults
 from .names import attack_kind, attack_name
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-def points_of(found: StudyResults, level: float) -> list[TradeoffPoint]:
+
+def points_of(results: StudyResults, level: float) -> list[TradeoffPoint]:
     """Each attack; each attack and price, if there are several."""
     points = []
-    for runs in lines(found):
-        spec = runs.line.attack
-        price = runs.line.tariff.name if len(found.study.tariffs) > 1 else ""
+    for runs in series_of(results):
+        spec = runs.series.attack
+        price = runs.series.tariff.name if len(results.study.tariffs) > 1 else ""
         each = effort(runs.runs, level)
         points.append(
             TradeoffPoint(attack_name(spec), price, attack_kind(spec), each.flagged, each.queries)
@@ -24,6 +27,6 @@ def points_of(found: StudyResults, level: float) -> list[TradeoffPoint]:
     return points
 
 
-def draw(found: StudyResults, level: float, title: str) -> Figure:
+def draw(results: StudyResults, level: float, title: str) -> Figure:
     """The figure of a study."""
-    return draw_tradeoff(points_of(found, level), level, title)
+    return draw_tradeoff(points_of(results, level), level, title)

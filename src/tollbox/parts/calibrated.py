@@ -5,7 +5,7 @@ outside the next are worth most. There is no m, no dimension and no assumption o
 A chunk whose answers are all alike is no loss: it moves the next one nearer, or farther out.
 
 `Calibrated` takes the place of any estimate, and spends about n'_t (c* + 1) / 2, as AGREST does; a
-`Sampler` is the same for an attack that says how much it wants to know (`frugal`).
+`CalibratedSampler` is the same for an attack that says how much it wants to know (`frugal`).
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ from torch import Tensor
 from ..core.ask import Ask, Asking, Iterate
 from ..core.problem import Problem
 from ..core.ranges import MANY, above, check, number, whole
-from .estimates import PHASE, Estimate, Estimator, outward
+from .estimates import PHASE, Estimate, Estimator, move_outward
 from .overshoot import Belief
 from .registry import register
 from .subspaces import Drawing, Full, Prior
+from .vectors import answer_weights, unit
 
-FIRST = 8
-"""Directions of the first chunk."""
-KEPT = 8
-"""Chunks whose sums are kept apart, until it is known better what their answers count."""
-MOST = 1 << 20
+FIRST_CHUNK = 8
+"""Directions of it."""
+UNWEIGHED_CHUNKS = 8
+"""The latest chunks, whose sums wait until it is known better what their answers count."""
+MOST_DIRECTIONS = 1 << 20
 """Directions of an estimate at most."""
-LEAST = 1e-3
+LEAST_INFORMATION = 1e-3
 """Information of one answer, at least, when it is reckoned how many are missing."""
 
 
-class Estimated(NamedTuple):
+class DirectionEstimate(NamedTuple):
     """A unit direction, and the information that is in it."""
 
     direction: Tensor
@@ -61,7 +62,7 @@ class Calibrated:
     @property
     def rows(self) -> int:
         """The most points held at a time."""
-        return self.chunk + 2 * KEPT
+        return self.chunk + 2 * UNWEIGHED_CHUNKS
 
     def tolerance_scale(self, problem: Problem) -> float:  # noqa: ARG002
         """The search's own tolerance will do: the overshoot is measured from where it ended."""
@@ -70,18 +71,20 @@ class Calibrated:
     def begin(self, problem: Problem) -> Estimator:
         """For one image."""
         ratio = problem.prices.ratio
-        sampler = Sampler(problem, ratio, self.chunk)
+        sampler = CalibratedSampler(problem, ratio, self.chunk)
         drawing = self.subspace.begin(problem)
 
-        def estimate(t: int, found: Iterate, queries: int) -> Asking[Tensor | None]:
-            slack, cost = self.slack * found.distance, queries * (ratio + 1) / 2
-            made = yield from sampler.estimate(t, found, drawing, self.delta, slack, cost=cost)
-            return made.direction
+        def estimate(t: int, iterate: Iterate, queries: int) -> Asking[Tensor | None]:
+            slack, cost = self.slack * iterate.distance, queries * (ratio + 1) / 2
+            estimate = yield from sampler.estimate(
+                t, iterate, drawing, self.delta, slack, cost=cost
+            )
+            return estimate.direction
 
         return estimate
 
 
-class Sampler:
+class CalibratedSampler:
     """The estimates of one image, with what is believed of its slope."""
 
     def __init__(self, problem: Problem, ratio: float, chunk: int) -> None:
@@ -91,23 +94,24 @@ class Sampler:
     def estimate(
         self,
         t: int,
-        found: Iterate,
+        iterate: Iterate,
         drawing: Drawing,
         delta: float,
         slack: float,
+        *,
         information: float = math.inf,
         cost: float = math.inf,
-    ) -> Asking[Estimated]:
-        """Ask until the answers tell `information`, or have cost `cost`."""
-        problem, belief, drawing = self._problem, self._belief, drawing.at(found.point)
+    ) -> Asking[DirectionEstimate]:
+        """Ask until the answers hold `information`, or have cost `cost`."""
+        problem, belief, drawing = self._problem, self._belief, drawing.at(iterate.point)
         since, self._last = t - (self._last or t - 1), t
-        belief.begin(slack / delta, since, found.distance / delta)
-        noise = problem.noise(PHASE, t, MOST, drawing.shape)
-        total = _Scored(problem.source)
-        spent, rows = 0.0, min(FIRST, self._chunk)
+        belief.begin(slack / delta, since, iterate.distance / delta)
+        noise = problem.noise(PHASE, t, MOST_DIRECTIONS, drawing.shape)
+        total = _ScoredSum(problem.source)
+        spent, rows = 0.0, min(FIRST_CHUNK, self._chunk)
         while True:
             shift = belief.aim()
-            centre = outward(problem, found.point, shift * delta)
+            centre = move_outward(problem, iterate.point, shift * delta)
             points = drawing(noise[total.asked : total.asked + rows], delta)
             points = points.add_(centre).clamp_(0, 1)
             answers = yield Ask(points, phase=PHASE)
@@ -117,12 +121,18 @@ class Sampler:
             spent += flagged * self._ratio + (rows - flagged)
             scores = belief.scores(shift)
             each = scores.share + self._ratio * (1 - scores.share)
-            missing = (information - total.told(belief)) / max(scores.information, LEAST)
+            missing = (information - total.information(belief)) / max(
+                scores.information, LEAST_INFORMATION
+            )
             left = min(missing, (cost - spent) / each)
-            if left <= 0 or total.asked > MOST - self._chunk:
+            if left <= 0 or total.asked > MOST_DIRECTIONS - self._chunk:
                 break
-            rows = min(self._chunk, max(2, math.ceil(min(left, MOST))), max(FIRST, total.asked))
-        told = total.told(belief)
+            rows = min(
+                self._chunk,
+                max(2, math.ceil(min(left, MOST_DIRECTIONS))),
+                max(FIRST_CHUNK, total.asked),
+            )
+        reached = total.information(belief)
         problem.note(
             share=total.passed / total.asked,
             estimate_queries=total.asked,
@@ -131,16 +141,16 @@ class Sampler:
             slope=math.exp(belief.log_slope),
             bend=belief.bend,
         )
-        return Estimated(total.direction(belief), told)
+        return DirectionEstimate(total.direction(belief), reached)
 
 
-class _Scored:
+class _ScoredSum:
     """Sums of displacements by chunk and answer, until they are weighed."""
 
     def __init__(self, source: Tensor) -> None:
         self._shape = source.shape
         self._total = torch.zeros_like(source).flatten()
-        self._told = 0.0
+        self._information = 0.0
         self._chunks: list[tuple[float, int, Tensor, Tensor]] = []
         self.asked = self.passed = 0
 
@@ -149,28 +159,25 @@ class _Scored:
     ) -> None:
         """The displacements of a chunk, and which were adversarial."""
         moved = moved.flatten(1)
-        chosen = torch.from_numpy(adversarial.astype(np.float32))
-        chosen = chosen.to(moved.device, moved.dtype, non_blocking=True)
+        chosen = answer_weights(adversarial, moved)
         self._chunks.append((shift, len(moved), moved.mT @ chosen, moved.sum(0)))
         self.asked += len(moved)
         self.passed += int(adversarial.sum())
-        if len(self._chunks) > KEPT:
+        if len(self._chunks) > UNWEIGHED_CHUNKS:
             first = self._chunks.pop(0)
-            self._told += first[1] * belief.scores(first[0]).information
+            self._information += first[1] * belief.scores(first[0]).information
             self._weigh(first, belief)
 
-    def told(self, belief: Belief) -> float:
+    def information(self, belief: Belief) -> float:
         """The information in all answers, by what is believed now."""
-        kept = sum(rows * belief.scores(shift).information for shift, rows, _, _ in self._chunks)
-        return self._told + kept
+        waiting = sum(rows * belief.scores(shift).information for shift, rows, _, _ in self._chunks)
+        return self._information + waiting
 
     def direction(self, belief: Belief) -> Tensor:
         """The sum of scores times displacements, as a unit vector."""
         for chunk in self._chunks:
             self._weigh(chunk, belief)
-        tiny = torch.finfo(self._total.dtype).tiny
-        unit: Tensor = self._total / torch.linalg.vector_norm(self._total).clamp_min(tiny)
-        return unit.view(self._shape)
+        return unit(self._total).view(self._shape)
 
     def _weigh(self, chunk: tuple[float, int, Tensor, Tensor], belief: Belief) -> None:
         shift, _, adversarial, everything = chunk

@@ -20,13 +20,14 @@ from ..core.problem import Problem
 from ..core.ranges import MANY, check, number, whole
 from .registry import register
 from .subspaces import Dct, Subspace
+from .vectors import unit_rows
 
 PHASE = "direction"
-THIRD = 0.4307272992954576
+CENTRAL_THIRD = 0.4307272992954576
 """A standard normal number is within this of 0 with probability 1/3."""
 
 
-NOTHING_LEFT = 1e-3
+SHORTEST_REST = 1e-3
 """A part of a unit vector that is shorter is mostly rounding."""
 
 
@@ -61,18 +62,19 @@ class TernarySpectrum:
 
     def begin(self, problem: Problem, count: int) -> Callable[[], Tensor]:
         """For one image."""
-        return _Spectrum(self, problem, count).direction
+        return _SpectralDirections(self, problem, count).direction
 
 
-class _Spectrum:
+class _SpectralDirections:
     def __init__(self, part: TernarySpectrum, problem: Problem, count: int) -> None:
         self._part, self._image = part, tuple(problem.source.shape)
         self._noise = problem.noise(PHASE, 0, count, part.subspace.shape(self._image))
         size = part.subspace.dimension(self._image)
         spectrum = part.subspace.project(problem.source[None])[0]
         self._weights = torch.tanh(part.gamma * spectrum.abs()) + part.floor
-        kept = min(part.memory, size // 2)  # more could leave nothing that is orthogonal to them
-        self._before = problem.source.new_zeros(kept, size)
+        # more than half could leave nothing that is orthogonal to them
+        remembered = min(part.memory, size // 2)
+        self._before = problem.source.new_zeros(remembered, size)
         self._drawn: Tensor | None = None
         self._next = 0
 
@@ -86,7 +88,7 @@ class _Spectrum:
         if len(self._before):
             vector = vector.addmv(self._before.T, self._before @ vector, alpha=-1)
             norm = torch.linalg.vector_norm(vector)
-            vector = vector * torch.where(norm > NOTHING_LEFT, 1 / norm, 0.0)
+            vector = vector * torch.where(norm > SHORTEST_REST, 1 / norm, 0.0)
             self._before[self._next % len(self._before)] = vector
         self._next += 1
         rows = vector.view(1, *self._weights.shape)
@@ -95,7 +97,5 @@ class _Spectrum:
     def _block(self, first: int) -> Tensor:
         """The next coefficients, as rows of length 1."""
         noise = self._noise[first : first + BLOCK]
-        rows = (noise.sign() * (noise.abs() > THIRD) * self._weights).flatten(1)
-        tiny = torch.finfo(rows.dtype).tiny
-        units: Tensor = rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_min(tiny)
-        return units
+        rows = (noise.sign() * (noise.abs() > CENTRAL_THIRD) * self._weights).flatten(1)
+        return unit_rows(rows)

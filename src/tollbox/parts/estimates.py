@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,6 +33,7 @@ from ..core.problem import Problem
 from ..core.ranges import MANY, above, check, number, whole
 from .registry import register
 from .subspaces import Full, Prior
+from .vectors import answer_weights, unit
 
 PHASE = "estimate"
 
@@ -56,13 +56,13 @@ class Estimate(Protocol):
         """For one image, with a memory of its own if it needs one."""
 
 
-class _Sum:
+class _DirectionSum:
     """Running sums of directions by answer."""
 
     def __init__(
-        self, problem: Problem, t: int, found: Iterate, limit: int, subspace: Prior
+        self, problem: Problem, t: int, iterate: Iterate, limit: int, subspace: Prior
     ) -> None:
-        self._draw = subspace.begin(problem).at(found.point)
+        self._draw = subspace.begin(problem).at(iterate.point)
         self._noise = problem.noise(PHASE, t, limit, self._draw.shape)
         self._passed = torch.zeros_like(problem.source).flatten()
         self._all = torch.zeros_like(self._passed)
@@ -78,9 +78,7 @@ class _Sum:
         points = points.add_(centre.flatten()).clamp_(0, 1)
         answers = yield Ask(points.view(-1, *self._shape), phase=PHASE)
         moved = points.sub_(centre.flatten())  # in place: what was asked has been dealt with
-        chosen = torch.from_numpy(answers.adversarial.astype(np.float32))
-        chosen = chosen.to(moved.device, moved.dtype, non_blocking=True)
-        self._passed.addmv_(moved.T, chosen)
+        self._passed.addmv_(moved.T, answer_weights(answers.adversarial, moved))
         self._all.add_(moved.sum(0))
         self.asked += rows
         self.adversarial += int(answers.adversarial.sum())
@@ -101,20 +99,18 @@ class _Sum:
         """g / |g| (Algorithm 3, the last lines)."""
         share = self.share
         failed = self._passed - self._all  # v-, minus the sum of the others
-        return self._unit((1 - share) * self._passed + share * failed)
+        return self._image((1 - share) * self._passed + share * failed)
 
     def signs(self) -> Tensor:
         """The sum of phi(x_i) u_i (equation 2)."""
-        return self._unit(2 * self._passed - self._all)
+        return self._image(2 * self._passed - self._all)
 
     def mean(self) -> Tensor:
         """The mean direction, towards where the answers were adversarial."""
-        return self._unit(self._all if self.adversarial else -self._all)
+        return self._image(self._all if self.adversarial else -self._all)
 
-    def _unit(self, g: Tensor) -> Tensor:
-        tiny = torch.finfo(g.dtype).tiny
-        unit: Tensor = g / torch.linalg.vector_norm(g).clamp_min(tiny)
-        return unit.view(self._shape)
+    def _image(self, g: Tensor) -> Tensor:
+        return unit(g).view(self._shape)
 
 
 @register(Estimate)
@@ -145,19 +141,19 @@ class MonteCarlo:
         return partial(self._estimate, problem)
 
     def _estimate(
-        self, problem: Problem, t: int, found: Iterate, queries: int
+        self, problem: Problem, t: int, iterate: Iterate, queries: int
     ) -> Asking[Tensor | None]:
-        total = _Sum(problem, t, found, queries, self.subspace)
+        total = _DirectionSum(problem, t, iterate, queries, self.subspace)
         while total.asked < queries:
             rows = min(self.chunk, queries - total.asked)
-            yield from total.ask(found.point, self.delta, rows)
+            yield from total.ask(iterate.point, self.delta, rows)
         problem.note(share=total.share, estimate_queries=total.asked, planned_share=0.5)
         if not self.weighted:
             return total.signs()
         return total.mean() if total.one_sided else total.direction()
 
 
-def outward(problem: Problem, point: Tensor, omega: float) -> Tensor:
+def move_outward(problem: Problem, point: Tensor, omega: float) -> Tensor:
     """The point moved away from the source by omega, clipped: x'_t of section 3.2."""
     away = point - problem.source
     moved: Tensor = point + away * (omega / torch.linalg.vector_norm(away))
@@ -210,14 +206,14 @@ class Agrest:
         return self.subspace.dimension(tuple(problem.source.shape))
 
     def _estimate(
-        self, problem: Problem, t: int, found: Iterate, queries: int
+        self, problem: Problem, t: int, iterate: Iterate, queries: int
     ) -> Asking[Tensor | None]:
         ratio, d = problem.prices.ratio, self._dimension(problem)
         omega = self.overshoot(problem, t)
-        centre = outward(problem, found.point, omega)
+        centre = move_outward(problem, iterate.point, omega)
         cost = queries * (ratio + 1) / 2  # c_t
         limit = max(1, math.ceil(theory.optimal_queries(cost, ratio, d)))  # n*
-        total = _Sum(problem, t, found, limit, self.subspace)
+        total = _DirectionSum(problem, t, iterate, limit, self.subspace)
         while total.cost < cost and total.asked < limit:
             rows = min(self.chunk, limit - total.asked)
             yield from total.ask(centre, self.delta, rows)
@@ -271,12 +267,12 @@ class _WithFeedback:
     def __init__(self, part: Biased, problem: Problem) -> None:
         self._part, self._problem, self._bias = part, problem, part.bias
 
-    def estimate(self, t: int, found: Iterate, queries: int) -> Asking[Tensor | None]:
+    def estimate(self, t: int, iterate: Iterate, queries: int) -> Asking[Tensor | None]:
         part, problem = self._part, self._problem
         d = part.subspace.dimension(tuple(problem.source.shape))
         omega = self._bias * part.delta / math.sqrt(d)
-        centre = outward(problem, found.point, omega)
-        total = _Sum(problem, t, found, queries, part.subspace)
+        centre = move_outward(problem, iterate.point, omega)
+        total = _DirectionSum(problem, t, iterate, queries, part.subspace)
         while total.asked < queries:
             yield from total.ask(centre, part.delta, min(part.chunk, queries - total.asked))
         flagged = total.asked - total.adversarial

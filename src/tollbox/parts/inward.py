@@ -24,18 +24,18 @@ from ..core.ask import Ask, Asking, Iterate
 from ..core.problem import Problem
 from ..core.ranges import MANY, check, whole
 from ..engine.mixtures import Mixture
-from .overshoot import planned
+from .overshoot import limit_ratio
 from .priors import Spectrum
 from .registry import register
-from .searches import narrowed, optimal_rule
+from .searches import narrow, optimal_rule
 from .starts import PHASE, GrowingNoise, Start
 
-FAR, NEAR = 0.35, 0.005
+FARTHEST_RADIUS, NEAREST_RADIUS = 0.35, 0.005
 """Radii of the first search, per pixel."""
-STEP = 0.9
-CELLS = 12
+RADIUS_STEP = 0.9
+LAST_BINS = 12
 """Of the last step, in the end."""
-KINDS = tuple(Spectrum(cut, grey=1 / 3) for cut in (28, 56, 14, 112))
+RAY_SPECTRA = tuple(Spectrum(cut, grey=1 / 3) for cut in (28, 56, 14, 112))
 
 
 class Ray:
@@ -71,50 +71,54 @@ class Inward:
     def __post_init__(self) -> None:
         check(self, tries=whole(1, MANY))
 
-    tolerance = 1 - STEP ** (1 / CELLS)
+    tolerance = 1 - RADIUS_STEP ** (1 / LAST_BINS)
     """How near to the boundary the start is, as a share of its distance."""
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         """The nearest boundary point of several rays."""
-        ratio = planned(problem.prices.ratio)
+        ratio = limit_ratio(problem.prices.ratio)
         shape, scale = tuple(problem.source.shape), math.sqrt(problem.dimension)
         best: tuple[Iterate, Tensor, float] | None = None
         tries = max(min(self.tries, 2), math.ceil(self.tries / (1 + max(0.0, math.log10(ratio)))))
         for number in range(tries):
-            drawing = KINDS[number % len(KINDS)].begin(problem)
+            drawing = RAY_SPECTRA[number % len(RAY_SPECTRA)].begin(problem)
             noise = problem.noise("inward", number, 1, drawing.shape, block=1)
             way = drawing(noise[0:1], 1.0).view(shape)
-            far = FAR * scale if best is None else best[2] * STEP
+            far = FARTHEST_RADIUS * scale if best is None else best[2] * RADIUS_STEP
             point = Mixture(problem.source, way, far).point()
             answers = yield Ask(point[None], phase=PHASE)
             if not answers.adversarial[0]:
                 continue
             start = Iterate(point, float(answers.distances[0]))
-            best = yield from _searched(problem, ratio, way, start, far, NEAR * scale)
+            best = yield from _search_ray(problem, ratio, way, start, far, NEAREST_RADIUS * scale)
         if best is None:
-            best = yield from self._grown(problem, ratio)
+            best = yield from self._grow_noise(problem, ratio)
         if best is None:
             return None
-        found, way, radius = best
-        ray = Ray(problem.source, way, found, radius, radius * STEP)
-        return (yield from narrowed(ray, CELLS, optimal_rule(ratio, CELLS), PHASE))[0]
+        iterate, way, radius = best
+        ray = Ray(problem.source, way, iterate, radius, radius * RADIUS_STEP)
+        return (yield from narrow(ray, LAST_BINS, optimal_rule(ratio, LAST_BINS), PHASE))[0]
 
-    def _grown(
+    def _grow_noise(
         self, problem: Problem, ratio: float
     ) -> Asking[tuple[Iterate, Tensor, float] | None]:
         start = yield from GrowingNoise()(problem)
         if start is None:
             return None
         way = start.point - problem.source
-        return (yield from _searched(problem, ratio, way, start, 1.0, NEAR / FAR))
+        return (
+            yield from _search_ray(
+                problem, ratio, way, start, 1.0, NEAREST_RADIUS / FARTHEST_RADIUS
+            )
+        )
 
 
-def _searched(
+def _search_ray(
     problem: Problem, ratio: float, way: Tensor, start: Iterate, far: float, near: float
 ) -> Asking[tuple[Iterate, Tensor, float]]:
     """The last adversarial point of a ray, to one step, with its radius."""
     near = min(near, far / 2)
-    count = math.ceil(math.log(near / far) / math.log(STEP))
+    count = math.ceil(math.log(near / far) / math.log(RADIUS_STEP))
     ray = Ray(problem.source, way, start, far, near)
-    found, cell = yield from narrowed(ray, count, optimal_rule(ratio, count), PHASE)
-    return found, way, ray.radius(cell / count)
+    iterate, place = yield from narrow(ray, count, optimal_rule(ratio, count), PHASE)
+    return iterate, way, ray.radius(place / count)

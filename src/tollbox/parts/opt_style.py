@@ -28,8 +28,9 @@ from .estimates import PHASE, Estimate, Estimator
 from .paths import Segment
 from .registry import register
 from .searches import LineSearch, Search
+from .vectors import unit, unit_rows
 
-BEYOND = 1.02
+FLAGGED_RAY_FACTOR = 1.02
 """A ray that is flagged at its outer end counts as so much longer."""
 
 
@@ -66,23 +67,21 @@ class OptStyle:
         return partial(self._estimate, problem)
 
     def _estimate(
-        self, problem: Problem, t: int, found: Iterate, queries: int
+        self, problem: Problem, t: int, iterate: Iterate, queries: int
     ) -> Asking[Tensor | None]:
         count = max(queries // 200, 1) * self.directions
-        near = self.widest / max(found.distance, 1.0)
+        near = self.widest / max(iterate.distance, 1.0)
         beta = near if t == 1 else min(self.gamma / problem.dimension, self.widest)
         noise = problem.noise(PHASE, t, count)
-        away = found.point - problem.source
-        away /= torch.linalg.vector_norm(away)
+        away = unit(iterate.point - problem.source)
         lengths: list[float] = []
         for first in range(0, count, self.side_by_side):
-            rays = away + beta * self._units(noise, first)
-            rays /= torch.linalg.vector_norm(rays, dim=(1, 2, 3), keepdim=True)
+            rays = unit_rows(away + beta * self._units(noise, first))
             lengths += yield from together(
-                [self._length(problem, ray, found.distance) for ray in rays]
+                [self._length(problem, ray, iterate.distance) for ray in rays]
             )
         apart = np.array(lengths) - np.mean(lengths)
-        problem.note(rays=count, spread=float(np.std(lengths)) / found.distance)
+        problem.note(rays=count, spread=float(np.std(lengths)) / iterate.distance)
         if np.ptp(lengths) <= problem.resolution:  # alike but for rounding
             return None
         weights = torch.from_numpy(-apart).to(away.device, away.dtype, non_blocking=True)
@@ -90,21 +89,18 @@ class OptStyle:
         for first in range(0, count, self.side_by_side):
             part = weights[first : first + self.side_by_side]
             direction += torch.einsum("n,nchw->chw", part, self._units(noise, first))
-        unit: Tensor = direction / torch.linalg.vector_norm(direction)
-        return unit
+        return unit(direction)
 
     def _units(self, noise: Noise, first: int) -> Tensor:
         """The next u_i, unit vectors."""
-        rows = noise[first : first + self.side_by_side]
-        units: Tensor = rows / torch.linalg.vector_norm(rows, dim=(1, 2, 3), keepdim=True)
-        return units
+        return unit_rows(noise[first : first + self.side_by_side])
 
     def _length(self, problem: Problem, ray: Tensor, g: float) -> Asking[float]:
         """g(theta_i)."""
         outer = (problem.source + (1 + self.reach) * g * ray).clamp_(0, 1)
         answers = yield Ask(outer[None], phase=PHASE)
         if not answers.adversarial[0]:
-            return BEYOND * (1 + self.reach) * g
+            return FLAGGED_RAY_FACTOR * (1 + self.reach) * g
         inner = (problem.source + (1 - self.reach) * g * ray).clamp_(0, 1)
         start = Iterate(outer, float(answers.distances[0]))
         line = Segment(inner, start, 2 * self.reach * g)

@@ -10,8 +10,8 @@ point itself lies outside, is known up to the tolerance of the search that found
 were a plane that would be all. Real ones bend, and pixels end at 0 and 1: samples around a boundary
 point are then on one side more often than on the other (on ResNet-50 and ResNet-20 two of five are
 adversarial, in the median, and on a sphere all but a few). That is the second unknown, `bend`;
-without it a belief that is told so can only say that k is nothing, and aims anywhere. There is no
-dimension in this, no assumption on an angle, and no schedule.
+without it such answers could only mean that k is nothing, and the aim would be anywhere. There is
+no dimension in this, no assumption on an angle, and no schedule.
 
 - The belief about (log k, bend, slack) is a table of weights on a grid; each chunk of answers
   multiplies it by the likelihood of its counts.
@@ -38,38 +38,38 @@ from scipy.special import log_ndtr, ndtr
 
 Values = NDArray[np.float64]
 
-STEP = 0.02
-REACH = 8.0
+Z_STEP = 0.02
+LARGEST_Z = 8.0
 """z beyond this counts as this."""
 LOG_SLOPES: Values = np.arange(-2.0, 8.01, 0.25)
-LOOSEST = 1e9
+LARGEST_SLACK = 1e9
 """A larger slack counts as this."""
-PLACES: Values = (np.arange(6) + 0.5) / 6
+SLACK_SHARES: Values = (np.arange(6) + 0.5) / 6
 """Where in its tolerance the point may lie."""
 BENDS: Values = np.arange(-3.0, 3.01, 0.25)
-GUESS, SPREAD, BENT = 2.0, 1.5, 0.75
+FIRST_LOG_SLOPE, LOG_SLOPE_SPREAD, BEND_SPREAD = 2.0, 1.5, 0.75
 """What is believed of log k at first, before any answer; and the spread of the bend."""
-DRIFT, BENDING = 0.4, 0.25
+LOG_SLOPE_DRIFT, BEND_DRIFT = 0.4, 0.25
 """By how much log k and the bend may change from one point to the next."""
-INWARD = 0.9
+FARTHEST_INWARD = 0.9
 """A shift goes no farther towards the source than this share of the way, and outward no farther
 than the distance itself."""
-CERTAIN = 1e-9
+LEAST_SHARE = 1e-9
 """No share is believed to be nearer to 0 or 1."""
-UNLIKELY = 1e-9
+LEAST_BELIEF = 1e-9
 """What a slope and a bend keep of belief when the point moves on."""
-RARE = 1e-3
+NEGLIGIBLE_WEIGHT = 1e-3
 """What is less likely than this, beside what is likeliest, is left out when means are taken."""
-AIMS: Values = np.linspace(-6.0, 6.0, 49)
+AIMED_Z: Values = np.linspace(-6.0, 6.0, 49)
 """The z that are aimed at, for the mean of log k; farther apart, to three spreads, while it is not
 known where the boundary lies."""
-DEAREST = 1000.0
+LARGEST_RATIO = 1000.0
 """A dearer c* is planned as this, infinity too: time is never free."""
 
 
-def planned(ratio: float) -> float:
-    """The c* that is planned with."""
-    return min(max(ratio, 1 / DEAREST), DEAREST)
+def limit_ratio(ratio: float) -> float:
+    """The c* to plan with: no dearer than `LARGEST_RATIO`, and no cheaper than its inverse."""
+    return min(max(ratio, 1 / LARGEST_RATIO), LARGEST_RATIO)
 
 
 class _Tables(NamedTuple):
@@ -87,7 +87,7 @@ class _Tables(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _tables() -> _Tables:
-    z = np.arange(-REACH, REACH + STEP / 2, STEP)
+    z = np.arange(-LARGEST_Z, LARGEST_Z + Z_STEP / 2, Z_STEP)
     passed, failed = log_ndtr(z), log_ndtr(-z)
     log_density = -z * z / 2 - 0.5 * math.log(2 * math.pi)
     return _Tables(
@@ -95,9 +95,11 @@ def _tables() -> _Tables:
     )
 
 
-def _nearest(z: Values) -> NDArray[np.intp]:
+def _table_rows(z: Values) -> NDArray[np.intp]:
     """The rows of the tables."""
-    return np.clip(np.rint((z + REACH) / STEP), 0, round(2 * REACH / STEP)).astype(np.intp)
+    return np.clip(np.rint((z + LARGEST_Z) / Z_STEP), 0, round(2 * LARGEST_Z / Z_STEP)).astype(
+        np.intp
+    )
 
 
 @lru_cache(maxsize=64)
@@ -107,7 +109,7 @@ def _kernel(count: int, drift: float) -> Values:
     return np.asarray(weights / weights.sum(0))
 
 
-def _widened(grid: Values, drift: float) -> Values:
+def _widening(grid: Values, drift: float) -> Values:
     """The matrix that widens a belief on a grid of equal steps by a drift."""
     return _kernel(len(grid), drift / (grid[1] - grid[0]))
 
@@ -144,23 +146,26 @@ def optimum(ratio: float) -> Optimum:
     t = _tables()
     rates = t.information / (t.low + ratio * (1 - t.low))
     row = int(rates.argmax())
-    return Optimum(-REACH + STEP * row, float(rates[row]), float(t.low[row]))
+    return Optimum(-LARGEST_Z + Z_STEP * row, float(rates[row]), float(t.low[row]))
 
 
 class Belief:
     """About one image's slope, bend and slack. Shifts and slacks are in units of delta."""
 
     def __init__(self, ratio: float) -> None:
-        self._ratio, self._farthest, self._slack = ratio, math.inf, np.zeros(len(PLACES))
-        log = -0.5 * ((LOG_SLOPES[:, None] - GUESS) / SPREAD) ** 2 - 0.5 * (BENDS / BENT) ** 2
-        self._log = np.repeat(log[:, :, None], len(PLACES), axis=2)
+        self._ratio, self._farthest, self._slack = ratio, math.inf, np.zeros(len(SLACK_SHARES))
+        log = (
+            -0.5 * ((LOG_SLOPES[:, None] - FIRST_LOG_SLOPE) / LOG_SLOPE_SPREAD) ** 2
+            - 0.5 * (BENDS / BEND_SPREAD) ** 2
+        )
+        self._log = np.repeat(log[:, :, None], len(SLACK_SHARES), axis=2)
         self._weigh()
 
     def _weigh(self) -> None:
         self._log -= self._log.max()
         weights = np.exp(self._log)
         self._weights = weights / weights.sum()
-        slope, bend, place = np.nonzero(weights > RARE)
+        slope, bend, place = np.nonzero(weights > NEGLIGIBLE_WEIGHT)
         likely = self._weights[slope, bend, place]
         self._likely = likely / likely.sum()
         self._at = np.exp(LOG_SLOPES[slope]), BENDS[bend], place
@@ -168,18 +173,18 @@ class Belief:
     def begin(self, slack: float, points: int = 1, distance: float = math.inf) -> None:
         """A new point, up to `slack` outside, at a distance from the source, so many points after
         the last. Whatever their number, no more is forgotten than was not known at first."""
-        self._farthest, self._slack = distance, min(slack, LOOSEST) * PLACES
-        drift = min(DRIFT * math.sqrt(points), SPREAD)
-        bending = min(BENDING * math.sqrt(points), BENT)
-        moved = _widened(LOG_SLOPES, drift) @ self._weights.sum(2) @ _widened(BENDS, bending).T
-        self._log = np.repeat(np.log(moved + UNLIKELY)[:, :, None], len(PLACES), axis=2)
+        self._farthest, self._slack = distance, min(slack, LARGEST_SLACK) * SLACK_SHARES
+        drift = min(LOG_SLOPE_DRIFT * math.sqrt(points), LOG_SLOPE_SPREAD)
+        bending = min(BEND_DRIFT * math.sqrt(points), BEND_SPREAD)
+        moved = _widening(LOG_SLOPES, drift) @ self._weights.sum(2) @ _widening(BENDS, bending).T
+        self._log = np.repeat(np.log(moved + LEAST_BELIEF)[:, :, None], len(SLACK_SHARES), axis=2)
         self._weigh()
 
     def _rows(self, shift: float | Values) -> NDArray[np.intp]:
         """The rows of the tables for all that is likely, at a shift, or at each of a column."""
         slopes, bends, place = self._at
         z = slopes * (self._slack[place] + shift) + bends
-        return _nearest(z)
+        return _table_rows(z)
 
     @property
     def log_slope(self) -> float:
@@ -202,8 +207,8 @@ class Belief:
         places = -self._slack[place] - bends / slopes  # where the shares would be halves
         middle = float(places @ self._likely)
         apart = math.sqrt(float((places - middle) ** 2 @ self._likely))
-        shifts = middle + AIMS * max(math.exp(-self.log_slope), 3 * apart / AIMS[-1])
-        shifts = np.clip(shifts, -INWARD * self._farthest, self._farthest)
+        shifts = middle + AIMED_Z * max(math.exp(-self.log_slope), 3 * apart / AIMED_Z[-1])
+        shifts = np.clip(shifts, -FARTHEST_INWARD * self._farthest, self._farthest)
         rows = self._rows(shifts[:, None])
         information, low = t.information[rows] @ self._likely, t.low[rows] @ self._likely
         return float(shifts[int((information / (low + self._ratio * (1 - low))).argmax())])
@@ -212,7 +217,7 @@ class Belief:
         """So many adversarial and other answers at a shift."""
         t = _tables()
         outside = np.exp(LOG_SLOPES)[:, None, None] * (self._slack + shift)
-        rows = _nearest(outside + BENDS[:, None])
+        rows = _table_rows(outside + BENDS[:, None])
         self._log += passed * t.passed[rows] + failed * t.failed[rows]
         self._weigh()
 
@@ -220,5 +225,5 @@ class Belief:
         """What answers at a shift count, by what is believed now."""
         t, rows = _tables(), self._rows(shift)
         low, density = (float(table[rows] @ self._likely) for table in (t.low, t.density))
-        low = min(max(low, CERTAIN), 1 - CERTAIN)
+        low = min(max(low, LEAST_SHARE), 1 - LEAST_SHARE)
         return Scores(density / low, density / (1 - low), low)

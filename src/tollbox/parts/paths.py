@@ -25,8 +25,8 @@ from torch import Tensor
 from ..core.ask import Iterate
 from ..engine.mixtures import Mixture
 
-QUARTER = math.pi / 2
-NOISE = 1e3
+QUARTER_TURN = math.pi / 2
+NEGLIGIBLE_ROUNDINGS = 1e3
 """Parts of a unit vector below so many roundings are taken for 0."""
 
 
@@ -90,7 +90,7 @@ class Circle:
         along = torch.dot(direction.flatten(), away.flatten()) / radius
         side = torch.addcmul(direction, away, -along / radius)
         norm = torch.linalg.vector_norm(side)
-        side = side * torch.where(norm > NOISE * limits.eps, radius / norm, 0.0)
+        side = side * torch.where(norm > NEGLIGIBLE_ROUNDINGS * limits.eps, radius / norm, 0.0)
         return cls(source, away, side, along)
 
     def at(self, phi: float) -> Mixture:
@@ -112,13 +112,13 @@ class Arc:
     circle: Circle
     start: Iterate
     first: float = 0.0
-    last: float | Tensor = QUARTER
+    last: float | Tensor = QUARTER_TURN
     """An angle that only the device knows may be a tensor without dimension; `first` is then 0."""
 
     @property
     def length(self) -> float:
         """Length in l2, at most."""
-        return QUARTER * self.start.distance
+        return QUARTER_TURN * self.start.distance
 
     def __call__(self, theta: float) -> Tensor:
         """T(theta)."""

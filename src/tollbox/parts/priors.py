@@ -37,15 +37,10 @@ from ..core.ranges import MANY, above, check, number
 from .cosines import cosine_columns, transform_planes
 from .registry import register
 from .subspaces import Drawing, Prior, Shape
+from .vectors import unit, unit_rows
 
 BRIGHTNESS = (0.56, 0.74, 0.37)
 """Along which of red, green and blue the normals of networks have most of their energy."""
-
-
-def _unit(images: Tensor, length: float) -> Tensor:
-    norms = torch.linalg.vector_norm(images, dim=(1, 2, 3), keepdim=True)
-    unit: Tensor = images / norms.clamp_min(torch.finfo(images.dtype).tiny) * length
-    return unit
 
 
 def _sides(image: Shape, cut: float) -> tuple[int, int]:
@@ -54,7 +49,7 @@ def _sides(image: Shape, cut: float) -> tuple[int, int]:
     return min(height, math.ceil(cut)), min(width, math.ceil(cut))
 
 
-def _below(sides: tuple[int, int], cut: float) -> NDArray[np.float64]:
+def _mask_below(sides: tuple[int, int], cut: float) -> NDArray[np.float64]:
     f = np.hypot(np.arange(sides[0])[:, None], np.arange(sides[1])[None, :])
     return (f < cut).astype(float)
 
@@ -67,12 +62,14 @@ def _expand(rows: Tensor, image: Shape) -> Tensor:
 
 
 @lru_cache(maxsize=64)
-def _kept(sides: tuple[int, int], cut: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _low_pass(
+    sides: tuple[int, int], cut: float, dtype: torch.dtype, device: torch.device
+) -> Tensor:
     """1 for the frequencies below the cut, 0 for the others."""
-    return torch.from_numpy(_below(sides, cut)).to(dtype).to(device, non_blocking=True)
+    return torch.from_numpy(_mask_below(sides, cut)).to(dtype).to(device, non_blocking=True)
 
 
-class _Fixed:
+class _FixedDrawing:
     """A drawing that does not depend on the point."""
 
     def at(self, point: Tensor) -> Self:  # noqa: ARG002
@@ -92,17 +89,17 @@ class Spectrum:
 
     def dimension(self, image: Shape) -> int:
         """d', the effective dimension."""
-        places = int(_below(_sides(image, self.cut), self.cut).sum())
+        places = int(_mask_below(_sides(image, self.cut), self.cut).sum())
         if image[0] != 3:
             return places * image[0]
         return max(2, round(places / (self.grey**2 + (1 - self.grey) ** 2 / 2)))
 
     def begin(self, problem: Problem) -> Drawing:
         """For one image."""
-        return _Spectral(self, tuple(problem.source.shape))
+        return _SpectrumDrawing(self, tuple(problem.source.shape))
 
 
-class _Spectral(_Fixed):
+class _SpectrumDrawing(_FixedDrawing):
     """Of three channels a row drawn alone may differ by a rounding from the same row among others:
     what mixes the channels leaves several rows in another order in memory, and their lengths are
     summed in it. Results that were recorded hold both, so it stays until the noise changes."""
@@ -112,24 +109,24 @@ class _Spectral(_Fixed):
         self.shape = (image[0], *_sides(image, part.cut))
 
     def __call__(self, rows: Tensor, length: float) -> Tensor:
-        kept, mix = _weights(self._part, self.shape, rows.dtype, rows.device)
-        rows = rows * kept
+        low_pass, mix = _weights(self._part, self.shape, rows.dtype, rows.device)
+        rows = rows * low_pass
         if mix is not None:
             rows = torch.einsum("cd,ndhw->nchw", mix, rows)
-        return _expand(_unit(rows, length), self._image)
+        return _expand(unit_rows(rows) * length, self._image)
 
 
 @lru_cache(maxsize=64)
 def _weights(
     part: Spectrum, shape: Shape, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor | None]:
-    kept = _kept((shape[1], shape[2]), part.cut, dtype, device)
+    low_pass = _low_pass((shape[1], shape[2]), part.cut, dtype, device)
     if shape[0] != 3:
-        return kept, None
+        return low_pass, None
     light = np.array(BRIGHTNESS) / np.linalg.norm(BRIGHTNESS)
     along = np.outer(light, light)
     mix = math.sqrt(part.grey) * along + math.sqrt((1 - part.grey) / 2) * (np.eye(3) - along)
-    return kept, torch.from_numpy(mix).to(dtype).to(device, non_blocking=True)
+    return low_pass, torch.from_numpy(mix).to(dtype).to(device, non_blocking=True)
 
 
 @register(Prior)
@@ -147,18 +144,18 @@ class Texture:
 
     def dimension(self, image: Shape) -> int:
         """d', the number of factors."""
-        return max(2, int(_below(_sides(image, self.cut), self.cut).sum()))
+        return max(2, int(_mask_below(_sides(image, self.cut), self.cut).sum()))
 
     def begin(self, problem: Problem) -> Drawing:
         """For one image."""
-        return _Textured(self, problem.source)
+        return _TextureDrawing(self, problem.source)
 
 
-EVEN = 0.1
+EVENING_FLOOR = 0.1
 """Windows with less texture than this share of the image's are not raised to the same level."""
 
 
-class _Textured(_Fixed):
+class _TextureDrawing(_FixedDrawing):
     def __init__(self, part: Texture, source: Tensor) -> None:
         channels, height, width = image = tuple(source.shape)
         light = source.new_ones(channels)
@@ -166,7 +163,7 @@ class _Textured(_Fixed):
             light = torch.tensor(BRIGHTNESS, dtype=source.dtype).to(
                 source.device, non_blocking=True
             )
-        light = light / torch.linalg.vector_norm(light)
+        light = unit(light)
         # of a copy, which is aligned wherever in a batch the image lies (cosines.py)
         plane = torch.einsum("chw,c->hw", source.clone(), light)
         high, wide = cosine_columns(height, 1.0, source), cosine_columns(width, 1.0, source)
@@ -178,20 +175,22 @@ class _Textured(_Fixed):
             fine[None, None] ** 2, 2 * reach + 1, 1, reach, count_include_pad=False
         )[0, 0].sqrt()
         tiny = torch.finfo(source.dtype).tiny
-        even = fine / (energy + EVEN * fine.square().mean().sqrt()).clamp_min(tiny)
+        even = fine / (energy + EVENING_FLOOR * fine.square().mean().sqrt()).clamp_min(tiny)
         rounding = torch.finfo(source.dtype).eps * weights.amax() * plane.abs().amax()
-        even = torch.where(fine.abs().amax() > NOTHING * rounding, even, torch.ones_like(even))
+        even = torch.where(
+            fine.abs().amax() > TEXTURE_ROUNDINGS * rounding, even, torch.ones_like(even)
+        )
         self._base = even * light.view(-1, 1, 1)
         self._image = image
         self._sides, self._cut = _sides(image, part.cut), part.cut
         self.shape: Shape = (1, *self._sides)
 
     def __call__(self, rows: Tensor, length: float) -> Tensor:
-        kept = _kept(self._sides, self._cut, rows.dtype, rows.device)
-        return _unit(_expand(rows * kept, self._image) * self._base, length)
+        low_pass = _low_pass(self._sides, self._cut, rows.dtype, rows.device)
+        return unit_rows(_expand(rows * low_pass, self._image) * self._base) * length
 
 
-NOTHING = 100.0
+TEXTURE_ROUNDINGS = 100.0
 """Texture of fewer roundings is none: an image of one colour has no texture, any place will do."""
 
 
@@ -231,10 +230,10 @@ class Photo:
 
     def begin(self, problem: Problem) -> Drawing:
         """For one image."""
-        return _Blended([(share, part.begin(problem)) for share, part in self.parts])
+        return _BlendDrawing([(share, part.begin(problem)) for share, part in self.parts])
 
 
-class _Blended(_Fixed):
+class _BlendDrawing(_FixedDrawing):
     def __init__(self, parts: list[tuple[float, Drawing]]) -> None:
         self._parts = parts
         self._sizes = [math.prod(drawing.shape) for _, drawing in parts]
@@ -246,7 +245,7 @@ class _Blended(_Fixed):
             drawing(piece.reshape(-1, *drawing.shape), math.sqrt(share))
             for (share, drawing), piece in zip(self._parts, pieces, strict=True)
         )
-        return _unit(reduce(torch.Tensor.add_, drawn), length)
+        return unit_rows(reduce(torch.Tensor.add_, drawn)) * length
 
 
 @register(Prior)
@@ -264,14 +263,14 @@ class Reweighed:
 
     def dimension(self, image: Shape) -> int:
         """d', the number of factors."""
-        return max(2, 3 * int(_below(_sides(image, self.cut), self.cut).sum()))
+        return max(2, 3 * int(_mask_below(_sides(image, self.cut), self.cut).sum()))
 
     def begin(self, problem: Problem) -> Drawing:
         """For one image."""
-        return _Own(self, problem.source, ())
+        return _ReweighedDrawing(self, problem.source, ())
 
 
-class _Own:
+class _ReweighedDrawing:
     def __init__(self, part: Reweighed, source: Tensor, bands: tuple[Tensor, ...]) -> None:
         self._part, self._source, self._bands = part, source, bands
         self._image: Shape = tuple(source.shape)
@@ -286,12 +285,12 @@ class _Own:
         coefficients = high.mT @ away @ wide
         low = high @ (coefficients * (f < part.low)) @ wide.mT
         middle = high @ (coefficients * ((f >= part.low) & (f < part.high))) @ wide.mT
-        return _Own(part, source, (low, middle, away - low - middle))
+        return _ReweighedDrawing(part, source, (low, middle, away - low - middle))
 
     def __call__(self, rows: Tensor, length: float) -> Tensor:
-        kept = _kept(self._sides, self._part.cut, rows.dtype, rows.device)
-        factors = _expand(rows * kept, self._image)
+        low_pass = _low_pass(self._sides, self._part.cut, rows.dtype, rows.device)
+        factors = _expand(rows * low_pass, self._image)
         total = factors[:, :1] * self._bands[0]
         for band in (1, 2):
             total.addcmul_(factors[:, band : band + 1], self._bands[band])
-        return _unit(total, length)
+        return unit_rows(total) * length

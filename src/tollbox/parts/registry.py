@@ -10,6 +10,8 @@
 
    From then on `search.part = "TenSteps"` works in every study file. All its fields have defaults,
    so that a name is enough to make one.
+3. A field that was renamed is still read by its old name, so that study files written before, and
+   those that stores keep, stay readable (`RENAMED_FIELDS`).
 """
 
 from __future__ import annotations
@@ -21,6 +23,17 @@ T = TypeVar("T")
 
 PARTS: dict[Any, tuple[type, ...]] = {}
 """By kind, the classes that can take its place."""
+
+RENAMED_FIELDS: dict[str, dict[str, str]] = {
+    "Frugal": {
+        "wide": "fallback_prior",
+        "own": "reweighing_prior",
+        "every": "reweighing_period",
+        "own_information": "reweighing_information",
+        "share": "relative_delta",
+    },
+}
+"""By class, the fields of attacks and parts that had another name."""
 
 
 def register(*kinds: Any) -> Callable[[type[T]], type[T]]:

@@ -1,6 +1,6 @@
 """Searches: along a path from an adversarial point towards the source, find the boundary.
 
-The path is divided into cells of a share `tau` of its length (no finer than the points' dtype can
+The path is divided into bins of a share `tau` of its length (no finer than the points' dtype can
 resolve). T(0) is known to be adversarial, and T(1), which is never asked, taken not to be. A search
 returns T(k tau) that was asked, or is T(0), and is adversarial, with T((k+1) tau) not.
 """
@@ -27,11 +27,11 @@ from .registry import register
 
 PHASE = "search"
 LARGEST_TABLE = 1 << 16
-"""Cells for which optimal splits are worked out exactly."""
+"""Bins for which optimal splits are worked out exactly."""
 
 
 Rule = Callable[[int], int]
-"""Rule to ask in an interval of so many cells, from its adversarial end on; must be hashable."""
+"""Where to ask in an interval of so many bins, from its adversarial end on; must be hashable."""
 
 
 class Search(Protocol):
@@ -54,24 +54,24 @@ class Search(Protocol):
         """The last adversarial point."""
 
 
-def cells(problem: Problem, path: Path, tau: float) -> int:
+def count_bins(problem: Problem, path: Path, tau: float) -> int:
     """ceil(1/tau), or as many as the points' dtype can tell apart on this path if that is fewer."""
     finest = max(2.0, path.length / problem.resolution)
     return math.ceil(min(1 / max(tau, sys.float_info.min), finest))
 
 
-AT_ONCE = 256
+MOST_PLACES = 256
 """Places of a run at most; a search may go on for a hundred thousand."""
-REMEMBERED = 4
+REMEMBERED_POINTS = 4
 """Points of a run that are kept at hand: what is returned in the end is mostly among the last."""
 
 
 class _Steps(MixtureRows):
-    """Points of a path at some of its `count` cells, as rows."""
+    """Points of a path at some of its `count` bins, as rows."""
 
     def __init__(self, path: Path, places: Sequence[int], low: int, count: int) -> None:
         self._path, self._places, self._low, self._count = path, places, low, count
-        self._made: dict[int, Tensor] = {}
+        self._points: dict[int, Tensor] = {}
 
     def __len__(self) -> int:
         return len(self._places)
@@ -88,23 +88,23 @@ class _Steps(MixtureRows):
 
     def remember(self, row: int, point: Tensor) -> None:
         """The point of a row, now that it is made."""
-        self._made[row] = point
-        if len(self._made) > REMEMBERED:
-            del self._made[next(iter(self._made))]
+        self._points[row] = point
+        if len(self._points) > REMEMBERED_POINTS:
+            del self._points[next(iter(self._points))]
 
     def _theta(self, row: int) -> float:
         return (self._low + self._places[row]) / self._count
 
     def _row(self, row: int) -> Tensor:
-        if row not in self._made:
+        if row not in self._points:
             self.remember(row, self._path(self._theta(row))[None])
-        return self._made[row]
+        return self._points[row]
 
 
-def walked(
+def walk(
     path: Path, places: Sequence[int], low: int, count: int, phase: str
 ) -> Asking[tuple[Iterate | None, int]]:
-    """Ask at the cells low + place, one after another, until the first that is not adversarial; the
+    """Ask at the bins low + place, one after another, until the first that is not adversarial; the
     last that was, and how many were."""
     points = _Steps(path, places, low, count)
     answers = yield Ask(points, until=Until.NOT_ADVERSARIAL, phase=phase)
@@ -115,38 +115,36 @@ def walked(
 
 
 @lru_cache(maxsize=4096)
-def _places(width: int, where: Rule) -> Sequence[int]:
-    """Rule an interval is asked next, as long as the answers are adversarial."""
+def _places(width: int, rule: Rule) -> Sequence[int]:
+    """Where an interval is asked next, as long as the answers are adversarial."""
     places: list[int] = []
     low = 0
-    while width - low > 1 and len(places) < AT_ONCE:
-        low += where(width - low)
+    while width - low > 1 and len(places) < MOST_PLACES:
+        low += rule(width - low)
         places.append(low)
     return places
 
 
-def _narrowed(path: Path, count: int, where: Rule, phase: str = PHASE) -> Asking[Iterate]:
-    return (yield from narrowed(path, count, where, phase))[0]
+def _narrow_to_point(path: Path, count: int, rule: Rule, phase: str = PHASE) -> Asking[Iterate]:
+    return (yield from narrow(path, count, rule, phase))[0]
 
 
-def narrowed(
-    path: Path, count: int, where: Rule, phase: str = PHASE
-) -> Asking[tuple[Iterate, int]]:
+def narrow(path: Path, count: int, rule: Rule, phase: str = PHASE) -> Asking[tuple[Iterate, int]]:
     """Algorithm 1 with any rule for where to ask in an interval, from its adversarial end on.
 
     As long as the answers are adversarial it is known where the next will be asked. So each flagged
     answer ends one ask, and the engine may look ahead. Returns the last adversarial point and its
-    cell.
+    bin.
     """
-    low, high, found = 0, count, path.start
+    low, high, iterate = 0, count, path.start
     while high - low > 1:
-        places = _places(high - low, where)
-        last, passed = yield from walked(path, places, low, count, phase)
+        places = _places(high - low, rule)
+        last, passed = yield from walk(path, places, low, count, phase)
         if passed < len(places):
             high = low + places[passed]
         if last is not None:
-            found, low = last, low + places[passed - 1]
-    return found, low
+            iterate, low = last, low + places[passed - 1]
+    return iterate, low
 
 
 @dataclass(frozen=True)
@@ -156,7 +154,7 @@ class SplitRule:
     ratio: float
 
     def __call__(self, width: int) -> int:
-        """Rule to ask in an interval of `width` cells."""
+        """Where to ask in an interval of `width` bins."""
         return split(width, self.ratio)
 
 
@@ -174,7 +172,9 @@ class BinarySearch:
 
     def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
         """The last adversarial point."""
-        return _narrowed(path, cells(problem, path, self.tau * scale), SplitRule(1.0), self.phase)
+        return _narrow_to_point(
+            path, count_bins(problem, path, self.tau * scale), SplitRule(1.0), self.phase
+        )
 
 
 @register(Search)
@@ -189,8 +189,8 @@ class AsymmetricSearch:
 
     def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
         """The last adversarial point."""
-        count = cells(problem, path, self.tau * scale)
-        return _narrowed(path, count, SplitRule(problem.prices.ratio))
+        count = count_bins(problem, path, self.tau * scale)
+        return _narrow_to_point(path, count, SplitRule(problem.prices.ratio))
 
 
 @dataclass(frozen=True)
@@ -202,24 +202,24 @@ class OptimalRule:
     """The largest interval in the table."""
 
     def __call__(self, width: int) -> int:
-        """Rule to ask in an interval of `width` cells."""
+        """Where to ask in an interval of `width` bins."""
         if width <= self.size:
             return int(optimal_splits(self.size, self.ratio).first[width])
         return min(width - 1, max(1, round(optimal_share(self.ratio) * width)))
 
 
 def optimal_rule(ratio: float, count: int) -> OptimalRule:
-    """The cost-optimal rule for intervals of up to `count` cells."""
+    """The cost-optimal rule for intervals of up to `count` bins."""
     return OptimalRule(ratio, min(LARGEST_TABLE, max(2, 1 << (count - 1).bit_length())))
 
 
 @register(Search)
 @dataclass(frozen=True)
 class OptimalSearch:
-    """Splits where the expected cost is least, the boundary being equally likely in every cell.
+    """Splits where the expected cost is least, the boundary being equally likely in every bin.
 
-    Exactly so up to `LARGEST_TABLE` cells; in a wider interval by the share that is optimal in the
-    limit. Asymmetric search costs up to a third more (c* = 1000, 20 000 cells: 2735 against 2097).
+    Exactly so up to `LARGEST_TABLE` bins; in a wider interval by the share that is optimal in the
+    limit. Asymmetric search costs up to a third more (c* = 1000, 20 000 bins: 2735 against 2097).
     """
 
     tau: float = 1e-4
@@ -229,8 +229,8 @@ class OptimalSearch:
 
     def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
         """The last adversarial point."""
-        count = cells(problem, path, self.tau * scale)
-        return _narrowed(path, count, optimal_rule(problem.prices.ratio, count))
+        count = count_bins(problem, path, self.tau * scale)
+        return _narrow_to_point(path, count, optimal_rule(problem.prices.ratio, count))
 
 
 @register(Search)
@@ -239,7 +239,7 @@ class LineSearch:
     """Step by step from the adversarial end until the first flagged answer, then finer.
 
     With `stages` of them at most so many answers are flagged (the egg-dropping problem). One stage
-    asks cell after cell; two take about sqrt(N) coarse steps, and then as many fine ones: this is
+    asks bin after bin; two take about sqrt(N) coarse steps, and then as many fine ones: this is
     the search of the stealthy attacks (Debenedetti et al.), with N = 10^4.
     """
 
@@ -253,16 +253,16 @@ class LineSearch:
 
     def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
         """The last adversarial point."""
-        count = cells(problem, path, self.tau * scale)
-        low, high, found = 0, count, path.start
+        count = count_bins(problem, path, self.tau * scale)
+        low, high, iterate = 0, count, path.start
         for left in range(self.stages, 0, -1):
             step = line_step(high - low, left)
             places = range(step, high - low, step)
             if not places:
                 continue
-            last, passed = yield from walked(path, places, low, count, self.phase)
+            last, passed = yield from walk(path, places, low, count, self.phase)
             if passed < len(places):
                 high = low + places[passed]
             if last is not None:
-                found, low = last, low + places[passed - 1]
-        return found
+                iterate, low = last, low + places[passed - 1]
+        return iterate

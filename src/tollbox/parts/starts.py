@@ -4,8 +4,8 @@
     UniformNoise   an image of noise, blended with the source: HSJA's
     Pool           images of other classes, the nearest first
 
-An image that is given for a problem (`Problem.given`, `starts` of `tollbox.run`) comes before all
-of them: a targeted run needs one of the target class. A start returns what it found, or None.
+An image that comes with a problem (`Problem.start_image`, `starts` of `tollbox.run`) goes before
+all of them: a targeted run needs one of the target class. A start returns what it found, or None.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Start(Protocol):
 
 def begin(problem: Problem, start: Start) -> Asking[Iterate | None]:
     """From the image that was given for this problem, if one was; else by `start`."""
-    if problem.given is not None:
-        return first_adversarial(problem.given[None], PHASE)
+    if problem.start_image is not None:
+        return first_adversarial(problem.start_image[None], PHASE)
     return start(problem)
 
 
-class _Growing:
+class _GrowingNoiseRows:
     """Rows k = 1, 2, ...: source + k step N(0, 1), clipped."""
 
     def __init__(self, source: Tensor, noise: Noise, step: float) -> None:
@@ -82,11 +82,11 @@ class GrowingNoise:
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         """The first level that is adversarial."""
-        points = _Growing(problem.source, problem.noise(PHASE, 0, self.levels), self.step)
+        points = _GrowingNoiseRows(problem.source, problem.noise(PHASE, 0, self.levels), self.step)
         return first_adversarial(points, PHASE)
 
 
-class _Uniform:
+class _UniformNoiseRows:
     """Rows of uniform noise in [0,1]: the normal distribution function of standard normal rows."""
 
     def __init__(self, noise: Noise) -> None:
@@ -116,11 +116,11 @@ class UniformNoise:
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         """The last adversarial blend."""
-        points = _Uniform(problem.noise("uniform", 0, self.tries))
-        found = yield from first_adversarial(points, PHASE)
-        if found is None:
+        points = _UniformNoiseRows(problem.noise("uniform", 0, self.tries))
+        iterate = yield from first_adversarial(points, PHASE)
+        if iterate is None:
             return None
-        line = Segment(problem.source, found)
+        line = Segment(problem.source, iterate)
         return (yield from BinarySearch(self.tau, phase=PHASE)(problem, line))
 
 
@@ -141,19 +141,19 @@ class Pool:
         """The nearest image that is adversarial."""
         if self.images.ndim != 4 or self.images.shape[1:] != problem.source.shape:
             raise InputError(
-                f"the pool has shape {tuple(self.images.shape)}: expected (n, c, h, w) with images "
-                f"of shape {tuple(problem.source.shape)}."
+                f"the pool has shape {tuple(self.images.shape)}",
+                expected=f"(n, c, h, w) with images of shape {tuple(problem.source.shape)}",
             )
         images = _placed(self, problem.source.device, problem.source.dtype)
-        wanted = np.ones(len(images), bool)
+        allowed = np.ones(len(images), bool)
         if self.labels is not None:
-            wanted = problem.is_adversarial(self.labels.cpu().numpy())
-        if not wanted.any():
+            allowed = problem.is_adversarial(self.labels.cpu().numpy())
+        if not allowed.any():
             return None
         apart = torch.linalg.vector_norm((images - problem.source).flatten(1), dim=1)
-        unwanted = torch.from_numpy(~wanted).to(apart.device, non_blocking=True)
-        order = apart.masked_fill_(unwanted, math.inf).argsort(stable=True)
-        nearest = _Ordered(images, order[: int(wanted.sum())])
+        refused = torch.from_numpy(~allowed).to(apart.device, non_blocking=True)
+        order = apart.masked_fill_(refused, math.inf).argsort(stable=True)
+        nearest = _Ordered(images, order[: int(allowed.sum())])
         return (yield from first_adversarial(nearest, PHASE))
 
 

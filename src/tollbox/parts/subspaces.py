@@ -28,7 +28,9 @@ from .registry import register
 
 Shape = tuple[int, ...]
 
-SIDE = Range("a side of 1 or more, or None", lambda side: side is None or whole(1).holds(side))
+BLOCK_SIDE = Range(
+    "a side of 1 or more, or None", lambda side: side is None or whole(1).holds(side)
+)
 """Of a block."""
 
 
@@ -70,7 +72,7 @@ class Subspace(Prior, Protocol):
 
 
 @dataclass(frozen=True)
-class _Uniform:
+class _UniformDrawing:
     """Uniform directions of a subspace."""
 
     subspace: Subspace
@@ -111,7 +113,7 @@ class Full:
 
     def begin(self, problem: Problem) -> Drawing:
         """Uniform directions."""
-        return _Uniform(self, tuple(problem.source.shape))
+        return _UniformDrawing(self, tuple(problem.source.shape))
 
 
 @register(Subspace, Prior)
@@ -124,7 +126,7 @@ class Dct:
     """Side of a block; None: the whole image is one."""
 
     def __post_init__(self) -> None:
-        check(self, factor=number(1), block=SIDE)
+        check(self, factor=number(1), block=BLOCK_SIDE)
 
     def shape(self, image: Shape) -> Shape:
         """(c, h', w')."""
@@ -149,7 +151,7 @@ class Dct:
 
     def begin(self, problem: Problem) -> Drawing:
         """Uniform directions."""
-        return _Uniform(self, tuple(problem.source.shape))
+        return _UniformDrawing(self, tuple(problem.source.shape))
 
     def _frequencies(self, side: int) -> int:
         """How many there are along an axis."""

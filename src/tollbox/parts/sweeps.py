@@ -23,7 +23,7 @@ from torch import Tensor
 from ..core.ask import Ask, Asking, Iterate, Until, at_once
 from ..core.problem import Problem
 from ..core.ranges import FINEST, above, check, whole
-from .paths import QUARTER, Arc, Circle
+from .paths import QUARTER_TURN, Arc, Circle
 from .registry import register
 
 PHASE = "sweep"
@@ -61,8 +61,8 @@ class Quarter:
         """For one image."""
         return partial(self._arc, problem)
 
-    def _arc(self, problem: Problem, found: Iterate, direction: Tensor) -> Asking[Arc | None]:
-        return at_once(Arc(Circle.through(problem.source, found.point, direction), found))
+    def _arc(self, problem: Problem, iterate: Iterate, direction: Tensor) -> Asking[Arc | None]:
+        return at_once(Arc(Circle.through(problem.source, iterate.point, direction), iterate))
 
 
 @register(Sweep)
@@ -74,9 +74,9 @@ class ToDirection:
         """For one image."""
         return partial(self._arc, problem)
 
-    def _arc(self, problem: Problem, found: Iterate, direction: Tensor) -> Asking[Arc | None]:
-        circle = Circle.through(problem.source, found.point, direction)
-        return at_once(Arc(circle, found, 0.0, torch.acos(circle.cosine.clamp(0, 1))))
+    def _arc(self, problem: Problem, iterate: Iterate, direction: Tensor) -> Asking[Arc | None]:
+        circle = Circle.through(problem.source, iterate.point, direction)
+        return at_once(Arc(circle, iterate, 0.0, torch.acos(circle.cosine.clamp(0, 1))))
 
 
 @register(Sweep)
@@ -93,15 +93,15 @@ class Galloping:
         """For one image."""
         return partial(self._arc, problem)
 
-    def _arc(self, problem: Problem, found: Iterate, direction: Tensor) -> Asking[Arc | None]:
-        circle = Circle.through(problem.source, found.point, direction)
-        angles = [(1 - 0.5**k) * QUARTER for k in range(1, self.most + 1)]
+    def _arc(self, problem: Problem, iterate: Iterate, direction: Tensor) -> Asking[Arc | None]:
+        circle = Circle.through(problem.source, iterate.point, direction)
+        angles = [(1 - 0.5**k) * QUARTER_TURN for k in range(1, self.most + 1)]
         points = _Angles(circle, angles)
         answers = yield Ask(points, until=Until.NOT_ADVERSARIAL, phase=PHASE)
         passed = int(answers.adversarial.sum())
-        last = angles[passed] if passed < self.most else QUARTER
+        last = angles[passed] if passed < self.most else QUARTER_TURN
         if not passed:
-            return Arc(circle, found, 0.0, last)
+            return Arc(circle, iterate, 0.0, last)
         start = Iterate(points[passed - 1 : passed][0], float(answers.distances[passed - 1]))
         return Arc(circle, start, angles[passed - 1], last)
 
@@ -131,8 +131,8 @@ class _Signed:
         self._sweep, self._problem = sweep, problem
         self._largest = math.radians(sweep.largest)
 
-    def arc(self, found: Iterate, direction: Tensor) -> Asking[Arc | None]:
-        circle = Circle.through(self._problem.source, found.point, direction)
+    def arc(self, iterate: Iterate, direction: Tensor) -> Asking[Arc | None]:
+        circle = Circle.through(self._problem.source, iterate.point, direction)
         step = self._largest / self._sweep.grid
         angles = [sign * step * k for k in range(self._sweep.grid, 0, -1) for sign in (1, -1)]
         answers = yield Ask(_Angles(circle, angles), until=Until.ADVERSARIAL, phase=PHASE)

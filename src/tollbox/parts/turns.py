@@ -16,16 +16,16 @@ to all and a part rho of its own. It serves three times:
 - Which prior to draw from. The mean of an estimate is S g, S the covariance of the directions, so
   a narrow prior is exhausted one day: once u lies along S g nothing is left to turn to. Its turns
   become small, and the next estimate is of the prior for which most is to be hoped, that with the
-  largest mean of log q and a spread more: so each is tried again after a while (`choice`).
+  largest mean of log q and a spread more: so each is tried again after a while (`best_prior`).
 - How much to ask. The distance falls by the factor exp(-log(1 + q I) / 2) for a cost of I / rate
   and the cost C of the search. The gain per cost is largest where, with y = q I and k = q C rate,
-  y + k = (1 + y) log(1 + y) (`wanted`). There is no schedule like sqrt(t).
+  y + k = (1 + y) log(1 + y) (`best_information`). There is no schedule like sqrt(t).
 - Where to search. phi is likely to lie near arctan sqrt(q I): the search divides not the arc but
-  what is believed of phi into equal cells (`Likely`), finer where the boundary is likely to be.
+  what is believed of phi into equal bins (`BeliefPath`), finer where the boundary is likely to be.
 
 How fine: where the arc meets the boundary, the margin falls by r b per radian, and samples of
-radius delta spread it by delta |g|_v: a cell of a share FINE of delta / (r sqrt I) leaves the next
-estimate a point that is well within its samples.
+radius delta spread it by delta |g|_v: a bin of a share BIN_SHARE of delta / (r sqrt I) leaves the
+next estimate a point that is well within its samples.
 """
 
 from __future__ import annotations
@@ -43,68 +43,69 @@ from ..engine.mixtures import Mixture
 from ..theory.search_costs import optimal_search_cost
 from .paths import Circle
 
-FIRST_GUESS, FIRST_SPREAD = math.log(1 / 64), 1.5
+FIRST_LOG_Q, LOG_Q_SPREAD = math.log(1 / 64), 1.5
 """c at first, and its spread."""
-BEHIND, APART = -1.0, 0.5
+OTHER_PRIORS_OFFSET, OFFSET_SPREAD = -1.0, 0.5
 """rho at first, of all priors but the first, which has 0, and its spread."""
-DRIFT, PARTING = 0.2, 0.1
+LOG_Q_DRIFT, OFFSET_DRIFT = 0.2, 0.1
 """By how much c and each rho change in an iteration."""
-MEASURED = 0.6
+TURN_NOISE = 0.6
 """Spread of what one turn tells of log q."""
-FINE = 0.5
-FEWEST, MOST_CELLS = 4, 256
-LARGEST = 1.5
-"""The largest angle, in radians."""
-SMALLEST = 1e-4
-LEAST, MOST = 5.0, 2000.0
+BIN_SHARE = 0.5
+"""Of what a sample spreads the margin by."""
+FEWEST_BINS, MOST_BINS = 4, 256
+"""Of a search."""
+SMALLEST_ANGLE, LARGEST_ANGLE = 1e-4, 1.5
+"""In radians."""
+LEAST_INFORMATION, MOST_INFORMATION = 5.0, 2000.0
 """Information of an estimate."""
 
 
-class Turns:
+class TurnBelief:
     """What is believed of one image's log q, of each of some priors."""
 
     def __init__(self, priors: int = 1) -> None:
         others = priors - 1
-        self._mean = np.array([FIRST_GUESS, 0.0] + [BEHIND] * others)
-        self._covariance = np.diag([FIRST_SPREAD**2, 0.0] + [APART**2] * others)
-        self._drift = np.diag([DRIFT**2] + [PARTING**2] * priors)
+        self._mean = np.array([FIRST_LOG_Q, 0.0] + [OTHER_PRIORS_OFFSET] * others)
+        self._covariance = np.diag([LOG_Q_SPREAD**2, 0.0] + [OFFSET_SPREAD**2] * others)
+        self._drift = np.diag([LOG_Q_DRIFT**2] + [OFFSET_DRIFT**2] * priors)
         self._rows = np.hstack([np.ones((priors, 1)), np.eye(priors)])
 
-    def _believed(self, prior: int) -> tuple[float, float]:
+    def _log_q(self, prior: int) -> tuple[float, float]:
         """The mean and the variance of a prior's log q."""
         row = self._rows[prior]
         return float(row @ self._mean), float(row @ self._covariance @ row)
 
-    def choice(self) -> int:
+    def best_prior(self) -> int:
         """The prior for which most is to be hoped; of equal ones the first."""
-        beliefs = [self._believed(prior) for prior in range(len(self._rows))]
+        beliefs = [self._log_q(prior) for prior in range(len(self._rows))]
         return int(np.argmax([mean + math.sqrt(variance) for mean, variance in beliefs]))
 
-    def wanted(self, search: float, prior: int = 0) -> float:
+    def best_information(self, search: float, prior: int = 0) -> float:
         """The information that is worth asking for, if a search costs as much as `search`."""
-        q = math.exp(self._believed(prior)[0])
-        return min(max(_best_turn(q * search) / q, LEAST), MOST)
+        q = math.exp(self._log_q(prior)[0])
+        return min(max(_best_gain(q * search) / q, LEAST_INFORMATION), MOST_INFORMATION)
 
-    def middle(self, information: float, prior: int = 0) -> tuple[float, float]:
+    def predict(self, information: float, prior: int = 0) -> tuple[float, float]:
         """log tan phi of the next turn, and its spread."""
-        mean, variance = self._believed(prior)
-        return (mean + math.log(information)) / 2, math.sqrt(variance + MEASURED**2) / 2
+        mean, variance = self._log_q(prior)
+        return (mean + math.log(information)) / 2, math.sqrt(variance + TURN_NOISE**2) / 2
 
-    def learn(self, angle: float, information: float, prior: int = 0) -> None:
-        """An estimate of so much information turned by an angle."""
-        seen = 2 * math.log(math.tan(max(angle, SMALLEST))) - math.log(information)
-        mean, variance = self._believed(prior)
-        told = self._covariance @ self._rows[prior]
-        trust = told / (variance + MEASURED**2)
-        self._mean = self._mean + trust * (seen - mean)
-        self._covariance = self._covariance - np.outer(trust, told)
+    def update(self, angle: float, information: float, prior: int = 0) -> None:
+        """Learn from an estimate of so much information that it turned by an angle."""
+        measured = 2 * math.log(math.tan(max(angle, SMALLEST_ANGLE))) - math.log(information)
+        mean, variance = self._log_q(prior)
+        direction = self._covariance @ self._rows[prior]
+        gain = direction / (variance + TURN_NOISE**2)
+        self._mean = self._mean + gain * (measured - mean)
+        self._covariance = self._covariance - np.outer(gain, direction)
 
-    def wait(self) -> None:
-        """An iteration passed."""
+    def pass_iteration(self) -> None:
+        """What is known of log q ages by an iteration."""
         self._covariance = self._covariance + self._drift
 
 
-def _best_turn(k: float) -> float:
+def _best_gain(k: float) -> float:
     """y = q I at the largest log(1 + y) / (y + k)."""
 
     def rest(y: float) -> float:
@@ -116,22 +117,22 @@ def _best_turn(k: float) -> float:
     return float(brentq(rest, 0.0, high)) if k > 0 else 0.0
 
 
-def fineness(distance: float, delta: float, information: float) -> float:
-    """The width of a cell, in radians, that leaves a point fit for the next estimate."""
-    return FINE * delta / (distance * math.sqrt(information))
+def bin_width(distance: float, delta: float, information: float) -> float:
+    """The width of a bin, in radians, that leaves a point fit for the next estimate."""
+    return BIN_SHARE * delta / (distance * math.sqrt(information))
 
 
 @lru_cache(maxsize=4096)
 def search_cost(count: int, ratio: float) -> float:
-    """What a search over so many cells is expected to cost."""
+    """What a search over so many bins is expected to cost."""
     return optimal_search_cost(count, ratio)
 
 
-_ANGLES = np.concatenate([[0.0], np.geomspace(SMALLEST, LARGEST, 400)])
+_ANGLES = np.concatenate([[0.0], np.geomspace(SMALLEST_ANGLE, LARGEST_ANGLE, 400)])
 _LOG_TANGENTS = np.concatenate([[-np.inf], np.log(np.tan(_ANGLES[1:]))])
 
 
-class Likely:
+class BeliefPath:
     """A path along a circle: T(theta) is where the boundary is believed to lie before, with
     probability theta. A share `tail` of the belief is spread over the whole arc."""
 
@@ -139,18 +140,18 @@ class Likely:
         self, circle: Circle, start: Iterate, middle: float, spread: float, tail: float
     ) -> None:
         self.start, self.length = start, start.distance
-        self._circle, self._tail = circle, tail
+        self.circle, self._tail = circle, tail
         self._middle, self._spread = middle, spread
-        mass = (1 - tail) * ndtr((_LOG_TANGENTS - middle) / spread) + tail * _ANGLES / LARGEST
+        mass = (1 - tail) * ndtr((_LOG_TANGENTS - middle) / spread) + tail * _ANGLES / LARGEST_ANGLE
         self._mass = mass / mass[-1]
 
-    def cells(self, fine: float) -> int:
-        """Into how many cells of equal belief the path is divided, so that those in the middle of
-        the belief are of the width `fine`."""
+    def count_bins(self, width: float) -> int:
+        """Into how many bins of equal belief the path is divided, so that those in the middle of
+        the belief are of that width."""
         phi = math.atan(math.exp(self._middle))
         narrow = math.sqrt(2 * math.pi) * self._spread * math.sin(phi) * math.cos(phi)
-        density = (1 - self._tail) / narrow + self._tail / LARGEST
-        return int(min(max(math.ceil(1 / (density * fine)), FEWEST), MOST_CELLS))
+        density = (1 - self._tail) / narrow + self._tail / LARGEST_ANGLE
+        return int(min(max(math.ceil(1 / (density * width)), FEWEST_BINS), MOST_BINS))
 
     def angle(self, theta: float) -> float:
         """The angle at theta."""
@@ -162,4 +163,4 @@ class Likely:
 
     def mixture(self, theta: float) -> Mixture:
         """The terms of T(theta)."""
-        return self._circle.at(self.angle(theta))
+        return self.circle.at(self.angle(theta))

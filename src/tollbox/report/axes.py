@@ -1,18 +1,22 @@
 """How the axes of all figures look: text in dark grey, no frame, round numbers as ticks.
 
-Figures are made with matplotlib's object interface: no global state, no display.
+1. Figures are made with matplotlib's object interface: no global state, no display.
+2. matplotlib is an extra, and slow to import: a figure begins with `new_figure`, which imports it,
+   and no module imports it before.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from matplotlib.axis import Axis
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from ..files.packages import optional
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 INK = "#333333"
 FAINT = "#dddddd"
@@ -25,9 +29,16 @@ SHORT = {ROUND: 30.0, FEW_ROUND: 100.0}
 """A log axis whose ends are less than this factor apart has these ticks within its decades."""
 
 
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches."""
+    matplotlib = optional("matplotlib.figure", "figures are drawn with it", extra="report")
+    figure: Figure = matplotlib.Figure(figsize=(width, height), layout="constrained")
+    return figure
+
+
 def panels(count: int, height: float, sharey: bool = True) -> tuple[Figure, list[Axes]]:
     """A figure with panels side by side."""
-    figure = Figure(figsize=(4.6 * count, height), layout="constrained")
+    figure = new_figure(4.6 * count, height)
     return figure, list(figure.subplots(1, count, sharey=sharey, squeeze=False)[0])
 
 
@@ -59,14 +70,41 @@ def legend(axis: Axes | Figure, **placed: Any) -> None:
 
 def plain_numbers(scale: Axis) -> None:
     """Ticks as 20,000 or 0.05, never as powers."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
     scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     scale.set_minor_formatter(NullFormatter())
 
 
 def log_ticks(scale: Axis, within: tuple[float, ...] = FEW_ROUND) -> None:
     """Round ticks on a log axis: within its decades if it is short, else at the decades."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
     low, high = scale.get_view_interval()
     scale.set_major_locator(LogLocator(subs=within if high / low < SHORT[within] else (1.0,)))
     if within is ROUND:
         scale.set_minor_locator(NullLocator())
     plain_numbers(scale)
+
+
+def fixed_ticks(scale: Axis, values: Sequence[float]) -> None:
+    """Ticks at these values, and nowhere else."""
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    scale.set_major_locator(FixedLocator(values))
+    scale.set_minor_locator(NullLocator())
+    plain_numbers(scale)
+
+
+def whole_ticks(scale: Axis) -> None:
+    """Ticks at whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    scale.set_major_locator(MaxNLocator(integer=True))
+
+
+def legend_key(label: str, colour: str, **look: Any) -> Line2D:
+    """An entry of a legend for what is not a curve of its own."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color=colour, label=label, **look)

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from ..core.result import By
+from ..core.result import By, Values
 from ..studies.reading import StudyResults
 from . import statistics as medians
 from . import words
 from .gallery import gallery
-from .paper_table import Column, PaperTable, paper_table
-from .runs import Reading, SeriesRuns, Values, lines
+from .paper_table import PaperTable, TableColumn, paper_table
+from .runs import Reading, SeriesRuns, series_of
 
 MARKS = 48
 LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
@@ -30,21 +30,21 @@ ITERATIONS = 60
 
 
 def page_data(
-    found: StudyResults,
+    results: StudyResults,
     reading: Reading = Reading.HARD,
-    every: Sequence[SeriesRuns] | None = None,
+    all_series: Sequence[SeriesRuns] | None = None,
 ) -> dict[str, Any]:
     """All that the page of a study shows; `every` are its lines, if they have been read."""
-    study = found.study
-    every = list(lines(found)) if every is None else every
-    table = paper_table(study, every, reading)
-    levels = levels_of(every)
+    study = results.study
+    all_series = series_of(results) if all_series is None else all_series
+    table = paper_table(study, all_series, reading)
+    levels = levels_of(all_series)
     return {
         "title": study.name,
-        "made": f"{datetime.date.today()}, tollbox {found.record.environment.tollbox}",
+        "made": f"{datetime.date.today()}, tollbox {results.record.environment.tollbox}",
         "reading": reading.words,
-        "summary": words.summary(found, every, table),
-        "notes": words.notes(found, every),
+        "summary": words.summary(results, all_series, table),
+        "notes": words.notes(results, all_series),
         "models": [model.name for model in study.models],
         "prices": [
             {
@@ -59,27 +59,29 @@ def page_data(
             for row in table.rows
         ],
         "table": _table(table),
-        "curves": [_curve(runs, by, reading) for runs in every if runs.runs for by in _axes(runs)],
+        "curves": [
+            _curve(runs, by, reading) for runs in all_series if runs.runs for by in _axes(runs)
+        ],
         "levels": levels,
         "level": 10.0 if 10.0 in levels else levels[len(levels) // 2] if levels else None,
-        "tradeoff": [_effort(runs, level) for runs in every if runs.runs for level in levels],
+        "tradeoff": [_effort(runs, level) for runs in all_series if runs.runs for level in levels],
         "success": [
-            _success(runs, level, reading) for runs in every if runs.runs for level in levels
+            _success(runs, level, reading) for runs in all_series if runs.runs for level in levels
         ],
-        "phases": [{**_key(runs), "phases": _phases(runs)} for runs in every if runs.runs],
-        "shares": [shares for runs in every if (shares := _shares(runs)) is not None],
-        "gallery": gallery(found, every, table),
-        "environment": dataclasses.asdict(found.record.environment),
-        "commands": words.commands(found),
+        "phases": [{**_key(runs), "phases": _phases(runs)} for runs in all_series if runs.runs],
+        "shares": [shares for runs in all_series if (shares := _shares(runs)) is not None],
+        "gallery": gallery(results, all_series, table),
+        "environment": dataclasses.asdict(results.record.environment),
+        "commands": words.commands(results),
     }
 
 
 def _key(runs: SeriesRuns) -> dict[str, str]:
-    line = runs.line
+    series = runs.series
     return {
-        "model": line.model.name,
-        "price": line.tariff.name,
-        "attack": line.attack.name,
+        "model": series.model.name,
+        "price": series.tariff.name,
+        "attack": series.attack.name,
     }
 
 
@@ -104,7 +106,7 @@ def _table(table: PaperTable) -> dict[str, Any]:
                         "success": round(cell.success, 4),
                         "runs": cell.runs,
                         "images": cell.images,
-                        "best": table.best(number, column),
+                        "best": table.is_best(number, column),
                     }
                     for column, cell in enumerate(table.cells[number])
                 ],
@@ -123,7 +125,7 @@ def _axes(runs: SeriesRuns) -> tuple[By, ...]:
 def marks_of(runs: SeriesRuns, by: By) -> Values:
     """Marks from where the first run has a point to where the last ends."""
     firsts = [run.needs[by][0] for run in runs.runs if len(run.distances)]
-    column = Column(runs.line.model.name, runs.line.tariff)
+    column = TableColumn(runs.series.model.name, runs.series.tariff)
     last = max(run.spent[by] for run in runs.runs)
     if by == "cost" and math.isfinite(column.tariff.budget):
         last = column.tariff.budget
@@ -181,9 +183,9 @@ def _success(runs: SeriesRuns, level: float, reading: Reading) -> dict[str, Any]
     }
 
 
-def levels_of(every: Sequence[SeriesRuns]) -> list[float]:
+def levels_of(all_series: Sequence[SeriesRuns]) -> list[float]:
     """Round distances within the range of what was reached."""
-    final = [run.distances[-1] for runs in every for run in runs.runs if len(run.distances)]
+    final = [run.distances[-1] for runs in all_series for run in runs.runs if len(run.distances)]
     if not final:
         return []
     low, high = np.percentile(final, [10, 95])

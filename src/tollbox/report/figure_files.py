@@ -10,7 +10,7 @@ import numpy as np
 
 from ..attacks.methods import Kind
 from . import figures
-from .figures import Curve, Panel
+from .figures import Curve, CurvePanel
 from .tradeoff import TradeoffPoint, draw_tradeoff
 
 KINDS = ("svg", "pdf", "png")
@@ -61,17 +61,17 @@ def _tradeoff_points(data: dict[str, Any], model: str) -> list[TradeoffPoint]:
     ]
 
 
-def _panels(data: dict[str, Any], curves: list[dict[str, Any]]) -> list[Panel]:
-    found = []
+def _panels(data: dict[str, Any], curves: list[dict[str, Any]]) -> list[CurvePanel]:
+    panels = []
     for price in data["prices"]:
-        mine = [
+        at_price = [
             Curve(c["attack"], _values(c["x"]), _values(c["y"]))
             for c in curves
             if c["price"] == price["name"]
         ]
-        if any(np.isfinite(curve.values).any() for curve in mine):
-            found.append(Panel(price["label"], mine))
-    return found
+        if any(np.isfinite(curve.values).any() for curve in at_price):
+            panels.append(CurvePanel(price["label"], at_price))
+    return panels
 
 
 def _values(numbers: list[float | None]) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -6,15 +6,26 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib import rc_context
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from .axes import COLOURS, ROUND, head, legend, log_ticks, name_panel, plain_numbers, style
+from .axes import (
+    COLOURS,
+    ROUND,
+    head,
+    legend,
+    log_ticks,
+    name_panel,
+    new_figure,
+    plain_numbers,
+    style,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -27,7 +38,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Panel:
+class CurvePanel:
     """Curves under one price."""
 
     title: str
@@ -37,7 +48,7 @@ class Panel:
 
 
 def draw_curves(
-    panels: Sequence[Panel],
+    panels: Sequence[CurvePanel],
     title: str,
     across: str = "cost per image",
     up: str = "median l2 distance",
@@ -47,7 +58,7 @@ def draw_curves(
     """Median l2 against cost, one panel a price, on common log axes; or something else, against
     another log axis, on a linear one from 0 to 1. With `steps` a value holds up to the next one;
     without, values are joined by straight lines."""
-    figure = Figure(figsize=(4.6 * len(panels) + 0.6, 4.0), layout="constrained")
+    figure = new_figure(4.6 * len(panels) + 0.6, 4.0)
     head(figure, title)
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     names = list(dict.fromkeys(curve.name for panel in panels for curve in panel.curves))
@@ -60,7 +71,7 @@ def draw_curves(
 
 
 def _draw_panel(
-    axis: Axes, panel: Panel, colours: Mapping[str, str], linear: bool, steps: bool
+    axis: Axes, panel: CurvePanel, colours: Mapping[str, str], linear: bool, steps: bool
 ) -> None:
     axis.set(xscale="log", yscale="linear" if linear else "log")
     if linear:
@@ -142,7 +153,7 @@ def _name_ends(
 
 def draw_phases(bars: Sequence[Mapping[str, Any]]) -> Figure:
     """Where the cost went: a stacked bar for each attack and price."""
-    figure = Figure(figsize=(6.4, 0.32 * len(bars) + 1.3), layout="constrained")
+    figure = new_figure(6.4, 0.32 * len(bars) + 1.3)
     axis = figure.subplots()
     phases = list(dict.fromkeys(phase for bar in bars for phase in bar["phases"]))
     names = [f"{bar['attack']}, c* = {bar['price']}" for bar in bars]
@@ -164,6 +175,8 @@ def draw_phases(bars: Sequence[Mapping[str, Any]]) -> Figure:
 
 def save(figure: Figure, *files: Path) -> None:
     """Write a figure; the suffix of each file says how. The same figure is the same file."""
+    from matplotlib import rc_context
+
     with rc_context({"svg.hashsalt": "tollbox"}):
         for file in files:
             dated = {".svg": "Date", ".pdf": "CreationDate"}.get(file.suffix)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import InputError
+from ..files.packages import optional
 from ..studies.reading import StudyResults
 from .paper_table import PaperTable
 from .runs import SeriesRuns
@@ -27,19 +28,21 @@ LARGEST = 224
 """Pixels of a side on the page; larger images are shown smaller."""
 
 
-def gallery(found: StudyResults, every: Sequence[SeriesRuns], table: PaperTable) -> dict[str, Any]:
+def gallery(
+    results: StudyResults, all_series: Sequence[SeriesRuns], table: PaperTable
+) -> dict[str, Any]:
     """Rows of pictures, or a note that says why there are none."""
-    chosen = _chosen(every, table)
+    chosen = _chosen(all_series, table)
     if chosen is None:
         return {"note": None, "rows": []}
     try:
-        return {"note": None, "rows": _rows(found, chosen)}
+        return {"note": None, "rows": _rows(results, chosen)}
     except (InputError, OSError, RuntimeError) as error:
         return {"note": f"The images cannot be shown: {error}", "rows": []}
 
 
-def _chosen(every: Sequence[SeriesRuns], table: PaperTable) -> SeriesRuns | None:
-    """The line whose median is least in the last column that has one."""
+def _chosen(all_series: Sequence[SeriesRuns], table: PaperTable) -> SeriesRuns | None:
+    """The series whose median is least in the last column that has one."""
     for column in reversed(range(len(table.columns))):
         where = table.columns[column]
         named = {
@@ -47,46 +50,46 @@ def _chosen(every: Sequence[SeriesRuns], table: PaperTable) -> SeriesRuns | None
             for method, cells in zip(table.rows, table.cells, strict=True)
             if (cell := cells[column]) is not None
         }
-        for runs in sorted(every, key=lambda r: named.get(r.line.attack.name, np.inf)):
-            line = runs.line
-            if (line.model.name, line.tariff.name) == (where.model, where.tariff.name) and any(
+        for runs in sorted(all_series, key=lambda r: named.get(r.series.attack.name, np.inf)):
+            series = runs.series
+            if (series.model.name, series.tariff.name) == (where.model, where.tariff.name) and any(
                 len(run.distances) for run in runs.runs
             ):
                 return runs
     return None
 
 
-def _rows(found: StudyResults, chosen: SeriesRuns) -> list[dict[str, Any]]:
-    line, width = chosen.line, found.grid.width
-    seeds = list(found.study.seeds)
+def _rows(results: StudyResults, chosen: SeriesRuns) -> list[dict[str, Any]]:
+    series, width = chosen.series, results.grid.width
+    seeds = list(results.study.seeds)
     runs = [run for run in chosen.runs if len(run.distances) and run.seed == seeds[0]]
     runs = [
         runs[i] for i in np.linspace(0, len(runs) - 1, min(IMAGES, len(runs))).round().astype(int)
     ]
-    wanted = []
+    moments = []
     for run in runs:
-        cell = line.number * width + run.image
-        top = min(line.tariff.budget, run.spent["cost"])
+        cell = series.number * width + run.image
+        top = min(series.tariff.budget, run.spent["cost"])
         costs = [max(part * top, float(run.needs["cost"][0])) for part in PARTS]
-        wanted += [(cell, cost) for cost in sorted(set(costs))]
-    results = found.replays(wanted)
-    pictures = found.pictures
+        moments += [(cell, cost) for cost in sorted(set(costs))]
+    replays = results.replays(moments)
+    pictures = results.pictures
     rows: list[dict[str, Any]] = []
     for run in runs:
-        cell = line.number * width + run.image
+        cell = series.number * width + run.image
         original = pictures[run.image]
         shots = [
             _shot(original, result.adversarial, cost, result.distance)
-            for (number, cost), result in zip(wanted, results, strict=True)
+            for (number, cost), result in zip(moments, replays, strict=True)
             if number == cell and result.adversarial is not None
         ]
-        _, label, name = found.images[run.image]
+        _, label, name = results.images[run.image]
         rows.append(
             {
                 "name": name,
                 "label": f"class {label}",
-                "attack": line.attack.name,
-                "price": f"c* = {line.tariff.name}",
+                "attack": series.attack.name,
+                "price": f"c* = {series.tariff.name}",
                 "original": _png(original.numpy()),
                 "shots": shots,
             }
@@ -109,11 +112,10 @@ def _shot(original: Tensor, reached: Tensor, cost: float, distance: float) -> di
 
 def _png(image: NDArray[Any]) -> str:
     """A data URI of an image (c, h, w) in [0,1]."""
-    from PIL import Image
-
+    pillow = optional("PIL.Image", "the images of a page are written with it", extra="report")
     planes = image[:3] if len(image) >= 3 else image[:1].repeat(3, axis=0)
     array = np.ascontiguousarray((planes.transpose(1, 2, 0) * 255).round().astype(np.uint8))
-    picture = Image.fromarray(array)
+    picture = pillow.fromarray(array)
     if max(picture.size) > LARGEST:
         picture.thumbnail((LARGEST, LARGEST))
     file = io.BytesIO()

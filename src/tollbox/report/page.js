@@ -322,8 +322,8 @@
     if (!options.length) return;
     state.by = options[0][0];
     section("curves", "Distance against cost",
-      "Lower is better for the attacker: the median distance that had been reached for a given cost; "
-        + "on demand, its interval, shaded. A curve begins where half of the runs have an adversarial image.",
+      "Lower is better for the attacker: the median distance reached at a given cost. Tick Intervals to shade "
+        + "its 95\u202f% interval. A curve begins where half of the runs have an adversarial image.",
       toolbar(modelChoice(), priceChoice(),
         choice("by", "Against", options.map(([value, label]) => ({ value, label }))),
         scaleChoice("curveX", "x axis"), scaleChoice("curveY", "y axis"), tick("bands", "Intervals")),
@@ -376,7 +376,7 @@
       const told = [...new Set(left.map(({ attack }) => attack))].map((attack) =>
         `${attack}, ${left.filter((t) => t.attack === attack).map(why).join("; ")}`);
       place.replaceChildren(...(left.length
-        ? [make("p", null, "Not on the chart, with the share of the images that got so near:"), items(told)]
+        ? [make("p", null, "Not on the chart, with the share of images for which the distance was reached:"), items(told)]
         : []));
     });
     return place;
@@ -494,8 +494,7 @@
   function shares() {
     if (!data.shares.length) return;
     section("shares", "Low-cost answers",
-      "The share of an iteration's estimate that was answered at low cost: dotted as planned, solid with marks as it came. "
-        + "Solid above dotted: more of them than planned.",
+      "The share of low-cost answers in each iteration's estimate: planned (dotted) and realised (solid, with marks).",
       toolbar(modelChoice(), priceChoice()), legend(data.shares),
       chart("shares-chart", ["model", "price", "hidden"], sharesChart));
   }
@@ -510,7 +509,7 @@
       ? make("div", { class: "notes" }, make("h3", null, "Notes"), items(data.notes)) : null;
     section("summary", "Summary", null, data.summary.length
       ? make("div", null, make("p", { class: "how" }, "What the numbers below say, in words."), items(data.summary))
-      : make("p", { class: "how" }, "What must be known before the numbers below are read."), ...(notes ? [notes] : []));
+      : make("p", { class: "how" }, "Read this before the numbers below."), ...(notes ? [notes] : []));
   }
 
   function cell(entry, uniform) {
@@ -610,7 +609,7 @@
       parts.push(make("h3", null, "Commands"), make("div", { class: "commands" }, block, button));
     }
     section("environment", "Environment",
-      "What the numbers were made with, and how to make them again.", ...parts);
+      "The software the numbers were made with, and the commands that repeat them.", ...parts);
   }
 
   // The page -----------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 1. Text of a study is data: it is embedded as JSON that cannot close its tag, and the page's
    script puts it into the document as text, never as markup.
 2. Nothing is fetched. The parts below are inlined, and the page's own policy forbids the rest.
+   Charts are drawn by plotly's JavaScript (`plotly.js-basic-dist-min` 4.1.1: lines, points, bars),
+   which is shipped in `vendor/` with its licence.
 3. Numbers are finite; what is infinite or unknown is None. Anything else raises ValueError.
 """
 
@@ -21,16 +23,16 @@ def page(data: dict[str, Any]) -> str:
     """The whole page as text, to be written as UTF-8."""
     parts = {
         "title": escape(data["title"]).encode("ascii", "xmlcharrefreplace").decode(),
-        "css": own("page.css"),
+        "css": packaged("page.css"),
         "data": embedded(data),
-        "plotly": files("plotly").joinpath("package_data/plotly.min.js").read_text("utf-8"),
-        "script": own("page.js"),
+        "plotly": packaged("vendor/plotly-basic.min.js"),
+        "script": packaged("page.js"),
     }
     # In one pass, so that what looks like a placeholder inside a part stays as it is.
-    return PLACE.sub(lambda place: parts[place[1]], own("page.html"))
+    return PLACE.sub(lambda place: parts[place[1]], packaged("page.html"))
 
 
-def own(name: str) -> str:
+def packaged(name: str) -> str:
     """A file of this package."""
     return files(__package__).joinpath(name).read_text("utf-8")
 

@@ -23,7 +23,7 @@ from .runs import Reading, SeriesRuns
 from .statistics import Median, median_at
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """Where an attack stands in the table."""
 
     family: str
@@ -35,8 +35,8 @@ class Row(NamedTuple):
     kind: Kind
 
 
-class Column(NamedTuple):
-    """A model and a price, read at a cost: what it may cost, unless another is given."""
+class TableColumn(NamedTuple):
+    """A model and a price, read at a cost: at the budget, unless there is another."""
 
     model: str
     tariff: Tariff
@@ -44,17 +44,17 @@ class Column(NamedTuple):
 
     @property
     def mark(self) -> float:
-        """Where the column is read: where it is told, at the budget, or at the cap on queries."""
+        """Where the column is read: at its own cost, at the budget, or at the cap on queries."""
         return min(self.tariff.budget, self.tariff.max_queries) if self.at is None else self.at
 
     @property
     def by(self) -> By:
-        """What that is a number of."""
+        """What the mark counts."""
         return "cost" if math.isfinite(self.tariff.budget) else "queries"
 
     @property
     def head(self) -> str:
-        """What it says above the column."""
+        """The title of the column."""
         return f"c* = {self.tariff.name}"
 
 
@@ -62,14 +62,14 @@ class Column(NamedTuple):
 class PaperTable:
     """Medians by method and column; None where nothing is finished."""
 
-    columns: list[Column]
-    rows: list[Row]
+    columns: list[TableColumn]
+    rows: list[TableRow]
     cells: list[list[Median | None]]
 
-    def best(self, row: int, column: int) -> bool:
-        """Is this the least of its family in the column?"""
-        mine = self.cells[row][column]
-        if mine is None or not math.isfinite(mine.value):
+    def is_best(self, row: int, column: int) -> bool:
+        """Whether this median is the least of several in its family, in its column."""
+        median = self.cells[row][column]
+        if median is None or not math.isfinite(median.value):
             return False
         family = self.rows[row].family
         values = [
@@ -77,10 +77,10 @@ class PaperTable:
             for other, cells in zip(self.rows, self.cells, strict=True)
             if other.family == family and (cell := cells[column]) is not None
         ]
-        return len(values) > 1 and mine.value == min(v for v in values if not math.isnan(v))
+        return len(values) > 1 and median.value == min(v for v in values if not math.isnan(v))
 
 
-def rows_of(study: Study) -> list[Row]:
+def rows_of(study: Study) -> list[TableRow]:
     """The attacks of a study, families together, in the order in which they first come."""
     uses = Counter(spec.preset for spec in study.attacks)
     rows = [_row(spec, uses[spec.preset] > 1) for spec in study.attacks]
@@ -88,37 +88,39 @@ def rows_of(study: Study) -> list[Row]:
     return sorted(rows, key=lambda row: families.index(row.family))
 
 
-def _row(spec: AttackSpec, used_twice: bool) -> Row:
+def _row(spec: AttackSpec, used_twice: bool) -> TableRow:
     preset = PRESETS[spec.preset]
     named = used_twice or spec.overrides or spec.name != spec.preset
     words = spec.name if named else preset.words
     method = None if spec.overrides else preset.method
-    return Row(preset.family, words, spec.name, method, preset.method.kind)
+    return TableRow(preset.family, words, spec.name, method, preset.method.kind)
 
 
 def paper_table(
     study: Study,
-    lines: Sequence[SeriesRuns],
+    all_series: Sequence[SeriesRuns],
     reading: Reading,
     marks: Mapping[str, Sequence[float]] | None = None,
 ) -> PaperTable:
-    """The table of a study's lines; `marks` are the costs to read at, by the name of the price."""
+    """The table of a study's series; `marks` are the costs to read at, by the name of the price."""
     columns = [
-        Column(model.name, tariff, at)
+        TableColumn(model.name, tariff, at)
         for model in study.models
         for tariff in study.tariffs
         for at in (marks or {}).get(tariff.name, (None,))
     ]
     rows = rows_of(study)
-    found = {(r.line.attack.name, r.line.model.name, r.line.tariff.name): r for r in lines}
+    by_name = {
+        (r.series.attack.name, r.series.model.name, r.series.tariff.name): r for r in all_series
+    }
     cells: list[list[Median | None]] = []
     for row in rows:
-        each = (found[row.attack, column.model, column.tariff.name] for column in columns)
+        each = (by_name[row.attack, column.model, column.tariff.name] for column in columns)
         cells.append([_cell(runs, c, reading) for runs, c in zip(each, columns, strict=True)])
     return PaperTable(columns, rows, cells)
 
 
-def _cell(runs: SeriesRuns, column: Column, reading: Reading) -> Median | None:
+def _cell(runs: SeriesRuns, column: TableColumn, reading: Reading) -> Median | None:
     if not runs.runs:
         return None
     return median_at(runs.runs, column.mark, column.by, reading)

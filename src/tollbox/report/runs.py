@@ -1,4 +1,4 @@
-"""A study's runs as a report reads them: arrays, a line of the grid at a time.
+"""A study's runs as a report reads them: arrays, by the series of the grid.
 
 1. Of each run: at which cost (flagged queries, queries) which distance was reached, where it ended,
    and up to where that is known. Nothing else of a trace is held, so that a study of ten thousand
@@ -13,20 +13,16 @@ from __future__ import annotations
 
 import enum
 import math
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..core.result import CUT_SHORT, By
+from ..core.ledger import Ledger
+from ..core.result import AXES, By, Values, known_up_to, needed, reached_at
 from ..core.stop import Stop
 from ..studies.grid import Place, Series
 from ..studies.reading import StudyResults
 from ..studies.store.codec import End, Trace
-
-Values = NDArray[np.float64]
 
 
 class Reading(enum.StrEnum):
@@ -48,7 +44,7 @@ class Reading(enum.StrEnum):
 
 @dataclass(frozen=True)
 class CellCurve:
-    """One run."""
+    """The run of one cell: what it reached against what it spent."""
 
     image: int
     seed: int
@@ -71,97 +67,70 @@ class CellCurve:
     def at(self, marks: Values, by: By, reading: Reading) -> Values:
         """The distance at each mark: infinite before the first, NaN where it is not known."""
         if reading is Reading.HARD:
-            reached = np.append(math.inf, self.distances)
-            found = reached[np.searchsorted(self.needs[by], marks, side="right")]
+            distances = reached_at(self.needs[by], self.distances, marks)
         elif len(self.reached) == 0:
-            found = np.full(len(marks), math.inf)
+            distances = np.full(len(marks), math.inf)
         else:
             places = self.iterates[by]
-            found = np.interp(marks, places, self.reached)
-            found = np.where(marks < places[0], math.inf, found)
-        return np.where(marks > self.known[by], math.nan, found)
+            distances = np.interp(marks, places, self.reached)
+            distances = np.where(marks < places[0], math.inf, distances)
+        return np.where(marks > self.known[by], math.nan, distances)
 
 
 @dataclass(frozen=True)
 class SeriesRuns:
-    """All finished runs of a line that count: not those of images that are misclassified anyway."""
+    """The finished runs of a series that count: not those of images misclassified anyway."""
 
-    line: Series
-    name: str
+    series: Series
     runs: list[CellCurve]
     misclassified: int
-    cells: int
-    """How many there will be."""
 
 
-def lines(found: StudyResults) -> Iterator[SeriesRuns]:
-    """The lines of a study, one after another."""
-    gathered: dict[int, list[CellCurve]] = {line.number: [] for line in found.grid.series}
-    left_out = dict.fromkeys(gathered, 0)
-    ends = {end.cell: end for end in found.finished()}
-    for cell, place, trace in found.traces():
-        end = ends[cell]
-        if end.stop == Stop.ALREADY_MISCLASSIFIED:
-            left_out[place.series.number] += 1
+def series_of(results: StudyResults) -> list[SeriesRuns]:
+    """The series of a study with their runs."""
+    curves: dict[int, list[CellCurve]] = {series.number: [] for series in results.grid.series}
+    misclassified = dict.fromkeys(curves, 0)
+    ends = {end.cell: end for end in results.finished()}
+    for cell, place, trace in results.traces():
+        number, end = place.series.number, ends[cell]
+        if end.stop is Stop.ALREADY_MISCLASSIFIED:
+            misclassified[number] += 1
         else:
-            run = _run(place, found.images[place.image][1], end, trace)
-            gathered[place.series.number].append(run)
-    for line in found.grid.series:
-        runs = sorted(gathered[line.number], key=lambda run: (run.image, run.seed))
-        name = line.named(found.study)
-        yield SeriesRuns(line, name, runs, left_out[line.number], found.grid.width)
+            curves[number].append(_curve(place, results.images[place.image][1], end, trace))
+    for runs in curves.values():
+        runs.sort(key=lambda run: (run.image, run.seed))
+    return [
+        SeriesRuns(series, curves[series.number], misclassified[series.number])
+        for series in results.grid.series
+    ]
 
 
-def _run(place: Place, label: int, end: End, trace: Trace) -> CellCurve:
-    line, seed, image = place
-    stop = end.stop
-    better = np.array(trace.improvements, float).reshape(-1, 4)
-    steps = trace.steps
-    accepted = np.array(
-        [(step.cost, step.source, step.other, step.distance) for step in steps], float
-    ).reshape(-1, 4)
-    dearest = line.tariff.prices.dearest
+def _curve(place: Place, label: int, end: End, trace: Trace) -> CellCurve:
+    tariff = place.series.tariff
+    ledger = Ledger(tariff.prices.for_source(label), label, trace.counts)
     spent: dict[By, float] = {"cost": end.cost, "source": end.source, "queries": end.queries}
+    limits = {"budget": tariff.budget, "max_queries": tariff.max_queries}
+    notes = [step.notes for step in trace.steps]
     return CellCurve(
-        image,
-        seed,
-        stop,
-        {"cost": better[:, 0] + dearest, "source": better[:, 1] + 1, "queries": better[:, 2] + 1},
-        better[:, 3],
+        place.image,
+        place.seed,
+        end.stop,
+        {by: needed(trace.improvements, ledger.prices.dearest, by) for by in AXES},
+        np.array([row.distance for row in trace.improvements], float),
         {
-            "cost": accepted[:, 0],
-            "source": accepted[:, 1],
-            "queries": accepted[:, 1] + accepted[:, 2],
+            "cost": np.array([step.cost for step in trace.steps], float),
+            "source": np.array([step.source for step in trace.steps], float),
+            "queries": np.array([step.source + step.other for step in trace.steps], float),
         },
-        accepted[:, 3],
+        np.array([step.distance for step in trace.steps], float),
         spent,
-        _known(line, stop, spent),
-        _phases(line, trace.counts, label),
+        {by: known_up_to(end.stop, by, spent=spent[by], **limits) for by in AXES},
+        ledger.by_phase,
         np.array(
             [
-                (step.notes["planned_share"], step.notes["share"])
-                for step in steps
-                if "planned_share" in step.notes and step.notes.get("share") is not None
+                (note["planned_share"], note["share"])
+                for note in notes
+                if "planned_share" in note and note.get("share") is not None
             ]
         ).reshape(-1, 2),
     )
-
-
-def _known(line: Series, stop: Stop, spent: dict[By, float]) -> dict[By, float]:
-    """As `Result.known_up_to` has it."""
-    if stop in CUT_SHORT:
-        return spent
-    return {
-        "cost": line.tariff.budget if stop is Stop.BUDGET else math.inf,
-        "source": math.inf,
-        "queries": line.tariff.max_queries if stop is Stop.MAX_QUERIES else math.inf,
-    }
-
-
-def _phases(line: Series, counts: dict[str, Counter[int]], label: int) -> dict[str, float]:
-    prices = line.tariff.prices.for_source(label)
-    values = prices.values
-    return {
-        phase: sum(n * values[prices.level(key, label)] for key, n in tally.items())
-        for phase, tally in counts.items()
-    }

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.result import By
-from .runs import CellCurve, Reading, Values
+from ..core.result import By, Values
+from .runs import CellCurve, Reading
 
 Images = NDArray[np.int64]
 

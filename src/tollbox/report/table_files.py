@@ -51,7 +51,7 @@ def _cell(table: PaperTable, row: int, column: int, intervals: bool) -> str:
     cell = table.cells[row][column]
     if cell is None or cell.runs == 0:
         return "–"
-    value = f"**{shown(cell.value)}**" if table.best(row, column) else shown(cell.value)
+    value = f"**{shown(cell.value)}**" if table.is_best(row, column) else shown(cell.value)
     rate = f" ({cell.success:.0%})" if cell.success < 1 else ""
     around = f" [{shown(cell.low)}, {shown(cell.high)}]" if intervals else ""
     return f"{value}{around}{rate}"
@@ -99,7 +99,8 @@ def latex(table: PaperTable) -> str:
             first = ""
         before = method.family
         cells = [
-            _tex_cell(table.cells[row][column], table.best(row, column)) for column in range(count)
+            _tex_cell(table.cells[row][column], table.is_best(row, column))
+            for column in range(count)
         ]
         lines.append(" & ".join([first, _tex(method.words), *cells]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"

@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from ..attacks.methods import Kind
-from .axes import COLOURS, INK, head, legend, log_ticks, style
+from .axes import COLOURS, INK, head, legend, log_ticks, new_figure, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 LOOKS = {
     Kind.VANILLA: ("o", COLOURS[0]),
@@ -56,7 +58,7 @@ class TradeoffPoint(NamedTuple):
 
 def draw_tradeoff(points: Sequence[TradeoffPoint], level: float, title: str) -> Figure:
     """The figure."""
-    figure = Figure(figsize=(6.6, 5.0), layout="constrained")
+    figure = new_figure(6.6, 5.0)
     head(figure, title)
     axis = figure.subplots()
     shown = [point for point in points if math.isfinite(point.queries)]

@@ -1,4 +1,4 @@
-"""A study in words: what was found, what a reader must know, and how to repeat it."""
+"""A study in words: its results, what a reader must know, and how to repeat it."""
 
 from __future__ import annotations
 
@@ -25,20 +25,22 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def summary(found: StudyResults, every: Sequence[SeriesRuns], table: PaperTable) -> list[str]:
+def summary(
+    results: StudyResults, all_series: Sequence[SeriesRuns], table: PaperTable
+) -> list[str]:
     """What was run, and for each column which attack came nearest."""
-    study = found.study
+    study = results.study
     seeds = f", {counted(len(study.seeds), 'seed')}" if len(study.seeds) > 1 else ""
     sizes = [
         counted(len(study.models), "model"),
         counted(len(study.attacks), "attack"),
         counted(len(study.tariffs), "price"),
-        counted(len(found.images), "image"),
+        counted(len(results.images), "image"),
     ]
-    done = sum(len(runs.runs) + runs.misclassified for runs in every)
-    told = [f"{', '.join(sizes)}{seeds}; {done:,} of {len(found.grid):,} runs are finished."]
+    done = sum(len(runs.runs) + runs.misclassified for runs in all_series)
+    sentences = [f"{', '.join(sizes)}{seeds}; {done:,} of {len(results.grid):,} runs are finished."]
     columns = (nearest(table, number) for number in range(len(table.columns)))
-    return told + [sentence for sentence in columns if sentence is not None]
+    return sentences + [sentence for sentence in columns if sentence is not None]
 
 
 def nearest(table: PaperTable, number: int) -> str | None:
@@ -83,51 +85,44 @@ def _median(cell: Median) -> str:
     return f"{cell.value:.3g}{interval}"
 
 
-def notes(found: StudyResults, every: Sequence[SeriesRuns]) -> list[str]:
+def notes(results: StudyResults, all_series: Sequence[SeriesRuns]) -> list[str]:
     """What a reader of the numbers must know."""
-    told = []
-    left = len(found.grid) - len(found)
+    sentences = []
+    left = len(results.grid) - len(results)
     if left:
-        told.append(
-            f"{counted(left, 'run')} of {len(found.grid):,} are not finished: all is so far."
-        )
-    misclassified = max((runs.misclassified for runs in every), default=0) // max(
-        1, len(found.study.seeds)
+        runs_left = f"{counted(left, 'run')} of {len(results.grid):,}"
+        sentences.append(f"{runs_left} are not finished: the numbers are preliminary.")
+    misclassified = max((runs.misclassified for runs in all_series), default=0) // max(
+        1, len(results.study.seeds)
     )
     if misclassified:
-        told.append(
+        sentences.append(
             f"{counted(misclassified, 'image')} that a model misclassifies anyway "
             f"{'is' if misclassified == 1 else 'are'} left out."
         )
-    runs = [run for line in every for run in line.runs]
+    runs = [run for line in all_series for run in line.runs]
     failed = sum(run.stop.failed for run in runs)
     if failed:
-        told.append(f"{counted(failed, 'run')} failed, and count up to where they came.")
+        sentences.append(f"{counted(failed, 'run')} failed, and count up to where they came.")
     lost = sum(run.stop is Stop.NO_START for run in runs)
     if lost:
-        told.append(f"{counted(lost, 'run')} found no adversarial point to begin with.")
-    told += [f"{text[:1].upper()}{text[1:]}." for text in found.warnings]
-    return told
+        sentences.append(f"{counted(lost, 'run')} found no adversarial point to begin with.")
+    sentences += [f"{text[:1].upper()}{text[1:]}." for text in results.warnings]
+    return sentences
 
 
-def commands(found: StudyResults) -> list[str]:
+def commands(results: StudyResults) -> list[str]:
     """How to repeat it."""
-    record = found.record
-    where = Path(record.where).name
+    record, folder = results.record, shlex.quote(results.folder.name)
+    digest = f"# the images: digest {results.digest}"
     if record.made_by == "paper":
-        name, scale = record.experiment, record.scale
-        images = "" if scale == "small" else " --images ..."
-        return [
-            f"tollbox paper {name} --scale {scale}{images} --out {shlex.quote(found.folder.name)}",
-            f"# the images: digest {found.digest}",
-        ]
+        images = "" if record.scale == "small" else " --images ..."
+        scale = f"--scale {record.scale}{images}"
+        return [f"tollbox paper {record.experiment} {scale} --out {folder}", digest]
     if record.made_by == "demo":
-        size = f"--images {len(found.images)} --seed {found.study.seeds[0]}"
-        return [f"tollbox demo {size} --out {shlex.quote(found.folder.name)}"]
+        size = f"--images {len(results.images)} --seed {results.study.seeds[0]}"
+        return [f"tollbox demo {size} --out {folder}"]
     if record.made_by == "attack":
-        return [f"tollbox resume {shlex.quote(str(found.folder))}"]
-    return [
-        f"tollbox run {shlex.quote(where)} --out {shlex.quote(found.folder.name)}",
-        f"tollbox report {shlex.quote(found.folder.name)}",
-        f"# the images: digest {found.digest}",
-    ]
+        return [f"tollbox resume {shlex.quote(str(results.folder))}"]
+    file = shlex.quote(Path(record.where).name)
+    return [f"tollbox run {file} --out {folder}", f"tollbox report {folder}", digest]

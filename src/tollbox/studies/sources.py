@@ -1,6 +1,6 @@
 """What a study is made from, loaded: its images, the images to begin from, a model, the device.
 
-Whatever is wrong is told with the study's file, and with the line and the key that it concerns.
+Whatever is wrong is reported with the study's file, the line and the key that it concerns.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def load_images(study: Study) -> ImageSet:
     spec = study.images
     if spec.function is not None:
         importable(str(study.folder.resolve()))
-    with _told_of(study, ("images", "path")):
+    with _reported(study, ("images", "path")):
         images = _all_images(spec)
     if spec.listed is not None:
         images = select(images, spec.listed, spec.path)
@@ -58,7 +58,7 @@ def _all_images(spec: ImagesSpec) -> ImageSet:
 
 def load_starts(study: Study, images: ImageSet) -> list[Tensor | None]:
     """The image to begin from, for each of the images; None where the attack finds one itself."""
-    with _told_of(study, ("goal", "start")):
+    with _reported(study, ("goal", "start")):
         return start_files.load_starts(study.goal.start, images, study.images.limit)
 
 
@@ -66,7 +66,7 @@ def load_model(study: Study, spec: ModelSpec, example: Tensor, device: str | tor
     """One of the models, tried on `example` (c, h, w)."""
     if ":" in spec.resolved:
         importable(str(study.folder.resolve()))
-    with _told_of(study, model=spec):
+    with _reported(study, model=spec):
         return model_loading.load_model(
             spec.resolved,
             example,
@@ -80,12 +80,12 @@ def load_model(study: Study, spec: ModelSpec, example: Tensor, device: str | tor
 
 def find_device(study: Study) -> torch.device:
     """The device of the study, which works."""
-    with _told_of(study, ("device",)):
+    with _reported(study, ("device",)):
         return usable(study.device)
 
 
 @contextlib.contextmanager
-def _told_of(study: Study, key: Key = (), model: ModelSpec | None = None) -> Iterator[None]:
+def _reported(study: Study, key: Key = (), model: ModelSpec | None = None) -> Iterator[None]:
     """While entered, an InputError is one about the study's file, by default about this key."""
     try:
         yield

@@ -26,9 +26,9 @@ from scipy.special import betainc, betaincc, gammaln
 
 from ..errors import InputError
 
-TINY = 1e-290
+LEAST_COMPLEMENT = 1e-290
 """No optimum lies where 1 - p is below this; so c* counts up to its inverse."""
-FARTHEST = 18.0
+LARGEST_ATANH = 18.0
 """x = tanh(v) is looked for up to this v, with the same resolution near 0 and near 1."""
 
 
@@ -65,7 +65,7 @@ def log_objective(x: float, d: int, ratio: float) -> float:
 def _slope(x: float, d: int, ratio: float) -> float:
     """(1 - x^2) times the derivative of log J; above 0 up to x*, and below 0 from there on."""
     high, low = cap_complement(x, d), cap_probability(x, d)
-    if high < TINY:
+    if high < LEAST_COMPLEMENT:
         return -float(d)
     fall = expected_weighted_height(x, d) * (d - 1)  # (1 - x^2) p'(x)
     return fall * (1 / high - 1 / low + (ratio - 1) / (ratio * high + low)) - 2 * (d - 1) * x
@@ -76,15 +76,15 @@ def optimal_overshoot(ratio: float, d: int) -> float:
     """x*, the overshoot in units of delta / cos(alpha) that estimates best for its cost."""
     if not 0 < ratio < math.inf or d < 2:
         raise InputError(
-            f"c* = {ratio:g}, d = {d}: expected a finite c* above 0 and d of 2 or more."
+            f"c* = {ratio:g}, d = {d}", expected="a finite c* above 0 and d of 2 or more"
         )
     if ratio == 1:
         return 0.0
     if ratio < 1:
-        return -optimal_overshoot(min(1 / ratio, 1 / TINY), d)
-    if _slope(math.tanh(FARTHEST), d, ratio) > 0:
-        return math.tanh(FARTHEST)
-    v = brentq(lambda v: _slope(math.tanh(v), d, ratio), 0.0, FARTHEST, xtol=1e-15, rtol=1e-14)
+        return -optimal_overshoot(min(1 / ratio, 1 / LEAST_COMPLEMENT), d)
+    if _slope(math.tanh(LARGEST_ATANH), d, ratio) > 0:
+        return math.tanh(LARGEST_ATANH)
+    v = brentq(lambda v: _slope(math.tanh(v), d, ratio), 0.0, LARGEST_ATANH, xtol=1e-15, rtol=1e-14)
     return math.tanh(float(v))
 
 

@@ -4,7 +4,7 @@
    refused everywhere. Whole numbers have 64 bits, as TOML has it.
 2. Text is not empty and has no control characters, and so is fit for a path, a name, a message.
 3. A key that is not known is refused, with the nearest that is; one that belongs to the top of the
-   file is told so, since whatever follows a [table] is part of it.
+   file is reported as such, since whatever follows a [table] is part of it.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ _HINTS = {
 
 def _syntax_error(message: str, text: str, where: str) -> FileError:
     what, _, at = message.partition(" (at ")
-    found = re.match(r"line (\d+), column (\d+)", at)
-    number = int(found[1]) if found else text.rstrip("\n").count("\n") + 1
-    place = f"line {number}, column {found[2]}" if found else f"line {number}, the end"
+    position = re.match(r"line (\d+), column (\d+)", at)
+    number = int(position[1]) if position else text.rstrip("\n").count("\n") + 1
+    place = f"line {number}, column {position[2]}" if position else f"line {number}, the end"
     line = text.split("\n")[number - 1].strip()
     shown = f", in {shortened(line)!r}" if line else ""
     hint = next((hint for start, hint in _HINTS.items() if what.startswith(start)), "")

@@ -35,12 +35,12 @@ def key_lines(text: str) -> dict[Key, int]:
     scanner = _Scanner(text)
     with contextlib.suppress(RecursionError, IndexError):  # too deep, or cut short: this will do
         scanner.scan()
-    return scanner.found
+    return scanner.lines
 
 
 class _Scanner:
     def __init__(self, text: str) -> None:
-        self.found: dict[Key, int] = {}
+        self.lines: dict[Key, int] = {}
         self._tokens: list[tuple[str, str, int]] = []
         self._place = 0
         self._counts: dict[Key, int] = {}  # tables so far of each [[array]]
@@ -134,4 +134,4 @@ class _Scanner:
 
     def _record(self, key: Key, line: int) -> None:
         for length in range(1, len(key) + 1):
-            self.found.setdefault(key[:length], line)
+            self.lines.setdefault(key[:length], line)

@@ -30,55 +30,55 @@ MODEL = "a model file, or module:function"
 
 def images_of(item: Item, folder: Path, files: bool) -> ImagesSpec:
     """[images]."""
-    given = item.table(("path", "labels", "limit", "list", "digest"))
-    if "path" not in given:
+    items = item.table(("path", "labels", "limit", "list", "digest"))
+    if "path" not in items:
         raise item.error(f'[images] has no path: expected {IMAGES}, as path = "images".')
-    path = given["path"].path(folder, IMAGES)
+    path = items["path"].path(folder, IMAGES)
     function = None
-    if is_function(given["path"].text()) and _kind(given["path"], path) == "nothing":
-        function = given["path"].text()
+    if is_function(items["path"].text()) and _kind(items["path"], path) == "nothing":
+        function = items["path"].text()
         path = Path(function)
-    labels = _path(given.get("labels"), folder, "a CSV file with the columns file and label")
-    listed = _path(given.get("list"), folder, "a text file with a content hash on each line")
+    labels = _path(items.get("labels"), folder, "a CSV file with the columns file and label")
+    listed = _path(items.get("list"), folder, "a text file with a content hash on each line")
     digest = None
-    if "digest" in given:
-        wanted = f"{DIGITS} hexadecimal digits, as the digest of the images is written"
-        digest = given["digest"].text(wanted).lower()
+    if "digest" in items:
+        expected = f"{DIGITS} hexadecimal digits, as the digest of the images is written"
+        digest = items["digest"].text(expected).lower()
         if not is_hash(digest):
-            raise given["digest"].wrong(wanted)
+            raise items["digest"].wrong(expected)
     if files:
-        _check_images(given, path, labels, function)
+        _check_images(items, path, labels, function)
         if listed is not None:
-            check_there(given["list"], listed, "a text file with a content hash on each line")
+            check_there(items["list"], listed, "a text file with a content hash on each line")
             read_list(listed)
-    limit = given["limit"].whole(1) if "limit" in given else None
+    limit = items["limit"].whole(1) if "limit" in items else None
     return ImagesSpec(path, labels, limit, listed, digest, function)
 
 
 def _check_images(
-    given: dict[str, Item], path: Path, labels: Path | None, function: str | None
+    items: dict[str, Item], path: Path, labels: Path | None, function: str | None
 ) -> None:
     """The images are there, and a folder comes with labels, anything else without."""
     if function is not None:
         if labels is not None:
-            raise given["labels"].error(
+            raise items["labels"].error(
                 f"images.labels is given, but images.path is {shown(function)}, a function: it "
                 "gives the labels with the images; leave images.labels out."
             )
         return
-    kind = _kind(given["path"], path)
+    kind = _kind(items["path"], path)
     if kind in ("nothing", "other"):
-        check_there(given["path"], path, IMAGES)
+        check_there(items["path"], path, IMAGES)
     if kind == "folder" and labels is None:
-        raise given["path"].error(
-            f"images.path is {shown(given['path'].value)}, a folder, and images.labels is not "
+        raise items["path"].error(
+            f"images.path is {shown(items['path'].value)}, a folder, and images.labels is not "
             'given: expected a CSV file with the columns file and label, as labels = "labels.csv".'
         )
     if kind == "folder" and labels is not None:
-        check_there(given["labels"], labels, "a CSV file with the columns file and label")
+        check_there(items["labels"], labels, "a CSV file with the columns file and label")
     if kind == "file" and labels is not None:
-        raise given["labels"].error(
-            f"images.labels is given, but images.path is {shown(given['path'].value)}, which is "
+        raise items["labels"].error(
+            f"images.labels is given, but images.path is {shown(items['path'].value)}, which is "
             "not a folder: an .npz file has its labels inside; leave images.labels out."
         )
 
@@ -108,17 +108,17 @@ def _path(item: Item | None, folder: Path, expected: str) -> Path | None:
 
 def goal_of(item: Item | None, folder: Path, files: bool) -> Goal:
     """[goal]."""
-    given = {} if item is None else item.table(("target", "start"))
-    target = given["target"].whole(0) if "target" in given else None
-    wanted = "an image file, or an .npz with one for each image"
-    start = _path(given.get("start"), folder, wanted)
+    items = {} if item is None else item.table(("target", "start"))
+    target = items["target"].whole(0) if "target" in items else None
+    expected = "an image file, or an .npz with one for each image"
+    start = _path(items.get("start"), folder, expected)
     if start is not None and files:
-        check_there(given["start"], start, wanted)
+        check_there(items["start"], start, expected)
     try:
         return Goal(target, start)
     except InputError as error:
         keys = {"target": ("goal", "target"), "start": ("goal", "start")}
-        raise given["target"].source.about(error, keys) from None
+        raise items["target"].source.about(error, keys) from None
 
 
 def models_of(item: Item, folder: Path, files: bool) -> tuple[ModelSpec, ...]:
@@ -130,23 +130,23 @@ def models_of(item: Item, folder: Path, files: bool) -> tuple[ModelSpec, ...]:
 
 
 def _model(item: Item, folder: Path, files: bool) -> ModelSpec:
-    given = item.table(("name", "source", "mean", "std", "quantize"))
-    if "source" not in given:
+    items = item.table(("name", "source", "mean", "std", "quantize"))
+    if "source" not in items:
         raise item.error(
             f'{table_name(item.key)} has no source: expected {MODEL}, as source = "model.pt2".'
         )
-    source = given["source"].text(f"{MODEL}, in quotes")
-    name = given["name"].text("a name in quotes") if "name" in given else ""
+    source = items["source"].text(f"{MODEL}, in quotes")
+    name = items["name"].text("a name in quotes") if "name" in items else ""
     path = folder / source
-    if files and (_kind(given["source"], path) != "nothing" or not is_model_name(source)):
-        check_there(given["source"], path, MODEL)
+    if files and (_kind(items["source"], path) != "nothing" or not is_model_name(source)):
+        check_there(items["source"], path, MODEL)
     return ModelSpec.of(
         source,
         folder=folder,
         name=name,
-        mean=_per_channel(given.get("mean"), False),
-        std=_per_channel(given.get("std"), True),
-        quantize=given["quantize"].whole(1, 16) if "quantize" in given else None,
+        mean=_per_channel(items.get("mean"), False),
+        std=_per_channel(items.get("std"), True),
+        quantize=items["quantize"].whole(1, 16) if "quantize" in items else None,
     )
 
 
@@ -175,23 +175,23 @@ def attacks_of(item: Item) -> tuple[AttackSpec, ...]:
 
 
 def _attack(item: Item) -> AttackSpec:
-    given = item.table()
-    if "preset" not in given:
-        meant = difflib.get_close_matches("preset", given, n=1)
-        hint = f" ({meant[0]!r} is not known: is preset meant?)" if meant else ""
+    items = item.table()
+    if "preset" not in items:
+        nearest = difflib.get_close_matches("preset", items, n=1)
+        hint = f" ({nearest[0]!r} is not known: is preset meant?)" if nearest else ""
         raise item.error(
             f"{table_name(item.key)} has no preset{hint}: expected the name of one, as "
             'preset = "a-hsja"; `tollbox presets` lists them.'
         )
-    named = given["preset"].text("the name of a preset, in quotes").lower()
+    preset_name = items["preset"].text("the name of a preset, in quotes").lower()
     try:
-        attack = preset(named)
+        attack = preset(preset_name)
     except InputError as error:
-        raise given["preset"].error(str(error)) from None
-    name = given["name"].text("a name in quotes") if "name" in given else named
+        raise items["preset"].error(str(error)) from None
+    name = items["name"].text("a name in quotes") if "name" in items else preset_name
     beside = frozenset({"preset", "name"})
     changes = {k: v for k, v in item.value.items() if k not in beside}
-    return AttackSpec(name, named, overridden(attack, item, beside), changes)
+    return AttackSpec(name, preset_name, overridden(attack, item, beside), changes)
 
 
 def check_unique(what: str, each: Sequence[Item], names: Sequence[str]) -> None:

@@ -50,7 +50,7 @@ def read_list(file: Path) -> dict[str, int]:
         raise FileError(
             f"{file} is not UTF-8 text: expected a content hash on each line."
         ) from None
-    found: dict[str, int] = {}
+    lines_by_hash: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()
         if not words:
@@ -61,15 +61,15 @@ def read_list(file: Path) -> dict[str, int]:
                 f"{file}, line {number}: {shortened(words[0])!r} is not a content hash: expected "
                 f"{DIGITS} hexadecimal digits; begin a comment with #."
             )
-        if name in found:
+        if name in lines_by_hash:
             raise FileError(
-                f"{file}, line {number}: {name} is on line {found[name]} already: expected each "
-                "image once; leave one out."
+                f"{file}, line {number}: {name} is on line {lines_by_hash[name]} already: "
+                "expected each image once; leave one out."
             )
-        found[name] = number
-    if not found:
+        lines_by_hash[name] = number
+    if not lines_by_hash:
         raise FileError(f"{file} lists no image: expected a content hash on each line.")
-    return found
+    return lines_by_hash
 
 
 def select(images: ImageSet, file: Path, origin: Path) -> ImageSet:
@@ -79,21 +79,21 @@ def select(images: ImageSet, file: Path, origin: Path) -> ImageSet:
         places.setdefault(content_hash(image), []).append(place)
     order = []
     for name, line in read_list(file).items():
-        alike = places.get(name)
-        if alike is None:
+        same = places.get(name)
+        if same is None:
             raise FileError(
                 f"{file}, line {line}: none of the {len(images)} images of {origin} has the "
                 f"content {name}: expected images that are there, unchanged; leave the line out, "
                 "or add the image."
             )
-        labels = sorted({images.labels[place] for place in alike})
+        labels = sorted({images.labels[place] for place in same})
         if len(labels) > 1:
             raise FileError(
-                f"{file}, line {line}: the content {name} is that of {len(alike)} images of "
+                f"{file}, line {line}: the content {name} is that of {len(same)} images of "
                 f"{origin} with different labels, {labels[0]} and {labels[1]}: expected one label; "
                 "remove the wrong one."
             )
-        order.append(alike[0])
+        order.append(same[0])
     return take(images, order)
 
 

@@ -57,7 +57,7 @@ class Study:
     text: str
     """The file's text."""
     where: str
-    """How messages call it: the path as it was given."""
+    """What messages call it: the path as the user typed it."""
     folder: Path
     """Relative paths are from here."""
     name: str
@@ -172,27 +172,27 @@ def _seeds(item: Item) -> tuple[int, ...]:
 
 
 def _settings(top: dict[str, Item]) -> dict[str, Any]:
-    """What is one number, word or flag; only what is given."""
-    found: dict[str, Any] = {}
+    """The keys that are one number, word or flag, as far as the file has them."""
+    values: dict[str, Any] = {}
     for name in COUNTS:
         if name in top:
-            found[name] = top[name].whole(1)
+            values[name] = top[name].whole(1)
     for name in FLAGS:
         if name in top:
-            found[name] = top[name].flag()
+            values[name] = top[name].flag()
     if "device" in top:
-        found["device"] = _device(top["device"])
-    return found
+        values["device"] = _device(top["device"])
+    return values
 
 
 def _device(item: Item) -> str:
-    """The name of a kind of device; whether there is one here is found out when it is used."""
-    wanted = "cpu, cuda, cuda:1 or another device that torch knows, in quotes"
-    name = item.text(wanted)
+    """The name of a kind of device; whether there is one here shows when it is used."""
+    expected = "cpu, cuda, cuda:1 or another device that torch knows, in quotes"
+    name = item.text(expected)
     try:
         kind = torch.device(name).type
     except RuntimeError:
-        raise item.wrong(wanted) from None
+        raise item.wrong(expected) from None
     if kind == "meta":
-        raise item.wrong(f"a device that holds numbers: {wanted}")
+        raise item.wrong(f"a device that holds numbers: {expected}")
     return name

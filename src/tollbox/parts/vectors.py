@@ -1,0 +1,28 @@
+"""Vectors: unit length, and answers as weights. A vector of length 0 stays 0, and never NaN."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+def unit(vector: Tensor) -> Tensor:
+    """The vector, of length 1."""
+    norm = torch.linalg.vector_norm(vector)
+    result: Tensor = vector / norm.clamp_min(torch.finfo(vector.dtype).tiny)
+    return result
+
+
+def unit_rows(rows: Tensor) -> Tensor:
+    """Rows, or images, each of length 1."""
+    norms = torch.linalg.vector_norm(rows, dim=tuple(range(1, rows.ndim)), keepdim=True)
+    result: Tensor = rows / norms.clamp_min(torch.finfo(rows.dtype).tiny)
+    return result
+
+
+def answer_weights(adversarial: NDArray[np.bool_], like: Tensor) -> Tensor:
+    """1 for the answers that were adversarial and 0 for the others, as a tensor like another."""
+    weights = torch.from_numpy(adversarial.astype(np.float32))
+    return weights.to(like.device, like.dtype, non_blocking=True)

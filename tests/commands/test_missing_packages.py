@@ -1,0 +1,89 @@
+"""Without an extra's packages the rest works, and a sentence says how to install them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MISSING = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {missing!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name.partition(".")[0])
+
+sys.meta_path.insert(0, Missing())
+"""
+EXTRAS = ("cyclopts", "rich", "PIL", "safetensors", "matplotlib")
+ATTACK = """
+import torch, tollbox as tb
+model = tb.models.from_callable(lambda images: (images.mean((1, 2, 3)) > 0.5).long())
+[result] = tb.run(tb.preset("a-hsja"), model, torch.full((1, 1, 4, 4), 0.4), [0], budget=90)
+print(result.stop)
+"""
+PICTURE = """
+from pathlib import Path
+from tollbox.files.pictures import is_grey
+is_grey(Path("some.png"))
+"""
+FIGURE = "from tollbox.report.figures import draw_phases\ndraw_phases([])"
+DRAWING = (
+    "import tollbox.paper.outputs, tollbox.report.figure_files, tollbox.cli.report\nprint('fine')"
+)
+EMBEDDED = "import tollbox as tb\ntb.models.embedded()"
+COMMAND = "from tollbox.__main__ import main\nsys.argv = ['tollbox', 'presets']\nmain()"
+
+
+def without(missing: tuple[str, ...], code: str) -> subprocess.CompletedProcess[str]:
+    text = MISSING.format(missing=set(missing)) + code
+    return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+
+
+def test_the_core_needs_none_of_the_extras() -> None:
+    answer = without(EXTRAS, ATTACK)
+    assert (answer.returncode, answer.stdout) == (0, "budget\n"), answer.stderr
+
+
+def test_drawing_is_imported_without_matplotlib() -> None:
+    assert without(("matplotlib",), DRAWING).stdout == "fine\n"
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "code"),
+    [
+        ("cyclopts", "cli", COMMAND),
+        ("rich", "cli", COMMAND),
+        ("PIL", "cli", PICTURE),
+        ("safetensors", "cli", EMBEDDED),
+        ("matplotlib", "report", FIGURE),
+    ],
+)
+def test_a_missing_package_is_told_with_how_to_install_it(
+    package: str, extra: str, code: str
+) -> None:
+    answer = without((package,), code)
+    assert answer.returncode == 1
+    last = answer.stderr.splitlines()[-1]
+    assert f"{package} is not installed: " in last
+    assert last.endswith(f"; install it with `pip install 'tollbox[{extra}]'`.")
+    assert (len(answer.stderr.splitlines()) == 1) == (code is COMMAND)  # the user's, no traceback
+
+
+def test_the_extras_hold_what_is_not_in_the_core() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    def names(lines: list[str]) -> set[str]:
+        return {line.partition(">")[0] for line in lines}
+
+    assert names(project["dependencies"]) == {"torch", "numpy", "scipy"}
+    extras = project["optional-dependencies"]
+    assert names(extras["cli"]) == {"cyclopts", "rich", "pillow", "safetensors"}
+    assert names(extras["report"]) == {"matplotlib", "pillow"}
+    assert extras["all"] == ["tollbox[cli,report]"]
+    assert "tollbox[all]" in extras["dev"]
