@@ -43,7 +43,7 @@ import merged
 import variants
 
 import tollbox as tb
-from tollbox.core.result import CUT_SHORT, By
+from tollbox.core.result import By
 
 TABLE = [
     *("surfree", "a-surfree"),
@@ -103,7 +103,7 @@ def entry(
     cut = {
         str(number): [str(result.reason), common.short(result.known_up_to(by), 8)]
         for number, result in enumerate(results)
-        if result.stop in CUT_SHORT
+        if result.stop.cut_short
     }
     return {
         "preset": name,

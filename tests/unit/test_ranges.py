@@ -17,7 +17,16 @@ from tollbox.attacks.frugal import Frugal
 from tollbox.attacks.geoda import GeoDA, _GrowingRadii
 from tollbox.attacks.hsja import HSJA
 from tollbox.attacks.surfree import SurFree
-from tollbox.core.ranges import ENDLESS, FINEST, MANY, above, between, check, number, whole
+from tollbox.core.ranges import (
+    LARGEST_LIMIT,
+    LARGEST_NUMBER,
+    MOST_HALVINGS,
+    above,
+    between,
+    check,
+    number,
+    whole,
+)
 from tollbox.errors import InputError
 from tollbox.parts.calibrated import Calibrated
 from tollbox.parts.directions import TernarySpectrum
@@ -37,14 +46,34 @@ CLASSES = [*(part for kind in PARTS.values() for part in kind), *ATTACKS]
 
 SHARE = ([1e-300, 0.5, math.nextafter(1, 0)], [0, -0.5, 1, 2.0, 1e300], "a number above 0, below 1")
 UP_TO_ONE = ([1e-300, 0.5, 1], [0, -0.5, math.nextafter(1, 2)], "a number above 0, up to 1")
-LENGTH = ([1e-300, 1, MANY], [0, -1e-9, 1e6 + 1, 1e300], "a number above 0, up to 1000000")
-COUNT = ([1, 2, MANY], [0, -1, MANY + 1, 10**12], "a whole number from 1 to 1000000")
-FROM_0 = ([0, 1, MANY], [-1, MANY + 1, 10**12], "a whole number from 0 to 1000000")
-HALVED = ([1, 2, FINEST], [0, -1, FINEST + 1, 10**12], "a whole number from 1 to 1000")
-LIMIT = ([1, 2, ENDLESS], [0, -1, ENDLESS + 1, 10**12], "a whole number from 1 to 1000000000")
+LENGTH = (
+    [1e-300, 1, LARGEST_NUMBER],
+    [0, -1e-9, 1e6 + 1, 1e300],
+    "a number above 0, up to 1000000",
+)
+COUNT = (
+    [1, 2, LARGEST_NUMBER],
+    [0, -1, LARGEST_NUMBER + 1, 10**12],
+    "a whole number from 1 to 1000000",
+)
+FROM_0 = (
+    [0, 1, LARGEST_NUMBER],
+    [-1, LARGEST_NUMBER + 1, 10**12],
+    "a whole number from 0 to 1000000",
+)
+HALVED = (
+    [1, 2, MOST_HALVINGS],
+    [0, -1, MOST_HALVINGS + 1, 10**12],
+    "a whole number from 1 to 1000",
+)
+LIMIT = (
+    [1, 2, LARGEST_LIMIT],
+    [0, -1, LARGEST_LIMIT + 1, 10**12],
+    "a whole number from 1 to 1000000000",
+)
 FROM_0_TO_1 = ([0, 1e-300, 1], [-1e-9, math.nextafter(1, 2), 1e300], "a number from 0 to 1")
-WAVES = ([1, 1.5, MANY], [0, 0.99, 1e6 + 1, 1e300], "a number from 1 to 1000000")
-OR_0 = ([0, 1e-300, MANY], [-1e-9, 1e6 + 1, 1e300], "a number from 0 to 1000000")
+WAVES = ([1, 1.5, LARGEST_NUMBER], [0, 0.99, 1e6 + 1, 1e300], "a number from 1 to 1000000")
+OR_0 = ([0, 1e-300, LARGEST_NUMBER], [-1e-9, 1e6 + 1, 1e300], "a number from 0 to 1000000")
 
 RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (BinarySearch, "tau"): SHARE,
@@ -70,7 +99,7 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (OptStyle, "directions"): COUNT,
     (OptStyle, "side_by_side"): COUNT,
     (OptStyle, "gamma"): (
-        [1e-300, 1e4, ENDLESS],
+        [1e-300, 1e4, LARGEST_LIMIT],
         [0, -1, 1e300],
         "a number above 0, up to 1000000000",
     ),
@@ -254,7 +283,7 @@ def test_geoda_asks_at_no_radius_that_overflows() -> None:
     with pytest.raises(InputError, match=r"^growths is 10000: expected fewer, or a growth below"):
         dataclasses.replace(geoda, growths=10_000)
     step = torch.tensor([[[1e4, 1e-4, 0.0]]])
-    for growth, growths in ((10.0, 31), (1.1, 725), (1e6, 6), (1.0001, MANY // 2)):
+    for growth, growths in ((10.0, 31), (1.1, 725), (1e6, 6), (1.0001, LARGEST_NUMBER // 2)):
         dataclasses.replace(geoda, growth=growth, growths=growths)
         rows = _GrowingRadii(torch.zeros_like(step), step, growth, growths)
         assert rows[growths - 1 : growths].tolist() == [[[[1, 1, 0]]]]

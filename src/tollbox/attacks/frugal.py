@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from ..core.ask import Asking, Iterate
 from ..core.problem import Problem
-from ..core.ranges import ENDLESS, MANY, Range, above, check, number, whole
+from ..core.ranges import LARGEST_LIMIT, LARGEST_NUMBER, Range, above, check, number, whole
 from ..core.stop import Stop
 from ..parts.calibrated import UNWEIGHED_CHUNKS, CalibratedSampler
 from ..parts.inward import Inward, Ray
@@ -76,10 +76,14 @@ class Frugal:
     iterations: int = 100_000
 
     def __post_init__(self) -> None:
-        check(self, reweighing_period=whole(0, MANY), reweighing_information=number(1, MANY))
+        check(
+            self,
+            reweighing_period=whole(0, LARGEST_NUMBER),
+            reweighing_information=number(1, LARGEST_NUMBER),
+        )
         check(self, relative_delta=number(0, 1))
-        check(self, tail=number(0, 1), schedule=whole(0, MANY), plan=PLAN_RANGE)
-        check(self, chunk=whole(1, MANY), iterations=whole(1, ENDLESS))
+        check(self, tail=number(0, 1), schedule=whole(0, LARGEST_NUMBER), plan=PLAN_RANGE)
+        check(self, chunk=whole(1, LARGEST_NUMBER), iterations=whole(1, LARGEST_LIMIT))
 
     @property
     def rows(self) -> int:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..core.ask import Asking, Iterate, first_adversarial
 from ..core.problem import Problem
-from ..core.ranges import ENDLESS, MANY, above, check, whole
+from ..core.ranges import LARGEST_LIMIT, LARGEST_NUMBER, above, check, whole
 from ..core.stop import Stop
 from ..errors import InputError, mention
 from ..parts.estimates import Estimate
@@ -61,8 +61,13 @@ class GeoDA:
     iterations: int = 10_000
 
     def __post_init__(self) -> None:
-        check(self, queries=whole(1, MANY), growth=above(1, MANY), growths=whole(1, MANY))
-        check(self, blind_limit=whole(1, ENDLESS), iterations=whole(1, ENDLESS))
+        check(
+            self,
+            queries=whole(1, LARGEST_NUMBER),
+            growth=above(1, LARGEST_NUMBER),
+            growths=whole(1, LARGEST_NUMBER),
+        )
+        check(self, blind_limit=whole(1, LARGEST_LIMIT), iterations=whole(1, LARGEST_LIMIT))
         if (self.growths - 1) * math.log10(self.growth) > math.log10(LARGEST_GROWTH):
             raise InputError(
                 f"is {self.growths}",

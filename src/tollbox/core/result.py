@@ -32,9 +32,6 @@ By = Literal["cost", "source", "queries"]
 Values = NDArray[np.float64]
 AXES: tuple[By, ...] = ("cost", "source", "queries")
 
-CUT_SHORT = tuple(stop for stop in Stop if stop.cut_short)
-"""As `Stop.cut_short`, for callers that still use the tuple."""
-
 
 def needed(improvements: Iterable[Sequence[float]], dearest: float, by: By = "cost") -> Values:
     """From which cost (flagged queries, queries) on each improvement counts (rule 1).

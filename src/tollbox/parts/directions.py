@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..core.noise import BLOCK
 from ..core.problem import Problem
-from ..core.ranges import MANY, check, number, whole
+from ..core.ranges import LARGEST_NUMBER, check, number, whole
 from .registry import register
 from .subspaces import Dct, Subspace
 from .vectors import unit_rows
@@ -53,7 +53,12 @@ class TernarySpectrum:
     memory: int = 100
 
     def __post_init__(self) -> None:
-        check(self, gamma=number(0, MANY), floor=number(0, MANY), memory=whole(0, MANY))
+        check(
+            self,
+            gamma=number(0, LARGEST_NUMBER),
+            floor=number(0, LARGEST_NUMBER),
+            memory=whole(0, LARGEST_NUMBER),
+        )
 
     @property
     def rows(self) -> int:

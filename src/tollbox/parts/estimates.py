@@ -30,7 +30,7 @@ from torch import Tensor
 from .. import theory
 from ..core.ask import Ask, Asking, Iterate
 from ..core.problem import Problem
-from ..core.ranges import MANY, above, check, number, whole
+from ..core.ranges import LARGEST_NUMBER, above, check, number, whole
 from .registry import register
 from .subspaces import Full, Prior
 from .vectors import answer_weights, unit
@@ -125,7 +125,7 @@ class MonteCarlo:
     """Weight the two sides as Algorithm 3 does; if not, add up signs, as GeoDA and CGBA do."""
 
     def __post_init__(self) -> None:
-        check(self, delta=above(0, MANY), chunk=whole(1, MANY))
+        check(self, delta=above(0, LARGEST_NUMBER), chunk=whole(1, LARGEST_NUMBER))
 
     @property
     def rows(self) -> int:
@@ -178,7 +178,12 @@ class Agrest:
     subspace: Prior = field(default_factory=Full)
 
     def __post_init__(self) -> None:
-        check(self, delta=above(0, MANY), m=above(0, MANY), chunk=whole(1, MANY))
+        check(
+            self,
+            delta=above(0, LARGEST_NUMBER),
+            m=above(0, LARGEST_NUMBER),
+            chunk=whole(1, LARGEST_NUMBER),
+        )
 
     @property
     def rows(self) -> int:
@@ -245,8 +250,13 @@ class Biased:
     subspace: Prior = field(default_factory=Full)
 
     def __post_init__(self) -> None:
-        check(self, delta=above(0, MANY), bias=number(0, MANY), chunk=whole(1, MANY))
-        check(self, few=whole(0, MANY), many=whole(0, MANY))
+        check(
+            self,
+            delta=above(0, LARGEST_NUMBER),
+            bias=number(0, LARGEST_NUMBER),
+            chunk=whole(1, LARGEST_NUMBER),
+        )
+        check(self, few=whole(0, LARGEST_NUMBER), many=whole(0, LARGEST_NUMBER))
         check(self, shrink=above(0, 1), grow=number(1, 100))
 
     @property
@@ -282,5 +292,5 @@ class _WithFeedback:
         if flagged < part.few:
             self._bias *= part.shrink
         elif flagged > part.many:
-            self._bias = min(self._bias * part.grow, MANY)
+            self._bias = min(self._bias * part.grow, LARGEST_NUMBER)
         return None if total.one_sided else total.direction()

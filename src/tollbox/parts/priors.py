@@ -33,7 +33,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..core.problem import Problem
-from ..core.ranges import MANY, above, check, number
+from ..core.ranges import LARGEST_NUMBER, above, check, number
 from .cosines import cosine_columns, transform_planes
 from .registry import register
 from .subspaces import Drawing, Prior, Shape
@@ -85,7 +85,7 @@ class Spectrum:
     grey: float = 0.7
 
     def __post_init__(self) -> None:
-        check(self, cut=number(1, MANY), grey=number(0, 1))
+        check(self, cut=number(1, LARGEST_NUMBER), grey=number(0, 1))
 
     def dimension(self, image: Shape) -> int:
         """d', the effective dimension."""
@@ -140,7 +140,7 @@ class Texture:
     cut: float = 32.0
 
     def __post_init__(self) -> None:
-        check(self, power=number(0, 10), window=above(0, 1), cut=number(1, MANY))
+        check(self, power=number(0, 10), window=above(0, 1), cut=number(1, LARGEST_NUMBER))
 
     def dimension(self, image: Shape) -> int:
         """d', the number of factors."""
@@ -211,7 +211,12 @@ class Photo:
     high: float = 112.0
 
     def __post_init__(self) -> None:
-        check(self, texture=number(0, 1), low=number(1, MANY), high=number(1, MANY))
+        check(
+            self,
+            texture=number(0, 1),
+            low=number(1, LARGEST_NUMBER),
+            high=number(1, LARGEST_NUMBER),
+        )
 
     @property
     def parts(self) -> list[tuple[float, Texture | Spectrum]]:
@@ -259,7 +264,12 @@ class Reweighed:
     high: float = 56.0
 
     def __post_init__(self) -> None:
-        check(self, cut=number(1, MANY), low=number(1, MANY), high=number(1, MANY))
+        check(
+            self,
+            cut=number(1, LARGEST_NUMBER),
+            low=number(1, LARGEST_NUMBER),
+            high=number(1, LARGEST_NUMBER),
+        )
 
     def dimension(self, image: Shape) -> int:
         """d', the number of factors."""
