@@ -18,9 +18,9 @@ from tollbox.attacks.geoda import GeoDA, _GrowingRadii
 from tollbox.attacks.hsja import HSJA
 from tollbox.attacks.surfree import SurFree
 from tollbox.core.ranges import (
-    LARGEST_LIMIT,
-    LARGEST_NUMBER,
-    MOST_HALVINGS,
+    MAX_DEPTH,
+    MAX_LIMIT,
+    MAX_VALUE,
     above,
     between,
     check,
@@ -47,33 +47,33 @@ CLASSES = [*(part for kind in PARTS.values() for part in kind), *ATTACKS]
 SHARE = ([1e-300, 0.5, math.nextafter(1, 0)], [0, -0.5, 1, 2.0, 1e300], "a number above 0, below 1")
 UP_TO_ONE = ([1e-300, 0.5, 1], [0, -0.5, math.nextafter(1, 2)], "a number above 0, up to 1")
 LENGTH = (
-    [1e-300, 1, LARGEST_NUMBER],
+    [1e-300, 1, MAX_VALUE],
     [0, -1e-9, 1e6 + 1, 1e300],
     "a number above 0, up to 1000000",
 )
 COUNT = (
-    [1, 2, LARGEST_NUMBER],
-    [0, -1, LARGEST_NUMBER + 1, 10**12],
+    [1, 2, MAX_VALUE],
+    [0, -1, MAX_VALUE + 1, 10**12],
     "a whole number from 1 to 1000000",
 )
 FROM_0 = (
-    [0, 1, LARGEST_NUMBER],
-    [-1, LARGEST_NUMBER + 1, 10**12],
+    [0, 1, MAX_VALUE],
+    [-1, MAX_VALUE + 1, 10**12],
     "a whole number from 0 to 1000000",
 )
 HALVED = (
-    [1, 2, MOST_HALVINGS],
-    [0, -1, MOST_HALVINGS + 1, 10**12],
+    [1, 2, MAX_DEPTH],
+    [0, -1, MAX_DEPTH + 1, 10**12],
     "a whole number from 1 to 1000",
 )
 LIMIT = (
-    [1, 2, LARGEST_LIMIT],
-    [0, -1, LARGEST_LIMIT + 1, 10**12],
+    [1, 2, MAX_LIMIT],
+    [0, -1, MAX_LIMIT + 1, 10**12],
     "a whole number from 1 to 1000000000",
 )
 FROM_0_TO_1 = ([0, 1e-300, 1], [-1e-9, math.nextafter(1, 2), 1e300], "a number from 0 to 1")
-WAVES = ([1, 1.5, LARGEST_NUMBER], [0, 0.99, 1e6 + 1, 1e300], "a number from 1 to 1000000")
-OR_0 = ([0, 1e-300, LARGEST_NUMBER], [-1e-9, 1e6 + 1, 1e300], "a number from 0 to 1000000")
+WAVES = ([1, 1.5, MAX_VALUE], [0, 0.99, 1e6 + 1, 1e300], "a number from 1 to 1000000")
+OR_0 = ([0, 1e-300, MAX_VALUE], [-1e-9, 1e6 + 1, 1e300], "a number from 0 to 1000000")
 
 RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (BinarySearch, "tau"): SHARE,
@@ -99,7 +99,7 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (OptStyle, "directions"): COUNT,
     (OptStyle, "side_by_side"): COUNT,
     (OptStyle, "gamma"): (
-        [1e-300, 1e4, LARGEST_LIMIT],
+        [1e-300, 1e4, MAX_LIMIT],
         [0, -1, 1e300],
         "a number above 0, up to 1000000000",
     ),
@@ -283,7 +283,7 @@ def test_geoda_asks_at_no_radius_that_overflows() -> None:
     with pytest.raises(InputError, match=r"^growths is 10000: expected fewer, or a growth below"):
         dataclasses.replace(geoda, growths=10_000)
     step = torch.tensor([[[1e4, 1e-4, 0.0]]])
-    for growth, growths in ((10.0, 31), (1.1, 725), (1e6, 6), (1.0001, LARGEST_NUMBER // 2)):
+    for growth, growths in ((10.0, 31), (1.1, 725), (1e6, 6), (1.0001, MAX_VALUE // 2)):
         dataclasses.replace(geoda, growth=growth, growths=growths)
         rows = _GrowingRadii(torch.zeros_like(step), step, growth, growths)
         assert rows[growths - 1 : growths].tolist() == [[[[1, 1, 0]]]]

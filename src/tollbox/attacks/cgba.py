@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..core.ask import Asking, Iterate
 from ..core.problem import Problem
-from ..core.ranges import LARGEST_LIMIT, LARGEST_NUMBER, check, whole
+from ..core.ranges import MAX_LIMIT, MAX_VALUE, check, whole
 from ..core.stop import Stop
 from ..parts.estimates import Estimate
 from ..parts.searches import Search
@@ -36,8 +36,8 @@ class CGBA:
     iterations: int = 10_000
 
     def __post_init__(self) -> None:
-        check(self, queries=whole(1, LARGEST_NUMBER))
-        check(self, blind_limit=whole(1, LARGEST_LIMIT), iterations=whole(1, LARGEST_LIMIT))
+        check(self, queries=whole(1, MAX_VALUE))
+        check(self, blind_limit=whole(1, MAX_LIMIT), iterations=whole(1, MAX_LIMIT))
 
     @property
     def rows(self) -> int:

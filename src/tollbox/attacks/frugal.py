@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from ..core.ask import Asking, Iterate
 from ..core.problem import Problem
-from ..core.ranges import LARGEST_LIMIT, LARGEST_NUMBER, Range, above, check, number, whole
+from ..core.ranges import MAX_LIMIT, MAX_VALUE, Range, above, check, number, whole
 from ..core.stop import Stop
 from ..parts.calibrated import UNWEIGHED_CHUNKS, CalibratedSampler
 from ..parts.inward import Inward, Ray
@@ -78,12 +78,12 @@ class Frugal:
     def __post_init__(self) -> None:
         check(
             self,
-            reweighing_period=whole(0, LARGEST_NUMBER),
-            reweighing_information=number(1, LARGEST_NUMBER),
+            reweighing_period=whole(0, MAX_VALUE),
+            reweighing_information=number(1, MAX_VALUE),
         )
         check(self, relative_delta=number(0, 1))
-        check(self, tail=number(0, 1), schedule=whole(0, LARGEST_NUMBER), plan=PLAN_RANGE)
-        check(self, chunk=whole(1, LARGEST_NUMBER), iterations=whole(1, LARGEST_LIMIT))
+        check(self, tail=number(0, 1), schedule=whole(0, MAX_VALUE), plan=PLAN_RANGE)
+        check(self, chunk=whole(1, MAX_VALUE), iterations=whole(1, MAX_LIMIT))
 
     @property
     def rows(self) -> int:

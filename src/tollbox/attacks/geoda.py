@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..core.ask import Asking, Iterate, first_adversarial
 from ..core.problem import Problem
-from ..core.ranges import LARGEST_LIMIT, LARGEST_NUMBER, above, check, whole
+from ..core.ranges import MAX_LIMIT, MAX_VALUE, above, check, whole
 from ..core.stop import Stop
 from ..errors import InputError, mention
 from ..parts.estimates import Estimate
@@ -63,11 +63,11 @@ class GeoDA:
     def __post_init__(self) -> None:
         check(
             self,
-            queries=whole(1, LARGEST_NUMBER),
-            growth=above(1, LARGEST_NUMBER),
-            growths=whole(1, LARGEST_NUMBER),
+            queries=whole(1, MAX_VALUE),
+            growth=above(1, MAX_VALUE),
+            growths=whole(1, MAX_VALUE),
         )
-        check(self, blind_limit=whole(1, LARGEST_LIMIT), iterations=whole(1, LARGEST_LIMIT))
+        check(self, blind_limit=whole(1, MAX_LIMIT), iterations=whole(1, MAX_LIMIT))
         if (self.growths - 1) * math.log10(self.growth) > math.log10(LARGEST_GROWTH):
             raise InputError(
                 f"is {self.growths}",

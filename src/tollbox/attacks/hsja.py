@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..core.ask import Asking, Iterate, first_adversarial
 from ..core.problem import Problem
-from ..core.ranges import LARGEST_LIMIT, LARGEST_NUMBER, MOST_HALVINGS, check, whole
+from ..core.ranges import MAX_DEPTH, MAX_LIMIT, MAX_VALUE, check, whole
 from ..core.stop import Stop
 from ..parts.estimates import Estimate
 from ..parts.paths import Segment
@@ -56,8 +56,8 @@ class HSJA:
     iterations: int = 10_000
 
     def __post_init__(self) -> None:
-        check(self, queries=whole(1, LARGEST_NUMBER), halvings=whole(1, MOST_HALVINGS))
-        check(self, blind_limit=whole(1, LARGEST_LIMIT), iterations=whole(1, LARGEST_LIMIT))
+        check(self, queries=whole(1, MAX_VALUE), halvings=whole(1, MAX_DEPTH))
+        check(self, blind_limit=whole(1, MAX_LIMIT), iterations=whole(1, MAX_LIMIT))
 
     @property
     def rows(self) -> int:

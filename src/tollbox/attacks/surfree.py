@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ..core.ask import Asking
 from ..core.problem import Problem
-from ..core.ranges import LARGEST_LIMIT, check, whole
+from ..core.ranges import MAX_LIMIT, check, whole
 from ..core.stop import Stop
 from ..parts.directions import Directions, TernarySpectrum
 from ..parts.paths import Segment
@@ -32,7 +32,7 @@ class SurFree:
     iterations: int = 100_000
 
     def __post_init__(self) -> None:
-        check(self, iterations=whole(1, LARGEST_LIMIT))
+        check(self, iterations=whole(1, MAX_LIMIT))
 
     @property
     def rows(self) -> int:

@@ -1,7 +1,7 @@
 """Ranges: what the numbers of a part may be, checked once, when it is made.
 
     def __post_init__(self) -> None:
-        check(self, tau=between(0, 1), levels=whole(1, LARGEST_NUMBER))
+        check(self, tau=between(0, 1), levels=whole(1, MAX_VALUE))
 
 1. A value out of range is refused with one sentence, which begins with the name of the field:
    "tau is 0: expected a number above 0, below 1."
@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 from ..errors import InputError
 
-LARGEST_NUMBER = 10**6
+MAX_VALUE = 10**6
 """The largest of most numbers."""
-LARGEST_LIMIT = 10**9
+MAX_LIMIT = 10**9
 """The largest limit on what a budget ends long before."""
-MOST_HALVINGS = 1000
+MAX_DEPTH = 1000
 """The largest number of times that something is halved, or divided."""
 
 

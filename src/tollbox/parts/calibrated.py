@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate
 from ..core.problem import Problem
-from ..core.ranges import LARGEST_NUMBER, above, check, number, whole
+from ..core.ranges import MAX_VALUE, above, check, number, whole
 from .estimates import PHASE, Estimate, Estimator, move_outward
 from .overshoot import Belief
 from .registry import register
@@ -57,9 +57,7 @@ class Calibrated:
     """How far outside the boundary a search leaves its point, as a share of the distance."""
 
     def __post_init__(self) -> None:
-        check(
-            self, delta=above(0, LARGEST_NUMBER), chunk=whole(1, LARGEST_NUMBER), slack=number(0, 1)
-        )
+        check(self, delta=above(0, MAX_VALUE), chunk=whole(1, MAX_VALUE), slack=number(0, 1))
 
     @property
     def rows(self) -> int:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..core.noise import BLOCK
 from ..core.problem import Problem
-from ..core.ranges import LARGEST_NUMBER, check, number, whole
+from ..core.ranges import MAX_VALUE, check, number, whole
 from .registry import register
 from .subspaces import Dct, Subspace
 from .vectors import unit_rows
@@ -55,9 +55,9 @@ class TernarySpectrum:
     def __post_init__(self) -> None:
         check(
             self,
-            gamma=number(0, LARGEST_NUMBER),
-            floor=number(0, LARGEST_NUMBER),
-            memory=whole(0, LARGEST_NUMBER),
+            gamma=number(0, MAX_VALUE),
+            floor=number(0, MAX_VALUE),
+            memory=whole(0, MAX_VALUE),
         )
 
     @property

@@ -30,7 +30,7 @@ from torch import Tensor
 from .. import theory
 from ..core.ask import Ask, Asking, Iterate
 from ..core.problem import Problem
-from ..core.ranges import LARGEST_NUMBER, above, check, number, whole
+from ..core.ranges import MAX_VALUE, above, check, number, whole
 from .registry import register
 from .subspaces import Full, Prior
 from .vectors import answer_weights, unit
@@ -125,7 +125,7 @@ class MonteCarlo:
     """Weight the two sides as Algorithm 3 does; if not, add up signs, as GeoDA and CGBA do."""
 
     def __post_init__(self) -> None:
-        check(self, delta=above(0, LARGEST_NUMBER), chunk=whole(1, LARGEST_NUMBER))
+        check(self, delta=above(0, MAX_VALUE), chunk=whole(1, MAX_VALUE))
 
     @property
     def rows(self) -> int:
@@ -180,9 +180,9 @@ class Agrest:
     def __post_init__(self) -> None:
         check(
             self,
-            delta=above(0, LARGEST_NUMBER),
-            m=above(0, LARGEST_NUMBER),
-            chunk=whole(1, LARGEST_NUMBER),
+            delta=above(0, MAX_VALUE),
+            m=above(0, MAX_VALUE),
+            chunk=whole(1, MAX_VALUE),
         )
 
     @property
@@ -252,11 +252,11 @@ class Biased:
     def __post_init__(self) -> None:
         check(
             self,
-            delta=above(0, LARGEST_NUMBER),
-            bias=number(0, LARGEST_NUMBER),
-            chunk=whole(1, LARGEST_NUMBER),
+            delta=above(0, MAX_VALUE),
+            bias=number(0, MAX_VALUE),
+            chunk=whole(1, MAX_VALUE),
         )
-        check(self, few=whole(0, LARGEST_NUMBER), many=whole(0, LARGEST_NUMBER))
+        check(self, few=whole(0, MAX_VALUE), many=whole(0, MAX_VALUE))
         check(self, shrink=above(0, 1), grow=number(1, 100))
 
     @property
@@ -292,5 +292,5 @@ class _WithFeedback:
         if flagged < part.few:
             self._bias *= part.shrink
         elif flagged > part.many:
-            self._bias = min(self._bias * part.grow, LARGEST_NUMBER)
+            self._bias = min(self._bias * part.grow, MAX_VALUE)
         return None if total.one_sided else total.direction()

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate
 from ..core.problem import Problem
-from ..core.ranges import LARGEST_NUMBER, check, whole
+from ..core.ranges import MAX_VALUE, check, whole
 from ..engine.mixtures import Mixture
 from .overshoot import limit_ratio
 from .priors import Spectrum
@@ -69,7 +69,7 @@ class Inward:
     """Rays at c* = 1 and below; of dearer ones a (1 + log10 c*)-th, and 2 at least."""
 
     def __post_init__(self) -> None:
-        check(self, tries=whole(1, LARGEST_NUMBER))
+        check(self, tries=whole(1, MAX_VALUE))
 
     tolerance = 1 - RADIUS_STEP ** (1 / LAST_BINS)
     """How near to the boundary the start is, as a share of its distance."""

@@ -23,7 +23,7 @@ from torch import Tensor
 from ..core.ask import Ask, Asking, Iterate, together
 from ..core.noise import Noise
 from ..core.problem import Problem
-from ..core.ranges import LARGEST_LIMIT, LARGEST_NUMBER, above, check, whole
+from ..core.ranges import MAX_LIMIT, MAX_VALUE, above, check, whole
 from .estimates import PHASE, Estimate, Estimator
 from .paths import Segment
 from .registry import register
@@ -50,10 +50,8 @@ class OptStyle:
     """Rays that are searched at a time."""
 
     def __post_init__(self) -> None:
-        check(self, directions=whole(1, LARGEST_NUMBER), side_by_side=whole(1, LARGEST_NUMBER))
-        check(
-            self, gamma=above(0, LARGEST_LIMIT), widest=above(0, LARGEST_NUMBER), reach=above(0, 1)
-        )
+        check(self, directions=whole(1, MAX_VALUE), side_by_side=whole(1, MAX_VALUE))
+        check(self, gamma=above(0, MAX_LIMIT), widest=above(0, MAX_VALUE), reach=above(0, 1))
 
     @property
     def rows(self) -> int:

@@ -33,7 +33,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..core.problem import Problem
-from ..core.ranges import LARGEST_NUMBER, above, check, number
+from ..core.ranges import MAX_VALUE, above, check, number
 from .cosines import cosine_columns, transform_planes
 from .registry import register
 from .subspaces import Drawing, Prior, Shape
@@ -85,7 +85,7 @@ class Spectrum:
     grey: float = 0.7
 
     def __post_init__(self) -> None:
-        check(self, cut=number(1, LARGEST_NUMBER), grey=number(0, 1))
+        check(self, cut=number(1, MAX_VALUE), grey=number(0, 1))
 
     def dimension(self, image: Shape) -> int:
         """d', the effective dimension."""
@@ -140,7 +140,7 @@ class Texture:
     cut: float = 32.0
 
     def __post_init__(self) -> None:
-        check(self, power=number(0, 10), window=above(0, 1), cut=number(1, LARGEST_NUMBER))
+        check(self, power=number(0, 10), window=above(0, 1), cut=number(1, MAX_VALUE))
 
     def dimension(self, image: Shape) -> int:
         """d', the number of factors."""
@@ -214,8 +214,8 @@ class Photo:
         check(
             self,
             texture=number(0, 1),
-            low=number(1, LARGEST_NUMBER),
-            high=number(1, LARGEST_NUMBER),
+            low=number(1, MAX_VALUE),
+            high=number(1, MAX_VALUE),
         )
 
     @property
@@ -266,9 +266,9 @@ class Reweighed:
     def __post_init__(self) -> None:
         check(
             self,
-            cut=number(1, LARGEST_NUMBER),
-            low=number(1, LARGEST_NUMBER),
-            high=number(1, LARGEST_NUMBER),
+            cut=number(1, MAX_VALUE),
+            low=number(1, MAX_VALUE),
+            high=number(1, MAX_VALUE),
         )
 
     def dimension(self, image: Shape) -> int:

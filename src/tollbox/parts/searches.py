@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate, Until
 from ..core.problem import Problem
-from ..core.ranges import MOST_HALVINGS, between, check, whole
+from ..core.ranges import MAX_DEPTH, between, check, whole
 from ..engine.mixtures import Mixture, MixtureRows
 from ..theory.search_costs import line_step, optimal_share, optimal_splits, split
 from .paths import Path
@@ -249,7 +249,7 @@ class LineSearch:
     """What its queries are booked under."""
 
     def __post_init__(self) -> None:
-        check(self, tau=between(0, 1), stages=whole(1, MOST_HALVINGS))
+        check(self, tau=between(0, 1), stages=whole(1, MAX_DEPTH))
 
     def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
         """The last adversarial point."""

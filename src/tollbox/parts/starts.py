@@ -22,7 +22,7 @@ from torch import Tensor
 from ..core.ask import Asking, Iterate, first_adversarial
 from ..core.noise import Noise
 from ..core.problem import Problem
-from ..core.ranges import LARGEST_NUMBER, above, between, check, whole
+from ..core.ranges import MAX_VALUE, above, between, check, whole
 from ..errors import InputError
 from .paths import Segment
 from .registry import register
@@ -78,7 +78,7 @@ class GrowingNoise:
     tolerance = None
 
     def __post_init__(self) -> None:
-        check(self, step=above(0, LARGEST_NUMBER), levels=whole(1, LARGEST_NUMBER))
+        check(self, step=above(0, MAX_VALUE), levels=whole(1, MAX_VALUE))
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         """The first level that is adversarial."""
@@ -112,7 +112,7 @@ class UniformNoise:
     tolerance = None
 
     def __post_init__(self) -> None:
-        check(self, tries=whole(1, LARGEST_NUMBER), tau=between(0, 1))
+        check(self, tries=whole(1, MAX_VALUE), tau=between(0, 1))
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         """The last adversarial blend."""

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate, Until, at_once
 from ..core.problem import Problem
-from ..core.ranges import MOST_HALVINGS, above, check, whole
+from ..core.ranges import MAX_DEPTH, above, check, whole
 from .paths import QUARTER_TURN, Arc, Circle
 from .registry import register
 
@@ -87,7 +87,7 @@ class Galloping:
     most: int = 40
 
     def __post_init__(self) -> None:
-        check(self, most=whole(1, MOST_HALVINGS))
+        check(self, most=whole(1, MAX_DEPTH))
 
     def begin(self, problem: Problem) -> Sweeping:
         """For one image."""
@@ -119,7 +119,7 @@ class SignedGrid:
     grid: int = 3
 
     def __post_init__(self) -> None:
-        check(self, largest=above(0, 180), rho=above(0, 1), grid=whole(1, MOST_HALVINGS))
+        check(self, largest=above(0, 180), rho=above(0, 1), grid=whole(1, MAX_DEPTH))
 
     def begin(self, problem: Problem) -> Sweeping:
         """For one image."""
