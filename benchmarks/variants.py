@@ -32,7 +32,7 @@ VARIANTS: dict[str, Any] = {
     "frugal-start": replace(FRUGAL, start=GrowingNoise()),
     "frugal-texture": replace(FRUGAL, prior=Photo(texture=0)),
     "frugal-prior": replace(FRUGAL, prior=Dct(4)),
-    "frugal-wide": replace(FRUGAL, wide=FRUGAL.prior),
+    "frugal-wide": replace(FRUGAL, fallback_prior=FRUGAL.prior),
     "frugal-own": replace(FRUGAL, reweighing_period=0),
     "frugal-radius": replace(FRUGAL, relative_delta=0),
     "frugal-likely": replace(FRUGAL, tail=1),

@@ -52,7 +52,7 @@ def test_steps_remember_the_last_rows_only():
     steps = _Steps(Segment(source, Iterate(start, 1.0)), range(1, 100), 0, 100)
     for row in range(20):
         steps.remember(row, steps.mixture(row).point()[None])
-    assert len(steps._made) == REMEMBERED_POINTS
+    assert len(steps._points) == REMEMBERED_POINTS
     fresh = _Steps(Segment(source, Iterate(start, 1.0)), range(1, 100), 0, 100)
     assert torch.equal(steps[5:25], fresh[5:25])
     assert torch.equal(steps[18:19], fresh[5:25][13:14])
