@@ -233,7 +233,7 @@ def test_limit_list_and_digest_hold_for_a_function(tmp_path: Path, module: str) 
 def test_such_a_study_runs_is_resumed_and_reported(
     tmp_path: Path, module: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    study(tmp_path, module)
+    study(tmp_path, module, "budget = 60", "budget = 2000")
     for command in (
         ["run", "study.toml", "--dry-run"],
         ["run", "study.toml", "--out", "out", "--time-limit", "0.001"],
@@ -248,7 +248,7 @@ def test_such_a_study_runs_is_resumed_and_reported(
         assert not end.value.code, capsys.readouterr().err
     page = (tmp_path / "out" / "report.html").read_text()
     assert "The images cannot be shown" not in page
-    assert "data:image/png" in page
+    assert '"original":"data:image/png' in page
     with tb.StudyResults("out") as found:
         assert len(found) == 3
     sys.modules.pop(module, None)

@@ -269,7 +269,7 @@ def test_fields_that_were_renamed_are_read_by_their_old_names() -> None:
         relative_delta=0.2,
     )
     assert refused("frugal", "every = -1").endswith(
-        "reweighing_period is -1: expected a whole number from 0 to 1000000."
+        "every in [[attacks]] number 1 is -1: expected a whole number from 0 to 1000000."
     )
     assert "every is now called reweighing_period" in refused(
         "frugal", "every = 3", "reweighing_period = 4"
