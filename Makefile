@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo studies-small test check format mutants torture bench clean
+.PHONY: setup demo studies-small test test-quick check format mutants torture bench clean
 
 setup: $(STAMP)
 
@@ -29,6 +29,10 @@ studies-small: setup
 
 test: setup
 	$(BIN)/python -m pytest -n 2
+
+# All but the tests marked slow: whole attacks, known boundaries, other processes, a browser.
+test-quick: setup
+	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 check: setup
 	$(BIN)/ruff check .

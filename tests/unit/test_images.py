@@ -136,7 +136,9 @@ def test_only_pictures_need_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "PIL", None)
     monkeypatch.delitem(sys.modules, "PIL.Image", raising=False)
     assert len(load_images(tmp_path / "x.npz")) == 2
-    with pytest.raises(InputError, match=r"^PIL .*: picture files .*; install .* 'tollbox\[cli\]'`\.$"):
+    with pytest.raises(
+        InputError, match=r"^PIL .*: picture files .*; install .* 'tollbox\[cli\]'`\.$"
+    ):
         load_images(where, table)
 
 
