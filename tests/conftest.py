@@ -26,7 +26,27 @@ settings.register_profile(  # for `make mutants`: a failure is enough, it need n
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+SLOW = (
+    "browser/",
+    "commands/test_cli_hostile.py",
+    "commands/test_torture.py",
+    "properties/test_executors.py",
+    "properties/test_known_boundaries.py",
+    "properties/test_workers.py",
+    "whole/test_attacks.py",
+    "whole/test_golden.py",
+    "whole/test_old_stores.py",
+    "whole/test_paper",
+    "whole/test_studies.py",
+)
+"""What `make test-quick` leaves out: whole attacks, other processes, a browser."""
 _MODULES = itertools.count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(place in item.nodeid for place in SLOW):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture
