@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--attacks", nargs="+", default=["hsja", "a-cgba", "surfree", "frugal"])
     ours, options = parser.parse_known_args()
+    ours.before, ours.after = ours.before.resolve(), ours.after.resolve()
     options = [*options, "--attacks", *ours.attacks]
     ratios: dict[str, list[float]] = {attack: [] for attack in ours.attacks}
     for _ in range(ours.rounds):
