@@ -111,12 +111,13 @@ def _curve(place: Place, label: int, end: End, trace: Trace) -> CellCurve:
     spent: dict[By, float] = {"cost": end.cost, "source": end.source, "queries": end.queries}
     limits = {"budget": tariff.budget, "max_queries": tariff.max_queries}
     notes = [step.notes for step in trace.steps]
+    improvements = trace.improvements(ledger.prices, label)
     return CellCurve(
         place.image,
         place.seed,
         end.stop,
-        {by: needed(trace.improvements, ledger.prices.dearest, by) for by in AXES},
-        np.array([row.distance for row in trace.improvements], float),
+        {by: needed(improvements, ledger.prices.dearest, by) for by in AXES},
+        np.array([row.distance for row in improvements], float),
         {
             "cost": np.array([step.cost for step in trace.steps], float),
             "source": np.array([step.source for step in trace.steps], float),

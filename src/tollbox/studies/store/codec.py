@@ -4,6 +4,8 @@
    of each, and all labels, in this order; compressed. No price is in it.
 2. A trace is the counts of a run by phase and label, its improvements and its steps. Costs follow
    from the counts, so that a run can be priced again.
+3. An improvement has five values (`Improvement`). One of four is of version 0.1.0, and holds the
+   account before its query: the query is added when it is read.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from ...engine.journal import Answered
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from ...core.prices import Prices
     from ..spec.specs import Tariff
 
 COMPRESSION = 1
@@ -99,11 +102,15 @@ class Trace:
     def __init__(self, content: bytes) -> None:
         self._text = zlib.decompress(content).decode()
 
-    @cached_property
-    def improvements(self) -> list[Improvement]:
-        """Its improvements; the steps, which are most of a trace, are not decoded for them."""
+    def improvements(self, prices: Prices, label: int) -> tuple[Improvement, ...]:
+        """Its improvements, of a run of source class `label` under these prices; the steps, which
+        are most of a trace, are not decoded for them."""
         first = self._text.index(IMPROVEMENTS) + len(IMPROVEMENTS) - 1
-        return [Improvement(*row) for row in _DECODER.raw_decode(self._text, first)[0]]
+        rows = _DECODER.raw_decode(self._text, first)[0]
+        if all(len(row) == len(Improvement._fields) for row in rows):
+            return tuple(Improvement(*row) for row in rows)
+        ledger = Ledger(prices, label, self.counts)
+        return tuple(_query_included(row, ledger) for row in rows)
 
     @cached_property
     def _values(self) -> dict[str, Any]:
@@ -124,18 +131,34 @@ class Trace:
         }
 
 
+def _query_included(row: Sequence[Any], ledger: Ledger) -> Improvement:
+    """An improvement of version 0.1.0, with its query, whose answer was not flagged, included."""
+    cost, source, queries, distance = row
+    if not ledger.queries:  # a clean image that was free
+        return Improvement(cost, source, queries, distance, cost)
+    prices, label = ledger.prices, ledger.source_label
+    if prices.classes is None:
+        counts = Counter({label: source, label + 1: queries + 1 - source})
+        spent = Ledger(prices, label, {"": counts}).cost
+    else:  # which class it was is not recorded: the dearest of those that were answered
+        others = {other for tally in ledger.counts.values() for other in tally} - {label}
+        spent = cost + max(prices.of(other, label) for other in others)
+    return Improvement(spent, source, queries + 1, distance, cost)
+
+
 def build_result(
     end: End, trace: Trace, image: Tensor | None, *, name: str, label: int, tariff: Tariff
 ) -> Result:
     """The result of a cell."""
+    prices = tariff.prices.for_source(label)
     return Result(
         index=end.cell,
         name=name,
         stop=end.stop,
         reason=end.reason,
-        ledger=Ledger(tariff.prices.for_source(label), label, trace.counts),
+        ledger=Ledger(prices, label, trace.counts),
         adversarial=image,
-        improvements=tuple(trace.improvements),
+        improvements=trace.improvements(prices, label),
         trace=tuple(trace.steps),
         budget=tariff.budget,
         max_queries=tariff.max_queries,
