@@ -145,7 +145,7 @@ def test_runs_come_back_with_counts_improvements_and_steps(path: Path, attack: s
 def test_a_trace_is_decoded_in_parts() -> None:
     boundary = half_space(distance=0.3, shape=(3, 8, 8))
     [result] = tb.run(tb.preset("a-cgba"), boundary.model(), boundary.source[None], [0], budget=300)
-    trace = Trace(codec.pack_trace(result))
+    trace = Trace(codec.pack_trace(result), Path())
     assert trace.improvements(result.ledger.prices, 0) == result.improvements
     assert "_values" not in vars(trace)  # the steps were not decoded for that
     assert (tuple(trace.steps), trace.counts) == (result.trace, result.ledger.counts)
@@ -200,7 +200,7 @@ def old_trace(result: tb.Result, charged: int = 1) -> Trace:
         [row.cost_before, row.source, row.queries - charged, row.distance]
         for row in result.improvements
     ]
-    return Trace(zlib.compress(json.dumps(values).encode()))
+    return Trace(zlib.compress(json.dumps(values).encode()), Path())
 
 
 # -- what a store says about its study ------------------------------------------------------------

@@ -92,6 +92,8 @@ def series_of(results: StudyResults) -> list[SeriesRuns]:
     misclassified = dict.fromkeys(curves, 0)
     ends = {end.cell: end for end in results.finished()}
     for cell, place, trace in results.traces():
+        if cell not in ends:  # it has just been finished
+            continue
         number, end = place.series.number, ends[cell]
         if end.stop is Stop.ALREADY_MISCLASSIFIED:
             misclassified[number] += 1

@@ -11,11 +11,13 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,6 +27,7 @@ from ...core.ledger import Ledger
 from ...core.result import Improvement, Result, Step
 from ...core.stop import Stop
 from ...engine.journal import Answered
+from .opening import reading
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,6 +54,21 @@ class End(NamedTuple):
     cost: float
     queries: int
     source: int
+
+    @property
+    def fault(self) -> str | None:
+        """A value that no run can have, in words; None if there is none."""
+        if not self.distance >= 0:
+            return f"has distance {self.distance}"
+        if not 0 <= self.cost < math.inf:
+            return f"has cost {self.cost}"
+        if self.queries != int(self.queries) or self.queries < 0:
+            return f"has {self.queries} queries"
+        if self.source != int(self.source) or not 0 <= self.source <= self.queries:
+            return f"has {self.source} flagged of {self.queries} queries"
+        if not all(isinstance(text, str) for text in (self.reason, *self.warnings)):
+            return "has a reason or a warning that is not text"
+        return None
 
 
 def pack_answers(answers: Sequence[Answered]) -> bytes:
@@ -97,20 +115,24 @@ def _plain(value: Any) -> Any:
 
 
 class Trace:
-    """How a run went, from the bytes of `pack_trace`; each part is decoded when it is used."""
+    """How a run went, from the bytes of `pack_trace`; each part is decoded, and checked, when it is
+    used. `file` is where they are from."""
 
-    def __init__(self, content: bytes) -> None:
-        self._text = zlib.decompress(content).decode()
+    def __init__(self, content: bytes, file: Path) -> None:
+        self._text, self._file = zlib.decompress(content).decode(), file
 
     def improvements(self, prices: Prices, label: int) -> tuple[Improvement, ...]:
         """Its improvements, of a run of source class `label` under these prices; the steps, which
         are most of a trace, are not decoded for them."""
-        first = self._text.index(IMPROVEMENTS) + len(IMPROVEMENTS) - 1
-        rows = _DECODER.raw_decode(self._text, first)[0]
-        if all(len(row) == len(Improvement._fields) for row in rows):
-            return tuple(Improvement(*row) for row in rows)
-        ledger = Ledger(prices, label, self.counts)
-        return tuple(_query_included(row, ledger) for row in rows)
+        with reading(self._file):
+            first = self._text.index(IMPROVEMENTS) + len(IMPROVEMENTS) - 1
+            rows = _DECODER.raw_decode(self._text, first)[0]
+            if any(not value >= 0 for row in rows for value in row):
+                raise ValueError("an improvement has a value below 0")
+            if all(len(row) == len(Improvement._fields) for row in rows):
+                return tuple(Improvement(*row) for row in rows)
+            ledger = Ledger(prices, label, self.counts)
+            return tuple(_query_included(row, ledger) for row in rows)
 
     @cached_property
     def _values(self) -> dict[str, Any]:
@@ -120,15 +142,20 @@ class Trace:
     @cached_property
     def steps(self) -> list[Step]:
         """Its steps."""
-        return [Step(*row) for row in self._values["steps"]]
+        with reading(self._file):
+            return [Step(*row) for row in self._values["steps"]]
 
     @cached_property
     def counts(self) -> dict[str, Counter[int]]:
         """Answers by phase and label."""
-        return {
-            phase: Counter({int(label): n for label, n in tally.items()})
-            for phase, tally in self._values["counts"].items()
-        }
+        with reading(self._file):
+            counts = {
+                phase: Counter({int(label): n for label, n in tally.items()})
+                for phase, tally in self._values["counts"].items()
+            }
+            if any(n != int(n) or n < 0 for tally in counts.values() for n in tally.values()):
+                raise ValueError("a count is below 0")
+            return counts
 
 
 def _query_included(row: Sequence[Any], ledger: Ledger) -> Improvement:
