@@ -93,7 +93,7 @@ def made_up(cell: int, label: int, tariff: Any, steps: int, rng: np.random.Gener
     for number, (flagged, search, estimate, start) in enumerate(each.tolist()):
         source, other = flagged, search + estimate + start
         cost, distance = source * price + other, distances[number]
-        improvements.append(tb.Improvement(cost, source, source + other, distance))
+        improvements.append(tb.Improvement(cost, source, source + other, distance, cost - 1))
         spent = {"start": float(start), "search": search * price, "estimate": float(estimate)}
         share, planned, overshoot = shares[number]
         notes = {

@@ -218,6 +218,18 @@ MUTANTS = [
         "before = np.minimum.accumulate(np.concatenate([[math.inf], reached]))[:-1]",
     ),
     Mutant(
+        "improvements: without the query that found the point",
+        "engine/settling.py",
+        "included = nearer + 1 if account.charging else nearer",
+        "included = nearer",
+    ),
+    Mutant(
+        "improvements, few rows: without the query that found the point",
+        "engine/settling.py",
+        "spent = ledger.cost, ledger.source, ledger.queries",
+        "spent = cost_before, ledger.source, ledger.queries - 1",
+    ),
+    Mutant(
         "retry after out-of-memory: the rows are lost",
         "engine/sender.py",
         "            flights += self.send(front)\n",
@@ -250,8 +262,8 @@ MUTANTS = [
     Mutant(
         "distance_at: what was spent, without the dearest answer",
         "core/result.py",
-        'return before + (dearest if by == "cost" else 1.0)',
-        'return before + (0.0 if by == "cost" else 1.0)',
+        "for row in improvements], float) + dearest",
+        "for row in improvements], float)",
     ),
     Mutant(
         "bisection: a bad row takes its neighbours along",

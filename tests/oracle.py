@@ -26,7 +26,7 @@ class Outcome:
     cost: float = 0.0
     queries: int = 0
     source: int = 0
-    improvements: list = field(default_factory=list)  # (cost before, source, queries, distance)
+    improvements: list = field(default_factory=list)  # (cost, source, queries, distance, before)
     best: torch.Tensor | None = None
     steps: list = field(default_factory=list)  # (cost, distance)
 
@@ -73,14 +73,15 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
         distance = float(torch.linalg.vector_norm(sent[0].double() - source.double()))
         good = label != cell.label if cell.target is None else label == cell.target
         best = out.improvements[-1][3] if out.improvements else math.inf
-        if good and distance < best:
-            out.improvements.append((out.cost, out.source, out.queries, distance))
-            out.best = sent[0]
+        before = out.cost
         if charged:
             out.counts[phase, label] += 1
             out.queries += 1
             out.source += label == cell.label
             out.cost = total()
+        if good and distance < best:
+            out.improvements.append((out.cost, out.source, out.queries, distance, before))
+            out.best = sent[0]
         return label, distance
 
     clean = query(source, "clean", cell.charge_clean)

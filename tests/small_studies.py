@@ -124,7 +124,7 @@ def sample_record(**changes: Any) -> StudyRecord:
         "folder": Path("/nowhere"),
         "name": "sample",
         "series": ("surfree, c* = 1",),
-        "width": 2,
+        "width": 40,
         "shards": 1,
         "prices": ("1: one",),
         "environment": Environment("0.1.0", "2.4", "2.0", "3.11", "cpu (x86_64)"),

@@ -125,7 +125,7 @@ def summary(result):
         result.stop,
         account(result),
         result.ledger.cost,
-        [(i.cost, i.source, i.queries, i.distance) for i in result.improvements],
+        [tuple(i) for i in result.improvements],
         None if result.adversarial is None else result.adversarial.tolist(),
         [(s.iteration, s.cost, s.source, s.other, s.distance, s.notes) for s in result.trace],
     )
@@ -149,8 +149,8 @@ def test_rules_1_2_3_5_the_engine_does_what_is_done_by_hand(scene, layout):
         assert result.ledger.cost == expected.cost <= cell.budget
         assert result.ledger.queries == expected.queries <= cell.max_queries
         assert result.ledger.source == expected.source
-        assert [(i.cost, i.source, i.queries) for i in result.improvements] == [
-            e[:3] for e in expected.improvements
+        assert [(*i[:3], i.cost_before) for i in result.improvements] == [
+            (*e[:3], e[4]) for e in expected.improvements
         ]
         assert [i.distance for i in result.improvements] == pytest.approx(
             [e[3] for e in expected.improvements], rel=1e-12

@@ -46,7 +46,7 @@ def settlements(draw, most_rows=FEW_ROWS + 2):
     max_queries = ledger.queries + draw(st.sampled_from([1, 3, 8, 100, math.inf]))
     account = Account(problem, ledger, budget, max_queries)
     if draw(st.booleans()):
-        account.improvements = [Improvement(0.0, 0, 0, draw(st.sampled_from([0.5, 1.0, 2.0])))]
+        account.improvements = [Improvement(1.0, 0, 1, draw(st.sampled_from([0.5, 1.0, 2.0])), 0.0)]
         account.best = torch.zeros(1, 1, 2, 2).double()
     until = draw(st.sampled_from([None, None, tb.Until.ADVERSARIAL, tb.Until.NOT_ADVERSARIAL]))
     points = torch.arange(rows).double().view(-1, 1, 1, 1).expand(-1, 1, 2, 2) / rows

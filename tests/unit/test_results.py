@@ -12,10 +12,11 @@ from tollbox.core.ledger import Ledger
 from tollbox.core.result import known_up_to, needed, reached_at
 from tollbox.core.stop import Stop
 from tollbox.errors import InputError
+from tollbox.testing import half_space
 
 
 def result(steps, stop=Stop.BUDGET, ratio=10, budget=100.0, cap=math.inf, index=0):
-    """`steps`: (cost before, flagged before, queries before, distance)."""
+    """`steps`: (cost, flagged, queries, distance, cost before)."""
     return tb.Result(
         index,
         "",
@@ -31,7 +32,7 @@ def result(steps, stop=Stop.BUDGET, ratio=10, budget=100.0, cap=math.inf, index=
     )
 
 
-STEPS = [(10, 1, 1, 5.0), (21, 2, 3, 4.0), (60, 5, 12, 1.5)]
+STEPS = [(11, 1, 2, 5.0, 10), (22, 2, 4, 4.0, 21), (61, 5, 13, 1.5, 60)]
 
 
 @pytest.mark.parametrize(
@@ -69,9 +70,9 @@ def test_beyond_the_budget_nothing_is_known():
 
 
 def test_a_run_that_was_cut_short_is_left_out_beyond_its_end():
-    cut = result([(10, 1, 1, 9.0)], stop=Stop.TIME_LIMIT)
+    cut = result([(11, 1, 2, 9.0, 10)], stop=Stop.TIME_LIMIT)
     cut.ledger.charge(np.array([0, 0, 0, 1, 1]), "start")  # a cost of 32
-    results = tb.Results([cut, result([(10, 1, 1, 2.0)]), result([(10, 1, 1, 4.0)])])
+    results = tb.Results([cut, result([(11, 1, 2, 2.0, 10)]), result([(11, 1, 2, 4.0, 10)])])
     assert results.median_at(30) == 4.0
     assert results.unknown_at(30) == 0
     assert results.median_at(40) == 3.0
@@ -86,10 +87,10 @@ def test_a_run_that_was_cut_short_is_left_out_beyond_its_end():
 def test_medians_count_no_start_as_infinite_and_leave_out_the_misclassified():
     results = tb.Results(
         [
-            result([(10, 1, 1, 2.0)]),
-            result([(10, 1, 1, 4.0)]),
+            result([(11, 1, 2, 2.0, 10)]),
+            result([(11, 1, 2, 4.0, 10)]),
             result([], stop=Stop.NO_START),
-            result([(0, 0, 0, 0.0)], stop=Stop.ALREADY_MISCLASSIFIED),
+            result([(0, 0, 0, 0.0, 0)], stop=Stop.ALREADY_MISCLASSIFIED),
         ]
     )
     assert results.misclassified == 1
@@ -102,6 +103,24 @@ def test_medians_count_no_start_as_infinite_and_leave_out_the_misclassified():
     assert np.isnan(results[3:].median_at(100))
     assert [r.stop for r in results][-1] is Stop.ALREADY_MISCLASSIFIED
     assert len(results) == 4
+
+
+def test_an_improvement_includes_the_query_that_found_it():
+    """A run that may ask just as many queries ends with it, and has spent just that."""
+
+    def run(**limits):
+        model, images = boundary.model(), boundary.source[None]
+        options = {"prices": tb.Prices(10, 1), **limits}
+        [result] = tb.run(tb.preset("a-cgba"), model, images, [0], **options)
+        return result
+
+    boundary = half_space(distance=0.3, shape=(3, 8, 8))
+    for row in (found := run(budget=900).improvements):
+        assert row.cost == 10 * row.source + (row.queries - row.source) == row.cost_before + 1
+    assert len(found) > 3
+    short = run(budget=1e9, max_queries=found[-1].queries)
+    assert short.improvements == found
+    assert (short.ledger.cost, short.ledger.queries) == (found[-1].cost, found[-1].queries)
 
 
 def test_every_stop_has_advice():

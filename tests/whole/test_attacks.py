@@ -101,7 +101,7 @@ def told(result):
         result.reason,
         result.ledger.counts,
         result.ledger.cost,
-        [(i.cost, i.source, i.queries, i.distance) for i in result.improvements],
+        [tuple(i) for i in result.improvements],
         None if result.adversarial is None else result.adversarial.tolist(),
         [(s.iteration, s.cost, s.source, s.other, s.distance, s.notes) for s in result.trace],
     )

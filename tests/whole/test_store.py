@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -138,17 +139,68 @@ def test_runs_come_back_with_counts_improvements_and_steps(path: Path, attack: s
     assert back.ledger == result.ledger
     assert back.improvements == result.improvements
     assert back.trace == result.trace
-    assert tuple(Trace(codec.pack_trace(result)).improvements) == result.improvements
     assert [back.distance_at(b) for b in (50, 300)] == [result.distance_at(b) for b in (50, 300)]
 
 
 def test_a_trace_is_decoded_in_parts() -> None:
     boundary = half_space(distance=0.3, shape=(3, 8, 8))
     [result] = tb.run(tb.preset("a-cgba"), boundary.model(), boundary.source[None], [0], budget=300)
-    trace = Trace(codec.pack_trace(result))
-    assert tuple(trace.improvements) == result.improvements
+    trace = Trace(codec.pack_trace(result), Path())
+    assert trace.improvements(result.ledger.prices, 0) == result.improvements
     assert "_values" not in vars(trace)  # the steps were not decoded for that
     assert (tuple(trace.steps), trace.counts) == (result.trace, result.ledger.counts)
+
+
+@pytest.mark.parametrize(
+    "prices",
+    [
+        tb.Prices(4, 1),
+        tb.Prices(0.1, 0.3),
+        tb.Prices.flagged_only(),
+        tb.Prices.per_class({0: 5}, default=2),
+    ],
+    ids=str,
+)
+def test_an_old_trace_has_its_queries_included_when_it_is_read(prices: tb.Prices) -> None:
+    """Version 0.1.0 wrote the account before the query that found a point."""
+    boundary = half_space(distance=0.3, shape=(3, 8, 8))
+    limits = {"budget": 1000, "max_queries": 300}
+    [result] = tb.run(
+        tb.preset("a-cgba"), boundary.model(), boundary.source[None], [0], prices=prices, **limits
+    )
+    assert len(result.improvements) > 3
+    assert old_trace(result).improvements(result.ledger.prices, 0) == result.improvements
+
+
+def test_an_old_trace_does_not_know_the_class_of_an_answer_and_counts_the_dearest() -> None:
+    boundary = half_space(distance=0.3, shape=(3, 8, 8))
+    prices = tb.Prices.per_class({0: 5, 1: 2})
+    [result] = tb.run(
+        tb.preset("a-cgba"), boundary.model(), boundary.source[None], [0], prices=prices, budget=900
+    )
+    assert {row.cost - row.cost_before for row in result.improvements} == {1, 2}
+    old = old_trace(result).improvements(prices, 0)
+    assert old == tuple(row._replace(cost=row.cost_before + 2) for row in result.improvements)
+
+
+def test_an_old_trace_of_a_free_clean_image_has_no_query() -> None:
+    boundary = half_space(distance=0.3, shape=(3, 8, 8))
+    free = tb.Cell(
+        tb.preset("a-cgba"), boundary.source, 1, tb.Prices(), 100.0, 100, charge_clean=False
+    )
+    [result] = tb.Engine(boundary.model()).run([free])
+    assert result.improvements == ((0.0, 0, 0, 0.0, 0.0),)
+    assert old_trace(result, charged=0).improvements(tb.Prices(), 1) == result.improvements
+
+
+def old_trace(result: tb.Result, charged: int = 1) -> Trace:
+    """The trace of a run as version 0.1.0 wrote it."""
+    values = json.loads(zlib.decompress(codec.pack_trace(result)))
+    values["improvements"] = [
+        [row.cost_before, row.source, row.queries - charged, row.distance]
+        for row in result.improvements
+    ]
+    return Trace(zlib.compress(json.dumps(values).encode()), Path())
 
 
 # -- what a store says about its study ------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ..errors import InputError
+from ..errors import FileError, InputError
 from ..files.output import check_free, staged
 from ..studies.export import FILES, write_csv
 from ..studies.reading import StudyResults
@@ -41,8 +41,13 @@ def export(folder: Path, options: ExportOptions = ExportOptions()) -> int:  # no
     with StudyResults(folder) as results:
         check_free(out, FILES, replace=True)
         with staged(out, FILES) as stage:
-            with stage.writing():
+            try:
                 write_csv(results, stage.folder, options.price)
+            except OSError as error:  # it can be repeated: nothing is left behind
+                raise FileError(
+                    f"{out} cannot be written: {error.strerror or error}. Nothing was saved.",
+                    input="out",
+                ) from None
             stage.commit()
         done = len(results)
     console().print(f"{done} cells are in {out}: {', '.join(sorted(FILES))}.", soft_wrap=True)

@@ -33,13 +33,16 @@ Values = NDArray[np.float64]
 AXES: tuple[By, ...] = ("cost", "source", "queries")
 
 
-def needed(improvements: Iterable[Sequence[float]], dearest: float, by: By = "cost") -> Values:
+def needed(improvements: Sequence[Improvement], dearest: float, by: By = "cost") -> Values:
     """From which cost (flagged queries, queries) on each improvement counts (rule 1).
 
     `dearest` is the most that an answer may cost; the values rise.
     """
-    before = np.array([row[AXES.index(by)] for row in improvements], float)
-    return before + (dearest if by == "cost" else 1.0)
+    if by == "cost":
+        return np.array([row.cost_before for row in improvements], float) + dearest
+    if by == "source":  # the answer itself is adversarial, and so never flagged
+        return np.array([row.source for row in improvements], float) + 1.0
+    return np.maximum([row.queries for row in improvements], 1.0)  # a free clean image counts too
 
 
 def reached_at(needs: Values, distances: Values, values: Values | float) -> Values:
@@ -85,12 +88,15 @@ class Step:
 
 
 class Improvement(NamedTuple):
-    """A row that was nearer than any adversarial row before it, and the account before it."""
+    """A row that was nearer than any adversarial row before it, and the account that includes it:
+    all that had been spent once it was found."""
 
     cost: float
     source: int
     queries: int
     distance: float
+    cost_before: float
+    """What had been spent before it was asked."""
 
 
 @dataclass(frozen=True, eq=False)

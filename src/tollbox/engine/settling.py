@@ -5,7 +5,7 @@
 2. Rows that count are charged by label, each once, unless the account does not charge (a clean
    image may be free).
 3. A row that is adversarial and nearer than all before it is an improvement: it is noted with the
-   account as it stood before it, and the last of them is the best point.
+   account that includes it, and what was spent before it; the last of them is the best point.
 4. `settle_few` does for a few rows of one run what `settle` does for any ask, without arrays: most
    asks are of one row, and this is where the engine's time goes. Both give the same, to the bit.
 """
@@ -133,11 +133,13 @@ def settle_few(pending: Pending, account: Account) -> Answers | None:
         return None
     nearest, best_row = account.distance, -1
     for row, (label, distance, is_adversarial) in enumerate(rows):
-        if is_adversarial and distance < nearest:
-            nearest, best_row = distance, row
-            before = ledger.cost, ledger.source, ledger.queries
-            account.improvements.append(Improvement(*before, distance))
+        improves = is_adversarial and distance < nearest
+        cost_before = ledger.cost if improves else 0.0
         ledger.charge_one(label, pending.ask.phase)
+        if improves:
+            nearest, best_row = distance, row
+            spent = ledger.cost, ledger.source, ledger.queries
+            account.improvements.append(Improvement(*spent, distance, cost_before))
     if best_row >= 0:
         account.keep(state.run.points, best_row)
     return Answers(labels, adversarial, distances, ledger.source_label, ledger.prices)
@@ -153,9 +155,12 @@ def _keep_best(
     reached = np.where(adversarial, distances, math.inf)
     before = np.minimum.accumulate(np.concatenate([[account.distance], reached]))[:-1]
     nearer = np.flatnonzero(reached < before)
-    cost, source, queries = account.ledger.account_before(labels)
-    columns = (column[nearer].tolist() for column in (cost, source, queries, distances))
-    account.improvements += [Improvement(*row) for row in zip(*columns, strict=True)]
+    # The account before each row and, for the row added here, after the last.
+    cost, source, queries = account.ledger.account_before(np.append(labels, labels[-1]))
+    included = nearer + 1 if account.charging else nearer
+    columns = cost[included], source[included], queries[included], distances[nearer], cost[nearer]
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    account.improvements += [Improvement(*row) for row in rows]
     row, number = int(nearer[-1]), 0
     while row >= counts[number]:
         row -= counts[number]

@@ -92,6 +92,8 @@ def series_of(results: StudyResults) -> list[SeriesRuns]:
     misclassified = dict.fromkeys(curves, 0)
     ends = {end.cell: end for end in results.finished()}
     for cell, place, trace in results.traces():
+        if cell not in ends:  # it has just been finished
+            continue
         number, end = place.series.number, ends[cell]
         if end.stop is Stop.ALREADY_MISCLASSIFIED:
             misclassified[number] += 1
@@ -111,12 +113,13 @@ def _curve(place: Place, label: int, end: End, trace: Trace) -> CellCurve:
     spent: dict[By, float] = {"cost": end.cost, "source": end.source, "queries": end.queries}
     limits = {"budget": tariff.budget, "max_queries": tariff.max_queries}
     notes = [step.notes for step in trace.steps]
+    improvements = trace.improvements(ledger.prices, label)
     return CellCurve(
         place.image,
         place.seed,
         end.stop,
-        {by: needed(trace.improvements, ledger.prices.dearest, by) for by in AXES},
-        np.array([row.distance for row in trace.improvements], float),
+        {by: needed(improvements, ledger.prices.dearest, by) for by in AXES},
+        np.array([row.distance for row in improvements], float),
         {
             "cost": np.array([step.cost for step in trace.steps], float),
             "source": np.array([step.source for step in trace.steps], float),

@@ -1,7 +1,8 @@
 """A study as CSV files.
 
     cells.csv   a row for each finished cell
-    steps.csv   a row for each point that was nearer than all before it, with the account before it
+    steps.csv   a row for each point that was nearer than all before it, with all that had been
+                spent once it was found
     images.txt  content hash, label and name of each image: what `images.list` of a study takes
 
 With a price, costs are those that the same answers would have had then.
@@ -29,11 +30,11 @@ def write_csv(results: StudyResults, folder: Path, price: float | None = None) -
         steps = csv.writer(file)
         steps.writerow(STEPS)
         for _, (series, seed, image), trace in results.traces():
-            content = results.images[image][0]
+            content, label, _ = results.images[image]
             head = (series.model.name, series.attack.name, series.tariff.name, seed, content)
-            for cost, source, queries, distance in trace.improvements:
-                paid = cost if price is None else cost_at(price, source, queries)
-                steps.writerow((*head, paid, source, queries, distance))
+            for row in trace.improvements(series.tariff.prices.for_source(label), label):
+                cost = row.cost if price is None else cost_at(price, row.source, row.queries)
+                steps.writerow((*head, cost, row.source, row.queries, row.distance))
     with _file(folder / "images.txt") as file:
         for content, label, name in results.images:
             file.write(f"{content} {label} {' '.join(name.split())}\n")

@@ -31,6 +31,7 @@ from .loading import Loaded, load
 from .spec.selection import digest_of
 from .status import SeriesStatus, StudyStatus
 from .store.codec import End, Trace, build_result, unpack_image
+from .store.opening import reading
 
 COLUMNS = (
     *("model", "attack", "price", "seed", "image", "name", "label", "stop", "reason"),
@@ -153,8 +154,10 @@ class StudyResults:
             ends = {end.cell: end for end in store.results()}
             for cell, trace, image in store.traces(images=True):
                 place = self.grid.place(cell)
-                if chosen(place):
-                    results.append(self._result(ends[cell], place, trace, unpack_image(image)))
+                if cell in ends and chosen(place):  # else it has just been finished
+                    with reading(store.path):
+                        picture = unpack_image(image)
+                    results.append(self._result(ends[cell], place, trace, picture))
         return Results(sorted(results, key=lambda result: result.index))
 
     def _result(self, end: End, place: Place, trace: Trace, image: Tensor | None) -> Result:

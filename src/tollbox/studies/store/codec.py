@@ -4,16 +4,20 @@
    of each, and all labels, in this order; compressed. No price is in it.
 2. A trace is the counts of a run by phase and label, its improvements and its steps. Costs follow
    from the counts, so that a run can be priced again.
+3. An improvement has five values (`Improvement`). One of four is of version 0.1.0, and holds the
+   account before its query: the query is added when it is read.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import struct
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,10 +27,12 @@ from ...core.ledger import Ledger
 from ...core.result import Improvement, Result, Step
 from ...core.stop import Stop
 from ...engine.journal import Answered
+from .opening import reading
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from ...core.prices import Prices
     from ..spec.specs import Tariff
 
 COMPRESSION = 1
@@ -48,6 +54,21 @@ class End(NamedTuple):
     cost: float
     queries: int
     source: int
+
+    @property
+    def fault(self) -> str | None:
+        """A value that no run can have, in words; None if there is none."""
+        if not self.distance >= 0:
+            return f"has distance {self.distance}"
+        if not 0 <= self.cost < math.inf:
+            return f"has cost {self.cost}"
+        if self.queries != int(self.queries) or self.queries < 0:
+            return f"has {self.queries} queries"
+        if self.source != int(self.source) or not 0 <= self.source <= self.queries:
+            return f"has {self.source} flagged of {self.queries} queries"
+        if not all(isinstance(text, str) for text in (self.reason, *self.warnings)):
+            return "has a reason or a warning that is not text"
+        return None
 
 
 def pack_answers(answers: Sequence[Answered]) -> bytes:
@@ -94,16 +115,24 @@ def _plain(value: Any) -> Any:
 
 
 class Trace:
-    """How a run went, from the bytes of `pack_trace`; each part is decoded when it is used."""
+    """How a run went, from the bytes of `pack_trace`; each part is decoded, and checked, when it is
+    used. `file` is where they are from."""
 
-    def __init__(self, content: bytes) -> None:
-        self._text = zlib.decompress(content).decode()
+    def __init__(self, content: bytes, file: Path) -> None:
+        self._text, self._file = zlib.decompress(content).decode(), file
 
-    @cached_property
-    def improvements(self) -> list[Improvement]:
-        """Its improvements; the steps, which are most of a trace, are not decoded for them."""
-        first = self._text.index(IMPROVEMENTS) + len(IMPROVEMENTS) - 1
-        return [Improvement(*row) for row in _DECODER.raw_decode(self._text, first)[0]]
+    def improvements(self, prices: Prices, label: int) -> tuple[Improvement, ...]:
+        """Its improvements, of a run of source class `label` under these prices; the steps, which
+        are most of a trace, are not decoded for them."""
+        with reading(self._file):
+            first = self._text.index(IMPROVEMENTS) + len(IMPROVEMENTS) - 1
+            rows = _DECODER.raw_decode(self._text, first)[0]
+            if any(not value >= 0 for row in rows for value in row):
+                raise ValueError("an improvement has a value below 0")
+            if all(len(row) == len(Improvement._fields) for row in rows):
+                return tuple(Improvement(*row) for row in rows)
+            ledger = Ledger(prices, label, self.counts)
+            return tuple(_query_included(row, ledger) for row in rows)
 
     @cached_property
     def _values(self) -> dict[str, Any]:
@@ -113,29 +142,50 @@ class Trace:
     @cached_property
     def steps(self) -> list[Step]:
         """Its steps."""
-        return [Step(*row) for row in self._values["steps"]]
+        with reading(self._file):
+            return [Step(*row) for row in self._values["steps"]]
 
     @cached_property
     def counts(self) -> dict[str, Counter[int]]:
         """Answers by phase and label."""
-        return {
-            phase: Counter({int(label): n for label, n in tally.items()})
-            for phase, tally in self._values["counts"].items()
-        }
+        with reading(self._file):
+            counts = {
+                phase: Counter({int(label): n for label, n in tally.items()})
+                for phase, tally in self._values["counts"].items()
+            }
+            if any(n != int(n) or n < 0 for tally in counts.values() for n in tally.values()):
+                raise ValueError("a count is below 0")
+            return counts
+
+
+def _query_included(row: Sequence[Any], ledger: Ledger) -> Improvement:
+    """An improvement of version 0.1.0, with its query, whose answer was not flagged, included."""
+    cost, source, queries, distance = row
+    if not ledger.queries:  # a clean image that was free
+        return Improvement(cost, source, queries, distance, cost)
+    prices, label = ledger.prices, ledger.source_label
+    if prices.classes is None:
+        counts = Counter({label: source, label + 1: queries + 1 - source})
+        spent = Ledger(prices, label, {"": counts}).cost
+    else:  # which class it was is not recorded: the dearest of those that were answered
+        others = {other for tally in ledger.counts.values() for other in tally} - {label}
+        spent = cost + max(prices.of(other, label) for other in others)
+    return Improvement(spent, source, queries + 1, distance, cost)
 
 
 def build_result(
     end: End, trace: Trace, image: Tensor | None, *, name: str, label: int, tariff: Tariff
 ) -> Result:
     """The result of a cell."""
+    prices = tariff.prices.for_source(label)
     return Result(
         index=end.cell,
         name=name,
         stop=end.stop,
         reason=end.reason,
-        ledger=Ledger(tariff.prices.for_source(label), label, trace.counts),
+        ledger=Ledger(prices, label, trace.counts),
         adversarial=image,
-        improvements=tuple(trace.improvements),
+        improvements=trace.improvements(prices, label),
         trace=tuple(trace.steps),
         budget=tariff.budget,
         max_queries=tariff.max_queries,

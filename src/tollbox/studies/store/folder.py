@@ -1,8 +1,13 @@
-"""A study's folder: one store for each shard, made whole or not at all."""
+"""A study's folder: one store for each shard, made whole or not at all.
+
+A store says which shard of which study it holds; a folder is used only if each file holds the shard
+that its name says, and all are of one study.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from ...errors import FileError
@@ -31,7 +36,7 @@ def read_record(folder: Path) -> StudyRecord | None:
 
 
 def shard_paths(folder: Path) -> list[Path]:
-    """The files of all shards, in order."""
+    """The files of all shards, in order; each is the one that its name says."""
     if kind_of(folder, str(folder)) != "folder":
         raise FileError(f"{folder} is not a folder", expected=MADE_BY_RUN)
     try:
@@ -45,4 +50,18 @@ def shard_paths(folder: Path) -> list[Path]:
     missing = [path for path in paths if path.name not in names]
     if missing:
         raise FileError(f"{missing[0]} is missing", remedy=BRING_BACK)
+    _check_shards(paths)
     return paths
+
+
+def _check_shards(paths: list[Path]) -> None:
+    """Raise FileError unless the files hold the shards of one study, in order."""
+    first = None
+    for number, path in enumerate(paths):
+        with Store.open(path, write=False) as store:
+            if store.study.shard != number:
+                raise FileError(f"{path} holds shard {store.study.shard}", remedy=BRING_BACK)
+            content = replace(store.study, shard=0), store.images()
+        first = first or content
+        if content != first:
+            raise FileError(f"{path} is of another study than {paths[0].name}", remedy=BRING_BACK)

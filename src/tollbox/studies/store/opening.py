@@ -26,6 +26,11 @@ NO_ROOM = (
 )
 """What SQLite says on a full disk."""
 BRING_BACK = "bring back a whole copy, or begin anew in another folder"
+DAMAGE = (
+    *(zlib.error, struct.error, AttributeError, KeyError, TypeError, ValueError),
+    *(OverflowError, RecursionError),
+)
+"""What decoding raises on bytes that are not what was written."""
 BUSY_SECONDS = 30.0
 """How long a connection waits for another one's commit."""
 
@@ -58,10 +63,13 @@ def reading(path: Path) -> Iterator[None]:
         ) from None
     except InputError:
         raise
-    except (zlib.error, struct.error, KeyError, TypeError, ValueError) as error:
-        raise FileError(
-            f"{path} is damaged ({type(error).__name__}: {error})", remedy=BRING_BACK
-        ) from None
+    except DAMAGE as error:
+        raise damaged(path, f"{type(error).__name__}: {error}") from None
+
+
+def damaged(path: Path, what: str) -> FileError:
+    """The error of a file that holds what was never written to it."""
+    return FileError(f"{path} is damaged ({what})", remedy=BRING_BACK)
 
 
 def _no_room(error: sqlite3.Error) -> bool:

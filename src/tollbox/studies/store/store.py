@@ -11,6 +11,7 @@
 2. One process writes to a shard; a lock beside it, which ends with the process, keeps others out.
 3. Readers need no lock, and may read while it is written.
 4. What the disk refuses is reported in one sentence; all that was committed stays.
+5. What is read is checked: a value that no run can have is reported with the file, and not used.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from ...engine.journal import Answered
 from ...errors import FileError
 from . import codec
 from .codec import End, Trace
-from .opening import StoreError, check_length, connect, lock, making, reading
+from .opening import StoreError, check_length, connect, damaged, lock, making, reading
 from .record import StudyRecord
 
 APPLICATION = 0x70011B0C
@@ -48,6 +49,7 @@ CREATE TABLE traces (cell INTEGER PRIMARY KEY, trace BLOB NOT NULL, image BLOB);
 CREATE TABLE restarts (cell INTEGER PRIMARY KEY, batch INTEGER NOT NULL, why TEXT NOT NULL);
 """
 RESULT_COLUMNS = "cell, seed, stop, reason, warnings, distance, cost, queries, source"
+TRACED = "EXISTS (SELECT 1 FROM traces WHERE traces.cell = results.cell)"
 
 
 class Store:
@@ -200,8 +202,16 @@ class Store:
     def results(self) -> list[End]:
         """How each finished cell ended."""
         with reading(self.path):
-            rows = self._connection.execute(f"SELECT {RESULT_COLUMNS} FROM results ORDER BY cell")
-            return [_end(row) for row in rows]
+            ends = []
+            for *row, traced in self._connection.execute(
+                f"SELECT {RESULT_COLUMNS}, {TRACED} FROM results ORDER BY cell"
+            ):
+                end = _end(row)
+                fault = self._cell_fault(end.cell) or end.fault
+                if fault is not None or not traced:
+                    raise damaged(self.path, f"cell {end.cell} {fault or 'has no trace'}")
+                ends.append(end)
+            return ends
 
     def traces(self, images: bool = False) -> Iterator[tuple[int, Trace, bytes | None]]:
         """(cell, trace, packed image) of each finished cell, one after another."""
@@ -210,7 +220,14 @@ class Store:
             for cell, trace, image in self._connection.execute(
                 f"SELECT cell, trace, {column} FROM traces ORDER BY cell"
             ):
-                yield cell, Trace(trace), image
+                fault = self._cell_fault(cell)
+                if fault is not None:
+                    raise damaged(self.path, f"cell {cell} {fault}")
+                yield cell, Trace(trace, self.path), image
+
+    def _cell_fault(self, cell: int) -> str | None:
+        cells = len(self.study.series) * self.study.width
+        return None if 0 <= cell < cells else f"is not one of the {cells} of the study"
 
     def answers(self, cells: set[int]) -> dict[int, list[Answered]]:
         """All that was recorded of cells, in order, since each was last begun anew."""
@@ -227,6 +244,6 @@ class Store:
             return answers
 
 
-def _end(row: tuple[Any, ...]) -> End:
+def _end(row: Sequence[Any]) -> End:
     cell, seed, stop, reason, warnings, *numbers = row
     return End(cell, seed, Stop(stop), reason, tuple(json.loads(warnings)), *numbers)
