@@ -14,6 +14,9 @@ from torch import Tensor
 
 from .core.model import Model
 
+CHECKED_IMAGES = 8
+"""Images that a model is checked on before a run."""
+
 
 def check_model(model: Model, images: Tensor, batch_size: int) -> list[str]:
     """What makes the model unfit; empty if nothing was found. `images` are a few, (n, c, h, w).

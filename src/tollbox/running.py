@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .check import check_model
+from .check import CHECKED_IMAGES, check_model
 from .core.cell import Cell, check_limits
 from .core.model import Model, as_model
 from .core.prices import Prices
@@ -28,8 +28,6 @@ from .core.result import Result, Results
 from .engine.engine import Engine, Progress
 from .engine.workers import Workers, check_count
 from .errors import InputError, mention
-
-CHECKED_IMAGES = 8
 
 AnyModel = Model | Callable[[Tensor], Any]
 Targets = int | Tensor | Iterable[int] | None

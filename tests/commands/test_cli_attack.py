@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -463,7 +464,7 @@ def test_runs_that_fail_are_told(case: Case) -> None:
         "def labels(images):\n"
         "    global calls\n"
         "    calls += 1\n"
-        "    if calls > 8: raise OSError('the line is dead')\n"
+        "    if calls > 10: raise OSError('the line is dead')\n"
         "    return (images.mean((1, 2, 3)) > 0.5).long()\n"
     )
     code, out, err = case.run(model="my_failing_model:labels")
@@ -549,3 +550,98 @@ def test_time_limit(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
             "time_limit",
             "already_misclassified",
         }
+
+
+# -- what the numbers do not say by themselves ----------------------------------------------------
+
+
+def test_points_lost_at_8_bits_point_at_quantize(case: Case) -> None:
+    code, out, _ = case.run(budget="1500")
+    lost = re.search(r"no longer adversarial at 8 bits │ +(\d+)", out)
+    assert code == 0
+    assert lost
+    assert int(lost[1]) > 0
+    assert f"{lost[1]} of 4 adversarial points are lost" in out
+    assert "with --quantize 8 the attack works on 8-bit images" in out
+    _, out, _ = case.run(budget="1500", quantize="8", out="eight")
+    assert re.search(r"no longer adversarial at 8 bits │ +0 ", out)
+    assert "--quantize" not in out
+
+
+def test_an_infinite_median_is_explained(case: Case) -> None:
+    _, out, _ = case.run(price="50", budget="60")
+    assert (
+        "Median l2 is inf: 0 of 4 images have an adversarial point; for 4 the budget ended" in out
+    )
+    assert "before a start was found at this price" in out
+    _, out, _ = case.run(out="enough")
+    assert "Median l2 is inf" not in out
+
+
+UNFIT = """
+import torch
+
+
+def minus(images):
+    return torch.full((len(images),), -1)
+
+
+def zero(images):
+    return torch.zeros(len(images), dtype=torch.long)
+
+
+def swapped(images):
+    return (images.mean((1, 2, 3)) < 0.5).long()
+
+
+def random(images):
+    return torch.randint(0, 10**6, (len(images),))
+
+
+def padded(images):
+    return (images.mean((1, 2, 3)) > (0.1 if images[-1, 0, 0, 0] == 0.5 else 0.5)).long()
+"""
+
+
+@pytest.fixture
+def unfit(case: Case) -> Case:
+    (case.folder / "unfit_models.py").write_text(UNFIT)
+    return case
+
+
+def test_a_model_that_misclassifies_all_images(unfit: Case) -> None:
+    code, _, err = unfit.run(model="unfit_models:minus")
+    assert code == 1
+    assert "nothing was measured" in err
+    assert "misclassifies all 5 images (it answers class -1 to each)" in err
+    assert "mean and std, the order of the channels, the order of the labels" in err
+    np.savez("honest.npz", images=pixels()[:4], labels=np.array(LABELS[:4]))
+    code, _, err = unfit.run(model="unfit_models:swapped", images="honest.npz", out="other")
+    assert code == 1
+    assert "misclassifies all 4 images; check" in err
+
+
+def test_a_model_that_answers_one_class(unfit: Case) -> None:
+    code, _, err = unfit.run(model="unfit_models:zero")
+    assert code == 0
+    assert "the model answers class 0 to all" in err
+    assert "check the mean and std" in err
+
+
+def test_a_model_that_answers_at_random_is_refused_before_anything_is_written(unfit: Case) -> None:
+    unfit.refused("--model answers at random", "asked twice", model="unfit_models:random")
+
+
+def test_check_tells_of_a_model_that_depends_on_the_batch(unfit: Case) -> None:
+    with pytest.raises(SystemExit):
+        main([*unfit.given(model="unfit_models:padded"), "--check"])
+    out, err = unfit.capture.readouterr()
+    assert "Note: the model 'model': " in err
+    assert "labels changed when the same images were padded with other images" in err
+    assert "padded with other images" in out
+    settings = json.loads(Path("out/ledger.json").read_text())["settings"]
+    assert any("padded with other images" in text for text in settings["warnings"])
+    with StudyResults("out") as results:
+        assert any("padded with other images" in text for text in results.warnings)
+    _, out, err = unfit.run(model="unfit_models:padded", out="unchecked")
+    assert "padded with other images" not in out + err

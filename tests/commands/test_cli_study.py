@@ -27,6 +27,8 @@ from test_store import remount, tmpfs
 from tollbox.cli.app import main
 from tollbox.studies.store.store import Store
 
+BEGIN = ("run", "study.toml", "--out", "out")
+
 
 class Killed(BaseException):
     """Stands for kill -9 where a process of its own is not needed."""
@@ -538,3 +540,51 @@ def test_an_attack_that_is_killed_while_it_saves(case: Case) -> None:
     code, _, err = case.run("resume", "out")
     assert code == 0, err
     same_files(case.out, case.folder / "whole")
+
+
+# -- what the numbers do not say by themselves ----------------------------------------------------
+
+
+def test_infinite_medians_are_explained(case: Case) -> None:
+    text = case.file.read_text().replace("prices = [1, 10]", "prices = [1, 50]")
+    case.file.write_text(text)
+    _, out, _ = case.begin()
+    sentence = (
+        "c* = 50: median l2 is inf: 0 of 3 images have an adversarial point; for 3 the budget"
+    )
+    assert sentence in out
+    assert "c* = 1: median l2 is inf" not in out
+    assert sentence in case.run("status", "out")[1]
+
+
+def test_a_model_that_misclassifies_all_images_measures_nothing(case: Case) -> None:
+    case.code.write_text(NETWORK.replace("shift = 0", "shift = 1"))
+    case.file.write_text(case.file.read_text().replace(":net", ":labels"))
+    case.told(1, "nothing was measured", "'net' misclassifies all 3 images", command=BEGIN)
+    case.told(1, "nothing was measured", "the order of the labels")
+
+
+def test_a_model_that_answers_at_random_leaves_no_folder(case: Case) -> None:
+    sampled = "torch.randint(0, 5, (len(images),))"
+    case.code.write_text(NETWORK.replace("(net(images).argmax(1) + shift) % 5", sampled))
+    case.file.write_text(case.file.read_text().replace(":net", ":labels"))
+    case.told(2, "study.toml, line 11", "'net': source answers at random", command=BEGIN)
+    assert not case.out.exists()
+
+
+def test_the_check_of_models_is_said_and_kept(case: Case) -> None:
+    padded = "(net(images).argmax(1) + (images[-1, 0, 0, 0] == 0.5)) % 5"
+    case.code.write_text(NETWORK.replace("(net(images).argmax(1) + shift) % 5", padded))
+    case.file.write_text(case.file.read_text().replace(":net", ":labels"))
+    _, _, err = case.run(*BEGIN, "--check")
+    assert "Note: the model 'net': " in err
+    assert "padded with other images" in err
+    assert "Note: the model 'net': " in case.run("status", "out")[1]
+    case.file.write_text(f"check = true\n{case.file.read_text()}")
+    assert "padded with other images" in case.begin("by_key")[2]
+
+
+def test_a_metered_model_is_not_checked(case: Case) -> None:
+    case.file.write_text(f"metered = true\n{case.file.read_text()}")
+    case.told(2, "check and metered are both set", command=(*BEGIN, "--check"))
+    assert not case.out.exists()

@@ -28,7 +28,7 @@ from . import choices
 from .attack_files import finish
 from .codes import INTERRUPTED
 from .streams import say
-from .study_run import run_left
+from .study_run import CHECK_HELP, run_left, say_findings
 
 LARGEST_SEED = 2**63 - 1
 
@@ -89,6 +89,7 @@ class AttackOptions:
     batch_size: Annotated[
         int | None, _whole("Rows of a model batch. Default: 256 on a GPU, else 64.")
     ] = None
+    check: Annotated[bool, Parameter(help=CHECK_HELP, negative="")] = False
 
 
 def attack(options: AttackOptions) -> int:
@@ -101,7 +102,7 @@ def attack(options: AttackOptions) -> int:
     limit = choices.seconds(options.time_limit)
     check_free(options.out)
     loaded = load(study_of(options))
-    begin(loaded, options.out, "attack", settings=_settings(options, loaded))
+    say_findings(begin(loaded, options.out, "attack", settings=_settings(options, loaded)))
     try:
         outcome, interrupted = run_left(options.out, Options(time_limit=limit), loaded)
         return finish(options.out, outcome, interrupted, loaded)
@@ -143,6 +144,7 @@ def study_of(options: AttackOptions) -> Study:
         goal=Goal(options.target, options.start),
         device=options.device,
         batch_size=options.batch_size,
+        check=options.check,
         keep_images=True,
     )
 

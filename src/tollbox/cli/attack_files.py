@@ -8,6 +8,7 @@ too.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 from ..core.result import Result, Results
@@ -17,7 +18,7 @@ from ..files.output import staged
 from ..studies.loading import Loaded
 from ..studies.reading import StudyResults
 from ..studies.shard import Outcome
-from . import summary
+from . import hints, summary
 from .codes import FAILED, INTERRUPTED
 from .save import round_points, still_adversarial, write_all
 from .streams import say
@@ -30,6 +31,7 @@ def finish(folder: Path, outcome: Outcome, interrupted: bool, loaded: Loaded) ->
     """Write the files of an attack, and say how it ended; gives the exit code."""
     with StudyResults(folder) as store:
         settings, finished = dict(store.record.settings), {r.index: r for r in store.results()}
+        warnings = store.warnings
     cells = [loaded.cell(loaded.grid.place(number)) for number in range(len(loaded.grid))]
     results = Results(
         finished.get(number)
@@ -37,7 +39,8 @@ def finish(folder: Path, outcome: Outcome, interrupted: bool, loaded: Loaded) ->
         or Result.nothing(number, cell, Stop.INTERRUPTED)
         for number, cell in enumerate(cells)
     )
-    settings["warnings"] = sorted({text for r in results for text in r.warnings})
+    unfinished = {text for r in results for text in r.warnings} - set(warnings)
+    settings["warnings"] = warnings + sorted(unfinished)
     model = loaded.model(loaded.study.models[0])
     pictures = {path.name for path in folder.iterdir() if PICTURE.fullmatch(path.name)}
     with staged(folder, FILES | pictures, shared=True) as stage:
@@ -70,4 +73,8 @@ def _exit_code(folder: Path, results: Results, outcome: Outcome, interrupted: bo
     if summary.all_failed(results):
         say(f"no run succeeded: {summary.failures(results)}")
         return FAILED
-    return 0
+    labels = sum((t for r in results for t in r.ledger.counts.values()), Counter[int]())
+    unfit = hints.unfit_model("the model", len(results), results.misclassified, labels)
+    if unfit:
+        say(unfit)
+    return FAILED if results.misclassified == len(results) else 0

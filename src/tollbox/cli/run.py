@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +19,7 @@ from ..studies.spec.specs import Tariff
 from ..studies.spec.study import Study
 from .choices import seconds
 from .streams import console
-from .study_run import run_left, say_end
+from .study_run import CHECK_HELP, run_left, say_end, say_findings
 
 
 @Parameter(name="*")
@@ -33,6 +33,7 @@ class RunOptions:
     dry_run: Annotated[
         bool, Parameter(help="Print the cells, queries and time, and do nothing.", negative="")
     ] = False
+    check: Annotated[bool, Parameter(help=CHECK_HELP, negative="")] = False
     time_limit: Annotated[float | None, Parameter(help="Seconds after which the run ends.")] = None
 
 
@@ -49,12 +50,12 @@ def run(study: Path, options: RunOptions = RunOptions()) -> int:  # noqa: B008
             input="out",
         )
     chosen = Study.from_toml(study)
-    loaded = load(chosen)
+    loaded = load(replace(chosen, check=True) if options.check else chosen)
     if options.dry_run:
         _plan(loaded)
         return 0
     out = options.out or Path()
-    begin(loaded, out, "run")
+    say_findings(begin(loaded, out, "run"))
     outcome, interrupted = run_left(out, Options(time_limit=limit), loaded)
     return say_end(out, outcome, interrupted)
 

@@ -10,7 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from ..studies.status import SeriesStatus, StudyStatus
+from .hints import infinite_median
 from .streams import console
+
+MOST_HINTS = 5
+"""Series of which it is told why their median is infinite."""
 
 
 def status(folder: Path) -> int:
@@ -32,7 +36,7 @@ def status(folder: Path) -> int:
 
 
 def show(title: str, series: Sequence[SeriesStatus]) -> None:
-    """A table with a row for each series."""
+    """A table with a row for each series, and why medians are infinite."""
     table = Table(title=Text(title))
     for name in ("", "cells", "failed", "median l2", "queries"):
         table.add_column(name, justify="left" if not name else "right")
@@ -40,4 +44,11 @@ def show(title: str, series: Sequence[SeriesStatus]) -> None:
         median = "-" if math.isnan(each.median) else f"{each.median:.4g}"
         done = f"{each.done}/{each.cells}"
         table.add_row(Text(each.name), done, f"{each.failed}", median, f"{each.queries:,}")
-    console().print(table)
+    to = console()
+    to.print(table)
+    hints = [(each.name, infinite_median(each.counted, each.without_point)) for each in series]
+    hints = [(name, hint) for name, hint in hints if hint]
+    for name, hint in hints[:MOST_HINTS]:
+        to.print(f"{name}: {hint}", soft_wrap=True)
+    if len(hints) > MOST_HINTS:
+        to.print(f"Likewise {len(hints) - MOST_HINTS} more series.")

@@ -4,10 +4,13 @@ and say how it ended.
 1. Ctrl-C ends the run after the batches under way; exit code 130. All that was answered is kept.
 2. A store that cannot be written, a process that died, cells that cannot be replayed: exit code 1,
    and a sentence that says how to go on.
+3. A model that misclassifies all images: exit code 1, and what to check.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..engine.executors import Stopper
@@ -15,11 +18,23 @@ from ..studies.loading import Loaded
 from ..studies.reading import StudyResults
 from ..studies.running import run_folder
 from ..studies.shard import Options, Outcome
+from . import hints
 from .codes import FAILED, INTERRUPTED
 from .interrupt import Interrupt
 from .status import show
 from .streams import console, say
 from .study_watch import StudyWatch
+
+CHECK_HELP = (
+    "Test first, uncharged, whether the same images get the same labels in any batch; what is "
+    "found is said, and kept with the results."
+)
+
+
+def say_findings(findings: Iterable[str]) -> None:
+    """What the check of the models found, before a run."""
+    for finding in findings:
+        say(f"Note: {finding}")
 
 
 def run_left(folder: Path, options: Options, loaded: Loaded | None = None) -> tuple[Outcome, bool]:
@@ -42,6 +57,7 @@ def say_end(folder: Path, outcome: Outcome, interrupted: bool) -> int:
         failed = [end for end in results.finished() if end.stop.failed]
         first_failed = _name_cell(results, failed[0].cell) if failed else ""
         first_diverged = _name_cell(results, min(outcome.diverged)) if outcome.diverged else ""
+        unfit, nothing_measured = _unfit_models(results)
     if failed:
         say(
             f"{len(failed)} cells failed; the first, {first_failed}: {failed[0].reason}. Run them "
@@ -49,6 +65,8 @@ def say_end(folder: Path, outcome: Outcome, interrupted: bool) -> int:
         )
     if outcome.restarted:
         say(f"{outcome.restarted} cells did not ask what they asked before, and were begun anew.")
+    for hint in unfit:
+        say(hint)
     if interrupted:
         say(f"Interrupted with {left} cells left: go on with `tollbox resume {folder}`.")
         return INTERRUPTED
@@ -61,7 +79,39 @@ def say_end(folder: Path, outcome: Outcome, interrupted: bool) -> int:
         return FAILED
     if left:
         say(f"The time is up, with {left} cells left: go on with `tollbox resume {folder}`.")
-    return FAILED if failed and len(failed) == total else 0
+    return FAILED if nothing_measured or (failed and len(failed) == total) else 0
+
+
+def _unfit_models(results: StudyResults) -> tuple[list[str], bool]:
+    """What seems wrong with the answers of each model whose cells are all done; and whether one of
+    them misclassifies all images."""
+    grid, models = results.grid, results.study.models
+    cells_each = len(grid) // len(models)
+    misclassified: list[set[int]] = [set() for _ in models]
+    suspect_cells: list[set[int]] = [set() for _ in models]
+    for end in results.finished():
+        number = end.cell // cells_each
+        if not end.stop.attacked:
+            misclassified[number].add(grid.place(end.cell).image)
+        if not end.stop.attacked or end.source == end.queries:
+            suspect_cells[number].add(end.cell)
+    suspects = [number for number, cells in enumerate(suspect_cells) if len(cells) == cells_each]
+    labels = {number: Counter[int]() for number in suspects}
+    for cell, _, trace in results.traces() if suspects else ():
+        if cell // cells_each in labels:
+            for tally in trace.counts.values():
+                labels[cell // cells_each] += tally
+    sentences = [
+        hints.unfit_model(
+            f"the model {models[number].name!r}",
+            grid.images,
+            len(misclassified[number]),
+            labels[number],
+        )
+        for number in suspects
+    ]
+    nothing_measured = any(len(misclassified[number]) == grid.images for number in suspects)
+    return [hint for hint in sentences if hint], nothing_measured
 
 
 def _name_cell(results: StudyResults, cell: int) -> str:

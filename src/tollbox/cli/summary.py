@@ -8,6 +8,7 @@ early; what those had reached is a row of its own.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from rich.text import Text
 
 from ..core.result import Result, Results
 from ..core.stop import Stop
+from . import hints
 from .streams import console
 
 
@@ -46,8 +48,16 @@ def show(results: Results, settings: Mapping[str, Any], lost: int, folder: Path)
     table.add_row("queries", f"{queries:,}")
     table.add_row("flagged share", f"{flagged / queries:.1%}" if queries else "-")
     to.print(table)
-    for warning in sorted({warning for r in results for warning in r.warnings}):
+    for warning in settings["warnings"]:
         to.print(f"Note: {warning}.", soft_wrap=True)
+    without_point = Counter(r.stop for r in ended if math.isinf(r.distance))
+    points = sum(r.adversarial is not None for r in results.counted)
+    for hint in (
+        hints.infinite_median(len(ended), without_point),
+        hints.lost_by_rounding(lost, points, settings["quantize"]),
+    ):
+        if hint:
+            to.print(hint[:1].upper() + hint[1:], soft_wrap=True)
     no_start = sum(r.stop is Stop.NO_START for r in results)
     if settings["start"] is not None and no_start:
         answer = "the source class" if target is None else f"another class than {target}"

@@ -27,16 +27,25 @@ def begin(
     settings: Mapping[str, Any] | None = None,
     experiment: str | None = None,
     scale: str | None = None,
-) -> None:
-    """Try every model once, and make the folder of a new study."""
+) -> list[str]:
+    """Try every model once, and make the folder of a new study.
+
+    Gives what the check of the models found, if the study asks for it; the store keeps it, too.
+    """
     study, images = loaded.study, loaded.images
     if holds(study, out):
         raise InputError(f"{out} has this study already: go on with `tollbox resume {out}`.")
     check_free(out)
+    findings = [
+        f"the model {spec.name!r}: {finding}"
+        for spec in study.models
+        for finding in loaded.check_model(spec)
+    ]
     models = {spec.name: loaded.fingerprint(spec) for spec in study.models}
     record = replace(
         describe(study, loaded.grid, current_environment(loaded.device), models, made_by),
         settings=settings or {},
+        findings=tuple(findings),
         experiment=experiment,
         scale=scale,
     )
@@ -46,6 +55,7 @@ def begin(
         for number in range(study.workers):
             Store.create(shard_path(stage.folder, number), replace(record, shard=number), rows)
         stage.commit()
+    return findings
 
 
 def describe(

@@ -4,6 +4,8 @@
    by the same, and a refusal names what differs.
 2. A model's fingerprint is the hash of its file, of its network's weights, and its answers to a few
    images (uncharged; not if it is metered). Where both have one of these, it must be the same.
+3. A model that answers the same images differently when it is asked twice has none, and no study is
+   begun with it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from torch import Tensor
 from .. import __version__
 from ..core.model import Model
 from ..core.noise import NOISE_VERSION
-from ..errors import FileError
+from ..errors import FileError, InputError
 from .spec.specs import ModelSpec
 from .spec.study import Study
 from .store.record import Environment, ModelFingerprint, StudyRecord, parts_of
@@ -50,7 +52,7 @@ def fingerprint(model: Model, images: Tensor, *, file: Path | None, ask: bool) -
         quantize=model.quantize,
         file=_hash_file(file) if file is not None and file.is_file() else None,
         network=None if model.network is None else _hash_weights(model.network),
-        answers=_probe(model, images) if ask else None,
+        answers=_labels(model, images[:PROBES]) if ask else None,
     )
 
 
@@ -68,8 +70,29 @@ def _hash_weights(network: torch.nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _probe(model: Model, images: Tensor) -> tuple[int, ...] | None:
-    few = images[:PROBES].to(model.device, model.work_dtype)
+def check_repeatable(model: Model, images: Tensor) -> None:
+    """Raise InputError if the model answers at random; uncharged.
+
+    Asked twice are images, and blends of two, where decisions are close.
+    """
+    few = images[:PROBES]
+    points = torch.cat([few, torch.lerp(few, few.roll(1, 0), 0.5)])
+    first, second = _labels(model, points), _labels(model, points)
+    if first is None or second is None or first == second:
+        return
+    changed = sum(one != other for one, other in zip(first, second, strict=True))
+    raise InputError(
+        f"answers at random: {changed} of {len(first)} labels changed when the same images were "
+        "asked twice",
+        expected="the same label each time",
+        remedy="call .eval() on a network with dropout, and fix the seed of what it samples",
+        input="model",
+    )
+
+
+def _labels(model: Model, points: Tensor) -> tuple[int, ...] | None:
+    """The model's labels for a few points, as far as they fit into its batch; None if it fails."""
+    few = points.to(model.device, model.work_dtype)
     count, size = len(few), model.batch or len(few)
     # An error of the model's own is reported when its cells are run.
     with contextlib.suppress(Exception, SystemExit):

@@ -12,15 +12,17 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ..check import CHECKED_IMAGES, check_model
 from ..core.cell import Cell, check_label
 from ..core.model import Model
 from ..core.noise import content_hash
-from ..errors import InputError
+from ..engine.engine import default_batch_size
+from ..errors import InputError, mention
 from ..files.images import ImageSet
 from ..files.starts import check_target
 from ..files.tables import LARGEST
 from .grid import Grid, Place
-from .identity import check_images, fingerprint
+from .identity import check_images, check_repeatable, fingerprint
 from .sources import find_device, load_images, load_model, load_starts
 from .spec.specs import ModelSpec
 from .spec.study import Study
@@ -67,6 +69,21 @@ class Loaded:
             )
         return self._fingerprints[spec.name]
 
+    def check_model(self, spec: ModelSpec) -> list[str]:
+        """Raise InputError if a model answers at random; with the study's `check`, gives all that
+        makes it unfit to be measured. A metered model is asked nothing."""
+        study, model, images = self.study, self.model(spec), self.images.images
+        if study.metered:
+            return []
+        try:
+            check_repeatable(model, images)
+        except InputError as error:
+            raise study.about(error, model=spec) from None
+        if not study.check:
+            return []
+        size = study.batch_size or default_batch_size(model)
+        return check_model(model, images[:CHECKED_IMAGES], size)
+
     def cell(self, place: Place) -> Cell:
         """A cell of the grid, ready to be run."""
         series, image = place.series, place.image
@@ -92,6 +109,15 @@ class Loaded:
 
 def load(study: Study, models: Mapping[str, Model] | None = None) -> Loaded:
     """Load the images and starts of a study; `models` are used instead of loading them."""
+    if study.check and study.metered:
+        raise study.about(
+            InputError(
+                f"and {mention('metered')} are both set: the check asks uncharged, and a metered "
+                "model bills every row",
+                remedy="leave one of them out",
+                input="check",
+            )
+        )
     names = [spec.name for spec in study.models]
     for name in models or {}:
         if name not in names:

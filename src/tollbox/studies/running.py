@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 from ..core.model import Model
 from ..engine.executors import Executor, Link, Processes, SameProcess, Stopper
 from ..errors import InputError, TollboxError
+from ..running import ModelWarning
 from .beginning import begin, holds
 from .identity import check_attacks, recorded_study
 from .loading import Loaded, load
@@ -51,7 +53,9 @@ def run_study(
         raise InputError(f"is {time_limit:g}", expected="seconds, more than 0", input="time_limit")
     folder, loaded = Path(out), load(study, models)
     if not holds(study, folder):
-        begin(loaded, folder, "python")
+        findings = begin(loaded, folder, "python")
+        if findings:
+            warnings.warn(" ".join(findings), ModelWarning, stacklevel=2)
     run_folder(folder, Options(time_limit=time_limit), tell or _ignore, Stopper(), loaded)
     return StudyResults(folder, loaded)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,10 @@ class SeriesStatus:
     queries: int
     median: float
     """Of the final distances; NaN if nothing counts yet."""
+    counted: int
+    """Cells that the median is over."""
+    without_point: Mapping[Stop, int]
+    """Those of them that have no adversarial point, by why they ended."""
 
 
 class StudyStatus:
@@ -77,8 +82,9 @@ class StudyStatus:
 
     @property
     def warnings(self) -> list[str]:
-        """What results carry along, each once."""
-        return sorted({text for end in self.finished() for text in end.warnings})
+        """What the check of the models found, and what results carry along, each once."""
+        carried = {text for end in self.finished() for text in end.warnings}
+        return [finding.rstrip(".") for finding in self.record.findings] + sorted(carried)
 
     @property
     def running(self) -> list[str]:
@@ -88,12 +94,14 @@ class StudyStatus:
 
 
 def _series_status(name: str, width: int, ends: list[End]) -> SeriesStatus:
-    distances = [end.distance for end in ends if counts_in_median(end.stop)]
+    counted = [end for end in ends if counts_in_median(end.stop)]
     return SeriesStatus(
         name,
         cells=width,
         done=len(ends),
         failed=sum(end.stop.failed for end in ends),
         queries=sum(end.queries for end in ends),
-        median=float(np.median(distances)) if distances else math.nan,
+        median=float(np.median([end.distance for end in counted])) if counted else math.nan,
+        counted=len(counted),
+        without_point=Counter(end.stop for end in counted if math.isinf(end.distance)),
     )

@@ -31,7 +31,7 @@ REQUIRED = {
     "attacks": '[[attacks]] with preset = "a-hsja"',
     "prices": "prices = [1, 100]",
 }
-FLAGS = ("metered", "one_shape", "charge_clean", "keep_images")
+FLAGS = ("check", "metered", "one_shape", "charge_clean", "keep_images")
 COUNTS = ("batch_size", "workers")
 OTHERS = ("name", "budget", "max_queries", "seeds", "goal", "device")
 TOP = frozenset((*REQUIRED, *FLAGS, *COUNTS, *OTHERS))
@@ -71,6 +71,8 @@ class Study:
     batch_size: int | None = None
     workers: int = 1
     """Processes."""
+    check: bool = False
+    """Test first, uncharged, whether the models are fit to be measured."""
     metered: bool = False
     one_shape: bool = False
     charge_clean: bool = True

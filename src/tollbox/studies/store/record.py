@@ -91,6 +91,8 @@ class StudyRecord:
     noise: int = FIRST_NOISE
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The options of `tollbox attack`."""
+    findings: tuple[str, ...] = ()
+    """What the check of the models found before the run."""
     experiment: str | None = None
     """The experiment of the paper, and its scale."""
     scale: str | None = None
@@ -120,6 +122,7 @@ class StudyRecord:
                 "prices": tuple(values["prices"]),
                 "environment": Environment(**values["environment"]),
                 "models": models,
+                "findings": tuple(values.get("findings", ())),
             }
         )
 
