@@ -12,8 +12,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ..core.arguments import shown
 from ..core.cell import Cell, check_label
-from ..core.model import Model
+from ..core.model import Model, as_model
 from ..core.noise import content_hash
 from ..errors import InputError
 from ..files.images import ImageSet
@@ -92,16 +93,19 @@ class Loaded:
 
 def load(study: Study, models: Mapping[str, Model] | None = None) -> Loaded:
     """Load the images and starts of a study; `models` are used instead of loading them."""
+    if models is not None and not isinstance(models, Mapping):
+        raise InputError(f"is {shown(models)}", expected="models by name", input="models")
     names = [spec.name for spec in study.models]
     for name in models or {}:
         if name not in names:
             raise InputError(
                 f"has {name!r}", expected=f"names of the study: {', '.join(names)}", input="models"
             )
+    supplied = {name: as_model(model) for name, model in (models or {}).items()}
     device, images = find_device(study), load_images(study)
     starts = load_starts(study, images)
     hashes = tuple(content_hash(image) for image in images.images)
-    return Loaded(study, images, hashes, starts, device, models or {})
+    return Loaded(study, images, hashes, starts, device, supplied)
 
 
 def _check(study: Study, images: ImageSet, spec: ModelSpec, model: Model) -> None:
