@@ -12,7 +12,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .core.model import Model
+from .core.arguments import check_whole
+from .core.model import Model, as_model
+from .engine.engine import LARGEST_BATCH
+from .errors import InputError
 
 CHECKED_IMAGES = 8
 """Images that a model is checked on before a run."""
@@ -24,6 +27,11 @@ def check_model(model: Model, images: Tensor, batch_size: int) -> list[str]:
     Clean images lie far from any boundary, so the points probed are also blends of pairs of images
     half-way, where decisions are close.
     """
+    model = as_model(model)
+    check_whole("batch_size", batch_size, 1, LARGEST_BATCH)
+    if not isinstance(images, Tensor) or images.ndim != 4 or len(images) == 0:
+        given = f"has shape {tuple(images.shape)}" if isinstance(images, Tensor) else "is no tensor"
+        raise InputError(given, expected="a tensor (n, c, h, w), not empty", input="images")
     findings = []
     if model.network is not None and model.network.training:
         findings.append("The network is in training mode: call .eval() on it.")

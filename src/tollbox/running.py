@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from .check import CHECKED_IMAGES, check_model
-from .core.cell import Cell, check_limits
+from .core.arguments import check_flag, shown
+from .core.cell import Cell, check_attack, check_limits
 from .core.model import Model, as_model
 from .core.prices import Prices
 from .core.problem import Attack
@@ -59,9 +60,17 @@ def run_cells(
     The arguments are those of `run`.
     """
     checked_model = as_model(model)
+    if not isinstance(cells, Iterable):
+        raise InputError(f"is {shown(cells)}", expected="cells, as tb.Cell", input="cells")
+    check_flag("check", check)
     listed, shape = list(cells), None
+    for index, cell in enumerate(listed):
+        if not isinstance(cell, Cell):
+            raise InputError(
+                f"has {shown(cell)} at {index}", expected="cells, as tb.Cell", input="cells"
+            )
     for index, cell in enumerate(listed):  # all of them before the first query
-        shape = cell.check(checked_model, cell.name or f"image {index}", shape)
+        shape = cell.check(checked_model, _name(cell, index), shape)
     runner = _Runner(
         checked_model,
         workers,
@@ -174,6 +183,7 @@ def stream(
     `labels`, `targets` and `starts` may come likewise; the arguments are those of `run`.
     """
     checked_model = as_model(model)
+    check_flag("check", check)
     cells = _cells(
         attack,
         {"image": images, "label": labels, "target": targets, "start": starts},
@@ -203,6 +213,11 @@ def stream(
         yield from runner.run(chain(few, cells))
 
     return results()
+
+
+def _name(cell: Cell, index: int) -> str:
+    """What messages call a cell."""
+    return cell.name if isinstance(cell.name, str) and cell.name else f"image {index}"
 
 
 class _Runner:
@@ -250,9 +265,7 @@ class _Runner:
 
 def _cells(attack: Attack, inputs: Mapping[str, Any], **options: Any) -> Iterator[Cell]:
     """A cell for each image. `inputs` are fields of a cell, for all images or one for each."""
-    if not callable(attack):
-        remedy = f"use tb.preset({attack!r})" if isinstance(attack, str) else ""
-        raise InputError(f"is {attack!r}", expected="an attack", remedy=remedy, input="attack")
+    check_attack(attack)
     if options["prices"] is None:
         options["prices"] = Prices()
     if options["max_queries"] is None:
@@ -276,7 +289,7 @@ def _column(name: str, values: Any) -> Iterable[Any] | None:
             return values
         if name == "target":
             return None
-        raise InputError(f"is {values!r}", expected="one label per image", input="labels")
+        raise InputError(f"is {shown(values)}", expected="one label per image", input="labels")
     if name == "start" and (values is None or (isinstance(values, Tensor) and values.ndim == 3)):
         return None
     if isinstance(values, Tensor) and values.ndim != 4:
@@ -288,7 +301,7 @@ def _column(name: str, values: Any) -> Iterable[Any] | None:
             input=f"{name}s",
         )
     if not isinstance(values, Iterable):
-        raise InputError(f"is {values!r}", expected="images, as tensors", input=f"{name}s")
+        raise InputError(f"is {shown(values)}", expected="images, as tensors", input=f"{name}s")
     return values.cpu() if isinstance(values, Tensor) else values
 
 

@@ -477,9 +477,12 @@ def test_files_that_are_no_study_files(tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     with pytest.raises(FileError, match=r"the study file .*study\.toml does not exist: expected a"):
         Study.from_toml(file)
-    with pytest.raises(FileError, match="is a folder: expected a TOML file that describes a study"):
+    with pytest.raises(
+        FileError,
+        match=r"^the study file \S+ is a folder: expected a TOML file that describes a study.$",
+    ):
         Study.from_toml(str(tmp_path))
-    with pytest.raises(FileError, match="embedded null byte"):
+    with pytest.raises(FileError, match="a name that no file can have"):
         Study.from_toml("a\0b")
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(FileError, match="pipe is not a file"):

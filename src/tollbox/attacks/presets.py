@@ -14,8 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.arguments import shown
 from ..core.problem import Attack
-from ..errors import UnknownNameError
+from ..errors import InputError, UnknownNameError
 from ..parts.calibrated import Calibrated
 from ..parts.directions import TernarySpectrum
 from ..parts.estimates import Agrest, Biased, MonteCarlo
@@ -194,6 +195,12 @@ def presets() -> list[str]:
 
 def preset(name: str) -> Attack:
     """The attack of that name; change a part with `dataclasses.replace`."""
+    if not isinstance(name, str):
+        raise InputError(
+            f"is {shown(name)}",
+            expected="the name of a preset; tb.presets() lists them",
+            input="name",
+        )
     if name not in PRESETS:
         raise UnknownNameError("preset", name, PRESETS)
     return PRESETS[name].attack

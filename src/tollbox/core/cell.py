@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from ..errors import InputError, mention
+from .arguments import check_flag, check_whole, is_number, shown
 from .model import Model
 from .pixels import check_range
 from .prices import Prices
@@ -45,9 +46,15 @@ class Cell:
 
         `name` is what the message calls the image.
         """
+        check_attack(self.attack)
         check_limits(self.prices, self.budget, self.max_queries)
+        check_whole("seed", self.seed)
+        check_flag("charge_clean", self.charge_clean)
+        if not isinstance(self.name, str):
+            raise InputError(f"is {shown(self.name)}", expected="text", input="name")
         check_image(self.image, name)
         check_label(self.label, model.classes, f"the label of {name}")
+        check_classes(self.prices, model.classes)
         if self.target is not None:
             check_label(self.target, model.classes, f"the target of {name}")
             if self.target == self.label:
@@ -70,15 +77,34 @@ class Cell:
         return tuple(self.image.shape)
 
 
+def check_attack(attack: Attack) -> None:
+    """Something that can be called with a problem."""
+    if not callable(attack) or isinstance(attack, type):
+        remedy = f"use tb.preset({attack!r})" if isinstance(attack, str) else ""
+        expected = "an attack, such as tb.preset('a-hsja')" if not remedy else "an attack"
+        raise InputError(f"is {shown(attack)}", expected=expected, remedy=remedy, input="attack")
+
+
+def check_classes(prices: Prices, classes: int | None) -> None:
+    """Classes that have a price are classes of the model."""
+    for number in prices.classes or {}:
+        if classes is not None and number >= classes:
+            raise InputError(
+                f"has a price for class {number}, and the model has {classes} classes",
+                expected=f"0 to {classes - 1}",
+                input="prices",
+            )
+
+
 def check_limits(prices: Prices, budget: float, max_queries: float) -> None:
     """The budget admits a query, and something ends the run."""
     if not isinstance(prices, Prices):
         expected = "tb.Prices(source=..., other=...)"
-        raise InputError(f"is {prices!r}", expected=expected, input="prices")
+        raise InputError(f"is {shown(prices)}", expected=expected, input="prices")
     for name, value in (("budget", budget), ("max_queries", max_queries)):
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InputError(f"is {value!r}", expected="a number", input=name)
-    if math.isnan(budget) or budget < prices.dearest:
+        if not is_number(value):
+            raise InputError(f"is {shown(value)}", expected="a number", input=name)
+    if budget < prices.dearest:
         raise InputError(
             f"is {budget:g}",
             expected=f"at least {prices.dearest:g}, which one query may cost",
@@ -121,7 +147,7 @@ def check_image(image: Tensor, name: str) -> None:
 def check_label(label: int, classes: int | None, name: str) -> None:
     """A class that the model has."""
     if isinstance(label, bool) or not isinstance(label, int):
-        raise InputError(f"{name} is {label!r}", expected="an integer")
+        raise InputError(f"{name} is {shown(label)}", expected="an integer")
     if label < 0 or (classes is not None and label >= classes):
         expected = "0 or more" if classes is None else f"0 to {classes - 1}"
         raise InputError(f"{name} is {label}", expected=expected)

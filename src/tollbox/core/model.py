@@ -20,7 +20,11 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, ModelFault
+from .arguments import check_whole, shown
+from .devices import usable
 
+MOST_BITS = 16
+"""Of a pixel."""
 UNDECIDED = -(2**40)
 """What stands in place of a label if a model's scores are not numbers; the engine makes it a
 `Stop.MODEL_ERROR` of the row. (To raise would take a synchronisation.)"""
@@ -44,18 +48,16 @@ class Model:
     """The network behind it, for the check that it is in eval mode."""
 
     def __post_init__(self) -> None:
-        if self.quantize is not None and not 1 <= self.quantize <= 16:
+        if not callable(self.predict):
             raise InputError(
-                f"is {self.quantize}", expected="1 to 16 bits, or None", input="quantize"
+                f"is {shown(self.predict)}", expected="a function of images", input="predict"
             )
-        if not self.dtype.is_floating_point:
-            raise InputError(
-                f"is {self.dtype}",
-                expected="a floating type",
-                remedy="for a model that takes 8-bit images use quantize=8 and convert inside the "
-                "callable",
-                input="dtype",
-            )
+        if self.quantize is not None:
+            check_whole("quantize", self.quantize, 1, MOST_BITS)
+        for name, count in (("batch", self.batch), ("classes", self.classes)):
+            if count is not None:
+                check_whole(name, count, 1)
+        check_dtype(self.dtype)
 
     @property
     def work_dtype(self) -> torch.dtype:
@@ -84,6 +86,18 @@ class Model:
         return answer.long()
 
 
+def check_dtype(dtype: torch.dtype) -> None:
+    """Raise InputError unless it is a floating type."""
+    if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise InputError(
+            f"is {shown(dtype)}",
+            expected="a floating type",
+            remedy="for a model that takes 8-bit images use quantize=8 and convert inside the "
+            "callable",
+            input="dtype",
+        )
+
+
 def from_callable(
     predict: Callable[[Tensor], Any],
     *,
@@ -94,7 +108,7 @@ def from_callable(
     classes: int | None = None,
 ) -> Model:
     """A model from any function of a batch of images in [0,1] that gives labels."""
-    return Model(predict, torch.device(device), dtype, quantize, batch, classes)
+    return Model(predict, usable(device), dtype, quantize, batch, classes)
 
 
 def as_model(model: Any) -> Model:
@@ -110,4 +124,5 @@ def as_model(model: Any) -> Model:
         )
     if callable(model):
         return from_callable(model)
-    raise InputError(f"is {model!r}", expected="a callable from images to labels", input="model")
+    expected = "a callable from images to labels"
+    raise InputError(f"is {shown(model)}", expected=expected, input="model")

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,23 +20,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
+from .arguments import is_number, is_whole, shown
 
 PLANNED_RATIO_AT_INFINITY = 1e5
 """What attacks plan with at c* = infinity (the paper, comparison to stealthy attacks)."""
 
 
 def _checked_price(name: str, value: float) -> float:
-    try:
-        price = float(value)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} is {value!r}", expected="a number, 0 or more") from None
-    if not (math.isfinite(price) and price >= 0):
+    if not is_number(value):
+        raise InputError(f"{name} is {shown(value)}", expected="a number, 0 or more")
+    if not 0 <= value <= sys.float_info.max:
         raise InputError(
-            f"{name} is {value!r}",
+            f"{name} is {shown(value)}",
             expected="a finite number, 0 or more",
-            remedy="for an infinite price use Prices.flagged_only()" if price == math.inf else "",
+            remedy="for an infinite price use Prices.flagged_only()" if value == math.inf else "",
         )
-    return price
+    return float(value)
+
+
+def _check_table(prices: Mapping[int, float]) -> None:
+    if not isinstance(prices, Mapping):
+        raise InputError(
+            f"the prices per class are {shown(prices)}", expected="a mapping, as {3: 100.0}"
+        )
+
+
+def _checked_class(label: int) -> int:
+    if not is_whole(label) or label < 0:
+        raise InputError(
+            f"there is a price for class {shown(label)}",
+            expected="classes as whole numbers, 0 or more",
+        )
+    return int(label)
 
 
 @dataclass(frozen=True)
@@ -52,8 +68,9 @@ class Prices:
         object.__setattr__(self, "source", _checked_price("the source price", self.source))
         object.__setattr__(self, "other", _checked_price("the price of other answers", self.other))
         if self.classes is not None:
+            _check_table(self.classes)
             table = {
-                int(label): _checked_price(f"the price of class {label}", price)
+                _checked_class(label): _checked_price(f"the price of class {label}", price)
                 for label, price in self.classes.items()
             }
             object.__setattr__(self, "classes", table)
@@ -63,6 +80,7 @@ class Prices:
     @classmethod
     def per_class(cls, prices: Mapping[int, float], default: float = 1.0) -> Prices:
         """A price for each class listed, `default` for the others."""
+        _check_table(prices)
         return cls(source=default, other=default, classes=prices)
 
     @classmethod

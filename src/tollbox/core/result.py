@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
+from .arguments import is_number, shown
 from .ledger import Ledger
 from .stop import Stop
 
@@ -54,6 +55,19 @@ def reached_at(needs: Values, distances: Values, values: Values | float) -> Valu
     return np.asarray(reached[np.searchsorted(needs, values, side="right")])
 
 
+def check_axis(by: By) -> None:
+    """Raise InputError unless it is one of `AXES`."""
+    if not isinstance(by, str) or by not in AXES:
+        raise InputError(f"is {shown(by)}", expected="'cost', 'source' or 'queries'", input="by")
+
+
+def _check_value(value: float, by: By) -> None:
+    """Raise InputError unless it is a cost, or a number of queries, 0 or more."""
+    check_axis(by)
+    if not (is_number(value) and value >= 0):
+        raise InputError(f"is {shown(value)}", expected="a number, 0 or more", input="value")
+
+
 def known_up_to(
     stop: Stop, by: By = "cost", *, spent: float, budget: float, max_queries: float
 ) -> float:
@@ -62,8 +76,7 @@ def known_up_to(
     A run that was ended by its budget, its cap, an error, the clock or an interruption would have
     gone on: beyond what ended it nothing is known. `spent` is what it spent in terms of `by`.
     """
-    if by not in AXES:
-        raise InputError(f"is {by!r}", expected="'cost', 'source' or 'queries'", input="by")
+    check_axis(by)
     if stop.cut_short:
         return spent
     if by == "cost" and stop is Stop.BUDGET:
@@ -134,16 +147,18 @@ class Result:
 
     def known_up_to(self, by: By = "cost") -> float:
         """The largest cost (flagged queries, queries) at which it is known what was reached."""
+        check_axis(by)
         limits = {"budget": self.budget, "max_queries": self.max_queries}
         ledger = self.ledger
         spent = {"cost": ledger.cost, "source": ledger.source, "queries": ledger.queries}
-        return known_up_to(self.stop, by, spent=spent.get(by, math.nan), **limits)
+        return known_up_to(self.stop, by, spent=spent[by], **limits)
 
     def distance_at(self, value: float, by: By = "cost") -> float:
         """What a run that ends at `value` (a cost, flagged queries or queries) would have reached.
 
         A value above `known_up_to` is an error.
         """
+        _check_value(value, by)
         if value > self.known_up_to(by):
             raise InputError(
                 f"{by} {value:g} is above {self.known_up_to(by):g}, where this run ended "
@@ -199,9 +214,11 @@ class Results(Sequence[Result]):
 
     def unknown_at(self, value: float, by: By = "cost") -> int:
         """How many runs were cut short before `value` by an error, the clock or an interruption."""
+        _check_value(value, by)
         return sum(r.stop.cut_short and value > r.known_up_to(by) for r in self.counted)
 
     def _distances(self, value: float, by: By) -> list[float]:
+        _check_value(value, by)
         return [
             r.distance_at(value, by)
             for r in self.counted
@@ -215,5 +232,7 @@ class Results(Sequence[Result]):
 
     def success_at(self, value: float, by: By = "cost", within: float = math.inf) -> float:
         """Share of images with an adversarial point nearer than `within` at `value`."""
+        if not is_number(within):
+            raise InputError(f"is {shown(within)}", expected="a number", input="within")
         distances = self._distances(value, by)
         return float(np.mean([d < within for d in distances])) if distances else math.nan

@@ -23,8 +23,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..core.arguments import check_flag, check_function, check_seconds, check_whole
 from ..core.cell import Cell
-from ..core.model import Model
+from ..core.model import Model, as_model
 from ..core.problem import BoundedAttack
 from ..core.result import Result
 from ..core.stop import Stop
@@ -83,14 +84,14 @@ class Engine:
         journal: Journal | None = None,
         shuffle: Shuffle | None = None,
     ) -> None:
+        model = as_model(model)
+        check_flag("metered", metered)
+        check_flag("one_shape", one_shape)
         if batch_size is None:
             batch_size = default_batch_size(model)
-        if not 1 <= batch_size <= LARGEST_BATCH:
-            raise InputError(
-                f"is {batch_size}", expected=f"1 to {LARGEST_BATCH}", input="batch_size"
-            )
-        if live is not None and live < 1:
-            raise InputError(f"is {live}", expected="1 or more", input="live")
+        check_whole("batch_size", batch_size, 1, LARGEST_BATCH)
+        if live is not None:
+            check_whole("live", live, 1)
         if model.batch not in (None, batch_size):
             raise InputError(
                 f"is {batch_size}",
@@ -104,10 +105,8 @@ class Engine:
                 expected="a model that takes batches of any size, or of 1",
                 input="metered",
             )
-        if math.isnan(time_limit) or time_limit <= 0:
-            raise InputError(
-                f"is {time_limit:g}", expected="seconds, more than 0", input="time_limit"
-            )
+        check_seconds("time_limit", time_limit)
+        check_function("progress", progress)
         self.sender = Sender(model, batch_size, one_shape, metered)
         self._model, self._metered = model, metered
         self._live_limit = live if live is not None else max(64, 2 * batch_size)

@@ -21,8 +21,9 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from ..core.arguments import shown
 from ..core.cell import Cell
-from ..core.model import Model
+from ..core.model import Model, as_model
 from ..core.result import Result
 from ..core.stop import Stop
 from ..errors import InputError, TollboxError
@@ -43,7 +44,7 @@ class Workers:
 
     def __init__(self, model: Model, count: int) -> None:
         check_count(count)
-        self._processes = Processes(count, model)
+        self._processes = Processes(count, as_model(model))
         self._stopper = Stopper()
 
     def __enter__(self) -> Workers:
@@ -115,7 +116,7 @@ def check_count(count: int) -> None:
     """A number of workers that there may be."""
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_WORKERS:
         expected = f"a whole number, 1 to {MOST_WORKERS}"
-        raise InputError(f"is {count!r}", expected=expected, input="workers")
+        raise InputError(f"is {shown(count)}", expected=expected, input="workers")
 
 
 class _Report(NamedTuple):

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from ..errors import FileError
+from ..core.arguments import shown
+from ..errors import FileError, InputError
 
 LARGEST = 2**63 - 1
 """The largest class that can be told apart."""
@@ -29,9 +30,19 @@ def kind_of(
         return "nothing"
     except OSError as error:
         raise FileError(f"{subject} cannot be read: {error.strerror}", input=input) from None
+    except ValueError:  # NUL, or what cannot be encoded
+        name = subject.encode("unicode_escape").decode()
+        raise FileError(f"{name} is a name that no file can have", input=input) from None
     if stat.S_ISDIR(mode):
         return "folder"
     return "file" if stat.S_ISREG(mode) else "other"
+
+
+def path_of(value: str | os.PathLike[str], name: str) -> Path:
+    """The path that the argument `name` is."""
+    if not isinstance(value, str | os.PathLike):
+        raise InputError(f"is {shown(value)}", expected="a path", input=name)
+    return Path(value)
 
 
 def in_a_line(error: BaseException | str) -> str:

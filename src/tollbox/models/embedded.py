@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..core.model import Model
+from ..core.model import Model, check_dtype
 from .pytorch import from_torch
 from .shipped import shipped_weights
 
@@ -57,6 +57,7 @@ def embedded(
     device: str = "cpu", dtype: torch.dtype = torch.float32, quantize: int | None = None
 ) -> Embedded:
     """Load the embedded model, its images and its labels."""
+    check_dtype(dtype)
     tensors, about = shipped_weights("embedded")
     images = tensors.pop("images").to(dtype)[:, None] / 255
     labels = tensors.pop("labels").long()

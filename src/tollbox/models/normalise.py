@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from ..core.arguments import shown
 from ..errors import InputError
 
 
@@ -80,7 +81,12 @@ def _per_channel(
 ) -> Tensor | None:
     if values is None:
         return None
-    numbers = torch.as_tensor(values, dtype=dtype, device=device).reshape(1, -1, 1, 1)
+    try:
+        numbers = torch.as_tensor(values, dtype=dtype, device=device).reshape(1, -1, 1, 1)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(
+            f"is {shown(values)}", expected="one number, or one per channel", input=name
+        ) from None
     count = numbers.numel()
     if count < 1 or (channels is not None and count not in (1, channels)):
         images = "" if channels is None else f", and the images have {channels} channels"
@@ -88,9 +94,9 @@ def _per_channel(
             f"has {count} numbers{images}", expected="one number, or one per channel", input=name
         )
     if not torch.isfinite(numbers).all() or (name == "std" and (numbers <= 0).any()):
-        shown = torch.as_tensor(values, dtype=torch.float64).flatten().tolist()
+        listed = torch.as_tensor(values, dtype=torch.float64).flatten().tolist()
         raise InputError(
-            f"is {','.join(f'{value:g}' for value in shown)}",
+            f"is {','.join(f'{value:g}' for value in listed)}",
             expected=f"finite numbers{' above 0' if name == 'std' else ''}, one or one per channel",
             input=name,
         )

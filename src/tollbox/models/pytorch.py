@@ -13,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.model import UNDECIDED, Model
+from ..core.arguments import check_flag, shown
+from ..core.devices import usable
+from ..core.model import UNDECIDED, Model, check_dtype
 from ..errors import InputError, ModelFault
 from .graphs import Graphed
 from .normalise import Normalisation
@@ -75,9 +77,20 @@ def from_torch(
     has two-dimensional convolutions, unless it is given. `cuda_graphs` records the network's
     launches once for each batch shape, for networks that allow it.
     """
+    if not isinstance(network, nn.Module):
+        raise InputError(
+            f"is {shown(network)}",
+            expected="a network (an instance of nn.Module)",
+            remedy="for a function of images use tb.models.from_callable",
+            input="network",
+        )
+    check_flag("cuda_graphs", cuda_graphs)
+    if channels_last is not None:
+        check_flag("channels_last", channels_last)
     if device is None:
         device = next((p.device for p in network.parameters()), torch.device("cpu"))
-    device = torch.device(device)
+    device = usable(device)
+    check_dtype(dtype)
     if cuda_graphs and device.type != "cuda":
         raise InputError(
             f"is set, and the device is {device}", expected="a CUDA device", input="cuda_graphs"

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from ..check import CHECKED_IMAGES, check_model
+from ..core.arguments import shown
 from ..core.cell import Cell, check_label
-from ..core.model import Model
+from ..core.model import Model, as_model
 from ..core.noise import content_hash
 from ..engine.engine import default_batch_size
 from ..errors import InputError, mention
@@ -118,16 +119,19 @@ def load(study: Study, models: Mapping[str, Model] | None = None) -> Loaded:
                 input="check",
             )
         )
+    if models is not None and not isinstance(models, Mapping):
+        raise InputError(f"is {shown(models)}", expected="models by name", input="models")
     names = [spec.name for spec in study.models]
     for name in models or {}:
         if name not in names:
             raise InputError(
                 f"has {name!r}", expected=f"names of the study: {', '.join(names)}", input="models"
             )
+    supplied = {name: as_model(model) for name, model in (models or {}).items()}
     device, images = find_device(study), load_images(study)
     starts = load_starts(study, images)
     hashes = tuple(content_hash(image) for image in images.images)
-    return Loaded(study, images, hashes, starts, device, models or {})
+    return Loaded(study, images, hashes, starts, device, supplied)
 
 
 def _check(study: Study, images: ImageSet, spec: ModelSpec, model: Model) -> None:

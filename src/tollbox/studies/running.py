@@ -16,9 +16,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..core.arguments import check_function, check_seconds, shown
 from ..core.model import Model
 from ..engine.executors import Executor, Link, Processes, SameProcess, Stopper
 from ..errors import InputError, TollboxError
+from ..files.tables import path_of
 from ..running import ModelWarning
 from .beginning import begin, holds
 from .identity import check_attacks, recorded_study
@@ -49,9 +51,13 @@ def run_study(
     tell: called with what happens (`tollbox.studies.shard.Event`).
     time_limit: seconds after which the run ends; it can be resumed.
     """
-    if not time_limit > 0:
-        raise InputError(f"is {time_limit:g}", expected="seconds, more than 0", input="time_limit")
-    folder, loaded = Path(out), load(study, models)
+    if not isinstance(study, Study):
+        raise InputError(
+            f"is {shown(study)}", expected="a tb.Study, as of tb.Study.from_toml", input="study"
+        )
+    check_seconds("time_limit", time_limit)
+    check_function("tell", tell)
+    folder, loaded = path_of(out, "out"), load(study, models)
     if not holds(study, folder):
         findings = begin(loaded, folder, "python")
         if findings:

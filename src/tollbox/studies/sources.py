@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from ..core.devices import usable
 from ..core.model import Model
 from ..errors import InputError
 from ..files import images as image_files
@@ -19,7 +20,6 @@ from ..files.functions import importable
 from ..files.image_functions import images_from
 from ..files.images import ImageSet
 from ..models import loading as model_loading
-from ..models.devices import usable
 from .spec.key_lines import Key
 from .spec.selection import images_digest, select, take
 from .spec.specs import ImagesSpec, ModelSpec

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ..core.stop import Stop
+from ..files.tables import path_of
 from .store.codec import End
 from .store.folder import shard_paths
 from .store.opening import lock_holder
@@ -45,7 +46,7 @@ class StudyStatus:
     """The stores of a study, open for reading. Use it as a context, or `close` it."""
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+        self.folder = path_of(folder, "folder")
         self._open = ExitStack()
         self.stores = [
             self._open.enter_context(Store.open(path, write=False))

@@ -29,17 +29,15 @@ MOST_BYTES = 1 << 20
 def read_text(path: str | Path) -> str:
     """The text of a study file, as it is."""
     name = f"the study file {path}"
+    kind = kind_of(path, name)
+    if kind != "file":
+        what = {"nothing": "does not exist", "folder": "is a folder"}.get(kind, "is not a file")
+        raise FileError(f"{name} {what}", expected="a TOML file that describes a study")
     try:
-        kind = kind_of(path, name)
-        if kind != "file":
-            what = {"nothing": "does not exist", "folder": "is a folder"}.get(kind, "is not a file")
-            raise FileError(f"{name} {what}: expected a TOML file that describes a study.")
         with open(path, "rb") as file:
             raw = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise FileError(f"{name} cannot be read: {error.strerror}.") from None
-    except ValueError as error:  # a name that no file can have
-        raise FileError(f"the study file {str(path)!r} cannot be read: {error}.") from None
     if len(raw) > MOST_BYTES:
         raise FileError(
             f"{name} is larger than {MOST_BYTES >> 20} MiB: expected a TOML file that describes a "

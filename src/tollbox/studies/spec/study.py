@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from ...errors import InputError
+from ...files.tables import path_of
 from .file import Item, Source, parsed, read_text
 from .key_lines import Key
 from .sections import attacks_of, goal_of, images_of, models_of
@@ -114,7 +115,8 @@ class Study:
     @classmethod
     def from_toml(cls, path: str | Path, *, files: bool = True) -> Study:
         """The study of a file; with `files`, what it names must be there."""
-        return cls.from_text(read_text(path), Path(path).parent, str(path), files=files)
+        file = path_of(path, "path")
+        return cls.from_text(read_text(file), file.parent, str(path), files=files)
 
     @classmethod
     def from_text(cls, text: str, folder: Path, where: str, *, files: bool = True) -> Study:

@@ -1,0 +1,34 @@
+"""Devices: one that torch can use here, or a sentence that says which there are."""
+
+from __future__ import annotations
+
+import torch
+
+from ..errors import InputError
+from .arguments import shown
+
+
+def usable(device: str | torch.device | None) -> torch.device:
+    """A device that works; by default the GPU if there is one, else the CPU."""
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        chosen = torch.device(device)
+        if chosen.type == "meta":  # it holds no numbers
+            raise RuntimeError
+        torch.zeros(1, device=chosen).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError, TypeError, ValueError):
+        raise InputError(
+            f"is {shown(str(device) if isinstance(device, torch.device) else device)}, which this "
+            "installation of torch cannot use here",
+            expected=" or ".join(_present()),
+            input="device",
+        ) from None
+    return chosen
+
+
+def _present() -> list[str]:
+    """The devices of this machine that torch can use."""
+    gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+    apple = ["mps"] if torch.backends.mps.is_available() else []
+    return ["cpu", *gpus, *apple]

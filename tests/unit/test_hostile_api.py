@@ -1,0 +1,145 @@
+"""Wrong values for every argument of the public functions: one sentence each, no raw error.
+
+1. Each argument in turn gets each of `WRONG`, the others being right.
+2. It is taken, where it happens to be right, or it ends in an `InputError`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import tollbox as tb
+from tollbox.errors import InputError
+
+WRONG: dict[str, Any] = {
+    "None": None,
+    "3": 3,
+    "-1": -1,
+    "2.5": 2.5,
+    "True": True,
+    "'x'": "x",
+    "nan": math.nan,
+    "inf": math.inf,
+    "[]": [],
+    "{}": {},
+    "['x']": ["x"],
+    "[None]": [None],
+    "{'x': 'y'}": {"x": "y"},
+    "object": object(),
+    "a long number": 2**70,
+    "tensor": torch.zeros(2),
+    "bytes": b"\xff\0",
+    "NUL": "\0",
+}
+
+IMAGES = torch.full((2, 1, 4, 4), 0.5)
+
+
+def labels(images: torch.Tensor) -> torch.Tensor:
+    return (images.flatten(1).mean(1) > 0.5).long()
+
+
+MODEL = tb.models.from_callable(labels, classes=10)
+RUN = {
+    "attack": tb.preset("hsja"),
+    "model": MODEL,
+    "images": IMAGES,
+    "labels": [0, 0],
+    "budget": 20,
+}
+
+
+def consumed(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda **call: list(function(**call))
+
+
+def cell(**call: Any) -> Any:
+    return tb.run_cells([tb.Cell(**call)], MODEL)
+
+
+def workers(**call: Any) -> Any:
+    tb.Workers(**call).close()
+
+
+CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] = {
+    "run": (tb.run, tb.run, RUN),
+    "stream": (tb.stream, consumed(tb.stream), RUN),
+    "run_cells": (
+        tb.run_cells,
+        tb.run_cells,
+        {"cells": [tb.Cell(tb.preset("hsja"), IMAGES[0], 0, budget=20)], "model": MODEL},
+    ),
+    "Cell": (
+        tb.Cell,
+        cell,
+        {"attack": tb.preset("hsja"), "image": IMAGES[0], "label": 0, "budget": 20},
+    ),
+    "Prices": (tb.Prices, tb.Prices, {}),
+    "per_class": (tb.Prices.per_class, tb.Prices.per_class, {"prices": {1: 2}}),
+    "preset": (tb.preset, tb.preset, {"name": "hsja"}),
+    "from_callable": (tb.models.from_callable, tb.models.from_callable, {"predict": labels}),
+    "from_torch": (
+        tb.models.from_torch,
+        tb.models.from_torch,
+        {"network": torch.nn.Flatten()},
+    ),
+    "as_model": (tb.models.as_model, tb.models.as_model, {"model": MODEL}),
+    "embedded": (tb.models.embedded, tb.models.embedded, {}),
+    "check_model": (
+        tb.check_model,
+        tb.check_model,
+        {"model": MODEL, "images": IMAGES, "batch_size": 4},
+    ),
+    "Engine": (tb.Engine, tb.Engine, {"model": MODEL}),
+    "Workers": (tb.Workers, workers, {"model": MODEL, "count": 1}),
+    "Study.from_toml": (tb.Study.from_toml, tb.Study.from_toml, {"path": "study.toml"}),
+    "StudyResults": (tb.StudyResults, tb.StudyResults, {"folder": "study"}),
+    "run_study": (tb.run_study, tb.run_study, {"study": None, "out": "out"}),
+}
+INTERNAL = frozenset({"journal", "shuffle", "memory"})
+"""Arguments of the engine that are for stores and tests."""
+SLOW = {("budget", "a long number"), ("workers", "3"), ("count", "3")}
+"""Right, and long to wait for."""
+
+
+def sentence_of(call: Callable[[], Any]) -> str:
+    """The sentence that a call is refused with; any other error passes."""
+    try:
+        call()
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("function", CALLS)
+def test_a_wrong_value_is_taken_or_refused_in_a_sentence(function, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    signature, call, right = CALLS[function]
+    taken, refused = [], []
+    for argument in inspect.signature(signature).parameters:
+        for shown, wrong in WRONG.items():
+            if argument in INTERNAL or (argument, shown) in SLOW:
+                continue
+            sentence = sentence_of(lambda: call(**{**right, argument: wrong}))  # noqa: B023
+            (refused if sentence else taken).append((argument, shown))
+            assert len(sentence) < 1000
+            assert "\n" not in sentence
+    assert len(refused) > 2 * len(taken), taken
+
+
+RESULTS = tb.run(**RUN)
+
+
+@pytest.mark.parametrize("method", ["distance_at", "median_at", "success_at", "unknown_at"])
+def test_results_are_asked_for_at_numbers(method):
+    ask = getattr(RESULTS[0] if method == "distance_at" else RESULTS, method)
+    for shown, wrong in WRONG.items():
+        if shown not in ("3", "2.5", "inf", "a long number"):
+            assert sentence_of(lambda: ask(wrong)).startswith("value is "), shown  # noqa: B023
+        assert sentence_of(lambda: ask(5, wrong)).startswith("by is "), shown  # noqa: B023
