@@ -10,6 +10,7 @@ import dataclasses
 import datetime
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,10 +25,12 @@ from .paper_table import PaperTable, TableColumn, TableRow, paper_table, price_l
 from .runs import Reading, SeriesRuns, series_of
 
 MARKS = 48
-LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+LEVELS = tuple(float(f"{digit}e{decade}") for decade in range(-2, 2) for digit in (1, 2, 3, 5))
 MOST_LEVELS = 6
 ITERATIONS = 60
 """Of the plot of shares, at most."""
+STYLES = 6
+"""Kinds of line that the page has."""
 MOST_ATTACKS = 0.8
 """Share of the points, over attacks and prices, that the usual level has."""
 BEFORE = 0.8
@@ -92,14 +95,17 @@ def _key(runs: SeriesRuns) -> dict[str, str]:
 
 
 def _attacks(rows: Sequence[TableRow]) -> list[dict[str, Any]]:
-    """The attacks with how they are drawn where there are many: a style has one method in every
-    family, and an attack that is no preset as it stands has a style that is free in its own."""
-    methods = list(dict.fromkeys(row.method for row in rows if row.method is not None))
-    taken: dict[str, set[int]] = {row.family: set() for row in rows}
+    """The attacks with how they are drawn where there are many: a style for each method, the same
+    in every family, and for an attack that is no preset as it stands one that its family has
+    free."""
+    sizes = Counter(row.family for row in rows)
+    methods = list(dict.fromkeys(r.method for r in rows if r.method and sizes[r.family] > 1))
+    taken: dict[str, set[int]] = {family: set() for family in sizes}
     styles: dict[str, int] = {}
     for row in sorted(rows, key=lambda row: row.method is None):
-        usual = len(methods) if row.method is None else methods.index(row.method)
-        style = next(n for n in itertools.count(usual) if n not in taken[row.family])
+        usual = [methods.index(row.method)] if row.method in methods else []
+        free = itertools.chain(usual, range(len(methods), STYLES), itertools.count())
+        style = 0 if sizes[row.family] == 1 else next(n for n in free if n not in taken[row.family])
         taken[row.family].add(style)
         styles[row.attack] = style
     return [

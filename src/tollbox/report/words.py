@@ -68,10 +68,11 @@ def nearest(table: PaperTable, number: int) -> str | None:
     if not others:
         return f"{where} {row.attack} has a {median}."
     if alike:
-        named = [f"{row.attack} ({distance(least.value)})", *alike[:MOST_NAMED]]
+        named = alike[:MOST_NAMED]
         if len(alike) > MOST_NAMED:
             named.append(f"{len(alike) - MOST_NAMED} more")
-        return f"{where} {', '.join(named[:-1])} and {named[-1]} are not told apart (median ℓ2)."
+        rest = " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
+        return f"{where} {row.attack} ({median}) is not told apart from {rest}."
     sentence = f"{where} {row.attack} comes nearest: {median}"
     cell, other = next(
         (
