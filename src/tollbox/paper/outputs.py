@@ -109,10 +109,11 @@ def _markdown(
     """With a caption; where a price has several costs, a table for each price."""
     clean = "" if results.study.charge_clean else " The query of the clean image is not charged."
     caption = (
-        f"{experiment.place}: median l2 distance. {', '.join(_models(results))}; "
-        f"{counted(len(results.images), 'image')}. Distances are {_read(reading)}.{clean} The best "
-        "of each attack is bold; in brackets 95 % intervals over images; in parentheses the share "
-        "of images with an adversarial point, where it is below 100 %."
+        f"{experiment.place}: median ℓ2 distance. {', '.join(_models(results))}; "
+        f"{counted(len(results.images), 'image')}. Distances are {_read(reading)}.{clean} Bold: "
+        "the best of a column, and all that is not told from it. In brackets 95 % intervals over "
+        "images; in parentheses the share of images with an adversarial point, where it is below "
+        "100 %."
     )
     parts = [caption, *notes(results, all_series)]
     prices = list(dict.fromkeys((c.model, c.tariff.name) for c in table.columns))
@@ -120,12 +121,7 @@ def _markdown(
         return "\n\n".join([*parts, table_files.markdown(table)])
     for price in prices:
         keep = [i for i, c in enumerate(table.columns) if (c.model, c.tariff.name) == price]
-        part = PaperTable(
-            [table.columns[i] for i in keep],
-            table.rows,
-            [[cells[i] for i in keep] for cells in table.cells],
-        )
-        parts.append(table_files.markdown(part))
+        parts.append(table_files.markdown(table.only(keep)))
     return "\n\n".join(parts)
 
 

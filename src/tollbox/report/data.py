@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,14 +21,20 @@ from ..studies.reading import StudyResults
 from . import statistics as medians
 from . import words
 from .gallery import gallery
-from .paper_table import PaperTable, TableColumn, paper_table
+from .paper_table import PaperTable, TableColumn, TableRow, paper_table, price_label
 from .runs import Reading, SeriesRuns, series_of
 
 MARKS = 48
-LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+LEVELS = tuple(float(f"{digit}e{decade}") for decade in range(-2, 2) for digit in (1, 2, 3, 5))
 MOST_LEVELS = 6
 ITERATIONS = 60
 """Of the plot of shares, at most."""
+STYLES = 6
+"""Kinds of line that the page has."""
+MOST_ATTACKS = 0.8
+"""Share of the points, over attacks and prices, that the usual level has."""
+BEFORE = 0.8
+"""Where success curves begin: this part of the cost of the first point."""
 
 
 def page_data(
@@ -34,11 +42,12 @@ def page_data(
     reading: Reading = Reading.HARD,
     all_series: Sequence[SeriesRuns] | None = None,
 ) -> dict[str, Any]:
-    """All that the page of a study shows; `every` are its lines, if they have been read."""
+    """All that the page of a study shows; `all_series` are its series, if they have been read."""
     study = results.study
     all_series = series_of(results) if all_series is None else all_series
     table = paper_table(study, all_series, reading)
     levels = levels_of(all_series)
+    efforts = [_effort(runs, level) for runs in all_series if runs.runs for level in levels]
     return {
         "title": study.name,
         "made": f"{datetime.date.today()}, tollbox {results.record.environment.tollbox}",
@@ -49,24 +58,24 @@ def page_data(
         "prices": [
             {
                 "name": tariff.name,
-                "label": f"c* = {tariff.name}",
+                "label": price_label(tariff),
                 "budget": _number(tariff.budget),
             }
             for tariff in study.tariffs
         ],
-        "attacks": [
-            {"name": row.attack, "family": row.family, "method": row.words, "kind": row.kind}
-            for row in table.rows
-        ],
+        "attacks": _attacks(table.rows),
         "table": _table(table),
         "curves": [
             _curve(runs, by, reading) for runs in all_series if runs.runs for by in _axes(runs)
         ],
         "levels": levels,
-        "level": 10.0 if 10.0 in levels else levels[len(levels) // 2] if levels else None,
-        "tradeoff": [_effort(runs, level) for runs in all_series if runs.runs for level in levels],
+        "level": usual_level(levels, efforts),
+        "tradeoff": efforts,
         "success": [
-            _success(runs, level, reading) for runs in all_series if runs.runs for level in levels
+            _success(runs, level, first, reading)
+            for runs, first in zip(all_series, _firsts(all_series), strict=True)
+            if runs.runs
+            for level in levels
         ],
         "phases": [{**_key(runs), "phases": _phases(runs)} for runs in all_series if runs.runs],
         "shares": [shares for runs in all_series if (shares := _shares(runs)) is not None],
@@ -83,6 +92,32 @@ def _key(runs: SeriesRuns) -> dict[str, str]:
         "price": series.tariff.name,
         "attack": series.attack.name,
     }
+
+
+def _attacks(rows: Sequence[TableRow]) -> list[dict[str, Any]]:
+    """The attacks with how they are drawn where there are many: a style for each method, the same
+    in every family, and for an attack that is no preset as it stands one that its family has
+    free."""
+    sizes = Counter(row.family for row in rows)
+    methods = list(dict.fromkeys(r.method for r in rows if r.method and sizes[r.family] > 1))
+    taken: dict[str, set[int]] = {family: set() for family in sizes}
+    styles: dict[str, int] = {}
+    for row in sorted(rows, key=lambda row: row.method is None):
+        usual = [methods.index(row.method)] if row.method in methods else []
+        free = itertools.chain(usual, range(len(methods), STYLES), itertools.count())
+        style = 0 if sizes[row.family] == 1 else next(n for n in free if n not in taken[row.family])
+        taken[row.family].add(style)
+        styles[row.attack] = style
+    return [
+        {
+            "name": row.attack,
+            "family": row.family,
+            "method": row.words,
+            "kind": row.kind,
+            "style": styles[row.attack],
+        }
+        for row in rows
+    ]
 
 
 def _table(table: PaperTable) -> dict[str, Any]:
@@ -106,7 +141,7 @@ def _table(table: PaperTable) -> dict[str, Any]:
                         "success": round(cell.success, 4),
                         "runs": cell.runs,
                         "images": cell.images,
-                        "best": table.is_best(number, column),
+                        "best": table.best[number][column],
                     }
                     for column, cell in enumerate(table.cells[number])
                 ],
@@ -172,8 +207,22 @@ def _effort(runs: SeriesRuns, level: float) -> dict[str, Any]:
     }
 
 
-def _success(runs: SeriesRuns, level: float, reading: Reading) -> dict[str, Any]:
-    marks = marks_of(runs, "cost")
+def _firsts(all_series: Sequence[SeriesRuns]) -> list[float]:
+    """For each series a cost before any attack on its model, at its price, has a point."""
+
+    def key(runs: SeriesRuns) -> tuple[str, str]:
+        return runs.series.model.name, runs.series.tariff.name
+
+    firsts: dict[tuple[str, str], float] = {}
+    for runs in all_series:
+        if runs.runs:
+            firsts[key(runs)] = min(marks_of(runs, "cost")[0], firsts.get(key(runs), math.inf))
+    return [BEFORE * firsts.get(key(runs), math.inf) for runs in all_series]
+
+
+def _success(runs: SeriesRuns, level: float, first: float, reading: Reading) -> dict[str, Any]:
+    """The share within the level at each cost; it begins at `first`, where it is 0."""
+    marks = np.append(first, marks_of(runs, "cost"))
     rates = medians.success(runs.runs, level, marks, "cost", reading)
     return {
         **_key(runs),
@@ -183,14 +232,24 @@ def _success(runs: SeriesRuns, level: float, reading: Reading) -> dict[str, Any]
     }
 
 
+def usual_level(levels: Sequence[float], efforts: Sequence[dict[str, Any]]) -> float | None:
+    """The smallest level at which most attacks have a point of those that have one at any level."""
+    points = {
+        level: sum(e["queries"] is not None for e in efforts if e["level"] == level)
+        for level in levels
+    }
+    enough = MOST_ATTACKS * max(points.values(), default=0)
+    return next((level for level in sorted(levels) if points[level] >= enough), None)
+
+
 def levels_of(all_series: Sequence[SeriesRuns]) -> list[float]:
     """Round distances within the range of what was reached."""
     final = [run.distances[-1] for runs in all_series for run in runs.runs if len(run.distances)]
     if not final:
         return []
     low, high = np.percentile(final, [10, 95])
-    inside = [level for level in LEVELS if low <= level <= 2 * high]
-    return inside[:MOST_LEVELS] or [float(f"{np.median(final):.1g}")]
+    inside = [level for level in LEVELS if low <= level <= 2.5 * high]
+    return inside[-MOST_LEVELS:] or [float(f"{np.median(final):.1g}")]
 
 
 def _phases(runs: SeriesRuns) -> dict[str, float]:

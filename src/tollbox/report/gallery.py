@@ -1,31 +1,61 @@
 """The gallery: a few images, what they became at several costs, and the difference, amplified.
 
-Images are made again from the recorded answers, without the model. Where that cannot be done (the
-images have gone, the study was run on another device) the page says why.
+1. Images are made again from the recorded answers, without the model. Where that cannot be done
+   (the images have gone, the study was run on another device) the page says why.
+2. The same images are shown for every attack and price that there is room for: first the nearest
+   attack of each column, then the others. `MOST_WORK` and `MOST_BYTES` bound how long that takes
+   and how large the page becomes; the first is always shown.
+3. All differences of a page have one amplification, so that they can be compared.
+4. The class of an adversarial image is that of the one answer which a run with just its cost has,
+   and a run with less does not have. Where answers are free it is not always known.
 """
 
 from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
-from typing import Any
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..core.result import Result
 from ..errors import InputError
 from ..files.packages import optional
+from ..models import stand_ins
+from ..models.embedded import CLASSES
 from ..studies.reading import StudyResults
 from .paper_table import PaperTable
-from .runs import SeriesRuns
+from .runs import CellCurve, SeriesRuns
 
-IMAGES = 4
+IMAGES = 3
 PARTS = (1 / 16, 1 / 4, 1.0)
 """Of the budget."""
-LARGEST = 224
+LARGEST = 160
 """Pixels of a side on the page; larger images are shown smaller."""
+MOST_SERIES = 12
+MOST_WORK = 3e9
+"""Numbers in all the points that are made again, about: a minute's work."""
+MOST_BYTES = 8_000_000
+FACTORS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+CLASS_NAMES = {f"{stand_ins.images.__module__}:{stand_ins.images.__name__}": CLASSES}
+"""By the function that the images of a study come from."""
+
+
+class Shot(NamedTuple):
+    """What an image had become when a cost was spent."""
+
+    series: SeriesRuns
+    run: CellCurve
+    cost: float
+    """Up to which it is the nearest."""
+    result: Result
+    answer: int | None
+    """The model's class for it, where it is known."""
 
 
 def gallery(
@@ -33,81 +63,159 @@ def gallery(
 ) -> dict[str, Any]:
     """Rows of pictures, or a note that says why there are none."""
     chosen = _chosen(all_series, table)
-    if chosen is None:
-        return {"note": None, "rows": []}
+    if not chosen:
+        return {"note": None, "factor": 1, "images": [], "rows": []}
     try:
-        return {"note": None, "rows": _rows(results, chosen)}
+        return {"note": None, **_pictures(results, chosen)}
     except (InputError, OSError, RuntimeError) as error:
-        return {"note": f"The images cannot be shown: {error}", "rows": []}
+        note = f"The images cannot be shown: {error}"
+        return {"note": note, "factor": 1, "images": [], "rows": []}
 
 
-def _chosen(all_series: Sequence[SeriesRuns], table: PaperTable) -> SeriesRuns | None:
-    """The series whose median is least in the last column that has one."""
-    for column in reversed(range(len(table.columns))):
-        where = table.columns[column]
-        named = {
-            method.attack: cell.value
-            for method, cells in zip(table.rows, table.cells, strict=True)
-            if (cell := cells[column]) is not None
-        }
-        for runs in sorted(all_series, key=lambda r: named.get(r.series.attack.name, np.inf)):
-            series = runs.series
-            if (series.model.name, series.tariff.name) == (where.model, where.tariff.name) and any(
-                len(run.distances) for run in runs.runs
-            ):
-                return runs
-    return None
-
-
-def _rows(results: StudyResults, chosen: SeriesRuns) -> list[dict[str, Any]]:
-    series, width = chosen.series, results.grid.width
-    seeds = list(results.study.seeds)
-    runs = [run for run in chosen.runs if len(run.distances) and run.seed == seeds[0]]
-    runs = [
-        runs[i] for i in np.linspace(0, len(runs) - 1, min(IMAGES, len(runs))).round().astype(int)
-    ]
-    moments = []
-    for run in runs:
-        cell = series.number * width + run.image
-        top = min(series.tariff.budget, run.spent["cost"])
-        costs = [max(part * top, float(run.needs["cost"][0])) for part in PARTS]
-        moments += [(cell, cost) for cost in sorted(set(costs))]
-    replays = results.replays(moments)
-    pictures = results.pictures
-    rows: list[dict[str, Any]] = []
-    for run in runs:
-        cell = series.number * width + run.image
-        original = pictures[run.image]
-        shots = [
-            _shot(original, result.adversarial, cost, result.distance)
-            for (number, cost), result in zip(moments, replays, strict=True)
-            if number == cell and result.adversarial is not None
-        ]
-        _, label, name = results.images[run.image]
-        rows.append(
-            {
-                "name": name,
-                "label": f"class {label}",
-                "attack": series.attack.name,
-                "price": f"c* = {series.tariff.name}",
-                "original": _png(original.numpy()),
-                "shots": shots,
-            }
-        )
-    return rows
-
-
-def _shot(original: Tensor, reached: Tensor, cost: float, distance: float) -> dict[str, Any]:
-    apart = (reached.double() - original.double()).numpy()
-    largest = float(np.abs(apart).max())
-    factor = max(1, int(0.5 / largest)) if largest > 0 else 1
-    return {
-        "cost": float(f"{cost:.5g}"),
-        "distance": float(f"{distance:.5g}"),
-        "image": _png(reached.numpy()),
-        "difference": _png(np.clip(0.5 + factor * apart, 0, 1)),
-        "factor": factor,
+def _chosen(all_series: Sequence[SeriesRuns], table: PaperTable) -> list[SeriesRuns]:
+    """The series to show: the nearest of each column, the last column first, then the others."""
+    by_name = {
+        (r.series.attack.name, r.series.model.name, r.series.tariff.name): r for r in all_series
     }
+    ranked = []
+    for number, column in enumerate(table.columns):
+        medians = [
+            (cell.value, by_name[row.attack, column.model, column.tariff.name])
+            for row, cells in zip(table.rows, table.cells, strict=True)
+            if (cell := cells[number]) is not None and not math.isnan(cell.value)
+        ]
+        for rank, (_, runs) in enumerate(sorted(medians, key=lambda pair: pair[0])):
+            if any(len(run.distances) for run in runs.runs):
+                ranked.append((rank, -number, runs))
+    chosen = dict.fromkeys(runs.series for *_, runs in sorted(ranked, key=lambda r: r[:2]))
+    series = {runs.series: runs for *_, runs in ranked}
+    first = next(iter(chosen), None)  # one model: answers are made again for one at a time
+    return [series[s] for s in chosen if first and s.model == first.model][:MOST_SERIES]
+
+
+def _pictures(results: StudyResults, chosen: Sequence[SeriesRuns]) -> dict[str, Any]:
+    pictures, seed = results.pictures, results.study.seeds[0]
+    begun = [run.image for run in chosen[0].runs if len(run.distances) and run.seed == seed]
+    places = np.linspace(0, len(begun) - 1, min(IMAGES, len(begun))).round().astype(int)
+    shown = [begun[place] for place in places]
+    shots = _shots(results, list(_affordable(chosen, shown, seed, pictures[0].numel())))
+    last = [_difference(pictures, s) for s in shots if s.result.distance <= s.run.distances[-1]]
+    factor = _factor(last)
+    rows: list[dict[str, Any]] = []
+    room = MOST_BYTES
+    for runs in chosen:
+        if room < 0:
+            break
+        for number, image in enumerate(shown):
+            entries = [
+                _entry(results, shot, _difference(pictures, shot), factor)
+                for shot in shots
+                if shot.series is runs and shot.run.image == image
+            ]
+            room -= sum(len(each[name]) for each in entries for name in ("image", "difference"))
+            rows += [{"image": number, **_names(runs), "shots": entries}] if entries else []
+    images = []
+    for image in shown:
+        _, label, name = results.images[image]
+        original = _png(pictures[image].numpy())
+        images.append({"name": name, "label": _class(results, label), "original": original})
+    return {"factor": factor, "images": images, "rows": rows}
+
+
+def _names(runs: SeriesRuns) -> dict[str, str]:
+    series = runs.series
+    return {
+        "model": series.model.name,
+        "attack": series.attack.name,
+        "price": series.tariff.name,
+    }
+
+
+def _entry(
+    results: StudyResults, shot: Shot, difference: NDArray[Any], factor: int
+) -> dict[str, Any]:
+    return {
+        "cost": float(f"{shot.cost:.5g}"),
+        "distance": float(f"{shot.result.distance:.5g}"),
+        "label": None if shot.answer is None else _class(results, shot.answer),
+        "image": _png(_array(shot.result)),
+        "difference": _png(np.clip(0.5 + factor * difference, 0, 1)),
+    }
+
+
+def _class(results: StudyResults, label: int) -> str:
+    names = CLASS_NAMES.get(results.study.images.function or "")
+    return names[label] if names and 0 <= label < len(names) else f"class {label}"
+
+
+def _affordable(
+    chosen: Sequence[SeriesRuns], images: Sequence[int], seed: int, values: int
+) -> Iterator[tuple[SeriesRuns, CellCurve]]:
+    """The runs to make again, series by series, until that is as much work as may be."""
+    work = 0.0
+    for runs in chosen:
+        wanted = [
+            run
+            for run in runs.runs
+            if run.image in images and run.seed == seed and len(run.distances)
+        ]
+        work += 2 * sum(PARTS) * values * sum(run.spent["queries"] for run in wanted)
+        if runs is not chosen[0] and work > MOST_WORK:
+            return
+        yield from ((runs, run) for run in wanted)
+
+
+def _shots(results: StudyResults, runs: Sequence[tuple[SeriesRuns, CellCurve]]) -> list[Shot]:
+    moments = []
+    for series, run in runs:
+        needs = run.needs["cost"]
+        top = min(series.series.tariff.budget, run.spent["cost"])
+        costs = sorted({max(math.floor(part * top), float(needs[0])) for part in PARTS})
+        cell = series.series.number * results.grid.width + run.image
+        for cost in costs:
+            place = int(np.searchsorted(needs, cost, side="right")) - 1
+            enough = float(needs[place])
+            before = math.nextafter(enough, 0.0)
+            moments.append((series, run, cost, (cell, enough), (cell, before)))
+    asked = [cell for *_, enough, before in moments for cell in (enough, before)]
+    replays = results.replays(asked) if asked else []
+    target = results.study.goal.target
+    return [
+        Shot(series, run, cost, replays[2 * i], _answer(replays[2 * i], replays[2 * i + 1], target))
+        for i, (series, run, cost, *_) in enumerate(moments)
+        if replays[2 * i].adversarial is not None
+    ]
+
+
+def _answer(enough: Result, before: Result, target: int | None) -> int | None:
+    """The class of the one answer that the first run has and the second has not."""
+    if target is not None:
+        return target
+    tallies: list[Counter[int]] = []
+    for result in (enough, before):
+        tallies.append(sum(result.ledger.counts.values(), Counter()))
+    more = tallies[0] - tallies[1]
+    return next(iter(more)) if more.total() == 1 else None
+
+
+def _array(result: Result) -> NDArray[Any]:
+    if result.adversarial is None:
+        raise RuntimeError("a run without an adversarial image has no picture")
+    array: NDArray[Any] = result.adversarial.double().numpy()
+    return array
+
+
+def _difference(pictures: Tensor, shot: Shot) -> NDArray[Any]:
+    apart: NDArray[Any] = _array(shot.result) - pictures[shot.run.image].double().numpy()
+    return apart
+
+
+def _factor(differences: Sequence[NDArray[Any]]) -> int:
+    """One amplification, at which hardly a pixel of the nearest images is cut off."""
+    if not differences:
+        return 1
+    usual = float(np.median([np.quantile(np.abs(each), 0.99) for each in differences]))
+    return max((f for f in FACTORS if f * usual <= 0.5), default=1) if usual > 0 else 1
 
 
 def _png(image: NDArray[Any]) -> str:

@@ -6,17 +6,40 @@
    3. `state` holds what is chosen. Controls write it by `choose`; whoever shows a choice has
       registered with `follow`, so that the same choice stands everywhere on the page.
    4. null is infinite or unknown: "∞" in text, a gap in a curve, a line of text under a chart.
-   5. A section without data is not made. */
+   5. A section without data is not made.
+   6. Numbers are written as `numbers.py` writes them; a word of the field is explained where a
+      section first uses it (`explained`). */
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const main = document.getElementById("main");
-  for (const item of [...data.prices, ...data.table.columns]) item.label = item.label.replace(/ /g, "\u00a0");
+  for (const item of [...data.prices, ...data.table.columns]) item.label = item.label.replace("c* = ", "c*\u00a0=\u00a0");
 
-  const COLOURS = 7; // --attack-0 to --attack-6; further attacks have the same colours, dashed
-  const DASHES = ["solid", "dash", "dot", "dashdot"];
-  const STROKES = ["", "6 3", "2 2", "6 2 2 2"];
-  const SYMBOLS = ["circle", "square", "diamond", "triangle-up"];
+  // Up to seven attacks have a colour each. More have the colour of their family, and the line and
+  // marker of their method.
+  const COLOURS = 7;
+  const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
+  const STROKES = ["", "6 3", "2 2", "6 2 2 2", "10 3", "10 2 2 2"];
+  const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star"];
+  const OUTLINES = {
+    square: "7,2 15,2 15,10 7,10", diamond: "11,1 16,6 11,11 6,6", "triangle-up": "11,1 16,10 6,10",
+    "triangle-down": "11,11 16,2 6,2", cross: "9.5,1 12.5,1 12.5,4.5 16,4.5 16,7.5 12.5,7.5 12.5,11 9.5,11 9.5,7.5 6,7.5 6,4.5 9.5,4.5",
+    x: "7,4 9,2 11,4 13,2 15,4 13,6 15,8 13,10 11,8 9,10 7,8 9,6",
+    star: "11,0 12.4,4.1 16.7,4.1 13.2,6.7 14.5,10.9 11,8.3 7.5,10.9 8.8,6.7 5.3,4.1 9.6,4.1",
+  };
+  const TERMS = {
+    "c*": "What an answer with the image's own class costs; any other answer costs 1",
+    flagged: "A query is flagged if the answer is the image's own class; it costs c*, any other costs 1",
+    "hard budget": "A query is asked only if its dearest answer can still be paid for; what counts is the nearest "
+      + "adversarial image asked for until then",
+    "told apart": "Two attacks are told apart if the 95\u202f% interval of the difference of their medians, over the "
+      + "same images, does not hold 0; fewer than six images tell nothing apart",
+  };
+  const METHODS = {
+    VA: "the attack as published (vanilla)",
+    AS: "asymmetric search, which asks fewer flagged queries",
+    AGREST: "asymmetric gradient estimation, which asks for points where most answers are cheap",
+  };
   const PHASES = ["#76818f", "#2f7f95", "#a58a2b", "#9a6bb0", "#5b8c4a"];
   const CONFIG = {
     displaylogo: false, // and no button that would send the chart anywhere: these are all there are
@@ -47,6 +70,7 @@
   const exact = (value) => (value === null ? "∞" : Number.isInteger(value) ? count(value) : String(value));
   const percent = (share) => `${Number((100 * share).toPrecision(3))}\u202f%`;
   const interval = (low, high) => `[${number(low)}, ${number(high)}]`;
+  const sure = (low, high) => `95\u202f% interval ${interval(low, high)}`;
 
   /** Text as a chart shows it literally: charts know a few tags. */
   const plain = (text) =>
@@ -63,6 +87,23 @@
     }
     node.append(...children.filter((child) => child !== null));
     return node;
+  }
+
+  /** A word of the field; what it means is said on hover, and beneath it with the keyboard or a touch. */
+  const term = (word, meaning) =>
+    make("abbr", { class: "term", tabindex: "0", title: meaning, "data-meaning": meaning }, word);
+
+  /** Text in which each of `TERMS` is explained where it first stands; `seen` are those that were. */
+  function explained(text, seen = new Set()) {
+    const parts = [];
+    let rest = text;
+    for (let match; (match = /c\*|\bflagged\b|\bhard budget\b|\btold apart\b/.exec(rest));) {
+      const word = match[0], end = match.index + word.length;
+      parts.push(rest.slice(0, match.index), seen.has(word) ? word : term(word, TERMS[word]));
+      seen.add(word);
+      rest = rest.slice(end);
+    }
+    return [...parts, rest];
   }
 
   function drawn(tag, attributes, ...children) {
@@ -84,13 +125,25 @@
   /** A section with a heading and how it is to be read. */
   function section(id, title, how, ...children) {
     const heading = make("h2", { id: `${id}-title` }, title);
-    const reading = how ? make("p", { class: "how" }, how) : null;
+    const reading = how ? make("p", { class: "how" }, ...explained(how)) : null;
     main.append(make("section", { id, "aria-labelledby": heading.id }, heading, reading, ...children));
     sections.push([id, title]);
   }
 
-  const box = (label, child) =>
-    make("div", { class: "box", tabindex: "0", role: "region", "aria-label": label }, child);
+  /** A frame that scrolls sideways, and says so where there is more than is seen. */
+  function box(label, child) {
+    const inside = make("div", { class: "box", tabindex: "0", role: "region", "aria-label": label }, child);
+    const hint = make("p", { class: "hint", hidden: true }, "Scroll sideways for more columns →");
+    const frame = make("div", { class: "frame" }, hint, inside);
+    const look = () => {
+      const hidden = inside.scrollWidth - inside.clientWidth;
+      hint.hidden = hidden < 2;
+      frame.classList.toggle("more", hidden - inside.scrollLeft >= 2);
+    };
+    inside.addEventListener("scroll", look, { passive: true });
+    new ResizeObserver(look).observe(inside);
+    return frame;
+  }
 
   // What is chosen -----------------------------------------------------------------------------
 
@@ -100,6 +153,8 @@
     level: data.levels.includes(data.level) ? data.level : data.levels[0],
     by: "cost", curveX: "log", curveY: "log", bands: data.attacks.length <= 2,
     successX: "log", unit: "cost", hidden: new Set(),
+    galleryAttack: data.gallery.rows.length ? data.gallery.rows[0].attack : null,
+    galleryPrice: data.gallery.rows.length ? data.gallery.rows[0].price : null,
   };
   const followers = [];
 
@@ -166,19 +221,26 @@
   // Attacks: a colour, a dash and a symbol each ---------------------------------------------------
 
   const place = (attack) => data.attacks.findIndex(({ name }) => name === attack);
-  const round = (attack) => Math.floor(Math.max(place(attack), 0) / COLOURS) % DASHES.length;
-  const variable = (attack) => `--attack-${Math.max(place(attack), 0) % COLOURS}`;
+  const families = [...new Set(data.attacks.map(({ family }) => family))];
+  const many = data.attacks.length > COLOURS;
+  const looks = new Map(data.attacks.map(({ name, family, style }, i) => [name, many
+    ? { colour: families.indexOf(family) % COLOURS, dash: style % DASHES.length, symbol: style % SYMBOLS.length }
+    : { colour: i, dash: 0, symbol: i }]));
+  const look = (attack) => looks.get(attack) || { colour: 0, dash: 0, symbol: 0 };
+  const variable = (attack) => `--attack-${look(attack).colour}`;
   const colour = (attack) => theme(variable(attack));
-  const dash = (attack) => DASHES[round(attack)];
-  const symbol = (attack) => SYMBOLS[round(attack)];
+  const dash = (attack) => DASHES[look(attack).dash];
+  const symbol = (attack) => SYMBOLS[look(attack).symbol];
   const theme = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-  function swatch(attack) {
-    const line = drawn("line", {
-      x1: 0, x2: 22, y1: 6, y2: 6, "stroke-width": 3, "stroke-dasharray": STROKES[round(attack)],
-    });
-    line.style.stroke = `var(${variable(attack)})`;
-    return drawn("svg", { width: 22, height: 12, "aria-hidden": "true" }, line);
+  /** How an attack is drawn: its line, or its marker. */
+  function swatch(attack, marked) {
+    const outline = OUTLINES[symbol(attack)];
+    const shape = !marked
+      ? drawn("line", { x1: 0, x2: 22, y1: 6, y2: 6, "stroke-width": 3, "stroke-dasharray": STROKES[look(attack).dash] })
+      : outline ? drawn("polygon", { points: outline }) : drawn("circle", { cx: 11, cy: 6, r: 4.5 });
+    shape.style[marked ? "fill" : "stroke"] = `var(${variable(attack)})`;
+    return drawn("svg", { width: 22, height: 12, "aria-hidden": "true" }, shape);
   }
 
   function hide(attacks, hidden) {
@@ -186,21 +248,30 @@
     choose("hidden", state.hidden);
   }
 
-  /** Buttons that show or hide an attack in every chart. */
-  function legend(items) {
+  /** Buttons that show or hide an attack in every chart; by family if there are many. */
+  function legend(items, marked = false) {
     const present = data.attacks.filter(({ name }) => items.some(({ attack }) => attack === name));
     const names = present.map(({ name }) => name);
     const keys = present.map(({ name, family, method }) => make("button", {
       type: "button", class: "key", title: `${family}: ${method}`, "data-attack": name,
       on: { click: () => hide([name], !state.hidden.has(name)) },
-    }, swatch(name), name));
+    }, swatch(name, marked), name));
     follow(["hidden"], () => keys.forEach((key, i) =>
       key.setAttribute("aria-pressed", String(!state.hidden.has(names[i])))));
     const all = (label, hidden) => make("button", {
       type: "button", class: "plain", on: { click: () => hide(names, hidden) },
     }, label);
     const both = names.length > 2 ? [all("show all", false), all("hide all", true)] : [];
-    return make("div", { class: "legend", role: "group", "aria-label": "Attacks shown" }, ...keys, ...both);
+    const groups = !many ? keys : families.map((family) => {
+      const members = present.filter((attack) => attack.family === family).map(({ name }) => name);
+      const some = () => members.some((name) => !state.hidden.has(name));
+      const whole = make("button", {
+        type: "button", class: "plain family", title: "show or hide the family", on: { click: () => hide(members, some()) },
+      }, family);
+      return members.length ? make("div", { class: "group" }, whole, ...keys.filter((_, i) => members.includes(names[i]))) : null;
+    });
+    return make("div", { class: many ? "legend grouped" : "legend", role: "group", "aria-label": "Attacks shown" },
+      ...groups.filter(Boolean), ...both);
   }
 
   // Charts -------------------------------------------------------------------------------------
@@ -302,7 +373,7 @@
     const top = 1.05 * Math.max(0, ...found.flatMap((c) => numbers(c.y, c.high)));
     const spent = flagged ? "flagged queries" : "total cost";
     const lines = found.map((c) => line(c.attack, c.x, c.y, tips(c.x.map((at, i) => [
-      bold(c.attack), `${spent} ${count(at)}`, `median ℓ2 ${number(c.y[i])} ${interval(c.low[i], c.high[i])}`,
+      bold(c.attack), `${spent} ${count(at)}`, `median ℓ2 ${number(c.y[i])}`, sure(c.low[i], c.high[i]),
     ]))));
     const bands = state.bands ? found.map((c) => band(c, top)) : [];
     const title = flagged ? "flagged queries" : `total cost (${priceLabel(state.price)})`;
@@ -311,6 +382,7 @@
       layout: layout(
         axis(title, state.curveX, found.flatMap((c) => c.x), { rangemode: "tozero" }),
         axis("median ℓ2 distance", state.curveY, [top], { rangemode: "tozero" }),
+        { height: many ? 540 : 420 },
       ),
       label: `Median ℓ2 distance against ${spent}: ${where()}; ${found.length} attacks.`,
     };
@@ -322,11 +394,11 @@
     if (!options.length) return;
     state.by = options[0][0];
     section("curves", "Distance against cost",
-      "Lower is better for the attacker: the median distance reached at a given cost. Tick Intervals to shade "
-        + "its 95\u202f% interval. A curve begins where half of the runs have an adversarial image.",
+      "Lower is better for the attacker: the median ℓ2 distance reached at a given cost, or for a given number of "
+        + "flagged queries. Tick the box to shade its 95\u202f% interval over images. A curve begins where half of the runs have an adversarial image.",
       toolbar(modelChoice(), priceChoice(),
         choice("by", "Against", options.map(([value, label]) => ({ value, label }))),
-        scaleChoice("curveX", "x axis"), scaleChoice("curveY", "y axis"), tick("bands", "Intervals")),
+        scaleChoice("curveX", "x axis"), scaleChoice("curveY", "y axis"), tick("bands", "95\u202f% intervals")),
       legend(data.curves),
       chart("curves-chart", ["model", "price", "by", "curveX", "curveY", "bands", "hidden"], curvesChart));
   }
@@ -334,60 +406,87 @@
   // Flagged against total queries --------------------------------------------------------------
 
   const atLevel = (items) => items.filter((t) => t.model === state.model && t.level === state.level);
-  const onAxes = (t) => t.flagged > 0 && t.queries > 0;
+  const reached = (t) => t.flagged !== null && t.queries !== null;
+  const across = (t) => Math.max(1, t.flagged); // no flagged query has no place on a log axis
   const priceRank = (name) => data.prices.findIndex((price) => price.name === name);
+  const placed = () => ordered(atLevel(data.tradeoff).filter((t) => shown(t) && reached(t)));
+
+  /** The ends of a log axis: all of the values, and a factor of four at least, so that small
+      differences look small. */
+  function span(values) {
+    const low = Math.min(...values), high = Math.max(...values);
+    const margin = Math.max(1.4, Math.sqrt((4 * low) / high));
+    return [low / margin, high * margin];
+  }
 
   function tradeoffChart() {
-    const found = ordered(atLevel(data.tradeoff).filter((t) => shown(t) && onAxes(t)));
+    const found = placed();
     const attacks = [...new Set(found.map(({ attack }) => attack))];
     const traces = attacks.map((attack) => {
       const points = found.filter((t) => t.attack === attack).sort((a, b) => priceRank(a.price) - priceRank(b.price));
       const hovertext = tips(points.map((t) => [
         `${bold(attack)}, ${plain(priceLabel(t.price))}`, `flagged ${count(t.flagged)}`,
-        `queries ${count(t.queries)}`, `reached by ${percent(t.share)}`,
+        `queries ${count(t.queries)}`, `reached for ${percent(t.share)} of the images`,
       ]));
-      const size = points.map((t) => 8 + (10 * priceRank(t.price)) / Math.max(1, data.prices.length - 1));
-      return line(attack, points.map((t) => t.flagged), points.map((t) => t.queries), hovertext, {
+      const size = points.map((t) => 9 + (8 * priceRank(t.price)) / Math.max(1, data.prices.length - 1));
+      return line(attack, points.map(across), points.map((t) => t.queries), hovertext, {
         mode: found.length <= 24 ? "lines+markers+text" : "lines+markers", cliponaxis: false,
-        text: points.map((t) => plain(priceLabel(t.price).replace(/^c\*\s=\s/, ""))),
+        text: points.map((t) => plain(short(t.price, 12))),
         textposition: "top center", textfont: { size: 11.5, color: theme("--muted") },
         line: { color: colour(attack), width: 1, dash: dash(attack) },
         marker: { color: colour(attack), size, opacity: 0.9, symbol: symbol(attack), line: { width: 1, color: theme("--paper") } },
       });
     });
+    if (!found.length) return { traces, layout: {}, label: "" };
+    const x = span(found.map(across)), y = span(found.map((t) => t.queries));
+    const ends = [Math.max(x[0], y[0] / 2), Math.min(x[1], y[1] / 2)];
+    if (ends[0] < ends[1]) {
+      traces.unshift({
+        type: "scatter", mode: "lines", name: "half flagged", x: ends, y: ends.map((value) => 2 * value),
+        hoverinfo: "skip", line: { color: theme("--muted"), width: 1.4, dash: "dot" },
+      });
+    }
+    const logs = (range) => ({ range: range.map(Math.log10) });
     return {
       traces,
       layout: layout(
-        axis("median flagged queries", "log", found.map((t) => t.flagged)),
-        axis("median total queries", "log", found.map((t) => t.queries)),
+        axis("median flagged queries (log scale)", "log", found.map(across), logs(x)),
+        axis("median of all queries (log scale)", "log", found.map((t) => t.queries), logs(y)),
       ),
-      label: `Flagged queries against all queries to reach ℓ2 ${exact(state.level)}: ${state.model}.`,
+      label: `Flagged queries against all queries to come within ℓ2 ${exact(state.level)}: ${state.model}.`,
     };
   }
 
-  /** What has no place on the axes, in words. */
+  /** What cannot be read off the axes, in words. */
   function missing() {
     const place = make("div", { class: "small" });
-    const why = (t) => `${priceLabel(t.price)}: ` + (t.flagged === null || t.queries === null
-      ? `reached by ${percent(t.share)}`
-      : `${count(t.flagged)} flagged of ${count(t.queries)} queries`);
+    const why = (t) => `${priceLabel(t.price)}: ${percent(t.share)}`;
     follow(["model", "level", "hidden"], () => {
-      const left = ordered(atLevel(data.tradeoff).filter((t) => shown(t) && !onAxes(t)));
+      const found = placed();
+      const left = ordered(atLevel(data.tradeoff).filter((t) => shown(t) && !reached(t)));
       const told = [...new Set(left.map(({ attack }) => attack))].map((attack) =>
         `${attack}, ${left.filter((t) => t.attack === attack).map(why).join("; ")}`);
-      place.replaceChildren(...(left.length
-        ? [make("p", null, "Not on the chart, with the share of images for which the distance was reached:"), items(told)]
-        : []));
+      const below = found.length && found.every((t) => t.queries > 2 * across(t));
+      place.replaceChildren(...[
+        found.some((t) => t.flagged < 1) ? make("p", null, "No flagged query at all is drawn at 1.") : null,
+        below ? make("p", null, "At every point fewer than half of the queries are flagged.") : null,
+        left.length ? make("p", null, "Not on the chart, since fewer than half of the images were brought within the "
+          + "distance; the share of those that were:") : null,
+        left.length ? items(told) : null,
+      ].filter(Boolean));
     });
     return place;
   }
 
   function tradeoff() {
     if (!data.tradeoff.length) return;
-    section("tradeoff", "Flagged and total queries",
-      "Down and to the left is cheaper: the median number of queries, and of flagged ones among them, until "
-        + "the distance was first reached. The number at a point is its c*; the larger the point, the higher the price.",
-      toolbar(modelChoice(), levelChoice()), legend(data.tradeoff),
+    const half = make("span", { class: "key fixed" }, drawn("svg", { width: 22, height: 12, "aria-hidden": "true" },
+      drawn("line", { x1: 0, x2: 22, y1: 6, y2: 6, class: "half" })), "half of the queries flagged");
+    section("tradeoff", "Flagged and all queries",
+      "Down and to the left is cheaper for the attacker: the median number of queries, and of flagged ones among them, "
+        + "until an image was first brought within the chosen ℓ2 distance. Beside a point stands its price"
+        + (data.prices.length > 1 ? "; the larger the point, the later the price in the list." : "."),
+      toolbar(modelChoice(), levelChoice()), legend(data.tradeoff, true), make("div", { class: "legend" }, half),
       chart("tradeoff-chart", ["model", "level", "hidden"], tradeoffChart), missing());
   }
 
@@ -395,8 +494,10 @@
 
   function successChart() {
     const found = ordered(data.success.filter((s) => here(s) && shown(s) && s.level === state.level));
+    const linear = state.successX === "linear"; // there a curve begins at no cost at all
+    const whole = found.map((s) => (linear ? { ...s, x: [0, ...s.x], y: [0, ...s.y] } : s));
     return {
-      traces: found.map((s) => line(s.attack, s.x, s.y, tips(s.x.map((at, i) => [
+      traces: whole.map((s) => line(s.attack, s.x, s.y, tips(s.x.map((at, i) => [
         bold(s.attack), `total cost ${count(at)}`, s.y[i] === null ? null : `${percent(s.y[i])} of the images`,
       ])), { cliponaxis: false })),
       layout: layout(
@@ -411,7 +512,7 @@
   function success() {
     if (!data.success.length) return;
     section("success", "Success rate",
-      "Higher is better for the attacker: the share of images for which the chosen distance had been reached at a given cost.",
+      "Higher is better for the attacker: the share of images that had been brought within the chosen ℓ2 distance at a given cost.",
       toolbar(modelChoice(), priceChoice(), levelChoice(), scaleChoice("successX", "x axis")),
       legend(data.success),
       chart("success-chart", ["model", "price", "level", "successX", "hidden"], successChart));
@@ -494,14 +595,17 @@
   function shares() {
     if (!data.shares.length) return;
     section("shares", "Low-cost answers",
-      "The share of low-cost answers in each iteration's estimate: planned (dotted) and realised (solid, with marks).",
-      toolbar(modelChoice(), priceChoice()), legend(data.shares),
+      "The share of low-cost (not flagged) answers in each iteration's estimate: planned (dotted) and realised (solid, with marks).",
+      toolbar(modelChoice(), priceChoice()), legend(data.shares, true),
       chart("shares-chart", ["model", "price", "hidden"], sharesChart));
   }
 
   // Words, table, gallery, environment -----------------------------------------------------------
 
-  const items = (lines) => make("ul", null, ...lines.map((text) => make("li", null, text)));
+  const items = (lines) => {
+    const seen = new Set();
+    return make("ul", null, ...lines.map((text) => make("li", null, ...explained(text, seen))));
+  };
 
   function summary() {
     if (!data.summary.length && !data.notes.length) return;
@@ -531,10 +635,10 @@
       if (spans.length && spans[spans.length - 1].model === model) spans[spans.length - 1].span++;
       else spans.push({ model, span: 1 });
     }
-    const models = make("tr", null, make("td", { colspan: "2" }),
+    const models = make("tr", null, make("td"),
       ...spans.map(({ model, span }) => make("th", { class: "model", colspan: span, scope: "colgroup" }, model)));
     const prices = make("tr", null,
-      make("th", { class: "text family", scope: "col" }, "Family"), make("th", { class: "text", scope: "col" }, "Method"),
+      make("th", { class: "text method", scope: "col" }, "Attack and method"),
       ...columns.map(({ label, budget }) => make("th", { scope: "col" }, label,
         make("small", null, budget === null ? "no budget" : `budget ${exact(budget)}`))));
     return make("thead", null, models, prices);
@@ -545,44 +649,65 @@
     if (!rows.length || !columns.length) return;
     const images = new Set(rows.flatMap(({ cells }) => cells.filter(Boolean).map((entry) => entry.images)));
     const uniform = images.size === 1;
-    const families = [...new Set(rows.map(({ family }) => family))];
-    const bodies = families.map((family) => {
+    const bodies = [...new Set(rows.map(({ family }) => family))].map((family) => {
       const members = rows.filter((row) => row.family === family);
-      return make("tbody", null, ...members.map(({ method, attack, cells }, i) => make("tr", { "data-attack": attack },
-        i ? null : make("th", { class: "text family", scope: "rowgroup", rowspan: members.length }, family),
+      const name = make("tr", null, make("th", { class: "text family", scope: "rowgroup" }, family),
+        make("td", { colspan: columns.length }));
+      return make("tbody", null, name, ...members.map(({ method, attack, cells }) => make("tr", { "data-attack": attack },
         make("th", { class: "text method", scope: "row", title: attack }, method),
         ...cells.map((entry) => cell(entry, uniform)))));
     });
+    const used = Object.entries(METHODS).filter(([word]) =>
+      rows.some(({ method }) => method.split(/[+ ]/).includes(word)));
+    const words = used.map(([word, meaning]) => `${word}: ${meaning}`).join("; ");
     section("table", "Distance at the budget",
       `Lower is better for the attacker: the median ℓ2 distance${uniform ? ` over ${count([...images][0])} images` : ""}, `
-        + "its interval beneath; bold is the best of its family in a column. ∞: fewer than half of the runs found "
-        + "an adversarial image; where some found none, the share that did stands beneath.",
+        + "its 95\u202f% interval beneath. Bold is the best of a column, and all that cannot be told apart from it. "
+        + "∞: fewer than half of the runs found an adversarial image; where some found none, the share that did "
+        + "stands beneath.",
+      ...(words ? [make("p", { class: "how methods" }, `${words}.`)] : []),
       box("Table of distances", make("table", { class: "results" }, heads(columns), ...bodies)));
   }
 
-  function shot({ cost, distance, image, difference, factor }) {
+  function shot({ cost, distance, label, image, difference }) {
     const at = `at cost ${count(cost)}`;
+    const lines = [`ℓ2 ${number(distance)}`, label].filter(Boolean).map((text) => make("span", null, text));
     return make("figure", null,
       picture(image, `Adversarial image ${at}`),
-      make("figcaption", null, make("b", null, `cost ${count(cost)}`), `ℓ2 ${number(distance)}`),
-      picture(difference, `Difference ${at}, amplified ${factor} times`),
-      make("figcaption", null, `difference × ${factor}`));
+      make("figcaption", null, make("b", null, `cost ${count(cost)}`), ...lines),
+      picture(difference, `Difference ${at}, amplified ${data.gallery.factor} times`));
+  }
+
+  /** The images of the attack and price that are chosen, each with what it became. */
+  function strips() {
+    const { images, rows } = data.gallery;
+    const place = make("div", null);
+    const title = () => `${state.galleryAttack}, ${priceLabel(state.galleryPrice)}`;
+    follow(["galleryAttack", "galleryPrice"], () => {
+      const chosen = rows.filter((row) => row.attack === state.galleryAttack && row.price === state.galleryPrice);
+      place.replaceChildren(...chosen.flatMap(({ image, shots }) => {
+        const { name, label, original } = images[image];
+        const first = make("figure", null, picture(original, `Original ${name}, ${label}`),
+          make("figcaption", null, make("b", null, "original"), make("span", null, label)));
+        return [make("h3", null, `${name} (${label}): ${title()}`), make("div", { class: "strip" }, first, ...shots.map(shot))];
+      }), ...(chosen.length ? [] : [make("p", { class: "empty" }, `There are no pictures of ${title()} on this page.`)]));
+    });
+    return place;
   }
 
   function gallery() {
-    const { note, rows } = data.gallery;
+    const { note, rows, factor } = data.gallery;
     if (!rows.length && !note) return;
-    const strips = rows.flatMap(({ name, label, attack, price, original, shots }) => {
-      const title = `${name} (${label}): ${attack}, ${priceLabel(price)}`;
-      const first = make("figure", null, picture(original, `Original ${name}, ${label}`),
-        make("figcaption", null, make("b", null, "original"), label));
-      return [make("h3", null, title),
-        box(title, make("div", { class: "strip" }, first, ...shots.map(shot)))];
-    });
+    const attacks = data.attacks.filter(({ name }) => rows.some((row) => row.attack === name));
+    const prices = data.prices.filter(({ name }) => rows.some((row) => row.price === name));
     section("gallery", "Gallery",
-      "From left to right: the original, then the nearest adversarial image found by the time a cost was spent; "
-        + "beneath, its difference from the original, amplified about grey.",
-      ...(note ? [make("p", { class: "small" }, note)] : []), ...strips);
+      "From left to right: the original, then the nearest adversarial image found by the time a cost was spent, with the "
+        + "class the model gives it where that is known; beneath, its difference from the original about grey, "
+        + `amplified ${factor} times throughout.`,
+      ...[note ? make("p", { class: "small" }, note) : null, rows.length ? toolbar(
+        choice("galleryAttack", "Attack", attacks.map(({ name }) => ({ value: name, label: name }))),
+        choice("galleryPrice", "Price", prices.map(({ name, label }) => ({ value: name, label })))) : null,
+      rows.length ? strips() : null].filter(Boolean));
   }
 
   function copy(block, button) {
@@ -639,7 +764,7 @@
     document.getElementById("top").append(
       make("div", { class: "head" }, make("h1", null, data.title), themeButton()),
       make("p", { class: "made" }, data.made),
-      make("p", { class: "made" }, `Reading: ${data.reading}`),
+      make("p", { class: "made" }, ...explained(`Reading: ${data.reading}`)),
       make("nav", { "aria-label": "Sections" }, make("ul", null, ...links)));
   }
 

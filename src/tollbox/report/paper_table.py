@@ -1,9 +1,9 @@
 """The table in the paper's form: attack and method down, model and price across, medians inside.
 
 An attack of a study has its place by its preset; where the preset is used more than once, or fields
-of it are changed, its own name is its method. The best method of an attack is marked in each
-column: the least median, among those of one family. A price may have several columns, each read at
-a cost of its own, all from the same runs.
+of it are changed, its own name is its method. In each column the least median is marked, and every
+other that is not told from it (`statistics.told_apart`), whatever its family. A price may have
+several columns, each read at a cost of its own, all from the same runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,17 @@ from ..core.result import By
 from ..studies.spec.specs import AttackSpec, Tariff
 from ..studies.spec.study import Study
 from .runs import Reading, SeriesRuns
-from .statistics import Median, median_at
+from .statistics import Mark, Median, median_at, told_apart
+
+
+def price_label(tariff: Tariff) -> str:
+    """A price as a reader is told it: c* = 100, or how many classes have a price."""
+    prices = tariff.prices
+    if prices.classes is not None:
+        return f"{tariff.name}: per class ({len(prices.classes)} listed)"
+    ratio = prices.source / prices.other if prices.other else math.inf
+    label = f"c* = {'∞' if math.isinf(ratio) else f'{ratio:g}'}"
+    return label if tariff.name == f"{ratio:g}" else f"{tariff.name}: {label}"
 
 
 class TableRow(NamedTuple):
@@ -55,7 +65,7 @@ class TableColumn(NamedTuple):
     @property
     def head(self) -> str:
         """The title of the column."""
-        return f"c* = {self.tariff.name}"
+        return price_label(self.tariff)
 
 
 @dataclass(frozen=True)
@@ -65,19 +75,17 @@ class PaperTable:
     columns: list[TableColumn]
     rows: list[TableRow]
     cells: list[list[Median | None]]
+    best: list[list[bool]]
+    """Whether a median is the least of its column, or not told from it."""
 
-    def is_best(self, row: int, column: int) -> bool:
-        """Whether this median is the least of several in its family, in its column."""
-        median = self.cells[row][column]
-        if median is None or not math.isfinite(median.value):
-            return False
-        family = self.rows[row].family
-        values = [
-            cell.value
-            for other, cells in zip(self.rows, self.cells, strict=True)
-            if other.family == family and (cell := cells[column]) is not None
-        ]
-        return len(values) > 1 and median.value == min(v for v in values if not math.isnan(v))
+    def only(self, columns: Sequence[int]) -> PaperTable:
+        """The table with these columns alone."""
+        return PaperTable(
+            [self.columns[i] for i in columns],
+            self.rows,
+            [[cells[i] for i in columns] for cells in self.cells],
+            [[best[i] for i in columns] for best in self.best],
+        )
 
 
 def rows_of(study: Study) -> list[TableRow]:
@@ -113,14 +121,40 @@ def paper_table(
     by_name = {
         (r.series.attack.name, r.series.model.name, r.series.tariff.name): r for r in all_series
     }
-    cells: list[list[Median | None]] = []
-    for row in rows:
-        each = (by_name[row.attack, column.model, column.tariff.name] for column in columns)
-        cells.append([_cell(runs, c, reading) for runs, c in zip(each, columns, strict=True)])
-    return PaperTable(columns, rows, cells)
+    series = [
+        [by_name[row.attack, column.model, column.tariff.name] for column in columns]
+        for row in rows
+    ]
+    cells = [
+        [_cell(runs, c, reading) for runs, c in zip(each, columns, strict=True)] for each in series
+    ]
+    by_column = [
+        _best([each[i] for each in series], [each[i] for each in cells], _mark(column, reading))
+        for i, column in enumerate(columns)
+    ]
+    return PaperTable(columns, rows, cells, [list(row) for row in zip(*by_column, strict=True)])
+
+
+def _mark(column: TableColumn, reading: Reading) -> Mark:
+    return Mark(column.mark, column.by, reading)
 
 
 def _cell(runs: SeriesRuns, column: TableColumn, reading: Reading) -> Median | None:
-    if not runs.runs:
-        return None
-    return median_at(runs.runs, column.mark, column.by, reading)
+    return median_at(runs.runs, *_mark(column, reading)) if runs.runs else None
+
+
+def _best(series: Sequence[SeriesRuns], medians: Sequence[Median | None], mark: Mark) -> list[bool]:
+    """Of the rows of a column: the least median, and those that are not told from it."""
+    known = {
+        row: median.value
+        for row, median in enumerate(medians)
+        if median is not None and not math.isnan(median.value)
+    }
+    least = min(known, key=known.__getitem__, default=None)
+    if least is None or len(known) == 1 or math.isinf(known[least]):
+        return [False] * len(medians)
+    nearest = series[least].runs
+    return [
+        row == least or (row in known and not told_apart(nearest, each.runs, mark))
+        for row, each in enumerate(series)
+    ]

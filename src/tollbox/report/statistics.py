@@ -4,7 +4,10 @@
    not known at a mark (it was cut short, or ended by a limit before it) is left out there.
 2. Several seeds on one image are not several images: an interval comes from drawing images, with
    all their seeds, again and again (`bootstrap`, over clusters). Every interval is made so.
-3. Where half of the runs or more have no adversarial point, the median is infinite, and the success
+3. Two attacks are told apart at a mark if the 95 % interval of the difference of their medians is
+   on one side of 0: over draws of the images that both have, the same for both. Fewer than six
+   images tell nothing apart: even if all agree, the chance of that is 1 in 16.
+4. Where half of the runs or more have no adversarial point, the median is infinite, and the success
    rate says how many have.
 """
 
@@ -27,6 +30,18 @@ BLOCK = 100
 """Samples of a bootstrap that are in memory at once."""
 PERCENTILES = (2.5, 97.5)
 """The ends of an interval of 95 %."""
+
+
+FEWEST_IMAGES = 6
+"""That can tell two attacks apart."""
+
+
+class Mark(NamedTuple):
+    """Where distances are read, and how."""
+
+    value: float
+    by: By
+    reading: Reading
 
 
 class Median(NamedTuple):
@@ -86,6 +101,28 @@ def interval(
     medians = bootstrap(lambda rows: np.median(values[rows], axis=1), images, seed, draws)
     low, high = np.percentile(medians, PERCENTILES, method="nearest")
     return float(low), float(high)
+
+
+def told_apart(nearer: Sequence[CellCurve], farther: Sequence[CellCurve], mark: Mark) -> bool:
+    """Whether the first have the smaller median at a mark, and not by chance (rule 3)."""
+    at = np.array([mark.value])
+
+    def values(runs: Sequence[CellCurve]) -> dict[tuple[int, int], float]:
+        return {(run.image, run.seed): float(run.at(at, mark.by, mark.reading)[0]) for run in runs}
+
+    first, second = values(nearer), values(farther)
+    both = sorted(key for key in first.keys() & second if not math.isnan(first[key] + second[key]))
+    images = np.array([image for image, _ in both])
+    if len(np.unique(images)) < FEWEST_IMAGES:
+        return False
+    near, far = (np.array([each[key] for key in both]) for each in (first, second))
+
+    def difference(rows: Images) -> Values:
+        with np.errstate(invalid="ignore"):
+            apart = np.median(far[rows], axis=1) - np.median(near[rows], axis=1)
+        return np.where(np.isnan(apart), 0.0, apart)  # both infinite
+
+    return bool(np.percentile(bootstrap(difference, images), PERCENTILES[0], method="nearest") > 0)
 
 
 def bootstrap(

@@ -1,7 +1,8 @@
 """The paper's table as Markdown, CSV and LaTeX.
 
-The best of each family in a column is bold; the share of runs with an adversarial point is given
-where it is below 100 %, and an infinite median is ∞. LaTeX needs booktabs and multirow.
+The best of a column is bold, and so is all that is not told from it; the share of runs with an
+adversarial point is given where it is below 100 %, and an infinite median is ∞. LaTeX needs
+booktabs and multirow.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import io
 import math
 from collections import Counter
 
+from .numbers import distance, interval
 from .paper_table import PaperTable
 from .statistics import Median
 from .words import thousands
@@ -26,6 +28,8 @@ ESCAPES = {
     "_": r"\_",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
+    "∞": r"$\infty$",
+    "\N{NARROW NO-BREAK SPACE}": r"\,",
 }
 
 
@@ -51,15 +55,10 @@ def _cell(table: PaperTable, row: int, column: int, intervals: bool) -> str:
     cell = table.cells[row][column]
     if cell is None or cell.runs == 0:
         return "–"
-    value = f"**{shown(cell.value)}**" if table.is_best(row, column) else shown(cell.value)
+    value = f"**{distance(cell.value)}**" if table.best[row][column] else distance(cell.value)
     rate = f" ({cell.success:.0%})" if cell.success < 1 else ""
-    around = f" [{shown(cell.low)}, {shown(cell.high)}]" if intervals else ""
+    around = f" {interval(cell.low, cell.high)}" if intervals else ""
     return f"{value}{around}{rate}"
-
-
-def shown(value: float) -> str:
-    """A distance with three digits; ∞ if there is none."""
-    return "∞" if math.isinf(value) else "–" if math.isnan(value) else f"{value:.3g}"
 
 
 def comma_separated(table: PaperTable) -> str:
@@ -83,8 +82,8 @@ def latex(table: PaperTable) -> str:
     models = Counter(column.model for column in table.columns)
     spans = [rf"\multicolumn{{{n}}}{{c}}{{{_tex(model)}}}" for model, n in models.items()]
     lines.append(" & & " + " & ".join(spans) + r" \\")
-    prices = Counter((column.model, column.tariff.name) for column in table.columns)
-    heads = [(rf"$c^\star={_tex(name)}$", n) for (_, name), n in prices.items()]
+    prices = Counter((column.model, column.head) for column in table.columns)
+    heads = [(_tex_price(label), n) for (_, label), n in prices.items()]
     each = [head if n == 1 else rf"\multicolumn{{{n}}}{{c}}{{{head}}}" for head, n in heads]
     lines.append(" & & " + " & ".join(each) + r" \\")
     marks = [thousands(column.mark) for column in table.columns]
@@ -99,8 +98,7 @@ def latex(table: PaperTable) -> str:
             first = ""
         before = method.family
         cells = [
-            _tex_cell(table.cells[row][column], table.is_best(row, column))
-            for column in range(count)
+            _tex_cell(table.cells[row][column], table.best[row][column]) for column in range(count)
         ]
         lines.append(" & ".join([first, _tex(method.words), *cells]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
@@ -110,9 +108,15 @@ def _tex(text: str) -> str:
     return "".join(ESCAPES.get(letter, letter) for letter in text)
 
 
+def _tex_price(label: str) -> str:
+    before, sign, ratio = label.partition("c* = ")
+    ratio = r"\infty" if ratio == "∞" else ratio
+    return _tex(before) + (rf"$c^\star={ratio}$" if sign else "")
+
+
 def _tex_cell(cell: Median | None, best: bool) -> str:
     if cell is None or cell.runs == 0:
         return "--"
-    value = r"$\infty$" if math.isinf(cell.value) else f"{cell.value:.3g}"
+    value = r"$\infty$" if math.isinf(cell.value) else _tex(distance(cell.value))
     value = rf"\textbf{{{value}}}" if best else value
     return value + (rf" \small({cell.success:.0%})".replace("%", r"\%") if cell.success < 1 else "")

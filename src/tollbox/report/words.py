@@ -10,9 +10,12 @@ from pathlib import Path
 from ..attacks.methods import Method
 from ..core.stop import Stop
 from ..studies.reading import StudyResults
+from .numbers import THIN, count, distance, interval, percent
 from .paper_table import PaperTable
 from .runs import SeriesRuns
-from .statistics import Median
+
+MOST_NAMED = 3
+"""Attacks that a sentence names beside the first."""
 
 
 def thousands(value: float) -> str:
@@ -44,45 +47,45 @@ def summary(
 
 
 def nearest(table: PaperTable, number: int) -> str | None:
-    """Which attack came nearest in a column, beside the vanilla one of its family or the next."""
+    """Which attack came nearest in a column, or which are not told apart."""
     column = table.columns[number]
-    where = f"At {column.head} and a {column.by} of {thousands(column.mark)}"
+    where = f"At {column.head} and a {column.by} of {count(column.mark)}"
     if len({each.model for each in table.columns}) > 1:
         where += f" on {column.model}"
     known = [
-        (cell, row)
-        for row, cells in zip(table.rows, table.cells, strict=True)
+        (cell, row, best[number])
+        for row, cells, best in zip(table.rows, table.cells, table.best, strict=True)
         if (cell := cells[number]) is not None and not math.isnan(cell.value)
     ]
     if not known:
         return None
-    (best, row), *others = sorted(known, key=lambda pair: pair[0].value)
-    if math.isinf(best.value):
+    (least, row, _), *others = sorted(known, key=lambda each: each[0].value)
+    if math.isinf(least.value):
         return f"{where} no attack has an adversarial point for half of the images."
-    sentence = f"{where} {row.attack} comes nearest: median l2 {_median(best)}"
-    vanilla = [
-        (cell, other)
-        for cell, other in others
-        if other.family == row.family and other.method is Method.VANILLA
-    ]
-    if vanilla and math.isfinite(vanilla[0][0].value):
-        cell, other = vanilla[0]
-        less = 1 - best.value / cell.value
-        sentence += f", {less:.0%} less than {other.attack} ({cell.value:.3g})"
-    elif others:
-        second, other = others[0]
-        reached = f"{second.value:.3g}" if math.isfinite(second.value) else "no median"
-        sentence += f"; next is {other.attack} with {reached}"
-    return f"{sentence}."
-
-
-def _median(cell: Median) -> str:
-    interval = (
-        f" [{cell.low:.3g}, {cell.high:.3g}]"
-        if math.isfinite(cell.high)
-        else f" [{cell.low:.3g}, ∞]"
+    median = f"median ℓ2 {distance(least.value)}, 95{THIN}% interval "
+    median += interval(least.low, least.high)
+    alike = [f"{other.attack} ({distance(cell.value)})" for cell, other, best in others if best]
+    if not others:
+        return f"{where} {row.attack} has a {median}."
+    if alike:
+        named = alike[:MOST_NAMED]
+        if len(alike) > MOST_NAMED:
+            named.append(f"{len(alike) - MOST_NAMED} more")
+        rest = " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
+        return f"{where} {row.attack} ({median}) is not told apart from {rest}."
+    sentence = f"{where} {row.attack} comes nearest: {median}"
+    cell, other = next(
+        (
+            (cell, other)
+            for cell, other, _ in others
+            if (other.family, other.method) == (row.family, Method.VANILLA)
+        ),
+        others[0][:2],
     )
-    return f"{cell.value:.3g}{interval}"
+    if math.isfinite(cell.value):
+        less = percent(round(1 - least.value / cell.value, 2))
+        return f"{sentence}; {less} less than {other.attack} ({distance(cell.value)})."
+    return f"{sentence}; {other.attack} has an adversarial point for fewer than half."
 
 
 def notes(results: StudyResults, all_series: Sequence[SeriesRuns]) -> list[str]:
