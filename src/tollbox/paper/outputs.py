@@ -109,7 +109,7 @@ def _markdown(
     """With a caption; where a price has several costs, a table for each price."""
     clean = "" if results.study.charge_clean else " The query of the clean image is not charged."
     caption = (
-        f"{experiment.place}: median l2 distance. {', '.join(_models(results))}; "
+        f"{experiment.place}: median ℓ2 distance. {', '.join(_models(results))}; "
         f"{counted(len(results.images), 'image')}. Distances are {_read(reading)}.{clean} The best "
         "of each attack is bold; in brackets 95 % intervals over images; in parentheses the share "
         "of images with an adversarial point, where it is below 100 %."

@@ -1,7 +1,8 @@
 """The paper's table as Markdown, CSV and LaTeX.
 
 The best of each family in a column is bold; the share of runs with an adversarial point is given
-where it is below 100 %, and an infinite median is ∞. LaTeX needs booktabs and multirow.
+where it is below 100 %, and an infinite median is ∞. All numbers of a column have the same
+decimals: as many as give its middle median three digits. LaTeX needs booktabs and multirow.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import statistics
 from collections import Counter
 
 from .paper_table import PaperTable
@@ -51,15 +53,24 @@ def _cell(table: PaperTable, row: int, column: int, intervals: bool) -> str:
     cell = table.cells[row][column]
     if cell is None or cell.runs == 0:
         return "–"
-    value = f"**{shown(cell.value)}**" if table.is_best(row, column) else shown(cell.value)
+    decimals = decimals_of(table, column)
+    value = distance(cell.value, decimals)
+    value = f"**{value}**" if table.is_best(row, column) else value
     rate = f" ({cell.success:.0%})" if cell.success < 1 else ""
-    around = f" [{shown(cell.low)}, {shown(cell.high)}]" if intervals else ""
-    return f"{value}{around}{rate}"
+    ends = [distance(end, decimals) for end in (cell.low, cell.high)]
+    return f"{value}{f' [{ends[0]}, {ends[1]}]' if intervals else ''}{rate}"
 
 
-def shown(value: float) -> str:
-    """A distance with three digits; ∞ if there is none."""
-    return "∞" if math.isinf(value) else "–" if math.isnan(value) else f"{value:.3g}"
+def decimals_of(table: PaperTable, column: int) -> int:
+    """How many decimals the numbers of a column have."""
+    cells = [cells[column] for cells in table.cells]
+    values = [cell.value for cell in cells if cell is not None and 0 < cell.value < math.inf]
+    return max(0, 2 - math.floor(math.log10(statistics.median(values)))) if values else 2
+
+
+def distance(value: float, decimals: int) -> str:
+    """A distance; ∞ if there is none, – if it is not known."""
+    return "∞" if math.isinf(value) else "–" if math.isnan(value) else f"{value:.{decimals}f}"
 
 
 def comma_separated(table: PaperTable) -> str:
@@ -99,7 +110,9 @@ def latex(table: PaperTable) -> str:
             first = ""
         before = method.family
         cells = [
-            _tex_cell(table.cells[row][column], table.is_best(row, column))
+            _tex_cell(
+                table.cells[row][column], table.is_best(row, column), decimals_of(table, column)
+            )
             for column in range(count)
         ]
         lines.append(" & ".join([first, _tex(method.words), *cells]) + r" \\")
@@ -110,9 +123,9 @@ def _tex(text: str) -> str:
     return "".join(ESCAPES.get(letter, letter) for letter in text)
 
 
-def _tex_cell(cell: Median | None, best: bool) -> str:
+def _tex_cell(cell: Median | None, best: bool, decimals: int) -> str:
     if cell is None or cell.runs == 0:
         return "--"
-    value = r"$\infty$" if math.isinf(cell.value) else f"{cell.value:.3g}"
+    value = distance(cell.value, decimals).replace("∞", r"$\infty$").replace("–", "--")
     value = rf"\textbf{{{value}}}" if best else value
     return value + (rf" \small({cell.success:.0%})".replace("%", r"\%") if cell.success < 1 else "")
