@@ -1,4 +1,4 @@
-"""Figures 3 and 7: median l2 of the asymmetric attacks and of Stealthy HSJA as the cost grows.
+"""Figures 3 and 7: median ℓ2 of the asymmetric attacks and of Stealthy HSJA as the cost grows.
 
 1. Figure 3 has a panel for each price, against the total cost, and a last one for c* = ∞. There the
    paper lets attacks plan with its largest finite price and counts flagged queries alone. Random
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..core.result import By
+from ..report.curves import Curve, CurvePanel, draw_curves
 from ..report.data import marks_of
-from ..report.figures import Curve, CurvePanel, draw_curves
 from ..report.runs import Reading, SeriesRuns, series_of
 from ..report.statistics import median, table_of
 from ..studies.reading import StudyResults

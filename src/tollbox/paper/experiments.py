@@ -60,7 +60,7 @@ EXPERIMENTS = {
         Experiment(
             "table-1",
             "Table 1",
-            "median l2 of four attacks, plain, with AS, with AGREST and with both, at four prices",
+            "median ℓ2 of four attacks, plain, with AS, with AGREST and with both, at four prices",
             table=True,
         ),
         Experiment(
@@ -121,7 +121,7 @@ EXPERIMENTS = {
             "planned and realised share of low-cost answers in an estimate, by price",
         ),
         Experiment(
-            "m-sweep", "Figure 5", "median l2 by the rate m at which the overshoot is scheduled"
+            "m-sweep", "Figure 5", "median ℓ2 by the rate m at which the overshoot is scheduled"
         ),
         Experiment(
             "search-picture",

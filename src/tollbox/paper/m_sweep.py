@@ -111,12 +111,12 @@ def _sweep(
 
 
 def draw(results: StudyResults, reading: Reading = Reading.HARD) -> Figure:
-    """Median l2 against m, a panel for each model and price."""
+    """Median ℓ2 against m, a panel for each model and price."""
     shown = panels(results, reading)
     figure, axes = side_by_side(len(shown), 3.7)
     for axis, panel in zip(axes, shown, strict=True):
         _draw_panel(axis, panel)
-    axes[0].set_ylabel("median l2 distance")
+    axes[0].set_ylabel("median ℓ2 distance")
     return figure
 
 

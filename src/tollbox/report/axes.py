@@ -3,11 +3,17 @@
 1. Figures are made with matplotlib's object interface: no global state, no display.
 2. matplotlib is an extra, and slow to import: a figure begins with `new_figure`, which imports it,
    and no module imports it before.
+3. Names come from users: `literal` keeps matplotlib from reading `$` as mathematics or hiding what
+   begins with `_`, and cuts what is too long for a figure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import textwrap
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..files.packages import optional
@@ -21,7 +27,16 @@ if TYPE_CHECKING:
 INK = "#333333"
 FAINT = "#dddddd"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
-"""Told apart by the colour-blind too (Okabe and Ito)."""
+"""Of attacks; told apart by the colour-blind too (Okabe and Ito)."""
+PHASE_COLOURS = ("#332288", "#ddcc77", "#882255", "#999933", "#999999", "#44aa99")
+"""Of phases, none of which is the colour of an attack (Tol)."""
+LINE_STYLES = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
+LINE_LOOKS = tuple(itertools.product(LINE_STYLES, COLOURS))
+"""Line style and colour of the first curve, the second, and so on."""
+LONGEST_NAME = 32
+"""Letters of a name in a figure, at most."""
+LONGEST_TITLE = 60
+"""Letters of a line in the title of a panel, at most."""
 ROUND = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 """Ticks within a decade, on an axis that has room for them."""
 FEW_ROUND = (1.0, 2.0, 5.0)
@@ -43,8 +58,17 @@ def panels(count: int, height: float, sharey: bool = True) -> tuple[Figure, list
 
 
 def head(figure: Figure, title: str) -> None:
-    """The title of a whole figure."""
-    figure.suptitle(title, color=INK, fontsize=11, x=0.01, ha="left")
+    """The title of a whole figure, on as many lines as it takes."""
+    lines = textwrap.wrap(title, round(11.5 * figure.get_figwidth()), max_lines=3, placeholder=" …")
+    text = literal("\n".join(lines), longest=None)
+    figure.suptitle(text, color=INK, fontsize=11, x=0.01, ha="left")
+
+
+def literal(name: str, longest: int | None = LONGEST_NAME) -> str:
+    """A name that matplotlib draws letter by letter."""
+    if longest is not None and len(name) > longest:
+        name = f"{name[: longest - 1]}…"
+    return (" " if name.startswith("_") else "") + name.replace("$", r"\$")
 
 
 def style(axis: Axes, grid: Literal["y", "both"] | None = "y") -> None:
@@ -58,9 +82,24 @@ def style(axis: Axes, grid: Literal["y", "both"] | None = "y") -> None:
     axis.yaxis.label.set_color(INK)
 
 
+@contextmanager
+def any_letters() -> Iterator[None]:
+    """While drawing: a letter of a user's name that the font lacks becomes a box, silently."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield
+
+
+def lay_out(figure: Figure) -> None:
+    """Give the axes the places they will have, so that texts can be measured."""
+    with any_letters():
+        figure.draw_without_rendering()
+
+
 def name_panel(axis: Axes, title: str, size: float = 9) -> None:
     """The title of a panel."""
-    axis.set_title(title, color=INK, fontsize=size, loc="left")
+    lines = (literal(line, LONGEST_TITLE) for line in title.split("\n"))
+    axis.set_title("\n".join(lines), color=INK, fontsize=size, loc="left")
 
 
 def legend(axis: Axes | Figure, **placed: Any) -> None:
@@ -72,7 +111,7 @@ def plain_numbers(scale: Axis) -> None:
     """Ticks as 20,000 or 0.05, never as powers."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     scale.set_minor_formatter(NullFormatter())
 
 

@@ -2,52 +2,91 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..attacks.methods import Kind
 from . import figures
-from .figures import Curve, CurvePanel
+from .curves import Curve, CurvePanel, draw_curves
 from .tradeoff import TradeoffPoint, draw_tradeoff
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 KINDS = ("svg", "pdf", "png")
+ENOUGH_ATTACKS = 0.5
+"""Share of the attacks, at each price, that a trade-off should have points of."""
+BEFORE_FIRST = 0.8
+"""Where success curves begin, as a part of the first cost at which one rises."""
 
 
 def write_figures(data: dict[str, Any], folder: Path) -> list[str]:
-    """Median l2 against cost and against flagged queries, success rates, and costs by phase."""
+    """Median ℓ2 against cost and against flagged queries, success rates, the trade-off, and costs
+    by phase, for each model."""
     names = []
     for model in data["models"]:
         tag = f"-{_plain(model)}" if len(data["models"]) > 1 else ""
-        for by, axis in (("cost", "cost per image"), ("source", "flagged queries per image")):
-            curves = [c for c in data["curves"] if (c["model"], c["by"]) == (model, by)]
-            panels = _panels(data, curves)
-            if panels:
-                title = f"{data['title']}: median l2, {data['reading']}"
-                name = f"median-l2-by-{'cost' if by == 'cost' else 'flagged'}{tag}"
-                figure = figures.draw_curves(panels, title, axis)
-                names += _saved(figure, folder, name)
-        success = [c for c in data["success"] if (c["model"], c["level"]) == (model, data["level"])]
-        panels = _panels(data, success)
-        if panels:
-            title = f"{data['title']}: share of images within l2 {data['level']:g}"
-            figure = figures.draw_curves(
-                panels, title, "cost per image", "share of images", linear=True
-            )
-            names += _saved(figure, folder, f"success{tag}")
-        points = _tradeoff_points(data, model)
-        if any(math.isfinite(point.queries) for point in points):
-            figure = draw_tradeoff(points, data["level"], data["title"])
-            names += _saved(figure, folder, f"tradeoff{tag}")
-        bars = [b for b in data["phases"] if b["model"] == model]
-        if bars:
-            names += _saved(figures.draw_phases(bars), folder, f"cost-by-phase{tag}")
+        for name, figure in _figures(data, model):
+            files = [f"{name}{tag}.{kind}" for kind in KINDS]
+            figures.save(figure, *(folder / file for file in files))
+            names += files
     return names
 
 
-def _tradeoff_points(data: dict[str, Any], model: str) -> list[TradeoffPoint]:
+def _figures(data: dict[str, Any], model: str) -> Iterator[tuple[str, Figure]]:
+    """The figures of a model, by name; none that would be empty."""
+    title = f"{data['title']}, {model}"
+    for by, name, axis in (
+        ("cost", "median-l2-by-cost", "cost per image"),
+        ("source", "median-l2-by-flagged", "flagged queries per image"),
+    ):
+        panels = _panels(data, [c for c in data["curves"] if (c["model"], c["by"]) == (model, by)])
+        if panels:
+            yield name, draw_curves(panels, f"{title}: median ℓ2, {data['reading']}", axis)
+    of_model = [c for c in data["success"] if (c["model"], c["level"]) == (model, data["level"])]
+    panels = [_from_zero(panel) for panel in _panels(data, of_model)]
+    if panels:
+        head = f"{title}: share of images within ℓ2 {data['level']:g}"
+        yield (
+            "success",
+            draw_curves(panels, head, "cost per image", "share of images", linear=True),
+        )
+    level = _telling_level(data, model)
+    if level is not None:
+        yield "tradeoff", draw_tradeoff(_tradeoff_points(data, model, level), level, title)
+    bars = [bar for bar in data["phases"] if bar["model"] == model]
+    if bars:
+        yield "cost-by-phase", figures.draw_phases(bars, f"{title}: where the cost went")
+
+
+def _telling_level(data: dict[str, Any], model: str) -> float | None:
+    """The report's distance, if half of the attacks reach it on this model; else the least that so
+    many reach, or the one that most do."""
+    reached: dict[float, float] = {
+        level: float(
+            np.mean([e["queries"] is not None for e in data["tradeoff"] if _at(e, model, level)])
+        )
+        for level in data["levels"]
+        if any(_at(each, model, level) for each in data["tradeoff"])
+    }
+    if not any(reached.values()):
+        return None
+    if reached.get(data["level"], 0.0) >= ENOUGH_ATTACKS:
+        return float(data["level"])
+    enough = [level for level, share in reached.items() if share >= ENOUGH_ATTACKS]
+    return min(enough) if enough else max(reached, key=lambda level: reached[level])
+
+
+def _at(each: dict[str, Any], model: str, level: float) -> bool:
+    return bool((each["model"], each["level"]) == (model, level))
+
+
+def _tradeoff_points(data: dict[str, Any], model: str, level: float) -> list[TradeoffPoint]:
     kinds = {attack["name"]: Kind(attack["kind"]) for attack in data["attacks"]}
     return [
         TradeoffPoint(
@@ -57,31 +96,41 @@ def _tradeoff_points(data: dict[str, Any], model: str) -> list[TradeoffPoint]:
             *(math.inf if each[key] is None else each[key] for key in ("flagged", "queries")),
         )
         for each in data["tradeoff"]
-        if (each["model"], each["level"]) == (model, data["level"])
+        if _at(each, model, level)
     ]
 
 
 def _panels(data: dict[str, Any], curves: list[dict[str, Any]]) -> list[CurvePanel]:
+    families = {attack["name"]: attack["family"] for attack in data["attacks"]}
+    order = {attack["name"]: place for place, attack in enumerate(data["attacks"])}
+    curves = sorted(curves, key=lambda curve: order[curve["attack"]])
     panels = []
     for price in data["prices"]:
         at_price = [
-            Curve(c["attack"], _values(c["x"]), _values(c["y"]))
+            Curve(c["attack"], _values(c["x"]), _values(c["y"]), families[c["attack"]])
             for c in curves
             if c["price"] == price["name"]
         ]
-        if any(np.isfinite(curve.values).any() for curve in at_price):
+        if any(curve.drawn.any() for curve in at_price):
             panels.append(CurvePanel(price["label"], at_price))
     return panels
 
 
+def _from_zero(panel: CurvePanel) -> CurvePanel:
+    """Shares of images, from where the first of the panel rises: before that there is none."""
+    firsts = [curve.costs[curve.drawn][0] for curve in panel.curves if curve.drawn.any()]
+    begin = BEFORE_FIRST * min(firsts)
+    curves = [
+        dataclasses.replace(
+            curve, costs=np.append(begin, curve.costs), values=np.append(0.0, curve.values)
+        )
+        for curve in panel.curves
+    ]
+    return dataclasses.replace(panel, curves=curves)
+
+
 def _values(numbers: list[float | None]) -> np.ndarray[Any, np.dtype[np.float64]]:
     return np.array([np.nan if number is None else number for number in numbers])
-
-
-def _saved(figure: Any, folder: Path, name: str) -> list[str]:
-    files = [f"{name}.{kind}" for kind in KINDS]
-    figures.save(figure, *(folder / file for file in files))
-    return files
 
 
 def _plain(name: str) -> str:

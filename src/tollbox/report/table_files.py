@@ -1,8 +1,9 @@
 """The paper's table as Markdown, CSV and LaTeX.
 
 The best of a column is bold, and so is all that is not told from it; the share of runs with an
-adversarial point is given where it is below 100 %, and an infinite median is ∞. LaTeX needs
-booktabs and multirow.
+adversarial point is given where it is below 100 %, and an infinite median is ∞. All numbers of a
+column have the same decimals: as many as give its middle median three digits. LaTeX needs booktabs
+and multirow.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 import csv
 import io
 import math
+import statistics
 from collections import Counter
 
-from .numbers import distance, interval
 from .paper_table import PaperTable
 from .statistics import Median
 from .words import thousands
@@ -55,10 +56,24 @@ def _cell(table: PaperTable, row: int, column: int, intervals: bool) -> str:
     cell = table.cells[row][column]
     if cell is None or cell.runs == 0:
         return "–"
-    value = f"**{distance(cell.value)}**" if table.best[row][column] else distance(cell.value)
+    decimals = decimals_of(table, column)
+    value = fixed(cell.value, decimals)
+    value = f"**{value}**" if table.best[row][column] else value
     rate = f" ({cell.success:.0%})" if cell.success < 1 else ""
-    around = f" {interval(cell.low, cell.high)}" if intervals else ""
-    return f"{value}{around}{rate}"
+    ends = [fixed(end, decimals) for end in (cell.low, cell.high)]
+    return f"{value}{f' [{ends[0]}, {ends[1]}]' if intervals else ''}{rate}"
+
+
+def decimals_of(table: PaperTable, column: int) -> int:
+    """How many decimals the numbers of a column have."""
+    cells = [cells[column] for cells in table.cells]
+    values = [cell.value for cell in cells if cell is not None and 0 < cell.value < math.inf]
+    return max(0, 2 - math.floor(math.log10(statistics.median(values)))) if values else 2
+
+
+def fixed(value: float, decimals: int) -> str:
+    """A distance; ∞ if there is none, – if it is not known."""
+    return "∞" if math.isinf(value) else "–" if math.isnan(value) else f"{value:.{decimals}f}"
 
 
 def comma_separated(table: PaperTable) -> str:
@@ -98,7 +113,8 @@ def latex(table: PaperTable) -> str:
             first = ""
         before = method.family
         cells = [
-            _tex_cell(table.cells[row][column], table.best[row][column]) for column in range(count)
+            _tex_cell(table.cells[row][column], table.best[row][column], decimals_of(table, column))
+            for column in range(count)
         ]
         lines.append(" & ".join([first, _tex(method.words), *cells]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
@@ -114,9 +130,9 @@ def _tex_price(label: str) -> str:
     return _tex(before) + (rf"$c^\star={ratio}$" if sign else "")
 
 
-def _tex_cell(cell: Median | None, best: bool) -> str:
+def _tex_cell(cell: Median | None, best: bool, decimals: int) -> str:
     if cell is None or cell.runs == 0:
         return "--"
-    value = r"$\infty$" if math.isinf(cell.value) else _tex(distance(cell.value))
+    value = fixed(cell.value, decimals).replace("∞", r"$\infty$").replace("–", "--")
     value = rf"\textbf{{{value}}}" if best else value
     return value + (rf" \small({cell.success:.0%})".replace("%", r"\%") if cell.success < 1 else "")

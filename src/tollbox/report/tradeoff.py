@@ -1,24 +1,39 @@
 """The trade-off: flagged against all queries that each attack takes to come within a distance.
 
-1. A point is an attack at a price, at the medians over images of both counts. The markers tell
-   kinds of attacks apart: vanilla, stealthy, asymmetric, and our own. A line joins the prices of an
-   attack.
+1. A point is an attack, at the medians over images of both counts; a panel is a price, and all
+   panels have the same axes. The markers tell kinds of attacks apart: vanilla, stealthy,
+   asymmetric, and our own.
 2. An attack that does not come within the distance for half of the images has no point, and is
    named below the axes. No flagged query at all is drawn at one, and the axis says so.
-3. Both axes span a factor of four at least, so that small differences look small. The dotted line
-   is where half of the queries are flagged.
+3. Both axes are logarithmic and span a factor of four at least, so that small differences look
+   small. The dotted line, where half of the queries are flagged, is always within them.
+4. Up to `MOST_NAMES` attacks have their names beside their points; more have numbers, and a legend.
 """
 
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..attacks.methods import Kind
-from .axes import COLOURS, INK, head, legend, log_ticks, new_figure, style
+from .axes import (
+    COLOURS,
+    INK,
+    head,
+    lay_out,
+    legend,
+    legend_key,
+    literal,
+    log_ticks,
+    name_panel,
+    new_figure,
+    style,
+)
+from .labels import Box, place_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,8 +45,11 @@ LOOKS = {
     Kind.ASYMMETRIC: ("D", COLOURS[1]),
     Kind.OWN: ("*", COLOURS[3]),
 }
-LETTER_WIDTH, LETTER_HEIGHT = 0.017, 0.045
-"""About the size of a letter, in parts of the axes."""
+MOST_NAMES = 12
+"""Of attacks, in a panel."""
+HALF = "half of the queries flagged"
+LETTERS_ACROSS = 62
+"""Of a line below a panel."""
 
 
 class TradeoffPoint(NamedTuple):
@@ -46,82 +64,130 @@ class TradeoffPoint(NamedTuple):
     """Infinite if the distance is not reached for half of the images."""
 
     @property
-    def name(self) -> str:
-        """What stands beside it."""
-        return f"{self.attack}, c* = {self.price}" if self.price else self.attack
-
-    @property
     def across(self) -> float:
         """Its place on a log axis."""
         return max(1.0, self.flagged)
 
+    @property
+    def shown(self) -> bool:
+        """Whether it has a place."""
+        return math.isfinite(self.queries)
+
 
 def draw_tradeoff(points: Sequence[TradeoffPoint], level: float, title: str) -> Figure:
     """The figure."""
-    figure = new_figure(6.6, 5.0)
+    prices = list(dict.fromkeys(point.price for point in points)) or [""]
+    attacks = list(dict.fromkeys(point.attack for point in points))
+    numbered = len(attacks) > MOST_NAMES
+    marks = {name: str(n) if numbered else literal(name) for n, name in enumerate(attacks, 1)}
+    figure = new_figure(5.2 * len(prices) + (2.4 if numbered else 1.2), 5.0)
     head(figure, title)
-    axis = figure.subplots()
-    shown = [point for point in points if math.isfinite(point.queries)]
-    for kind, (marker, colour) in LOOKS.items():
-        group = [point for point in shown if point.kind is kind]
-        for attack in dict.fromkeys(point.attack for point in group if point.price):
-            prices = [point for point in group if point.attack == attack]
-            across, up = [p.across for p in prices], [p.queries for p in prices]
-            axis.plot(across, up, color=colour, linewidth=0.6, alpha=0.5, zorder=1)
-        across, up = [p.across for p in group], [p.queries for p in group]
-        size = 10 if marker == "*" else 7
-        label = str(kind) if group else None
-        axis.plot(across, up, marker, color=colour, markersize=size, label=label, linestyle="none")
-    _draw_axes(axis)
-    _label_axes(axis, level, points)
-    _name_points(axis, shown)
-    legend(axis, loc="lower right")
-    style(axis, "both")
+    axes = figure.subplots(1, len(prices), sharex=True, sharey=True, squeeze=False)[0]
+    for axis, price in zip(axes, prices, strict=True):
+        at_price = [point for point in points if point.price == price]
+        _draw_points(axis, at_price)
+        if price:
+            name_panel(axis, f"c* = {price}", size=10)
+        axis.set_xlabel(_axis_label(at_price, level))
+    _draw_axes(axes, [point for point in points if point.shown])
+    axes[0].set_ylabel(f"all queries to come within ℓ2 of {level:g} (median)")
+    kinds = {point.kind for point in points if point.shown}
+    keys = [
+        legend_key(str(kind), colour, marker=marker, linestyle="none", markersize=7)
+        for kind, (marker, colour) in LOOKS.items()
+        if kind in kinds
+    ]
+    keys.append(legend_key(HALF, INK, linestyle=":", linewidth=1.0))
+    legend(figure, handles=keys, loc="outside lower center", ncols=len(keys))
+    if numbered:
+        names = [
+            legend_key(f"{n}  {literal(name)}", INK, linestyle="none")
+            for n, name in enumerate(attacks, 1)
+        ]
+        legend(
+            axes[-1],
+            handles=names,
+            loc="upper left",
+            bbox_to_anchor=(1.0, 1.0),
+            handlelength=0,
+            handletextpad=0,
+        )
+    lay_out(figure)
+    for axis, price in zip(axes, prices, strict=True):
+        _name_points(axis, [p for p in points if p.price == price and p.shown], marks)
     return figure
 
 
-def _draw_axes(axis: Axes) -> None:
-    axis.set(xscale="log", yscale="log")
-    for scale, limits in ((axis.xaxis, axis.set_xlim), (axis.yaxis, axis.set_ylim)):
-        low, high = scale.get_view_interval()
-        low, high = (low, high) if low > 0 else (1.0, 10.0)  # there is no point
-        margin = max(1.25, math.sqrt(4 * low / high))
-        limits(low / margin, high * margin)
-        log_ticks(scale)
-    ends = np.array(axis.get_xlim())
-    axis.plot(ends, 2 * ends, ":", color=INK, linewidth=1.0, label="half of them flagged", zorder=1)
-    axis.set_xlim(*ends)
+def _draw_points(axis: Axes, points: Sequence[TradeoffPoint]) -> None:
+    for kind, (marker, colour) in LOOKS.items():
+        group = [point for point in points if point.kind is kind and point.shown]
+        axis.plot(
+            [point.across for point in group],
+            [point.queries for point in group],
+            marker,
+            color=colour,
+            markersize=10 if marker == "*" else 7,
+            label=str(kind),
+            linestyle="none",
+        )
 
 
-def _label_axes(axis: Axes, level: float, points: Sequence[TradeoffPoint]) -> None:
-    lines = [f"flagged queries to come within l2 of {level:g} (median)"]
+def _draw_axes(axes: Any, shown: Sequence[TradeoffPoint]) -> None:
+    across = _limits([point.across for point in shown])
+    low, high = _limits([point.queries for point in shown])
+    up = min(low, 1.2 * across[1]), max(high, 2.4 * across[0])  # some of the dotted line
+    for axis in axes:
+        axis.set(xscale="log", yscale="log", xlim=across, ylim=up)
+        axis.plot(across, [2 * x for x in across], ":", color=INK, linewidth=1.0, zorder=1)
+        log_ticks(axis.xaxis)
+        log_ticks(axis.yaxis)
+        style(axis, "both")
+
+
+def _limits(values: Sequence[float]) -> tuple[float, float]:
+    low, high = min(values, default=1.0), max(values, default=10.0)
+    margin = max(1.25, math.sqrt(4 * low / high))
+    return low / margin, high * margin
+
+
+def _axis_label(points: Sequence[TradeoffPoint], level: float) -> str:
+    lines = [f"flagged queries to come within ℓ2 of {level:g} (median)"]
     if any(point.flagged < 1 for point in points):
-        lines[0] += "; none at all is drawn at 1"
-    absent = [point.name for point in points if not math.isfinite(point.queries)]
+        lines.append("none at all is drawn at 1")
+    absent = [literal(point.attack) for point in points if not point.shown]
     if absent:
-        lines.append(f"not reached for half of the images: {', '.join(absent)}")
-    axis.set_xlabel("\n".join(lines), wrap=True)
-    axis.set_ylabel("all queries (median)")
+        text = f"not reached for half of the images: {', '.join(absent)}"
+        lines += textwrap.wrap(text, LETTERS_ACROSS)
+    return "\n".join(lines)
 
 
-def _name_points(axis: Axes, shown: Sequence[TradeoffPoint]) -> None:
-    """A name beside each point, above or below it so that neighbours do not meet."""
-    placed: list[tuple[float, float, float]] = []
-    across, up = (np.log(axis.get_xlim()), np.log(axis.get_ylim()))
-    for point in sorted(shown, key=lambda point: point.queries):
-        x = (math.log(point.across) - across[0]) / (across[1] - across[0])
-        y = (math.log(point.queries) - up[0]) / (up[1] - up[0])
-        height, end = y, x + LETTER_WIDTH * (len(point.name) + 2)
-        while any(x < b and a < end and abs(height - c) < LETTER_HEIGHT for a, b, c in placed):
-            height += LETTER_HEIGHT / 4
-        placed.append((x, end, height))
+def _name_points(axis: Axes, shown: Sequence[TradeoffPoint], marks: dict[str, str]) -> None:
+    """A name beside each point, away from other names, points and the dotted line."""
+    shown = sorted(shown, key=lambda point: point.queries)
+    places = [axis.transData.transform((point.across, point.queries)) for point in shown]
+    ends = np.array(axis.get_xlim())
+    line = axis.transData.transform(np.column_stack([ends, 2 * ends]))
+    dots = np.linspace(line[0], line[1], 400)
+    texts = [
         axis.annotate(
-            point.name,
-            (x, y),
-            xycoords="axes fraction",
-            xytext=(x + 0.015, height),
-            textcoords="axes fraction",
+            marks[point.attack],
+            (point.across, point.queries),
+            xytext=(0, 0),
+            textcoords="offset points",
             fontsize=9,
+            ha="center",
             va="center",
             color=LOOKS[point.kind][1],
+            arrowprops={"arrowstyle": "-", "color": LOOKS[point.kind][1], "linewidth": 0.6},
         )
+        for point in shown
+    ]
+    sizes = [(box.width, box.height) for box in (text.get_window_extent() for text in texts)]
+    frame = axis.get_window_extent()
+    points_of_pixel = 72 / axis.figure.dpi
+    for text, shift in zip(
+        texts,
+        place_labels(places, sizes, dots, Box(frame.x0, frame.y0, frame.x1, frame.y1)),
+        strict=True,
+    ):
+        text.set_position((points_of_pixel * shift[0], points_of_pixel * shift[1]))
