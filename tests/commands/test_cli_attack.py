@@ -186,6 +186,17 @@ def test_folder_and_fixed_batch(case: Case, exported: tuple[Path, Path]) -> None
     )
 
 
+def test_names_and_reasons_in_the_table_are_no_formulas(case: Case) -> None:
+    pictures = folder_of_images(case)
+    (case.folder / "pictures" / "p0.png").rename(case.folder / "pictures" / "=p0.png")
+    labels = case.folder / "labels.csv"
+    labels.write_text(labels.read_text().replace("p0.png", "=p0.png"))
+    assert case.run(**pictures)[0] == 0
+    with open("out/results.csv", newline="") as file:
+        names = {row["name"] for row in csv.DictReader(file)}
+    assert names == {"'=p0.png", "p1.png", "p2.png", "p3.png", "p4.png"}
+
+
 def test_results_are_those_of_the_library(case: Case) -> None:
     Path("prices.csv").write_text("class,price\n1,3\ndefault,2\n")
     code, _, err = case.run(

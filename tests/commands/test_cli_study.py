@@ -145,7 +145,9 @@ def test_export_prices_the_same_answers_again(case: Case) -> None:
     for one, other in zip(plain, dear, strict=True):
         queries, flagged = int(one["queries"]), int(one["flagged"])
         assert float(other["cost"]) == queries + 9 * flagged
-        assert {**one, "cost": ""} == {**other, "cost": ""}
+        assert (one["counted_price"], other["counted_price"]) == (one["price"], "10")
+        same = {"cost": "", "counted_price": ""}
+        assert {**one, **same} == {**other, **same}
         if one["price"] == "10":
             assert one == other
     vanilla = [r for r in dear if r["attack"] == "surfree" and r["price"] == "1"]
@@ -155,6 +157,7 @@ def test_export_prices_the_same_answers_again(case: Case) -> None:
     assert all(float(r["cost"]) == int(r["flagged"]) for r in rows("free", "cells.csv"))
     for one, other in zip(rows("plain", "steps.csv"), rows("dear", "steps.csv"), strict=True):
         assert float(other["cost"]) == int(one["queries"]) + 9 * int(one["flagged"])
+        assert (one["counted_price"], other["counted_price"]) == (one["price"], "10")
     assert len((case.folder / "plain" / "images.txt").read_text().splitlines()) == 3
     case.told(2, "--price is -1.0: expected", command=("export", "out", "--price=-1"))
 
@@ -400,6 +403,28 @@ def test_cells_that_cannot_be_replayed_are_named_and_rerun(case: Case) -> None:
     assert code == 0
     assert "cells did not ask what they asked before, and were begun anew" in err
     assert len(contents(case.out)) == 12
+
+
+@pytest.mark.parametrize(
+    ("key", "before"), [("tollbox", "0.0.9"), ("torch", "0.4"), ("numpy", "1.0"), ("device", "mps")]
+)
+def test_another_environment_is_told_before_a_study_goes_on(
+    case: Case, key: str, before: str
+) -> None:
+    case.half()
+    with Store.open(case.out / "shard-0.sqlite", write=True) as store:
+        rewrite_record(store, "environment", {**vars(store.study.environment), key: before})
+    err = case.goes_on()
+    [notice] = [line for line in err.splitlines() if "was begun elsewhere" in line]
+    assert f"This study was begun elsewhere ({key} was {before}, is " in notice
+    assert "elsewhere" not in case.run("resume", "out")[2]  # nothing is left to be run
+
+
+def test_the_same_environment_is_not_mentioned(case: Case) -> None:
+    case.half()
+    with Store.open(case.out / "shard-0.sqlite", write=True) as store:
+        rewrite_record(store, "environment", {**vars(store.study.environment), "python": "3.1"})
+    assert "elsewhere" not in case.goes_on()
 
 
 def test_failed_cells_are_run_again(case: Case) -> None:

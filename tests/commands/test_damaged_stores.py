@@ -78,7 +78,7 @@ def test_a_shard_copied_over_another(folder: Path, refused: Refused) -> None:
         main(["status", str(folder)])
     assert not end.value.code
     shutil.copy(folder / "shard-0.sqlite", folder / "shard-1.sqlite")
-    refused("shard-1.sqlite holds shard 0; bring it back")
+    refused("shard-1.sqlite holds shard 0 of a study: expected shard 1; bring it back")
 
 
 def test_shards_of_two_studies(folder: Path, refused: Refused) -> None:

@@ -72,6 +72,7 @@ def test_it_is_resumed(folder: Path, command: Command, tmp_path: Path) -> None:
     assert len(now) == len(then) == 8
     for one, other in zip(now, then, strict=True):
         assert math.isclose(float(one["distance"]), float(other["distance"]), rel_tol=1e-6)
+        assert one.pop("counted_price") == one["price"]
         assert {**one, "distance": ""} == {**other, "distance": ""}
 
 

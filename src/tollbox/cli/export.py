@@ -9,8 +9,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ..errors import FileError, InputError
-from ..files.output import check_free, staged
-from ..studies.export import FILES, write_csv
+from ..files.output import staged
+from ..studies.export import FILES, check_folder, export_folder, write_csv
 from ..studies.reading import StudyResults
 from .streams import console
 
@@ -21,7 +21,11 @@ class ExportOptions:
     """The options of `tollbox export`."""
 
     out: Annotated[
-        Path | None, Parameter(help="Folder for the files. Default: export, in the study's folder.")
+        Path | None,
+        Parameter(
+            help="Folder for the files. Default: export, in the study's folder; with --price, "
+            "export-price-PRICE."
+        ),
     ] = None
     price: Annotated[
         float | None,
@@ -33,13 +37,13 @@ class ExportOptions:
 
 def export(folder: Path, options: ExportOptions = ExportOptions()) -> int:  # noqa: B008
     """Write a study's finished cells, their steps and the list of images as CSV files."""
-    out = options.out or folder / "export"
+    out = options.out or export_folder(folder, options.price)
     if options.price is not None and not options.price >= 0:
         raise InputError(
             f"is {options.price}", expected="a number that is 0 or more, or inf", input="price"
         )
     with StudyResults(folder) as results:
-        check_free(out, FILES, replace=True)
+        check_folder(results, out)
         with staged(out, FILES) as stage:
             try:
                 write_csv(results, stage.folder, options.price)

@@ -33,6 +33,7 @@ from ..core.model import Model
 from ..core.noise import content_hash
 from ..core.result import Result
 from ..core.stop import Stop
+from ..files.tables import plain_text
 from .streams import encodable
 
 COLUMNS = (
@@ -204,11 +205,11 @@ def _row(
     still = None if picture is None else still_adversarial(cell, picture)
     return [
         result.index,
-        cell.name,
+        plain_text(cell.name),
         cell.label,
         "" if cell.target is None else cell.target,
         result.stop.value,
-        result.reason,
+        plain_text(result.reason),
         repr(result.distance),
         repr(ledger.cost),
         ledger.queries,

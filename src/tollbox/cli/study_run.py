@@ -14,10 +14,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..engine.executors import Stopper
+from ..studies.identity import environment_notice
 from ..studies.loading import Loaded
 from ..studies.reading import StudyResults
 from ..studies.running import run_folder
 from ..studies.shard import Options, Outcome
+from ..studies.sources import find_device
 from . import hints
 from .codes import FAILED, INTERRUPTED
 from .interrupt import Interrupt
@@ -42,6 +44,11 @@ def run_left(folder: Path, options: Options, loaded: Loaded | None = None) -> tu
     is at hand."""
     with StudyResults(folder) as before:
         watch = StudyWatch(console(stderr=True), before, options.failed)
+        if options.failed or len(before) < len(before.grid):
+            device = find_device(before.study) if loaded is None else loaded.device
+            notice = environment_notice(before.record, device)
+            if notice is not None:
+                say(notice)
     stopper = Stopper()
     with watch, Interrupt(stopper) as interrupt:
         outcome = run_folder(folder, options, watch.tell, stopper, loaded)

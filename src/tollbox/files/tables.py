@@ -2,6 +2,7 @@
 
 1. Whatever the system refuses (no permission, a name too long) is a FileError that names the file.
 2. What is wrong in a CSV file is reported with the file and the line.
+3. In a CSV file that is written, no name is a formula (`plain_text`).
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ..core.arguments import shown
 from ..errors import FileError, InputError
 
 LARGEST = 2**63 - 1
 """The largest class that can be told apart."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet takes for the beginning of a formula."""
 
 
 def kind_of(
@@ -56,6 +59,12 @@ def in_a_line(error: BaseException | str) -> str:
 def shortened(text: str) -> str:
     """A text from a user, short enough for a message."""
     return text if len(text) <= 60 else f"{text[:40]}... ({len(text)} characters)"
+
+
+def plain_text(value: Any) -> Any:
+    """A value for a CSV file: text that a spreadsheet would take for a formula is marked as text,
+    by an apostrophe before it; all else as it is."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def rows_of(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:

@@ -14,6 +14,7 @@ import math
 import statistics
 from collections import Counter
 
+from ..files.tables import plain_text
 from .paper_table import PaperTable
 from .statistics import Median
 from .words import thousands
@@ -86,7 +87,7 @@ def comma_separated(table: PaperTable) -> str:
         for column, cell in zip(table.columns, cells, strict=True):
             if cell is not None:
                 where = (column.model, column.tariff.name, column.mark)
-                writer.writerow((*method[:3], *where, *cell))
+                writer.writerow(map(plain_text, (*method[:3], *where, *cell)))
     return file.getvalue()
 
 

@@ -45,6 +45,18 @@ def current_environment(device: torch.device) -> Environment:
     )
 
 
+def environment_notice(record: StudyRecord, device: torch.device) -> str | None:
+    """A sentence if a study is resumed under another tollbox, torch, numpy or device than it was
+    begun with; its numbers may then differ in the last bits, which is no reason to refuse it."""
+    changes = record.environment.changes(current_environment(device), but=("python",))
+    if not changes:
+        return None
+    return (
+        f"This study was begun elsewhere ({changes}): cells that are run now may differ from those "
+        "of an unbroken run, and cells under way may have to be begun anew."
+    )
+
+
 def fingerprint(model: Model, images: Tensor, *, file: Path | None, ask: bool) -> ModelFingerprint:
     """What tells a model from another; `file` is where it is from, `ask`: it may be asked."""
     return ModelFingerprint(

@@ -34,8 +34,8 @@ from .store.codec import End, Trace, build_result, unpack_image
 from .store.opening import reading
 
 COLUMNS = (
-    *("model", "attack", "price", "seed", "image", "name", "label", "stop", "reason"),
-    *("distance", "cost", "queries", "flagged", "warnings"),
+    *("model", "attack", "price", "counted_price", "seed", "image", "name", "label", "stop"),
+    *("reason", "distance", "cost", "queries", "flagged", "warnings"),
 )
 
 
@@ -72,7 +72,8 @@ class StudyResults:
         return self._status.finished()
 
     def rows(self, price: float | None = None) -> Iterator[dict[str, Any]]:
-        """A row for each finished cell; with `price`, as its answers would have cost then."""
+        """A row for each finished cell, with the values of `COLUMNS` in that order; with `price`,
+        as its answers would have cost then."""
         if price is not None and not price >= 0:
             raise InputError(
                 f"is {price}", expected="a number that is 0 or more, or inf", input="price"
@@ -84,6 +85,7 @@ class StudyResults:
                 "model": series.model.name,
                 "attack": series.attack.name,
                 "price": series.tariff.name,
+                "counted_price": series.tariff.name if price is None else price_name(price),
                 "seed": end.seed,
                 "image": content,
                 "name": name,
@@ -250,6 +252,11 @@ def cost_at(price: float, source: int, queries: int) -> float:
     """What `queries` answers, `source` of them flagged, cost at c* = price."""
     prices = _prices(price)
     return source * prices.source + (queries - source) * prices.other
+
+
+def price_name(price: float) -> str:
+    """c* as a column has it."""
+    return f"{price:.15g}"
 
 
 @lru_cache

@@ -60,7 +60,11 @@ def _check_shards(paths: list[Path]) -> None:
     for number, path in enumerate(paths):
         with Store.open(path, write=False) as store:
             if store.study.shard != number:
-                raise FileError(f"{path} holds shard {store.study.shard}", remedy=BRING_BACK)
+                raise FileError(
+                    f"{path} holds shard {store.study.shard} of a study",
+                    expected=f"shard {number}",
+                    remedy=BRING_BACK,
+                )
             content = replace(store.study, shard=0), store.images()
         first = first or content
         if content != first:

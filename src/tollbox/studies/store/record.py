@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -36,10 +36,14 @@ class Environment:
     python: str
     device: str
 
-    def changes(self, now: Environment) -> str:
-        """What is different now, in words."""
+    def changes(self, now: Environment, but: Container[str] = ()) -> str:
+        """What is different now, in words; without the fields that `but` names."""
         pairs = zip(vars(self).items(), vars(now).values(), strict=True)
-        return "; ".join(f"{key} was {old}, is {new}" for (key, old), new in pairs if old != new)
+        return "; ".join(
+            f"{key} was {old}, is {new}"
+            for (key, old), new in pairs
+            if old != new and key not in but
+        )
 
 
 @dataclass(frozen=True)
