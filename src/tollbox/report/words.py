@@ -74,18 +74,13 @@ def nearest(table: PaperTable, number: int) -> str | None:
         rest = " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
         return f"{where} {row.attack} ({median}) is not told apart from {rest}."
     sentence = f"{where} {row.attack} comes nearest: {median}"
-    cell, other = next(
-        (
-            (cell, other)
-            for cell, other, _ in others
-            if (other.family, other.method) == (row.family, Method.VANILLA)
-        ),
-        others[0][:2],
-    )
-    if math.isfinite(cell.value):
-        less = percent(round(1 - least.value / cell.value, 2))
-        return f"{sentence}; {less} less than {other.attack} ({distance(cell.value)})."
-    return f"{sentence}; {other.attack} has an adversarial point for fewer than half."
+    for cell, other, _ in others:
+        vanilla = (other.family, other.method) == (row.family, Method.VANILLA)
+        if vanilla and math.isfinite(cell.value):
+            less = percent(round(1 - least.value / cell.value, 2))
+            return f"{sentence}; {less} less than {other.attack} ({distance(cell.value)})."
+    cell, other, _ = others[0]
+    return f"{sentence}; next is {other.attack} ({distance(cell.value)})."
 
 
 def notes(results: StudyResults, all_series: Sequence[SeriesRuns]) -> list[str]:
