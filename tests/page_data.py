@@ -149,7 +149,7 @@ def sample(
     grid = [(m, p, a) for m in models for p in PRICES for a in attacks]
     least = min(BETTER[method(a)] for a in attacks)
     columns = [
-        {"model": m, "price": p, "label": f"c* = {p}", "budget": b}
+        {"model": m, "price": p, "label": f"c* = {p}", "budget": b, "by": "cost"}
         for m in models
         for p, b in PRICES.items()
     ]

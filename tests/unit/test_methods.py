@@ -171,3 +171,11 @@ def test_attacks_of_a_family_are_drawn_apart_and_methods_alike() -> None:
     assert styles["hsja"] == styles["cgba"] == styles["geoda"] == 0
     assert styles["a-hsja"] == styles["a-cgba"]
     assert styles["frugal"] == 0  # alone in its family
+
+
+def test_the_summary_counts_queries_where_there_is_no_budget() -> None:
+    capped = table({"hsja": 2.0, "cgba": 1.0})
+    column = TableColumn("net", Tariff.of(math.inf, max_queries=5000))
+    sentence = words.nearest(PaperTable([column], capped.rows, capped.cells, capped.best), 0)
+    assert sentence is not None
+    assert sentence.startswith("At c* = ∞ and 5\u202f000 queries cgba comes nearest")

@@ -123,8 +123,14 @@ def drawn_attacks(rows: Sequence[TableRow]) -> list[dict[str, Any]]:
 def _table(table: PaperTable) -> dict[str, Any]:
     return {
         "columns": [
-            {"model": c.model, "price": c.tariff.name, "label": c.head, "budget": _number(c.mark)}
-            for c in table.columns
+            {
+                "model": column.model,
+                "price": column.tariff.name,
+                "label": column.head,
+                "budget": _number(column.mark),
+                "by": column.by,
+            }
+            for column in table.columns
         ],
         "rows": [
             {

@@ -12,7 +12,7 @@ import io
 import math
 from collections import Counter
 
-from .numbers import distance, interval
+from .numbers import distance, interval, percent
 from .paper_table import PaperTable
 from .statistics import Median
 from .words import thousands
@@ -56,7 +56,7 @@ def _cell(table: PaperTable, row: int, column: int, intervals: bool) -> str:
     if cell is None or cell.runs == 0:
         return "–"
     value = f"**{distance(cell.value)}**" if table.best[row][column] else distance(cell.value)
-    rate = f" ({cell.success:.0%})" if cell.success < 1 else ""
+    rate = f" ({percent(cell.success)})" if cell.success < 1 else ""
     around = f" {interval(cell.low, cell.high)}" if intervals else ""
     return f"{value}{around}{rate}"
 
@@ -119,4 +119,4 @@ def _tex_cell(cell: Median | None, best: bool) -> str:
         return "--"
     value = r"$\infty$" if math.isinf(cell.value) else _tex(distance(cell.value))
     value = rf"\textbf{{{value}}}" if best else value
-    return value + (rf" \small({cell.success:.0%})".replace("%", r"\%") if cell.success < 1 else "")
+    return value + (rf" \small({_tex(percent(cell.success))})" if cell.success < 1 else "")

@@ -49,7 +49,9 @@ def summary(
 def nearest(table: PaperTable, number: int) -> str | None:
     """Which attack came nearest in a column, or which are not told apart."""
     column = table.columns[number]
-    where = f"At {column.head} and a {column.by} of {count(column.mark)}"
+    spent = count(column.mark)
+    spent = f"a cost of {spent}" if column.by == "cost" else f"{spent} queries"
+    where = f"At {column.head} and {spent}"
     if len({each.model for each in table.columns}) > 1:
         where += f" on {column.model}"
     known = [
