@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_data import sample
+from page_data import BETTER, family, method, sample
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 import tollbox.report.page as page_module
+from tollbox.attacks import PRESETS
+from tollbox.report import numbers
 from tollbox.report.page import PLACE, packaged, page
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -60,7 +62,7 @@ def hostile() -> dict[str, Any]:
     data: dict[str, Any] = json.loads(text)
     data["title"] = HOSTILE
     data["notes"] = [HOSTILE, "<!-- <script>"]
-    data["gallery"]["rows"][0]["original"] = "https://example.com/x.png"
+    data["gallery"]["images"][0]["original"] = "https://example.com/x.png"
     data["environment"] = {HOSTILE: HOSTILE}
     return data
 
@@ -69,7 +71,10 @@ def empty() -> dict[str, Any]:
     """A study of which nothing is finished."""
     names = ("curves", "levels", "tradeoff", "success", "phases", "shares")
     lists: dict[str, Any] = {name: [] for name in names}
-    gone = {"table": {"columns": [], "rows": []}, "gallery": {"note": None, "rows": []}}
+    gone = {
+        "table": {"columns": [], "rows": []},
+        "gallery": {"note": None, "rows": [], "images": []},
+    }
     return sample() | lists | gone | {"level": None, "models": [], "prices": [], "attacks": []}
 
 
@@ -82,7 +87,7 @@ def test_all_places_are_filled_once_and_the_size_is_bounded() -> None:
     parts = Elements(text)
     assert [tag for tag, _ in parts.found].count("script") == 4
     assert not any(PLACE.search(part) for part in (*parts.scripts[:2], parts.scripts[3]))
-    assert len(text.encode()) < 2_000_000
+    assert len(text.encode()) < 2_500_000
 
 
 def test_plotly_is_shipped_with_its_licence_and_no_python_of_it_is_needed() -> None:
@@ -293,7 +298,8 @@ def test_the_level_changes_points_and_rates(browser: webdriver.Chrome, tmp_path:
         reached = sorted((t["flagged"], t["queries"]) for t in here if t["flagged"])
         return reached, [t for t in here if not t["flagged"]]
 
-    flat = "[plot.data.flatMap((t) => t.x), plot.data.flatMap((t) => t.y)]"
+    markers = "plot.data.filter((t) => t.marker)"
+    flat = f"[{markers}.flatMap((t) => t.x), {markers}.flatMap((t) => t.y)]"
     assert points() == expected(20.0)[0]
     rates = chart(browser, "success", "plot.data.map((t) => t.y)")
     press(browser, "tradeoff", "level", "5")
@@ -301,7 +307,7 @@ def test_the_level_changes_points_and_rates(browser: webdriver.Chrome, tmp_path:
     assert points() == reached
     listed = browser.find_elements(By.CSS_SELECTOR, "#tradeoff li")
     assert len(listed) == len({t["attack"] for t in missed}) == 4
-    assert sum(item.text.count("reached by 31") for item in listed) == len(missed)
+    assert sum(item.text.count(": 31") for item in listed) == len(missed)
     assert chart(browser, "success", "plot.data.map((t) => t.y)") != rates
     assert trouble(browser) == []
 
@@ -340,7 +346,11 @@ def test_tooltips_tell_the_numbers(browser: webdriver.Chrome, tmp_path: Path) ->
     hover = "Plotly.Fx.hover(plot, [{{curveNumber: {0}, pointNumber: {1}}}]) || 1"
     text = "[...plot.querySelectorAll('.hoverlayer .hovertext text')].map((t) => t.textContent)"
     for name, place, expected in (
-        ("curves", (0, number), f"cgbatotal cost 1\u202f500median ℓ2 {y} [{low}, {high}]"),
+        (
+            "curves",
+            (0, number),
+            f"cgbatotal cost 1\u202f500median ℓ2 {y}95\u202f% interval [{low}, {high}]",
+        ),
         ("phases", (1, 0), "cgba, searchmean cost 1\u202f70035.8\u202f% of the run"),
     ):
         assert chart(browser, name, hover.format(*place))
@@ -372,6 +382,166 @@ def test_the_table_has_the_papers_form(browser: webdriver.Chrome, tmp_path: Path
         assert part in lines
     bold = [e.text for e in browser.find_elements(By.CSS_SELECTOR, "table.results strong")]
     assert bold == ["2.92", "7.21", "9.87", "4.18", "9.60", "13.0"]
+
+
+def test_numbers_are_those_of_the_tables_in_files(
+    browser: webdriver.Chrome, tmp_path: Path
+) -> None:
+    values = [0.0, 1.2e-5, 0.00123, 0.0999, 0.5, 9.6, 10.04, 12.345, 123.4, 999.4, 999.6, 12345.0]
+    values += [99_950.0, 123_456.0, 9_999_000.0, 2.5e8]
+    data = sample(("cgba",))
+    [row] = data["table"]["rows"]
+    cells = [
+        {**row["cells"][1], "value": value, "success": number / 17}
+        for number, value in enumerate(values)
+    ]
+    row["cells"] = cells
+    data["table"]["columns"] = [data["table"]["columns"][0] | {"budget": v} for v in values]
+    shown(browser, data, tmp_path)
+
+    def texts(selector: str) -> list[str]:
+        script = f"return [...document.querySelectorAll('{selector}')].map((e) => e.textContent)"
+        found: list[str] = browser.execute_script(script)
+        return found
+
+    assert texts(".results td > :first-child") == [numbers.distance(value) for value in values]
+    rates = [f"found for {numbers.percent(cell['success'])}" for cell in cells]
+    assert texts(".results td small:last-child") == rates
+    whole = [value for value in values if value.is_integer()]
+    budgets = set(texts(".results thead small"))
+    assert {f"budget {numbers.count(value)}" for value in whole} <= budgets
+
+
+def test_words_are_explained_by_mouse_keyboard_and_touch(
+    browser: webdriver.Chrome, tmp_path: Path
+) -> None:
+    shown(browser, sample(), tmp_path, 400)
+    terms = {
+        name: [e.text for e in browser.find_elements(By.CSS_SELECTOR, f"{name} .term")]
+        for name in ("header", "#summary", "#table", "#curves", "#tradeoff")
+    }
+    assert terms == {
+        "header": ["hard budget"],
+        "#summary": ["c*", "told apart"],  # where they first stand
+        "#table": ["told apart"],
+        "#curves": ["flagged"],
+        "#tradeoff": ["flagged"],
+    }
+    said = "const s = getComputedStyle(arguments[0], '::after'); return [s.content, s.width]"
+    for place in browser.find_elements(By.CSS_SELECTOR, ".term"):
+        meaning = place.get_attribute("title")
+        assert meaning
+        assert browser.execute_script(said, place)[0] == "none"
+        browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", place)
+        place.click()  # a touch, or the tabulator
+        assert browser.execute_script("return document.activeElement === arguments[0]", place)
+        content, width = browser.execute_script(said, place)
+        assert content.strip('"') == meaning
+        assert float(width.removesuffix("px")) <= 400
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 400
+    methods = browser.find_element(By.CSS_SELECTOR, "#table .methods").text
+    assert all(f"{word}: " in methods for word in ("VA", "AS", "AGREST"))
+
+
+def test_a_wide_table_says_that_it_scrolls_and_a_long_name_keeps_the_numbers_in_sight(
+    browser: webdriver.Chrome, tmp_path: Path
+) -> None:
+    data = sample(models=("ResNet-50", "ViT"))
+    data["table"]["rows"][1]["method"] = "a method with a name " * 8 + "x" * 80
+    shown(browser, data, tmp_path, 400)
+    hint = browser.find_element(By.CSS_SELECTOR, "#table .hint")
+    frame = browser.find_element(By.CSS_SELECTOR, "#table .frame")
+    assert hint.is_displayed()
+    assert "more" in frame.get_attribute("class")
+    number = browser.find_element(By.CSS_SELECTOR, ".results tbody tr[data-attack] td")
+    assert number.rect["x"] + number.rect["width"] < 400
+    browser.execute_script("document.querySelector('#table .box').scrollLeft = 1e5")
+    browser.execute_async_script("setTimeout(arguments[0], 200)")
+    assert "more" not in frame.get_attribute("class")  # nothing is left to scroll to
+    resize(browser, 1400)
+    assert not hint.is_displayed()
+    many = sample(models=tuple(f"model {n}" for n in range(4)))
+    shown(browser, many, tmp_path, 1800)
+    table = browser.find_element(By.CSS_SELECTOR, "table.results").rect
+    text = browser.find_element(By.CSS_SELECTOR, "#table h2").rect
+    assert table["width"] > text["width"]  # it uses the window
+    assert table["x"] >= 0
+
+
+def test_the_gallery_shows_what_is_chosen_and_all_of_it(
+    browser: webdriver.Chrome, tmp_path: Path
+) -> None:
+    data = sample()
+    data["gallery"]["rows"] += [
+        row | {"price": "1000"} for row in data["gallery"]["rows"] if row["attack"] == "cgba"
+    ]
+    shown(browser, data, tmp_path, 400)
+    figures = browser.find_elements(By.CSS_SELECTOR, "#gallery .strip figure")
+    assert len(figures) == 8
+    for figure in figures:
+        box = figure.rect
+        assert 0 <= box["x"] < box["x"] + box["width"] <= 400
+        assert box["width"] > 60
+    section = browser.find_element(By.ID, "gallery")
+    assert "amplified 5 times throughout" in section.text
+    assert [figures[3].text.splitlines(), figures[2].text.splitlines()] == [
+        ["cost 20\u202f000", "ℓ2 3.46", "lynx"],
+        ["cost 6\u202f000", "ℓ2 14.1"],
+    ]
+    press(browser, "gallery", "galleryAttack", "a-cgba")
+    assert "a-cgba, c* = 100" in section.text.replace("\u00a0", " ")
+    press(browser, "gallery", "galleryPrice", "c* = 1000")
+    assert "There are no pictures of a-cgba" in section.text
+    press(browser, "gallery", "galleryAttack", "cgba")
+    assert len(section.find_elements(By.CSS_SELECTOR, ".strip")) == 2
+    assert trouble(browser) == []
+
+
+def test_the_trade_off_has_honest_axes(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    data = sample()
+    for point in data["tradeoff"]:
+        point |= {"flagged": 10.0, "queries": 21.0}
+    data["tradeoff"][0] |= {"flagged": 0.0, "queries": 24.0, "level": 20.0}
+    shown(browser, data, tmp_path)
+    ranges = chart(browser, "tradeoff", "['xaxis', 'yaxis'].map((a) => plot._fullLayout[a].range)")
+    assert all(high - low >= 0.6 for low, high in ranges)  # a factor of four: 10 ** 0.602
+    lines = "plot.data.filter((t) => t.name === 'half flagged').map((t) => [t.x, t.y])"
+    [(across, up)] = chart(browser, "tradeoff", lines)
+    assert up == pytest.approx([2 * x for x in across])
+    text = browser.find_element(By.ID, "tradeoff").text
+    assert "half of the queries flagged" in text
+    assert "No flagged query at all is drawn at 1." in text
+    assert 1 in chart(browser, "tradeoff", "plot.data.flatMap((t) => t.x)")
+    symbols = chart(browser, "tradeoff", "plot.data.flatMap((t) => t.marker?.symbol ?? [])")
+    keys = browser.find_elements(By.CSS_SELECTOR, "#tradeoff .key[data-attack] svg > *")
+    assert len(set(symbols)) == len(keys) == 4
+    assert len({k.get_attribute("points") for k in keys}) == 4  # a circle has none
+
+
+def test_success_begins_at_no_cost_on_a_linear_axis(
+    browser: webdriver.Chrome, tmp_path: Path
+) -> None:
+    shown(browser, sample(), tmp_path)
+    press(browser, "success", "successX", "linear")
+    firsts = chart(browser, "success", "plot.data.map((t) => [t.x[0], t.y[0]])")
+    assert firsts == [[0, 0]] * 4
+
+
+def test_many_attacks_are_grouped_by_family(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    many = tuple(name for name in PRESETS if method(name) in BETTER)
+    shown(browser, sample(many), tmp_path)
+    looks = chart(browser, "curves", "plot.data.map((t) => [t.name, t.line.color, t.line.dash])")
+    assert len(looks) == len(many) > 12
+    assert len({(colour, dash) for _, colour, dash in looks}) == len(many)
+    colours = {(family(name), colour) for name, colour, _ in looks}
+    assert len(colours) == len({name for name, _ in colours}) == 4
+    button = browser.find_element(By.XPATH, "//section[@id='curves']//button[.='HSJA']")
+    button.click()
+    left = chart(browser, "success", "plot.data.map((t) => t.name)")
+    assert {family(name) for name in left} == {"SurFree", "GeoDA", "CGBA"}
+    button.click()
+    assert chart(browser, "success", "plot.data.length") == len(many)
+    assert trouble(browser) == []
 
 
 def test_markup_in_names_is_shown_as_text(browser: webdriver.Chrome, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tollbox.core.stop import Stop
+from tollbox.report import numbers
 from tollbox.report import statistics as medians
 from tollbox.report.runs import CellCurve, Reading
 
@@ -165,3 +166,63 @@ def test_effort_to_reach_a_distance():
     assert found == (15.0, 30.0, pytest.approx(2 / 3))
     assert medians.effort(runs, 1.0) == (INF, INF, 0.0)
     assert math.isnan(medians.effort([], 1.0).share)
+
+
+MARK = medians.Mark(10.0, "cost", Reading.HARD)
+
+
+def attack(distances: list[float]) -> list[CellCurve]:
+    return [run([(1, value)], image=image) for image, value in enumerate(distances)]
+
+
+def test_attacks_are_told_apart_on_the_same_images():
+    far = [1.0, 10.0, 3.0, 30.0, 5.0, 50.0, 7.0, 70.0]  # of intervals that overlap almost wholly
+    near = [0.8 * value for value in far]
+    assert medians.told_apart(attack(near), attack(far), MARK)
+    assert not medians.told_apart(attack(far), attack(near), MARK)
+    mixed = [0.8 * value if image % 2 else 1.25 * value for image, value in enumerate(far)]
+    assert not medians.told_apart(attack(mixed), attack(far), MARK)
+
+
+def test_few_images_and_unknown_runs_tell_nothing_apart():
+    far, near = [9.0] * 6, [1.0] * 6
+    assert medians.told_apart(attack(near), attack(far), MARK)
+    assert not medians.told_apart(attack(near[:5]), attack(far), MARK)
+    cut = [run([(1, 9.0)], image=image, known=5.0) for image in range(6)]
+    assert not medians.told_apart(attack(near), cut, MARK)
+    seeds = [run([(1, 1.0)], image=image, seed=seed) for image in range(3) for seed in (0, 1)]
+    others = [run([(1, 9.0)], image=image, seed=seed) for image in range(3) for seed in (0, 1)]
+    assert not medians.told_apart(seeds, others, MARK)
+
+
+def test_no_adversarial_point_is_farther_than_any_and_not_told_from_itself():
+    nothing = [run([], image=image) for image in range(8)]
+    assert medians.told_apart(attack([1.0] * 8), nothing, MARK)
+    assert not medians.told_apart(nothing, nothing, MARK)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (9.6, "9.60"),
+        (12.345, "12.3"),
+        (123.4, "123"),
+        (999.6, "1\u202f000"),
+        (12345.0, "12\u202f300"),
+        (0.0, "0"),
+        (0.00012, "1.20e-4"),
+        (2.5e8, "2.50e8"),
+        (INF, "∞"),
+        (math.nan, "–"),
+    ],
+)
+def test_distances_have_three_digits(value: float, text: str):
+    assert numbers.distance(value) == text
+
+
+def test_counts_and_shares():
+    assert numbers.count(8000) == "8\u202f000"
+    assert numbers.count(2.5) == "2.50"
+    assert [numbers.percent(share) for share in (0.8667, 1.0, 0.125)] == [
+        f"{text}\u202f%" for text in ("86.7", "100", "12.5")
+    ]

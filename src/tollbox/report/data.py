@@ -63,7 +63,7 @@ def page_data(
             }
             for tariff in study.tariffs
         ],
-        "attacks": _attacks(table.rows),
+        "attacks": drawn_attacks(table.rows),
         "table": _table(table),
         "curves": [
             _curve(runs, by, reading) for runs in all_series if runs.runs for by in _axes(runs)
@@ -94,7 +94,7 @@ def _key(runs: SeriesRuns) -> dict[str, str]:
     }
 
 
-def _attacks(rows: Sequence[TableRow]) -> list[dict[str, Any]]:
+def drawn_attacks(rows: Sequence[TableRow]) -> list[dict[str, Any]]:
     """The attacks with how they are drawn where there are many: a style for each method, the same
     in every family, and for an attack that is no preset as it stands one that its family has
     free."""
@@ -123,8 +123,14 @@ def _attacks(rows: Sequence[TableRow]) -> list[dict[str, Any]]:
 def _table(table: PaperTable) -> dict[str, Any]:
     return {
         "columns": [
-            {"model": c.model, "price": c.tariff.name, "label": c.head, "budget": _number(c.mark)}
-            for c in table.columns
+            {
+                "model": column.model,
+                "price": column.tariff.name,
+                "label": column.head,
+                "budget": _number(column.mark),
+                "by": column.by,
+            }
+            for column in table.columns
         ],
         "rows": [
             {

@@ -431,7 +431,7 @@
       const size = points.map((t) => 9 + (8 * priceRank(t.price)) / Math.max(1, data.prices.length - 1));
       return line(attack, points.map(across), points.map((t) => t.queries), hovertext, {
         mode: found.length <= 24 ? "lines+markers+text" : "lines+markers", cliponaxis: false,
-        text: points.map((t) => plain(short(t.price, 12))),
+        text: points.map((t) => plain(short(priceLabel(t.price).replace(/^c\*\s=\s|:.*/, ""), 12))),
         textposition: "top center", textfont: { size: 11.5, color: theme("--muted") },
         line: { color: colour(attack), width: 1, dash: dash(attack) },
         marker: { color: colour(attack), size, opacity: 0.9, symbol: symbol(attack), line: { width: 1, color: theme("--paper") } },
@@ -639,8 +639,8 @@
       ...spans.map(({ model, span }) => make("th", { class: "model", colspan: span, scope: "colgroup" }, model)));
     const prices = make("tr", null,
       make("th", { class: "text method", scope: "col" }, "Attack and method"),
-      ...columns.map(({ label, budget }) => make("th", { scope: "col" }, label,
-        make("small", null, budget === null ? "no budget" : `budget ${exact(budget)}`))));
+      ...columns.map(({ label, budget, by }) => make("th", { scope: "col" }, label,
+        make("small", null, by === "queries" ? `${exact(budget)} queries` : `budget ${exact(budget)}`))));
     return make("thead", null, models, prices);
   }
 
@@ -682,7 +682,8 @@
   function strips() {
     const { images, rows } = data.gallery;
     const place = make("div", null);
-    const title = () => `${state.galleryAttack}, ${priceLabel(state.galleryPrice)}`;
+    const model = data.models.length > 1 && rows.length ? `, ${rows[0].model}` : ""; // they are of one
+    const title = () => `${state.galleryAttack}, ${priceLabel(state.galleryPrice)}${model}`;
     follow(["galleryAttack", "galleryPrice"], () => {
       const chosen = rows.filter((row) => row.attack === state.galleryAttack && row.price === state.galleryPrice);
       place.replaceChildren(...chosen.flatMap(({ image, shots }) => {

@@ -15,6 +15,7 @@ import statistics
 from collections import Counter
 
 from ..files.tables import plain_text
+from .numbers import percent
 from .paper_table import PaperTable
 from .statistics import Median
 from .words import thousands
@@ -60,7 +61,7 @@ def _cell(table: PaperTable, row: int, column: int, intervals: bool) -> str:
     decimals = decimals_of(table, column)
     value = fixed(cell.value, decimals)
     value = f"**{value}**" if table.best[row][column] else value
-    rate = f" ({cell.success:.0%})" if cell.success < 1 else ""
+    rate = f" ({percent(cell.success)})" if cell.success < 1 else ""
     ends = [fixed(end, decimals) for end in (cell.low, cell.high)]
     return f"{value}{f' [{ends[0]}, {ends[1]}]' if intervals else ''}{rate}"
 
@@ -136,4 +137,4 @@ def _tex_cell(cell: Median | None, best: bool, decimals: int) -> str:
         return "--"
     value = fixed(cell.value, decimals).replace("∞", r"$\infty$").replace("–", "--")
     value = rf"\textbf{{{value}}}" if best else value
-    return value + (rf" \small({cell.success:.0%})".replace("%", r"\%") if cell.success < 1 else "")
+    return value + (rf" \small({_tex(percent(cell.success))})" if cell.success < 1 else "")

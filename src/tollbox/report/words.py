@@ -49,7 +49,9 @@ def summary(
 def nearest(table: PaperTable, number: int) -> str | None:
     """Which attack came nearest in a column, or which are not told apart."""
     column = table.columns[number]
-    where = f"At {column.head} and a {column.by} of {count(column.mark)}"
+    spent = count(column.mark)
+    spent = f"a cost of {spent}" if column.by == "cost" else f"{spent} queries"
+    where = f"At {column.head} and {spent}"
     if len({each.model for each in table.columns}) > 1:
         where += f" on {column.model}"
     known = [
@@ -74,18 +76,13 @@ def nearest(table: PaperTable, number: int) -> str | None:
         rest = " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
         return f"{where} {row.attack} ({median}) is not told apart from {rest}."
     sentence = f"{where} {row.attack} comes nearest: {median}"
-    cell, other = next(
-        (
-            (cell, other)
-            for cell, other, _ in others
-            if (other.family, other.method) == (row.family, Method.VANILLA)
-        ),
-        others[0][:2],
-    )
-    if math.isfinite(cell.value):
-        less = percent(round(1 - least.value / cell.value, 2))
-        return f"{sentence}; {less} less than {other.attack} ({distance(cell.value)})."
-    return f"{sentence}; {other.attack} has an adversarial point for fewer than half."
+    for cell, other, _ in others:
+        vanilla = (other.family, other.method) == (row.family, Method.VANILLA)
+        if vanilla and math.isfinite(cell.value):
+            less = percent(round(1 - least.value / cell.value, 2))
+            return f"{sentence}; {less} less than {other.attack} ({distance(cell.value)})."
+    cell, other, _ = others[0]
+    return f"{sentence}; next is {other.attack} ({distance(cell.value)})."
 
 
 def notes(results: StudyResults, all_series: Sequence[SeriesRuns]) -> list[str]:
