@@ -10,11 +10,14 @@ begin from: noise hardly ever ends in a class of one's choice.
 
 from __future__ import annotations
 
+import difflib
+import functools
+import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from itertools import chain, islice
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -30,6 +33,8 @@ from .engine.engine import Engine, Progress
 from .engine.workers import Workers, check_count
 from .errors import InputError, mention
 
+P = ParamSpec("P")
+T = TypeVar("T")
 AnyModel = Model | Callable[[Tensor], Any]
 Targets = int | Tensor | Iterable[int] | None
 """The class to reach, for all images or one for each; None: any class but the source."""
@@ -42,6 +47,25 @@ class ModelWarning(UserWarning):
     """The model is not fit to be measured; the message says why."""
 
 
+def _suggesting(function: Callable[P, T]) -> Callable[P, T]:
+    """The function; an option that it does not have is refused with the nearest that it has."""
+    names = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **options: P.kwargs) -> T:
+        for name in options:
+            if name not in names:
+                near = difflib.get_close_matches(name, names, n=1)
+                hint = f": did you mean {near[0]!r}?" if near else f"; it has {', '.join(names)}"
+                raise TypeError(
+                    f"{function.__name__}() got an unexpected keyword argument {name!r}{hint}"
+                )
+        return function(*args, **options)
+
+    return checked
+
+
+@_suggesting
 def run_cells(
     cells: Iterable[Cell],
     model: AnyModel,
@@ -81,11 +105,12 @@ def run_cells(
         time_limit=time_limit,
         progress=progress,
     )
-    findings = runner.check_model(listed) if check else []
+    findings = runner.check_model(listed, frames=4) if check else []
     results = sorted(runner.run(listed), key=lambda result: result.index)
     return Results(results, findings)
 
 
+@_suggesting
 def run(
     attack: Attack,
     model: AnyModel,
@@ -156,6 +181,7 @@ def run(
     )
 
 
+@_suggesting
 def stream(
     attack: Attack,
     model: AnyModel,
@@ -209,7 +235,7 @@ def stream(
         for index, cell in enumerate(few):
             shape = cell.check(checked_model, f"image {index}", shape)
         if few:
-            runner.check_model(few)
+            runner.check_model(few, frames=3)
         yield from runner.run(chain(few, cells))
 
     return results()
@@ -242,8 +268,9 @@ class _Runner:
             with Workers(self._model, count) as workers:
                 yield from workers.run(cells, **self._options)
 
-    def check_model(self, cells: list[Cell]) -> list[str]:
-        """What makes the model unfit to be measured on these images; warns of it, too."""
+    def check_model(self, cells: list[Cell], frames: int) -> list[str]:
+        """What makes the model unfit to be measured on these images; warns of it, too, in the name
+        of the caller so many frames up."""
         sender = self._engine.sender
         if sender.metered:
             raise InputError(
@@ -256,7 +283,7 @@ class _Runner:
         few = torch.stack([cell.image for cell in cells[:CHECKED_IMAGES]])
         findings = check_model(self._model, few, sender.batch_size)
         if findings:
-            warnings.warn(" ".join(findings), ModelWarning, stacklevel=3)
+            warnings.warn(" ".join(findings), ModelWarning, stacklevel=frames)
         return findings
 
 

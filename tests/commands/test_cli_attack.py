@@ -656,3 +656,42 @@ def test_check_tells_of_a_model_that_depends_on_the_batch(unfit: Case) -> None:
         assert any("padded with other images" in text for text in results.warnings)
     _, out, err = unfit.run(model="unfit_models:padded", out="unchecked")
     assert "padded with other images" not in out + err
+
+
+COUNTING = """
+def labels(images):
+    with open("rows.txt", "a") as file:
+        file.write(f"{len(images)}\\n")
+    return (images.mean((1, 2, 3)) > 0.5).long()
+"""
+
+
+def test_a_metered_model_computes_what_is_charged(case: Case) -> None:
+    (case.folder / "counting_model.py").write_text(COUNTING)
+    with pytest.raises(SystemExit) as end:
+        main([*case.given(model="counting_model:labels"), "--metered"])
+    out, _ = case.capture.readouterr()
+    assert not end.value.code
+    assert re.search("no longer adversarial at 8 bits │ +not asked", out)
+    with open("out/results.csv", newline="") as file:
+        charged = sum(int(row["queries"]) for row in csv.DictReader(file))
+    rows = [int(line) for line in Path("rows.txt").read_text().split()]
+    assert rows[:2] == [1, 1]  # loading tries it
+    assert sum(rows[2:]) == charged
+    with pytest.raises(SystemExit) as end:
+        main([*case.given(out="both"), "--metered", "--check"])
+    assert end.value.code == 2
+    assert "--check and --metered are both set" in case.capture.readouterr().err
+
+
+def test_workers_share_the_images(case: Case) -> None:
+    case.run(out="one")
+    code, _, err = case.run(out="two", workers="2")
+    assert code == 0, err
+    assert sorted(path.name for path in Path("two").glob("*.sqlite")) == [
+        "shard-0.sqlite",
+        "shard-1.sqlite",
+    ]
+    for name in ("results.csv", "adversarial.npz"):
+        assert Path("one", name).read_bytes() == Path("two", name).read_bytes()
+    case.refused("--workers is 0: expected 1 or more", workers="0", out="none")

@@ -13,7 +13,9 @@ import torch
 
 import tollbox as tb
 from tollbox import testing
+from tollbox.core.model import Model
 from tollbox.core.stop import Stop
+from tollbox.engine.sender import Sender
 from tollbox.errors import InputError
 
 BOUNDARY = testing.half_space(distance=0.3, shape=(1, 4, 4))
@@ -705,3 +707,28 @@ def test_the_best_point_is_not_changed_by_who_made_it():
     apart = float(torch.linalg.vector_norm(result.adversarial - 0.5))
     assert apart == pytest.approx(result.distance)
     assert result.distance > 0.4
+
+
+@pytest.mark.parametrize("batch_size", [64, 8192])
+def test_a_lone_image_computes_a_small_multiple_of_what_is_charged(batch_size):
+    model, images, labels, _ = tb.models.embedded()
+    seen = []
+    prices = tb.Prices(source=10)
+    options = {"prices": prices, "budget": 400, "batch_size": batch_size, "progress": seen.append}
+    [result] = tb.run(tb.preset("a-hsja"), model, images[:1], labels[:1], **options)
+    assert result.ledger.queries > 50
+    assert seen[-1].rows <= 8 * result.ledger.queries
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("batch_size", [1, 7, 8, 64, 100, 256, 8192, 65_536])
+def test_shapes_are_few_and_near_what_is_wanted(batch_size, device):
+    model = Model(lambda images: images, torch.device(device), torch.float32)
+    sender = Sender(model, batch_size, one_shape=False, metered=False)
+    least = {"cpu": 8, "cuda": 32}[device]
+    assert len(sender.shapes) <= 12
+    assert max(sender.shapes) == batch_size
+    for shape in sender.shapes:
+        wanted = max((s for s in sender.shapes if s < shape), default=0) + 1
+        assert sender.padded(wanted) == shape <= max(least, 8 * wanted)
+    assert Sender(model, batch_size, one_shape=True, metered=False).shapes == [batch_size]

@@ -171,6 +171,18 @@ def test_an_unknown_option_is_refused():
 
 
 @pytest.mark.parametrize("function", [tb.run, tb.stream, tb.run_cells])
+def test_an_unknown_option_is_told_the_nearest(function):
+    with pytest.raises(TypeError) as refusal:
+        function(batchsize=3)
+    assert str(refusal.value) == (
+        f"{function.__name__}() got an unexpected keyword argument 'batchsize': "
+        "did you mean 'batch_size'?"
+    )
+    with pytest.raises(TypeError, match=r"'zzz'; it has .*batch_size"):
+        function(zzz=3)
+
+
+@pytest.mark.parametrize("function", [tb.run, tb.stream, tb.run_cells])
 def test_the_options_stand_in_the_signature(function):
     names = set(inspect.signature(function).parameters)
     engine = {"batch_size", "live", "metered", "one_shape", "time_limit", "progress", "workers"}

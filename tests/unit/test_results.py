@@ -147,3 +147,23 @@ def test_what_is_known_ends_where_the_run_was_ended(stop, by):
     else:
         ended = {(Stop.BUDGET, "cost"): 100, (Stop.MAX_QUERIES, "queries"): 50}
         assert known == ended.get((stop, by), math.inf)
+
+
+def test_results_are_short_in_print():
+    model, images, labels, _ = tb.models.embedded()
+    results = tb.run(tb.preset("a-hsja"), model, images[:2], labels[:2], budget=200)
+    first = results[0]
+    ledger = f"{first.ledger.queries} queries ({first.ledger.source} flagged), cost 200"
+    assert repr(first.ledger) == f"<Ledger: {ledger}>"
+    assert repr(first) == f"<Result 0: budget, l2 {first.distance:.4g}, {ledger}>"
+    median = np.median([r.distance for r in results])
+    assert repr(results) == (
+        "<Results: 2 images, 0 misclassified anyway, 0 failed, "
+        f"median l2 {median:.4g}, 400 queries>"
+    )
+    assert (
+        repr(tb.Results([])) == "<Results: 0 images, 0 misclassified anyway, 0 failed, 0 queries>"
+    )
+    cell = tb.Cell(tb.preset("a-hsja"), images[0], int(labels[0]), start=images[1])
+    assert "tensor" not in repr(cell)
+    assert "tensor" not in repr(tb.Results([result(STEPS)]))

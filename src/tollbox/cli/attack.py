@@ -89,6 +89,15 @@ class AttackOptions:
     batch_size: Annotated[
         int | None, _whole("Rows of a model batch. Default: 256 on a GPU, else 64.")
     ] = None
+    workers: Annotated[int, _whole("Processes that share the images.")] = 1
+    metered: Annotated[
+        bool,
+        Parameter(
+            help="The model bills every row it computes: send only rows that are certain to be "
+            "charged; nothing else is asked, but for a try of one image when it is loaded.",
+            negative="",
+        ),
+    ] = False
     check: Annotated[bool, Parameter(help=CHECK_HELP, negative="")] = False
 
 
@@ -119,6 +128,7 @@ def study_of(options: AttackOptions) -> Study:
     choices.within("limit", options.limit, 1)
     choices.within("quantize", options.quantize, 1, 16)
     choices.within("batch_size", options.batch_size, 1)
+    choices.within("workers", options.workers, 1)
     return Study.of(
         name="attack",
         where="tollbox attack",
@@ -144,6 +154,8 @@ def study_of(options: AttackOptions) -> Study:
         goal=Goal(options.target, options.start),
         device=options.device,
         batch_size=options.batch_size,
+        workers=options.workers,
+        metered=options.metered,
         check=options.check,
         keep_images=True,
     )
@@ -176,6 +188,8 @@ def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
         "limit": options.limit,
         "device": str(loaded.device),
         "batch_size": options.batch_size,
+        "workers": options.workers,
+        "metered": options.metered,
         "versions": {
             name: getattr(environment, name) for name in ("tollbox", "torch", "numpy", "python")
         },

@@ -46,11 +46,11 @@ def finish(folder: Path, outcome: Outcome, interrupted: bool, loaded: Loaded) ->
     with staged(folder, FILES | pictures, shared=True) as stage:
         with stage.writing():
             size = loaded.study.batch_size or default_batch_size(model)
-            rounded = round_points(model, results, size)
+            rounded = round_points(model, results, size, ask=not loaded.study.metered)
             write_all(stage.folder, cells, results, rounded, settings)
         stage.commit()
     lost = sum(still_adversarial(cells[i], point) is False for i, point in rounded.items())
-    summary.show(results, settings, lost, folder)
+    summary.show(results, settings, None if loaded.study.metered else lost, folder)
     return _exit_code(folder, results, outcome, interrupted)
 
 

@@ -4,8 +4,8 @@
    and `cost`; only images that have one.
 2. A PNG is the point rounded to 8 bits. Rounding may lose it, so the model is asked again about the
    rounded images, uncharged, and the file name says what it answered: `0007-adversarial.png`,
-   `0007-lost.png`, or `0007-unknown.png` if the model failed on it. With a target, adversarial
-   means the target class.
+   `0007-lost.png`, or `0007-unknown.png` if the model failed on it, or is metered and was not
+   asked. With a target, adversarial means the target class.
 3. `results.csv` has a line for each image; distance `inf` where no adversarial point was found, and
    0 where the clean image is misclassified anyway (which makes neither a point nor a PNG; with a
    target it is `inf` unless it has that class). `target` is empty where any other class will do.
@@ -55,23 +55,25 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Rounded:
-    """An adversarial point at 8 bits a channel; `label` is the model's, None if it failed."""
+    """An adversarial point at 8 bits a channel; `label` is the model's, None if it has none."""
 
     pixels: Tensor
     """(c, h, w), uint8."""
     label: int | None
 
 
-def round_points(model: Model, results: Sequence[Result], batch_size: int) -> dict[int, Rounded]:
-    """By index: the adversarial points rounded to 8 bits, and the model's answers to them."""
+def round_points(
+    model: Model, results: Sequence[Result], batch_size: int, ask: bool
+) -> dict[int, Rounded]:
+    """By index: the adversarial points rounded to 8 bits, and, with `ask`, the model's answers."""
     pixels = {
         r.index: point.mul(255).round().to(torch.uint8) for r, point in _adversarial_points(results)
     }
-    labels: dict[int, int | None] = {}
     order = list(pixels)
-    for first in range(0, len(order), batch_size):
+    labels: dict[int, int | None] = dict.fromkeys(order)
+    for first in range(0, len(order) if ask else 0, batch_size):
         part = order[first : first + batch_size]
-        answers = _answers(model, torch.stack([pixels[i] for i in part]), batch_size)
+        answers = _answers(model, torch.stack([pixels[i] for i in part]))
         labels.update(zip(part, answers, strict=True))
     return {i: Rounded(pixels[i], labels[i]) for i in order}
 
@@ -85,17 +87,18 @@ def _adversarial_points(results: Sequence[Result]) -> list[tuple[Result, Tensor]
     ]
 
 
-def _answers(model: Model, pixels: Tensor, batch_size: int) -> list[int | None]:
+def _answers(model: Model, pixels: Tensor) -> list[int | None]:
     try:
         points = pixels.to(model.device, model.work_dtype).div_(255)
-        padding = points[:1].expand(batch_size - len(points), *points.shape[1:])
+        missing = (model.batch or len(points)) - len(points)
+        padding = points[:1].expand(missing, *points.shape[1:])
         points = torch.cat([points, padding])
         answers: list[int | None] = list(model(model.sent(points))[: len(pixels)].tolist())
         return answers
     except (Exception, SystemExit):  # the model's own: find out which images it fails on
         if len(pixels) == 1:
             return [None]
-        return [_answers(model, pixels[i : i + 1], batch_size)[0] for i in range(len(pixels))]
+        return [_answers(model, pixels[i : i + 1])[0] for i in range(len(pixels))]
 
 
 def write_all(
@@ -191,7 +194,7 @@ def _write_pictures(folder: Path, names: dict[int, str], rounded: dict[int, Roun
 
 
 def still_adversarial(cell: Cell, picture: Rounded) -> bool | None:
-    """Whether a point is still adversarial at 8 bits; None if the model failed on it."""
+    """Whether a point is still adversarial at 8 bits; None if the model did not answer."""
     if picture.label is None:
         return None
     return picture.label != cell.label if cell.target is None else picture.label == cell.target

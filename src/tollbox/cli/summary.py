@@ -23,8 +23,9 @@ from . import hints
 from .streams import console
 
 
-def show(results: Results, settings: Mapping[str, Any], lost: int, folder: Path) -> None:
-    """Print it; `lost` points are no longer adversarial at 8 bits; all is saved in `folder`."""
+def show(results: Results, settings: Mapping[str, Any], lost: int | None, folder: Path) -> None:
+    """Print it; `lost` points are no longer adversarial at 8 bits (None: the model was not asked);
+    all is saved in `folder`."""
     to, target = console(), settings["target"]
     goal = "" if target is None else f", target {target}"
     title = f"{settings['attack']}, price {settings['price']}{goal}"
@@ -44,7 +45,7 @@ def show(results: Results, settings: Mapping[str, Any], lost: int, folder: Path)
         table.add_row("ended early", f"{len(early)}")
         begun = [r for r in early if r.ledger.queries > 0]
         table.add_row(*_median("median l2 reached early", begun))
-    table.add_row("no longer adversarial at 8 bits", f"{lost}")
+    table.add_row("no longer adversarial at 8 bits", "not asked" if lost is None else f"{lost}")
     table.add_row("queries", f"{queries:,}")
     table.add_row("flagged share", f"{flagged / queries:.1%}" if queries else "-")
     to.print(table)
@@ -54,7 +55,7 @@ def show(results: Results, settings: Mapping[str, Any], lost: int, folder: Path)
     points = sum(r.adversarial is not None for r in results.counted)
     for hint in (
         hints.infinite_median(len(ended), without_point),
-        hints.lost_by_rounding(lost, points, settings["quantize"]),
+        hints.lost_by_rounding(lost or 0, points, settings["quantize"]),
     ):
         if hint:
             to.print(hint[:1].upper() + hint[1:], soft_wrap=True)

@@ -23,7 +23,7 @@ class Cell:
     """(attack, image, label, prices, budget, goal, seed)."""
 
     attack: Attack
-    image: Tensor
+    image: Tensor = field(repr=False)
     """(c, h, w) in [0,1]."""
     label: int
     """The source class."""
@@ -36,7 +36,7 @@ class Cell:
     name: str = ""
     charge_clean: bool = True
     """Charge the query of the clean image. The paper preselects its images, and does not."""
-    start: Tensor | None = None
+    start: Tensor | None = field(default=None, repr=False)
     """An image to begin from, in place of what the attack's start would find."""
 
     def check(

@@ -27,7 +27,7 @@ class AccountBefore(NamedTuple):
     queries: NDArray[np.int64]
 
 
-@dataclass
+@dataclass(repr=False)
 class Ledger:
     """Counts of answers by phase and label; everything else is derived from them."""
 
@@ -41,6 +41,12 @@ class Ledger:
 
     def __post_init__(self) -> None:
         self._levels = self._by_level(*self.counts.values())
+
+    def __repr__(self) -> str:
+        return f"<Ledger: {self}>"
+
+    def __str__(self) -> str:
+        return f"{self.queries:,} queries ({self.source:,} flagged), cost {self.cost:,g}"
 
     def _by_level(self, *tallies: Counter[int]) -> list[int]:
         levels = [0] * len(self.prices.values)

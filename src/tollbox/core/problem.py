@@ -30,7 +30,7 @@ from .stop import Stop
 class Problem:
     """One image to be attacked."""
 
-    source: Tensor
+    source: Tensor = field(repr=False)
     """The source image x*, (c, h, w), on the device of the run."""
     label: int
     """The source class."""
@@ -41,7 +41,7 @@ class Problem:
     seed: int = 0
     content: str = ""
     """Hash of the source image; made from it if it is not given."""
-    start_image: Tensor | None = None
+    start_image: Tensor | None = field(default=None, repr=False)
     """An image to begin from, in place of what the attack's start would find."""
     accepted: list[tuple[Tensor, dict[str, Any]]] = field(default_factory=list, repr=False)
     """Iterates with their notes that the engine has not collected yet."""

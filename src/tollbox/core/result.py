@@ -112,7 +112,7 @@ class Improvement(NamedTuple):
     """What had been spent before it was asked."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """How the run on one image went."""
 
@@ -139,6 +139,10 @@ class Result:
         ledger = Ledger(cell.prices.for_source(cell.label), cell.label)
         limits = cell.budget, cell.max_queries, cell.seed
         return cls(index, cell.name, stop, "", ledger, None, (), (), *limits)
+
+    def __repr__(self) -> str:
+        name = f"{self.index} {self.name!r}" if self.name else f"{self.index}"
+        return f"<Result {name}: {self.stop}, l2 {self.distance:.4g}, {self.ledger}>"
 
     @property
     def distance(self) -> float:
@@ -170,7 +174,7 @@ class Result:
         return float(reached_at(needs, distances, value))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Results(Sequence[Result]):
     """Results in input order, and what they say together."""
 
@@ -181,6 +185,15 @@ class Results(Sequence[Result]):
     def __init__(self, results: Iterable[Result], findings: Iterable[str] = ()) -> None:
         object.__setattr__(self, "results", tuple(results))
         object.__setattr__(self, "findings", tuple(findings))
+
+    def __repr__(self) -> str:
+        queries = sum(r.ledger.queries for r in self.results)
+        distances = [r.distance for r in self.counted if not r.stop.cut_short]
+        median = f", median l2 {np.median(distances):.4g}" if distances else ""
+        return (
+            f"<Results: {len(self)} images, {self.misclassified} misclassified anyway, "
+            f"{self.failed} failed{median}, {queries:,} queries>"
+        )
 
     @overload
     def __getitem__(self, index: int) -> Result: ...

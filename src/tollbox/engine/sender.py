@@ -1,7 +1,9 @@
 """The sender: rows of many asks in, one model batch out, labels and distances back.
 
 1. Few fixed shapes: a batch is padded, with a row of its own, to the smallest shape that holds it.
-   Padding is never delivered. A metered model gets no padding, since there a row is a query.
+   Padding is never delivered. A metered model gets no padding, since there a row is a query. Unless
+   there is one shape only, at most `COARSEST` times the rows that are wanted are computed, or the
+   smallest shape.
 2. Points stay on the device. Labels, distances and whatever else waits to be read cross to the host
    in one transfer per batch; waiting for it is the only synchronisation.
 3. Out of memory: the shapes are halved, the rows are sent again, and results say so. Any other
@@ -49,6 +51,10 @@ class Piece(NamedTuple):
         )
 
 
+COARSEST = 8
+"""A shape is at most so many times the next smaller one."""
+SMALLEST_SHAPE = {"cuda": 32}
+"""By the kind of device: fewer rows take it as long. On others it is `COARSEST`."""
 AFTER_A_FAILURE = Failure(Stop.ATTACK_ERROR, "it comes after a row that failed")
 
 
@@ -100,9 +106,15 @@ class Sender:
 
     @property
     def shapes(self) -> list[int]:
-        """The batch shapes in use, rising: so many eighths of the whole."""
-        eighths = (8,) if self._one_shape else range(1, 9)
-        return sorted({max(1, self.batch_size * part // 8) for part in eighths})
+        """The batch shapes in use, rising: so many eighths of the whole, and below one eighth an
+        eighth of that, and so on, for batches that are large compared to what is asked."""
+        if self._one_shape:
+            return [self.batch_size]
+        shapes = {max(1, self.batch_size * part // 8) for part in range(1, 9)}
+        smallest = SMALLEST_SHAPE.get(self.model.device.type, COARSEST)
+        while min(shapes) > smallest:
+            shapes.add(max(smallest, min(shapes) // COARSEST))
+        return sorted(shapes)
 
     def place(self, slot: int, source: Tensor) -> None:
         """Put the source image of a live cell into the table."""
