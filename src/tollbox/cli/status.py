@@ -12,6 +12,9 @@ from rich.text import Text
 from ..studies.status import SeriesStatus, StudyStatus
 from .streams import console
 
+NARROWEST_TABLE = 60
+"""Columns of a terminal."""
+
 
 def status(folder: Path) -> int:
     """Show how far a study has come; it may be running."""
@@ -32,12 +35,23 @@ def status(folder: Path) -> int:
 
 
 def show(title: str, series: Sequence[SeriesStatus]) -> None:
-    """A table with a row for each series."""
+    """A table with a row for each series; where it does not fit, some lines for each."""
+    to = console()
+    if to.width < NARROWEST_TABLE:
+        to.print(Text(title))
+        for each in series:
+            to.print(Text(each.name))
+            to.print(f"  {each.done}/{each.cells} cells, {each.failed} failed")
+            to.print(f"  median l2 {_median(each)}, {each.queries:,} queries")
+        return
     table = Table(title=Text(title))
     for name in ("", "cells", "failed", "median l2", "queries"):
         table.add_column(name, justify="left" if not name else "right")
     for each in series:
-        median = "-" if math.isnan(each.median) else f"{each.median:.4g}"
-        done = f"{each.done}/{each.cells}"
-        table.add_row(Text(each.name), done, f"{each.failed}", median, f"{each.queries:,}")
-    console().print(table)
+        done, failed = f"{each.done}/{each.cells}", f"{each.failed}"
+        table.add_row(Text(each.name), done, failed, _median(each), f"{each.queries:,}")
+    to.print(table)
+
+
+def _median(series: SeriesStatus) -> str:
+    return "-" if math.isnan(series.median) else f"{series.median:.4g}"
