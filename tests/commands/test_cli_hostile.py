@@ -54,6 +54,34 @@ def attack(
     signal.signal(signal.SIGINT, before)  # a command that was interrupted ends by ignoring it
 
 
+def test_numbers_out_of_range_are_refused_before_anything_is_made(attack: Attack) -> None:
+    code, _, err = attack(batch_size="1000000000")
+    assert (code, err) == (2, "tollbox: --batch-size is 1000000000: expected 1 to 65536.\n")
+    code, _, err = attack(seed=f"{2**63}")
+    assert (code, "expected -9223372036854775807 to 9223372036854775807." in err) == (2, True)
+    assert not Path("out").exists()
+
+
+def test_a_device_that_is_not_here_is_told_in_a_sentence(attack: Attack) -> None:
+    code, _, err = attack(device="mps")
+    cannot = "--device is 'mps', which this installation of torch cannot use here: expected cpu"
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert cannot in err
+
+
+def test_a_single_picture_is_no_set_of_images(attack: Attack) -> None:
+    Path("a.png").write_bytes(b"")
+    code, _, err = attack(images="a.png")
+    assert (code, "--images a.png is a single picture: expected a folder" in err) == (2, True)
+
+
+def test_pngs_are_only_named_where_there_are_some(attack: Attack) -> None:
+    assert "PNGs" in attack()[1]
+    np.savez("set.npz", images=np.full((1, 2, 4, 5), 120, np.uint8), labels=[0])
+    code, out, _ = attack(out="two-channels")
+    assert (code, "PNGs" in out) == (0, False)
+
+
 def names(folder: str | Path) -> set[str]:
     """What is in a folder, but for the store."""
     return {file.name for file in Path(folder).iterdir() if not file.name.startswith("shard-0.")}

@@ -109,6 +109,13 @@ def case(
     return Case(study_folder, capsys, monkeypatch)
 
 
+def test_a_file_in_place_of_the_folder_of_figures_is_told(case: Case) -> None:
+    case.half()
+    (case.folder / "file").touch()
+    code, _, err = case.run("report", "out", "--figures", "file")
+    assert (code, err.startswith("tollbox: --figures file is a file: expected a")) == (2, True)
+
+
 # -- what is as it should be ----------------------------------------------------------------------
 
 
@@ -126,6 +133,10 @@ def test_a_study_from_beginning_to_end(case: Case) -> None:
     code, out, _ = case.run("status", "out")
     assert "All cells are done." in out
     assert "3/3" in out
+    case.patch.setenv("COLUMNS", "40")
+    _, narrow, _ = case.run("status", "out")
+    assert narrow.splitlines()[2:4] == ["  3/3 cells, 0 failed", narrow.splitlines()[3]]
+    assert narrow.splitlines()[3].startswith("  median l2 ")
     assert case.run("resume", "out")[0] == 0
 
 

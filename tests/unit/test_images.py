@@ -16,6 +16,7 @@ from PIL import Image
 
 from tollbox.errors import FileError, InputError
 from tollbox.files.images import load_images
+from tollbox.files.pictures import read_picture
 
 
 def picture(file: Path, mode: str = "RGB", size: tuple[int, int] = (5, 4), value: int = 51) -> None:
@@ -67,7 +68,7 @@ def test_palette_with_transparency_and_colour_order(tmp_path: Path) -> None:
     where.mkdir()
     colours = Image.new("RGB", (2, 1))
     colours.putdata([(255, 0, 0), (0, 0, 255)])
-    colours.quantize(4).save(where / "a.png", transparency=b"\x00\xff")
+    colours.quantize(4).save(where / "a.png", transparency=b"\xff\xff")
     (tmp_path / "l.csv").write_text("file,label\na.png,0\n")
     image = load_images(where, tmp_path / "l.csv").images[0]
     assert image[:, 0, 0].tolist() == [1, 0, 0]
@@ -289,7 +290,66 @@ def test_large_pictures_do_not_warn(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         warnings.simplefilter("error")
         assert len(load_images(where, table)) == 2
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 5)
-    with pytest.raises(FileError, match=r"a\.png cannot be read: Image size"):
+    with pytest.raises(FileError, match=r"a\.png has more pixels than can be read: expected at mo"):
+        load_images(where, table)
+
+
+def test_a_picture_too_large_is_refused_before_it_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where, table = folder(tmp_path, ["file,label", "a.png,1", "b.png,1"])
+    Image.new("1", (4097, 4096)).save(where / "a.png")
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda self: pytest.fail("decoded"))
+    with pytest.raises(
+        FileError,
+        match=r"a\.png has 4097x4096 pixels: expected at most 16,777,216 in all; resize it first",
+    ):
+        load_images(where, table)
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_pictures_are_turned_as_they_say(tmp_path: Path, mode: str) -> None:
+    where, table = folder(tmp_path, ["file,label", "a.png,1"], {"a.png": mode})
+    row = Image.new(mode, (3, 1))
+    row.putdata([0, 100, 200] if mode == "L" else [(v, v, v) for v in (0, 100, 200)])
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was held upright: the left end is the top
+    row.save(where / "a.png", exif=exif)
+    image = load_images(where, table).images[0]
+    assert image.shape == (1 if mode == "L" else 3, 3, 1)
+    assert image[0, :, 0].mul(255).round().tolist() == [0, 100, 200]
+    start = read_picture(where / "a.png", len(image))
+    assert torch.equal(start[0], image)
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+@pytest.mark.parametrize("alpha", [0, 254])
+def test_a_picture_that_is_transparent_is_refused(tmp_path: Path, mode: str, alpha: int) -> None:
+    where, table = folder(tmp_path, ["file,label", "a.png,1"], {"a.png": "RGB"})
+    picture = Image.new("RGBA", (5, 4), (51, 51, 51, 255))
+    if mode == "P":
+        palette = Image.new("P", (5, 4), 1)
+        palette.putpalette([51] * 6)
+        palette.save(where / "a.png", transparency=bytes([255, alpha]))
+    else:
+        picture.putpixel((2, 2), (51, 51, 51, alpha))
+        picture.convert(mode).save(where / "a.png")
+    with pytest.raises(FileError, match=r"a\.png is transparent in places: expected an image that"):
+        load_images(where, table)
+    with pytest.raises(FileError, match="is transparent in places"):
+        read_picture(where / "a.png", 3)
+
+
+def test_a_single_picture_is_not_taken_for_a_set(tmp_path: Path) -> None:
+    where, table = folder(tmp_path, ["file,label", "a.png,1", "b.png,1"])
+    for labels in (None, table):
+        with pytest.raises(FileError, match=r"is a single picture: expected .*; put it into"):
+            load_images(where / "a.png", labels)
+
+
+def test_a_nul_in_the_label_file(tmp_path: Path) -> None:
+    where, table = folder(tmp_path, ["file,label", "a.png,1", "b\0.png,1"])
+    with pytest.raises(FileError, match=r"line 3: the image 'b\\x00.png' is a name that no file"):
         load_images(where, table)
 
 

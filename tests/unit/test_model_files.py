@@ -5,6 +5,7 @@ import sys
 import warnings
 import zipfile
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -86,6 +87,37 @@ def test_labels_instead_of_logits(tmp_path: Path) -> None:
     model = load_model(export(tmp_path / "d.pt2", Decides(), None), IMAGE)
     assert model.classes is None
     assert model(torch.stack([IMAGE * 0, IMAGE * 0 + 1])).tolist() == [0, 1]
+
+
+class Wrapped(nn.Module):
+    """A network that answers with a dict, or with a tuple."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.network, self.kind = network(), kind
+
+    def forward(self, images: torch.Tensor) -> object:
+        logits = self.network(images)
+        return {"logits": logits} if self.kind == "dict" else (logits, logits[:, :2])
+
+
+@pytest.mark.parametrize("kind", ["dict", "tuple"])
+def test_logits_are_found_in_what_a_file_or_function_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    images = torch.rand(4, 3, 6, 6)
+    wanted = network()(images).argmax(1).tolist()
+    net = Wrapped(kind).eval()
+    module = ModuleType("wrapped")
+    module.net, module.function = net, lambda images: net(images)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "wrapped", module)
+    for source in (
+        export(tmp_path / "net.pt2", net, None),
+        "wrapped:net",
+        "wrapped:function",
+    ):
+        model = load_model(source, IMAGE)
+        assert (model.classes, model(images).tolist()) == (5, wanted)
 
 
 def test_double_precision_is_kept(tmp_path: Path) -> None:

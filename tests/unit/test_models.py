@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections import namedtuple
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from torch import nn
 
 import tollbox as tb
 from tollbox.check import check_model
+from tollbox.errors import ModelFault
 from tollbox.models.normalise import Normalisation, Normalised
 
 FASHION = Path("/usr/share/datasets/fashion-mnist")
@@ -80,6 +83,49 @@ def test_from_torch_takes_a_network_that_gives_labels():
     found = tb.models.from_torch(Labels())(IMAGES)
     assert found.dtype == torch.int64
     assert torch.equal(found, (IMAGES.mean((1, 2, 3)) > 0.5).long())
+
+
+class Answering(torch.nn.Module):
+    """A network of two classes that puts its logits into something."""
+
+    def __init__(self, wrap):
+        super().__init__()
+        self.wrap = wrap
+
+    def forward(self, images):
+        mean = images.flatten(1).mean(1)
+        return self.wrap(torch.stack([1 - mean, mean], 1))
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda logits: {"hidden": logits[:, :1], "logits": logits},
+        lambda logits: SimpleNamespace(logits=logits, hidden=None),
+        lambda logits: (logits, logits[:, :1]),
+        lambda logits: [logits],
+        lambda logits: namedtuple("Out", "aux logits")(None, logits),
+    ],
+)
+def test_logits_are_found_in_what_a_network_answers(wrap):
+    model = tb.models.from_torch(Answering(wrap))
+    images = torch.stack([torch.full((1, 2, 2), 0.1), torch.full((1, 2, 2), 0.9)])
+    assert model(images).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("wrap", "answer"),
+    [
+        (lambda logits: {"scores": logits}, "dict of scores"),
+        (lambda logits: SimpleNamespace(scores=logits), "SimpleNamespace"),
+        (lambda logits: (), "tuple"),
+        (lambda logits: None, "NoneType"),
+    ],
+)
+def test_an_answer_without_logits_is_an_error_of_the_model(wrap, answer):
+    model = tb.models.from_torch(Answering(wrap))
+    with pytest.raises(ModelFault, match=f"answered with {answer}: expected a tensor, an object"):
+        model(torch.rand(2, 1, 2, 2))
 
 
 def test_from_torch_puts_the_network_into_eval_mode():

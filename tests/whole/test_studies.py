@@ -6,6 +6,7 @@ import contextlib
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from tollbox.studies import loading
 from tollbox.studies.beginning import begin, holds
 from tollbox.studies.loading import load
 from tollbox.studies.running import run_folder
-from tollbox.studies.shard import CellEnded, Options, Outcome
+from tollbox.studies.shard import CellEnded, Options, Outcome, model_speed
 from tollbox.studies.store.opening import StoreError
 from tollbox.studies.store.store import Store
 
@@ -274,6 +275,47 @@ def test_two_processes_do_what_one_does(case: Case) -> None:
     np.savez(case.folder / "images.npz", images=other, labels=labels)
     with pytest.raises(FileError, match=r"image 1 \(1\) has changed in its content; bring them"):
         case.run(Net())
+
+
+def test_no_more_processes_than_cells_nor_than_the_machine_can_bear(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.text = "workers = 1000\n" + case.text
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    sentence = (
+        r"^small.toml, line 1: workers is 1000, and this machine has 2 cores: expected at most 4 "
+        r"for each core; write workers = 2, and rarely more\.$"
+    )
+    with pytest.raises(InputError, match=sentence):
+        case.run(Net())
+    assert not case.out.exists()
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    begin(load(case.study(), {"net": model(Net())}), case.out, "python")
+    assert len(list(case.out.glob("shard-*.sqlite"))) == 12
+    with StudyResults(case.out) as results:
+        assert (results.record.shards, len(results.grid)) == (12, 12)
+
+
+def test_a_model_is_tried_with_few_rows(case: Case) -> None:
+    case.text = case.text.replace("batch_size = 16", "batch_size = 65536")
+    rows: list[int] = []
+
+    def counting(images: Tensor) -> Tensor:
+        rows.append(len(images))
+        return torch.zeros(len(images), dtype=torch.long)
+
+    for batch, most in ((None, 256), (700, 700)):
+        counted = tb.models.from_callable(counting, batch=batch)
+        loaded = load(case.study(), {"net": counted})
+        assert model_speed(loaded, counted) is not None
+        loaded.fingerprint(loaded.study.models[0])
+        assert max(rows) == most
+
+
+def test_a_batch_that_no_engine_takes_is_refused_before_anything_is_made(case: Case) -> None:
+    study = case.study()
+    with pytest.raises(InputError, match=r"^batch_size is 1000000000: expected .* 1 to 65536"):
+        replace(study, batch_size=10**9)
 
 
 def test_a_time_limit_that_is_none(case: Case) -> None:

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from ..engine.engine import LARGEST_BATCH
 from ..files.output import check_free
 from ..studies.beginning import begin
 from ..studies.identity import current_environment
@@ -127,7 +128,7 @@ def study_of(options: AttackOptions) -> Study:
     choices.within("seed", options.seed, -LARGEST_SEED, LARGEST_SEED)
     choices.within("limit", options.limit, 1)
     choices.within("quantize", options.quantize, 1, 16)
-    choices.within("batch_size", options.batch_size, 1)
+    choices.within("batch_size", options.batch_size, 1, LARGEST_BATCH)
     choices.within("workers", options.workers, 1)
     return Study.of(
         name="attack",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..core.result import Result, Results
 from ..core.stop import Stop
-from ..engine.engine import default_batch_size
+from ..engine.engine import trial_batch_size
 from ..files.output import staged
 from ..studies.loading import Loaded
 from ..studies.reading import StudyResults
@@ -45,7 +45,7 @@ def finish(folder: Path, outcome: Outcome, interrupted: bool, loaded: Loaded) ->
     pictures = {path.name for path in folder.iterdir() if PICTURE.fullmatch(path.name)}
     with staged(folder, FILES | pictures, shared=True) as stage:
         with stage.writing():
-            size = loaded.study.batch_size or default_batch_size(model)
+            size = trial_batch_size(model, loaded.study.batch_size)
             rounded = round_points(model, results, size, ask=not loaded.study.metered)
             write_all(stage.folder, cells, results, rounded, settings)
         stage.commit()

@@ -32,7 +32,7 @@ def whole(kind: Any, tokens: Sequence[Token]) -> int:  # noqa: ARG001
 def within(name: str, value: float | None, least: float, most: float = math.inf) -> None:
     """Raise InputError unless the value, if there is one, is from `least` to `most`."""
     if value is not None and not least <= value <= most:
-        expected = f"{least} or more" if math.isinf(most) else f"{least} to {most:g}"
+        expected = f"{least} or more" if math.isinf(most) else f"{least} to {most}"
         raise InputError(f"is {value}", expected=expected, input=name)
 
 

@@ -49,7 +49,7 @@ def report(folder: Path, options: ReportOptions = ReportOptions()) -> int:  # no
         raise UnknownNameError("reading", options.reading, [str(r) for r in Reading])
     reading, out, to = Reading(options.reading), options.out or folder / PAGE, console()
     if options.figures is not None:
-        check_free(options.figures)
+        check_free(options.figures, input="figures")
     with StudyResults(folder) as results:
         all_series = series_of(results)
         data = page_data(results, reading, all_series)
@@ -59,7 +59,7 @@ def report(folder: Path, options: ReportOptions = ReportOptions()) -> int:  # no
     except OSError as error:
         raise FileError(f"--out {out} cannot be written: {error.strerror}.") from None
     if options.figures is not None:
-        with staged(options.figures) as stage:
+        with staged(options.figures, input="figures") as stage:
             with stage.writing():
                 names = write_figures(data, stage.folder)
                 texts = {

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +16,8 @@ from .streams import console
 
 MOST_HINTS = 5
 """Series of which it is told why their median is infinite."""
+NARROWEST_TABLE = 60
+"""Columns of a terminal."""
 
 
 def status(folder: Path) -> int:
@@ -36,19 +39,37 @@ def status(folder: Path) -> int:
 
 
 def show(title: str, series: Sequence[SeriesStatus]) -> None:
-    """A table with a row for each series, and why medians are infinite."""
-    table = Table(title=Text(title))
-    for name in ("", "cells", "failed", "median l2", "queries"):
-        table.add_column(name, justify="left" if not name else "right")
-    for each in series:
-        median = "-" if math.isnan(each.median) else f"{each.median:.4g}"
-        done = f"{each.done}/{each.cells}"
-        table.add_row(Text(each.name), done, f"{each.failed}", median, f"{each.queries:,}")
+    """A row for each series, or lines where no table fits; and why medians are infinite."""
     to = console()
-    to.print(table)
+    if to.width < NARROWEST_TABLE:
+        _show_lines(to, title, series)
+    else:
+        _show_table(to, title, series)
     hints = [(each.name, infinite_median(each.counted, each.without_point)) for each in series]
     hints = [(name, hint) for name, hint in hints if hint]
     for name, hint in hints[:MOST_HINTS]:
         to.print(f"{name}: {hint}", soft_wrap=True)
     if len(hints) > MOST_HINTS:
         to.print(f"Likewise {len(hints) - MOST_HINTS} more series.")
+
+
+def _show_lines(to: Console, title: str, series: Sequence[SeriesStatus]) -> None:
+    to.print(Text(title))
+    for each in series:
+        to.print(Text(each.name))
+        to.print(f"  {each.done}/{each.cells} cells, {each.failed} failed")
+        to.print(f"  median l2 {_median(each)}, {each.queries:,} queries")
+
+
+def _show_table(to: Console, title: str, series: Sequence[SeriesStatus]) -> None:
+    table = Table(title=Text(title))
+    for name in ("", "cells", "failed", "median l2", "queries"):
+        table.add_column(name, justify="left" if not name else "right")
+    for each in series:
+        done, failed = f"{each.done}/{each.cells}", f"{each.failed}"
+        table.add_row(Text(each.name), done, failed, _median(each), f"{each.queries:,}")
+    to.print(table)
+
+
+def _median(series: SeriesStatus) -> str:
+    return "-" if math.isnan(series.median) else f"{series.median:.4g}"

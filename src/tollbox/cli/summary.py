@@ -67,7 +67,8 @@ def show(results: Results, settings: Mapping[str, Any], lost: int | None, folder
         )
     if results.failed and not all_failed(results):
         to.print(failures(results), soft_wrap=True)
-    files = "adversarial.npz, PNGs, results.csv, ledger.json"
+    pictures = "PNGs, " if any(folder.glob("[0-9]*.png")) else ""
+    files = f"adversarial.npz, {pictures}results.csv, ledger.json"
     to.print(f"Saved in {folder}: {files}.", soft_wrap=True)
 
 

@@ -37,6 +37,8 @@ from .journal import Journal
 from .sender import Flight, Piece, Sender
 
 LARGEST_BATCH = 65_536
+MOST_TRIAL_ROWS = 256
+"""Rows of a batch that only tries a model."""
 DEFAULT_ROWS = 256
 """Points that an attack is taken to hold at a time if it does not say (`BoundedAttack`)."""
 
@@ -335,6 +337,13 @@ def default_batch_size(model: Model) -> int:
 def batch_size_on(device: torch.device) -> int:
     """The same for a model that takes batches of any size."""
     return 256 if device.type == "cuda" else 64
+
+
+def trial_batch_size(model: Model, batch_size: int | None) -> int:
+    """Rows of a batch that only tries a model, outside a run: the batch size, but few."""
+    if model.batch is not None:
+        return model.batch
+    return min(batch_size or default_batch_size(model), MOST_TRIAL_ROWS)
 
 
 def _held_bytes(cell: Cell) -> int:

@@ -1,7 +1,7 @@
 """Images in: a folder with a CSV of labels, or an `.npz` file.
 
 1. Images come out as float32 in [0,1], (n, c, h, w), all of one shape; 8-bit values are divided by
-   255. Nothing is resized, cropped or turned.
+   255. Nothing is resized or cropped.
 2. Each image knows where its label came from, for messages.
 """
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from ..errors import FileError, InputError
 from .folders import labelled_files
 from .npz import read_npz
-from .pictures import is_grey, read_pictures
+from .pictures import SUFFIXES, is_grey, read_pictures
 from .tables import kind_of
 
 
@@ -50,6 +50,13 @@ def load_images(path: Path, labels: Path | None = None, limit: int | None = None
     if kind == "nothing":
         raise FileError(
             f"{path} does not exist", expected="a folder of images or an .npz file", input="images"
+        )
+    if path.suffix.lower() in SUFFIXES:
+        raise FileError(
+            f"{path} is a single picture",
+            expected="a folder of images or an .npz file",
+            remedy="put it into a folder, with a CSV of labels beside it",
+            input="images",
         )
     if labels is not None:
         raise InputError(

@@ -23,42 +23,49 @@ from ..errors import FileError, InputError, mention
 from .tables import kind_of
 
 
-def check_free(out: Path, replaceable: Set[str] = frozenset(), replace: bool = False) -> None:
-    """Raise InputError unless `out` is free: not there, or empty.
+def check_free(
+    out: Path,
+    replaceable: Set[str] = frozenset(),
+    replace: bool = False,
+    *,
+    input: str = "out",
+) -> None:
+    """Raise InputError, of the argument `input`, unless `out` is free: not there, or empty.
 
     With `replace`, it may also hold regular files that `replaceable` names.
     """
-    kind = kind_of(out, str(out), input="out")
+    kind = kind_of(out, str(out), input=input)
     if kind == "nothing" and not os.path.islink(os.path.realpath(out)):  # else: links in a circle
         return
     if kind != "folder":
         raise InputError(
-            f"{out} is a file", expected="a folder, or a name that is free", input="out"
+            f"{out} is a file", expected="a folder, or a name that is free", input=input
         )
     try:
         with os.scandir(out) as entries:
             regular = {entry.name: entry.is_file(follow_symlinks=False) for entry in entries}
     except OSError as error:
-        raise FileError(f"{out} cannot be used: {error.strerror}", input="out") from None
+        raise FileError(f"{out} cannot be used: {error.strerror}", input=input) from None
     others = sorted(name for name in regular if not (name in replaceable and regular[name]))
     if replace and others:
         raise InputError(
             f"{out} is not empty (it has {others[0]}): it has files that this command does not "
             "write",
             remedy="give another folder",
-            input="out",
+            input=input,
         )
     if regular and not replace:
         remedy = "give another folder" + ("" if others else f", or {mention('replace')}")
         first = (others or sorted(regular))[0]
-        raise InputError(f"{out} is not empty (it has {first})", remedy=remedy, input="out")
+        raise InputError(f"{out} is not empty (it has {first})", remedy=remedy, input=input)
 
 
 class Stage:
     """A folder to write into; `commit` makes it the output folder."""
 
-    def __init__(self, out: Path, replaceable: Set[str], shared: bool) -> None:
+    def __init__(self, out: Path, replaceable: Set[str], shared: bool, input: str) -> None:
         self._out, self._replaceable, self._shared = out, replaceable, shared
+        self._input = input
         self._final = Path(os.path.realpath(out))
         self._inside = self._final.is_dir()
         mark = f".partial-{os.getpid()}"
@@ -75,7 +82,8 @@ class Stage:
             self.folder.mkdir()
         except OSError as error:
             raise FileError(
-                f"{self._out} cannot be written: {error.strerror}. Nothing was saved.", input="out"
+                f"{self._out} cannot be written: {error.strerror}. Nothing was saved.",
+                input=self._input,
             ) from None
 
     @contextlib.contextmanager
@@ -89,7 +97,7 @@ class Stage:
             if isinstance(error, OSError):
                 raise FileError(
                     f"{self._out} cannot be written: {error.strerror or error}. {where}",
-                    input="out",
+                    input=self._input,
                 ) from None
             error.add_note(where)
             raise
@@ -107,7 +115,7 @@ class Stage:
                 raise FileError(
                     f"{self._out} was changed during the run ({error.strerror}): the results are "
                     f"in {self.folder}",
-                    input="out",
+                    input=self._input,
                 ) from None
             self.committed = True
 
@@ -126,12 +134,18 @@ class Stage:
 
 
 @contextlib.contextmanager
-def staged(out: Path, replaceable: Set[str] = frozenset(), shared: bool = False) -> Iterator[Stage]:
-    """A stage for `out`, removed if it is not committed.
+def staged(
+    out: Path,
+    replaceable: Set[str] = frozenset(),
+    shared: bool = False,
+    *,
+    input: str = "out",
+) -> Iterator[Stage]:
+    """A stage for `out`, which is the argument `input`; removed if it is not committed.
 
     Files that `replaceable` names are replaced. With `shared`, others may be there, and stay.
     """
-    stage = Stage(out, replaceable, shared)
+    stage = Stage(out, replaceable, shared, input)
     stage.make()
     try:
         yield stage

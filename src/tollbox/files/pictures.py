@@ -1,8 +1,10 @@
 """Picture files, by Pillow.
 
 1. Pictures have 8 bits a channel; deeper ones are refused, since Pillow would cut some to 8 bits.
-2. They are read as grey or as RGB: palettes are resolved, alpha is dropped. Nothing is resized,
-   cropped or turned.
+2. They are read as grey or as RGB: palettes are resolved. Nothing is resized or cropped; a picture
+   is turned only as its EXIF orientation says, so that it is read as viewers show it.
+3. A picture that is transparent anywhere is refused: what it shows depends on what is behind it.
+4. A picture of more than `MOST_PIXELS` is refused before it is decoded.
 """
 
 from __future__ import annotations
@@ -25,9 +27,15 @@ from .tables import in_a_line
 if TYPE_CHECKING:
     from PIL import Image
 
+READING = "picture files are read with it"
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp"})
 GREY = frozenset({"1", "L"})
-EIGHT_BITS = GREY | {"LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV", "LAB"}
+WITH_ALPHA = frozenset({"LA", "PA", "RGBA"})
+EIGHT_BITS = GREY | WITH_ALPHA | {"P", "RGB", "RGBX", "CMYK", "YCbCr", "HSV", "LAB"}
+
+
+MOST_PIXELS = 4096 * 4096
+OPAQUE = 255
 
 
 def is_grey(file: Path) -> bool:
@@ -65,15 +73,21 @@ def _read(file: Path, grey: bool) -> NDArray[np.uint8]:
     """(c, h, w)."""
     with _opened(file) as picture:
         _mode(picture, file)
-        resolved = picture.convert("RGBA") if picture.mode in ("P", "PA") else picture
-        array = np.array(resolved.convert("L" if grey else "RGB"), np.uint8)
+        _check_size(picture, file)
+        turned = optional("PIL.ImageOps", READING, extra="cli").exif_transpose(picture)
+        if turned.mode in WITH_ALPHA or "transparency" in turned.info:
+            turned = turned.convert("RGBA")
+            _check_opaque(turned, file)
+        elif turned.mode == "P":
+            turned = turned.convert("RGB")
+        array = np.array(turned.convert("L" if grey else "RGB"), np.uint8)
     return array[None] if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
 
 
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[Image.Image]:
     """The picture, not decoded yet; whatever Pillow raises meanwhile is a FileError."""
-    pillow = optional("PIL.Image", "picture files are read with it", extra="cli")
+    pillow = optional("PIL.Image", READING, extra="cli")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
@@ -81,6 +95,12 @@ def _opened(file: Path) -> Iterator[Image.Image]:
                 yield picture
     except FileError:
         raise
+    except pillow.DecompressionBombError:  # far above MOST_PIXELS; Pillow does not say how far
+        raise FileError(
+            f"the image {file} has more pixels than can be read",
+            expected=f"at most {MOST_PIXELS:,}",
+            remedy="resize it first",
+        ) from None
     except Exception as error:  # Pillow raises many kinds for broken files
         raise FileError(f"the image {file} cannot be read: {in_a_line(error)}") from None
 
@@ -96,6 +116,26 @@ def _mode(picture: Image.Image, file: Path) -> str:
             remedy="convert it first",
         )
     return picture.mode
+
+
+def _check_size(picture: Image.Image, file: Path) -> None:
+    width, height = picture.size
+    if width * height > MOST_PIXELS:
+        raise FileError(
+            f"the image {file} has {width}x{height} pixels",
+            expected=f"at most {MOST_PIXELS:,} in all",
+            remedy="resize it first",
+        )
+
+
+def _check_opaque(picture: Image.Image, file: Path) -> None:
+    least, _ = picture.getchannel("A").getextrema()
+    if least != OPAQUE:
+        raise FileError(
+            f"the image {file} is transparent in places",
+            expected="an image that is opaque everywhere",
+            remedy="put it on a background first",
+        )
 
 
 def _size(shape: tuple[int, ...]) -> str:

@@ -34,7 +34,7 @@ def kind_of(
     except OSError as error:
         raise FileError(f"{subject} cannot be read: {error.strerror}", input=input) from None
     except ValueError:  # NUL, or what cannot be encoded
-        name = subject.encode("unicode_escape").decode()
+        name = subject.replace("\0", "\\x00")
         raise FileError(f"{name} is a name that no file can have", input=input) from None
     if stat.S_ISDIR(mode):
         return "folder"

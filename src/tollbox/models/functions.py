@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from ..core.model import Model
-from ..errors import InputError, ModelFault
+from ..errors import InputError
 from ..files.functions import called, imported, is_function
-from .pytorch import layout_of
+from .pytorch import layout_of, tensor_of
 from .source import Adapter, Network, Source, dtype_of
 
 NETWORK = "a network (an instance of nn.Module)"
@@ -51,15 +51,16 @@ def load(source: Source) -> Network:
 
 
 def _answering_with_tensors(function: Callable[[Tensor], Any]) -> Callable[[Tensor], Tensor]:
-    """The function, whose answer may be a list or an array."""
+    """The function, whose answer may be a list or an array, or have logits in it."""
 
     def forward(images: Tensor) -> Tensor:
         answer = function(images)
+        if isinstance(answer, tuple) and answer and getattr(answer[0], "ndim", 0) == 2:
+            return tensor_of(answer)
         try:
             return torch.as_tensor(answer)
         except (TypeError, ValueError, RuntimeError):
-            what = type(answer).__name__
-            raise ModelFault(f"the model answered with {what}: expected a tensor") from None
+            return tensor_of(answer)
 
     return forward
 

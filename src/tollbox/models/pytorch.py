@@ -6,7 +6,7 @@ network in training mode is put into eval mode: the model check would only find 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,13 +21,33 @@ from .graphs import Graphed
 from .normalise import Normalisation
 
 
-def labels_of(output: object) -> Tensor:
+def tensor_of(output: Any) -> Tensor:
+    """The tensor of a network's output: the output itself, its `logits`, or the first of a tuple.
+
+    Networks of transformers answer with an object or a dict that has logits; others with a tuple of
+    logits and something else.
+    """
+    if isinstance(output, Tensor):
+        return output
+    if isinstance(output, Mapping):
+        answer = output.get("logits")
+        what = f"{type(output).__name__} of {', '.join(map(str, output)) or 'nothing'}"
+    else:
+        first = output[0] if isinstance(output, tuple | list) and output else None
+        answer, what = getattr(output, "logits", first), type(output).__name__
+    if isinstance(answer, Tensor) and answer.ndim > 0:
+        return answer
+    raise ModelFault(
+        f"the network answered with {what}: expected a tensor, an object or a dict with logits, or "
+        "a tuple that begins with them"
+    )
+
+
+def labels_of(output: Tensor) -> Tensor:
     """Labels from a network's output: logits (n, classes) are decided, labels (n) pass.
 
     A row of logits with a NaN has no largest one: it is `UNDECIDED`.
     """
-    if not isinstance(output, Tensor):
-        raise ModelFault(f"the network answered with {type(output).__name__}: expected a tensor")
     if output.ndim == 2 and output.is_floating_point():
         return output.argmax(1).masked_fill_(output.isnan().any(1), UNDECIDED)
     return output
@@ -41,9 +61,9 @@ class Forward:
     normalise: Normalisation
 
     @torch.inference_mode()
-    def output(self, images: Tensor) -> Any:
+    def output(self, images: Tensor) -> Tensor:
         """What the network gives: logits (n, classes) or labels (n)."""
-        return self.network(self.normalise(images))
+        return tensor_of(self.network(self.normalise(images)))
 
     @torch.inference_mode()
     def __call__(self, images: Tensor) -> Tensor:

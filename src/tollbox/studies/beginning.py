@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,9 @@ from .spec.study import Study
 from .store.folder import read_record, shard_path
 from .store.record import Environment, ModelFingerprint, StudyRecord, first_difference
 from .store.store import Store
+
+WORKERS_PER_CORE = 4
+"""Processes; each loads the models for itself."""
 
 
 def begin(
@@ -36,6 +40,7 @@ def begin(
     if holds(study, out):
         raise InputError(f"{out} has this study already: go on with `tollbox resume {out}`.")
     check_free(out)
+    shard_count(study, len(loaded.grid))
     findings = [
         f"the model {spec.name!r}: {finding}"
         for spec in study.models
@@ -52,7 +57,7 @@ def begin(
     names = (name.encode("utf-8", "backslashreplace").decode() for name in images.names)
     rows = list(zip(range(len(images)), loaded.hashes, images.labels, names, strict=True))
     with staged(out) as stage:
-        for number in range(study.workers):
+        for number in range(record.shards):
             Store.create(shard_path(stage.folder, number), replace(record, shard=number), rows)
         stage.commit()
     return findings
@@ -73,7 +78,7 @@ def describe(
         name=study.name,
         series=tuple(series.named(study) for series in grid.series),
         width=grid.width,
-        shards=study.workers,
+        shards=shard_count(study, len(grid)),
         prices=price_texts(study),
         environment=environment,
         models=models,
@@ -81,6 +86,22 @@ def describe(
         attacks=attack_parts(study),
         noise=NOISE_VERSION,
     )
+
+
+def shard_count(study: Study, cells: int) -> int:
+    """A shard for each of the study's workers, but none without a cell; raises InputError if they
+    are more processes than this machine can bear."""
+    count, cores = min(study.workers, cells), os.cpu_count() or 1
+    if count > WORKERS_PER_CORE * cores:
+        raise study.about(
+            InputError(
+                f"is {study.workers}, and this machine has {cores} cores",
+                expected=f"at most {WORKERS_PER_CORE} for each core",
+                remedy=f"write workers = {cores}, and rarely more",
+                input="workers",
+            )
+        )
+    return count
 
 
 def holds(study: Study, out: Path) -> bool:

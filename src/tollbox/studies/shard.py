@@ -22,7 +22,7 @@ from ..core.cell import Cell
 from ..core.model import Model
 from ..core.result import Result
 from ..core.stop import Stop
-from ..engine.engine import Engine, Progress, default_batch_size
+from ..engine.engine import Engine, Progress, trial_batch_size
 from ..engine.journal import Answered, History
 from .identity import check_model, current_environment
 from .loading import Loaded
@@ -221,7 +221,7 @@ def model_speed(loaded: Loaded, model: Model) -> float | None:
     study, images = loaded.study, loaded.images.images
     if study.metered:
         return None
-    size = study.batch_size or default_batch_size(model)
+    size = trial_batch_size(model, study.batch_size)
     batch = images[torch.arange(size) % len(images)].to(model.device, model.work_dtype)
     best = math.inf
     try:

@@ -25,6 +25,8 @@ from .key_lines import Key, key_lines
 MOST_BYTES = 1 << 20
 """A study file of more is some other file."""
 
+MOST_NAME_CHARACTERS = 200
+
 
 def read_text(path: str | Path) -> str:
     """The text of a study file, as it is."""
@@ -65,6 +67,7 @@ def parsed(text: str, where: str) -> dict[str, Any]:
         raise FileError(f"{where} cannot be read as TOML: {in_a_line(error)}.") from None
 
 
+_FRACTION = re.compile(r"([+-]?)(\.\d+)")
 _HINTS = {
     "Invalid value": "text is in double quotes, and numbers, true and false are bare",
     "Unescaped": "put a path with \\ in single quotes",
@@ -86,6 +89,12 @@ def _syntax_error(message: str, text: str, where: str) -> FileError:
     place = f"line {number}, column {position[2]}" if position else f"line {number}, the end"
     line = text.split("\n")[number - 1].strip()
     shown = f", in {shortened(line)!r}" if line else ""
+    column = int(position[2]) - 1 if position else 0
+    fraction = _FRACTION.match(text.split("\n")[number - 1], column)
+    if fraction is not None:
+        sign, digits = fraction.groups()
+        hint = f"a number begins with a digit; write {sign}0{digits}"
+        return FileError(f"{where}, {place}: {what[:1].lower()}{what[1:]}{shown}: {hint}.")
     hint = next((hint for start, hint in _HINTS.items() if what.startswith(start)), "")
     remedy = f"{hint}." if hint else "expected TOML; correct it there."
     return FileError(f"{where}, {place}: {what[:1].lower()}{what[1:]}{shown}: {remedy}")
@@ -188,6 +197,13 @@ class Item:
         if any(ord(c) < 32 or 127 <= ord(c) < 160 for c in self.value):
             raise self.wrong(f"{expected}, without control characters")
         return self.value
+
+    def name(self) -> str:
+        """What a study, a model, an attack or a price is called."""
+        name = self.text("a name in quotes")
+        if len(name) > MOST_NAME_CHARACTERS:
+            raise self.wrong(f"a name of at most {MOST_NAME_CHARACTERS} characters")
+        return name
 
     def flag(self) -> bool:
         """True or false."""

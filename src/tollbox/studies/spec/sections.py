@@ -17,6 +17,7 @@ from pathlib import Path
 from ...attacks import preset
 from ...errors import FileError, InputError
 from ...files.functions import is_function
+from ...files.pictures import SUFFIXES
 from ...files.tables import kind_of
 from ...models.registry import is_model_name
 from .file import Item, shown, spelled, table_name
@@ -76,6 +77,11 @@ def _check_images(
         )
     if kind == "folder" and labels is not None:
         check_there(items["labels"], labels, "a CSV file with the columns file and label")
+    if kind == "file" and path.suffix.lower() in SUFFIXES:
+        raise items["path"].error(
+            f"images.path is {shown(items['path'].value)}, a single picture: expected {IMAGES}; "
+            "put it into a folder, with a CSV of labels beside it."
+        )
     if kind == "file" and labels is not None:
         raise items["labels"].error(
             f"images.labels is given, but images.path is {shown(items['path'].value)}, which is "
@@ -136,7 +142,7 @@ def _model(item: Item, folder: Path, files: bool) -> ModelSpec:
             f'{table_name(item.key)} has no source: expected {MODEL}, as source = "model.pt2".'
         )
     source = items["source"].text(f"{MODEL}, in quotes")
-    name = items["name"].text("a name in quotes") if "name" in items else ""
+    name = items["name"].name() if "name" in items else ""
     path = folder / source
     if files and (_kind(items["source"], path) != "nothing" or not is_model_name(source)):
         check_there(items["source"], path, MODEL)
@@ -188,7 +194,7 @@ def _attack(item: Item) -> AttackSpec:
         attack = preset(preset_name)
     except InputError as error:
         raise items["preset"].error(str(error)) from None
-    name = items["name"].text("a name in quotes") if "name" in items else preset_name
+    name = items["name"].name() if "name" in items else preset_name
     beside = frozenset({"preset", "name"})
     changes = {k: v for k, v in item.value.items() if k not in beside}
     return AttackSpec(name, preset_name, overridden(attack, item, beside), changes)

@@ -15,8 +15,10 @@ from typing import Any
 
 import torch
 
+from ...core.arguments import check_whole
+from ...engine.engine import LARGEST_BATCH
 from ...errors import InputError
-from ...files.tables import path_of
+from ...files.tables import LARGEST, path_of
 from .file import Item, Source, parsed, read_text
 from .key_lines import Key
 from .sections import attacks_of, goal_of, images_of, models_of
@@ -33,7 +35,8 @@ REQUIRED = {
     "prices": "prices = [1, 100]",
 }
 FLAGS = ("check", "metered", "one_shape", "charge_clean", "keep_images")
-COUNTS = ("batch_size", "workers")
+COUNTS = {"batch_size": LARGEST_BATCH, "workers": LARGEST}
+"""Whole numbers from 1 to this."""
 OTHERS = ("name", "budget", "max_queries", "seeds", "goal", "device")
 TOP = frozenset((*REQUIRED, *FLAGS, *COUNTS, *OTHERS))
 TABLES = frozenset({"images", "models", "attacks", "goal"})
@@ -81,6 +84,12 @@ class Study:
     """Keep the adversarial images that were reached."""
     in_memory: bool = field(default=False, compare=False)
     """Made by `of`: nobody wrote the text, and messages do not speak of its lines and keys."""
+
+    def __post_init__(self) -> None:
+        for name, most in COUNTS.items():
+            value = getattr(self, name)
+            if value is not None:
+                check_whole(name, value, 1, most)
 
     @classmethod
     def of(
@@ -131,9 +140,7 @@ class Study:
             text=text,
             where=where,
             folder=folder,
-            name=top["name"].text("a name in quotes")
-            if "name" in top
-            else Path(where).stem or "study",
+            name=top["name"].name() if "name" in top else Path(where).stem or "study",
             images=images_of(top["images"], folder, files),
             models=models_of(top["models"], folder, files),
             attacks=attacks_of(top["attacks"]),
@@ -178,9 +185,9 @@ def _seeds(item: Item) -> tuple[int, ...]:
 def _settings(top: dict[str, Item]) -> dict[str, Any]:
     """The keys that are one number, word or flag, as far as the file has them."""
     values: dict[str, Any] = {}
-    for name in COUNTS:
+    for name, most in COUNTS.items():
         if name in top:
-            values[name] = top[name].whole(1)
+            values[name] = top[name].whole(1, most)
     for name in FLAGS:
         if name in top:
             values[name] = top[name].flag()

@@ -42,7 +42,7 @@ def _tariff(item: Item, top: Mapping[str, Item], folder: Path) -> Tariff:
                 "ratio = 100."
             )
     price = _price(entry["ratio"], folder)
-    name = entry["name"].text("a name in quotes") if "name" in entry else ""
+    name = entry["name"].name() if "name" in entry else ""
     shown_name = name or (Path(price).stem if isinstance(price, str) else f"{price:g}")
     limits = {**top, **entry}
     budget, most = _limit("budget", limits), _limit("max_queries", limits)
