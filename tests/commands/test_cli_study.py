@@ -480,6 +480,49 @@ def test_ctrl_c_and_a_second_process_that_is_alive(case: Case) -> None:
     case.goes_on()
 
 
+def read_line(process: subprocess.Popen[str], words: str) -> str:
+    """Wait for a line on stderr that has these words."""
+    assert process.stderr is not None
+    seen = []
+    for line in process.stderr:
+        seen.append(line)
+        if words in line:
+            return line
+    raise AssertionError("".join(seen))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_signal_stops_in_the_middle_of_a_batch(
+    case: Case, workers: int, number: signal.Signals
+) -> None:
+    """The model never answers again; what is saved by then is said."""
+    case.code.write_text(
+        NETWORK.replace("return torch.tanh", "wait(images)\n        return torch.tanh")
+        + "import threading\nfrom pathlib import Path\ncalls = 0\n"
+        "def wait(images):\n    global calls\n    calls += 1\n"
+        "    if calls > 150:\n"
+        "        Path(f'waits-{threading.get_native_id()}').touch()\n"
+        "        threading.Event().wait()\n"
+    )
+    text = case.file.read_text().replace("budget = 60", "budget = 700")
+    case.file.write_text(f"workers = {workers}\n{text}")
+    with started("run", "study.toml", "--out", "out") as process:
+        while len(list(case.folder.glob("waits-*"))) < workers:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(number)
+        assert "finishing the batch" in read_line(process, "to stop now")
+        process.send_signal(number)
+        line = read_line(process, "interrupted")
+        assert process.wait() == 128 + number
+    done = len(contents(case.out))
+    assert line == (
+        f"tollbox: interrupted: {done} of 12 cells are finished and saved, and all answers are "
+        "kept: go on with `tollbox resume out`.\n"
+    )
+
+
 def attack(module: str, out: str) -> list[str]:
     given = {
         "model": f"{module}:net",

@@ -96,7 +96,7 @@ class Stage:
 
     def commit(self) -> None:
         """Make what was written the output folder; Ctrl-C waits for it."""
-        with _no_interrupt():
+        with _signals_held_back():
             try:
                 if self._inside:
                     self._move_up()
@@ -141,12 +141,22 @@ def staged(out: Path, replaceable: Set[str] = frozenset(), shared: bool = False)
 
 
 @contextlib.contextmanager
-def _no_interrupt() -> Iterator[None]:
+def _signals_held_back() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait until the end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    pending: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        if before[number] not in (signal.SIG_IGN, None):  # None: not set by Python
+            signal.signal(number, lambda number, _: pending.append(number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+        for number, handler in before.items():
+            if handler is not None:
+                signal.signal(number, handler)
+        for came in pending[:1]:
+            signal.raise_signal(came)
