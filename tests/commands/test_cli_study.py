@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import fcntl
 import itertools
 import json
@@ -437,6 +438,38 @@ def test_a_flaky_model_is_reported(case: Case) -> None:
     _, out, _ = case.run("status", "out")
     assert "Note: " in out
     assert "differently when they were asked again" in " ".join(out.split())
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+
+def test_a_report_is_written_whole_or_not_at_all(case: Case) -> None:
+    """On a full disk the old page stays as it is, and no part of the new one is left."""
+    assert case.begin()[0] == 0
+    assert case.run("report", "out")[0] == 0
+    page, files = case.out / "report.html", sorted(case.out.iterdir())
+    before = page.read_bytes()
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with case.patch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        command = ("report", "out", "--reading", "paper")
+        case.told(2, "--out out/report.html cannot be written: No space left", command=command)
+    assert page.read_bytes() == before
+    assert sorted(case.out.iterdir()) == files
+    assert case.run("report", "out", "--reading", "paper")[0] == 0
+    assert page.read_bytes() != before
+
+
+def test_a_report_replaces_nothing_but_a_page(case: Case) -> None:
+    assert case.begin()[0] == 0
+    for name, content in {"precious.txt": "my notes\n", "other.html": "<!doctype html>\n"}.items():
+        Path(name).write_text(content)
+        words = f"--out {name} is there already, and is not a file that this command wrote"
+        case.told(2, words, command=("report", "out", "--out", name))
+        assert Path(name).read_text() == content
 
 
 # -- processes of their own -----------------------------------------------------------------------

@@ -3,7 +3,7 @@
 1. The first asks the run to stop after the batches under way, so that what was reached is saved.
 2. The second raises KeyboardInterrupt (`Terminated` if it is a SIGTERM): the run ends at once.
 3. A signal that comes just before the main thread blocks is noticed with the next one only. So a
-   thread hears of each signal too, and sends one that does nothing after it.
+   thread hears of each signal too, and sends some that do nothing after it.
 4. The exit code is 130 after Ctrl-C, and 143 after SIGTERM.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from .codes import INTERRUPTED, TERMINATED
 
-WAKE_SECONDS = 0.2
+WAKE_SECONDS, WAKE_TIMES = 0.2, 10
 
 
 class Terminated(KeyboardInterrupt):
@@ -74,8 +74,9 @@ class Interrupt:
         """After each signal that comes, interrupt whatever the main thread waits for."""
         with os.fdopen(pipe, "rb", buffering=0) as signals:
             while number := signals.read(1):
-                if number[0] in HANDLERS and not self._ended.wait(WAKE_SECONDS):
-                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+                for _ in range(WAKE_TIMES if number[0] in HANDLERS else 0):
+                    if not self._ended.wait(WAKE_SECONDS):
+                        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if self.code:
