@@ -5,6 +5,7 @@ import json
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -495,15 +496,19 @@ def labels(images):
     calls += 1
     if calls == 200:
         for _ in range(PRESSES):
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), NUMBER)
     return (images.mean((1, 2, 3)) > 0.5).long()
 """
-"""A model during whose 200th batch Ctrl-C is pressed."""
+"""A model during whose 200th batch signals come."""
 
 
-def run_interrupted(case: Case, presses: int) -> subprocess.CompletedProcess[str]:
-    """A long run, in which Ctrl-C is pressed so often within one batch."""
-    Path("my_impatient_model.py").write_text(f"PRESSES = {presses}{IMPATIENT}")
+def run_interrupted(
+    case: Case, presses: int, number: int = signal.SIGINT
+) -> subprocess.CompletedProcess[str]:
+    """A long run, in which a signal comes so often within one batch."""
+    Path("my_impatient_model.py").write_text(
+        f"PRESSES, NUMBER = {presses}, {int(number)}{IMPATIENT}"
+    )
     tokens = case.given(model="my_impatient_model:labels", budget="1e6", batch_size="2")
     return subprocess.run([*TOLLBOX, *tokens], capture_output=True, text=True)
 
@@ -511,7 +516,9 @@ def run_interrupted(case: Case, presses: int) -> subprocess.CompletedProcess[str
 def test_interrupted_run_is_saved(case: Case) -> None:
     ended = run_interrupted(case, presses=1)
     assert ended.returncode == 130, ended.stderr
-    assert "Interrupted: 1 of 5 images were finished" in ended.stderr
+    first, *_, last = ended.stderr.splitlines()
+    assert first == "tollbox: finishing the batch; press Ctrl-C again to stop now."
+    assert last.startswith("tollbox: Interrupted: 1 of 5 images were finished")
     assert "Traceback" not in ended.stderr
     with open("out/results.csv", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -529,10 +536,30 @@ def test_interrupted_twice_keeps_what_was_answered(case: Case) -> None:
     ended = run_interrupted(case, presses=2)
     assert ended.returncode == 130, ended.stderr
     assert "Traceback" not in ended.stderr
-    assert "all that was answered is kept: `tollbox resume out` continues" in ended.stderr
     with StudyResults("out") as found:
         assert found.running == []
         assert len(found) <= 1  # that of the image that is misclassified anyway
+        assert ended.stderr.splitlines() == [
+            "tollbox: finishing the batch; press Ctrl-C again to stop now.",
+            f"tollbox: interrupted: {len(found)} of 5 images are finished and saved, and all "
+            "answers are kept: go on with `tollbox resume out`.",
+        ]
+
+
+def test_sigterm_is_like_ctrl_c(case: Case) -> None:
+    ended = run_interrupted(case, presses=1, number=signal.SIGTERM)
+    assert ended.returncode == 143, ended.stderr
+    first, *_, last = ended.stderr.splitlines()
+    assert first == "tollbox: finishing the batch; send SIGTERM again to stop now."
+    assert "what the others had reached is saved as well, in out" in last
+    assert Path("out/results.csv").exists()
+
+
+def test_sigterm_twice(case: Case) -> None:
+    ended = run_interrupted(case, presses=2, number=signal.SIGTERM)
+    assert ended.returncode == 143, ended.stderr
+    assert "and all answers are kept: go on with `tollbox resume out`." in ended.stderr
+    assert not Path("out/results.csv").exists()
 
 
 def test_time_limit(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:

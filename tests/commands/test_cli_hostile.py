@@ -49,9 +49,10 @@ def attack(
         out, err = capsys.readouterr()
         return int(end.value.code or 0), out, err
 
-    before = signal.getsignal(signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield typed
-    signal.signal(signal.SIGINT, before)  # a command that was interrupted ends by ignoring it
+    for number, handler in before.items():  # a command that was interrupted ends by ignoring it
+        signal.signal(number, handler)
 
 
 def test_numbers_out_of_range_are_refused_before_anything_is_made(attack: Attack) -> None:
@@ -164,7 +165,7 @@ def test_interrupted_after_all_was_saved(attack: Attack, monkeypatch: pytest.Mon
     monkeypatch.setattr(summary, "show", interrupted)
     code, _, err = attack()
     assert code == 130
-    assert "all that was answered is kept" in err
+    assert "interrupted: 1 of 1 images are finished and saved, and all answers are kept" in err
     assert names("out") == FILES
 
 
@@ -172,6 +173,7 @@ SLOW = """
 import signal, sys, tollbox.__main__
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job is born without it
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 class Slow:
     def find_spec(self, name, path=None, target=None):
@@ -185,7 +187,8 @@ tollbox.__main__.main()
 """The command, in which the first import of the package never ends."""
 
 
-def test_interrupted_while_importing() -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_while_importing(number: signal.Signals, code: int) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", SLOW, "attack", "--help"],
         stdout=subprocess.PIPE,
@@ -195,9 +198,9 @@ def test_interrupted_while_importing() -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.readline()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert process.stderr.read() == "tollbox: interrupted; nothing was saved.\n"
-        assert process.wait() == 130
+        assert process.wait() == code
 
 
 def test_the_script_is_the_entry_that_can_be_interrupted() -> None:

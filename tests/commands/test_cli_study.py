@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import fcntl
 import itertools
 import json
@@ -477,6 +478,38 @@ def test_a_flaky_model_is_reported(case: Case) -> None:
     assert "differently when they were asked again" in " ".join(out.split())
 
 
+# -- the page -------------------------------------------------------------------------------------
+
+
+def test_a_report_is_written_whole_or_not_at_all(case: Case) -> None:
+    """On a full disk the old page stays as it is, and no part of the new one is left."""
+    assert case.begin()[0] == 0
+    assert case.run("report", "out")[0] == 0
+    page, files = case.out / "report.html", sorted(case.out.iterdir())
+    before = page.read_bytes()
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with case.patch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        command = ("report", "out", "--reading", "paper")
+        case.told(2, "--out out/report.html cannot be written: No space left", command=command)
+    assert page.read_bytes() == before
+    assert sorted(case.out.iterdir()) == files
+    assert case.run("report", "out", "--reading", "paper")[0] == 0
+    assert page.read_bytes() != before
+
+
+def test_a_report_replaces_nothing_but_a_page(case: Case) -> None:
+    assert case.begin()[0] == 0
+    for name, content in {"precious.txt": "my notes\n", "other.html": "<!doctype html>\n"}.items():
+        Path(name).write_text(content)
+        words = f"--out {name} is there already, and is not a file that this command wrote"
+        case.told(2, words, command=("report", "out", "--out", name))
+        assert Path(name).read_text() == content
+
+
 # -- processes of their own -----------------------------------------------------------------------
 
 
@@ -516,6 +549,49 @@ def test_ctrl_c_and_a_second_process_that_is_alive(case: Case) -> None:
     assert f"Interrupted with {left} cells left: go on with `tollbox resume out`" in err
     assert left > 0
     case.goes_on()
+
+
+def read_line(process: subprocess.Popen[str], words: str) -> str:
+    """Wait for a line on stderr that has these words."""
+    assert process.stderr is not None
+    seen = []
+    for line in process.stderr:
+        seen.append(line)
+        if words in line:
+            return line
+    raise AssertionError("".join(seen))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_signal_stops_in_the_middle_of_a_batch(
+    case: Case, workers: int, number: signal.Signals
+) -> None:
+    """The model never answers again; what is saved by then is said."""
+    case.code.write_text(
+        NETWORK.replace("return torch.tanh", "wait(images)\n        return torch.tanh")
+        + "import threading\nfrom pathlib import Path\ncalls = 0\n"
+        "def wait(images):\n    global calls\n    calls += 1\n"
+        "    if calls > 150:\n"
+        "        Path(f'waits-{threading.get_native_id()}').touch()\n"
+        "        threading.Event().wait()\n"
+    )
+    text = case.file.read_text().replace("budget = 60", "budget = 700")
+    case.file.write_text(f"workers = {workers}\n{text}")
+    with started("run", "study.toml", "--out", "out") as process:
+        while len(list(case.folder.glob("waits-*"))) < workers:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(number)
+        assert "finishing the batch" in read_line(process, "to stop now")
+        process.send_signal(number)
+        line = read_line(process, "interrupted")
+        assert process.wait() == 128 + number
+    done = len(contents(case.out))
+    assert line == (
+        f"tollbox: interrupted: {done} of 12 cells are finished and saved, and all answers are "
+        "kept: go on with `tollbox resume out`.\n"
+    )
 
 
 def attack(module: str, out: str) -> list[str]:

@@ -1,5 +1,6 @@
 """The commands, one file each, and what they share."""
 
 from .app import COMMANDS, main
+from .interrupt import HANDLERS
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["COMMANDS", "HANDLERS", "main"]

@@ -2,14 +2,13 @@
 
 1. A user's mistake (an InputError, or what the parser finds) is one message on stderr, exit code 2;
    what went wrong with the world (a full disk) likewise, exit code 1.
-2. Ctrl-C is exit code 130. A reader of our output that goes away is no error; if stdout cannot be
-   written for another reason, that is reported, exit code 1.
+2. Ctrl-C is exit code 130, SIGTERM 143. A reader of our output that goes away is no error; if
+   stdout cannot be written for another reason, that is reported, exit code 1.
 3. Anything else is a bug of ours, and keeps its traceback.
 """
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable, Sequence
 
@@ -18,7 +17,8 @@ from cyclopts import App, CycloptsError
 from .. import __version__
 from ..errors import InputError, TollboxError
 from .choices import as_option
-from .codes import FAILED, INTERRUPTED, MISTAKE
+from .codes import FAILED, INTERRUPTED, MISTAKE, STOPPED, TERMINATED
+from .interrupt import Terminated, ignore_signals
 from .streams import safe_streams, say
 
 COMMANDS = {
@@ -57,8 +57,8 @@ def main(arguments: Sequence[str] | None = None, ready: Callable[[], None] = lam
         if out.lost is not None and not isinstance(out.lost, BrokenPipeError):
             say(f"stdout cannot be written: {out.lost.strerror}. What was to be saved is saved.")
             code = code or FAILED
-    if code == INTERRUPTED:  # an impatient second Ctrl-C must not make a mess of the exit
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if code in STOPPED:  # an impatient further Ctrl-C must not make a mess of the exit
+        ignore_signals()
     sys.exit(code)
 
 
@@ -77,6 +77,7 @@ def _run(tokens: list[str], ready: Callable[[], None]) -> int:
     except TollboxError as error:
         say(str(error))
         return FAILED
-    except KeyboardInterrupt:
-        say("interrupted; nothing was saved.")
-        return INTERRUPTED
+    except KeyboardInterrupt as stop:  # with a sentence if something was saved (`keeping`)
+        ignore_signals()
+        say(str(stop) or "interrupted; nothing was saved.")
+        return TERMINATED if isinstance(stop, Terminated) else INTERRUPTED

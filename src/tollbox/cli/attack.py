@@ -4,7 +4,8 @@ It is a study of one attack: all that is answered is recorded in the output fold
 
 1. All input is checked before the first query; a mistake is reported in one sentence, and nothing
    is written.
-2. Ctrl-C ends the run with what was reached, which is saved like any other result; exit code 130.
+2. Ctrl-C ends the run with what was reached, which is saved like any other result; exit code 130
+   (SIGTERM: 143).
 3. If all runs that were begun failed, that is reported with the first reason; exit code 1.
 """
 
@@ -27,9 +28,7 @@ from ..studies.spec.specs import AttackSpec, Goal, ImagesSpec, ModelSpec, Tariff
 from ..studies.spec.study import Study
 from . import choices
 from .attack_files import finish
-from .codes import INTERRUPTED
-from .streams import say
-from .study_run import CHECK_HELP, run_left, say_findings
+from .study_run import CHECK_HELP, keeping, run_left, say_findings
 
 LARGEST_SEED = 2**63 - 1
 
@@ -113,14 +112,9 @@ def attack(options: AttackOptions) -> int:
     check_free(options.out)
     loaded = load(study_of(options))
     say_findings(begin(loaded, options.out, "attack", settings=_settings(options, loaded)))
-    try:
-        outcome, interrupted = run_left(options.out, Options(time_limit=limit), loaded)
-        return finish(options.out, outcome, interrupted, loaded)
-    except KeyboardInterrupt:
-        say(
-            f"interrupted; all that was answered is kept: `tollbox resume {options.out}` continues."
-        )
-        return INTERRUPTED
+    with keeping(options.out):
+        outcome, interruption = run_left(options.out, Options(time_limit=limit), loaded)
+        return finish(options.out, outcome, interruption, loaded)
 
 
 def study_of(options: AttackOptions) -> Study:

@@ -19,7 +19,7 @@ from ..studies.loading import Loaded
 from ..studies.reading import StudyResults
 from ..studies.shard import Outcome
 from . import hints, summary
-from .codes import FAILED, INTERRUPTED
+from .codes import FAILED
 from .save import round_points, still_adversarial, write_all
 from .streams import say
 
@@ -27,8 +27,9 @@ PICTURE = re.compile(r"\d{4,}-(adversarial|lost|unknown)\.png")
 FILES = frozenset({"adversarial.npz", "results.csv", "ledger.json"})
 
 
-def finish(folder: Path, outcome: Outcome, interrupted: bool, loaded: Loaded) -> int:
-    """Write the files of an attack, and say how it ended; gives the exit code."""
+def finish(folder: Path, outcome: Outcome, interruption: int, loaded: Loaded) -> int:
+    """Write the files of an attack, and say how it ended; gives the exit code, which is that of the
+    interruption if there was one."""
     with StudyResults(folder) as store:
         settings, finished = dict(store.record.settings), {r.index: r for r in store.results()}
         warnings = store.warnings
@@ -51,18 +52,18 @@ def finish(folder: Path, outcome: Outcome, interrupted: bool, loaded: Loaded) ->
         stage.commit()
     lost = sum(still_adversarial(cells[i], point) is False for i, point in rounded.items())
     summary.show(results, settings, None if loaded.study.metered else lost, folder)
-    return _exit_code(folder, results, outcome, interrupted)
+    return _exit_code(folder, results, outcome, interruption)
 
 
-def _exit_code(folder: Path, results: Results, outcome: Outcome, interrupted: bool) -> int:
+def _exit_code(folder: Path, results: Results, outcome: Outcome, interruption: int) -> int:
     """The exit code; if it is not 0, says why."""
-    if interrupted:
+    if interruption:
         finished = sum(r.stop is not Stop.INTERRUPTED for r in results)
         say(
             f"Interrupted: {finished} of {len(results)} images were finished; what the others had "
             f"reached is saved as well, in {folder}. Continue with `tollbox resume {folder}`."
         )
-        return INTERRUPTED
+        return interruption
     if outcome.diverged:
         why = next(iter(outcome.diverged.values()))
         say(

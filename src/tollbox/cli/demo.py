@@ -15,9 +15,9 @@ from ..studies.loading import load
 from ..studies.shard import Options
 from ..studies.spec.study import Study
 from .choices import whole, within
-from .codes import INTERRUPTED
+from .codes import STOPPED
 from .report import PAGE, report
-from .study_run import run_left, say_end
+from .study_run import keeping, run_left, say_end
 
 STUDY = """\
 name = "demo"
@@ -56,5 +56,6 @@ def demo(options: DemoOptions = DemoOptions()) -> int:  # noqa: B008
     for name in FILES if options.replace else ():
         (options.out / name).unlink(missing_ok=True)
     begin(loaded, options.out, "demo")
-    code = say_end(options.out, *run_left(options.out, Options(time_limit=TIME_LIMIT), loaded))
-    return code if code == INTERRUPTED else report(options.out) or code
+    with keeping(options.out):
+        code = say_end(options.out, *run_left(options.out, Options(time_limit=TIME_LIMIT), loaded))
+        return code if code in STOPPED else report(options.out) or code

@@ -1,34 +1,87 @@
-"""Ctrl-C: the first asks the run to stop, so that what was reached is saved; the second aborts."""
+"""Ctrl-C and SIGTERM while a study is run.
+
+1. The first asks the run to stop after the batches under way, so that what was reached is saved.
+2. The second raises KeyboardInterrupt (`Terminated` if it is a SIGTERM): the run ends at once.
+3. A signal that comes just before the main thread blocks is noticed with the next one only. So a
+   thread hears of each signal too, and sends some that do nothing after it.
+4. The exit code is 130 after Ctrl-C, and 143 after SIGTERM.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from .codes import INTERRUPTED, TERMINATED
+
+WAKE_SECONDS, WAKE_TIMES = 0.2, 10
+
+
+class Terminated(KeyboardInterrupt):
+    """A SIGTERM came."""
+
+
+def _raise_terminated(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    raise Terminated
+
+
+HANDLERS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: _raise_terminated}
+"""What the signals do outside of a run."""
+
+
+def ignore_signals() -> None:
+    """From now on neither of them has an effect: what is left to do is short."""
+    if threading.current_thread() is threading.main_thread():
+        for number in HANDLERS:
+            signal.signal(number, signal.SIG_IGN)
+
 
 class Interrupt:
-    """While entered, the first SIGINT calls `stop`, and the second raises KeyboardInterrupt."""
+    """While entered, the first signal calls `stop` and `announce`, and the second raises."""
 
-    def __init__(self, stop: Callable[[], None]) -> None:
-        self._stop = stop
-        self._before: Any = None
-        self.came = False
-        """Whether there was one."""
+    def __init__(self, stop: Callable[[], None], announce: Callable[[str], None]) -> None:
+        self._stop, self._announce = stop, announce
+        self._before: dict[int, Any] = {}
+        self._ended = threading.Event()
+        self.code = 0
+        """The exit code that the first signal asks for; 0 if there was none."""
 
     def __enter__(self) -> Interrupt:
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._handle)
+            out, into = os.pipe()
+            os.set_blocking(into, False)
+            signal.set_wakeup_fd(into, warn_on_full_buffer=False)
+            self._thread = threading.Thread(target=self._wake_main_thread, args=(out,), daemon=True)
+            self._thread.start()
+            self._before = {number: signal.signal(number, self._handle) for number in HANDLERS}
+            self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, lambda *_: None)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+        if not self._before:
+            return
+        self._ended.set()
+        os.close(signal.set_wakeup_fd(-1))  # which ends the thread
+        self._thread.join()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.came:
-            signal.default_int_handler(number, frame)
-        self.came = True
+    def _wake_main_thread(self, pipe: int) -> None:
+        """After each signal that comes, interrupt whatever the main thread waits for."""
+        with os.fdopen(pipe, "rb", buffering=0) as signals:
+            while number := signals.read(1):
+                for _ in range(WAKE_TIMES if number[0] in HANDLERS else 0):
+                    if not self._ended.wait(WAKE_SECONDS):
+                        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if self.code:
+            raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        self.code = TERMINATED if number == signal.SIGTERM else INTERRUPTED
         self._stop()
+        again = "send SIGTERM" if number == signal.SIGTERM else "press Ctrl-C"
+        self._announce(f"finishing the batch; {again} again to stop now.")

@@ -30,10 +30,10 @@ from ..studies.shard import Options
 from ..studies.spec.study import Study
 from ..studies.store.folder import read_record, shard_path
 from .choices import as_option, seconds, whole, within
-from .codes import FAILED, INTERRUPTED
+from .codes import FAILED, STOPPED
 from .run import most_queries
 from .streams import console, say
-from .study_run import run_left, say_end
+from .study_run import keeping, run_left, say_end
 
 IMAGES = (
     "500 images of ImageNet's validation set, 224 x 224, as a folder with --labels, a CSV with the "
@@ -168,7 +168,7 @@ def _all(chosen: list[Experiment], settings: _Settings, out: Path) -> int:
         except InputError as error:
             say(error.sentence(as_option))
             code = FAILED
-        if code == INTERRUPTED:
+        if code in STOPPED:
             return code
         if code:
             missed.append(each.name)
@@ -184,7 +184,7 @@ def _one(chosen: Experiment, settings: _Settings, out: Path) -> int:
         _write(chosen, settings, out, None)
         return 0
     code, left = _run(chosen, settings, out)
-    if code == INTERRUPTED:
+    if code in STOPPED:
         return code
     if left:
         say(f"{chosen.name} is not drawn until all is run: give the same command again.")
@@ -206,8 +206,8 @@ def _run(chosen: Experiment, settings: _Settings, out: Path) -> tuple[int, int]:
     with StudyResults(out) as results:
         if len(results) == len(results.grid):
             return 0, 0
-    outcome, interrupted = run_left(out, Options(time_limit=settings.time_limit), loaded)
-    code = say_end(out, outcome, interrupted)
+    with keeping(out):
+        code = say_end(out, *run_left(out, Options(time_limit=settings.time_limit), loaded))
     with StudyResults(out) as results:
         return code, len(results.grid) - len(results)
 

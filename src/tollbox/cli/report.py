@@ -8,11 +8,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ..errors import FileError, UnknownNameError
-from ..files.output import check_free, staged
+from ..errors import UnknownNameError
+from ..files.output import check_free, check_replaceable, replace_file, staged
 from ..report.data import page_data
 from ..report.figure_files import write_figures
-from ..report.page import page
+from ..report.page import GENERATOR, OLDER_PAGE, page
 from ..report.paper_table import paper_table
 from ..report.runs import Reading, series_of
 from ..report.table_files import comma_separated, latex, markdown
@@ -48,16 +48,14 @@ def report(folder: Path, options: ReportOptions = ReportOptions()) -> int:  # no
     if options.reading not in list(Reading):
         raise UnknownNameError("reading", options.reading, [str(r) for r in Reading])
     reading, out, to = Reading(options.reading), options.out or folder / PAGE, console()
+    check_replaceable(out, GENERATOR, OLDER_PAGE)
     if options.figures is not None:
         check_free(options.figures, input="figures")
     with StudyResults(folder) as results:
         all_series = series_of(results)
         data = page_data(results, reading, all_series)
         table = paper_table(results.study, all_series, reading)
-    try:
-        out.write_text(page(data), encoding="utf-8")
-    except OSError as error:
-        raise FileError(f"--out {out} cannot be written: {error.strerror}.") from None
+    replace_file(out, page(data))
     if options.figures is not None:
         with staged(options.figures, input="figures") as stage:
             with stage.writing():

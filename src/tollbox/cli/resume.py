@@ -17,7 +17,7 @@ from ..studies.store.store import Store
 from . import attack_files
 from .choices import seconds
 from .streams import say
-from .study_run import run_left, say_end
+from .study_run import keeping, run_left, say_end
 
 
 @Parameter(name="*")
@@ -43,12 +43,12 @@ def resume(folder: Path, options: ResumeOptions = ResumeOptions()) -> int:  # no
     how = Options(rerun=options.rerun, failed=options.failed, time_limit=limit)
     if record.made_by == "attack":
         loaded = load(recorded_study(record, files=True))
-        outcome, interrupted = run_left(folder, how, loaded)
-        return attack_files.finish(folder, outcome, interrupted, loaded)
+        with keeping(folder):
+            return attack_files.finish(folder, *run_left(folder, how, loaded), loaded)
     if record.made_by == "run" and (change := _describe_edit(record)) is not None:
         say(change)
-    outcome, interrupted = run_left(folder, how)
-    return say_end(folder, outcome, interrupted)
+    with keeping(folder):
+        return say_end(folder, *run_left(folder, how))
 
 
 def _describe_edit(record: StudyRecord) -> str | None:

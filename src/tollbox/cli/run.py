@@ -19,7 +19,7 @@ from ..studies.spec.specs import Tariff
 from ..studies.spec.study import Study
 from .choices import seconds
 from .streams import console
-from .study_run import CHECK_HELP, run_left, say_end, say_findings
+from .study_run import CHECK_HELP, keeping, run_left, say_end, say_findings
 
 
 @Parameter(name="*")
@@ -56,8 +56,8 @@ def run(study: Path, options: RunOptions = RunOptions()) -> int:  # noqa: B008
         return 0
     out = options.out or Path()
     say_findings(begin(loaded, out, "run"))
-    outcome, interrupted = run_left(out, Options(time_limit=limit), loaded)
-    return say_end(out, outcome, interrupted)
+    with keeping(out):
+        return say_end(out, *run_left(out, Options(time_limit=limit), loaded))
 
 
 def _plan(loaded: Loaded) -> None:

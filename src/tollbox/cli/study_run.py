@@ -1,7 +1,8 @@
 """What `tollbox run`, `resume` and `attack` have in common: run what is left of a study, show it,
 and say how it ended.
 
-1. Ctrl-C ends the run after the batches under way; exit code 130. All that was answered is kept.
+1. Ctrl-C ends the run after the batches under way, a second one at once; exit code 130. All that
+   was answered is kept. SIGTERM is the same, with exit code 143.
 2. A store that cannot be written, a process that died, cells that cannot be replayed: exit code 1,
    and a sentence that says how to go on.
 3. A model that misclassifies all images: exit code 1, and what to check.
@@ -10,7 +11,8 @@ and say how it ended.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ..engine.executors import Stopper
@@ -21,8 +23,8 @@ from ..studies.running import run_folder
 from ..studies.shard import Options, Outcome
 from ..studies.sources import find_device
 from . import hints
-from .codes import FAILED, INTERRUPTED
-from .interrupt import Interrupt
+from .codes import FAILED
+from .interrupt import Interrupt, ignore_signals
 from .status import show
 from .streams import console, say
 from .study_watch import StudyWatch
@@ -39,9 +41,9 @@ def say_findings(findings: Iterable[str]) -> None:
         say(f"Note: {finding}")
 
 
-def run_left(folder: Path, options: Options, loaded: Loaded | None = None) -> tuple[Outcome, bool]:
-    """Run what is left, with progress; says also whether Ctrl-C came. `loaded` is the study, if it
-    is at hand."""
+def run_left(folder: Path, options: Options, loaded: Loaded | None = None) -> tuple[Outcome, int]:
+    """Run what is left, with progress; gives also the exit code of an interruption, 0 if there was
+    none. `loaded` is the study, if it is at hand."""
     with StudyResults(folder) as before:
         watch = StudyWatch(console(stderr=True), before, options.failed)
         if options.failed or len(before) < len(before.grid):
@@ -50,13 +52,29 @@ def run_left(folder: Path, options: Options, loaded: Loaded | None = None) -> tu
             if notice is not None:
                 say(notice)
     stopper = Stopper()
-    with watch, Interrupt(stopper) as interrupt:
+    with watch, Interrupt(stopper, watch.announce) as interrupt:
         outcome = run_folder(folder, options, watch.tell, stopper, loaded)
-    return outcome, interrupt.came
+    return outcome, interrupt.code
 
 
-def say_end(folder: Path, outcome: Outcome, interrupted: bool) -> int:
-    """Say how a run ended; gives the exit code."""
+@contextmanager
+def keeping(folder: Path) -> Iterator[None]:
+    """While a study in a folder is run and shown: an interruption says what is saved there."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        ignore_signals()
+        with StudyResults(folder) as results:
+            done, total = len(results), len(results.grid)
+            cells = "images" if results.record.made_by == "attack" else "cells"
+        raise type(stop)(
+            f"interrupted: {done} of {total} {cells} are finished and saved, and all answers are "
+            f"kept: go on with `tollbox resume {folder}`."
+        ) from None
+
+
+def say_end(folder: Path, outcome: Outcome, interruption: int) -> int:
+    """Say how a run ended; gives the exit code, that of the interruption if there was one."""
     with StudyResults(folder) as results:
         series, total = results.status(), len(results.grid)
         show(f"{results.study.name}: {folder}", series)
@@ -74,9 +92,9 @@ def say_end(folder: Path, outcome: Outcome, interrupted: bool) -> int:
         say(f"{outcome.restarted} cells did not ask what they asked before, and were begun anew.")
     for hint in unfit:
         say(hint)
-    if interrupted:
+    if interruption:
         say(f"Interrupted with {left} cells left: go on with `tollbox resume {folder}`.")
-        return INTERRUPTED
+        return interruption
     if outcome.diverged:
         say(
             f"{len(outcome.diverged)} cells cannot be replayed here; the first is "

@@ -7,6 +7,7 @@ line began; the share is of what the model makes alone, measured before the run.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from rich.table import Table
 from ..studies.reading import StudyResults
 from ..studies.shard import CellEnded, Event, ModelBegun, ShardProgress
 from ..studies.status import counts_in_median
+from .streams import say
 
 LOG_SECONDS = 10.0
 REDRAW_SECONDS = 0.2
@@ -118,6 +120,14 @@ class StudyWatch:
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
+
+    def announce(self, message: str) -> None:
+        """Say something at once; a signal handler may call this."""
+        with contextlib.suppress(RuntimeError):  # the signal came while stderr was being written
+            if self._live is None:
+                say(message)
+            else:
+                self._live.console.print(f"tollbox: {message}", soft_wrap=True)
 
     def tell(self, event: Event) -> None:
         """Take in what happened, and show it every now and then."""

@@ -10,7 +10,8 @@
 4. A caller may abandon `run` early: the jobs are stopped, an `ask` is answered with None from then
    on, and the processes are ready for the next run.
 5. Processes are spawned, and keep what they share from one run to the next. Ctrl-C is handled by
-   the parent alone. A process whose parent is gone ends at once, as if it had been killed.
+   the parent alone: a KeyboardInterrupt after a stop ends them at once. A process whose parent is
+   gone ends at once too, as if it had been killed.
 
 Another executor (a cluster's) is another class with `run`.
 """
@@ -175,7 +176,9 @@ class Processes:
     def __enter__(self) -> Processes:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            self.kill()
         self.close()
 
     @property
@@ -195,6 +198,11 @@ class Processes:
         for child in self._children:
             child.end()
         self._children = []
+
+    def kill(self) -> None:
+        """End all of them at once, whatever they are doing."""
+        for child in self._children:
+            child.process.kill()
 
     def run(
         self,
@@ -240,6 +248,10 @@ class Processes:
                         yield JobEnd(place, **{kind: content[0]})
             for place, _ in reversed(left):
                 yield JobEnd(place, died="no process is left")
+        except KeyboardInterrupt:
+            if stopper.reason is not None:
+                self.kill()
+            raise
         finally:
             stop(Stop.INTERRUPTED)
             self._drain(busy)

@@ -5,7 +5,9 @@
 2. All is written into a hidden folder, which is removed if the run is given up. It lies inside the
    output folder if that exists (it may be a mount point, or `.`), and its files are moved up at the
    end; otherwise it lies beside it, and is renamed. Links are followed first.
-3. Once the run is over, nothing that was written is removed: if something fails, the message says
+3. A single file (a page) likewise: written beside the old one, which it then replaces, and which
+   must be one of ours.
+4. Once the run is over, nothing that was written is removed: if something fails, the message says
    where it is. An error of the system is a FileError in one sentence.
 """
 
@@ -21,6 +23,9 @@ from pathlib import Path
 
 from ..errors import FileError, InputError, mention
 from .tables import kind_of
+
+MARK_BYTES = 4096
+"""How far into a file its mark is looked for."""
 
 
 def check_free(
@@ -58,6 +63,44 @@ def check_free(
         remedy = "give another folder" + ("" if others else f", or {mention('replace')}")
         first = (others or sorted(regular))[0]
         raise InputError(f"{out} is not empty (it has {first})", remedy=remedy, input=input)
+
+
+def check_replaceable(file: Path, mark: bytes, older: bytes = b"") -> None:
+    """Raise InputError if `file` is there and is not of ours: it has no `mark` near its beginning,
+    nor what `older` versions had."""
+    kind = kind_of(file, str(file), input="out")
+    if kind == "nothing":
+        return
+    if kind == "file":
+        try:
+            with open(file, "rb") as opened:
+                beginning = opened.read(MARK_BYTES)
+        except OSError as error:
+            raise FileError(f"{file} cannot be read: {error.strerror}", input="out") from None
+        if not beginning or mark in beginning or (older and older in beginning):
+            return
+    raise InputError(
+        f"{file} is there already, and is not a file that this command wrote",
+        remedy="give another name, or remove it",
+        input="out",
+    )
+
+
+def replace_file(file: Path, content: str) -> None:
+    """Write a file whole, or leave the old one as it is: beside it, and then renamed."""
+    final = Path(os.path.realpath(file))
+    partial = final.with_name(f".{final.name}.partial-{os.getpid()}")
+    try:
+        with open(partial, "w", encoding="utf-8") as opened:
+            opened.write(content)
+            opened.flush()
+            os.fsync(opened.fileno())
+        os.replace(partial, final)
+    except OSError as error:
+        raise FileError(f"{file} cannot be written: {error.strerror}", input="out") from None
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 class Stage:
@@ -104,7 +147,7 @@ class Stage:
 
     def commit(self) -> None:
         """Make what was written the output folder; Ctrl-C waits for it."""
-        with _no_interrupt():
+        with _signals_held_back():
             try:
                 if self._inside:
                     self._move_up()
@@ -155,12 +198,22 @@ def staged(
 
 
 @contextlib.contextmanager
-def _no_interrupt() -> Iterator[None]:
+def _signals_held_back() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait until the end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    pending: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        if before[number] not in (signal.SIG_IGN, None):  # None: not set by Python
+            signal.signal(number, lambda number, _: pending.append(number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+        for number, handler in before.items():
+            if handler is not None:
+                signal.signal(number, handler)
+        for came in pending[:1]:
+            signal.raise_signal(came)

@@ -131,7 +131,7 @@ def _run_jobs(
         if end.error is not None:
             first_error = first_error or end.error
             stopper()
-        elif end.died:
+        elif end.died and stopper.reason is None:  # else whoever stops us may have ended it too
             deaths.append(f"{paths[end.job].name} ({end.died})")
         else:
             outcome.add(end.value)
