@@ -238,7 +238,7 @@ def test_all_small_experiments_run_and_are_drawn(run: Run, tmp_path: Path) -> No
         assert f"{each.place} is in o/{name}: " in out
         assert ("shard-0.sqlite" in made) is each.studied
     text = (tmp_path / "o" / "vit-b-32" / "vit-b-32.md").read_text()
-    assert text.startswith("Table 2: median l2 distance. vit 7x7 (for ViT-B/32); 2 images.")
+    assert text.startswith("Table 2: median ℓ2 distance. vit 7x7 (for ViT-B/32); 2 images.")
     assert "(the paper's reading)" in text
     assert text.count("| attack | method |") == 4
     tex = (tmp_path / "o" / "vit-b-32" / "vit-b-32.tex").read_text()

@@ -23,6 +23,7 @@ from ..attacks.methods import Kind
 from .axes import (
     COLOURS,
     INK,
+    any_letters,
     head,
     lay_out,
     legend,
@@ -178,11 +179,19 @@ def _name_points(axis: Axes, shown: Sequence[TradeoffPoint], marks: dict[str, st
             ha="center",
             va="center",
             color=LOOKS[point.kind][1],
-            arrowprops={"arrowstyle": "-", "color": LOOKS[point.kind][1], "linewidth": 0.6},
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": LOOKS[point.kind][1],
+                "linewidth": 0.6,
+                "shrinkB": 5,
+            },
         )
         for point in shown
     ]
-    sizes = [(box.width, box.height) for box in (text.get_window_extent() for text in texts)]
+    with any_letters():
+        boxes = [text.get_window_extent() for text in texts]
+    sizes = [(box.width, box.height) for box in boxes]
     frame = axis.get_window_extent()
     points_of_pixel = 72 / axis.figure.dpi
     for text, shift in zip(
