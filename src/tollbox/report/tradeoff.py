@@ -34,7 +34,7 @@ from .axes import (
     new_figure,
     style,
 )
-from .labels import Box, place_labels
+from .labels import BESIDE, Box, place_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -194,9 +194,9 @@ def _name_points(axis: Axes, shown: Sequence[TradeoffPoint], marks: dict[str, st
     sizes = [(box.width, box.height) for box in boxes]
     frame = axis.get_window_extent()
     points_of_pixel = 72 / axis.figure.dpi
-    for text, shift in zip(
-        texts,
-        place_labels(places, sizes, dots, Box(frame.x0, frame.y0, frame.x1, frame.y1)),
-        strict=True,
-    ):
-        text.set_position((points_of_pixel * shift[0], points_of_pixel * shift[1]))
+    shifts = place_labels(places, sizes, dots, Box(frame.x0, frame.y0, frame.x1, frame.y1))
+    for text, (x, y), (width, height) in zip(texts, shifts, sizes, strict=True):
+        text.set_position((points_of_pixel * x, points_of_pixel * y))
+        if text.arrow_patch is not None:  # a leader line, for a name that is not beside its point
+            away = max(abs(x) - width / 2, abs(y) - height / 2)
+            text.arrow_patch.set_visible(away > BESIDE)
