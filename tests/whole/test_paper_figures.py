@@ -5,21 +5,24 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Annotation, Text
 
 import tollbox as tb
 from tollbox.attacks import Kind
 from tollbox.paper import comparison, tradeoff
 from tollbox.paper.names import attack_kind, attack_name, number, price_name
-from tollbox.report.paper_table import paper_table
+from tollbox.report.paper_table import PaperTable, TableColumn, paper_table, rows_of
 from tollbox.report.runs import Reading, series_of
-from tollbox.report.statistics import effort, median_at
+from tollbox.report.statistics import Median, effort, median_at
 from tollbox.report.table_files import comma_separated, latex, markdown
 from tollbox.report.tradeoff import TradeoffPoint, draw_tradeoff
 from tollbox.studies.spec.study import Study
@@ -63,12 +66,12 @@ def texts(figure: Figure) -> list[str]:
     return [text.get_text() for axis in figure.axes for text in axis.texts]
 
 
-def overlaps(figure: Figure) -> list[tuple[str, str]]:
-    """Pairs of names that lie on each other, as they are drawn."""
+def overlaps(figure: Figure, leaders: bool = True) -> list[tuple[str, str]]:
+    """Pairs of names that lie on each other, as they are drawn, with their leader lines or not."""
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     boxes = [
-        (text.get_text(), text.get_window_extent(canvas.get_renderer()))
+        (text.get_text(), (text if leaders else super(Annotation, text)).get_window_extent())
         for axis in figure.axes
         for text in axis.texts
     ]
@@ -115,23 +118,24 @@ def test_a_curve_is_the_median_over_images(found: tb.StudyResults) -> None:
         assert value == median_at(runs.runs, mark, "cost", Reading.HARD).value
 
 
+def points_of(axis: Axes) -> list[tuple[float, float]]:
+    markers = (line for line in axis.lines if line.get_linestyle() == "None")
+    return [(x, y) for line in markers for x, y in np.reshape(line.get_xydata(), (-1, 2))]
+
+
 def test_the_tradeoff_has_a_point_for_each_attack_that_comes_so_far(
     found: tb.StudyResults,
 ) -> None:
     figure = tradeoff.draw(found, 5.0, "some title")
-    points = [
-        (x, y)
-        for line in figure.axes[0].lines
-        if line.get_linestyle() == "None"
-        for x, y in np.atleast_2d(line.get_xydata())
-    ]
-    assert len(points) == 12  # an attack, a price, a model
+    assert [axis.get_title(loc="left") for axis in figure.axes] == ["c* = 2", "c* = 100"]
+    panels = {"2": points_of(figure.axes[0]), "100": points_of(figure.axes[1])}
+    assert [len(points) for points in panels.values()] == [6, 6]  # an attack, a model
     for runs in series_of(found):
         each = effort(runs.runs, 5.0)
-        assert (max(1.0, each.flagged), each.queries) in points
-    assert not overlaps(figure)
+        assert (max(1.0, each.flagged), each.queries) in panels[runs.series.tariff.name]
+    assert not overlaps(figure, leaders=False)
     away = tradeoff.draw(found, 1e-6, "some title")
-    assert "not reached for half of the images: HSJA, c* = 2" in away.axes[0].get_xlabel()
+    assert "not reached for half of the images: HSJA, A-SurFree" in away.axes[0].get_xlabel()
     assert texts(away) == []
 
 
@@ -144,9 +148,13 @@ def test_the_tradeoff_marks_kinds_of_attacks_and_names_what_has_no_point() -> No
     ]
     figure = draw_tradeoff(points, 2.0, "some title")
     [axis] = figure.axes
-    legend = axis.get_legend()
-    assert legend is not None
-    assert [t.get_text() for t in legend.get_texts()] == ["vanilla", "own", "half of them flagged"]
+    [legend] = figure.legends
+    assert [t.get_text() for t in legend.get_texts()] == [
+        "vanilla",
+        "own",
+        "half of the queries flagged",
+    ]
+    assert [key.get_marker() for key in legend.legend_handles] == ["o", "*", "None"]
     drawn = {line.get_label(): line for line in axis.lines}
     assert np.atleast_2d(drawn["own"].get_xydata()).tolist() == [[1, 300], [50, 250]]
     assert (drawn["own"].get_marker(), drawn["vanilla"].get_marker()) == ("*", "o")
@@ -156,6 +164,44 @@ def test_the_tradeoff_marks_kinds_of_attacks_and_names_what_has_no_point() -> No
     assert "none at all is drawn at 1" in label
     low, high = axis.get_ylim()
     assert high / low >= 3.99
+
+
+@pytest.mark.parametrize(("flagged", "queries"), [(10, 90_000), (100, 105)])
+def test_the_line_where_half_is_flagged_is_within_the_axes(flagged: float, queries: float) -> None:
+    points = [TradeoffPoint("HSJA", "", Kind.VANILLA, flagged, queries)]
+    [axis] = draw_tradeoff(points, 2.0, "some title").axes
+    (left, right), (low, high) = axis.get_xlim(), axis.get_ylim()
+    assert min(2 * right, high) > max(2 * left, low)
+    [dotted] = [line for line in axis.lines if line.get_linestyle() == ":"]
+    assert np.array(dotted.get_ydata()) == pytest.approx(2 * np.array(dotted.get_xdata()))
+
+
+def test_no_line_runs_through_a_label_and_none_lies_on_another() -> None:
+    """Ten attacks close to the dotted line, and to each other."""
+    points = [
+        TradeoffPoint(f"attack {n}", "", Kind.VANILLA, 100 * 1.06**n, 200 * 1.06**n)
+        for n in range(10)
+    ]
+    figure = draw_tradeoff(points, 2.0, "some title")
+    [axis] = figure.axes
+    assert not overlaps(figure, leaders=False)
+    ends = np.array(axis.get_xlim())
+    dots = axis.transData.transform(
+        np.column_stack([np.geomspace(*ends, 900), 2 * np.geomspace(*ends, 900)])
+    )
+    for text in axis.texts:
+        box = Text.get_window_extent(text)
+        assert not box.count_contains(dots), text.get_text()
+
+
+def test_many_attacks_of_a_tradeoff_are_numbered() -> None:
+    points = [TradeoffPoint(f"a{n}", "", Kind.VANILLA, 10 + n, 90 - n) for n in range(14)]
+    figure = draw_tradeoff(points, 2.0, "some title")
+    [axis] = figure.axes
+    assert sorted(map(int, texts(figure))) == list(range(1, 15))
+    names = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert names[0] == "1  a0"
+    assert len(names) == 14
 
 
 def test_a_table_with_several_costs_for_a_price(found: tb.StudyResults) -> None:
@@ -175,6 +221,20 @@ def test_a_table_with_several_costs_for_a_price(found: tb.StudyResults) -> None:
     assert "[" not in markdown(table, intervals=False)
     rows = list(csv.DictReader(io.StringIO(comma_separated(table))))
     assert {row["at"] for row in rows if row["price"] == "2"} == {"50.0", "100.0", "150.0"}
+
+
+def test_a_column_of_a_table_has_equal_decimals() -> None:
+    study = Study.from_text(TEXT, Path(), "study.toml", files=False)
+    columns = [TableColumn("conv", tariff) for tariff in study.tariffs]
+    values = [(0.5, 81.234), (1.0, 9.87), (12.3456, math.inf)]
+    cells = [[Median(v, v / 2, 2 * v, 1.0, 3, 3) for v in row] for row in values]
+    table = PaperTable(columns, rows_of(study), cells)
+    lines = markdown(table, intervals=False).splitlines()[2:]
+    shown = [[cell.strip("* ") for cell in line.split("|")[3:5]] for line in lines]
+    assert shown == [["0.50", "81.2"], ["1.00", "9.9"], ["12.35", "∞"]]
+    assert "[0.25, 1.00]" in markdown(table)
+    plain = re.sub(r"\\textbf\{(.*?)\}", r"\1", latex(table))
+    assert r"0.50 & 81.2 \\" in plain
 
 
 def test_the_same_figure_is_the_same_file(found: tb.StudyResults, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -36,6 +36,7 @@ from .search_picture import FLAGGED, MARKERS, PASSED, Query, filmed, line_search
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 Vector = NDArray[np.float64]
 
@@ -103,19 +104,20 @@ def _vector(image: Tensor) -> Vector:
 
 def draw_agrest_and_search() -> Figure:
     """AGREST beside three rounds of asymmetric search."""
-    figure = new_figure(6.8, 4.0)
+    figure = new_figure(6.8, 4.75)
     left, right = figure.subplots(1, 2)
     for axis, title in ((left, "AGREST"), (right, "Asymmetric search")):
         _draw_plane(axis, title)
     _draw_estimate(left, estimated(Agrest(delta=DELTA, chunk=1)))
     _draw_search(right)
-    _legend(figure, "estimate; interval left")
+    _legend(left, _estimate_keys(moved=True))
+    _legend(right, _search_keys())
     return figure
 
 
 def draw_estimates() -> Figure:
     """The vanilla estimate beside AGREST."""
-    figure = new_figure(6.8, 4.0)
+    figure = new_figure(6.8, 4.75)
     parts: dict[str, MonteCarlo | Agrest] = {
         "Vanilla estimate": MonteCarlo(delta=DELTA),
         "AGREST": Agrest(delta=DELTA, chunk=1),
@@ -123,7 +125,7 @@ def draw_estimates() -> Figure:
     for axis, (title, part) in zip(figure.subplots(1, 2), parts.items(), strict=True):
         _draw_plane(axis, title)
         _draw_estimate(axis, estimated(part))
-    _legend(figure, "estimate")
+        _legend(axis, _estimate_keys(moved=isinstance(part, Agrest)))
     return figure
 
 
@@ -226,8 +228,9 @@ def _name(axis: Axes, at: Vector, name: str, shift: tuple[float, float], colour:
     )
 
 
-APART = 0.055
+APART = 0.06
 """From the path to the first interval beside it, and from one to the next."""
+INTERVAL = COLOURS[3]
 
 
 def _draw_search(axis: Axes) -> None:
@@ -240,34 +243,92 @@ def _draw_search(axis: Axes) -> None:
     way = source - begin
     across = np.array([-way[1], way[0]]) / np.hypot(*way)
     axis.plot(*zip(begin, source, strict=True), color=INK, linewidth=1.2, zorder=2)
-    axis.plot(*begin, "o", color=PASSED, markersize=6, markerfacecolor="white", zorder=5)
+    axis.plot(*begin, "o", color=INK, markersize=6, markerfacecolor="white", zorder=5)
     _name(axis, begin, "$x$", (8, -4))
-    _draw_queries(axis, film.queries, 9.0)
+    _draw_queries(axis, film.queries, 13.0)
     for number, step in enumerate(rounds, 1):
         shift = -APART * number * across
         ends = [begin + theta * way + shift for theta in (step.low, step.high)]
-        axis.plot(*zip(*ends, strict=True), color=COLOURS[0], linewidth=2, zorder=3)
-        _name(axis, ends[0], str(number), (-9, 3), COLOURS[0])
-        _name(axis, begin + step.asked * way, str(number), (9, -8))
+        axis.plot(*zip(*ends, strict=True), color=INTERVAL, linewidth=2, zorder=3)
+        _number(axis, ends[0] - ABOVE * way / np.hypot(*way), number, INTERVAL)
+        _number(axis, begin + step.asked * way, number, "white")
     _tell(axis, result, SEARCH_RATIO)
 
 
-def _legend(figure: Figure, blue: str) -> None:
-    keys = []
-    for flagged, word in ((False, "not flagged"), (True, "flagged")):
-        marker, colour = MARKERS[flagged]
-        keys.append(legend_key(word, colour, marker=marker, linestyle="none"))
-    keys += [
-        legend_key("boundary", INK, linestyle=(0, (4, 3)), linewidth=1.2),
+ABOVE = 0.035
+"""From the end of an interval to its number."""
+
+
+def _number(axis: Axes, at: Vector, number: int, colour: str) -> None:
+    """The number of a round, in the middle of what it counts."""
+    axis.text(
+        at[0],
+        at[1],
+        str(number),
+        color=colour,
+        fontsize=9,
+        fontweight="bold",
+        ha="center",
+        va="center_baseline",
+        zorder=6,
+    )
+
+
+# -- legends --------------------------------------------------------------------------------------
+
+
+CIRCLE: dict[str, Any] = {"linestyle": "", "markersize": 10, "markerfacecolor": "none"}
+
+
+def _estimate_keys(moved: bool) -> list[Line2D]:
+    """All that is drawn of an estimate."""
+    centre = [("$x'_t$: $x_t$ moved outward", {"marker": "o", "markerfacecolor": "white"})]
+    points = [("$x_t$: boundary point", {"marker": "o"}), *(centre if moved else [])]
+    around = "$x'_t$" if moved else "$x_t$"
+    return [
+        *_answer_keys(""),
+        legend_key(f"at distance δ of {around}", INK, marker="o", **CIRCLE),
+        legend_key("from $x^{*}$ outward", INK, linewidth=0.8, alpha=0.6),
+        *_point_keys(points),
         legend_key("true normal", INK, linewidth=1.6),
-        legend_key(blue, COLOURS[0], linewidth=1.6),
+        legend_key("estimated normal", COLOURS[0], linewidth=1.6),
     ]
+
+
+def _search_keys() -> list[Line2D]:
+    """All that is drawn of a search."""
+    begin = ("$x$: adversarial image", {"marker": "o", "markerfacecolor": "white"})
+    return [
+        *_answer_keys("round k: "),
+        legend_key("interval before round k", INTERVAL, linewidth=2),
+        *_point_keys([begin]),
+        legend_key("path", INK, linewidth=1.2),
+    ]
+
+
+def _answer_keys(where: str) -> list[Line2D]:
+    keys = [
+        legend_key(f"{where}{word}", MARKERS[flagged][1], marker=MARKERS[flagged][0], linestyle="")
+        for flagged, word in ((False, "not flagged"), (True, "flagged"))
+    ]
+    return [*keys, legend_key("boundary", INK, linestyle=(0, (4, 3)), linewidth=1.2)]
+
+
+def _point_keys(points: Sequence[tuple[str, dict[str, str]]]) -> list[Line2D]:
+    shown = [*points, ("$x^{*}$: source image", {"marker": "s"})]
+    return [legend_key(name, INK, linestyle="", markersize=5, **look) for name, look in shown]
+
+
+def _legend(axis: Axes, keys: list[Line2D]) -> None:
+    """Below its panel."""
     legend(
-        figure,
+        axis,
         handles=keys,
-        loc="outside lower center",
-        ncols=5,
-        fontsize=8.5,
-        columnspacing=1.4,
+        loc="upper left",
+        bbox_to_anchor=(-0.02, -0.01),
+        ncols=2,
+        fontsize=8,
+        columnspacing=1.0,
         handletextpad=0.5,
+        handlelength=1.6,
     )

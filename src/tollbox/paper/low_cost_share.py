@@ -36,6 +36,7 @@ Values = NDArray[np.float64]
 
 FEWEST = 100
 """Answers of an estimate that is shown."""
+BARS = "median (across) and quartiles (upright)"
 
 
 class Shares(NamedTuple):
@@ -149,6 +150,7 @@ def _draw_panel(axis: Axes, panel: SharePanel) -> None:
     axis.plot(
         [], [], "o", color=COLOURS[1], alpha=0.6, markersize=4, label="measured, one dot per image"
     )
+    axis.plot([], [], color=INK, linewidth=2, marker="_", markersize=13, label=BARS)
     axis.set_ylim(_lowest(shown), 1.16)
     axis.text(
         0.015,

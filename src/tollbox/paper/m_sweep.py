@@ -126,6 +126,7 @@ def _draw_panel(axis: Axes, panel: SweepPanel) -> None:
     top = _top(panel.sweeps)
     for number, sweep in enumerate(panel.sweeps):
         _draw_sweep(axis, sweep, number, APART ** (number - middle), top)
+    axis.plot([], [], color=INK, linewidth=1.2, alpha=0.55, label="95 % interval")
     name_panel(axis, panel.title)
     axis.set_xlabel("m (filled: the published value)")
     rates = sorted({point.m for sweep in panel.sweeps for point in sweep.points})

@@ -73,7 +73,7 @@ def figure(experiment: Experiment, scale: Scale, results: StudyResults, reading:
         return tradeoff.draw(
             results, experiment.level[scale], f"{title}; planned with c* = {ratio}"
         )
-    read = "iterates, interpolated" if reading is Reading.PAPER else "hard budgets"
+    read = "iterates, which can move away again" if reading is Reading.PAPER else "hard budgets"
     if experiment.name == "stealthy":
         return comparison.by_price(results, reading, f"{title}; {read}")
     if experiment.name == "clip":

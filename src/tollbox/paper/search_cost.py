@@ -19,7 +19,16 @@ from numpy.typing import NDArray
 from ..core.stop import Stop
 from ..errors import InputError
 from ..parts.searches import PHASE, AsymmetricSearch, BinarySearch
-from ..report.axes import COLOURS, legend, name_panel, panels, plain_numbers, style, whole_ticks
+from ..report.axes import (
+    COLOURS,
+    INK,
+    legend,
+    name_panel,
+    panels,
+    plain_numbers,
+    style,
+    whole_ticks,
+)
 from ..report.statistics import PERCENTILES, Images, bootstrap
 from ..studies.reading import StudyResults
 from ..studies.spec.specs import ModelSpec, Tariff
@@ -156,12 +165,13 @@ def _draw_panel(axis: Axes, costs: SearchCosts) -> None:
         axis.plot(
             iterations, mean, color=colour, linewidth=1.8, marker="o", markersize=3, label=name
         )
+    axis.fill_between([], [], color=INK, alpha=0.15, linewidth=0, label="95 % interval")
     ratio, low, high = costs.ratios[:, -1]
     left = f", {costs.left_out} that ended sooner left out" if costs.left_out else ""
     name_panel(
         axis,
         f"{costs.model}, {costs.price}, {costs.images} images{left}\n"
-        f"binary / asymmetric: {ratio:.2g} [{low:.2g}, {high:.2g}] at iteration {iterations[-1]}",
+        f"binary / asymmetric: {ratio:.1f} [{low:.1f}, {high:.1f}] at iteration {iterations[-1]}",
     )
     axis.set_ylim(0, None)
     axis.set_xlim(0, max(1, iterations[-1]))

@@ -160,7 +160,8 @@ def draw() -> Figure:
     _draw_interval(axis, len(rounds), *left, colour=INK)
     axis.plot(left[0], len(rounds), "o", color=PASSED, markersize=6, markerfacecolor="white")
     _tell(axis, len(rounds), "end", "")
-    axis.axvline(BOUNDARY, color=INK, linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
+    boundary = [BOUNDARY, BOUNDARY], [-0.6, len(rounds) + 0.45]  # from below its name
+    axis.plot(*boundary, color=INK, linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
     axis.annotate(
         f"found: adversarial, within τ = {TAU:g} of the boundary",
         (left[0], len(rounds)),
@@ -173,7 +174,7 @@ def draw() -> Figure:
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
     )
     _frame(axis, len(rounds), math.ceil(1 / TAU))
-    legend(figure, handles=_keys(), loc="outside lower center", ncols=3)
+    legend(figure, handles=_keys(), loc="outside lower center", ncols=3, columnspacing=1.4)
     return figure
 
 
@@ -232,4 +233,11 @@ def _keys() -> list[Line2D]:
     ):
         marker, colour = MARKERS[flagged]
         keys.append(legend_key(word, colour, marker=marker, linestyle="none", markersize=7))
-    return [*keys, legend_key("interval left", COLOURS[0], linewidth=3.5)]
+    hollow = {"marker": "o", "markerfacecolor": "white", "linestyle": "none", "markersize": 6}
+    return [
+        *keys,
+        legend_key("what was found", PASSED, **hollow),
+        legend_key("interval before the round", COLOURS[0], linewidth=3.5),
+        legend_key("interval in the end", INK, linewidth=3.5),
+        legend_key("boundary", INK, linestyle=(0, (4, 3)), linewidth=1.2),
+    ]

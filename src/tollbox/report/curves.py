@@ -99,6 +99,9 @@ def draw_curves(
     for axis, panel in zip(grid[-1], panels, strict=True):
         axis.set_xlabel(panel.across or across)
     _finish_axes(grid, panels, linear)
+    common = _common_keys(grid, len(rows) > 1)
+    if common:
+        legend(figure, handles=common, loc="outside lower center", ncols=len(common))
     if at_ends:
         lay_out(figure)
         for line, looks in zip(grid, rows.values(), strict=True):
@@ -111,9 +114,6 @@ def draw_curves(
                 for name, (dashes, colour) in looks.items()
             ]
             legend(line[-1], handles=keys, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    keys = _common_keys(grid, len(rows) > 1)
-    if keys:
-        legend(figure, handles=keys, loc="outside lower center", ncols=len(keys))
     return figure
 
 

@@ -19,7 +19,9 @@ Place = NDArray[np.float64] | Sequence[float]
 MARKER = 6.0
 """Half of the side of a point's marker."""
 GAPS = (4.0, 12.0, 22.0, 34.0, 48.0, 64.0)
-"""From the marker to the label; beyond the first a leader line can be seen."""
+"""From the marker to the label."""
+BESIDE = MARKER + GAPS[0] + 1.0
+"""From the point to the edge of a label that needs no leader line."""
 ANGLES = (0, 180, 90, 270, 45, 315, 135, 225, 20, 340, 160, 200)
 """Degrees, to the right first."""
 

@@ -23,6 +23,7 @@ from ..attacks.methods import Kind
 from .axes import (
     COLOURS,
     INK,
+    any_letters,
     head,
     lay_out,
     legend,
@@ -33,7 +34,7 @@ from .axes import (
     new_figure,
     style,
 )
-from .labels import Box, place_labels
+from .labels import BESIDE, Box, place_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -178,16 +179,24 @@ def _name_points(axis: Axes, shown: Sequence[TradeoffPoint], marks: dict[str, st
             ha="center",
             va="center",
             color=LOOKS[point.kind][1],
-            arrowprops={"arrowstyle": "-", "color": LOOKS[point.kind][1], "linewidth": 0.6},
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": LOOKS[point.kind][1],
+                "linewidth": 0.6,
+                "shrinkB": 5,
+            },
         )
         for point in shown
     ]
-    sizes = [(box.width, box.height) for box in (text.get_window_extent() for text in texts)]
+    with any_letters():
+        boxes = [text.get_window_extent() for text in texts]
+    sizes = [(box.width, box.height) for box in boxes]
     frame = axis.get_window_extent()
     points_of_pixel = 72 / axis.figure.dpi
-    for text, shift in zip(
-        texts,
-        place_labels(places, sizes, dots, Box(frame.x0, frame.y0, frame.x1, frame.y1)),
-        strict=True,
-    ):
-        text.set_position((points_of_pixel * shift[0], points_of_pixel * shift[1]))
+    shifts = place_labels(places, sizes, dots, Box(frame.x0, frame.y0, frame.x1, frame.y1))
+    for text, (x, y), (width, height) in zip(texts, shifts, sizes, strict=True):
+        text.set_position((points_of_pixel * x, points_of_pixel * y))
+        if text.arrow_patch is not None:  # a leader line, for a name that is not beside its point
+            away = max(abs(x) - width / 2, abs(y) - height / 2)
+            text.arrow_patch.set_visible(away > BESIDE)
