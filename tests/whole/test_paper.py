@@ -322,3 +322,13 @@ def test_the_gallery_shows_every_experiment() -> None:
         assert (f"]({name}.md)" if each.table else f"]({name}.png)") in text
     for link in re.findall(r"\]\(([^)\s#]+)\)", text):
         assert (folder / link).exists(), link
+
+
+def test_the_gallerys_tables_have_equal_decimals_down_each_column() -> None:
+    for name in (name for name, each in EXPERIMENTS.items() if each.table):
+        text = (ROOT / "docs" / "gallery" / f"{name}.md").read_text()
+        for table in text.split("| attack | method |")[1:]:
+            rows = [line.split("|")[3:-1] for line in table.splitlines()[2:] if line[:1] == "|"]
+            for column in zip(*rows, strict=True):
+                numbers = re.findall(r"\d+\.?(\d*)(?=[,\]* ])", " ".join(column))
+                assert len({len(decimals) for decimals in numbers}) <= 1, (name, column)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -321,6 +322,45 @@ def test_the_normal_is_that_of_the_boundary() -> None:
         along = np.array([2 * step, rise]) / step
         assert concept_pictures.normal(x) @ along == pytest.approx(0, abs=1e-8)
         assert concept_pictures.normal(x)[1] > 0
+
+
+def legend_of(axis: Axes | Figure) -> list[str]:
+    keys = axis.get_legend() if isinstance(axis, Axes) else axis.legends[0]
+    return [text.get_text() for text in keys.get_texts()]
+
+
+def test_the_legends_of_the_pictures_are_complete(made: Made) -> None:
+    left, right = concept_pictures.draw_agrest_and_search().axes
+    estimate = [
+        "$x_t$",
+        "$x'_t$: ",
+        "$x^{*}$: ",
+        "δ",
+        "boundary",
+        "true normal",
+        "estimated normal",
+    ]
+    for axis, words in ((left, estimate), (right, ["$x$: ", "$x^{*}$: ", "interval", "boundary"])):
+        for word in [*words, "flagged", "not flagged"]:
+            assert any(word in key for key in legend_of(axis)), word
+    vanilla, _ = concept_pictures.draw_estimates().axes
+    assert not any("$x'_t$" in key for key in legend_of(vanilla))
+    assert "interval in the end" in legend_of(search_picture.draw())
+    [shares] = low_cost_share.draw(made(SHARES)).axes
+    assert "median (across) and quartiles (upright)" in legend_of(shares)
+    [sweep] = m_sweep.draw(made(SWEEP)).axes
+    assert "95 % interval" in legend_of(sweep)
+
+
+def test_rounds_are_numbered_in_their_markers_and_at_their_intervals() -> None:
+    _, axis = concept_pictures.draw_agrest_and_search().axes
+    numbers = [text for text in axis.texts if text.get_text().isdigit()]
+    assert sorted(text.get_text() for text in numbers) == ["1", "1", "2", "2", "3", "3"]
+    markers = np.concatenate(
+        [np.reshape(line.get_xydata(), (-1, 2)) for line in axis.lines if line.get_marker() in "oD"]
+    )
+    for text in (text for text in numbers if text.get_color() == "white"):
+        assert np.abs(markers - text.get_position()).sum(axis=1).min() < 1e-9
 
 
 # -- files ----------------------------------------------------------------------------------------
