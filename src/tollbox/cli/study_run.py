@@ -32,7 +32,7 @@ def run_left(folder: Path, options: Options, loaded: Loaded | None = None) -> tu
         watch = StudyWatch(console(stderr=True), before, options.failed)
     stopper = Stopper()
     with watch, Interrupt(stopper, watch.announce) as interrupt:
-        outcome = run_folder(folder, options, watch.tell, stopper, loaded)
+        outcome = run_folder(folder, options, watch.tell, stopper, loaded, watch.end_process)
     return outcome, interrupt.code
 
 

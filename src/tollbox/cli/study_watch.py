@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import time
 from dataclasses import dataclass, field
 
@@ -18,8 +19,9 @@ from rich.live import Live
 from rich.table import Table
 
 from ..studies.reading import StudyResults
-from ..studies.shard import CellEnded, Event, ModelBegun, ShardProgress
+from ..studies.shard import CellEnded, Event, ShardDied, ShardProgress
 from ..studies.status import counts_in_median
+from .codes import FAILED
 from .streams import say
 
 LOG_SECONDS = 10.0
@@ -129,10 +131,23 @@ class StudyWatch:
             else:
                 self._live.console.print(f"tollbox: {message}", soft_wrap=True)
 
+    def end_process(self, message: str) -> None:
+        """Say something, and end the process; for a thread, while the main one hangs."""
+        try:
+            self.__exit__()
+            say(message)
+        finally:
+            os._exit(FAILED)
+
     def tell(self, event: Event) -> None:
         """Take in what happened, and show it every now and then."""
-        if isinstance(event, ModelBegun):
-            self._raw = event.raw or self._raw
+        if isinstance(event, ShardDied):
+            then = (
+                "a fresh one goes on with its cells"
+                if event.again
+                else "its cells are left, and the others go on"
+            )
+            self.announce(f"the process of shard {event.shard} died ({event.how}); {then}.")
         elif isinstance(event, ShardProgress):
             for number, queries in event.queries.items():
                 series = self._series[number]

@@ -38,6 +38,7 @@ SPEED_BATCHES = 3
 class CellEnded:
     """A cell came to its end; `series` is the number of its series."""
 
+    shard: int
     cell: int
     series: int
     stop: Stop
@@ -58,13 +59,23 @@ class ShardProgress:
 
 @dataclass(frozen=True)
 class ModelBegun:
-    """A model is about to be attacked; `raw` images/s is its speed alone, if it was measured."""
+    """A shard is about to load and attack a model."""
 
+    shard: int
     model: str
-    raw: float | None
 
 
-Event = CellEnded | ShardProgress | ModelBegun
+@dataclass(frozen=True)
+class ShardDied:
+    """The process of a shard died."""
+
+    shard: int
+    how: str
+    again: bool
+    """Whether a fresh process goes on with its cells."""
+
+
+Event = CellEnded | ShardProgress | ModelBegun | ShardDied
 Tell = Callable[[Event], None]
 
 
@@ -150,9 +161,9 @@ class Shard:
         for number, spec in enumerate(self._loaded.study.models):
             cells = [cell for cell in left if cell // per_model == number]
             if cells and self._stopping is None:
+                self._tell(ModelBegun(record.shard, spec.name))
                 model, now = self._loaded.model(spec), self._loaded.fingerprint(spec)
                 check_model(spec, now, record.models[spec.name], self._store.path.parent)
-                self._tell(ModelBegun(spec.name, model_speed(self._loaded, model)))
                 self._run_model(model, cells)
             elif cells:
                 self._outcome.unfinished |= dict.fromkeys(cells)
@@ -200,6 +211,7 @@ class Shard:
             self._store.save(cell, result, study.keep_images)
             self._tell(
                 CellEnded(
+                    self._store.study.shard,
                     cell,
                     series[result.index],
                     result.stop,
