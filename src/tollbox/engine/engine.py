@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.cell import Cell
+from ..core.ledger import Ledger
 from ..core.model import Model
 from ..core.problem import BoundedAttack
 from ..core.result import Result
@@ -175,9 +176,9 @@ class Engine:
         if refusal is not None:
             raise refusal
 
-    def under_way(self) -> list[tuple[int, int]]:
-        """Of each cell under way its position in the input, and its queries so far."""
-        return [(run.index, run.ledger.queries) for run in self._cell_runs.values()]
+    def under_way(self) -> list[tuple[int, Ledger]]:
+        """Of each cell under way its position in the input, and its account so far."""
+        return [(run.index, run.ledger) for run in self._cell_runs.values()]
 
     # -- cells come and go ------------------------------------------------------------------------
 
