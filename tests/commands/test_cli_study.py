@@ -467,7 +467,7 @@ def test_a_flaky_model_is_reported(case: Case) -> None:
     case.half()
     flaky = NETWORK.replace(
         "        return torch.tanh",
-        "        if Net.calls > 5:\n            return self.plain(images).roll(1, 1)\n"
+        "        if Net.calls > 2:\n            return self.plain(images).roll(1, 1)\n"
         "        Net.calls += 1\n        return self.plain(images)\n\n"
         "    calls = 0\n\n    def plain(self, images):\n        return torch.tanh",
     )
@@ -562,22 +562,28 @@ def read_line(process: subprocess.Popen[str], words: str) -> str:
     raise AssertionError("".join(seen))
 
 
+def write_odd_model(case: Case, workers: int, odd: str) -> None:
+    """The model does something odd from its 40th batch on; the study has so many workers."""
+    case.code.write_text(
+        NETWORK.replace("return torch.tanh", "be_odd()\n        return torch.tanh")
+        + "import os, threading\nfrom pathlib import Path\ncalls = 0\n"
+        "def be_odd():\n    global calls\n    calls += 1\n"
+        f"    if calls > 40:\n        {odd}\n"
+    )
+    text = case.file.read_text().replace("budget = 60", "budget = 700")
+    case.file.write_text(f"workers = {workers}\n{text}")
+
+
+HANGS = "Path(f'waits-{os.getpid()}').touch(); threading.Event().wait()"
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_second_signal_stops_in_the_middle_of_a_batch(
     case: Case, workers: int, number: signal.Signals
 ) -> None:
     """The model never answers again; what is saved by then is said."""
-    case.code.write_text(
-        NETWORK.replace("return torch.tanh", "wait(images)\n        return torch.tanh")
-        + "import threading\nfrom pathlib import Path\ncalls = 0\n"
-        "def wait(images):\n    global calls\n    calls += 1\n"
-        "    if calls > 150:\n"
-        "        Path(f'waits-{threading.get_native_id()}').touch()\n"
-        "        threading.Event().wait()\n"
-    )
-    text = case.file.read_text().replace("budget = 60", "budget = 700")
-    case.file.write_text(f"workers = {workers}\n{text}")
+    write_odd_model(case, workers, HANGS)
     with started("run", "study.toml", "--out", "out") as process:
         while len(list(case.folder.glob("waits-*"))) < workers:
             assert process.poll() is None
@@ -592,6 +598,43 @@ def test_the_second_signal_stops_in_the_middle_of_a_batch(
         f"tollbox: interrupted: {done} of 12 cells are finished and saved, and all answers are "
         "kept: go on with `tollbox resume out`.\n"
     )
+
+
+IMPATIENT = """
+from tollbox.studies import care
+from tollbox.cli import main
+care.GRACE_SECONDS = 0.5
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_model_that_hangs_is_ended_when_the_time_is_up(case: Case, workers: int) -> None:
+    write_odd_model(case, workers, HANGS)
+    Path("impatient.py").write_text(IMPATIENT)
+    command = ["impatient.py", "run", "study.toml", "--out", "out", "--time-limit", "5"]
+    ended = subprocess.run([sys.executable, *command], capture_output=True, text=True)
+    assert ended.returncode == 1, ended.stderr
+    last = ended.stderr.splitlines()[-1]
+    assert "the time is up, and the model has not answered for " in last
+    assert "All that was recorded is kept: go on with `tollbox resume out`." in last
+    case.code.write_text(NETWORK)
+    assert case.run("resume", "out")[0] == 0
+    assert case.begin("whole")[0] == 0
+    assert contents(case.out) == contents(case.folder / "whole")
+
+
+def test_a_model_that_kills_its_process_is_given_up(case: Case) -> None:
+    write_odd_model(case, 2, "os._exit(9)")
+    with started("run", "study.toml", "--out", "out") as process:
+        _, err = process.communicate()
+    assert process.returncode == 1, err
+    for shard in (0, 1):
+        died = f"the process of shard {shard} died (exit code 9)"
+        assert err.count(f"{died}; a fresh one goes on with its cells.") == 2
+        assert err.count(f"{died}; its cells are left, and the others go on.") == 1
+    assert "go on with `tollbox resume out`" in err.splitlines()[-1]
 
 
 def attack(module: str, out: str) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tollbox.core.stop import Stop
+from tollbox.engine import executors
 from tollbox.engine.executors import JobEnd, Processes, SameProcess, Stopper
 from tollbox.errors import InputError, TollboxError
 
@@ -270,6 +271,57 @@ def test_a_process_that_dies_while_nobody_listens_is_not_used_again():
         assert pool.count == 1
         _, ends = run(pool, [its_pid] * 2)
         assert {end.value for end in ends.values()} == set(pool.pids)
+
+
+class Again:
+    """Replaces the first job by another, once; a job that is overdue is killed."""
+
+    def __init__(self, job=None, overdue=False):
+        self.job, self._overdue, self.deaths = job, overdue, []
+
+    def replacement(self, place, died):
+        self.deaths.append((place, died))
+        job, self.job = self.job, None
+        return job
+
+    def overdue(self, place):
+        return self._overdue
+
+
+@pytest.mark.parametrize(("job", "how"), [(dies, "signal 9"), (exits, "exit code 7")])
+def test_a_job_whose_process_died_is_run_again_in_a_fresh_one(job, how):
+    care = Again(its_pid)
+    with Processes(2) as pool:
+        before = pool.pids
+        ends = pool.run(
+            [its_pid, job], tell=print, answer=lambda *_: None, stopper=Stopper(), care=care
+        )
+        ends = {end.job: end for end in ends if end is not None}
+        assert care.deaths == [(1, how)]
+        assert ends[1].value not in before
+        assert ends[1].value in pool.pids
+        assert pool.count == 2
+
+
+def test_a_fresh_process_that_dies_too_is_an_end():
+    care = Again(dies)
+    with Processes(1) as pool:
+        [end] = pool.run([dies], tell=print, answer=print, stopper=Stopper(), care=care)
+        assert (end.died, care.deaths) == ("signal 9", [(0, "signal 9")] * 2)
+
+
+def test_a_job_that_is_overdue_is_killed(monkeypatch):
+    monkeypatch.setattr(executors, "CARE_SECONDS", 0.01)
+    with Processes(1) as pool:
+        ends = pool.run(
+            [waits_for_a_stop],
+            tell=print,
+            answer=print,
+            stopper=Stopper(),
+            care=Again(overdue=True),
+        )
+        [end] = [end for end in ends if end is not None]
+        assert end.died == "signal 9"
 
 
 def test_what_cannot_be_sent_is_refused():

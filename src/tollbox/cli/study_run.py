@@ -53,7 +53,7 @@ def run_left(folder: Path, options: Options, loaded: Loaded | None = None) -> tu
                 say(notice)
     stopper = Stopper()
     with watch, Interrupt(stopper, watch.announce) as interrupt:
-        outcome = run_folder(folder, options, watch.tell, stopper, loaded)
+        outcome = run_folder(folder, options, watch.tell, stopper, loaded, watch.end_process)
     return outcome, interrupt.code
 
 

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from ..core.arguments import check_flag, check_function, check_seconds, check_whole
 from ..core.cell import Cell
+from ..core.ledger import Ledger
 from ..core.model import Model, as_model
 from ..core.problem import BoundedAttack
 from ..core.result import Result
@@ -176,9 +177,9 @@ class Engine:
         if refusal is not None:
             raise refusal
 
-    def under_way(self) -> list[tuple[int, int]]:
-        """Of each cell under way its position in the input, and its queries so far."""
-        return [(run.index, run.ledger.queries) for run in self._cell_runs.values()]
+    def under_way(self) -> list[tuple[int, Ledger]]:
+        """Of each cell under way its position in the input, and its account so far."""
+        return [(run.index, run.ledger) for run in self._cell_runs.values()]
 
     # -- cells come and go ------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@
    waits for an answer, `on_stop` names a function to be called when the job is to end.
 3. `run` yields the end of each job as it comes: its value, its error, or how its process died. A
    job that fails does not end the others; the caller decides. Between the ends, `Processes` also
-   yields None after each report, so that the caller may pass things on as they come.
+   yields None after each report, so that the caller may pass things on as they come. With a
+   `Care`, a job whose process dies may be run again in a fresh one; then its death is no end.
 4. A caller may abandon `run` early: the jobs are stopped, an `ask` is answered with None from then
    on, and the processes are ready for the next run.
 5. Processes are spawned, and keep what they share from one run to the next. Ctrl-C is handled by
@@ -38,6 +39,8 @@ from .job_process import serve
 
 LEAVE_SECONDS = 10.0
 """How long a process is given to end on its own."""
+CARE_SECONDS = 1.0
+"""Time between two looks at jobs that may be overdue."""
 
 
 class Link(Protocol):
@@ -91,6 +94,16 @@ class Stopper:
             stop(self.reason)
 
 
+class Care(Protocol):
+    """What is done about processes that die, or hang."""
+
+    def replacement(self, place: int, died: str) -> Job | None:
+        """The job to run in a fresh process in place of one whose process died; None: none."""
+
+    def overdue(self, place: int) -> bool:
+        """Whether the process of a job is to be killed, since it should have ended by itself."""
+
+
 class Executor(Protocol):
     """Runs jobs."""
 
@@ -101,8 +114,10 @@ class Executor(Protocol):
         tell: Callable[[Any], None],
         answer: Callable[[int, Any], Any],
         stopper: Stopper,
+        care: Care | None = None,
     ) -> Iterator[JobEnd | None]:
-        """Run all jobs; `answer` is called with a job's place and what it asks."""
+        """Run all jobs; `answer` is called with a job's place and what it asks. `care` is for
+        jobs in processes of their own."""
 
 
 # -- in this process ------------------------------------------------------------------------------
@@ -121,6 +136,7 @@ class SameProcess:
         tell: Callable[[Any], None],
         answer: Callable[[int, Any], Any],
         stopper: Stopper,
+        care: Care | None = None,  # noqa: ARG002
     ) -> Iterator[JobEnd | None]:
         """Run all jobs."""
         for place, job in enumerate(jobs):
@@ -149,20 +165,11 @@ class Processes:
     """Jobs in `count` processes, each of which has a copy of `shared`. Use it as a context."""
 
     def __init__(self, count: int, shared: Any = None, threads: int | None = None) -> None:
-        content = dumped(shared, "the model")
-        if threads is None:
-            threads = max(1, torch.get_num_threads() // count)
-        context = multiprocessing.get_context("spawn")
+        self._shared = shared
+        self._threads = threads or max(1, torch.get_num_threads() // count)
         self._children: list[_Child] = []
         try:
-            with _interrupts_held_back():
-                for _ in range(count):
-                    parent_end, child_end = context.Pipe()
-                    arguments = (child_end, content, threads, _precision())
-                    process = context.Process(target=serve, args=arguments, daemon=True)
-                    process.start()
-                    child_end.close()
-                    self._children.append(_Child(process, parent_end))
+            self._spawn(count)
             for child in self._children:
                 kind, *reason = child.hear()
                 if kind != "ready":
@@ -172,6 +179,20 @@ class Processes:
         except BaseException:
             self.close()
             raise
+
+    def _spawn(self, count: int) -> list[_Child]:
+        """Begin so many more; each says first that it is ready, or that it failed."""
+        content = dumped(self._shared, "the model")
+        context = multiprocessing.get_context("spawn")
+        with _interrupts_held_back():
+            for _ in range(count):
+                parent_end, child_end = context.Pipe()
+                arguments = (child_end, content, self._threads, _precision())
+                process = context.Process(target=serve, args=arguments, daemon=True)
+                process.start()
+                child_end.close()
+                self._children.append(_Child(process, parent_end))
+        return self._children[-count:]
 
     def __enter__(self) -> Processes:
         return self
@@ -211,6 +232,7 @@ class Processes:
         tell: Callable[[Any], None],
         answer: Callable[[int, Any], Any],
         stopper: Stopper,
+        care: Care | None = None,
     ) -> Generator[JobEnd | None]:
         """Run all jobs, the next when a process is free."""
         left = list(enumerate(dumped(job, "the work") for job in jobs))[::-1]
@@ -232,20 +254,29 @@ class Processes:
                 begin(child)
             stopper.attach(stop)
             while busy:
-                for child in _with_messages(list(busy)):
+                for child in _with_messages(list(busy), CARE_SECONDS if care else None):
                     kind, *content = child.hear()
                     if kind == "tell":
                         tell(content[0])
                         yield None
                     elif kind == "ask":
                         _answer(child, answer, busy[child], content[0])
-                    else:
+                    elif kind != "ready":  # a fresh one that has its job already
                         place = busy.pop(child)
-                        if kind == "died":
+                        if kind in ("died", "failed"):
                             self._remove(child)
+                            again = care.replacement(place, content[0]) if care else None
+                            if again is not None:
+                                left.append((place, dumped(again, "the work")))
+                                begin(*self._spawn(1))
+                                continue
+                            kind = "died"
                         else:
                             begin(child)
                         yield JobEnd(place, **{kind: content[0]})
+                for child, place in busy.items():
+                    if care is not None and care.overdue(place):
+                        child.process.kill()
             for place, _ in reversed(left):
                 yield JobEnd(place, died="no process is left")
         except KeyboardInterrupt:
@@ -263,9 +294,9 @@ class Processes:
                 kind, *_ = child.hear()
                 if kind == "ask":
                     child.say("answer", None)
-                elif kind != "tell":
+                elif kind not in ("tell", "ready"):
                     del busy[child]
-                    if kind == "died":
+                    if kind in ("died", "failed"):
                         self._remove(child)
 
     def _remove(self, child: _Child) -> None:
@@ -338,9 +369,9 @@ class _Child:
         self.pipe.close()
 
 
-def _with_messages(children: list[_Child]) -> list[_Child]:
-    """Those that have a message, or have died; waits until one has."""
-    ready = wait([child.pipe for child in children])
+def _with_messages(children: list[_Child], seconds: float | None = None) -> list[_Child]:
+    """Those that have a message, or have died; waits until one has, or so many seconds."""
+    ready = wait([child.pipe for child in children], seconds)
     return [child for child in children if child.pipe in ready]
 
 

@@ -3,15 +3,16 @@
 1. A job opens its shard, loads the images and models itself, checks them against what the study was
    begun with, and runs what is left.
 2. What happens comes to one `tell`, whichever process it is from.
-3. If a process dies, the others run to their end; its shard can be resumed. If a job fails, the
-   others are stopped, and its error is raised.
+3. If a process dies, or hangs when the time is up: see `care.py`. If it cannot be helped, the
+   others run to their end, and the shard can be resumed. If a job fails, the others are stopped,
+   and its error is raised.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from ..errors import InputError, TollboxError
 from ..files.tables import path_of
 from ..running import ModelWarning
 from .beginning import begin, holds
+from .care import ShardCare
 from .identity import check_attacks, recorded_study
 from .loading import Loaded, load
 from .reading import StudyResults
@@ -37,6 +39,10 @@ class ProcessDied(TollboxError):
     """A shard's process ended without a word."""
 
 
+class ModelHangs(TollboxError):
+    """The time is up, and a model does not answer."""
+
+
 def run_study(
     study: Study,
     out: str | Path,
@@ -49,7 +55,8 @@ def run_study(
 
     models: models to use instead of loading them, by their names in the study.
     tell: called with what happens (`tollbox.studies.shard.Event`).
-    time_limit: seconds after which the run ends; it can be resumed.
+    time_limit: seconds after which the run ends; it can be resumed. A model that hangs in this
+        process cannot be ended by it.
     """
     if not isinstance(study, Study):
         raise InputError(
@@ -76,15 +83,23 @@ def run_folder(
     tell: Tell,
     stopper: Stopper,
     loaded: Loaded | None = None,
+    hang: Callable[[str], None] | None = None,
 ) -> Outcome:
-    """Run what is left of the study in a folder; `loaded` is that study, if it is at hand."""
+    """Run what is left of the study in a folder; `loaded` is that study, if it is at hand.
+
+    hang: called in another thread, with a sentence, if the time is up and a model in this process
+        does not answer; it is to end the process.
+    """
     paths = shard_paths(folder)
-    if len(paths) == 1:
-        return _run_jobs(SameProcess(_Loader(loaded)), paths, options, tell, stopper)
-    loader = _Loader(models=loaded.supplied if loaded is not None else {})
     options = replace(options, share=1 / len(paths))
+    care = ShardCare(_ShardJob, paths, options, tell, stopper)
+    jobs = [_ShardJob(path, options) for path in paths]
+    if len(paths) == 1:
+        with care.watching(hang):
+            return _run_jobs(SameProcess(_Loader(loaded)), jobs, care, stopper)
+    loader = _Loader(models=loaded.supplied if loaded is not None else {})
     with Processes(len(paths), loader) as processes:
-        return _run_jobs(processes, paths, options, tell, stopper)
+        return _run_jobs(processes, jobs, care, stopper)
 
 
 @dataclass(frozen=True)
@@ -118,29 +133,30 @@ class _ShardJob:
 
 
 def _run_jobs(
-    executor: Executor, paths: Sequence[Path], options: Options, tell: Tell, stopper: Stopper
+    executor: Executor, jobs: Sequence[_ShardJob], care: ShardCare, stopper: Stopper
 ) -> Outcome:
     """Run the jobs of all shards to their end."""
     outcome = Outcome()
     first_error: Exception | None = None
     deaths: list[str] = []
-    jobs = [_ShardJob(path, options) for path in paths]
-    for end in executor.run(jobs, tell=tell, answer=_no_answer, stopper=stopper):
+    for end in executor.run(jobs, tell=care.tell, answer=_no_answer, stopper=stopper, care=care):
         if end is None:
             continue
         if end.error is not None:
             first_error = first_error or end.error
             stopper()
         elif end.died and stopper.reason is None:  # else whoever stops us may have ended it too
-            deaths.append(f"{paths[end.job].name} ({end.died})")
+            deaths.append(f"{jobs[end.job].path.name} ({end.died})")
         else:
             outcome.add(end.value)
     if first_error is not None:
         raise first_error
+    if care.hung:
+        raise ModelHangs(care.sentence())
     if deaths:
         raise ProcessDied(
             f"the process of {', '.join(deaths)} died; all that it had recorded is safe: go on "
-            f"with `tollbox resume {paths[0].parent}`."
+            f"with `tollbox resume {jobs[0].path.parent}`."
         )
     return outcome
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 
 from ..core.cell import Cell
+from ..core.ledger import Ledger
 from ..core.model import Model
 from ..core.result import Result
 from ..core.stop import Stop
@@ -26,6 +27,7 @@ from ..engine.engine import Engine, Progress, trial_batch_size
 from ..engine.journal import Answered, History
 from .identity import check_model, current_environment
 from .loading import Loaded
+from .spec.specs import Tariff
 from .store.store import Store
 
 TELL_SECONDS = 0.25
@@ -38,6 +40,7 @@ SPEED_BATCHES = 3
 class CellEnded:
     """A cell came to its end; `series` is the number of its series."""
 
+    shard: int
     cell: int
     series: int
     stop: Stop
@@ -47,24 +50,34 @@ class CellEnded:
 
 @dataclass(frozen=True)
 class ShardProgress:
-    """Where a shard's run on a model stands: queries by series since it began, those of finished
-    cells included."""
+    """Where a shard's run on a model stands."""
 
     shard: int
-    seconds: float
     queries: dict[int, int]
-    live: int
+    """By series, since the run on this model began; those of finished cells included."""
+    spent: dict[int, float]
+    """By series, the cells under way, each counted as the share of its budget that is spent."""
 
 
 @dataclass(frozen=True)
 class ModelBegun:
-    """A model is about to be attacked; `raw` images/s is its speed alone, if it was measured."""
+    """A shard is about to load and attack a model."""
 
+    shard: int
     model: str
-    raw: float | None
 
 
-Event = CellEnded | ShardProgress | ModelBegun
+@dataclass(frozen=True)
+class ShardDied:
+    """The process of a shard died."""
+
+    shard: int
+    how: str
+    again: bool
+    """Whether a fresh process goes on with its cells."""
+
+
+Event = CellEnded | ShardProgress | ModelBegun | ShardDied
 Tell = Callable[[Event], None]
 
 
@@ -150,9 +163,9 @@ class Shard:
         for number, spec in enumerate(self._loaded.study.models):
             cells = [cell for cell in left if cell // per_model == number]
             if cells and self._stopping is None:
+                self._tell(ModelBegun(record.shard, spec.name))
                 model, now = self._loaded.model(spec), self._loaded.fingerprint(spec)
                 check_model(spec, now, record.models[spec.name], self._store.path.parent)
-                self._tell(ModelBegun(spec.name, model_speed(self._loaded, model)))
                 self._run_model(model, cells)
             elif cells:
                 self._outcome.unfinished |= dict.fromkeys(cells)
@@ -176,7 +189,8 @@ class Shard:
     def _run_cells(self, model: Model, cells: list[int], journal: StoreJournal) -> None:
         study, grid = self._loaded.study, self._loaded.grid
         series = [grid.series_of(cell) for cell in cells]
-        reporter = _Reporter(self._tell, self._store.study.shard, series)
+        tariffs = [grid.place(cell).series.tariff for cell in cells]
+        reporter = _Reporter(self._tell, self._store.study.shard, series, tariffs)
         self._engine = Engine(
             model,
             batch_size=study.batch_size,
@@ -200,6 +214,7 @@ class Shard:
             self._store.save(cell, result, study.keep_images)
             self._tell(
                 CellEnded(
+                    self._store.study.shard,
                     cell,
                     series[result.index],
                     result.stop,
@@ -252,9 +267,9 @@ class _Cells:
 class _Reporter:
     """Tells every now and then where a run stands."""
 
-    def __init__(self, tell: Tell, shard: int, series: list[int]) -> None:
+    def __init__(self, tell: Tell, shard: int, series: list[int], tariffs: list[Tariff]) -> None:
         """`series` are the numbers of the series that the engine's cells are in."""
-        self._tell, self._shard, self._series = tell, shard, series
+        self._tell, self._shard, self._series, self._tariffs = tell, shard, series, tariffs
         self.engine: Engine | None = None
         self._finished: Counter[int] = Counter()
         self._next = 0.0
@@ -264,7 +279,18 @@ class _Reporter:
             self._finished[self._series[result.index]] += result.ledger.queries
         if time.monotonic() >= self._next and self.engine is not None:
             self._next = time.monotonic() + TELL_SECONDS
-            queries = self._finished.copy()
-            for index, count in self.engine.under_way():
-                queries[self._series[index]] += count
-            self._tell(ShardProgress(self._shard, now.seconds, dict(queries), now.live))
+            queries, spent = self._finished.copy(), defaultdict[int, float](float)
+            for result in now.finished:  # until their end is told
+                spent[self._series[result.index]] += 1
+            for index, ledger in self.engine.under_way():
+                queries[self._series[index]] += ledger.queries
+                spent[self._series[index]] += spent_share(ledger, self._tariffs[index])
+            self._tell(ShardProgress(self._shard, dict(queries), dict(spent)))
+
+
+def spent_share(ledger: Ledger, tariff: Tariff) -> float:
+    """How much of what an image may cost or take is spent, from 0 to 1."""
+    shares = [ledger.queries / tariff.max_queries]  # 0 if it is infinite
+    if tariff.budget > 0:
+        shares.append(ledger.cost / tariff.budget)
+    return min(1.0, max(shares))
