@@ -228,7 +228,7 @@ def test_a_column_of_a_table_has_equal_decimals() -> None:
     columns = [TableColumn("conv", tariff) for tariff in study.tariffs]
     values = [(0.5, 81.234), (1.0, 9.87), (12.3456, math.inf)]
     cells = [[Median(v, v / 2, 2 * v, 1.0, 3, 3) for v in row] for row in values]
-    table = PaperTable(columns, rows_of(study), cells)
+    table = PaperTable(columns, rows_of(study), cells, [[False] * 2 for _ in cells])
     lines = markdown(table, intervals=False).splitlines()[2:]
     shown = [[cell.strip("* ") for cell in line.split("|")[3:5]] for line in lines]
     assert shown == [["0.50", "81.2"], ["1.00", "9.9"], ["12.35", "∞"]]
