@@ -28,11 +28,11 @@ studies-small: setup
 	cp $(SMALL)/*/*.png $(SMALL)/*/*.svg $(SMALL)/*/*.md docs/gallery/
 
 test: setup
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # All but the tests marked slow: whole attacks, known boundaries, other processes, a browser.
 test-quick: setup
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 check: setup
 	$(BIN)/ruff check .
