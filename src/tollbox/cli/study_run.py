@@ -67,9 +67,9 @@ def keeping(folder: Path) -> Iterator[None]:
         with StudyResults(folder) as results:
             done, total = len(results), len(results.grid)
             cells = "images" if results.record.made_by == "attack" else "cells"
+        rest = f", and all answers are kept: go on with `tollbox resume {folder}`" * (done < total)
         raise type(stop)(
-            f"interrupted: {done} of {total} {cells} are finished and saved, and all answers are "
-            f"kept: go on with `tollbox resume {folder}`."
+            f"interrupted: {done} of {total} {cells} are finished and saved{rest}."
         ) from None
 
 
