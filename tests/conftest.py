@@ -28,18 +28,21 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 SLOW = (
     "browser/",
-    "commands/test_cli_hostile.py",
+    "commands/test_cli",
+    "commands/test_damaged",
+    "commands/test_missing_packages.py",
     "commands/test_torture.py",
+    "properties/test_engine.py::test_a_stream",
+    "properties/test_engine.py::test_twenty_images",
     "properties/test_executors.py",
     "properties/test_known_boundaries.py",
+    "properties/test_mixtures.py",
     "properties/test_workers.py",
-    "whole/test_attacks.py",
-    "whole/test_golden.py",
-    "whole/test_old_stores.py",
-    "whole/test_paper",
-    "whole/test_studies.py",
+    "two threads",
+    "unit/test_adding_model.py",
+    "whole/",
 )
-"""What `make test-quick` leaves out: whole attacks, other processes, a browser."""
+"""What `make test-quick` leaves out: whole attacks and commands, other processes, a browser."""
 _MODULES = itertools.count()
 
 
