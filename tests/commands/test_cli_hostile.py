@@ -165,7 +165,7 @@ def test_interrupted_after_all_was_saved(attack: Attack, monkeypatch: pytest.Mon
     monkeypatch.setattr(summary, "show", interrupted)
     code, _, err = attack()
     assert code == 130
-    assert "interrupted: 1 of 1 images are finished and saved, and all answers are kept" in err
+    assert "interrupted: 1 of 1 images are finished and saved." in err  # nothing to resume
     assert names("out") == FILES
 
 
