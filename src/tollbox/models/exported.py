@@ -17,11 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..engine.engine import batch_size_on
 from ..errors import FileError, InputError
 from .source import Adapter, Network, Source
 
-USUAL_BATCH = 64
-"""Rows of a batch where the program does not take all sizes, and the user chose none."""
 MARKS = frozenset({"archive_format", "serialized_exported_program.json"})
 """Entries of the archive that tell it from others; the second is of older versions of torch."""
 
@@ -69,7 +68,7 @@ def _batch(rows: Any, program: Any, source: Source) -> int | None:
         )
     if bounds.lower <= 2 and bounds.upper >= 512:
         return None
-    return chosen or int(max(bounds.lower, min(bounds.upper, USUAL_BATCH)))
+    return chosen or int(max(bounds.lower, min(bounds.upper, batch_size_on(source.device))))
 
 
 @contextlib.contextmanager

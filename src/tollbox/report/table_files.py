@@ -15,8 +15,9 @@ import statistics
 from collections import Counter
 
 from ..files.tables import plain_text
+from ..studies.spec.specs import Tariff
 from .numbers import percent
-from .paper_table import PaperTable
+from .paper_table import PaperTable, price_words
 from .statistics import Median
 from .words import thousands
 
@@ -99,8 +100,8 @@ def latex(table: PaperTable) -> str:
     models = Counter(column.model for column in table.columns)
     spans = [rf"\multicolumn{{{n}}}{{c}}{{{_tex(model)}}}" for model, n in models.items()]
     lines.append(" & & " + " & ".join(spans) + r" \\")
-    prices = Counter((column.model, column.head) for column in table.columns)
-    heads = [(_tex_price(label), n) for (_, label), n in prices.items()]
+    prices = Counter((column.model, _tex_price(column.tariff)) for column in table.columns)
+    heads = [(price, n) for (_, price), n in prices.items()]
     each = [head if n == 1 else rf"\multicolumn{{{n}}}{{c}}{{{head}}}" for head, n in heads]
     lines.append(" & & " + " & ".join(each) + r" \\")
     marks = [thousands(column.mark) for column in table.columns]
@@ -126,10 +127,10 @@ def _tex(text: str) -> str:
     return "".join(ESCAPES.get(letter, letter) for letter in text)
 
 
-def _tex_price(label: str) -> str:
-    before, sign, ratio = label.partition("c* = ")
+def _tex_price(tariff: Tariff) -> str:
+    name, ratio = price_words(tariff)
     ratio = r"\infty" if ratio == "∞" else ratio
-    return _tex(before) + (rf"$c^\star={ratio}$" if sign else "")
+    return _tex(name) + (rf"$c^\star={ratio}$" if ratio else "")
 
 
 def _tex_cell(cell: Median | None, best: bool, decimals: int) -> str:
