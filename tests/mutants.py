@@ -194,10 +194,10 @@ MUTANTS = [
         'key = f"{self.seed}/{purpose}/{step}"',
     ),
     Mutant(
-        "stream key: the block is left out",
+        "noise: all rows of a stream are the same",
         "core/noise.py",
-        'f"{self._key}/{number}".encode()',
-        "self._key.encode()",
+        "hashed = rows * factor + part",
+        "hashed = rows * 0 + part",
     ),
     Mutant(
         "best point not asked: it is kept before it is clipped and rounded",

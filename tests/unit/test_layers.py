@@ -46,6 +46,8 @@ LAZY = {
 }
 BARE = set(RANKS) - {"report", "paper", "audit", "cli"}
 NEEDED = {*sys.stdlib_module_names, "torch", "numpy", "scipy", PACKAGE}
+WITH_TRITON = {f"{PACKAGE}.core.noise_kernel"}
+"""What is loaded where triton is, and does without it elsewhere."""
 
 
 class Import(NamedTuple):
@@ -152,6 +154,7 @@ def violations(source: Path) -> list[str]:
             if package_of(each.importer) in BARE
             and not (each.inside or each.typing)
             and each.imported.partition(".")[0] not in NEEDED
+            and not (each.importer in WITH_TRITON and each.imported == "triton")
         ),
     ]
     return list(dict.fromkeys(found))

@@ -2,10 +2,9 @@
 
 1. The source image, its label, the prices, the goal, and random streams. No model, no budget, no
    batch size, no other image.
-2. Random numbers are a function of (seed, content of the image, purpose, step, block) and of
-   nothing else, and are drawn in blocks of a fixed number of rows: neither the batch, nor the
-   order, nor the chunk in which rows are asked for can change them. Prices and parts are not in
-   the key, so that variants see the same start and noise, and comparisons are paired.
+2. Random numbers are a function of (seed, content of the image, purpose, step, row, column) and of
+   nothing else (noise.py). Prices and parts are not among these, so that variants see the same
+   start and noise, and comparisons are paired.
 3. `accept` marks an iterate; `note` keeps what a report wants to know of the iteration it ends.
 """
 
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .ask import Asking
-from .noise import BLOCK, Noise, content_hash
+from .noise import Noise, content_hash
 from .prices import Prices
 from .stop import Stop
 
@@ -74,11 +73,10 @@ class Problem:
         step: int,
         rows: int,
         shape: tuple[int, ...] | None = None,
-        block: int = BLOCK,
     ) -> Noise:
         """Standard normal rows of `shape` (an image's by default) for one purpose at one step."""
         key = f"{self.seed}/{self.content}/{purpose}/{step}"
-        return Noise(key, rows, shape or tuple(self.source.shape), self.source, block)
+        return Noise(key, rows, shape or tuple(self.source.shape), self.source)
 
     def accept(self, point: Tensor) -> None:
         """Mark `point`, which was asked and found adversarial, as the iterate of this iteration."""

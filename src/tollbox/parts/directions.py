@@ -15,7 +15,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ..core.noise import BLOCK
 from ..core.problem import Problem
 from ..core.ranges import MAX_VALUE, check, number, whole
 from .registry import register
@@ -27,6 +26,8 @@ CENTRAL_THIRD = 0.4307272992954576
 """A standard normal number is within this of 0 with probability 1/3."""
 
 
+BLOCK = 16
+"""Directions that are made at a time."""
 SHORTEST_REST = 1e-3
 """A part of a unit vector that is shorter is mostly rounding."""
 
@@ -80,27 +81,27 @@ class _SpectralDirections:
         # more than half could leave nothing that is orthogonal to them
         remembered = min(part.memory, size // 2)
         self._before = problem.source.new_zeros(remembered, size)
-        self._drawn: Tensor | None = None
+        self._made: Tensor | None = None
         self._next = 0
 
     def direction(self) -> Tensor:
         """The next direction, an image of length 1; of length 0 if nothing is left of what was
         drawn once it is orthogonal to those before."""
         row = self._next % BLOCK
-        if self._drawn is None or row == 0:
-            self._drawn = self._block(self._next)
-        vector = self._drawn[row]
-        if len(self._before):
-            vector = vector.addmv(self._before.T, self._before @ vector, alpha=-1)
-            norm = torch.linalg.vector_norm(vector)
-            vector = vector * torch.where(norm > SHORTEST_REST, 1 / norm, 0.0)
-            self._before[self._next % len(self._before)] = vector
+        if self._made is None or row == 0:
+            self._made = self._block(self._next)
         self._next += 1
-        rows = vector.view(1, *self._weights.shape)
-        return self._part.subspace.expand(rows, self._image)[0]
+        return self._made[row]
 
     def _block(self, first: int) -> Tensor:
-        """The next coefficients, as rows of length 1."""
+        """The directions from `first` on."""
         noise = self._noise[first : first + BLOCK]
-        rows = (noise.sign() * (noise.abs() > CENTRAL_THIRD) * self._weights).flatten(1)
-        return unit_rows(rows)
+        drawn = (noise.sign() * (noise.abs() > CENTRAL_THIRD) * self._weights).flatten(1)
+        rows = unit_rows(drawn)
+        if len(self._before):
+            for number, vector in enumerate(rows.unbind(), first):
+                vector.addmv_(self._before.T, self._before @ vector, alpha=-1)
+                norm = torch.linalg.vector_norm(vector)
+                vector.mul_(torch.where(norm > SHORTEST_REST, 1 / norm, 0.0))
+                self._before[number % len(self._before)] = vector
+        return self._part.subspace.expand(rows.view(-1, *self._weights.shape), self._image)

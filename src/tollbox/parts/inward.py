@@ -82,7 +82,7 @@ class Inward:
         tries = max(min(self.tries, 2), math.ceil(self.tries / (1 + max(0.0, math.log10(ratio)))))
         for number in range(tries):
             drawing = RAY_SPECTRA[number % len(RAY_SPECTRA)].begin(problem)
-            noise = problem.noise("inward", number, 1, drawing.shape, block=1)
+            noise = problem.noise("inward", number, 1, drawing.shape)
             way = drawing(noise[0:1], 1.0).view(shape)
             far = FARTHEST_RADIUS * scale if best is None else best[2] * RADIUS_STEP
             point = Mixture(problem.source, way, far).point()

@@ -100,10 +100,6 @@ class Spectrum:
 
 
 class _SpectrumDrawing(_FixedDrawing):
-    """Of three channels a row drawn alone may differ by a rounding from the same row among others:
-    what mixes the channels leaves several rows in another order in memory, and their lengths are
-    summed in it. Results that were recorded hold both, so it stays until the noise changes."""
-
     def __init__(self, part: Spectrum, image: Shape) -> None:
         self._part, self._image = part, image
         self.shape = (image[0], *_sides(image, part.cut))
@@ -112,7 +108,8 @@ class _SpectrumDrawing(_FixedDrawing):
         low_pass, mix = _weights(self._part, self.shape, rows.dtype, rows.device)
         rows = rows * low_pass
         if mix is not None:
-            rows = torch.einsum("cd,ndhw->nchw", mix, rows)
+            # in the order of memory in which a single row's length would be summed
+            rows = torch.einsum("cd,ndhw->nchw", mix, rows).contiguous()
         return _expand(unit_rows(rows) * length, self._image)
 
 

@@ -172,7 +172,13 @@ class StudyResults:
         return self.replays([(cell, budget)])[0]
 
     def replays(self, cells: Sequence[tuple[int, float | None]]) -> list[Result]:
-        """Several cells run again, each with its budget; they must be of one model."""
+        """Several cells run again, each with its budget; they must be of one model.
+
+        Refused if the attacks or the noise are others than they were: the answers would be given
+        to other points.
+        """
+        if (obstacle := resume_obstacle(self.record, self.study)) is not None:
+            raise InputError(f"these cells cannot be replayed here: {obstacle}.")
         places = [self.grid.place(cell) for cell, _ in cells]
         [model] = {place.series.model for place in places}
         answers = self._answers({cell for cell, _ in cells})
@@ -188,8 +194,7 @@ class StudyResults:
         engine = Engine(silent, metered=self.study.metered, journal=journal)
         results = sorted(engine.run(runs), key=lambda result: result.index)
         if journal.divergence is not None:
-            why = resume_obstacle(self.record, self.study) or journal.divergence
-            raise InputError(f"these cells cannot be replayed here: {why}.")
+            raise InputError(f"these cells cannot be replayed here: {journal.divergence}.")
         return results
 
     def _answers(self, cells: set[int]) -> dict[int, list[Answered]]:
