@@ -97,7 +97,7 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
         except StopIteration as end:
             out.stop = end.value
             ask = None
-        for point, _ in problem.accepted:
+        for point, *_ in problem.accepted:
             sent = model.sent(point[None].clone())[0]
             out.steps.append(
                 (out.cost, float(torch.linalg.vector_norm(sent.double() - source.double())))

@@ -189,7 +189,7 @@ class _Watched:
             known = known[-4000:]
 
     def _iterates(self, problem: Problem, known: list[Tensor]) -> None:
-        for point, _ in problem.accepted:
+        for point, *_ in problem.accepted:
             if not any(torch.equal(point, seen) for seen in reversed(known)):
                 self.faults.append("accepted a point that was not asked and found adversarial")
 

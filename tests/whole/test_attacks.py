@@ -206,7 +206,7 @@ def attacked(make, directions, iterations=None, label=behind, start=None, **more
     )
     problem = tb.Problem(GREY, 0)
     done = drive(attack(problem), problem, label)
-    return done, [point for point, _ in problem.accepted], part
+    return done, [point for point, *_ in problem.accepted], part
 
 
 @pytest.mark.parametrize(("make", "first"), [(HSJA, 30), (GeoDA, 30), (CGBA, 30), (HSJA, 100)])

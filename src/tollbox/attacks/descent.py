@@ -67,7 +67,7 @@ def descend(problem: Problem, attack: Descending, move: Move) -> Asking[Stop]:
     if begun is None:
         return Stop.NO_START
     iterate = yield from project(Segment(problem.source, begun))
-    problem.accept(iterate.point)
+    problem.accept(iterate)
     estimate, blind = attack.estimate.begin(problem), 0
     for t in range(1, attack.iterations + 1):
         direction = yield from estimate(t, iterate, int(attack.queries * math.sqrt(t)))
@@ -76,5 +76,5 @@ def descend(problem: Problem, attack: Descending, move: Move) -> Asking[Stop]:
             return Stop.NO_INFORMATION
         if direction is not None:
             iterate = yield from move(t, iterate, direction, project)
-        problem.accept(iterate.point)
+        problem.accept(iterate)
     return Stop.ITERATIONS

@@ -97,7 +97,7 @@ class Frugal:
         if start is None:
             return Stop.NO_START
         iterate, slack = start
-        problem.accept(iterate.point)
+        problem.accept(iterate)
         rate, floor = optimum(ratio).rate, SMALLEST_DELTA * math.sqrt(problem.dimension)
         sampler = partial(CalibratedSampler, problem, ratio, self.chunk)
         turns, reweighing_turns = TurnBelief(2), TurnBelief()
@@ -137,7 +137,7 @@ class Frugal:
             if turn.moved:
                 slack = min(math.tan(angle) * (turn.high - turn.low), 1.0) * iterate.distance
             problem.note(angle=angle, information=information, fallback=float(prior is choices[1]))
-            problem.accept(iterate.point)
+            problem.accept(iterate)
         return Stop.ITERATIONS
 
     def _begin(self, problem: Problem, ratio: float) -> Asking[tuple[Iterate, float] | None]:

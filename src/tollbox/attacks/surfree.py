@@ -45,7 +45,7 @@ class SurFree:
         if begun is None:
             return Stop.NO_START
         iterate = yield from self.search(problem, Segment(problem.source, begun))
-        problem.accept(iterate.point)
+        problem.accept(iterate)
         turn, sweep = self.directions.begin(problem, self.iterations), self.sweep.begin(problem)
         for _ in range(self.iterations):
             arc = yield from sweep(iterate, turn())
@@ -54,5 +54,5 @@ class SurFree:
             moved = yield from self.search(problem, arc)
             if moved is not iterate:
                 iterate = moved
-                problem.accept(iterate.point)
+                problem.accept(iterate)
         return Stop.ITERATIONS

@@ -12,17 +12,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .ask import Asking
+from .ask import Asking, Iterate
 from .noise import Noise, content_hash
 from .prices import Prices
 from .stop import Stop
+
+
+class Accepted(NamedTuple):
+    """An iterate."""
+
+    point: Tensor
+    distance: float | None
+    """From the source, as it was sent, if that is known."""
+    notes: dict[str, Any]
 
 
 @dataclass
@@ -42,8 +51,8 @@ class Problem:
     """Hash of the source image; made from it if it is not given."""
     start_image: Tensor | None = field(default=None, repr=False)
     """An image to begin from, in place of what the attack's start would find."""
-    accepted: list[tuple[Tensor, dict[str, Any]]] = field(default_factory=list, repr=False)
-    """Iterates with their notes that the engine has not collected yet."""
+    accepted: list[Accepted] = field(default_factory=list, repr=False)
+    """Iterates that the engine has not collected yet."""
     notes: dict[str, Any] = field(default_factory=dict, repr=False)
     """Notes of the iteration under way."""
 
@@ -78,9 +87,13 @@ class Problem:
         key = f"{self.seed}/{self.content}/{purpose}/{step}"
         return Noise(key, rows, shape or tuple(self.source.shape), self.source)
 
-    def accept(self, point: Tensor) -> None:
-        """Mark `point`, which was asked and found adversarial, as the iterate of this iteration."""
-        self.accepted.append((point, self.notes))
+    def accept(self, iterate: Iterate | Tensor) -> None:
+        """Mark a point, which was asked and found adversarial, as the iterate of this iteration.
+
+        Of an `Iterate` the distance is known; that of a bare point is worked out once more.
+        """
+        point, distance = iterate if isinstance(iterate, Iterate) else (iterate, None)
+        self.accepted.append(Accepted(point, distance, self.notes))
         self.notes = {}
 
     def note(self, **values: Any) -> None:

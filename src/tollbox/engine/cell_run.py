@@ -233,23 +233,26 @@ class CellRun:
             self._end(Stop.ATTACK_ERROR, _described(error))
 
     def _collect(self) -> None:
-        """Take the iterates that the attack accepted; their distances travel with a later batch."""
+        """Take the iterates that the attack accepted; distances that are not known travel with a
+        later batch."""
         accepted, self.problem.accepted = self.problem.accepted, []
-        for point, notes in accepted:
+        for point, known, notes in accepted:
             if not isinstance(point, Tensor) or point.shape != self.problem.source.shape:
                 raise ValueError(f"accepted {type(point).__name__}, expected an image's point")
-            sent = self._model.sent(point[None].clone()).to(self._model.work_dtype)
-            distance = row_norms(sent - self.problem.source)[0]
             step: dict[str, Any] = {
                 "iteration": len(self._steps) + 1,
                 "cost": self.ledger.cost,
                 "source": self.ledger.source,
                 "other": self.ledger.other,
+                "distance": known,
                 "by_phase": self.ledger.by_phase,
                 "notes": notes,
             }
             self._steps.append(step)
-            self.iterate_distances.append((distance, step))
+            if known is None:
+                sent = self._model.sent(point[None].clone()).to(self._model.work_dtype)
+                distance = row_norms(sent - self.problem.source)[0]
+                self.iterate_distances.append((distance, step))
 
 
 def _described(error: Exception) -> str:

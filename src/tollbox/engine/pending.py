@@ -26,8 +26,9 @@ from ..core.stop import Stop
 LOOK_AHEAD_DIVISOR = 4
 """Of a run with `until` that has gone on for n rows, n / LOOK_AHEAD_DIVISOR more are sent at once:
 a long run takes few rounds, and little is computed in vain."""
-BUDGET_CHECK_ROWS = 64
-"""If the next so many rows are affordable, those after them are looked at later."""
+BUDGET_CHECK_ROWS, UNTIL_CHECK_ROWS = 64, 16
+"""If the next so many rows are affordable, those after them are looked at later; of a run with
+`until`, of which few rows go out at a time, fewer."""
 NO_LABELS: NDArray[np.int64] = np.empty(0, np.int64)
 NO_DISTANCES: NDArray[np.float64] = np.empty(0)
 
@@ -129,7 +130,9 @@ class Pending:
             self._limits, self.limited = [state.size for state in self.runs], False
             return
         if not metered and len(self.runs) == 1:  # the next rows, if those are paid for in any case
-            next_rows = min(size, self.runs[0].known + BUDGET_CHECK_ROWS)
+            [state] = self.runs
+            looked_at = BUDGET_CHECK_ROWS if state.run.until is None else UNTIL_CHECK_ROWS
+            next_rows = min(size, state.known + looked_at)
             cost = ledger.cost + prices.dearest * next_rows
             if ledger.queries + next_rows <= max_queries and cost <= budget:
                 self._limits, self.limited = [next_rows], next_rows < size
@@ -145,12 +148,13 @@ class Pending:
                 worst = np.append(tally[:-1], tally[-1] + ahead + rows - 1)
                 spent = float(prices.cost(worst))
             else:
-                spent = float(prices.cost(tally)) + (ahead + rows - 1) * mean
+                spent = known_cost + (ahead + rows - 1) * mean
             return spent + prices.dearest <= budget
 
         for state in self.runs:
             levels = prices.levels(state.labels[: state.known], self._problem.label)
             tally += np.bincount(levels, minlength=len(tally))
+            known_cost = float(prices.cost(tally))
             left = 0 if state.end is not None else state.size - state.known
             most = int(min(left, max(0, max_queries - int(tally.sum()) - ahead)))
             rows = bisect_right(range(1, most + 1), 0, key=lambda n: not is_affordable(n))
