@@ -308,10 +308,10 @@ MUTANTS = [
         "pass",
     ),
     Mutant(
-        "mixtures: remembered under another row",
+        "mixtures: written into other rows",
         "engine/sender.py",
-        "rows.remember(row, points[position][-1])",
-        "rows.remember(row + 1, points[position][-1])",
+        "places += range(first, first + piece.size)",
+        "places += range(first + piece.size - 1, first - 1, -1)",
     ),
     Mutant(
         "few shapes: batches are not padded",

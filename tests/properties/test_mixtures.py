@@ -30,10 +30,13 @@ def test_many_are_the_same_as_each_alone(dtype):
         else Mixture(pictures[k], pictures[k + 1] - 0.5, 1 / 3)
         for k in range(50)
     ]
-    points = mixtures.points(many)
-    assert all(torch.equal(one, other.point()) for one, other in zip(points, many, strict=True))
-    assert min(point.min() for point in points) == 0  # clipped
-    assert max(point.max() for point in points) == 1
+    batch = torch.full((60, 3, 7, 5), 2.0, dtype=dtype)
+    rows = [59 - k for k in range(50)]
+    mixtures.write(batch, many, rows)
+    assert all(torch.equal(batch[k], other.point()) for k, other in zip(rows, many, strict=True))
+    assert (batch[:10] == 2).all()  # the others are left as they were
+    assert batch[10:].min() == 0  # clipped
+    assert batch[10:].max() == 1
 
 
 def test_a_path_tells_the_terms_of_its_points():
@@ -50,12 +53,10 @@ def test_a_path_tells_the_terms_of_its_points():
 def test_steps_remember_the_last_rows_only():
     source, start = images(2, torch.float64)
     steps = _Steps(Segment(source, Iterate(start, 1.0)), range(1, 100), 0, 100)
-    for row in range(20):
-        steps.remember(row, steps.mixture(row).point()[None])
+    whole = steps[5:25]
     assert len(steps._points) == REMEMBERED_POINTS
     fresh = _Steps(Segment(source, Iterate(start, 1.0)), range(1, 100), 0, 100)
-    assert torch.equal(steps[5:25], fresh[5:25])
-    assert torch.equal(steps[18:19], fresh[5:25][13:14])
+    assert torch.equal(whole, torch.cat([fresh[row : row + 1] for row in range(24, 4, -1)]).flip(0))
 
 
 @pytest.mark.parametrize("preset", ["surfree", "a-surfree", "hsja+as", "geoda"])

@@ -98,7 +98,7 @@ def test_the_nearest_ray_is_kept(ratio, seed):
     tries = math.ceil(12 / (1 + math.log10(ratio)))
     heights = [float((way * normal).sum()) for way in ways(problem, tries)]
     radii = [0.03 / height if height > 0 else math.inf for height in heights]
-    assert NEAREST_RADIUS * SCALE < min(radii)  # where the search of a ray ends
+    assert min(radii) > NEAREST_RADIUS * SCALE  # where the search of a ray ends
     assert min(radii) < FARTHEST_RADIUS * SCALE / 3  # nothing clips where it matters
     found = done.returned
     unit = (found.point - GREY) / found.distance

@@ -46,7 +46,7 @@ LAZY = {
 }
 BARE = set(RANKS) - {"report", "paper", "audit", "cli"}
 NEEDED = {*sys.stdlib_module_names, "torch", "numpy", "scipy", PACKAGE}
-WITH_TRITON = {f"{PACKAGE}.core.noise_kernel"}
+WITH_TRITON = {f"{PACKAGE}.core.kernels"}
 """What is loaded where triton is, and does without it elsewhere."""
 
 

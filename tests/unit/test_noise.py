@@ -52,7 +52,7 @@ def test_rows_keep_their_shape_and_device():
 
 
 def test_the_line_in_a_bin_leaves_the_moments():
-    """By integration over the bins: mean 0, variance 1 + 4e-6, kurtosis 3 + 7e-6 (the file says)."""
+    """By integration over the bins: variance 1 + 4e-6, kurtosis 3 + 7e-6, as the file says."""
     low, high = quantiles()[:-1], quantiles()[1:]
 
     def moment(order: int) -> float:

@@ -17,15 +17,15 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
 from functools import lru_cache
-from importlib import import_module
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import ndtri
 from torch import Tensor
+
+from .fused import kernels_for
 
 Key = tuple[int, int]
 """64 bits, as two signed numbers of 32."""
@@ -67,17 +67,6 @@ def _bins(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     return first, step
 
 
-@lru_cache(maxsize=1)
-def _fill() -> Callable[[Tensor, Tensor, Tensor, Key, int], None] | None:
-    """The kernel for CUDA devices, if triton is there; it is slow to import."""
-    try:
-        fill: Callable[[Tensor, Tensor, Tensor, Key, int], None]
-        fill = import_module(".noise_kernel", __package__).fill
-    except ImportError:
-        return None
-    return fill
-
-
 def _mix(hashed: Tensor, room: Tensor) -> None:
     """A round of multiplications and shifts, in place; `room` is of the same size."""
     for shift, mask, factor in ((16, 0xFFFF, FIRST), (15, 0x1FFFF, SECOND), (16, 0xFFFF, None)):
@@ -103,8 +92,8 @@ def normal_rows(key: Key, first: int, last: int, width: int, like: Tensor) -> Te
     """Rows `first` to `last` of a stream, each `width` standard normal numbers."""
     firsts, steps = _bins(like.dtype, like.device)
     made = like.new_empty(last - first, width)
-    if like.is_cuda and (fill := _fill()) is not None:
-        fill(made, firsts, steps, key, first)
+    if (kernels := kernels_for(like)) is not None:
+        kernels.fill_noise(made, firsts, steps, key, first)
         return made
     columns = torch.arange(width, dtype=torch.int32, device=like.device).mul_(STEP)
     keys = _row_keys(first, last, key, like.device)

@@ -67,7 +67,7 @@ class CellRun:
     @property
     def best(self) -> Tensor | None:
         """The nearest adversarial point so far, as it was sent."""
-        best = self.account.best
+        best = self.account.best_point()
         return None if best is None else self._model.sent(best.clone())[0].to(best.dtype)
 
     def begin(self) -> None:

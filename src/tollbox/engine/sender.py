@@ -23,8 +23,7 @@ from torch import Tensor
 
 from ..core.model import Model
 from ..core.stop import Stop
-from . import mixtures
-from .mixtures import Mixture, MixtureRows
+from .mixtures import Mixture, MixtureRows, write
 from .pending import Failure, Pending
 
 
@@ -198,34 +197,57 @@ class Sender:
     def _forward(self, pieces: list[Piece], extra: Sequence[Tensor]) -> Flight:
         failures: list[tuple[Piece, Failure]] = []
         sound: list[Piece] = []
-        parts: list[Tensor] = []
         slots: list[int] = []
-        mixed = self._mixed(pieces)
-        for position, piece in enumerate(pieces):
+        parts: list[tuple[int, Tensor]] = []
+        mixed: list[Mixture] = []
+        places: list[int] = []
+        for piece in pieces:
             if failures and self._follows(piece, failures):
                 failures.append((piece, AFTER_A_FAILURE))
                 continue
-            if position in mixed:
-                parts += mixed[position]
+            first = len(slots)
+            terms = self._mixtures(piece)
+            if terms is not None:
+                mixed += terms
+                places += range(first, first + piece.size)
             else:
                 points = self._points(piece)
                 if isinstance(points, Failure):
                     failures.append((piece, points))
                     continue
-                parts.append(points)
+                parts.append((first, points))
             sound.append(piece)
             slots += [piece.slot] * piece.size
-        if not parts:
+        if not slots:
             return self._fly([], extra, 0, failures=failures)
-        rows = len(slots)
-        padded = self.padded(rows)
-        if padded > rows:
-            parts.append(parts[0][:1].expand(padded - rows, *parts[0].shape[1:]))
-            slots += [slots[0]] * (padded - rows)
-        batch = self.model.sent(torch.cat(parts))
+        padded = self.padded(len(slots))
+        batch = self.model.sent(self._batch(parts, mixed, places, len(slots), padded))
+        slots += [slots[0]] * (padded - len(slots))
         distances = self._distances(batch, slots)
         labels = self.model(batch)
         return self._fly(sound, extra, padded, (labels.double(), distances), failures)
+
+    def _batch(
+        self,
+        parts: list[tuple[int, Tensor]],
+        mixed: list[Mixture],
+        places: list[int],
+        rows: int,
+        padded: int,
+    ) -> Tensor:
+        """All points in their places, and the first of them again where there is room left."""
+        if self._sources is None:
+            raise RuntimeError("no source image was placed")
+        if not mixed and rows == padded:
+            return torch.cat([points for _, points in parts])
+        batch = self._sources.new_empty(padded, *self._sources.shape[1:])
+        for first, points in parts:
+            batch[first : first + len(points)] = points
+        if mixed:
+            write(batch, mixed, places)
+        if rows < padded:
+            batch[rows:] = batch[0]
+        return batch
 
     def _follows(self, piece: Piece, failures: Sequence[tuple[Piece, Failure]]) -> bool:
         """Does a piece come after a failed one of the same run, so that it will not be asked?
@@ -242,29 +264,21 @@ class Sender:
             for failed, _ in failures
         )
 
-    def _mixed(self, pieces: list[Piece]) -> dict[int, list[Tensor]]:
-        """The points of pieces whose rows know their terms, all made at once; by piece."""
-        places: list[tuple[int, MixtureRows, int]] = []
+    def _mixtures(self, piece: Piece) -> list[Mixture] | None:
+        """The terms of a piece's points, if its rows know them."""
+        rows = piece.pending.runs[piece.run_number].run.points
+        if not isinstance(rows, MixtureRows):
+            return None
         terms: list[Mixture] = []
-        for position, piece in enumerate(pieces):
-            rows = piece.pending.runs[piece.run_number].run.points
-            if not isinstance(rows, MixtureRows):
-                continue
-            try:
-                mixed = [rows.mixture(row) for row in range(piece.first, piece.last)]
-            except Exception:  # it will raise again where the rows are made, and be booked there
-                continue
-            fitting = [mixture for mixture in mixed if mixture is not None and self._fits(mixture)]
-            if len(fitting) == len(mixed):
-                terms += fitting
-                places += [(position, rows, row) for row in range(piece.first, piece.last)]
-        if len(terms) < 2:
-            return {}
-        points: dict[int, list[Tensor]] = {}
-        for (position, rows, row), point in zip(places, mixtures.points(terms), strict=True):
-            points.setdefault(position, []).append(point[None])
-            rows.remember(row, points[position][-1])
-        return points
+        try:
+            for row in range(piece.first, piece.last):
+                mixture = rows.mixture(row)
+                if mixture is None or not self._fits(mixture):
+                    return None
+                terms.append(mixture)
+        except Exception:  # it will raise again where the rows are made, and be booked there
+            return None
+        return terms
 
     def _fits(self, mixture: Mixture) -> bool:
         """Are its terms images of the dtype and the device of all?"""
@@ -277,6 +291,7 @@ class Sender:
                 term.dtype == like.dtype
                 and term.shape == like.shape[1:]
                 and term.is_cuda == like.is_cuda
+                and term.is_contiguous()
             )
             for term in (mixture.base, mixture.first, mixture.second)
         )

@@ -25,6 +25,7 @@ from ..core.ledger import Ledger
 from ..core.problem import Problem
 from ..core.result import Improvement
 from ..core.stop import Stop
+from .mixtures import Mixture, MixtureRows
 from .pending import Failure, Pending
 
 FEW_ROWS = 8
@@ -42,8 +43,8 @@ class Account:
     charging: bool = True
     """Whether rows are charged."""
     improvements: list[Improvement] = field(default_factory=list)
-    best: Tensor | None = None
-    """The nearest adversarial point, (1, c, h, w), as it was asked for."""
+    best: Tensor | Mixture | None = None
+    """The nearest adversarial point, (1, c, h, w), as it was asked for; or its terms."""
 
     @property
     def distance(self) -> float:
@@ -66,8 +67,17 @@ class Account:
         return None
 
     def keep(self, points: Rows, row: int) -> None:
-        """Keep a point as the best: a copy, since its maker may use the memory again."""
-        self.best = points[row : row + 1].to(self.problem.source.dtype, copy=True)
+        """Keep a point as the best: its terms, if it has any, or a copy, since its maker may use
+        the memory again."""
+        self.best = points.mixture(row) if isinstance(points, MixtureRows) else None
+        if self.best is None:
+            self.best = points[row : row + 1].to(self.problem.source.dtype, copy=True)
+
+    def best_point(self) -> Tensor | None:
+        """The nearest adversarial point, (1, c, h, w), as it was asked for."""
+        if isinstance(self.best, Mixture):
+            self.best = self.best.point()[None].to(self.problem.source.dtype)
+        return self.best
 
 
 class AnsweredRows(NamedTuple):

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from ..core.ask import Iterate
+from ..core.fused import kernels_for
 from ..engine.mixtures import Mixture
 
 QUARTER_TURN = math.pi / 2
@@ -85,6 +86,11 @@ class Circle:
         and the circle shrinks to the diameter.
         """
         limits = torch.finfo(point.dtype)
+        if (kernels := kernels_for(source)) is not None:
+            terms = (each.contiguous() for each in (source, point, direction))
+            return cls(
+                source, *kernels.circle(*terms, NEGLIGIBLE_ROUNDINGS * limits.eps, limits.tiny)
+            )
         away = point - source
         radius = torch.linalg.vector_norm(away).clamp_min(limits.tiny)
         along = torch.dot(direction.flatten(), away.flatten()) / radius

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -86,24 +86,32 @@ class _Steps(MixtureRows):
         """The terms of one row, if the path can tell them."""
         return self._path.mixture(self._theta(row))
 
-    def remember(self, row: int, point: Tensor) -> None:
-        """The point of a row, now that it is made."""
-        self._points[row] = point
-        if len(self._points) > REMEMBERED_POINTS:
-            del self._points[next(iter(self._points))]
-
     def _theta(self, row: int) -> float:
         return (self._low + self._places[row]) / self._count
 
     def _row(self, row: int) -> Tensor:
         if row not in self._points:
-            self.remember(row, self._path(self._theta(row))[None])
+            if len(self._points) == REMEMBERED_POINTS:
+                del self._points[next(iter(self._points))]
+            self._points[row] = self._path(self._theta(row))[None]
         return self._points[row]
+
+
+class _Found(NamedTuple):
+    """An adversarial row, and its distance."""
+
+    points: _Steps
+    row: int
+    distance: float
+
+    def iterate(self) -> Iterate:
+        """Its point is made here: most rows of a search are soon left behind by another."""
+        return Iterate(self.points[self.row : self.row + 1][0], self.distance)
 
 
 def walk(
     path: Path, places: Sequence[int], low: int, count: int, phase: str
-) -> Asking[tuple[Iterate | None, int]]:
+) -> Asking[tuple[_Found | None, int]]:
     """Ask at the bins low + place, one after another, until the first that is not adversarial; the
     last that was, and how many were."""
     points = _Steps(path, places, low, count)
@@ -111,7 +119,7 @@ def walk(
     passed = len(answers) - (not answers.adversarial[-1])
     if not passed:
         return None, 0
-    return Iterate(points[passed - 1 : passed][0], float(answers.distances[passed - 1])), passed
+    return _Found(points, passed - 1, float(answers.distances[passed - 1])), passed
 
 
 @lru_cache(maxsize=4096)
@@ -136,15 +144,15 @@ def narrow(path: Path, count: int, rule: Rule, phase: str = PHASE) -> Asking[tup
     answer ends one ask, and the engine may look ahead. Returns the last adversarial point and its
     bin.
     """
-    low, high, iterate = 0, count, path.start
+    low, high, found = 0, count, None
     while high - low > 1:
         places = _places(high - low, rule)
         last, passed = yield from walk(path, places, low, count, phase)
         if passed < len(places):
             high = low + places[passed]
         if last is not None:
-            iterate, low = last, low + places[passed - 1]
-    return iterate, low
+            found, low = last, low + places[passed - 1]
+    return path.start if found is None else found.iterate(), low
 
 
 @dataclass(frozen=True)
@@ -254,7 +262,7 @@ class LineSearch:
     def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
         """The last adversarial point."""
         count = count_bins(problem, path, self.tau * scale)
-        low, high, iterate = 0, count, path.start
+        low, high, found = 0, count, None
         for left in range(self.stages, 0, -1):
             step = line_step(high - low, left)
             places = range(step, high - low, step)
@@ -264,5 +272,5 @@ class LineSearch:
             if passed < len(places):
                 high = low + places[passed]
             if last is not None:
-                iterate, low = last, low + places[passed - 1]
-        return iterate
+                found, low = last, low + places[passed - 1]
+        return path.start if found is None else found.iterate()
