@@ -167,8 +167,12 @@ class Engine:
                     more = False
                 except Exception as error:  # of the cell, or of whoever makes the images
                     refusal, more = error, False
-                if not self._in_flight and wanted_rows(self._ready, batch_size) >= batch_size:
-                    self._dispatch()  # the model need not wait until all are there
+                # The model need not wait until all are there.
+                if self._in_flight and self._in_flight[0].flight.has_arrived:
+                    self._land()
+                idle = len(self._in_flight) < self._most_in_flight
+                if idle and wanted_rows(self._ready, batch_size) >= batch_size:
+                    self._dispatch()
             self._dispatch()
             if self._in_flight:
                 self._land()

@@ -84,6 +84,11 @@ class Flight:
     recalled: bool = False
     """The labels are from a history, not from the model."""
 
+    @property
+    def has_arrived(self) -> bool:
+        """Nothing is waited for any more; said of values that cross by themselves."""
+        return self.event is not None and self.event.query()
+
     def land(self) -> NDArray[np.float64]:
         """Wait until the values have arrived, and give them."""
         if self.event is not None:

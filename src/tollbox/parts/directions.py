@@ -2,8 +2,12 @@
 
 SurFree's: in the coordinates of a subspace of low frequencies every coefficient is drawn from
 {-1, 0, 1} and weighted by tanh(gamma |coefficient of the image|), so that directions have the
-image's own spectrum; then made orthogonal to the last `memory` directions. A floor keeps weights
-above 0 where the image has nothing.
+image's own spectrum; then made orthogonal to the last `memory` directions, at least. A floor keeps
+weights above 0 where the image has nothing.
+
+Directions are made a block at a time: the part along the blocks before is taken off all rows at
+once, and what is left is made orthogonal row after row (Gram-Schmidt), by a Cholesky factor of its
+small matrix of products: with W = L Q the rows of Q are what Gram-Schmidt gives.
 """
 
 from __future__ import annotations
@@ -28,8 +32,10 @@ CENTRAL_THIRD = 0.4307272992954576
 
 BLOCK = 16
 """Directions that are made at a time."""
-SHORTEST_REST = 1e-3
+SHORTEST_REST = 3e-4
 """A part of a unit vector that is shorter is mostly rounding."""
+NEGLIGIBLE_PRODUCT = 1e-14
+"""Added to squares of lengths, so that a row of which nothing is left has a factor, too."""
 
 
 class Directions(Protocol):
@@ -74,20 +80,23 @@ class TernarySpectrum:
 class _SpectralDirections:
     def __init__(self, part: TernarySpectrum, problem: Problem, count: int) -> None:
         self._part, self._image = part, tuple(problem.source.shape)
-        self._noise = problem.noise(PHASE, 0, count, part.subspace.shape(self._image))
+        # whole blocks, to the last: a part of one would be rounded in another way
+        self._noise = problem.noise(PHASE, 0, count + BLOCK, part.subspace.shape(self._image))
         size = part.subspace.dimension(self._image)
         spectrum = part.subspace.project(problem.source[None])[0]
         self._weights = torch.tanh(part.gamma * spectrum.abs()) + part.floor
-        # more than half could leave nothing that is orthogonal to them
+        # more than half, and a few, could leave nothing that is orthogonal to them
         remembered = min(part.memory, size // 2)
-        self._before = problem.source.new_zeros(remembered, size)
+        self._block_size = max(1, min(BLOCK, size // 8, remembered or BLOCK))
+        blocks = -(-remembered // self._block_size)
+        self._before = problem.source.new_zeros(blocks * self._block_size, size)
         self._made: Tensor | None = None
         self._next = 0
 
     def direction(self) -> Tensor:
         """The next direction, an image of length 1; of length 0 if nothing is left of what was
         drawn once it is orthogonal to those before."""
-        row = self._next % BLOCK
+        row = self._next % self._block_size
         if self._made is None or row == 0:
             self._made = self._block(self._next)
         self._next += 1
@@ -95,13 +104,24 @@ class _SpectralDirections:
 
     def _block(self, first: int) -> Tensor:
         """The directions from `first` on."""
-        noise = self._noise[first : first + BLOCK]
+        noise = self._noise[first : first + self._block_size]
         drawn = (noise.sign() * (noise.abs() > CENTRAL_THIRD) * self._weights).flatten(1)
         rows = unit_rows(drawn)
         if len(self._before):
-            for number, vector in enumerate(rows.unbind(), first):
-                vector.addmv_(self._before.T, self._before @ vector, alpha=-1)
-                norm = torch.linalg.vector_norm(vector)
-                vector.mul_(torch.where(norm > SHORTEST_REST, 1 / norm, 0.0))
-                self._before[number % len(self._before)] = vector
+            rows = _orthonormal(torch.addmm(rows, rows @ self._before.T, self._before, alpha=-1))
+            oldest = first % len(self._before)
+            self._before[oldest : oldest + len(rows)] = rows
         return self._part.subspace.expand(rows.view(-1, *self._weights.shape), self._image)
+
+
+def _orthonormal(rows: Tensor) -> Tensor:
+    """What Gram-Schmidt makes of rows of length 1 or less; 0 where nothing is left of one."""
+    double = rows.double()
+    products = double @ double.T
+    products.diagonal().add_(NEGLIGIBLE_PRODUCT)
+    factor, _ = torch.linalg.cholesky_ex(products)
+    identity = torch.eye(len(rows), dtype=factor.dtype, device=factor.device)
+    inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
+    inverse *= (factor.diagonal() > SHORTEST_REST)[:, None]
+    made: Tensor = inverse.to(rows.dtype) @ rows
+    return made
