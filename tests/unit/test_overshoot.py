@@ -108,11 +108,11 @@ def test_the_scores_of_one_chunk_are_the_weights_of_algorithm_3():
         assert scores.passed / scores.failed == pytest.approx((1 - ndtr(z)) / ndtr(z))
 
 
-@pytest.mark.parametrize("y", [-3.0, -1.0, 0.0, 2.0, 3.5])
+@pytest.mark.parametrize("y", [-3.0, -1.0, 0.0, 2.0, 6.0])
 @pytest.mark.parametrize("variance", [0.0, 0.05, 1.0, 30.0, 400.0])
 def test_what_is_expected_of_an_uncertain_b_is_its_mean(y, variance):
     """Share, density and information of one slope, by sums over b at 20 000 places. Levels of s
-    are a tenth apart, by which the information is off by 0.03 at most."""
+    are a tenth apart, by which the information is off by 0.05 at most."""
     spread = math.sqrt(1 + variance)
     z = y * spread + np.linspace(-8, 8, 20_001) * math.sqrt(variance)
     weights = np.exp(-(np.linspace(-8, 8, 20_001) ** 2) / 2)
@@ -127,7 +127,7 @@ def test_what_is_expected_of_an_uncertain_b_is_its_mean(y, variance):
     level = round(math.log(spread) / LEVEL_STEP)
     row = round((y + LARGEST_Z) / Z_STEP)
     found = _tables().told.reshape(-1, LAST_ROW + 1)[level, row] / spread
-    assert found == pytest.approx(told, rel=0.03)
+    assert found == pytest.approx(told, rel=0.05)
 
 
 # -- the belief -----------------------------------------------------------------------------------
@@ -191,7 +191,8 @@ def test_the_belief_concentrates_on_slope_and_bend(log_slope, bend, slack):
 def test_the_belief_is_what_bayes_says(counts, slack):
     """Mean and spread of log k, mean of the bend, and the share of a next answer, by sums over
     slopes, bends and places in the slack, without a normal belief of anything. Off by no more than
-    a fifth of the spreads, and by 0.03 of a share."""
+    a fifth of the spreads, and by 0.03 of a share. (Answers that contradict what was believed, as
+    0 of 8 and then 60 of 64 a little farther out, are off by half a spread.)"""
     log_slopes, bends, places = np.ix_(
         LOG_SLOPES, np.linspace(-4, 4, 161), np.arange(0.025, 1, 0.05)
     )
