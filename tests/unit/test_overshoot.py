@@ -323,6 +323,14 @@ def test_a_belief_is_never_nan():
                 assert belief._weights.sum() == pytest.approx(1)
 
 
+@pytest.mark.parametrize("log_slope", LOG_SLOPES.tolist())
+def test_where_everything_is_known_there_is_an_aim(log_slope):
+    """A spread of 0 may come out a rounding below it, which has no root."""
+    belief = certain(math.exp(log_slope), ratio=2.0)
+    belief._believe(belief._weights, belief._means, np.zeros_like(belief._means))
+    assert belief.aim() == pytest.approx(optimum(2.0).z / math.exp(log_slope), rel=0.5)
+
+
 # -- estimates on a plane -------------------------------------------------------------------------
 
 

@@ -235,7 +235,7 @@ class Belief:
         powers = powers.reshape(3, len(SLOPES), self._parts).sum(2)
         weights, means, squares = powers @ _widening(LOG_SLOPES, drift).T
         means, squares = means / weights, squares / weights
-        variances = squares - means * means + bending**2
+        variances = np.maximum(squares - means * means, 0.0) + bending**2
         bends = np.clip(means, -LARGEST_BEND, LARGEST_BEND)
         self._place(weights / weights.sum(), bends, variances, min(slack, LARGEST_SLACK))
 
@@ -267,7 +267,7 @@ class Belief:
         places = -means / slopes  # where the shares would be halves
         middle = float(places @ self._likely)
         squares = (places - middle) ** 2 + (self._spread / slopes) ** 2 - slopes**-2
-        apart = math.sqrt(float(squares @ self._likely))
+        apart = math.sqrt(max(float(squares @ self._likely), 0.0))  # rounded, it may be below 0
         shifts = middle + AIMED_Z * max(math.exp(-self.log_slope), 3 * apart / AIMED_Z[-1])
         shifts = np.clip(shifts, -FARTHEST_INWARD * self._farthest, self._farthest)
         rows = self._expected_rows(shifts)
