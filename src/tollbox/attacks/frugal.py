@@ -29,7 +29,7 @@ from ..parts.inward import Inward, Ray
 from ..parts.overshoot import LARGEST_RATIO, limit_ratio, optimum
 from ..parts.paths import Arc, Circle
 from ..parts.priors import Photo, Reweighed, Spectrum
-from ..parts.searches import narrow, optimal_rule
+from ..parts.searches import Rule, narrow, optimal_rule
 from ..parts.starts import PHASE as START
 from ..parts.starts import Start, begin
 from ..parts.subspaces import Drawing, Prior
@@ -105,6 +105,7 @@ class Frugal:
             _PriorState(prior.begin(problem), sampler(), turns, number)
             for number, prior in enumerate((self.prior, self.fallback_prior))
         ]
+        rule = optimal_rule(ratio, MOST_BINS)
         reweighing = _PriorState(self.reweighing_prior.begin(problem), sampler(), reweighing_turns)
         for t in range(1, self.iterations + 1):
             if iterate.distance <= problem.resolution:
@@ -130,7 +131,7 @@ class Frugal:
             path = BeliefPath(circle, iterate, *prediction, self.tail)
             width = bin_width(iterate.distance, delta, information)
             prior.bins = path.count_bins(width)
-            turn = yield from _search(path, prior.bins, width, ratio)
+            turn = yield from _search(path, prior.bins, width, rule)
             angle = (turn.low + turn.high) / 2
             prior.turns.update(angle, information, prior.number)
             iterate = turn.iterate
@@ -176,14 +177,14 @@ class _Turn(NamedTuple):
     moved: bool
 
 
-def _search(path: BeliefPath, bins: int, width: float, ratio: float) -> Asking[_Turn]:
+def _search(path: BeliefPath, bins: int, width: float, rule: Rule) -> Asking[_Turn]:
     """Search a path, and its last bin once more if that is much wider than it should be."""
-    iterate, place = yield from narrow(path, bins, optimal_rule(ratio, bins))
+    iterate, place = yield from narrow(path, bins, rule)
     low, high = (path.angle((place + side) / bins) for side in (0, 1))
     if place and high - low > COARSEST_BIN * width:
         count = min(math.ceil((high - low) / width), MOST_BINS)
         arc = Arc(path.circle, iterate, low, high)
-        iterate, part = yield from narrow(arc, count, optimal_rule(ratio, count))
+        iterate, part = yield from narrow(arc, count, rule)
         step = (high - low) / count
         low, high = low + part * step, low + (part + 1) * step
     return _Turn(iterate, low, high, place > 0)

@@ -23,7 +23,7 @@ from ..core.ask import Ask, Asking, Iterate
 from ..core.problem import Problem
 from ..core.ranges import MAX_VALUE, above, check, number, whole
 from .estimates import PHASE, Estimate, Estimator, move_outward
-from .overshoot import Belief
+from .overshoot import Belief, Scores
 from .registry import register
 from .subspaces import Drawing, Full, Prior
 from .vectors import answer_weights, unit
@@ -119,11 +119,9 @@ class CalibratedSampler:
             belief.update(shift, passed, rows - passed)
             total.add(shift, points.sub_(centre), answers.adversarial, belief)
             spent += flagged * self._ratio + (rows - flagged)
-            scores = belief.scores(shift)
+            scores = total.scores[-1]
             each = scores.share + self._ratio * (1 - scores.share)
-            missing = (information - total.information(belief)) / max(
-                scores.information, LEAST_INFORMATION
-            )
+            missing = (information - total.information) / max(scores.information, LEAST_INFORMATION)
             left = min(missing, (cost - spent) / each)
             if left <= 0 or total.asked > MOST_DIRECTIONS - self._chunk:
                 break
@@ -132,7 +130,6 @@ class CalibratedSampler:
                 max(2, math.ceil(min(left, MOST_DIRECTIONS))),
                 max(FIRST_CHUNK, total.asked),
             )
-        reached = total.information(belief)
         problem.note(
             share=total.passed / total.asked,
             estimate_queries=total.asked,
@@ -141,7 +138,7 @@ class CalibratedSampler:
             slope=math.exp(belief.log_slope),
             bend=belief.bend,
         )
-        return DirectionEstimate(total.direction(belief), reached)
+        return DirectionEstimate(total.direction(), total.information)
 
 
 class _ScoredSum:
@@ -152,35 +149,38 @@ class _ScoredSum:
         self._total = torch.zeros_like(source).flatten()
         self._information = 0.0
         self._chunks: list[tuple[float, int, Tensor, Tensor]] = []
+        self.scores: list[Scores] = []
+        """Of the chunks that wait, by what was believed after the last."""
         self.asked = self.passed = 0
 
     def add(
         self, shift: float, moved: Tensor, adversarial: NDArray[np.bool_], belief: Belief
     ) -> None:
-        """The displacements of a chunk, and which were adversarial."""
+        """The displacements of a chunk, which were adversarial, and what is believed with it."""
         moved = moved.flatten(1)
         chosen = answer_weights(adversarial, moved)
         self._chunks.append((shift, len(moved), moved.mT @ chosen, moved.sum(0)))
         self.asked += len(moved)
         self.passed += int(adversarial.sum())
+        self.scores = belief.scores(*(chunk[0] for chunk in self._chunks))
         if len(self._chunks) > UNWEIGHED_CHUNKS:
-            first = self._chunks.pop(0)
-            self._information += first[1] * belief.scores(first[0]).information
-            self._weigh(first, belief)
+            first, scores = self._chunks.pop(0), self.scores.pop(0)
+            self._information += first[1] * scores.information
+            self._weigh(first, scores)
 
-    def information(self, belief: Belief) -> float:
-        """The information in all answers, by what is believed now."""
-        waiting = sum(rows * belief.scores(shift).information for shift, rows, _, _ in self._chunks)
-        return self._information + waiting
+    @property
+    def information(self) -> float:
+        """The information in all answers, by what was believed after the last."""
+        waiting = zip(self._chunks, self.scores, strict=True)
+        return self._information + sum(chunk[1] * scores.information for chunk, scores in waiting)
 
-    def direction(self, belief: Belief) -> Tensor:
+    def direction(self) -> Tensor:
         """The sum of scores times displacements, as a unit vector."""
-        for chunk in self._chunks:
-            self._weigh(chunk, belief)
+        for chunk, scores in zip(self._chunks, self.scores, strict=True):
+            self._weigh(chunk, scores)
         return unit(self._total).view(self._shape)
 
-    def _weigh(self, chunk: tuple[float, int, Tensor, Tensor], belief: Belief) -> None:
-        shift, _, adversarial, everything = chunk
-        scores = belief.scores(shift)
+    def _weigh(self, chunk: tuple[float, int, Tensor, Tensor], scores: Scores) -> None:
+        _, _, adversarial, everything = chunk
         self._total.add_(adversarial, alpha=scores.passed + scores.failed)
         self._total.add_(everything, alpha=-scores.failed)

@@ -34,8 +34,7 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import ndtr
+from scipy.special import lambertw, ndtr
 from torch import Tensor
 
 from ..core.ask import Iterate
@@ -57,6 +56,8 @@ FEWEST_BINS, MOST_BINS = 4, 256
 """Of a search."""
 SMALLEST_ANGLE, LARGEST_ANGLE = 1e-4, 1.5
 """In radians."""
+SMALLEST_K = 1e-12
+"""A smaller q C rate counts as this; what is asked is `LEAST_INFORMATION` or `MOST_INFORMATION`."""
 LEAST_INFORMATION, MOST_INFORMATION = 5.0, 2000.0
 """Information of an estimate."""
 
@@ -106,15 +107,9 @@ class TurnBelief:
 
 
 def _best_gain(k: float) -> float:
-    """y = q I at the largest log(1 + y) / (y + k)."""
-
-    def rest(y: float) -> float:
-        return y + k - (1 + y) * math.log1p(y)
-
-    high = 1.0
-    while rest(high) > 0:
-        high *= 2
-    return float(brentq(rest, 0.0, high)) if k > 0 else 0.0
+    """y = q I at the largest log(1 + y) / (y + k). With x = log(1 + y), y + k = (1 + y) log(1 + y)
+    is (x - 1) exp(x - 1) = (k - 1) / e, which Lambert's function solves."""
+    return math.expm1(1 + float(lambertw((max(k, SMALLEST_K) - 1) / math.e).real))
 
 
 def bin_width(distance: float, delta: float, information: float) -> float:
