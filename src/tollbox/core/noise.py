@@ -128,6 +128,11 @@ class Noise:
     def __len__(self) -> int:
         return self._rows
 
+    @property
+    def is_cuda(self) -> bool:
+        """Whether rows are made on a CUDA device."""
+        return self._like.is_cuda
+
     def __getitem__(self, rows: slice) -> Tensor:
         first, last, _ = rows.indices(self._rows)
         flat = normal_rows(self._key, first, last, math.prod(self._shape), self._like)

@@ -22,11 +22,12 @@ from torch import Tensor
 from ..core.ask import Ask, Asking, Iterate
 from ..core.problem import Problem
 from ..core.ranges import MAX_VALUE, above, check, number, whole
-from .estimates import PHASE, Estimate, Estimator, move_outward
+from .drawn import DrawnDirections
+from .estimates import PHASE, Estimate, Estimator
 from .overshoot import Belief, Scores
 from .registry import register
 from .subspaces import Drawing, Full, Prior
-from .vectors import answer_weights, unit
+from .vectors import unit
 
 FIRST_CHUNK = 8
 """Directions of it."""
@@ -107,13 +108,15 @@ class CalibratedSampler:
         since, self._last = t - (self._last or t - 1), t
         belief.begin(slack / delta, since, iterate.distance / delta)
         noise = problem.noise(PHASE, t, MOST_DIRECTIONS, drawing.shape)
+        directions = DrawnDirections(drawing, noise)
+        outward = unit(iterate.point - problem.source)
         total = _ScoredSum(problem.source)
         spent, rows = 0.0, min(FIRST_CHUNK, self._chunk)
         while True:
             shift = belief.aim()
-            centre = move_outward(problem, iterate.point, shift * delta)
-            points = drawing(noise[total.asked : total.asked + rows], delta)
-            points = points.add_(centre).clamp_(0, 1)
+            centre = torch.add(iterate.point, outward, alpha=shift * delta).clamp_(0, 1)
+            chunk = directions[total.asked : total.asked + rows]
+            points = torch.add(centre, chunk, alpha=delta).clamp_(0, 1)
             answers = yield Ask(points, phase=PHASE)
             passed, flagged = int(answers.adversarial.sum()), int(answers.flagged.sum())
             belief.update(shift, passed, rows - passed)
@@ -148,7 +151,8 @@ class _ScoredSum:
         self._shape = source.shape
         self._total = torch.zeros_like(source).flatten()
         self._information = 0.0
-        self._chunks: list[tuple[float, int, Tensor, Tensor]] = []
+        self._chunks: list[tuple[float, int, Tensor]] = []
+        """Of each its shift, its rows, and the sums of adversarial ones and of all."""
         self.scores: list[Scores] = []
         """Of the chunks that wait, by what was believed after the last."""
         self.asked = self.passed = 0
@@ -158,8 +162,9 @@ class _ScoredSum:
     ) -> None:
         """The displacements of a chunk, which were adversarial, and what is believed with it."""
         moved = moved.flatten(1)
-        chosen = answer_weights(adversarial, moved)
-        self._chunks.append((shift, len(moved), moved.mT @ chosen, moved.sum(0)))
+        weights = torch.from_numpy(np.stack([adversarial, np.ones(len(moved), bool)]))
+        weights = weights.to(moved.device, non_blocking=True).to(moved.dtype)
+        self._chunks.append((shift, len(moved), weights @ moved))
         self.asked += len(moved)
         self.passed += int(adversarial.sum())
         self.scores = belief.scores(*(chunk[0] for chunk in self._chunks))
@@ -180,7 +185,7 @@ class _ScoredSum:
             self._weigh(chunk, scores)
         return unit(self._total).view(self._shape)
 
-    def _weigh(self, chunk: tuple[float, int, Tensor, Tensor], scores: Scores) -> None:
-        _, _, adversarial, everything = chunk
+    def _weigh(self, chunk: tuple[float, int, Tensor], scores: Scores) -> None:
+        adversarial, everything = chunk[2]
         self._total.add_(adversarial, alpha=scores.passed + scores.failed)
         self._total.add_(everything, alpha=-scores.failed)

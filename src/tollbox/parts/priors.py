@@ -22,8 +22,10 @@ large ones.
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
+from itertools import islice
 from typing import Self
 
 import numpy as np
@@ -36,7 +38,7 @@ from ..core.problem import Problem
 from ..core.ranges import MAX_VALUE, above, check, number
 from .cosines import cosine_columns, transform_planes
 from .registry import register
-from .subspaces import Drawing, Prior, Shape
+from .subspaces import Drawing, Prior, Recordable, Shape
 from .vectors import unit, unit_rows
 
 BRIGHTNESS = (0.56, 0.74, 0.37)
@@ -94,15 +96,21 @@ class Spectrum:
             return places * image[0]
         return max(2, round(places / (self.grey**2 + (1 - self.grey) ** 2 / 2)))
 
-    def begin(self, problem: Problem) -> Drawing:
+    def begin(self, problem: Problem) -> Recordable:
         """For one image."""
         return _SpectrumDrawing(self, tuple(problem.source.shape))
 
 
 class _SpectrumDrawing(_FixedDrawing):
+    tensors: tuple[Tensor, ...] = ()
+
     def __init__(self, part: Spectrum, image: Shape) -> None:
         self._part, self._image = part, image
         self.shape = (image[0], *_sides(image, part.cut))
+        self.kind: Hashable = (part, image)
+
+    def holding(self, *tensors: Tensor) -> Recordable:  # noqa: ARG002
+        return self
 
     def __call__(self, rows: Tensor, length: float) -> Tensor:
         low_pass, mix = _weights(self._part, self.shape, rows.dtype, rows.device)
@@ -143,44 +151,52 @@ class Texture:
         """d', the number of factors."""
         return max(2, int(_mask_below(_sides(image, self.cut), self.cut).sum()))
 
-    def begin(self, problem: Problem) -> Drawing:
+    def begin(self, problem: Problem) -> Recordable:
         """For one image."""
-        return _TextureDrawing(self, problem.source)
+        image = tuple(problem.source.shape)
+        return _TextureDrawing(self, image, _even_texture(self, problem.source))
 
 
 EVENING_FLOOR = 0.1
 """Windows with less texture than this share of the image's are not raised to the same level."""
 
 
+def _even_texture(part: Texture, source: Tensor) -> Tensor:
+    """The image's fine texture, evened out, (c, h, w)."""
+    channels, height, width = source.shape
+    light = source.new_ones(channels)
+    if channels == 3:
+        light = torch.tensor(BRIGHTNESS, dtype=source.dtype).to(source.device, non_blocking=True)
+    light = unit(light)
+    # of a copy, which is aligned wherever in a batch the image lies (cosines.py)
+    plane = torch.einsum("chw,c->hw", source.clone(), light)
+    high, wide = cosine_columns(height, 1.0, source), cosine_columns(width, 1.0, source)
+    f = _frequencies(height, width, source.dtype, source.device)
+    weights = f**part.power
+    fine = high @ ((high.mT @ (plane - plane.mean()) @ wide) * weights) @ wide.mT
+    reach = max(1, round(part.window * max(height, width)))
+    energy = functional.avg_pool2d(
+        fine[None, None] ** 2, 2 * reach + 1, 1, reach, count_include_pad=False
+    )[0, 0].sqrt()
+    tiny = torch.finfo(source.dtype).tiny
+    even = fine / (energy + EVENING_FLOOR * fine.square().mean().sqrt()).clamp_min(tiny)
+    rounding = torch.finfo(source.dtype).eps * weights.amax() * plane.abs().amax()
+    even = torch.where(
+        fine.abs().amax() > TEXTURE_ROUNDINGS * rounding, even, torch.ones_like(even)
+    )
+    return even * light.view(-1, 1, 1)
+
+
 class _TextureDrawing(_FixedDrawing):
-    def __init__(self, part: Texture, source: Tensor) -> None:
-        channels, height, width = image = tuple(source.shape)
-        light = source.new_ones(channels)
-        if channels == 3:
-            light = torch.tensor(BRIGHTNESS, dtype=source.dtype).to(
-                source.device, non_blocking=True
-            )
-        light = unit(light)
-        # of a copy, which is aligned wherever in a batch the image lies (cosines.py)
-        plane = torch.einsum("chw,c->hw", source.clone(), light)
-        high, wide = cosine_columns(height, 1.0, source), cosine_columns(width, 1.0, source)
-        f = _frequencies(height, width, source.dtype, source.device)
-        weights = f**part.power
-        fine = high @ ((high.mT @ (plane - plane.mean()) @ wide) * weights) @ wide.mT
-        reach = max(1, round(part.window * max(height, width)))
-        energy = functional.avg_pool2d(
-            fine[None, None] ** 2, 2 * reach + 1, 1, reach, count_include_pad=False
-        )[0, 0].sqrt()
-        tiny = torch.finfo(source.dtype).tiny
-        even = fine / (energy + EVENING_FLOOR * fine.square().mean().sqrt()).clamp_min(tiny)
-        rounding = torch.finfo(source.dtype).eps * weights.amax() * plane.abs().amax()
-        even = torch.where(
-            fine.abs().amax() > TEXTURE_ROUNDINGS * rounding, even, torch.ones_like(even)
-        )
-        self._base = even * light.view(-1, 1, 1)
-        self._image = image
+    def __init__(self, part: Texture, image: Shape, base: Tensor) -> None:
+        self._part, self._image, self._base = part, image, base
         self._sides, self._cut = _sides(image, part.cut), part.cut
         self.shape: Shape = (1, *self._sides)
+        self.kind: Hashable = (part, image)
+        self.tensors = (base,)
+
+    def holding(self, *tensors: Tensor) -> Recordable:
+        return _TextureDrawing(self._part, self._image, *tensors)
 
     def __call__(self, rows: Tensor, length: float) -> Tensor:
         low_pass = _low_pass(self._sides, self._cut, rows.dtype, rows.device)
@@ -230,16 +246,32 @@ class Photo:
         """d', the effective dimension, as if the parts were orthogonal."""
         return max(2, round(1 / sum(s**2 / part.dimension(image) for s, part in self.parts)))
 
-    def begin(self, problem: Problem) -> Drawing:
+    def begin(self, problem: Problem) -> Recordable:
         """For one image."""
-        return _BlendDrawing([(share, part.begin(problem)) for share, part in self.parts])
+        image = tuple(problem.source.shape)
+        parts = [(share, part.begin(problem)) for share, part in self.parts]
+        return _BlendDrawing((self, image), parts)
 
 
 class _BlendDrawing(_FixedDrawing):
-    def __init__(self, parts: list[tuple[float, Drawing]]) -> None:
-        self._parts = parts
+    def __init__(self, kind: Hashable, parts: Sequence[tuple[float, Recordable]]) -> None:
+        self.kind, self._parts = kind, parts
         self._sizes = [math.prod(drawing.shape) for _, drawing in parts]
         self.shape: Shape = (1, 1, sum(self._sizes))
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        return tuple(tensor for _, drawing in self._parts for tensor in drawing.tensors)
+
+    def holding(self, *tensors: Tensor) -> Recordable:
+        left = iter(tensors)
+        return _BlendDrawing(
+            self.kind,
+            [
+                (share, drawing.holding(*islice(left, len(drawing.tensors))))
+                for share, drawing in self._parts
+            ],
+        )
 
     def __call__(self, rows: Tensor, length: float) -> Tensor:
         pieces = rows.flatten(1).split(self._sizes, dim=1)
@@ -272,7 +304,7 @@ class Reweighed:
         """d', the number of factors."""
         return max(2, 3 * int(_mask_below(_sides(image, self.cut), self.cut).sum()))
 
-    def begin(self, problem: Problem) -> Drawing:
+    def begin(self, problem: Problem) -> Recordable:
         """For one image."""
         return _ReweighedDrawing(self, problem.source, ())
 
@@ -283,6 +315,14 @@ class _ReweighedDrawing:
         self._image: Shape = tuple(source.shape)
         self._sides = _sides(self._image, part.cut)
         self.shape: Shape = (3, *self._sides)
+        self.kind: Hashable = (part, self._image)
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        return self._bands
+
+    def holding(self, *tensors: Tensor) -> Recordable:
+        return _ReweighedDrawing(self._part, self._source, tensors)
 
     def at(self, point: Tensor) -> Drawing:
         part, source, (_, height, width) = self._part, self._source, self._image

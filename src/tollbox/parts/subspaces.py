@@ -15,8 +15,9 @@ To draw in a subspace is the simplest prior on directions there is; others are i
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -46,6 +47,23 @@ class Drawing(Protocol):
 
     def __call__(self, rows: Tensor, length: float) -> Tensor:
         """Rows to images of a length."""
+
+
+@runtime_checkable
+class Recordable(Drawing, Protocol):
+    """A drawing that is a function of its rows and of a few tensors, and of nothing else: its
+    launches can be recorded (drawn.py)."""
+
+    @property
+    def kind(self) -> Hashable:
+        """The same for drawings that differ in their tensors alone."""
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What depends on the image."""
+
+    def holding(self, *tensors: Tensor) -> Recordable:
+        """The same with other tensors."""
 
 
 class Prior(Protocol):
@@ -81,6 +99,17 @@ class _UniformDrawing:
     @property
     def shape(self) -> Shape:
         return self.subspace.shape(self.image)
+
+    @property
+    def kind(self) -> Hashable:
+        return self.subspace, self.image
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        return ()
+
+    def holding(self, *tensors: Tensor) -> Recordable:  # noqa: ARG002
+        return self
 
     def at(self, point: Tensor) -> Drawing:  # noqa: ARG002
         return self
