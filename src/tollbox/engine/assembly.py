@@ -35,14 +35,14 @@ def wanted_rows(ready: CellRuns, enough: int) -> int:
 
 
 def assembled(
-    ready: CellRuns, fillers: Iterable[CellRun], sender: Sender, shuffle: Shuffle | None
+    ready: CellRuns, fillers: Iterable[CellRun], sender: Sender, rows: int, shuffle: Shuffle | None
 ) -> list[Piece]:
-    """Rows for the next batch: wanted ones of `ready`, then spare ones of `fillers`.
+    """`rows` rows for the next batch: wanted ones of `ready`, then spare ones of `fillers`.
 
     A cell of which no more rows are wanted leaves `ready`.
     """
     pieces: list[Piece] = []
-    space = sender.batch_size
+    space = rows
     order = sorted(ready.values(), key=_priority)
     if shuffle is not None:
         shuffle(order)
@@ -52,7 +52,7 @@ def assembled(
         space -= _cut(cell_run, pieces, space, spare=False)
         if cell_run.pending is None or cell_run.pending.wanted_rows == 0:
             del ready[cell_run.slot]
-    rows = sender.batch_size - space
+    rows -= space
     space = sender.padded(rows) - rows
     if space == 0:
         return pieces

@@ -40,6 +40,8 @@ from .sender import Flight, Piece, Sender
 LARGEST_BATCH = 65_536
 MOST_TRIAL_ROWS = 256
 """Rows of a batch that only tries a model."""
+ADMITTED_AT_A_TIME = 16
+"""Cells that are admitted before a batch on its way is waited for."""
 DEFAULT_ROWS = 256
 """Points that an attack is taken to hold at a time if it does not say (`BoundedAttack`)."""
 
@@ -151,7 +153,7 @@ class Engine:
         batch_size = self.sender.batch_size
         waiting = enumerate(cells)
         refusal: Exception | None = None
-        more = True
+        more, admitted = True, 0
         while more or self._cell_runs or self._in_flight or self._has_news():
             if time.monotonic() - self._began > self._time_limit:
                 self.stop(Stop.TIME_LIMIT)
@@ -167,12 +169,12 @@ class Engine:
                     more = False
                 except Exception as error:  # of the cell, or of whoever makes the images
                     refusal, more = error, False
-                # The model need not wait until all are there.
-                if self._in_flight and self._in_flight[0].flight.has_arrived:
+                admitted += 1
+                if self._in_flight and admitted % ADMITTED_AT_A_TIME == 0:
                     self._land()
-                idle = len(self._in_flight) < self._most_in_flight
-                if idle and wanted_rows(self._ready, batch_size) >= batch_size:
-                    self._dispatch()
+                free = len(self._in_flight) < self._most_in_flight
+                if free and wanted_rows(self._ready, batch_size) >= batch_size:
+                    self._dispatch()  # the model need not wait until all are there
             self._dispatch()
             if self._in_flight:
                 self._land()
@@ -258,15 +260,17 @@ class Engine:
             if self._recalling:
                 self._launch(*recalled(self._recalling, self._ready, self.sender.batch_size))
                 continue
-            wanted = wanted_rows(self._ready, batch_size)
-            if wanted == 0 or (self._in_flight and wanted < batch_size):
+            flights = self._most_in_flight - len(self._in_flight)
+            wanted = wanted_rows(self._ready, flights * batch_size)
+            rows = self.sender.rows_of_a_flight(wanted, flights)
+            if rows == 0 or (self._in_flight and not self.sender.is_worth_it(rows)):
                 break
             fillers = (
                 cell_run
                 for cell_run in self._cell_runs.values()
                 if cell_run.slot not in self._recalling
             )
-            self._launch(assembled(self._ready, fillers, self.sender, self._shuffle))
+            self._launch(assembled(self._ready, fillers, self.sender, rows, self._shuffle))
         if not self._in_flight and self._has_news():
             self._launch([])
 

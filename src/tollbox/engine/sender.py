@@ -54,6 +54,8 @@ COARSEST = 8
 """A shape is at most so many times the next smaller one."""
 SMALLEST_SHAPE = {"cuda": 32}
 """By the kind of device: fewer rows take it as long. On others it is `COARSEST`."""
+LEAST_WORTHY_ROWS, LARGEST_PADDING = 64, 1.2
+"""A batch of fewer rows, or with more padding, waits until there are more."""
 AFTER_A_FAILURE = Failure(Stop.ATTACK_ERROR, "it comes after a row that failed")
 
 
@@ -83,11 +85,6 @@ class Flight:
     event: torch.cuda.Event | None
     recalled: bool = False
     """The labels are from a history, not from the model."""
-
-    @property
-    def has_arrived(self) -> bool:
-        """Nothing is waited for any more; said of values that cross by themselves."""
-        return self.event is not None and self.event.query()
 
     def land(self) -> NDArray[np.float64]:
         """Wait until the values have arrived, and give them."""
@@ -319,6 +316,20 @@ class Sender:
                 raise
             reason = f"its points could not be made: {type(error).__name__}: {error}"
             return Failure(Stop.ATTACK_ERROR, reason)
+
+    def rows_of_a_flight(self, wanted: int, flights: int) -> int:
+        """How many of the wanted rows go out now, if so many batches may: all that fit; or half of
+        them, where the device would else wait for the host after each batch, and little is padded.
+        """
+        half = -(-wanted // 2)
+        if flights == 2 and self.is_worth_it(half) and half < self.batch_size:
+            return half
+        return min(wanted, self.batch_size)
+
+    def is_worth_it(self, rows: int) -> bool:
+        """Whether a batch of so many rows takes about as long for each as a full one."""
+        full = rows >= min(self.batch_size, LEAST_WORTHY_ROWS)
+        return full and (self.metered or self.padded(rows) <= LARGEST_PADDING * rows)
 
     def padded(self, rows: int) -> int:
         """The batch shape that `rows` rows are sent in."""

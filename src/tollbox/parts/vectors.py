@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -22,7 +24,7 @@ def unit_rows(rows: Tensor) -> Tensor:
     return result
 
 
-def answer_weights(adversarial: NDArray[np.bool_], like: Tensor) -> Tensor:
+def answer_weights(adversarial: NDArray[Any], like: Tensor) -> Tensor:
     """1 for the answers that were adversarial and 0 for the others, as a tensor like another."""
-    weights = torch.from_numpy(adversarial.astype(np.float32))
+    weights = torch.from_numpy(adversarial.astype(np.float32, copy=False))
     return weights.to(like.device, like.dtype, non_blocking=True)
