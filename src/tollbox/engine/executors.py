@@ -47,6 +47,8 @@ LEAVE_SECONDS = 10.0
 """How long a process is given to end on its own."""
 CARE_SECONDS = 1.0
 """Time between two looks at jobs that may be overdue."""
+MOST_PROCESSES = 256
+"""Even if they are forced."""
 START = Path(__file__).with_name("job_start.py")
 
 
@@ -55,6 +57,22 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def within_cores(count: int, force: bool) -> int:
+    """A number of processes: no more than cores, unless they are forced."""
+    return count if force else min(count, cores())
+
+
+def fewer_notice(workers: int, work: int, force: bool, switch: str) -> str | None:
+    """A sentence if so many workers, for so many pieces of work, are more than cores; None if they
+    are not, or are forced. `switch` is what forces them."""
+    if within_cores(min(workers, work), force) == min(workers, work):
+        return None
+    return (
+        f"workers is {workers}, and this machine has {cores()} cores: no more processes than cores "
+        f"are used, which changes no result; {switch} lifts that."
+    )
 
 
 class Link(Protocol):
@@ -324,7 +342,8 @@ class Processes:
                         if kind in ("died", "failed") or (memory and care):
                             if memory:
                                 child.process.kill()
-                            end = lost(child, Loss(place, str(content[0]), memory, child.alone))
+                            how = str(content[0]) or type(content[0]).__name__
+                            end = lost(child, Loss(place, how, memory, child.alone))
                         else:
                             end = JobEnd(place, **{"error" if memory else kind: content[0]})
                         begin()
