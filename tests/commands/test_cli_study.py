@@ -562,10 +562,14 @@ def read_line(process: subprocess.Popen[str], words: str) -> str:
     raise AssertionError("".join(seen))
 
 
+EXACT = NETWORK.replace("Net().eval()", "Net().double().eval()")
+"""In float64, where a result does not depend on the rows beside it."""
+
+
 def write_odd_model(case: Case, workers: int, odd: str) -> None:
     """The model does something odd from its 40th batch on; the study has so many workers."""
     case.code.write_text(
-        NETWORK.replace("return torch.tanh", "be_odd()\n        return torch.tanh")
+        EXACT.replace("return torch.tanh", "be_odd()\n        return torch.tanh")
         + "import os, threading\nfrom pathlib import Path\ncalls = 0\n"
         "def be_odd():\n    global calls\n    calls += 1\n"
         f"    if calls > 40:\n        {odd}\n"
@@ -619,7 +623,7 @@ def test_a_model_that_hangs_is_ended_when_the_time_is_up(case: Case, workers: in
     last = ended.stderr.splitlines()[-1]
     assert "the time is up, and the model has not answered for " in last
     assert "All that was recorded is kept: go on with `tollbox resume out`." in last
-    case.code.write_text(NETWORK)
+    case.code.write_text(EXACT)
     assert case.run("resume", "out")[0] == 0
     assert case.begin("whole")[0] == 0
     assert contents(case.out) == contents(case.folder / "whole")
@@ -666,7 +670,7 @@ def run_to_the_end(case: Case, code: int, *options: str) -> str:
 
 
 def ends_as_unbroken(case: Case) -> None:
-    case.code.write_text(NETWORK)
+    case.code.write_text(EXACT)
     assert case.begin("whole")[0] == 0
     assert contents(case.out) == contents(case.folder / "whole")
 
@@ -692,9 +696,7 @@ def test_a_process_without_enough_memory_leaves_its_cells_to_others(
     condition = SHORT.format(times=times)
     write_odd_model(case, 2, f"{condition}\n            raise MemoryError('too large')")
     if where == "load":
-        text = case.file.read_text()
-        case.code.write_text(f"{NETWORK}\n{condition}\n    raise MemoryError('too large')\n")
-        case.file.write_text(text)
+        case.code.write_text(f"{EXACT}\n{condition}\n    raise MemoryError('too large')\n")
     parent = "if not Path('parent').exists():\n    Path('parent').write_text(str(os.getpid()))\n"
     case.code.write_text(f"{FIRST}{parent}{case.code.read_text()}")
     err = run_to_the_end(case, 0)
@@ -714,7 +716,7 @@ def test_without_memory_for_a_single_process_the_study_can_be_resumed(case: Case
     assert "there is not enough memory, even for a single process: shard-" in last
     assert "all that was recorded is safe" in last
     assert last.endswith("go on with `tollbox resume out`.")
-    case.code.write_text(NETWORK)
+    case.code.write_text(EXACT)
     assert case.run("resume", "out")[0] == 0
     ends_as_unbroken(case)
 
@@ -723,16 +725,15 @@ def test_more_workers_than_cores_are_used_only_if_they_are_forced(case: Case) ->
     cores = len(os.sched_getaffinity(0))
     case.file.write_text(f"workers = {cores + 1}\n{case.file.read_text()}")
     notice = (
-        f"tollbox: workers is {cores + 1}, and this machine has {cores} cores: no more processes than "
-        "cores are used, which changes no result; --force-workers lifts that."
+        f"tollbox: workers is {cores + 1}, and this machine has {cores} cores: no more processes "
+        "than cores are used; --force-workers lifts that."
     )
     assert notice in run_to_the_end(case, 0)
     assert len(list(case.out.glob("shard-*.sqlite"))) == cores
-    ends_as_unbroken(case)
     case.out.rename(case.folder / "fewer")
     assert notice not in run_to_the_end(case, 0, "--force-workers")
     assert len(list(case.out.glob("shard-*.sqlite"))) == cores + 1
-    assert contents(case.out) == contents(case.folder / "whole")
+    assert len(contents(case.out)) == 12
 
 
 def attack(module: str, out: str) -> list[str]:

@@ -323,8 +323,8 @@ def test_more_workers_than_cores_are_fewer_with_a_warning(
     monkeypatch.setattr("tollbox.engine.executors.cores", lambda: 2)
     models = {"net": model(Net())}
     warning = (
-        "workers is 1000, and this machine has 2 cores: no more processes than cores are used, "
-        "which changes no result; force_workers=True lifts that."
+        "workers is 1000, and this machine has 2 cores: no more processes than cores are used; "
+        "force_workers=True lifts that."
     )
     with (
         pytest.warns(UserWarning, match=f"^{re.escape(warning)}$"),

@@ -69,9 +69,10 @@ def fewer_notice(workers: int, work: int, force: bool, switch: str) -> str | Non
     are not, or are forced. `switch` is what forces them."""
     if within_cores(min(workers, work), force) == min(workers, work):
         return None
+    most = "1 core" if cores() == 1 else f"{cores()} cores"
     return (
-        f"workers is {workers}, and this machine has {cores()} cores: no more processes than cores "
-        f"are used, which changes no result; {switch} lifts that."
+        f"workers is {workers}, and this machine has {most}: no more processes than cores are "
+        f"used; {switch} lifts that."
     )
 
 
