@@ -672,7 +672,13 @@ def run_to_the_end(case: Case, code: int, *options: str) -> str:
 def ends_as_unbroken(case: Case) -> None:
     case.code.write_text(EXACT)
     assert case.begin("whole")[0] == 0
-    assert contents(case.out) == contents(case.folder / "whole")
+    assert but_warnings(case.out) == but_warnings(case.folder / "whole")
+
+
+def but_warnings(folder: Path) -> dict[int, tuple[Any, ...]]:
+    """The results, without what they say of memory that ran out meanwhile."""
+    found = contents(folder)
+    return {cell: (*values[:2], *values[3:]) for cell, values in found.items()}
 
 
 def test_a_process_that_is_killed_twice_goes_on_elsewhere(case: Case) -> None:

@@ -195,7 +195,12 @@ def test_there_are_no_more_processes_than_cores_unless_forced(monkeypatch):
     pool.close()
     with Workers(model(), 2, force=True) as pool:
         assert pool.count == 2
-    monkeypatch.setattr("tollbox.running.Workers", None)  # none is made
+
+    class Never(Workers):
+        def __init__(self, *_):
+            pytest.fail("a single core needs no other process")
+
+    monkeypatch.setattr("tollbox.running.Workers", Never)
     with pytest.warns(UserWarning, match=rf"workers is 7, {words}.*tb.Workers\(.*force=True\)"):
         results = tb.run_cells(cells(3, budget=20), model(), workers=7)
     assert len(results) == 3
