@@ -136,8 +136,9 @@ def make(folder: Path, images: int, steps: int) -> dict[str, Any]:
     queries = batches = 0
     for shard in range(SHARDS):
         path = shard_path(folder, shard)
-        Store.create(path, replace(record, shard=shard), rows)
-        cells = grid.shard(shard, SHARDS)
+        own = replace(record, shard=shard)
+        Store.create(path, own, rows)
+        cells = own.shard_cells
         with Store.open(path, write=True) as store:
             for first in range(0, len(cells), LIVE):
                 live = cells[first : first + LIVE]

@@ -30,11 +30,13 @@ from .core.prices import Prices
 from .core.problem import Attack
 from .core.result import Result, Results
 from .engine.engine import Engine, Progress
+from .engine.executors import fewer_notice, within_cores
 from .engine.workers import Workers, check_count
 from .errors import InputError, mention
 
 P = ParamSpec("P")
 T = TypeVar("T")
+FORCED = "workers=tb.Workers(model, ..., force=True)"
 AnyModel = Model | Callable[[Tensor], Any]
 Targets = int | Tensor | Iterable[int] | None
 """The class to reach, for all images or one for each; None: any class but the source."""
@@ -152,7 +154,8 @@ def run(
     one_shape: pad to one batch shape instead of a few.
     time_limit: seconds after which all ends.
     progress: called after each batch.
-    workers: processes that share the work (default: 1, this one), or those of a `tb.Workers`.
+    workers: processes that share the work (default: 1, this one), no more than cores; or those of
+        a `tb.Workers`, which may be forced to be more.
     """
     cells = list(
         _cells(
@@ -261,7 +264,10 @@ class _Runner:
         if isinstance(workers, Workers):
             yield from workers.run(cells, **self._options)
             return
-        count = min(workers, len(cells)) if isinstance(cells, Sized) else workers
+        work = len(cells) if isinstance(cells, Sized) else workers
+        if (notice := fewer_notice(workers, work, False, FORCED)) is not None:
+            warnings.warn(notice, stacklevel=2)
+        count = within_cores(min(workers, work), False)
         if count <= 1:
             yield from self._engine.run(cells)
         else:

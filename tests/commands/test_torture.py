@@ -24,7 +24,7 @@ def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
 
 
 def test_one_of_two_processes_is_killed(tmp_path: Path) -> None:
-    """That is said at once, a fresh one goes on, and the study is as if nothing had happened."""
+    """That is said at once, another goes on, and the study is as if nothing had happened."""
     source, out, log = tmp_path / "study", tmp_path / "out", tmp_path / "log"
     write_studies(source, images=2, seeds=1, budget=250, attacks=2)
     with Nursery() as nursery:
@@ -36,7 +36,7 @@ def test_one_of_two_processes_is_killed(tmp_path: Path) -> None:
             time.sleep(0.005)
         os.kill(int((out / "shard-1.lock").read_text().split()[1]), signal.SIGKILL)
         assert nursery.ended() == 0, log.read_text()
-    assert "the process of shard 1 died (signal 9); a fresh one goes on" in log.read_text()
+    assert "the process of shard 1 died (signal 9); another goes on" in log.read_text()
     assert differences(contents(out), expected) == []
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from tollbox.core.stop import Stop
 from tollbox.engine import executors
-from tollbox.engine.executors import JobEnd, Processes, SameProcess, Stopper
+from tollbox.engine.executors import JobEnd, Loss, Processes, SameProcess, Stopper, Then
 from tollbox.errors import InputError, TollboxError
 
 # -- jobs, which other processes import from here -------------------------------------------------
@@ -273,41 +274,145 @@ def test_a_process_that_dies_while_nobody_listens_is_not_used_again():
         assert {end.value for end in ends.values()} == set(pool.pids)
 
 
-class Again:
-    """Replaces the first job by another, once; a job that is overdue is killed."""
+class Says:
+    """What becomes of jobs that lose their process, one word after another; then they end."""
 
-    def __init__(self, job=None, overdue=False):
-        self.job, self._overdue, self.deaths = job, overdue, []
+    def __init__(self, *words, overdue=False):
+        self._words, self._overdue, self.losses = list(words), overdue, []
 
-    def replacement(self, place, died):
-        self.deaths.append((place, died))
-        job, self.job = self.job, None
-        return job
+    def lost(self, loss):
+        self.losses.append(loss)
+        return self._words.pop(0) if self._words else Then.END
 
     def overdue(self, place):
         return self._overdue
 
 
+class Once:
+    """Does something the first time, wherever that is; then it gives its process's id."""
+
+    def __init__(self, file, job):
+        self.file, self.job = file, job
+
+    def __call__(self, shared, link):
+        try:
+            self.file.touch(exist_ok=False)
+        except FileExistsError:
+            return os.getpid()
+        return self.job(shared, link)
+
+
+def needs_too_much(shared, link):
+    raise MemoryError("a whole tensor")
+
+
+def fails_for_lack_of_memory(shared, link):
+    try:
+        needs_too_much(shared, link)
+    except MemoryError:
+        raise InputError("the model cannot be loaded") from None
+
+
+def waits_for(file):
+    return functools.partial(_waits_for, file)
+
+
+def _waits_for(file, shared, link):
+    while not file.exists():
+        time.sleep(0.01)
+    return os.getpid()
+
+
+def cared_for(pool, jobs, care):
+    ends = pool.run(jobs, tell=print, answer=lambda *_: None, stopper=Stopper(), care=care)
+    return {end.job: end for end in ends if end is not None}
+
+
 @pytest.mark.parametrize(("job", "how"), [(dies, "signal 9"), (exits, "exit code 7")])
-def test_a_job_whose_process_died_is_run_again_in_a_fresh_one(job, how):
-    care = Again(its_pid)
+def test_a_job_whose_process_died_goes_on_in_a_fresh_one(job, how, tmp_path):
+    care = Says(Then.NOW)
     with Processes(2) as pool:
         before = pool.pids
-        ends = pool.run(
-            [its_pid, job], tell=print, answer=lambda *_: None, stopper=Stopper(), care=care
-        )
-        ends = {end.job: end for end in ends if end is not None}
-        assert care.deaths == [(1, how)]
-        assert ends[1].value not in before
+        first = Once(tmp_path / "died", job)
+        # the other process is busy until that job has died
+        ends = cared_for(pool, [waits_for(tmp_path / "died"), first], care)
+        assert care.losses == [Loss(1, how, memory=False, alone=False)]
         assert ends[1].value in pool.pids
-        assert pool.count == 2
+        assert pool.count <= 2
+        assert ends[0].value in before
+
+
+def test_a_job_that_is_to_go_on_later_waits_for_a_process(tmp_path):
+    care = Says(Then.LATER)
+    with Processes(2) as pool:
+        first = Once(tmp_path / "died", dies)
+        ends = cared_for(pool, [first, waits_for(tmp_path / "died"), its_pid], care)
+        assert {end.value for end in ends.values()} == set(pool.pids)
+        assert pool.count == 1
 
 
 def test_a_fresh_process_that_dies_too_is_an_end():
-    care = Again(dies)
+    care = Says(Then.NOW)
     with Processes(1) as pool:
-        [end] = pool.run([dies], tell=print, answer=print, stopper=Stopper(), care=care)
-        assert (end.died, care.deaths) == ("signal 9", [(0, "signal 9")] * 2)
+        ends = cared_for(pool, [dies], care)
+        assert ends == {0: JobEnd(0, died="signal 9")}
+        assert care.losses == [Loss(0, "signal 9", False, True)] * 2
+
+
+@pytest.mark.parametrize("job", [needs_too_much, fails_for_lack_of_memory])
+def test_a_job_that_has_not_enough_memory_leaves_its_process(job, tmp_path):
+    care = Says(Then.LATER)
+    with Processes(2) as pool:
+        first = Once(tmp_path / "short", job)
+        ends = cared_for(pool, [first, waits_for(tmp_path / "short"), its_pid], care)
+        [loss] = care.losses
+        assert (loss.job, loss.memory, loss.alone) == (0, True, False)
+        assert {end.value for end in ends.values()} == set(pool.pids)
+        assert pool.count == 1
+
+
+def test_the_last_process_is_replaced_and_is_alone_then():
+    care = Says(Then.LATER, Then.LATER)
+    with Processes(2) as pool:
+        ends = cared_for(pool, [needs_too_much] * 2, care)
+        assert [end.died for end in ends.values()] == ["a whole tensor"] * 2
+        assert [loss.alone for loss in care.losses] == [False, False, True, True]
+        assert [loss.job for loss in care.losses[2:]] == [loss.job for loss in care.losses[:2]]
+
+
+def test_without_care_too_little_memory_is_an_error(processes):
+    _, ends = run(processes, [needs_too_much, its_shared])
+    assert isinstance(ends[0].error, MemoryError)
+    assert ends[1].value == {"a": 1}
+
+
+class Large:
+    """There is memory for so many of them only."""
+
+    def __init__(self, folder, most):
+        self.folder, self.most = folder, most
+
+    def __reduce__(self):
+        return take_memory, (self.folder, self.most)
+
+
+def take_memory(folder, most):
+    for number in range(most):
+        try:
+            (folder / str(number)).touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        return number
+    raise MemoryError("no more")
+
+
+def test_there_are_as_many_processes_as_there_is_memory_for(tmp_path):
+    with Processes(3, Large(tmp_path, 2)) as pool:
+        assert pool.count == 2
+        _, ends = run(pool, [its_shared] * 3)
+        assert {end.value for end in ends.values()} <= {0, 1}
+    with pytest.raises(InputError, match=r"could not begin \(MemoryError: no more\)"):
+        Processes(2, Large(tmp_path, 2))
 
 
 def test_a_job_that_is_overdue_is_killed(monkeypatch):
@@ -318,7 +423,7 @@ def test_a_job_that_is_overdue_is_killed(monkeypatch):
             tell=print,
             answer=print,
             stopper=Stopper(),
-            care=Again(overdue=True),
+            care=Says(overdue=True),
         )
         [end] = [end for end in ends if end is not None]
         assert end.died == "signal 9"
@@ -346,40 +451,103 @@ def refuse():
     raise ValueError("not here")
 
 
-def test_processes_end_when_their_parent_is_killed(tmp_path):
-    script = tmp_path / "parent.py"
-    script.write_text(
-        textwrap.dedent(
-            """
-            import test_executors as jobs
-            from tollbox.engine.executors import Processes, Stopper
-            if __name__ == "__main__":
-                with Processes(2) as pool:
-                    for _ in pool.run(
-                        [jobs.waits_for_a_stop] * 2,
-                        tell=lambda event: print(*pool.pids, flush=True),
-                        answer=lambda *_: None,
-                        stopper=Stopper(),
-                    ):
-                        pass
-            """
-        )
-    )
+PARENT = """
+import os, sys, threading, time
+{heavy}
+if __name__ == "__main__":
+    import test_executors as jobs
+    from tollbox.engine.executors import Processes, Stopper, _Child
+    begin = _Child.begin
+    def told(alone):
+        child = begin(alone)
+        print(child.process.pid, flush=True)
+        return child
+    _Child.begin = told
+    with Processes(2) as pool:
+        for _ in pool.run(
+            [jobs.waits_for_a_stop] * 2,
+            tell=lambda event: print("runs", flush=True),
+            answer=lambda *_: None,
+            stopper=Stopper(),
+        ):
+            pass
+"""
+HEAVY = "time.sleep(0 if __name__ == '__main__' else 60)"
+"""Stands for imports that take long."""
+STUCK = "import ctypes\nif __name__ != '__main__': ctypes.PyDLL(None).sleep(60)"
+"""Likewise, in C and without letting other threads run, as when a library is loaded."""
+
+
+@contextlib.contextmanager
+def begun(folder, heavy=""):
+    """A parent whose two processes have been begun, and their ids."""
+    script = folder / "parent.py"
+    script.write_text(PARENT.format(heavy=heavy))
     paths = [str(Path(__file__).parent), *sys.path]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    parent = subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=environment
-    )
-    assert parent.stdout is not None
-    children = [int(pid) for pid in parent.stdout.readline().split()]
-    assert len(children) == 2
-    assert parent.stdout.readline()  # both jobs have begun
-    parent.kill()
-    parent.wait()
-    assert parent.stdout.read() == ""  # which ends when the last process that holds it has ended
-    parent.stdout.close()
-    while any(is_running(pid) for pid in children):
+    command = [sys.executable, str(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as parent:
+        children = []
+        try:
+            children = [int(parent.stdout.readline()) for _ in range(2)]
+            yield parent, children
+        finally:
+            parent.kill()
+            for pid in filter(is_running, children):
+                os.kill(pid, signal.SIGKILL)
+
+
+def all_end(children, seconds=2.0):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and any(map(is_running, children)):
         time.sleep(0.01)
+    return not any(map(is_running, children))
+
+
+def test_processes_end_when_their_parent_is_killed(tmp_path):
+    with begun(tmp_path) as (parent, children):
+        assert [parent.stdout.readline() for _ in range(2)] == ["runs\n"] * 2
+        parent.kill()
+        assert all_end(children)
+
+
+@pytest.mark.parametrize("heavy", ["", HEAVY, STUCK])
+@pytest.mark.parametrize("seconds", [0.0, 0.05, 0.5])
+def test_processes_that_begin_end_when_their_parent_is_killed(tmp_path, heavy, seconds):
+    if heavy == STUCK and sys.platform != "linux":
+        pytest.skip("the kernel does not help")
+    with begun(tmp_path, heavy) as (parent, children):
+        time.sleep(seconds)
+        parent.kill()
+        assert all_end(children)
+
+
+def test_without_the_kernels_help_a_thread_watches_the_parent(tmp_path):
+    heavy = f"{HEAVY}\nfrom tollbox.engine import executors\n"
+    heavy += "executors.threading.main_thread = lambda: None"  # as if begun in another thread
+    with begun(tmp_path, heavy) as (parent, children):
+        time.sleep(0.5)
+        parent.kill()
+        assert all_end(children)
+
+
+def test_processes_outlive_the_thread_that_began_them():
+    made = []
+    thread = threading.Thread(target=lambda: made.append(Processes(1)))
+    thread.start()
+    thread.join()
+    with made[0] as pool:
+        time.sleep(0.2)
+        _, ends = run(pool, [its_pid])
+        assert [ends[0].value] == pool.pids
+
+
+def test_a_main_module_that_begins_processes_when_it_is_imported_is_refused(tmp_path):
+    script = tmp_path / "no_if.py"
+    script.write_text("from tollbox.engine.executors import Processes\nProcesses(1)\n")
+    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert "before the\n        current process has finished its bootstrapping" in ended.stderr
+    assert "a worker process could not begin (exit code 1)" in ended.stderr
 
 
 def is_running(pid: int) -> bool:

@@ -57,7 +57,7 @@ def cells(count: int, budget: float = 400.0) -> list[Cell]:
 
 @pytest.fixture(scope="module")
 def workers():
-    with Workers(model(), 2) as pool:
+    with Workers(model(), 2, force=True) as pool:
         yield pool
 
 
@@ -184,6 +184,48 @@ def test_there_are_no_more_processes_than_cells(monkeypatch):
     assert begun == [2]  # a single cell needs no other process
     with pytest.raises(tb.InputError, match="workers is 1000"):
         tb.run_cells(cells(1), model(), workers=1000)
+
+
+def test_there_are_no_more_processes_than_cores_unless_forced(monkeypatch):
+    monkeypatch.setattr("tollbox.engine.executors.cores", lambda: 1)
+    words = "and this machine has 1 core: no more processes than cores are used"
+    with pytest.warns(UserWarning, match=f"workers is 2, {words}.*; force=True lifts that"):
+        pool = Workers(model(), 2)
+    assert pool.count == 1
+    pool.close()
+    with Workers(model(), 2, force=True) as pool:
+        assert pool.count == 2
+
+    class Never(Workers):
+        def __init__(self, *_):
+            pytest.fail("a single core needs no other process")
+
+    monkeypatch.setattr("tollbox.running.Workers", Never)
+    with pytest.warns(UserWarning, match=rf"workers is 7, {words}.*tb.Workers\(.*force=True\)"):
+        results = tb.run_cells(cells(3, budget=20), model(), workers=7)
+    assert len(results) == 3
+
+
+class Scarce(Plane):
+    """There is memory for a single copy of it in other processes."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        try:
+            (self.folder / "one").touch(exist_ok=False)
+        except FileExistsError:
+            raise MemoryError("no room for a second") from None
+
+
+def test_a_worker_that_cannot_load_the_model_leaves_its_cells_to_others(tmp_path):
+    scarce = tb.models.from_torch(Scarce(tmp_path), dtype=torch.float64)
+    with Workers(scarce, 2, force=True) as pool:
+        assert pool.count == 1
+        assert {r.stop for r in tb.run_cells(cells(4), scarce, workers=pool)} == {Stop.BUDGET}
 
 
 def test_what_cannot_be_sent_is_told():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,13 +21,14 @@ from torch import Tensor, nn
 import tollbox as tb
 from tollbox import Stop, Study, StudyResults
 from tollbox.core.model import Model
-from tollbox.engine.executors import Stopper
+from tollbox.engine.executors import Processes, Stopper
 from tollbox.errors import FileError, InputError
 from tollbox.studies import loading
-from tollbox.studies.beginning import begin, holds
+from tollbox.studies.beginning import begin, holds, shard_count
 from tollbox.studies.loading import load
 from tollbox.studies.running import run_folder
 from tollbox.studies.shard import CellEnded, Options, Outcome, model_speed
+from tollbox.studies.store.folder import shard_path
 from tollbox.studies.store.opening import StoreError
 from tollbox.studies.store.store import Store
 
@@ -277,23 +279,99 @@ def test_two_processes_do_what_one_does(case: Case) -> None:
         case.run(Net())
 
 
-def test_no_more_processes_than_cells_nor_than_the_machine_can_bear(
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many processes are begun, each time."""
+    begun: list[int] = []
+
+    class Counted(Processes):
+        def __init__(self, count: int, *arguments: Any) -> None:
+            begun.append(count)
+            super().__init__(count, *arguments)
+
+    monkeypatch.setattr("tollbox.studies.running.Processes", Counted)
+    return begun
+
+
+def shard_files(folder: Path) -> int:
+    return len(list(folder.glob("shard-*.sqlite")))
+
+
+def test_no_more_shards_than_cells_nor_than_cores_unless_forced(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case.text = "workers = 1000\n" + case.text
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
-    sentence = (
-        r"^small.toml, line 1: workers is 1000, and this machine has 2 cores: expected at most 4 "
-        r"for each core; write workers = 2, and rarely more\.$"
+    loaded = load(case.study(), {"net": model(Net())})
+    for cores, force, shards in ((2, False, 2), (64, False, 12), (2, True, 12)):
+        monkeypatch.setattr("tollbox.engine.executors.cores", lambda cores=cores: cores)
+        out = case.folder / f"{cores} {force}"
+        begin(loaded, out, "python", force_workers=force)
+        assert shard_files(out) == shards
+        with StudyResults(out) as results:
+            assert (results.record.shards, len(results.grid)) == (shards, 12)
+    with pytest.raises(
+        InputError, match=r"^small.toml, line 1: workers is 1000: expected at most 256\.$"
+    ):
+        shard_count(loaded.study, 900, force=True)
+
+
+def test_more_workers_than_cores_are_fewer_with_a_warning(
+    case: Case, monkeypatch: pytest.MonkeyPatch, counts: list[int]
+) -> None:
+    wanted = case.unbroken()
+    case.text = "workers = 1000\n" + case.text
+    monkeypatch.setattr("tollbox.engine.executors.cores", lambda: 2)
+    models = {"net": model(Net())}
+    warning = (
+        "workers is 1000, and this machine has 2 cores: no more processes than cores are used; "
+        "force_workers=True lifts that."
     )
-    with pytest.raises(InputError, match=sentence):
-        case.run(Net())
-    assert not case.out.exists()
-    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    with (
+        pytest.warns(UserWarning, match=f"^{re.escape(warning)}$"),
+        tb.run_study(case.study(), case.out, models=models) as results,
+    ):
+        assert len(results) == 12
+    assert contents(case.out) == wanted
+    assert (counts, shard_files(case.out)) == ([2], 2)
+    case.run(Net())  # nothing is left
+    assert counts == [2, 1]
+
+
+def test_shards_are_run_by_as_many_processes_as_there_are_cores_now(
+    case: Case, monkeypatch: pytest.MonkeyPatch, counts: list[int]
+) -> None:
+    """Begun where there were more, and then forced; shards that are done have no process."""
+    wanted = case.unbroken()
+    case.text = "workers = 3\n" + case.text
+    monkeypatch.setattr("tollbox.engine.executors.cores", lambda: 3)
     begin(load(case.study(), {"net": model(Net())}), case.out, "python")
-    assert len(list(case.out.glob("shard-*.sqlite"))) == 12
-    with StudyResults(case.out) as results:
-        assert (results.record.shards, len(results.grid)) == (12, 12)
+    monkeypatch.setattr("tollbox.engine.executors.cores", lambda: 1)
+    assert not case.run(Net()).unfinished
+    assert contents(case.out) == wanted
+    with Store.open(shard_path(case.out, 0), write=True) as store:
+        store.forget([0, 3])
+    case.run(Net(), force_workers=True)
+    with Store.open(shard_path(case.out, 0), write=True) as store:
+        store.forget([0, 3])
+    with Store.open(shard_path(case.out, 2), write=True) as store:
+        store.forget([2])
+    case.run(Net(), force_workers=True)
+    assert contents(case.out) == wanted
+    assert counts == [1, 1, 2]
+
+
+def test_the_time_limit_is_for_all_shards_together(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.text = "workers = 3\n" + case.text.replace("budget = 120", "budget = 1e9")
+    monkeypatch.setattr("tollbox.engine.executors.cores", lambda: 3)
+    begin(load(case.study(), {"net": model(Net())}), case.out, "python")
+    monkeypatch.setattr("tollbox.engine.executors.cores", lambda: 1)
+    outcome = case.run(Net(), time_limit=1.0)
+    begun = {cell for cell, result in outcome.unfinished.items() if result is not None}
+    assert begun
+    assert {cell % 3 for cell in begun} == {0}
+    assert set(outcome.unfinished) - begun == {1, 2, 4, 5, 7, 8, 10, 11}  # they had no time
 
 
 def test_a_model_is_tried_with_few_rows(case: Case) -> None:

@@ -28,7 +28,7 @@ from ..studies.spec.specs import AttackSpec, Goal, ImagesSpec, ModelSpec, Tariff
 from ..studies.spec.study import Study
 from . import choices
 from .attack_files import finish
-from .study_run import CHECK_HELP, keeping, run_left, say_findings
+from .study_run import CHECK_HELP, FORCE_HELP, keeping, run_left, say_findings
 
 LARGEST_SEED = 2**63 - 1
 
@@ -89,7 +89,10 @@ class AttackOptions:
     batch_size: Annotated[
         int | None, _whole("Rows of a model batch. Default: 256 on a GPU, else 64.")
     ] = None
-    workers: Annotated[int, _whole("Processes that share the images.")] = 1
+    workers: Annotated[
+        int, _whole("Processes that share the images; no more than cores are used.")
+    ] = 1
+    force_workers: Annotated[bool, Parameter(help=FORCE_HELP, negative="")] = False
     metered: Annotated[
         bool,
         Parameter(
@@ -111,9 +114,11 @@ def attack(options: AttackOptions) -> int:
     limit = choices.seconds(options.time_limit)
     check_free(options.out)
     loaded = load(study_of(options))
-    say_findings(begin(loaded, options.out, "attack", settings=_settings(options, loaded)))
+    settings, force = _settings(options, loaded), options.force_workers
+    say_findings(begin(loaded, options.out, "attack", settings=settings, force_workers=force))
+    how = Options(time_limit=limit, force_workers=force)
     with keeping(options.out):
-        outcome, interruption = run_left(options.out, Options(time_limit=limit), loaded)
+        outcome, interruption = run_left(options.out, how, loaded)
         return finish(options.out, outcome, interruption, loaded)
 
 

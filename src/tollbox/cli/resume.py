@@ -17,7 +17,7 @@ from ..studies.store.store import Store
 from . import attack_files
 from .choices import seconds
 from .streams import say
-from .study_run import keeping, run_left, say_end
+from .study_run import FORCE_HELP, keeping, run_left, say_end
 
 
 @Parameter(name="*")
@@ -33,6 +33,7 @@ class ResumeOptions:
         bool, Parameter(help="Run cells again that ended in an error.", negative="")
     ] = False
     time_limit: Annotated[float | None, Parameter(help="Seconds after which the run ends.")] = None
+    force_workers: Annotated[bool, Parameter(help=FORCE_HELP, negative="")] = False
 
 
 def resume(folder: Path, options: ResumeOptions = ResumeOptions()) -> int:  # noqa: B008
@@ -40,7 +41,12 @@ def resume(folder: Path, options: ResumeOptions = ResumeOptions()) -> int:  # no
     limit = seconds(options.time_limit)
     with Store.open(shard_paths(folder)[0], write=False) as store:
         record = store.study
-    how = Options(rerun=options.rerun, failed=options.failed, time_limit=limit)
+    how = Options(
+        rerun=options.rerun,
+        failed=options.failed,
+        time_limit=limit,
+        force_workers=options.force_workers,
+    )
     if record.made_by == "attack":
         loaded = load(recorded_study(record, files=True))
         with keeping(folder):

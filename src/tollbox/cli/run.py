@@ -19,7 +19,7 @@ from ..studies.spec.specs import Tariff
 from ..studies.spec.study import Study
 from .choices import seconds
 from .streams import console
-from .study_run import CHECK_HELP, keeping, run_left, say_end, say_findings
+from .study_run import CHECK_HELP, FORCE_HELP, keeping, run_left, say_end, say_findings
 
 
 @Parameter(name="*")
@@ -35,6 +35,7 @@ class RunOptions:
     ] = False
     check: Annotated[bool, Parameter(help=CHECK_HELP, negative="")] = False
     time_limit: Annotated[float | None, Parameter(help="Seconds after which the run ends.")] = None
+    force_workers: Annotated[bool, Parameter(help=FORCE_HELP, negative="")] = False
 
 
 def run(study: Path, options: RunOptions = RunOptions()) -> int:  # noqa: B008
@@ -55,9 +56,11 @@ def run(study: Path, options: RunOptions = RunOptions()) -> int:  # noqa: B008
         _plan(loaded)
         return 0
     out = options.out or Path()
-    say_findings(begin(loaded, out, "run"))
+    force = options.force_workers
+    say_findings(begin(loaded, out, "run", force_workers=force))
+    how = Options(time_limit=limit, force_workers=force)
     with keeping(out):
-        return say_end(out, *run_left(out, Options(time_limit=limit), loaded))
+        return say_end(out, *run_left(out, how, loaded))
 
 
 def _plan(loaded: Loaded) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..engine.executors import Stopper
+from ..engine.executors import Stopper, fewer_notice
 from ..studies.identity import environment_notice
 from ..studies.loading import Loaded
 from ..studies.reading import StudyResults
@@ -33,6 +33,7 @@ CHECK_HELP = (
     "Test first, uncharged, whether the same images get the same labels in any batch; what is "
     "found is said, and kept with the results."
 )
+FORCE_HELP = "As many processes as `workers` says, even if they are more than cores."
 
 
 def say_findings(findings: Iterable[str]) -> None:
@@ -48,9 +49,13 @@ def run_left(folder: Path, options: Options, loaded: Loaded | None = None) -> tu
         watch = StudyWatch(console(stderr=True), before, options.failed)
         if options.failed or len(before) < len(before.grid):
             device = find_device(before.study) if loaded is None else loaded.device
-            notice = environment_notice(before.record, device)
-            if notice is not None:
-                say(notice)
+            workers, force = before.study.workers, options.force_workers
+            for notice in (
+                environment_notice(before.record, device),
+                fewer_notice(workers, len(before.grid), force, "--force-workers"),
+            ):
+                if notice is not None:
+                    say(notice)
     stopper = Stopper()
     with watch, Interrupt(stopper, watch.announce) as interrupt:
         outcome = run_folder(folder, options, watch.tell, stopper, loaded, watch.end_process)

@@ -25,8 +25,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from ..engine.executors import Then
 from ..studies.reading import StudyResults
-from ..studies.shard import CellEnded, Event, ShardDied, ShardProgress
+from ..studies.shard import CellEnded, Event, ShardLost, ShardProgress
 from ..studies.status import counts_in_median
 from .codes import FAILED
 from .streams import say
@@ -36,6 +37,12 @@ REDRAW_SECONDS = 0.2
 SAMPLE_SECONDS = 0.5
 """Between two measurements of the pace."""
 SURE_SHARE = 0.05
+THEN = {
+    Then.NOW: "another goes on with its cells",
+    Then.LATER: "its cells wait until another is free",
+    Then.END: "its cells are left, and the others go on",
+}
+"""What becomes of the cells of a process, in words."""
 
 
 @dataclass
@@ -164,13 +171,8 @@ class StudyWatch:
 
     def tell(self, event: Event) -> None:
         """Take in what happened, and show it every now and then."""
-        if isinstance(event, ShardDied):
-            then = (
-                "a fresh one goes on with its cells"
-                if event.again
-                else "its cells are left, and the others go on"
-            )
-            self.announce(f"the process of shard {event.shard} died ({event.how}); {then}.")
+        if isinstance(event, ShardLost):
+            self.announce(f"the process of shard {event.shard} {event.how}; {THEN[event.then]}.")
         elif isinstance(event, ShardProgress):
             for number, series in enumerate(self._series):
                 series.spent[event.shard] = event.spent.get(number, 0.0)

@@ -7,12 +7,14 @@
 3. `run` yields the end of each job as it comes: its value, its error, or how its process died. A
    job that fails does not end the others; the caller decides. Between the ends, `Processes` also
    yields None after each report, so that the caller may pass things on as they come. With a
-   `Care`, a job whose process dies may be run again in a fresh one; then its death is no end.
+   `Care`, a job whose process dies, or has not enough memory, may be run again in another; then
+   that is no end.
 4. A caller may abandon `run` early: the jobs are stopped, an `ask` is answered with None from then
    on, and the processes are ready for the next run.
 5. Processes are spawned, and keep what they share from one run to the next. Ctrl-C is handled by
    the parent alone: a KeyboardInterrupt after a stop ends them at once. A process whose parent is
-   gone ends at once too, as if it had been killed.
+   gone ends at once too, as if it had been killed, also while it begins (`job_start.py`).
+6. Where some processes cannot begin for lack of memory, there are fewer.
 
 Another executor (a cluster's) is another class with `run`.
 """
@@ -20,16 +22,20 @@ Another executor (a cluster's) is another class with `run`.
 from __future__ import annotations
 
 import contextlib
+import enum
 import multiprocessing
+import os
 import pickle
 import signal
+import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
+from multiprocessing import spawn
 from multiprocessing.connection import Connection, wait
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -41,6 +47,33 @@ LEAVE_SECONDS = 10.0
 """How long a process is given to end on its own."""
 CARE_SECONDS = 1.0
 """Time between two looks at jobs that may be overdue."""
+MOST_PROCESSES = 256
+"""Even if they are forced."""
+START = Path(__file__).with_name("job_start.py")
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def within_cores(count: int, force: bool) -> int:
+    """A number of processes: no more than cores, unless they are forced."""
+    return count if force else min(count, cores())
+
+
+def fewer_notice(workers: int, work: int, force: bool, switch: str) -> str | None:
+    """A sentence if so many workers, for so many pieces of work, are more than cores; None if they
+    are not, or are forced. `switch` is what forces them."""
+    if within_cores(min(workers, work), force) == min(workers, work):
+        return None
+    most = "1 core" if cores() == 1 else f"{cores()} cores"
+    return (
+        f"workers is {workers}, and this machine has {most}: no more processes than cores are "
+        f"used; {switch} lifts that."
+    )
 
 
 class Link(Protocol):
@@ -94,11 +127,31 @@ class Stopper:
             stop(self.reason)
 
 
-class Care(Protocol):
-    """What is done about processes that die, or hang."""
+class Loss(NamedTuple):
+    """A job lost its process."""
 
-    def replacement(self, place: int, died: str) -> Job | None:
-        """The job to run in a fresh process in place of one whose process died; None: none."""
+    job: int
+    how: str
+    """How the process died, or what it had no memory for."""
+    memory: bool
+    """It said that it had not enough memory."""
+    alone: bool
+    """There was no other process beside it, from its beginning."""
+
+
+class Then(enum.Enum):
+    """What becomes of a job that lost its process."""
+
+    NOW = "goes on at once, in a fresh process if none is free"
+    LATER = "goes on when a process is free; there is one process less"
+    END = "ends"
+
+
+class Care(Protocol):
+    """What is done about processes that die, have not enough memory, or hang."""
+
+    def lost(self, loss: Loss) -> Then:
+        """What becomes of a job. The last process is replaced as long as jobs are to go on."""
 
     def overdue(self, place: int) -> bool:
         """Whether the process of a job is to be killed, since it should have ended by itself."""
@@ -170,29 +223,36 @@ class Processes:
         self._children: list[_Child] = []
         try:
             self._spawn(count)
-            for child in self._children:
-                kind, *reason = child.hear()
+            reason = "out of memory"
+            for child in list(self._children):
+                kind, *content = child.hear()
+                if kind == "failed":  # and so would all others
+                    raise _no_beginning(content[0])
                 if kind != "ready":
-                    raise InputError(
-                        f"a worker process could not begin ({reason[0]})", remedy="use one process"
-                    )
+                    reason = str(content[0])
+                    self._remove(child)
+            if not self._children:
+                raise _no_beginning(reason)
         except BaseException:
             self.close()
             raise
 
-    def _spawn(self, count: int) -> list[_Child]:
-        """Begin so many more; each says first that it is ready, or that it failed."""
+    def _spawn(self, count: int) -> None:
+        """Begin so many more, or as many as there is memory for; each says first that it is ready,
+        or that it failed."""
         content = dumped(self._shared, "the model")
-        context = multiprocessing.get_context("spawn")
-        with _interrupts_held_back():
+        preparation = spawn.get_preparation_data("tollbox")
+        del preparation["authkey"]  # a secret, which is not to be pickled, and nobody needs
+        function = pickle.dumps((serve, (self._threads, _precision())))
+        alone = count == 1 and not self._children
+        begun: list[_Child] = []
+        with _interrupts_held_back(), contextlib.suppress(OSError):
             for _ in range(count):
-                parent_end, child_end = context.Pipe()
-                arguments = (child_end, content, self._threads, _precision())
-                process = context.Process(target=serve, args=arguments, daemon=True)
-                process.start()
-                child_end.close()
-                self._children.append(_Child(process, parent_end))
-        return self._children[-count:]
+                begun.append(_Child.begin(alone))
+                self._children.append(begun[-1])
+        for child in begun:  # when all have begun: each reads when it is ready to
+            for message in (pickle.dumps(preparation), function, content):
+                child.send(message)
 
     def __enter__(self) -> Processes:
         return self
@@ -235,23 +295,40 @@ class Processes:
         care: Care | None = None,
     ) -> Generator[JobEnd | None]:
         """Run all jobs, the next when a process is free."""
-        left = list(enumerate(dumped(job, "the work") for job in jobs))[::-1]
-        busy: dict[_Child, int] = {}
+        contents = [dumped(job, "the work") for job in jobs]
+        left, busy = deque(range(len(jobs))), dict[_Child, int]()
 
-        def begin(child: _Child) -> None:
-            if left:
-                busy[child], content = left.pop()
-                child.say("job", content)
-                if stopper.reason is not None:
-                    child.say("stop", stopper.reason)
+        def begin() -> None:
+            """Give jobs to all processes that are free."""
+            if left and not self._children and care is not None:
+                self._spawn(1)
+            for child in self._children:
+                if left and child not in busy:
+                    busy[child] = left.popleft()
+                    child.say("job", contents[busy[child]])
+                    if stopper.reason is not None:
+                        child.say("stop", stopper.reason)
 
         def stop(reason: Stop) -> None:
             for child in list(busy):
                 child.say("stop", reason)
 
+        def lost(child: _Child, loss: Loss) -> JobEnd | None:
+            """The end of the job, unless it goes on."""
+            self._remove(child)
+            then = care.lost(loss) if care else Then.END
+            if then is Then.END:
+                return JobEnd(loss.job, died=loss.how)
+            if then is Then.LATER:
+                left.append(loss.job)
+            else:
+                left.appendleft(loss.job)
+                if len(busy) == len(self._children):
+                    self._spawn(1)
+            return None
+
         try:
-            for child in self._children:
-                begin(child)
+            begin()
             stopper.attach(stop)
             while busy:
                 for child in _with_messages(list(busy), CARE_SECONDS if care else None):
@@ -262,22 +339,21 @@ class Processes:
                     elif kind == "ask":
                         _answer(child, answer, busy[child], content[0])
                     elif kind != "ready":  # a fresh one that has its job already
-                        place = busy.pop(child)
-                        if kind in ("died", "failed"):
-                            self._remove(child)
-                            again = care.replacement(place, content[0]) if care else None
-                            if again is not None:
-                                left.append((place, dumped(again, "the work")))
-                                begin(*self._spawn(1))
-                                continue
-                            kind = "died"
+                        place, memory = busy.pop(child), kind == "memory"
+                        if kind in ("died", "failed") or (memory and care):
+                            if memory:
+                                child.process.kill()
+                            how = str(content[0]) or type(content[0]).__name__
+                            end = lost(child, Loss(place, how, memory, child.alone))
                         else:
-                            begin(child)
-                        yield JobEnd(place, **{kind: content[0]})
+                            end = JobEnd(place, **{"error" if memory else kind: content[0]})
+                        begin()
+                        if end is not None:
+                            yield end
                 for child, place in busy.items():
                     if care is not None and care.overdue(place):
                         child.process.kill()
-            for place, _ in reversed(left):
+            for place in left:
                 yield JobEnd(place, died="no process is left")
         except KeyboardInterrupt:
             if stopper.reason is not None:
@@ -316,7 +392,6 @@ def _answer(child: _Child, answer: Callable[[int, Any], Any], place: int, reques
 @contextlib.contextmanager
 def _interrupts_held_back() -> Iterator[None]:
     """Processes begun inside never see Ctrl-C, not even before they can ignore it themselves."""
-    resource_tracker.ensure_running()  # begins with the first process, and would lift the mask
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -324,17 +399,51 @@ def _interrupts_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def _no_beginning(reason: object) -> InputError:
+    return InputError(f"a worker process could not begin ({reason})", remedy="use one process")
+
+
 class _Child:
     """A process, as its parent sees it."""
 
-    def __init__(self, process: Any, pipe: Connection) -> None:
-        self.process, self.pipe = process, pipe
+    def __init__(self, process: subprocess.Popen[bytes], pipe: Connection, alone: bool) -> None:
+        """`alone`: there is no other, and there will be none beside it."""
+        self.process, self.pipe, self.alone = process, pipe, alone
         self._outbox: deque[bytes] = deque()
         self._sending = threading.Lock()
 
+    @classmethod
+    def begin(cls, alone: bool) -> _Child:
+        """A fresh one, which runs `job_start.py`; raises OSError if there can be no more."""
+        own_end, its_end = multiprocessing.Pipe()
+        by_main_thread = threading.current_thread() is threading.main_thread()
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        numbers = its_end.fileno(), os.getpid(), int(by_main_thread)
+        command = [
+            os.fsdecode(spawn.get_executable()),
+            *flags,
+            "-P",
+            str(START),
+            *map(str, numbers),
+        ]
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, pass_fds=[its_end.fileno()]
+            )
+        except OSError:
+            own_end.close()
+            raise
+        finally:
+            its_end.close()
+        return cls(process, own_end, alone)
+
     def say(self, *message: Any) -> None:
         """Send a message. A signal handler may call this while another message is being sent."""
-        self._outbox.append(pickle.dumps(message))
+        self.send(pickle.dumps(message))
+
+    def send(self, content: bytes) -> None:
+        """Send bytes, likewise."""
+        self._outbox.append(content)
         while self._outbox and self._sending.acquire(blocking=False):
             try:
                 while self._outbox:
@@ -352,21 +461,25 @@ class _Child:
         try:
             return pickle.loads(self.pipe.recv_bytes())
         except (EOFError, OSError):
-            self.process.join(LEAVE_SECONDS)
-            code = self.process.exitcode
+            code = self._wait()
             signalled = code is not None and code < 0
-            return "died", f"signal {-code}" if signalled else f"exit code {code}"
+            return "died", f"signal {-(code or 0)}" if signalled else f"exit code {code}"
         except BaseException:  # half a message may have been read
             self.process.kill()
             raise
 
     def end(self) -> None:
         """Wait for its end, and enforce it."""
-        self.process.join(LEAVE_SECONDS)
-        if self.process.is_alive():
+        if self._wait() is None:
             self.process.kill()
-            self.process.join()
+            self.process.wait()
         self.pipe.close()
+
+    def _wait(self) -> int | None:
+        """Its exit code; None if it does not end."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(LEAVE_SECONDS)
+        return self.process.returncode
 
 
 def _with_messages(children: list[_Child], seconds: float | None = None) -> list[_Child]:

@@ -1,7 +1,9 @@
-"""What runs inside a process of `executors.Processes`: one job after another.
+"""What runs inside a process of `executors.Processes` once it has begun (`job_start.py`): one job
+after another.
 
-Messages to the parent: ready, failed (what is shared cannot be loaded), tell, ask, value, error.
-Messages from it: job, answer, stop, close. Each is a pickled tuple that begins with its kind.
+Messages to the parent: ready, failed (what is shared cannot be loaded), tell, ask, value, error,
+memory (an error, too: there was not enough). Messages from it: what is shared, and then job,
+answer, stop, close. Each is a pickled tuple that begins with its kind.
 """
 
 from __future__ import annotations
@@ -18,31 +20,36 @@ from typing import Any
 
 import torch
 
+from ..core.memory import is_out_of_memory
 from ..core.stop import Stop
 from ..errors import TollboxError
-
-PARENT_GONE = 3
-"""Exit code of a process whose parent is gone."""
+from .job_start import PARENT_GONE
 
 
-def serve(pipe: Connection, content: bytes, threads: int, precision: tuple[bool, bool]) -> None:
+def serve(pipe: Connection, threads: int, precision: tuple[bool, bool]) -> None:
     """What a process does: one job after another."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(threads)
     torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = precision
+    try:
+        content = pipe.recv_bytes()
+    except (EOFError, OSError):
+        os._exit(PARENT_GONE)
     link = _PipeLink(pipe)
     try:
         shared = pickle.loads(content)
     except Exception as error:
-        link.say("failed", f"{type(error).__name__}: {error}")
+        kind = "memory" if is_out_of_memory(error) else "failed"
+        link.say(kind, RuntimeError(f"{type(error).__name__}: {error}"))
         return
+    del content
     link.say("ready")
     while (job := link.jobs.get()) is not None:
         try:
             link.say("value", pickle.loads(job)(shared, link))
         except Exception as error:
-            link.say("error", _sendable(error))
+            link.say("memory" if is_out_of_memory(error) else "error", _sendable(error))
         link.call_on_stop = None
 
 

@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..core.memory import is_out_of_memory
 from ..core.model import Model
 from ..core.stop import Stop
 from .mixtures import Mixture, MixtureRows, write
@@ -104,6 +105,8 @@ class Sender:
         self._sources: Tensor | None = None
         self.memory_warnings: list[str] = []
         """What had to be changed because memory ran out, in words."""
+        self.exhausted = False
+        """Memory ran out, and batches could not be made smaller."""
 
     @property
     def shapes(self) -> list[int]:
@@ -134,10 +137,11 @@ class Sender:
         try:
             return [self._forward(pieces, extra)]
         except (Exception, SystemExit) as error:
-            memory, reason = _is_out_of_memory(error), f"{type(error).__name__}: {error}"
+            memory, reason = is_out_of_memory(error), f"{type(error).__name__}: {error}"
         # Outside the handler: the error would hold all that the failed batch had allocated.
         if memory and self.batch_size > 1 and self.model.batch is None:
             return self._smaller(pieces, extra)
+        self.exhausted = self.exhausted or memory
         return self._bisect(pieces, extra, reason)
 
     def recall(
@@ -312,7 +316,7 @@ class Sender:
                 raise ValueError(f"points of shape {tuple(points.shape)}, expected {shape}")
             return points.to(sources.dtype)
         except Exception as error:
-            if _is_out_of_memory(error):
+            if is_out_of_memory(error):
                 raise
             reason = f"its points could not be made: {type(error).__name__}: {error}"
             return Failure(Stop.ATTACK_ERROR, reason)
@@ -361,12 +365,6 @@ class Sender:
         event = torch.cuda.Event()
         event.record()
         return Flight(pieces, failures, host, shape, event)
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
-        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
-    )
 
 
 def row_norms(rows: Tensor) -> Tensor:

@@ -8,7 +8,9 @@ or three processes fill the GPU, and on a CPU a process per core does better tha
 2. The model travels by pickle, once; a worker on the CPU takes its share of the threads.
 3. The cells of a worker that dies end as `MODEL_ERROR`, with the reason. If all have died, so do
    the cells that are left.
-4. Processes are spawned: a script that uses them needs `if __name__ == "__main__":`.
+4. There are no more workers than cores unless they are forced, nor than cells if these have a
+   length.
+5. Processes are spawned: a script that uses them needs `if __name__ == "__main__":`.
 """
 
 from __future__ import annotations
@@ -17,20 +19,30 @@ import contextlib
 import itertools
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ..core.arguments import shown
+from ..core.arguments import check_flag, shown
 from ..core.cell import Cell
 from ..core.model import Model, as_model
 from ..core.result import Result
 from ..core.stop import Stop
 from ..errors import InputError, TollboxError
 from .engine import Engine, Progress
-from .executors import JobEnd, Link, Processes, Stopper, dumped, loaded
+from .executors import (
+    MOST_PROCESSES,
+    JobEnd,
+    Link,
+    Processes,
+    Stopper,
+    dumped,
+    fewer_notice,
+    loaded,
+    within_cores,
+)
 
-MOST_WORKERS = 256
 REPORT_SECONDS = 0.1
 """Seconds between two reports of a worker while no cell is finished."""
 
@@ -42,9 +54,14 @@ class Workers:
         results = tb.run(attack, model, images, labels, budget=1000, workers=workers)
     """
 
-    def __init__(self, model: Model, count: int) -> None:
+    def __init__(self, model: Model, count: int, *, force: bool = False) -> None:
+        """`count` processes, but no more than cores unless `force`; there are fewer if there is not
+        enough memory."""
         check_count(count)
-        self._processes = Processes(count, as_model(model))
+        check_flag("force", force)
+        if (notice := fewer_notice(count, count, force, "force=True")) is not None:
+            warnings.warn(notice, stacklevel=2)
+        self._processes = Processes(within_cores(count, force), as_model(model))
         self._stopper = Stopper()
 
     def __enter__(self) -> Workers:
@@ -114,8 +131,8 @@ class Workers:
 
 def check_count(count: int) -> None:
     """A number of workers that there may be."""
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_WORKERS:
-        expected = f"a whole number, 1 to {MOST_WORKERS}"
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_PROCESSES:
+        expected = f"a whole number, 1 to {MOST_PROCESSES}"
         raise InputError(f"is {shown(count)}", expected=expected, input="workers")
 
 

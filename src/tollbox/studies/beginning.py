@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..core.noise import NOISE_VERSION
+from ..engine.executors import MOST_PROCESSES, within_cores
 from ..errors import InputError
 from ..files.output import check_free, staged
 from .grid import Grid
@@ -19,15 +19,13 @@ from .store.folder import read_record, shard_path
 from .store.record import Environment, ModelFingerprint, StudyRecord, first_difference
 from .store.store import Store
 
-WORKERS_PER_CORE = 4
-"""Processes; each loads the models for itself."""
-
 
 def begin(
     loaded: Loaded,
     out: Path,
     made_by: str,
     *,
+    force_workers: bool = False,
     settings: Mapping[str, Any] | None = None,
     experiment: str | None = None,
     scale: str | None = None,
@@ -40,7 +38,7 @@ def begin(
     if holds(study, out):
         raise InputError(f"{out} has this study already: go on with `tollbox resume {out}`.")
     check_free(out)
-    shard_count(study, len(loaded.grid))
+    shards = shard_count(study, len(loaded.grid), force_workers)
     findings = [
         f"the model {spec.name!r}: {finding}"
         for spec in study.models
@@ -49,6 +47,7 @@ def begin(
     models = {spec.name: loaded.fingerprint(spec) for spec in study.models}
     record = replace(
         describe(study, loaded.grid, current_environment(loaded.device), models, made_by),
+        shards=shards,
         settings=settings or {},
         findings=tuple(findings),
         experiment=experiment,
@@ -70,7 +69,7 @@ def describe(
     models: Mapping[str, ModelFingerprint],
     made_by: str,
 ) -> StudyRecord:
-    """What is recorded of a study that is begun now."""
+    """What is recorded of a study that is begun now, in one shard."""
     return StudyRecord(
         text=study.text,
         where=study.where,
@@ -78,7 +77,7 @@ def describe(
         name=study.name,
         series=tuple(series.named(study) for series in grid.series),
         width=grid.width,
-        shards=shard_count(study, len(grid)),
+        shards=1,
         prices=price_texts(study),
         environment=environment,
         models=models,
@@ -88,18 +87,13 @@ def describe(
     )
 
 
-def shard_count(study: Study, cells: int) -> int:
-    """A shard for each of the study's workers, but none without a cell; raises InputError if they
-    are more processes than this machine can bear."""
-    count, cores = min(study.workers, cells), os.cpu_count() or 1
-    if count > WORKERS_PER_CORE * cores:
+def shard_count(study: Study, cells: int, force: bool) -> int:
+    """A shard for each of the study's workers, but none without a cell, and no more than cores
+    unless they are forced."""
+    count = within_cores(min(study.workers, cells), force)
+    if count > MOST_PROCESSES:
         raise study.about(
-            InputError(
-                f"is {study.workers}, and this machine has {cores} cores",
-                expected=f"at most {WORKERS_PER_CORE} for each core",
-                remedy=f"write workers = {cores}, and rarely more",
-                input="workers",
-            )
+            InputError(f"is {study.workers}", expected=f"at most {MOST_PROCESSES}", input="workers")
         )
     return count
 

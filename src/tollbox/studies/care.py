@@ -1,12 +1,16 @@
-"""What is done about shards whose process dies, or whose model hangs.
+"""What is done about shards that lose their process, or whose model hangs.
 
-1. A shard whose process died goes on in a fresh one, so often as `MOST_RESTARTS` says: what was
-   recorded is not asked again, so nothing is lost, and no number changes. A model that kills its
-   process each time does not loop for ever.
-2. At the time limit a shard ends after the batch under way. If that does not come back, its process
+1. A shard whose process died goes on in a fresh one: what was recorded is not asked again, so
+   nothing is lost, and no number changes. The second time it waits until another process is free,
+   with one process less, since memory may have run out; the third time it is left as it is. A model
+   that kills its process each time does not loop for ever.
+2. A shard whose process has not enough memory waits until another process is free, with one process
+   less. If there was no other process beside it, it is left as it is.
+3. At the time limit a shard ends after the batch under way. If that does not come back, its process
    is ended from outside after a grace time: the larger of `GRACE_SECONDS`, `GRACE_SHARE` of the
    limit, and twice the longest time between two reports so far, since batches may be slow.
-3. A shard's clock starts with its first report, when its images have been loaded.
+4. There is one clock for all shards. It starts when the first has loaded its images; a shard asks
+   for the time that is left.
 """
 
 from __future__ import annotations
@@ -17,13 +21,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ..engine.executors import Job, Stopper
-from .shard import Event, Options, ShardDied, Tell
+from ..engine.executors import Loss, Stopper, Then
+from .shard import Event, ShardLost, Tell
 
-MOST_RESTARTS = 2
+AFTER_DEATHS = (Then.NOW, Then.LATER, Then.END)
+"""What becomes of a shard when its process died for the first time, the second, the third."""
 GRACE_SECONDS = 10.0
 GRACE_SHARE = 0.1
 LOOK_SECONDS = 0.5
@@ -32,9 +38,8 @@ LOOK_SECONDS = 0.5
 
 @dataclass
 class _Clock:
-    """When a shard began, and when it reported last."""
+    """When a shard reported."""
 
-    began: float
     last: float
     longest: float = 0.0
     """Between two reports."""
@@ -45,67 +50,79 @@ class ShardCare:
 
     def __init__(
         self,
-        job: Callable[[Path, Options], Job],
-        paths: Sequence[Path],
-        options: Options,
+        folder: Path,
+        shards: Sequence[int],
+        time_limit: float,
         tell: Tell,
         stopper: Stopper,
     ) -> None:
-        self._job, self._paths, self._options = job, paths, options
+        """`shards` are the numbers of the shards, in the order of their jobs."""
+        self._folder, self._shards, self._time_limit = folder, shards, time_limit
         self._tell, self._stopper = tell, stopper
-        self._began = time.monotonic()
+        self._end: float | None = None
+        """Of the time; None before the first shard has loaded its images."""
         self._clocks: dict[int, _Clock] = {}
-        self._restarts: Counter[int] = Counter()
+        self._deaths: Counter[int] = Counter()
+        self.out_of_memory = False
+        """A shard was left since there is not enough memory, even without others beside it."""
         self.hung = 0.0
         """For how many seconds a model had not answered when its process was ended."""
 
     def tell(self, event: Event) -> None:
         """Take the time of a report, and pass it on."""
         now = time.monotonic()
-        clock = self._clocks.setdefault(event.shard, _Clock(now, now))
+        clock = self._clocks.setdefault(event.shard, _Clock(now))
         clock.longest, clock.last = max(clock.longest, now - clock.last), now
         self._tell(event)
 
+    def seconds_left(self, place: int, request: Any) -> float:  # noqa: ARG002
+        """The answer to a shard that asks for the time that is left."""
+        now = time.monotonic()
+        self._end = now + self._time_limit if self._end is None else self._end
+        return max(0.0, self._end - now)
+
     def silence(self, shard: int) -> float:
         """Seconds for which a shard has not reported though its time is up; 0 within the grace."""
-        limit, clock = self._options.time_limit, self._clocks.get(shard)
-        if clock is None or math.isinf(limit):
+        clock = self._clocks.get(shard)
+        if clock is None or self._end is None:
             return 0.0
-        grace = max(GRACE_SECONDS, GRACE_SHARE * limit, 2 * clock.longest)
+        grace = max(GRACE_SECONDS, GRACE_SHARE * self._time_limit, 2 * clock.longest)
         now = time.monotonic()
-        return now - clock.last if now > max(clock.began + limit, clock.last) + grace else 0.0
+        return now - clock.last if now > max(self._end, clock.last) + grace else 0.0
 
     def overdue(self, place: int) -> bool:
         """Whether a shard's process is to be ended."""
-        silence = self.silence(place)
+        silence = self.silence(self._shards[place])
         self.hung = self.hung or silence
         return silence > 0
 
-    def replacement(self, place: int, died: str) -> Job | None:
-        """What is left of a shard whose process died, unless that happens too often."""
+    def lost(self, loss: Loss) -> Then:
+        """What becomes of a shard that lost its process."""
         if self._stopper.reason is not None or self.hung:
-            return None
-        self._restarts[place] += 1
-        again = self._restarts[place] <= MOST_RESTARTS
-        self._tell(ShardDied(place, died, again))
-        if not again:
-            return None
-        self._clocks.pop(place, None)
-        left = self._options.time_limit - (time.monotonic() - self._began)
-        return self._job(self._paths[place], replace(self._options, time_limit=max(1e-3, left)))
+            return Then.END
+        shard = self._shards[loss.job]
+        if loss.memory:
+            then, how = Then.END if loss.alone else Then.LATER, f"ran out of memory ({loss.how})"
+            self.out_of_memory = self.out_of_memory or loss.alone
+        else:
+            then, how = AFTER_DEATHS[self._deaths[shard]], f"died ({loss.how})"
+            self._deaths[shard] += 1
+        self._clocks.pop(shard, None)
+        self._tell(ShardLost(shard, how, then))
+        return then
 
     def sentence(self) -> str:
         """What is said of a model that hangs."""
         return (
             f"the time is up, and the model has not answered for {self.hung:.0f} s: it was ended. "
-            f"All that was recorded is kept: go on with `tollbox resume {self._paths[0].parent}`."
+            f"All that was recorded is kept: go on with `tollbox resume {self._folder}`."
         )
 
     @contextmanager
     def watching(self, hang: Callable[[str], None] | None) -> Iterator[None]:
         """While the one shard is run in this process: if its model hangs, `hang` is called in
         another thread with a sentence, and is to end the process."""
-        if hang is None or math.isinf(self._options.time_limit):
+        if hang is None or math.isinf(self._time_limit):
             yield
             return
         ended = threading.Event()

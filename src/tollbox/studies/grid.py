@@ -1,8 +1,7 @@
 """The grid: every cell of a study has a number, the same whoever counts.
 
 Model by model, attack by attack, price by price, seed by seed, image by image. A series is a model,
-an attack and a price: what a table has a row for. Shard k of n has the cells whose number is k
-modulo n, so that all shards take about as long.
+an attack and a price: what a table has a row for.
 """
 
 from __future__ import annotations
@@ -74,7 +73,3 @@ class Grid:
         series, rest = divmod(cell, self.width)
         seed, image = divmod(rest, self.images)
         return Place(self.series[series], self.study.seeds[seed], image)
-
-    def shard(self, number: int, count: int) -> range:
-        """The cells of a shard."""
-        return range(number, len(self), count)

@@ -1,11 +1,12 @@
-"""Running a study: a job for each shard, in this process if there is only one.
+"""Running a study: a job for each shard that has cells left, in this process if the study has only
+one shard. There are no more processes than such shards, nor than cores unless they are forced.
 
 1. A job opens its shard, loads the images and models itself, checks them against what the study was
    begun with, and runs what is left.
 2. What happens comes to one `tell`, whichever process it is from.
-3. If a process dies, or hangs when the time is up: see `care.py`. If it cannot be helped, the
-   others run to their end, and the shard can be resumed. If a job fails, the others are stopped,
-   and its error is raised.
+3. If a process dies, runs out of memory, or hangs when the time is up: see `care.py`. If it cannot
+   be helped, the others run to their end, and the shard can be resumed. If a job fails, the others
+   are stopped, and its error is raised.
 """
 
 from __future__ import annotations
@@ -15,11 +16,18 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from ..core.arguments import check_function, check_seconds, shown
+from ..core.arguments import check_flag, check_function, check_seconds, shown
 from ..core.model import Model
-from ..engine.executors import Executor, Link, Processes, SameProcess, Stopper
+from ..engine.executors import (
+    Executor,
+    Link,
+    Processes,
+    SameProcess,
+    Stopper,
+    fewer_notice,
+    within_cores,
+)
 from ..errors import InputError, TollboxError
 from ..files.tables import path_of
 from ..running import ModelWarning
@@ -36,7 +44,7 @@ from .store.store import Store
 
 
 class ProcessDied(TollboxError):
-    """A shard's process ended without a word."""
+    """A shard's process ended without a word, or for lack of memory."""
 
 
 class ModelHangs(TollboxError):
@@ -50,6 +58,7 @@ def run_study(
     models: Mapping[str, Model] | None = None,
     tell: Tell | None = None,
     time_limit: float = math.inf,
+    force_workers: bool = False,
 ) -> StudyResults:
     """Run a study in a new folder, or resume it if the folder already holds it.
 
@@ -57,6 +66,7 @@ def run_study(
     tell: called with what happens (`tollbox.studies.shard.Event`).
     time_limit: seconds after which the run ends; it can be resumed. A model that hangs in this
         process cannot be ended by it.
+    force_workers: use all the processes that the study asks for, even if they are more than cores.
     """
     if not isinstance(study, Study):
         raise InputError(
@@ -64,12 +74,17 @@ def run_study(
         )
     check_seconds("time_limit", time_limit)
     check_function("tell", tell)
+    check_flag("force_workers", force_workers)
     folder, loaded = path_of(out, "out"), load(study, models)
     if not holds(study, folder):
-        findings = begin(loaded, folder, "python")
+        findings = begin(loaded, folder, "python", force_workers=force_workers)
         if findings:
             warnings.warn(" ".join(findings), ModelWarning, stacklevel=2)
-    run_folder(folder, Options(time_limit=time_limit), tell or _ignore, Stopper(), loaded)
+    notice = fewer_notice(study.workers, len(loaded.grid), force_workers, "force_workers=True")
+    if notice is not None:
+        warnings.warn(notice, stacklevel=2)
+    options = Options(time_limit=time_limit, force_workers=force_workers)
+    run_folder(folder, options, tell or _ignore, Stopper(), loaded)
     return StudyResults(folder, loaded)
 
 
@@ -91,28 +106,38 @@ def run_folder(
         does not answer; it is to end the process.
     """
     paths = shard_paths(folder)
-    options = replace(options, share=1 / len(paths))
-    care = ShardCare(_ShardJob, paths, options, tell, stopper)
-    jobs = [_ShardJob(path, options) for path in paths]
+    shards = [n for n, path in enumerate(paths) if _has_work(path, options.failed)]
+    shards = shards or [0]  # which sees whether all is as it was
+    count = within_cores(len(shards), options.force_workers)
+    options = replace(options, share=1 / count, own_process=len(paths) > 1)
+    care = ShardCare(folder, shards, options.time_limit, tell, stopper)
+    jobs = [_ShardJob(paths[shard], options) for shard in shards]
     if len(paths) == 1:
         with care.watching(hang):
             return _run_jobs(SameProcess(_Loader(loaded)), jobs, care, stopper)
     loader = _Loader(models=loaded.supplied if loaded is not None else {})
-    with Processes(len(paths), loader) as processes:
+    with Processes(count, loader) as processes:
         return _run_jobs(processes, jobs, care, stopper)
 
 
-@dataclass(frozen=True)
+def _has_work(path: Path, failed: bool) -> bool:
+    """Whether a shard has cells left; those that failed are left if they are to be run again."""
+    with Store.open(path, write=False) as store:
+        ended = sum(not (failed and end.stop.failed) for end in store.results())
+        return ended < len(store.study.shard_cells)
+
+
+@dataclass
 class _Loader:
-    """The study of a record with its images: the one at hand, or loaded."""
+    """The study of a record with its images: the one at hand, or loaded once in this process."""
 
     loaded: Loaded | None = None
     models: Mapping[str, Model] = field(default_factory=dict)
 
     def __call__(self, record: StudyRecord) -> Loaded:
-        if self.loaded is not None:
-            return self.loaded
-        return load(recorded_study(record, files=not self.models), self.models)
+        if self.loaded is None:
+            self.loaded = load(recorded_study(record, files=not self.models), self.models)
+        return self.loaded
 
 
 @dataclass(frozen=True)
@@ -127,7 +152,8 @@ class _ShardJob:
             loaded = load_study(store.study)
             check_attacks(store.study, loaded.study, self.path.parent)
             loaded.check_images(store.images(), self.path.parent)
-            shard = Shard(store, loaded, self.options, link.tell)
+            options = replace(self.options, time_limit=link.ask("seconds left") or 0.0)
+            shard = Shard(store, loaded, options, link.tell)
             link.on_stop(shard.stop)
             return shard.run()
 
@@ -139,7 +165,8 @@ def _run_jobs(
     outcome = Outcome()
     first_error: Exception | None = None
     deaths: list[str] = []
-    for end in executor.run(jobs, tell=care.tell, answer=_no_answer, stopper=stopper, care=care):
+    ends = executor.run(jobs, tell=care.tell, answer=care.seconds_left, stopper=stopper, care=care)
+    for end in ends:
         if end is None:
             continue
         if end.error is not None:
@@ -147,19 +174,21 @@ def _run_jobs(
             stopper()
         elif end.died and stopper.reason is None:  # else whoever stops us may have ended it too
             deaths.append(f"{jobs[end.job].path.name} ({end.died})")
-        else:
+        elif end.value is not None:
             outcome.add(end.value)
     if first_error is not None:
         raise first_error
     if care.hung:
         raise ModelHangs(care.sentence())
+    if care.out_of_memory:
+        raise ProcessDied(
+            f"there is not enough memory, even for a single process: {', '.join(deaths)}; all that "
+            "was recorded is safe: free some, or go where there is more, and go on with "
+            f"`tollbox resume {jobs[0].path.parent}`."
+        )
     if deaths:
         raise ProcessDied(
             f"the process of {', '.join(deaths)} died; all that it had recorded is safe: go on "
             f"with `tollbox resume {jobs[0].path.parent}`."
         )
     return outcome
-
-
-def _no_answer(job: int, request: Any) -> None:
-    """Shards ask nothing."""

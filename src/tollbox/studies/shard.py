@@ -6,6 +6,8 @@
 3. A cell that does not ask what it asked before is named, and left as it is; with `rerun` it is
    begun anew.
 4. `tell` is called with what happens, for whoever shows it.
+5. In a process of its own, a batch for which there is not enough memory, however small it is made,
+   ends the run of the shard and no cell: it goes on in another process.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from ..core.model import Model
 from ..core.result import Result
 from ..core.stop import Stop
 from ..engine.engine import Engine, Progress, trial_batch_size
+from ..engine.executors import Then
 from ..engine.journal import Answered, History
 from .identity import check_model, current_environment
 from .loading import Loaded
@@ -68,16 +71,17 @@ class ModelBegun:
 
 
 @dataclass(frozen=True)
-class ShardDied:
-    """The process of a shard died."""
+class ShardLost:
+    """A shard lost its process."""
 
     shard: int
     how: str
-    again: bool
-    """Whether a fresh process goes on with its cells."""
+    """What the process did: "died (signal 9)"."""
+    then: Then
+    """What becomes of its cells."""
 
 
-Event = CellEnded | ShardProgress | ModelBegun | ShardDied
+Event = CellEnded | ShardProgress | ModelBegun | ShardLost
 Tell = Callable[[Event], None]
 
 
@@ -107,8 +111,12 @@ class Options:
     failed: bool = False
     """Run cells again that ended in an error."""
     time_limit: float = math.inf
+    force_workers: bool = False
+    """As many processes as shards, even if they are more than cores."""
     share: float = 1.0
     """Of the machine's memory."""
+    own_process: bool = False
+    """The shard has a process of its own: if memory runs out, it goes on in another."""
 
 
 class StoreJournal:
@@ -141,7 +149,7 @@ class Shard:
 
     def __init__(self, store: Store, loaded: Loaded, options: Options, tell: Tell) -> None:
         self._store, self._loaded, self._options, self._tell = store, loaded, options, tell
-        self._stopping: Stop | None = None
+        self._stopping = None if options.time_limit > 0 else Stop.TIME_LIMIT
         self._engine: Engine | None = None
         self._end = time.monotonic() + options.time_limit
         self._outcome = Outcome()
@@ -158,7 +166,7 @@ class Shard:
         if self._options.failed:
             self._store.forget([end.cell for end in self._store.results() if end.stop.failed])
         finished = {end.cell for end in self._store.results()}
-        left = [c for c in grid.shard(record.shard, record.shards) if c not in finished]
+        left = [cell for cell in record.shard_cells if cell not in finished]
         per_model = len(grid) // len(self._loaded.study.models)
         for number, spec in enumerate(self._loaded.study.models):
             cells = [cell for cell in left if cell // per_model == number]
@@ -211,6 +219,8 @@ class Shard:
             if result.stop.unfinished:
                 self._outcome.unfinished[cell] = replace(result, index=cell)
                 continue
+            if result.stop.failed and self._engine.sender.exhausted and self._options.own_process:
+                raise MemoryError(result.reason)
             self._store.save(cell, result, study.keep_images)
             self._tell(
                 CellEnded(

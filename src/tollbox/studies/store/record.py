@@ -101,6 +101,12 @@ class StudyRecord:
     """The experiment of the paper, and its scale."""
     scale: str | None = None
 
+    @property
+    def shard_cells(self) -> range:
+        """The cells of the shard, k of n: those whose number in the grid is k modulo n, so that all
+        shards take about as long."""
+        return range(self.shard, len(self.series) * self.width, self.shards)
+
     def to_json(self) -> dict[str, Any]:
         """What is written: a JSON value for each key; what is None is left out."""
         values = {
