@@ -2,9 +2,9 @@
 
 start   until the command is imported
 load    images and models
-check   that models answer the same twice, fingerprints, the images of the study
+check   that models answer the same twice, fingerprints, the images; and making the study's folder
 run     the engine, with all that attacks and the model do
-store   committing answers and results, making the study's folder
+store   committing answers and results
 end     the table at the end, and leaving
 rest    what is left
 
@@ -102,7 +102,7 @@ def timed_command(told: Path, words: list[str]) -> None:
     watch.wrap(Loaded, "model", "load")
     for name in ("check_model", "fingerprint", "check_images"):
         watch.wrap(Loaded, name, "check")
-    watch.wrap(beginning, "begin", "store")
+    watch.wrap(beginning, "begin", "check")
     watch.wrap(running, "run_folder", "run")
     watch.wrap(Shard, "_run_cells", "run")
     watch.wrap(StoreJournal, "record", "store")
