@@ -60,3 +60,6 @@ def test_every_moment_of_a_commit(tmp_path: Path) -> None:
     assert (one.wrong, one.different) == ([], set()), said
     assert one.made == {"inside": 8}
     assert differences(contents(out), expected) == []
+    other = Torture(source, out, 1, 0, iter([]), {**expected, 1: ()}, said.append)
+    other._judge(None, 0)
+    assert other.different == {1}  # it would have been seen
