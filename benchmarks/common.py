@@ -76,8 +76,11 @@ def model_of(
     compile: bool = False,
     graphs: bool = False,
 ) -> tb.models.Model:
-    """A network as a model; `from_torch` is told what was chosen, and else has its own way."""
-    use_tf32(tf32)
+    """A network as a model; `from_torch` is told what was chosen, and else has its own way.
+
+    TF32 is the model's alone: what attacks compute stays in fp32.
+    """
+    use_tf32(False)
     mean, std = nets.NORMALISATION[net]
     chosen: dict[str, Any] = {
         "dtype": getattr(torch, dtype) if dtype else None,
