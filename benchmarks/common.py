@@ -1,5 +1,6 @@
-"""What the experiments share: options, a network with images it classifies correctly, a sampling
-radius for any attack, a line about progress, and JSON that is written whole or not at all.
+"""What the experiments share: options, a network with images it classifies correctly, a network as
+a model, a sampling radius for any attack, a line about progress, and JSON that is written whole or
+not at all.
 """
 
 from __future__ import annotations
@@ -51,6 +52,59 @@ def hash_option(parser: argparse.ArgumentParser) -> None:
 def precision_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--delta", type=float, default=None, help="sampling radius of estimates")
     parser.add_argument("--tf32", action="store_true")
+
+
+LAYOUTS = ("contiguous", "channels_last")
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+def model_options(parser: argparse.ArgumentParser) -> None:
+    """The options of `model_of`."""
+    parser.add_argument("--dtype", choices=DTYPES, default=None, help="what the network runs in")
+    parser.add_argument("--tf32", action="store_true")
+    parser.add_argument("--compile", action="store_true", help="torch.compile the network")
+    parser.add_argument("--graphs", action="store_true", help="replay CUDA graphs")
+    parser.add_argument("--layout", choices=[*LAYOUTS, "faster"], default="faster")
+
+
+def model_of(
+    net: str,
+    device: str,
+    layout: str,
+    dtype: str | None = None,
+    tf32: bool = False,
+    compile: bool = False,
+    graphs: bool = False,
+) -> tb.models.Model:
+    """A network as a model; `from_torch` is told what was chosen, and else has its own way.
+
+    TF32 is the model's alone: what attacks compute stays in fp32.
+    """
+    use_tf32(False)
+    mean, std = nets.NORMALISATION[net]
+    chosen: dict[str, Any] = {
+        "dtype": getattr(torch, dtype) if dtype else None,
+        "tf32": tf32,
+        "compile": compile,
+        "cuda_graphs": graphs,
+    }
+    return tb.models.from_torch(
+        nets.network(net),
+        mean=mean,
+        std=std,
+        device=device,
+        channels_last=layout == "channels_last",
+        **{name: value for name, value in chosen.items() if value},
+    )
+
+
+def enough(net: str, count: int) -> tuple[Tensor, Tensor]:
+    """`count` images and their labels: those there are, then mirrored copies."""
+    pictures, labels = nets.images(net, count)
+    while len(pictures) < count:
+        pictures = torch.cat([pictures, pictures.flip(-1) * (1 - 1e-3)])
+        labels = labels.repeat(2)
+    return pictures[:count], labels[:count]
 
 
 def priced(text: str) -> tuple[float, float | None]:

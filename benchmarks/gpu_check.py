@@ -1,17 +1,28 @@
 """The rules on a GPU, where CI never runs: prints a line for each and ends with 1 if one is broken.
 
     python benchmarks/gpu_check.py
+    python benchmarks/gpu_check.py --net resnet50 --images 12 --budget 1500 --out check.json
+    python benchmarks/gpu_check.py --net resnet20 --device cpu --modes plain --kills 2    # a trial
 
 Rule 4: the same counts and distances at any batch size, order and number of live images in float64,
 and in float32 at one shape. Rule 5: 8-bit points. Rule 6: out of memory. Rule 7: no synchronisation
 but the one per batch (any other is an error, which ends the cell).
+
+Rule 9, with `--net`: a study in fp32 and in TF32, killed again and again with one process and with
+two, ends like the unbroken one, bit for bit if it is `exact` (`killed.py`). On a CPU that is all.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import common
+import killed
 import torch
 from torch import Tensor, nn
 
@@ -50,14 +61,8 @@ class Hungry(nn.Module):
         return logits
 
 
-def main() -> int:
-    broken = 0
-
-    def told(what: str, holds: bool) -> None:
-        nonlocal broken
-        broken += not holds
-        print(f"{'holds' if holds else 'BROKEN':>6}  {what}", flush=True)
-
+def rules(told: Callable[[str, bool], None]) -> None:
+    """Rules 4 to 7, on a small network."""
     double = tb.models.embedded(device="cuda", dtype=torch.float64)
     single = tb.models.embedded(device="cuda")
     eight = tb.models.embedded(device="cuda", quantize=8)
@@ -95,7 +100,28 @@ def main() -> int:
     )
     torch.cuda.set_sync_debug_mode("default")
     told("rule 7: one synchronisation per batch", results.failed == 0)
-    return int(broken > 0)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--device", default="cuda")
+    killed.options(parser)
+    parser.add_argument("--out", type=Path, default=None, help="write the JSON here")
+    args = parser.parse_args()
+    report: dict[str, Any] = {**common.provenance(args.device), "broken": 0, "rules": []}
+
+    def told(what: str, holds: bool) -> None:
+        report["broken"] += not holds
+        report["rules"].append({"holds": holds, "what": what})
+        print(f"{'holds' if holds else 'BROKEN':>6}  {what}", flush=True)
+
+    if args.device != "cpu":
+        rules(told)
+    if args.net is not None:
+        report["killed"] = killed.check(args, told)
+    print(json.dumps(report, indent=1))
+    common.write(args.out, report)
+    return int(report["broken"] > 0)
 
 
 if __name__ == "__main__":

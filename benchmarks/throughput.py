@@ -2,21 +2,29 @@
 
     python benchmarks/throughput.py                                   # ResNet-20, CPU, 64 images
     python benchmarks/throughput.py --net resnet50 --device cuda --images 256 --tf32 --delta 0.5
+    python benchmarks/throughput.py --attacks frugal --host --studies
+    python benchmarks/throughput.py --attacks all --budget 5000 surfree=1500 a-surfree=1500
 
-raw     images/s of the network in its faster memory layout, warmed up, in inference mode, at the
-        engine's batch shape; measured again and again during the run, between two batches, so that
-        whatever else the machine does meets both alike
+raw     images/s of the very model that the engine asks (its precision, layout, compilation and
+        graphs), warmed up, on one batch of the engine's shape that lies on the device; measured
+        again and again during the run, between two batches, so that whatever else the machine does
+        meets both alike
 engine  charged queries/s of the whole run, start to end, less the time of those measurements
 share   engine / raw
 
+`--layout faster` tries both memory layouts, and takes the one in which the model is faster.
+
 With `--workers` the engine's rows are shared by so many processes, which have begun and have run a
-few queries before the clock starts; the raw network (in one process, with all threads) is measured
+few queries before the clock starts; the raw model (in one process, with all threads) is measured
 before and after the run.
 
-`--sync-check` makes any synchronisation of the GPU other than one per model batch an error.
-`--memory` streams ever more images, and prints the peak of device memory and of host memory, which
-must not grow with their number. If there are fewer images than asked for, mirrored copies of them
-make up the rest. Prints one JSON object at the end.
+`--host` prints where the host's time goes (`host_time.py`); its timers are in the engine's seconds.
+`--studies` has the same work done by `tollbox run` after the engine (`study_speed.py`): its
+queries/s, start to end, as a share of the engine's, and those of its run alone. `--sync-check`
+makes any synchronisation of the GPU other than one per model batch an error. `--memory` streams
+ever more images, and prints the peak of device memory and of host memory, which must not grow with
+their number. If there are fewer images than asked for, mirrored copies of them make up the rest.
+Prints one JSON object at the end.
 """
 
 from __future__ import annotations
@@ -25,24 +33,20 @@ import argparse
 import contextlib
 import gc
 import json
-import platform
 import resource
-import shlex
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import nets
+import common
+import host_time
+import study_speed
 import torch
-from common import with_delta
-from torch import Tensor, nn
+from torch import Tensor
 
 import tollbox as tb
 from tollbox.engine.engine import batch_size_on
-
-LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
 def wait(device: torch.device) -> None:
@@ -51,45 +55,54 @@ def wait(device: torch.device) -> None:
 
 
 class Raw:
-    """The network alone, in its faster layout, on one batch."""
+    """The model alone, on one batch as the engine sends it."""
 
-    def __init__(self, net: nn.Module, batch: Tensor, rounds: int) -> None:
-        self.net, self.batch, self.rounds = net, batch, rounds
-        speeds = dict.fromkeys(LAYOUTS, 0.0)
-        for _ in range(6):  # in turn, so that a busy moment meets both
-            for layout in LAYOUTS:
-                self._use(layout)
-                self.seconds()
-                speeds[layout] = max(speeds[layout], len(batch) / self.seconds())
-        self.layout = max(speeds, key=lambda name: speeds[name])
-        self.speeds = {name: round(speed, 1) for name, speed in speeds.items()}
-        self._use(self.layout)
-
-    def _use(self, layout: str) -> None:
-        self.net = self.net.to(memory_format=LAYOUTS[layout])  # type: ignore[call-overload]
-        self.batch = self.batch.contiguous(memory_format=LAYOUTS[layout])
+    def __init__(self, model: tb.models.Model, batch: Tensor) -> None:
+        self.model = model
+        self.batch = model.sent(batch.to(model.device, model.work_dtype))
+        self._rounds = 4 if model.device.type == "cuda" else 2
 
     @torch.inference_mode()
     def seconds(self) -> float:
         """Seconds of one batch: several, one after another, and then one wait."""
-        wait(self.batch.device)
+        wait(self.model.device)
         began = time.perf_counter()
-        for _ in range(self.rounds):
-            self.net(self.batch).argmax(1)
-        wait(self.batch.device)
-        return (time.perf_counter() - began) / self.rounds
+        for _ in range(self._rounds):
+            self.model(self.batch)
+        wait(self.model.device)
+        return (time.perf_counter() - began) / self._rounds
+
+
+def fastest(layouts: Sequence[str], batch: Tensor, args: argparse.Namespace) -> tuple[str, Raw]:
+    """The model in the layout in which it is fastest; if there is only one, in that."""
+    names = ("dtype", "tf32", "compile", "graphs")
+    options = {name: getattr(args, name) for name in names}
+    raws = {
+        layout: Raw(common.model_of(args.net, args.device, layout, **options), batch)
+        for layout in layouts
+    }
+    best = dict.fromkeys(raws, float("inf"))
+    for _ in range(6):  # in turn, so that a busy moment meets all
+        for layout, raw in raws.items():
+            raw.seconds()
+            best[layout] = min(best[layout], raw.seconds())
+    speeds = {layout: round(len(batch) / seconds, 1) for layout, seconds in best.items()}
+    print("raw images/s by layout:", speeds, flush=True)
+    chosen = min(best, key=lambda layout: best[layout])
+    return chosen, raws[chosen]
 
 
 def measured(
     attack: str,
-    model: tb.models.Model,
+    budget: float,
     pictures: Tensor,
     labels: Tensor,
     raw: Raw,
     args: argparse.Namespace,
     workers: tb.Workers | None,
 ) -> dict[str, Any]:
-    """One run, with the raw network measured in between."""
+    """One run, with the raw model measured in between."""
+    model, watch = raw.model, host_time.watch() if args.host else None
     mode = "error" if args.sync_check else "default"
     batches, rows, paused = 0, 0, 0.0
     raw_seconds = [] if workers is None else [raw.seconds() for _ in range(args.every)]
@@ -102,19 +115,24 @@ def measured(
             set_mode(model.device, "default")
             wait(model.device)
             began = time.perf_counter()
+            before = watch.enter(host_time.PAUSE) if watch else ""
             raw_seconds.append(raw.seconds())
+            if watch:
+                watch.enter(before)
             paused += time.perf_counter() - began
             set_mode(model.device, mode)
 
     set_mode(model.device, mode)
+    if watch:
+        watch.start()
     began = time.perf_counter()
     results = tb.run(
-        with_delta(tb.preset(attack), args.delta),
+        common.with_delta(tb.preset(attack), args.delta),
         model,
         pictures,
         labels,
         prices=tb.Prices(args.price, 1),
-        budget=args.budget,
+        budget=budget,
         batch_size=args.batch_size,
         progress=progress,
         workers=1 if workers is None else workers,
@@ -124,17 +142,21 @@ def measured(
         raw_seconds += [raw.seconds() for _ in range(args.every)]
     set_mode(model.device, "default")
     queries = sum(result.ledger.queries for result in results)
+    if watch:
+        watch.unwrap()
     raw_speed = args.batch_size * len(raw_seconds) / sum(raw_seconds)
     return {
         "attack": attack,
+        "budget": budget,
         "share": round(queries / seconds / raw_speed, 3),
         "queries_per_second": round(queries / seconds, 1),
         "raw_images_per_second": round(raw_speed, 1),
         "queries": queries,
         "seconds": round(seconds, 2),
         "rows_per_query": round(rows / queries, 4),
-        "median_l2": round(results.median_at(args.budget), 4),
+        "median_l2": round(results.median_at(budget), 4),
         "stops": sorted({str(result.stop) for result in results}),
+        **({"host": host_time.table(watch, queries)} if watch else {}),
     }
 
 
@@ -165,7 +187,7 @@ def memory(
             many(),
             labels.tolist() * rounds,
             prices=tb.Prices(args.price, 1),
-            budget=args.budget / 8,
+            budget=args.budget[""] / 8,
             batch_size=args.batch_size,
             live=min(64, len(pictures)),
         ):
@@ -178,17 +200,20 @@ def memory(
     return rows
 
 
-def enough(pictures: Tensor, labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """`count` images: those there are, then mirrored copies."""
-    while len(pictures) < count:
-        pictures = torch.cat([pictures, pictures.flip(-1) * (1 - 1e-3)])
-        labels = labels.repeat(2)
-    return pictures[:count], labels[:count]
+class Budgets(argparse.Action):
+    """`5000 surfree=1000`: a budget for all attacks, and others for some."""
 
-
-def write(out: Path | None, report: dict[str, Any]) -> None:
-    if out is not None:
-        out.write_text(json.dumps(report, indent=1) + "\n")
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
+        budgets = {"": 5000.0}
+        for value in values:
+            attack, _, number = value.rpartition("=")
+            if attack and attack not in tb.presets():
+                parser.error(f"{option} {value}: {attack} is not a preset")
+            try:
+                budgets[attack] = float(number)
+            except ValueError:
+                parser.error(f"{option} {value}: expected a number, or attack=number")
+        setattr(namespace, self.dest, budgets)
 
 
 def main() -> None:
@@ -198,61 +223,63 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=64)
     parser.add_argument("--attacks", nargs="+", default=["hsja", "a-hsja"], help="or: all")
     parser.add_argument("--price", type=float, default=10.0)
-    parser.add_argument("--budget", type=float, default=5000.0)
+    budget_help = "for all, or attack=budget for one"
+    parser.add_argument(
+        "--budget", nargs="+", action=Budgets, default={"": 5000.0}, help=budget_help
+    )
     parser.add_argument("--delta", type=float, default=None, help="sampling radius of estimates")
     parser.add_argument("--batch-size", type=int, default=None)
     parser.add_argument("--every", type=int, default=20, help="batches between raw measurements")
-    parser.add_argument("--tf32", action="store_true")
-    parser.add_argument("--graphs", action="store_true", help="the engine replays CUDA graphs")
+    common.model_options(parser)
     parser.add_argument("--workers", type=int, default=1, help="processes that share the work")
+    parser.add_argument("--host", action="store_true", help="where the host's time goes")
+    parser.add_argument("--studies", action="store_true", help="the same work by `tollbox run`")
     parser.add_argument("--sync-check", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--out", type=Path, default=None, help="also write the JSON here")
     args = parser.parse_args()
+    if args.host and args.workers > 1:
+        parser.error("--host looks at this process only: leave --workers out")
 
-    device = torch.device(args.device)
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.tf32
-    args.batch_size = args.batch_size or batch_size_on(device)
-    mean, std = nets.NORMALISATION[args.net]
-    pictures, labels = enough(*nets.images(args.net, args.images), args.images)
-    net = nets.network(args.net).to(device)
-    batch = pictures[torch.arange(args.batch_size) % len(pictures)].to(device)
-    raw = Raw(net, batch, rounds=4 if device.type == "cuda" else 2)
-    print("raw images/s by layout:", raw.speeds, flush=True)
-    model = tb.models.from_torch(
-        raw.net,
-        mean=mean,
-        std=std,
-        device=device,
-        channels_last=raw.layout == "channels_last",
-        cuda_graphs=args.graphs,
-    )
-    kept = [word for word in sys.argv[1:] if not word.startswith("--out") and word != str(args.out)]
+    args.batch_size = args.batch_size or batch_size_on(torch.device(args.device))
+    pictures, labels = common.enough(args.net, args.images)
+    batch = pictures[torch.arange(args.batch_size) % len(pictures)]
+    layouts = common.LAYOUTS if args.layout == "faster" else (args.layout,)
+    layout, raw = fastest(layouts, batch, args)
     report: dict[str, Any] = {
-        "command": shlex.join(["python", "benchmarks/throughput.py", *kept]),
-        "device": torch.cuda.get_device_name() if device.type == "cuda" else platform.machine(),
-        "torch": torch.__version__,
+        **common.provenance(args.device),
         "threads": torch.get_num_threads(),
-        "layout": raw.layout,
+        "layout": layout,
         "batch_size": args.batch_size,
         "workers": args.workers,
         "engine": [],
     }
+    if args.studies:
+        report["studies"] = []
     with contextlib.ExitStack() as stack:
         workers = None
         if args.workers > 1:
-            workers = stack.enter_context(tb.Workers(model, args.workers))
+            workers = stack.enter_context(tb.Workers(raw.model, args.workers))
             few = {"budget": 3 * args.price, "batch_size": args.batch_size, "workers": workers}
-            tb.run(tb.preset("hsja"), model, pictures, labels, prices=tb.Prices(args.price), **few)
+            prices = tb.Prices(args.price)
+            tb.run(tb.preset("hsja"), raw.model, pictures, labels, prices=prices, **few)
         for attack in tb.presets() if args.attacks == ["all"] else args.attacks:
-            row = measured(attack, model, pictures, labels, raw, args, workers)
+            budget = args.budget.get(attack, args.budget[""])
+            row = measured(attack, budget, pictures, labels, raw, args, workers)
             report["engine"].append(row)
             print(json.dumps(row), flush=True)
-            write(args.out, report)
+            if args.studies:
+                study = study_speed.measured(attack, budget, args, layout)
+                for name in ("", "_running"):
+                    speed = study["queries_per_second" + name]
+                    study["share_of_engine" + name] = round(speed / row["queries_per_second"], 3)
+                report["studies"].append(study)
+                print(json.dumps(study), flush=True)
+            common.write(args.out, report)
     if args.memory:
-        report["memory"] = memory(model, pictures, labels, args)
+        report["memory"] = memory(raw.model, pictures, labels, args)
     print(json.dumps(report, indent=1))
-    write(args.out, report)
+    common.write(args.out, report)
 
 
 if __name__ == "__main__":

@@ -298,9 +298,11 @@ class Torture:
         self.missed = 0
         self.finished = 0
         self.wrong: list[str] = []
+        self.different: set[int] = set()
+        """Cells that were finished, and not as in the unbroken study."""
 
     def run(self, nursery: Nursery) -> None:
-        """Make all kills, and finish; what differs is in `wrong`."""
+        """Make all kills, and finish; what went wrong is in `wrong`, what differs `different`."""
         for kill in itertools.islice(self._kills, 5 * self._count):
             self._one(nursery, kill)
             if self.made.total() >= self._count:
@@ -407,8 +409,7 @@ class Torture:
         self._say(f"{self._out.name}: {name}: code {code}, {len(done)}/{len(self._expected)}")
         if "Traceback" in told or code not in (0, -signal.SIGKILL):
             self.wrong.append(f"{name}: code {code}: {textwrap.shorten(told[-800:], 800)}")
-        if wrong := [cell for cell in done if done[cell] != self._expected.get(cell)]:
-            self.wrong.append(f"{name}: cells {wrong[:9]} are not those of the unbroken study")
+        self.different |= {cell for cell in done if done[cell] != self._expected.get(cell)}
         if code == 0 and self._left:
             self.wrong.append(f"{name}: {self._left} cells are left, and the exit code is 0")
         if kill is not None:
@@ -486,6 +487,9 @@ def main() -> int:
         )
     made: Counter[str] = sum((one.made for one in done), Counter())
     wrong = [text for one in done for text in one.wrong]
+    for one in done:
+        if one.different:
+            wrong.append(f"cells {sorted(one.different)} are not those of the unbroken study")
     print(
         f"{sum(made.values())} kills ({', '.join(f'{n} {kind}' for kind, n in made.items())}), "
         f"{sum(one.missed for one in done)} too late, {sum(one.finished for one in done)} studies "

@@ -18,7 +18,7 @@ def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
     [one] = torture.torture(
         tmp_path, {1: 8}, 1, said.append, images=2, seeds=1, budget=250, attacks=3
     )
-    assert one.wrong == [], said
+    assert (one.wrong, one.different) == ([], set()), said
     assert one.made.total() == 8
     assert one.finished >= 1
 
@@ -57,6 +57,9 @@ def test_every_moment_of_a_commit(tmp_path: Path) -> None:
         said: list[str] = []
         one = Torture(source, out, 1, len(kills), iter(kills), expected, said.append)
         one.run(nursery)
-    assert one.wrong == [], said
+    assert (one.wrong, one.different) == ([], set()), said
     assert one.made == {"inside": 8}
     assert differences(contents(out), expected) == []
+    other = Torture(source, out, 1, 0, iter([]), {**expected, 1: ()}, said.append)
+    other._judge(None, 0)
+    assert other.different == {1}  # it would have been seen

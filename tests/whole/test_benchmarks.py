@@ -1,0 +1,142 @@
+"""What the benchmarks measure with: parts of a run that add up, and studies that say what is meant.
+
+They wrap functions of the package by name: one that is renamed shows here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from small_studies import write_study
+
+import tollbox as tb
+from tollbox.engine import cell_run, settling
+from tollbox.engine.cell_run import CellRun
+from tollbox.parts.overshoot import Belief
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Imports a benchmark by its name."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return importlib.import_module
+
+
+def test_timers_are_exclusive_and_put_back(named: Any) -> None:
+    class Work:
+        def outer(self) -> None:
+            time.sleep(0.02)
+            self.inner()
+            self.inner()
+
+        def inner(self) -> None:
+            time.sleep(0.03)
+
+        def failing(self) -> None:
+            raise ValueError("as it does")
+
+    before = dict(vars(Work))
+    watch = named("stopwatch").Stopwatch()
+    for name in ("outer", "inner", "failing"):
+        watch.wrap(Work, name, name)
+    began = time.perf_counter()
+    watch.start()
+    Work().outer()
+    with pytest.raises(ValueError, match="as it does"):
+        Work().failing()
+    assert watch.enter("rest") == "rest"  # a failure does not leave its part open
+    passed = time.perf_counter() - began
+    assert 0.02 <= watch.seconds["outer"] < passed - 0.06
+    assert 0.06 <= watch.seconds["inner"] < passed - 0.02
+    assert sum(watch.seconds.values()) == pytest.approx(passed, abs=2e-3)
+    watch.unwrap()
+    assert dict(vars(Work)) == before
+
+
+def test_a_function_is_wrapped_wherever_it_was_imported(named: Any) -> None:
+    settle = settling.settle
+    watch = named("stopwatch").Stopwatch()
+    watch.wrap(settling, "settle", "settle")
+    assert cell_run.settle is settling.settle is not settle  # type: ignore[attr-defined]
+    watch.unwrap()
+    assert cell_run.settle is settling.settle is settle  # type: ignore[attr-defined]
+
+
+def test_where_the_host_spends_its_time(named: Any) -> None:
+    found = tb.models.embedded()
+    host_time: ModuleType = named("host_time")
+    before = dict(vars(CellRun)), dict(vars(Belief))
+    watch = host_time.watch()
+    watch.start()
+    began = time.perf_counter()
+    results = tb.run(
+        tb.preset("frugal"), found.model, found.images[:4], found.labels[:4], budget=200
+    )
+    queries = sum(result.ledger.queries for result in results)
+    table = host_time.table(watch, queries)
+    seconds = time.perf_counter() - began
+    watch.unwrap()
+    assert (dict(vars(CellRun)), dict(vars(Belief))) == before
+    assert sum(part["share"] for part in table.values()) == pytest.approx(1, abs=1e-3)
+    whole = sum(part["us_per_query"] for part in table.values())
+    assert whole == pytest.approx(1e6 * seconds / queries, rel=0.05)
+    for part in ("generator", "belief", "settle", "launch", "model"):
+        assert table[part]["us_per_query"] > 1, part
+    assert table["rest"]["share"] < 0.2
+    assert table["store"]["us_per_query"] == 0
+
+
+@pytest.mark.slow
+def test_where_a_study_spends_its_time(tmp_path: Path) -> None:
+    study, told = write_study(tmp_path, "timed_net"), tmp_path / "told.json"
+    words = ["run", str(study.file), "--out", str(tmp_path / "out")]
+    began = time.monotonic()
+    command = [sys.executable, str(BENCHMARKS / "study_speed.py"), str(told), *words]
+    subprocess.run(command, check=True, capture_output=True)
+    passed = time.monotonic() - began
+    inside = json.loads(told.read_text())
+    parts = inside["seconds"]
+    assert began <= inside["began"] <= inside["ended"] <= began + passed
+    assert sum(parts.values()) == pytest.approx(inside["ended"] - inside["began"], abs=0.05)
+    assert min(parts[part] for part in ("start", "load", "check", "run", "store", "end")) > 0
+
+
+def test_studies_say_what_is_meant(named: Any, tmp_path: Path) -> None:
+    file = named("study_files").write(
+        tmp_path,
+        "study",
+        images="None",
+        model="None",
+        attacks=["a-cgba", "surfree"],
+        delta=0.5,
+        settings={"budget": 500.0, "prices": [2.0, 100.0], "batch_size": None, "workers": 2},
+        model_settings={"mean": (0.1, 0.2, 0.3), "std": None},
+    )
+    study = tb.Study.from_toml(file)
+    assert [tariff.prices.source for tariff in study.tariffs] == [2, 100]
+    assert (study.workers, study.batch_size) == (2, None)
+    assert (study.models[0].mean, study.models[0].std) == ((0.1, 0.2, 0.3), None)
+    assert study.attacks[0].overrides == {"estimate": {"delta": 0.5}}
+    assert study.attacks[1].overrides == {}  # it has no sampling radius
+
+
+def test_budgets_of_attacks(named: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--budget", nargs="+", action=named("throughput").Budgets)
+    given = parser.parse_args(["--budget", "400", "surfree=90", "hsja+as=70"]).budget
+    assert given == {"": 400, "surfree": 90, "hsja+as": 70}
+    for wrong in ("surfre=90", "surfree=many"):
+        with pytest.raises(SystemExit):
+            parser.parse_args(["--budget", wrong])
+        assert f"--budget {wrong}" in capsys.readouterr().err
