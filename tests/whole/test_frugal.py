@@ -15,6 +15,7 @@ import tollbox as tb
 from tollbox import testing
 from tollbox.attacks.frugal import NEAREST_SHARE, SMALLEST_DELTA, Frugal
 from tollbox.core.stop import Stop
+from tollbox.parts.calibrated import CalibratedSampler
 from tollbox.parts.overshoot import optimum
 from tollbox.parts.priors import Spectrum
 from tollbox.parts.starts import GrowingNoise
@@ -143,17 +144,21 @@ def test_once_a_prior_is_exhausted_the_wide_one_is_drawn_from():
 
 
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.3])
-def test_samples_lie_at_a_share_of_the_distance(share):
+def test_samples_lie_at_a_share_of_the_distance(share, monkeypatch):
     """And no nearer than a third of a level of 8 bits a pixel."""
-    prior = Noted()
-    attack = Frugal(
-        prior=prior, fallback_prior=prior, reweighing_period=0, relative_delta=share, iterations=6
-    )
+    met, estimate = [], CalibratedSampler.estimate
+
+    def noted(self, t, iterate, drawing, delta, slack, **limits):
+        met.append((delta, iterate.distance))
+        return estimate(self, t, iterate, drawing, delta, slack, **limits)
+
+    monkeypatch.setattr(CalibratedSampler, "estimate", noted)
+    attack = Frugal(reweighing_period=0, relative_delta=share, iterations=6)
     run(attack, testing.half_space(0.5), budget=1e6)
     floor = SMALLEST_DELTA * math.sqrt(768)
-    wanted = {max(floor, share * distance) for distance in prior.at}
-    assert {round(x, 9) for x in prior.lengths} == {round(x, 9) for x in wanted}
-    assert share or wanted == {floor}
+    assert len(met) == 6
+    assert [delta for delta, _ in met] == [max(floor, share * distance) for _, distance in met]
+    assert share or {delta for delta, _ in met} == {floor}
     assert floor < 1 / 255 / 2 * math.sqrt(768)
 
 
