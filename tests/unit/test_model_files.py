@@ -13,6 +13,7 @@ from torch import nn
 
 from tollbox.errors import FileError, InputError
 from tollbox.models.loading import load_model
+from tollbox.models.pytorch import from_torch
 
 IMAGE = torch.rand(3, 6, 6, generator=torch.Generator().manual_seed(0))
 
@@ -256,3 +257,20 @@ def test_module_and_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     }.items():
         with pytest.raises(InputError, match=message):
             load_model(given, IMAGE)
+
+
+def test_logits_of_a_file_and_of_a_ready_model_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("ready_module")
+    module.model = from_torch(network(), mean=0.4)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ready_module", module)
+    images = torch.rand(7, 3, 6, 6)
+    for given, wanted in (
+        (export(tmp_path / "any.pt2", network(), None), network()(images)),
+        ("ready_module:model", network()(images - 0.4)),
+    ):
+        model = load_model(given, IMAGE)
+        assert model.outputs is not None
+        assert torch.allclose(model.outputs(images), wanted, atol=1e-5)
+        assert torch.equal(model.outputs(images).argmax(1), model(images))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from collections import namedtuple
 from pathlib import Path
@@ -132,6 +133,15 @@ def test_from_torch_puts_the_network_into_eval_mode():
     net = nn.Sequential(nn.Dropout(0.9), nn.Flatten(), nn.Linear(192, 3)).train()
     model = tb.models.from_torch(net)
     assert torch.equal(model(IMAGES), model(IMAGES))
+
+
+def test_outputs_are_what_labels_are_decided_on_in_another_process_too():
+    net = nn.Sequential(nn.Flatten(), nn.Linear(192, 3))
+    model = tb.models.from_torch(net, mean=0.5)
+    for each in (model, pickle.loads(pickle.dumps(model))):
+        assert torch.equal(each.outputs(IMAGES), net(IMAGES - 0.5))
+        assert torch.equal(each.outputs(IMAGES).argmax(1), each(IMAGES))
+    assert tb.models.from_callable(len).outputs is None
 
 
 def test_what_is_sent_is_clipped_rounded_and_cast():

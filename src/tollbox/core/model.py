@@ -1,6 +1,7 @@
 """A model: a callable from images in [0,1] (n, c, h, w) to integer labels (n).
 
-1. Decisions only: nothing else of a model is ever used by an attack.
+1. Decisions only: nothing else of a model is ever used by an attack. `outputs` is for the model
+   check alone: it compares what the network gives before the decision, bit for bit.
 2. What is sent is made here, for all: clip to [0,1], round to `quantize` bits if the model takes
    8-bit images, cast to the model's dtype. Distances are those of the points as sent.
 3. An answer that is not one integer per row is a `ModelFault`, which says what came.
@@ -46,6 +47,8 @@ class Model:
     """Number of classes, if it is known: labels are checked against it."""
     network: torch.nn.Module | None = None
     """The network behind it, for the check that it is in eval mode."""
+    outputs: Callable[[Tensor], Tensor] | None = None
+    """What `predict` decides on (logits), by the very same path; for the model check alone."""
 
     def __post_init__(self) -> None:
         if not callable(self.predict):

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -19,9 +19,11 @@ from ..errors import FileError, InputError, ModelFault
 from ..files.functions import with_kind
 from ..files.tables import in_a_line
 from .normalise import Normalisation
-from .pytorch import Forward
+from .pytorch import Decided, Forward
 from .registry import EXPECTED, adapter_of
 from .source import Network, Source
+
+Outputs = Callable[[Tensor], Tensor]
 
 
 def load_model(
@@ -57,12 +59,20 @@ def load_model(
         layout=network.layout,
         channels=len(example),
     )
-    forward = Forward(network.forward, normalise)
+    outputs = Forward(network.forward, normalise).output
     inner = network.forward if isinstance(network.forward, nn.Module) else None
     if inner is not None and inner.training:  # an exported program, which has no modes
         inner = None
-    model = Model(forward, device, network.dtype, quantize, network.batch, network=inner)
-    return replace(model, classes=_classes(source, model, forward, example))
+    model = Model(
+        Decided(outputs),
+        device,
+        network.dtype,
+        quantize,
+        network.batch,
+        network=inner,
+        outputs=_before_decision(network, normalise) or outputs,
+    )
+    return replace(model, classes=_classes(source, model, outputs, example))
 
 
 def _network(text: str, device: torch.device, batch_size: int | None) -> Network:
@@ -101,12 +111,18 @@ def _why_not(source: Source) -> str:
     return "is not a model"
 
 
-def _classes(source: str, model: Model, forward: Forward, example: Tensor) -> int | None:
+def _before_decision(network: Network, normalise: Normalisation) -> Outputs | None:
+    """What a ready `Model` decides on, if it knows."""
+    inner = network.forward.outputs if isinstance(network.forward, Model) else None
+    return None if inner is None else Forward(inner, normalise).output
+
+
+def _classes(source: str, model: Model, outputs: Outputs, example: Tensor) -> int | None:
     """The number of classes, if the model gives logits; an InputError if it fails."""
     batch = example[None].to(model.device).repeat(model.batch or 1, 1, 1, 1)
     batch = model.sent(batch)
     try:
-        output = forward.output(batch)
+        output = outputs(batch)
         model(batch)
     except (Exception, SystemExit) as error:  # the user's own code: any kind may come
         what = in_a_line(error) if isinstance(error, ModelFault) else with_kind(error)

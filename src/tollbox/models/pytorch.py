@@ -55,7 +55,7 @@ def labels_of(output: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Forward:
-    """Normalise, forward, decide; a class, so that it can be sent to another process."""
+    """Normalise, forward; a class, so that it can be sent to another process."""
 
     network: Callable[[Tensor], Any]
     normalise: Normalisation
@@ -65,10 +65,17 @@ class Forward:
         """What the network gives: logits (n, classes) or labels (n)."""
         return tensor_of(self.network(self.normalise(images)))
 
+
+@dataclass(frozen=True)
+class Decided:
+    """The decision on what another function gives; a class for the same reason."""
+
+    outputs: Callable[[Tensor], Tensor]
+
     @torch.inference_mode()
     def __call__(self, images: Tensor) -> Tensor:
         """Labels (n)."""
-        return labels_of(self.output(images))
+        return labels_of(self.outputs(images))
 
 
 def layout_of(network: nn.Module) -> torch.memory_format:
@@ -124,5 +131,5 @@ def from_torch(
     network = network.eval()
     normalise = Normalisation.checked(mean, std, dtype=dtype, device=device, layout=layout)
     forward = Forward(network, normalise)
-    predict = Graphed(forward) if cuda_graphs else forward
-    return Model(predict, device, dtype, quantize, batch, classes, network)
+    outputs = Graphed(forward.output) if cuda_graphs else forward.output
+    return Model(Decided(outputs), device, dtype, quantize, batch, classes, network, outputs)
