@@ -274,3 +274,27 @@ def test_logits_of_a_file_and_of_a_ready_model_are_known(
         assert model.outputs is not None
         assert torch.allclose(model.outputs(images), wanted, atol=1e-5)
         assert torch.equal(model.outputs(images).argmax(1), model(images))
+
+
+@pytest.mark.parametrize("name", ["net", "model"])
+def test_a_network_and_a_ready_model_change_their_layout(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    module, seen = ModuleType("relaid_module"), []
+
+    def look(_: nn.Module, inputs: tuple[torch.Tensor]) -> None:
+        seen.append(inputs[0].is_contiguous(memory_format=torch.channels_last))
+
+    net = network()
+    net[0].register_forward_pre_hook(look)
+    module.net, module.model = net, from_torch(net)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "relaid_module", module)
+    model = load_model(f"relaid_module:{name}", IMAGE)
+    other = model.in_layout("contiguous")
+    assert (model.layout, other.layout) == ("channels_last", "contiguous")
+    assert model.classes == other.classes
+    seen.clear()
+    images = torch.rand(7, 3, 6, 6)
+    for each in (model, other, other.in_layout("channels_last")):
+        each(images)
+    assert seen == [True, False, True]

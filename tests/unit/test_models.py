@@ -144,6 +144,21 @@ def test_outputs_are_what_labels_are_decided_on_in_another_process_too():
     assert tb.models.from_callable(len).outputs is None
 
 
+def test_a_convolutional_model_changes_its_layout_and_leaves_the_first_as_it_was():
+    model = tb.models.from_torch(small_net(), mean=0.5, quantize=8, classes=5)
+    other = pickle.loads(pickle.dumps(model)).in_layout("contiguous")
+    assert (model.layout, other.layout) == ("channels_last", "contiguous")
+    assert model.in_layout("channels_last") is model
+    assert (other.quantize, other.classes) == (8, 5)
+    weights = [each.network[0].weight for each in (model, other, other.in_layout("channels_last"))]
+    last = [each.is_contiguous(memory_format=torch.channels_last) for each in weights]
+    assert last == [True, False, True]
+    assert torch.allclose(model.outputs(IMAGES), other.outputs(IMAGES), atol=1e-5)
+    linear = tb.models.from_torch(nn.Sequential(nn.Flatten(), nn.Linear(192, 3)))
+    with pytest.raises(tb.InputError, match="layout 'contiguous': expected channels_last"):
+        linear.in_layout("channels_last")
+
+
 def test_what_is_sent_is_clipped_rounded_and_cast():
     points = torch.tensor([[[[-0.5, 0.5, 1.5, 0.1]]]], dtype=torch.float64)
     eight = tb.models.from_callable(len, quantize=8, dtype=torch.float64).sent(points.clone())

@@ -14,7 +14,7 @@ Any callable is a model; `as_model` gives it the attributes below. To wrap one's
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -49,6 +49,10 @@ class Model:
     """The network behind it, for the check that it is in eval mode."""
     outputs: Callable[[Tensor], Tensor] | None = None
     """What `predict` decides on (logits), by the very same path; for the model check alone."""
+    layout: str = ""
+    """How its images lie in memory, contiguous or channels_last; empty if it is not known."""
+    relaid: Callable[[], Model] | None = None
+    """Makes the same model in the other layout, if it can change."""
 
     def __post_init__(self) -> None:
         if not callable(self.predict):
@@ -66,6 +70,14 @@ class Model:
     def work_dtype(self) -> torch.dtype:
         """What attacks compute in: float64 for a float64 model, else float32."""
         return torch.float64 if self.dtype == torch.float64 else torch.float32
+
+    def in_layout(self, layout: str) -> Model:
+        """The same model in that layout; raises InputError if it cannot change to it."""
+        if layout == self.layout:
+            return self
+        if self.relaid is None or (other := self.relaid()).layout != layout:
+            raise InputError(f"is in the layout {self.layout!r}", expected=layout, input="model")
+        return replace(other, classes=self.classes)
 
     def sent(self, points: Tensor) -> Tensor:
         """The points as they are sent; `points` may be overwritten."""

@@ -8,8 +8,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +20,9 @@ from ..errors import FileError, InputError, ModelFault
 from ..files.functions import with_kind
 from ..files.tables import in_a_line
 from .normalise import Normalisation
-from .pytorch import Decided, Forward
+from .pytorch import Decided, Forward, name_of
 from .registry import EXPECTED, adapter_of
 from .source import Network, Source
-
-Outputs = Callable[[Tensor], Tensor]
 
 
 def load_model(
@@ -59,20 +58,43 @@ def load_model(
         layout=network.layout,
         channels=len(example),
     )
-    outputs = Forward(network.forward, normalise).output
-    inner = network.forward if isinstance(network.forward, nn.Module) else None
-    if inner is not None and inner.training:  # an exported program, which has no modes
-        inner = None
-    model = Model(
+    model = _model(network, normalise, device, quantize)
+    return replace(model, classes=_classes(source, model, example))
+
+
+def _model(
+    network: Network, normalise: Normalisation, device: torch.device, quantize: int | None
+) -> Model:
+    """The network behind the normalisation, which also says in which layout."""
+    outputs, inner = Forward(network.forward, normalise).output, None
+    ready = network.forward if isinstance(network.forward, Model) else None
+    if isinstance(network.forward, nn.Module) and not network.forward.training:
+        inner = network.forward  # an exported program has no modes, and seems to be in training
+    changes = network.layout == torch.channels_last if ready is None else ready.relaid is not None
+    return Model(
         Decided(outputs),
         device,
         network.dtype,
         quantize,
         network.batch,
         network=inner,
-        outputs=_before_decision(network, normalise) or outputs,
+        outputs=Forward(ready.outputs, normalise).output if ready and ready.outputs else outputs,
+        layout=ready.layout if ready else name_of(normalise.layout),
+        relaid=partial(_relaid, network, normalise, device, quantize) if changes else None,
     )
-    return replace(model, classes=_classes(source, model, outputs, example))
+
+
+def _relaid(
+    network: Network, normalise: Normalisation, device: torch.device, quantize: int | None
+) -> Model:
+    """The same in the other layout."""
+    if isinstance(network.forward, Model) and network.forward.relaid is not None:
+        network = replace(network, forward=network.forward.relaid())
+    elif normalise.layout == torch.channels_last:
+        normalise = replace(normalise, layout=torch.contiguous_format)
+    else:
+        normalise = replace(normalise, layout=torch.channels_last)
+    return _model(network, normalise, device, quantize)
 
 
 def _network(text: str, device: torch.device, batch_size: int | None) -> Network:
@@ -111,18 +133,12 @@ def _why_not(source: Source) -> str:
     return "is not a model"
 
 
-def _before_decision(network: Network, normalise: Normalisation) -> Outputs | None:
-    """What a ready `Model` decides on, if it knows."""
-    inner = network.forward.outputs if isinstance(network.forward, Model) else None
-    return None if inner is None else Forward(inner, normalise).output
-
-
-def _classes(source: str, model: Model, outputs: Outputs, example: Tensor) -> int | None:
+def _classes(source: str, model: Model, example: Tensor) -> int | None:
     """The number of classes, if the model gives logits; an InputError if it fails."""
     batch = example[None].to(model.device).repeat(model.batch or 1, 1, 1, 1)
     batch = model.sent(batch)
     try:
-        output = outputs(batch)
+        output = (model.outputs or model)(batch)
         model(batch)
     except (Exception, SystemExit) as error:  # the user's own code: any kind may come
         what = in_a_line(error) if isinstance(error, ModelFault) else with_kind(error)

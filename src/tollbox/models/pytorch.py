@@ -6,6 +6,8 @@ network in training mode is put into eval mode: the model check would only find 
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -84,6 +86,11 @@ def layout_of(network: nn.Module) -> torch.memory_format:
     return torch.channels_last if convolves else torch.contiguous_format
 
 
+def name_of(layout: torch.memory_format) -> str:
+    """A layout as `Model` has it."""
+    return "channels_last" if layout == torch.channels_last else "contiguous"
+
+
 def from_torch(
     network: nn.Module,
     *,
@@ -132,4 +139,35 @@ def from_torch(
     normalise = Normalisation.checked(mean, std, dtype=dtype, device=device, layout=layout)
     forward = Forward(network, normalise)
     outputs = Graphed(forward.output) if cuda_graphs else forward.output
-    return Model(Decided(outputs), device, dtype, quantize, batch, classes, network, outputs)
+    relaid = functools.partial(
+        _relaid,
+        network,
+        channels_last=layout != torch.channels_last,
+        mean=mean,
+        std=std,
+        device=device,
+        dtype=dtype,
+        quantize=quantize,
+        batch=batch,
+        classes=classes,
+        cuda_graphs=cuda_graphs,
+    )
+    return Model(
+        Decided(outputs),
+        device,
+        dtype,
+        quantize,
+        batch,
+        classes,
+        network,
+        outputs,
+        name_of(layout),
+        relaid if layout_of(network) == torch.channels_last else None,
+    )
+
+
+def _relaid(network: nn.Module, *, channels_last: bool, **options: Any) -> Model:
+    """The model of a copy of the network in another layout; `options` are those of from_torch."""
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    copied = copy.deepcopy(network).to(memory_format=layout)  # type: ignore[call-overload]
+    return from_torch(copied, channels_last=channels_last, **options)
