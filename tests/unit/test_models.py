@@ -254,13 +254,13 @@ class TestCheck:
 
     def test_a_model_that_looks_at_its_neighbours(self):
         found = self.find(lambda images: self.labels(images + images.mean((0, 1, 2, 3))))
-        assert any("padded with other images" in finding for finding in found)
+        assert any("among other images" in finding for finding in found)
         assert not any("asked twice" in finding for finding in found)
 
     def test_a_model_that_counts_positions(self):
         found = self.find(lambda images: self.labels(images) + torch.arange(len(images)))
-        assert any("reverse order" in finding for finding in found)
-        assert any("alone" in finding for finding in found)
+        assert any("another order" in finding for finding in found)
+        assert not any("among other images" in finding for finding in found)
 
     def test_a_network_in_training_mode(self):
         net = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(192), nn.Linear(192, 5))

@@ -166,7 +166,7 @@ class Processes:
 
     def __init__(self, count: int, shared: Any = None, threads: int | None = None) -> None:
         self._shared = shared
-        self._threads = threads or max(1, torch.get_num_threads() // count)
+        self._threads = threads or threads_each(count)
         self._children: list[_Child] = []
         try:
             self._spawn(count)
@@ -390,6 +390,11 @@ def dumped(value: Any, what: str) -> bytes:
 def loaded(content: bytes) -> Any:
     """A value that travelled (`dumped`)."""
     return pickle.loads(content)
+
+
+def threads_each(count: int) -> int:
+    """How many threads each of so many processes has."""
+    return max(1, torch.get_num_threads() // count)
 
 
 def _precision() -> tuple[bool, bool]:
