@@ -64,8 +64,12 @@ def check_model(model: Model, images: Tensor, batch_size: int) -> list[str]:
     if not isinstance(images, Tensor) or images.ndim != 4 or len(images) == 0:
         given = f"has shape {tuple(images.shape)}" if isinstance(images, Tensor) else "is no tensor"
         raise InputError(given, expected="a tensor (n, c, h, w), not empty", input="images")
-    shapes = Sender(model, batch_size, one_shape=False, metered=False).shapes
-    return examine(model, images, shapes).findings
+    return examine(model, images, shapes_of(model, batch_size)).findings
+
+
+def shapes_of(model: Model, batch_size: int, one_shape: bool = False) -> list[int]:
+    """The batch shapes of a run, rising."""
+    return Sender(model, batch_size, one_shape, metered=False).shapes
 
 
 @torch.no_grad()

@@ -99,6 +99,14 @@ class AttackOptions:
         ),
     ] = False
     check: Annotated[bool, Parameter(help=CHECK_HELP, negative="")] = False
+    exact: Annotated[
+        bool,
+        Parameter(
+            help="Take one batch shape and layout in which a row of the network depends on nothing "
+            "else, bit for bit; refuse if there is none.",
+            negative="",
+        ),
+    ] = False
 
 
 def attack(options: AttackOptions) -> int:
@@ -152,6 +160,7 @@ def study_of(options: AttackOptions) -> Study:
         workers=options.workers,
         metered=options.metered,
         check=options.check,
+        exact=options.exact,
         keep_images=True,
     )
 
@@ -185,6 +194,7 @@ def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
         "batch_size": options.batch_size,
         "workers": options.workers,
         "metered": options.metered,
+        "exact": options.exact,
         "versions": {
             name: getattr(environment, name) for name in ("tollbox", "torch", "numpy", "python")
         },

@@ -89,10 +89,9 @@ class Exactness:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Exactness:
-        """What was written as plain data."""
-        return cls(
-            **{**values, "seen": Seen(values["seen"]), "shapes": tuple(values["shapes"])},
-        )
+        """What was written as plain data; keys of a later version are passed over."""
+        known = {key: value for key, value in values.items() if key in cls.__dataclass_fields__}
+        return cls(**{**known, "seen": Seen(values["seen"]), "shapes": tuple(values["shapes"])})
 
 
 NOT_CHECKED = Exactness()
@@ -100,7 +99,7 @@ NOT_CHECKED = Exactness()
 
 def listed(words: list[str]) -> str:
     """a, b and c."""
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def _range(shapes: tuple[int, ...]) -> str:

@@ -108,7 +108,7 @@ def notes(results: StudyResults, all_series: Sequence[SeriesRuns]) -> list[str]:
     if lost:
         sentences.append(f"{counted(lost, 'run')} found no adversarial point to begin with.")
     sentences += [f"{text[:1].upper()}{text[1:]}." for text in results.warnings]
-    return sentences
+    return sentences + results.exactness
 
 
 def commands(results: StudyResults) -> list[str]:

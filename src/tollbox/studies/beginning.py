@@ -40,17 +40,19 @@ def begin(
     if holds(study, out):
         raise InputError(f"{out} has this study already: go on with `tollbox resume {out}`.")
     check_free(out)
-    shard_count(study, len(loaded.grid))
+    processes = shard_count(study, len(loaded.grid))
+    examined = {spec.name: loaded.check_model(spec, processes) for spec in study.models}
     findings = [
-        f"the model {spec.name!r}: {finding}"
-        for spec in study.models
-        for finding in loaded.check_model(spec)
+        f"the model {name!r}: {finding}"
+        for name, found in examined.items()
+        for finding in found.findings
     ]
     models = {spec.name: loaded.fingerprint(spec) for spec in study.models}
     record = replace(
         describe(study, loaded.grid, current_environment(loaded.device), models, made_by),
         settings=settings or {},
         findings=tuple(findings),
+        exactness={name: found.exactness for name, found in examined.items()},
         experiment=experiment,
         scale=scale,
     )

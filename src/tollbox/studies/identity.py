@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from .. import __version__
+from ..core.exactness import Exactness, listed
 from ..core.model import Model
 from ..core.noise import NOISE_VERSION
 from ..errors import FileError, InputError
@@ -174,6 +175,23 @@ def check_images(
     raise FileError(
         f"the images of {study.images.path} are not those that {folder} was begun with: {change}",
         remedy=f"bring them back, {BEGIN_ANEW}",
+    )
+
+
+def check_exactness(spec: ModelSpec, now: Exactness, begun: Exactness, folder: Path) -> None:
+    """Raise FileError unless a model is exact here, with the very bits that it was begun with."""
+    if now.exact and now.digest == begun.digest:
+        return
+    where = f"in batches of {listed([str(size) for size in begun.shapes])} ({begun.layout})"
+    if now.exact:
+        what = f"the model {spec.name!r} gives other {now.seen} here than where it was begun"
+    elif now.known:
+        what = f"a row of the model {spec.name!r} depends on {listed(now.matters)} here"
+    else:
+        what = f"it is not known of the model {spec.name!r} whether it is exact"
+    raise FileError(
+        f"{folder} is an exact study, and {what}, {where}",
+        remedy=f"go on with the device and the versions that it was begun with, {BEGIN_ANEW}",
     )
 
 

@@ -88,6 +88,14 @@ class StudyStatus:
         return [finding.rstrip(".") for finding in self.record.findings] + sorted(carried)
 
     @property
+    def exactness(self) -> list[str]:
+        """Whether repeated runs agree bit for bit, for each model in a sentence."""
+        found = {name: self.record.exactness_of(name).sentence for name in self.record.models}
+        if len(set(found.values())) == 1:
+            return [*found.values()][:1]
+        return [f"The model {name!r}: {sentence}" for name, sentence in found.items()]
+
+    @property
     def running(self) -> list[str]:
         """Who is at work on it now."""
         holders = (lock_holder(store.path) for store in self.stores)

@@ -34,7 +34,7 @@ REQUIRED = {
     "attacks": '[[attacks]] with preset = "a-hsja"',
     "prices": "prices = [1, 100]",
 }
-FLAGS = ("check", "metered", "one_shape", "charge_clean", "keep_images")
+FLAGS = ("check", "metered", "one_shape", "exact", "charge_clean", "keep_images")
 COUNTS = {"batch_size": LARGEST_BATCH, "workers": LARGEST}
 """Whole numbers from 1 to this."""
 OTHERS = ("name", "budget", "max_queries", "seeds", "goal", "device")
@@ -79,6 +79,8 @@ class Study:
     """Test first, uncharged, whether the models are fit to be measured."""
     metered: bool = False
     one_shape: bool = False
+    exact: bool = False
+    """Take one batch shape and layout in which a row of the network depends on nothing else."""
     charge_clean: bool = True
     keep_images: bool = False
     """Keep the adversarial images that were reached."""

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from ...core.exactness import Exactness, Seen
+
 FIRST_NOISE = 1
 """The noise of a store that does not say which it has."""
 COMPARED = {"file": "its file", "network": "its weights", "answers": "its answers to some images"}
@@ -97,6 +99,9 @@ class StudyRecord:
     """The options of `tollbox attack`."""
     findings: tuple[str, ...] = ()
     """What the check of the models found before the run."""
+    exactness: Mapping[str, Exactness] = field(default_factory=dict)
+    """By model, whether a row depends on nothing else; with the shape and layout that an exact
+    study has chosen. (Older stores have nothing.)"""
     experiment: str | None = None
     """The experiment of the paper, and its scale."""
     scale: str | None = None
@@ -127,8 +132,16 @@ class StudyRecord:
                 "environment": Environment(**values["environment"]),
                 "models": models,
                 "findings": tuple(values.get("findings", ())),
+                "exactness": {
+                    name: Exactness.from_json(found)
+                    for name, found in values.get("exactness", {}).items()
+                },
             }
         )
+
+    def exactness_of(self, model: str) -> Exactness:
+        """What was found of a model."""
+        return self.exactness.get(model, Exactness(Seen.NOT_KNOWN))
 
     def resume_obstacle(self, attacks: Mapping[str, AttackParts], noise: int) -> str | None:
         """Why the study cannot be resumed by these attacks under this noise, in words."""
