@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -156,11 +157,12 @@ class _Asking:
         return self._asked(self._sent(rows)).cpu()
 
     def _sent(self, rows: Tensor) -> Tensor:
-        return self._model.sent(self._pool[rows.to(self._pool.device)])
+        return self._model.sent(self._pool[rows].to(self._model.device))
 
 
 def probes(shape: int, size: int, *, thorough: bool) -> Iterator[Probe]:
-    """Batches of `shape` rows; those from `size` on in the pool are other neighbours."""
+    """Batches of `shape` rows; those from `size` on in the pool are other neighbours, and the last
+    of them is grey."""
     rows = torch.arange(shape)
     generator = torch.Generator().manual_seed(shape)
     yield Probe("place", rows.flip(0))
@@ -172,12 +174,14 @@ def probes(shape: int, size: int, *, thorough: bool) -> Iterator[Probe]:
             yield Probe("place", torch.randperm(shape, generator=generator))
         yield Probe("neighbours", torch.where(rows % 2 == 1, rows, rows + size))
         yield Probe("neighbours", torch.where(rows < (shape + 7) // 8, rows, 0))  # as padding is
+        yield Probe("neighbours", torch.where(rows < (shape + 7) // 8, rows, 2 * size))
         yield Probe("neighbours", torch.zeros_like(rows))
 
 
 def _pool(images: Tensor, rows: int, model: Model) -> Tensor:
     """So many distinct rows: the images, blends of two, where decisions are close, and both again
-    with a little noise. The same on any machine."""
+    with a little noise; and a grey one. The same on any machine, and on the host: one batch at a
+    time takes memory of the device."""
     images = images.to("cpu", model.work_dtype)
     count, numbers = len(images), torch.arange(rows)
     parts = [images, torch.lerp(images, images.roll(1, 0), 0.5)]
@@ -185,7 +189,8 @@ def _pool(images: Tensor, rows: int, model: Model) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(pool.shape, generator=generator, dtype=pool.dtype).mul_(NOISE)
     noise[: 2 * count] = 0
-    return pool.add_(noise).clamp_(0, 1).to(model.device)
+    grey = torch.full_like(pool[:1], 0.5)
+    return torch.cat([pool.add_(noise).clamp_(0, 1), grey])
 
 
 def precision_of(model: Model) -> str:
@@ -217,7 +222,7 @@ def exact_choice(model: Model, images: Tensor, batch_size: int | None) -> tuple[
     for size in sizes:
         for place in range(1 if model.relaid is None else 2):
             if place == len(models) and model.relaid is not None:
-                models.append(model.relaid())
+                models.append(replace(model.relaid(), classes=model.classes))
             examined = examine(models[place], images, [size], hasty=True)
             if examined.exactness.exact:
                 return models[place], examined

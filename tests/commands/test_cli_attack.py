@@ -675,14 +675,14 @@ def test_check_tells_of_a_model_that_depends_on_the_batch(unfit: Case) -> None:
         main([*unfit.given(model="unfit_models:padded"), "--check"])
     out, err = unfit.capture.readouterr()
     assert "Note: the model 'model': " in err
-    assert "labels changed when the same images were padded with other images" in err
-    assert "padded with other images" in out
+    assert "labels changed when the same images were asked among other images" in err
+    assert "among other images" in out
     settings = json.loads(Path("out/ledger.json").read_text())["settings"]
-    assert any("padded with other images" in text for text in settings["warnings"])
+    assert any("among other images" in text for text in settings["warnings"])
     with StudyResults("out") as results:
-        assert any("padded with other images" in text for text in results.warnings)
+        assert any("among other images" in text for text in results.warnings)
     _, out, err = unfit.run(model="unfit_models:padded", out="unchecked")
-    assert "padded with other images" not in out + err
+    assert "among other images" not in out + err
 
 
 COUNTING = """

@@ -151,7 +151,7 @@ def test_defaults(folder: Path) -> None:
     assert study.seeds == (0,)
     assert study.goal == Goal(None, None)
     assert (study.device, study.batch_size, study.workers) == (None, None, 1)
-    assert (study.metered, study.one_shape) == (False, False)
+    assert (study.metered, study.one_shape, study.exact) == (False, False, False)
     assert (study.charge_clean, study.keep_images) == (True, False)
     assert (study.tariffs[0].budget, study.tariffs[0].max_queries) == (math.inf, 10)
     assert (study.attacks[0].name, study.attacks[0].attack) == ("hsja", tb.preset("hsja"))
@@ -160,10 +160,10 @@ def test_defaults(folder: Path) -> None:
 
 def test_settings(folder: Path) -> None:
     given = "batch_size = 32\nworkers = 3\nmetered = true\none_shape = true\n"
-    given += "charge_clean = false\nkeep_images = true\n"
+    given += "exact = true\ncharge_clean = false\nkeep_images = true\n"
     study = Study.from_toml(written(folder, given + BASE))
     assert (study.batch_size, study.workers) == (32, 3)
-    assert (study.metered, study.one_shape) == (True, True)
+    assert (study.metered, study.one_shape, study.exact) == (True, True, True)
     assert (study.charge_clean, study.keep_images) == (False, True)
 
 
