@@ -2,7 +2,8 @@
 
 1. Decisions only: nothing else of a model is ever used by an attack.
 2. What is sent is made here, for all: clip to [0,1], round to `quantize` bits if the model takes
-   8-bit images, cast to the model's dtype. Distances are those of the points as sent.
+   8-bit images, cast to the model's dtype, float32 or float64. Distances are those of the points
+   as sent. Lower precision is inside a model.
 3. An answer that is not one integer per row is a `ModelFault`, which says what came.
 
 Any callable is a model; `as_model` gives it the attributes below. To wrap one's own:
@@ -12,8 +13,8 @@ Any callable is a model; `as_model` gives it the attributes below. To wrap one's
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -46,6 +47,12 @@ class Model:
     """Number of classes, if it is known: labels are checked against it."""
     network: torch.nn.Module | None = None
     """The network behind it, for the check that it is in eval mode."""
+    outputs: Callable[[Tensor], Tensor] | None = None
+    """What the network gives before the decision, for the model check alone."""
+    relaid: Callable[[bool], Model] | None = None
+    """Makes the same model with `channels_last` True or False."""
+    running: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """How the network is run: the options of `from_torch`, by name, in words."""
 
     def __post_init__(self) -> None:
         if not callable(self.predict):
@@ -61,8 +68,8 @@ class Model:
 
     @property
     def work_dtype(self) -> torch.dtype:
-        """What attacks compute in: float64 for a float64 model, else float32."""
-        return torch.float64 if self.dtype == torch.float64 else torch.float32
+        """What attacks compute in."""
+        return self.dtype
 
     def sent(self, points: Tensor) -> Tensor:
         """The points as they are sent; `points` may be overwritten."""
@@ -87,13 +94,13 @@ class Model:
 
 
 def check_dtype(dtype: torch.dtype) -> None:
-    """Raise InputError unless it is a floating type."""
-    if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+    """Raise InputError unless points can be sent in it."""
+    if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
         raise InputError(
             f"is {shown(dtype)}",
-            expected="a floating type",
-            remedy="for a model that takes 8-bit images use quantize=8 and convert inside the "
-            "callable",
+            expected="torch.float32 or torch.float64, in which points are sent and measured",
+            remedy="for a model that takes others convert inside the callable, after quantize=8 if "
+            "it takes 8-bit images",
             input="dtype",
         )
 

@@ -21,19 +21,19 @@ class Graphed:
     """A function of one CUDA tensor, recorded for each shape that it is called with."""
 
     def __init__(self, forward: Callable[[Tensor], Tensor]) -> None:
-        self._forward = forward
+        self.forward = forward
         self._recorded: dict[torch.Size, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
 
     def __reduce__(self) -> tuple[type[Graphed], tuple[Callable[[Tensor], Tensor]]]:
         """Another process records its own."""
-        return Graphed, (self._forward,)
+        return Graphed, (self.forward,)
 
     @torch.inference_mode()
     def __call__(self, images: Tensor) -> Tensor:
         """The function's output."""
         if images.shape not in self._recorded:
             if len(self._recorded) == MOST_SHAPES:
-                return self._forward(images)
+                return self.forward(images)
             self._record(images)
         graph, inputs, output = self._recorded[images.shape]
         with torch.cuda.device(images.device):
@@ -51,9 +51,9 @@ class Graphed:
         side_stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side_stream):
             for _ in range(WARM_UP_RUNS):
-                self._forward(inputs)
+                self.forward(inputs)
         torch.cuda.current_stream().wait_stream(side_stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            output = self._forward(inputs)
+            output = self.forward(inputs)
         return graph, inputs, output
