@@ -141,7 +141,7 @@ def test_what_is_sent_is_clipped_rounded_and_cast():
 
 def test_points_are_sent_in_float32_or_float64():
     for dtype in (torch.float16, torch.bfloat16):
-        with pytest.raises(tb.InputError, match="float32 or torch.float64, .*; .* convert"):
+        with pytest.raises(tb.InputError, match=r"float32 or torch.float64, .*; .* convert"):
             tb.models.from_callable(len, dtype=dtype)
 
 

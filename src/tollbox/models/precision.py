@@ -25,7 +25,7 @@ DTYPES = {
     "float16": torch.float16,
 }
 """What a network may compute in, by the names that study files use."""
-EXPECTED = f"{', '.join(list(DTYPES)[:-1])} or {list(DTYPES)[-1]}"
+DTYPE_NAMES = f"{', '.join(list(DTYPES)[:-1])} or {list(DTYPES)[-1]}"
 
 
 def inner_dtype(dtype: torch.dtype | None, network: nn.Module) -> torch.dtype:
@@ -35,7 +35,7 @@ def inner_dtype(dtype: torch.dtype | None, network: nn.Module) -> torch.dtype:
     if not isinstance(dtype, torch.dtype) or dtype not in DTYPES.values():
         raise InputError(
             f"is {shown(dtype)}",
-            expected=f"torch's {EXPECTED}",
+            expected=f"torch's {DTYPE_NAMES}",
             remedy="for a model that takes 8-bit images use quantize=8 and convert inside it",
             input="dtype",
         )

@@ -17,7 +17,7 @@ from ..core.arguments import shown
 from ..core.cell import Cell, check_label
 from ..core.model import Model, as_model
 from ..core.noise import content_hash
-from ..engine.engine import default_batch_size
+from ..engine.engine import default_batch_size, trial_batch_size
 from ..errors import InputError, mention
 from ..files.images import ImageSet
 from ..files.starts import check_target
@@ -65,6 +65,7 @@ class Loaded:
             self._fingerprints[spec.name] = fingerprint(
                 self.model(spec),
                 self.images.images,
+                size=trial_batch_size(self.model(spec), self.study.batch_size),
                 file=None if spec.name in self.supplied else Path(spec.resolved),
                 ask=not self.study.metered,
             )
@@ -77,7 +78,7 @@ class Loaded:
         if study.metered:
             return []
         try:
-            check_repeatable(model, images)
+            check_repeatable(model, images, trial_batch_size(model, study.batch_size))
         except InputError as error:
             raise study.about(error, model=spec) from None
         if not study.check:
