@@ -2,7 +2,8 @@
 
 A network of a few hundred kernels takes milliseconds to launch, which a host that is busy with many
 small asks does not have. The engine sends few fixed shapes, so few graphs are needed. Not every
-network can be recorded (no data-dependent control flow, no synchronisation), so it is opt-in.
+network can be recorded (no data-dependent control flow, no synchronisation), so it is opt-in. A
+compiled network is compiled in the runs that warm up, and recorded after that.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def fingerprint(
         file=_hash_file(file) if file is not None and file.is_file() else None,
         network=None if model.network is None else _hash_weights(model.network),
         answers=_labels(model, images[:PROBES], size) if ask else None,
-        running=model.running,
+        running=model.running or None,
     )
 
 
