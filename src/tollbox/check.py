@@ -15,15 +15,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from .core import tf32
 from .core.arguments import check_whole
 from .core.exactness import Exactness, Seen, listed
-from .core.model import Model, as_model
+from .core.model import LAYOUTS, Model, as_model
 from .engine.engine import LARGEST_BATCH, default_batch_size
 from .engine.sender import Sender
 from .errors import InputError, mention
@@ -98,9 +98,10 @@ def examine(
         for kind, how in HOW.items()
         if changed.get(kind)
     ]
+    matters: dict[str, Any] = dict.fromkeys(changed, True)
     exactness = Exactness(
         asking.seen,
-        **dict.fromkeys(changed, True),
+        **matters,
         shapes=tuple(shapes),
         layout=model.layout,
         precision=precision_of(model),
@@ -182,7 +183,7 @@ def _pool(images: Tensor, rows: int, model: Model) -> Tensor:
     """So many distinct rows: the images, blends of two, where decisions are close, and both again
     with a little noise; and a grey one. The same on any machine, and on the host: one batch at a
     time takes memory of the device."""
-    images = images.to("cpu", model.work_dtype)
+    images = images.to("cpu", model.dtype)
     count, numbers = len(images), torch.arange(rows)
     parts = [images, torch.lerp(images, images.roll(1, 0), 0.5)]
     pool = torch.cat(parts)[numbers % (2 * count)]
@@ -194,15 +195,13 @@ def _pool(images: Tensor, rows: int, model: Model) -> Tensor:
 
 
 def precision_of(model: Model) -> str:
-    """What the model computes in, in a word."""
-    parameters = () if model.network is None else model.network.parameters()
-    dtypes = (each.dtype for each in parameters if each.is_floating_point())
-    dtype = next(dtypes, model.dtype)
-    if dtype == torch.float32 and model.device.type == "cuda":
-        backends = torch.backends
-        if backends.cuda.matmul.allow_tf32 or backends.cudnn.allow_tf32:
+    """What the model computes in, in a word: as it was told, else as torch is set."""
+    dtype = model.running.get("dtype", str(model.dtype).removeprefix("torch."))
+    if dtype == "float32" and model.device.type == "cuda":
+        told = model.running.get("tf32")
+        if tf32.allowed() if told is None else told == "true":
             return "TF32"
-    return str(dtype).removeprefix("torch.")
+    return dtype
 
 
 # -- exact ----------------------------------------------------------------------------------------
@@ -218,14 +217,15 @@ def exact_choice(model: Model, images: Tensor, batch_size: int | None) -> tuple[
         sizes = list(dict.fromkeys((default_batch_size(model), *EXACT_SIZES)))
     else:
         sizes = [batch_size or default_batch_size(model)]
-    models, tried = [model], []
+    others = [] if model.relaid is None else list(LAYOUTS.values())
+    models, tried = {model.layout: model}, []
     for size in sizes:
-        for place in range(1 if model.relaid is None else 2):
-            if place == len(models) and model.relaid is not None:
-                models.append(replace(model.relaid(), classes=model.classes))
-            examined = examine(models[place], images, [size], hasty=True)
+        for layout in dict.fromkeys((model.layout, *others)):
+            if layout not in models:
+                models[layout] = model.in_layout(layout)
+            examined = examine(models[layout], images, [size], hasty=True)
             if examined.exactness.exact:
-                return models[place], examined
+                return models[layout], examined
             tried.append(examined)
     raise _no_exact_shape(sizes, tried)
 

@@ -112,7 +112,8 @@ def run_cells(
     )
     findings, exactness = runner.prepare(listed, frames=4)
     results = sorted(runner.run(listed), key=lambda result: result.index)
-    return Results(results, findings, exactness)
+    warnings = (text for result in results for text in result.warnings)
+    return Results(results, findings, exactness.after(warnings))
 
 
 @_suggesting

@@ -5,6 +5,7 @@ The networks here have no sums but their own, so that they are what they are cal
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 import tollbox as tb
 from tollbox.check import EXACT_SIZES, check_model, exact_choice, examine, precision_of, probes
+from tollbox.core import tf32
 from tollbox.core.exactness import Exactness, Seen
 
 IMAGES = torch.rand((4, 3, 8, 8), generator=torch.Generator().manual_seed(1))
@@ -199,7 +201,25 @@ def test_sentences() -> None:
 
 def test_the_precision_is_that_of_the_network() -> None:
     assert precision_of(tb.models.from_torch(nn.Conv2d(3, 3, 1), dtype=torch.float64)) == "float64"
-    assert precision_of(tb.models.from_callable(len, dtype=torch.float16)) == "float16"
+    assert precision_of(tb.models.from_torch(nn.Flatten(), dtype=torch.float16)) == "float16"
+    assert precision_of(tb.models.from_callable(len, dtype=torch.float64)) == "float64"
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_tf32_is_what_the_model_was_told_else_what_torch_is_set_to(
+    monkeypatch: pytest.MonkeyPatch, allowed: bool
+) -> None:
+    monkeypatch.setattr(tf32, "allowed", lambda: allowed)
+    on_cuda = replace(tb.models.from_callable(len), device=torch.device("cuda"))
+    for told, dtype, wanted in (
+        ({}, "float32", "TF32" if allowed else "float32"),
+        ({"tf32": "true"}, "float32", "TF32"),
+        ({"tf32": "false"}, "float32", "float32"),
+        ({"tf32": "true"}, "bfloat16", "bfloat16"),
+    ):
+        model = replace(on_cuda, running={"dtype": dtype, **told})
+        assert precision_of(model) == wanted
+        assert precision_of(replace(model, device=torch.device("cpu"))) == dtype
 
 
 def test_a_network_of_matrix_products_is_found_where_its_rows_depend_on_their_place() -> None:
@@ -308,6 +328,30 @@ class TestRun:
     def test_a_metered_model_is_not_probed(self) -> None:
         with pytest.raises(tb.InputError, match=r"exact and metered are both set: .* shapes vary"):
             run(Net(), exact=True, metered=True)
+
+    def test_running_out_of_memory_ends_exactness_and_is_told(self) -> None:
+        class Small(Net):
+            full = False
+
+            def forward(self, images: Tensor) -> Tensor:
+                if self.full and len(images) == 64:
+                    raise torch.OutOfMemoryError
+                return super().forward(images)
+
+        def fill(now: tb.Progress) -> None:
+            net.full = now.done > 0
+
+        net = Small().eval()
+        model, labels = tb.models.from_torch(net), IMAGES[:, 0, 0, :3].argmax(1)
+        options: dict[str, Any] = {"budget": 60, "exact": True, "live": 1, "progress": fill}
+        results = tb.run(tb.preset("hsja"), model, IMAGES, labels, **options)
+        assert (bool(results[0].warnings), bool(results[-1].warnings)) == (False, True)
+        assert not results.exactness.exact
+        assert results.exactness.sentence == (
+            "Exact at first only: a row's logits depend on nothing but the row, in batches of 64 "
+            "(float32, contiguous), but it ran out of memory: batches of 64 became batches of 32, "
+            "in which nothing is known of exactness."
+        )
 
     def test_exact_is_a_flag(self) -> None:
         with pytest.raises(tb.InputError, match="exact is 'yes'"):

@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -56,6 +56,8 @@ class Exactness:
     precision: str = ""
     digest: str = ""
     """Of what the model gave for the probes: the same bits on the same machine."""
+    ended: str = ""
+    """What put an end to it during the run, in words: batches had to become smaller."""
 
     @property
     def known(self) -> bool:
@@ -64,8 +66,8 @@ class Exactness:
 
     @property
     def exact(self) -> bool:
-        """Whether a row was found to depend on nothing else."""
-        return self.known and not self.matters
+        """Whether a row was found to depend on nothing else, in all batches of the run."""
+        return self.known and not self.matters and not self.ended
 
     @property
     def matters(self) -> list[str]:
@@ -80,12 +82,21 @@ class Exactness:
         by = ", seen by labels only" if self.seen is Seen.LABELS else ""
         layout = f", {self.layout}" if self.layout else ""
         where = f"in batches of {_range(self.shapes)} ({self.precision}{layout})"
-        if self.exact:
-            return f"Exact{by}: a row's {self.seen} depend on nothing but the row, {where}."
+        if not self.matters:
+            found = f"a row's {self.seen} depend on nothing but the row, {where}"
+            if self.ended:
+                return f"Exact{by} at first only: {found}, but it ran {self.ended}."
+            return f"Exact{by}: {found}."
         return (
             f"Repeated runs may differ in the last digits or more: a row's {self.seen} depend on "
             f"{listed(self.matters)}, {where}."
         )
+
+    def after(self, warnings: Iterable[str]) -> Exactness:
+        """The same after a run whose results carry these warnings, all of which are of batches that
+        had to become smaller."""
+        texts = sorted(set(warnings))
+        return replace(self, ended="; ".join(texts)) if self.known and texts else self
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Exactness:

@@ -38,7 +38,7 @@ class CellRun:
     def __init__(self, index: int, cell: Cell, slot: int, model: Model, metered: bool) -> None:
         self.index, self.cell, self.slot = index, cell, slot
         self._model, self._metered = model, metered
-        source = cell.image.to(model.device, model.work_dtype, non_blocking=True)
+        source = cell.image.to(model.device, model.dtype, non_blocking=True)
         content = content_hash(cell.image)
         start = None if cell.start is None else cell.start.to(source, non_blocking=True)
         self.problem = Problem(
@@ -238,7 +238,7 @@ class CellRun:
         for point, notes in accepted:
             if not isinstance(point, Tensor) or point.shape != self.problem.source.shape:
                 raise ValueError(f"accepted {type(point).__name__}, expected an image's point")
-            sent = self._model.sent(point[None].clone()).to(self._model.work_dtype)
+            sent = self._model.sent(point[None].clone()).to(self._model.dtype)
             distance = row_norms(sent - self.problem.source)[0]
             step: dict[str, Any] = {
                 "iteration": len(self._steps) + 1,

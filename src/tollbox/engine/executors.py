@@ -34,6 +34,7 @@ from typing import Any, Protocol
 import torch
 
 from ..core.stop import Stop
+from ..core.tf32 import setting
 from ..errors import InputError
 from .job_process import serve
 
@@ -187,7 +188,7 @@ class Processes:
         with _interrupts_held_back():
             for _ in range(count):
                 parent_end, child_end = context.Pipe()
-                arguments = (child_end, content, self._threads, _precision())
+                arguments = (child_end, content, self._threads, setting())
                 process = context.Process(target=serve, args=arguments, daemon=True)
                 process.start()
                 child_end.close()
@@ -395,7 +396,3 @@ def loaded(content: bytes) -> Any:
 def threads_each(count: int) -> int:
     """How many threads each of so many processes has."""
     return max(1, torch.get_num_threads() // count)
-
-
-def _precision() -> tuple[bool, bool]:
-    return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32

@@ -19,18 +19,19 @@ from typing import Any
 import torch
 
 from ..core.stop import Stop
+from ..core.tf32 import Setting, set_to
 from ..errors import TollboxError
 
 PARENT_GONE = 3
 """Exit code of a process whose parent is gone."""
 
 
-def serve(pipe: Connection, content: bytes, threads: int, precision: tuple[bool, bool]) -> None:
+def serve(pipe: Connection, content: bytes, threads: int, precision: Setting) -> None:
     """What a process does: one job after another."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(threads)
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = precision
+    set_to(precision)
     link = _PipeLink(pipe)
     try:
         shared = pickle.loads(content)

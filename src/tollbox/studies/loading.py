@@ -5,7 +5,7 @@ models' classes. A model is loaded, checked and fingerprinted once, when it is n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from ..core.cell import Cell, check_label
 from ..core.exactness import Exactness, Seen
 from ..core.model import Model, as_model
 from ..core.noise import content_hash
-from ..engine.engine import default_batch_size
+from ..engine.engine import default_batch_size, trial_batch_size
 from ..engine.executors import threads_each
 from ..errors import InputError, mention
 from ..files.images import ImageSet
@@ -63,13 +63,17 @@ class Loaded:
         return self._models[spec.name]
 
     def fingerprint(self, spec: ModelSpec) -> ModelFingerprint:
-        """What tells a model from another."""
+        """What tells a model from another. That of an exact study has no layout and no answers: the
+        record of exactness has the layout that was chosen, and a digest of logits."""
         if spec.name not in self._fingerprints:
+            model, exact = self.model(spec), self.study.exact
+            running = {k: v for k, v in model.running.items() if k != "channels_last" or not exact}
             self._fingerprints[spec.name] = fingerprint(
-                self.model(spec),
+                replace(model, running=running),
                 self.images.images,
+                size=trial_batch_size(model, self.study.batch_size),
                 file=None if spec.name in self.supplied else Path(spec.resolved),
-                ask=not self.study.metered,
+                ask=not (self.study.metered or exact),
             )
         return self._fingerprints[spec.name]
 
@@ -82,7 +86,8 @@ class Loaded:
             return Examined([], Exactness(Seen.METERED))
         few = images[:CHECKED_IMAGES]
         try:
-            check_repeatable(model, images)
+            if not study.exact:  # which looks more closely
+                check_repeatable(model, images, trial_batch_size(model, study.batch_size))
             with threads(threads_each(processes)):
                 if study.exact:
                     self._models[spec.name], examined = exact_choice(model, few, study.batch_size)

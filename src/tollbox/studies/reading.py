@@ -163,7 +163,7 @@ class StudyResults:
                     results.append(self._result(ends[cell], place, trace, picture))
         exactness = Exactness(Seen.NOT_KNOWN)
         if model is not None or len(study.models) == 1:
-            exactness = self.record.exactness_of(model or study.models[0].name)
+            exactness = self._status.exactness_of(model or study.models[0].name)
         return Results(sorted(results, key=lambda result: result.index), exactness=exactness)
 
     def _result(self, end: End, place: Place, trace: Trace, image: Tensor | None) -> Result:

@@ -245,7 +245,7 @@ def model_speed(loaded: Loaded, model: Model) -> float | None:
     if study.metered:
         return None
     size = trial_batch_size(model, study.batch_size)
-    batch = images[torch.arange(size) % len(images)].to(model.device, model.work_dtype)
+    batch = images[torch.arange(size) % len(images)].to(model.device, model.dtype)
     best = math.inf
     try:
         for _ in range(SPEED_BATCHES):

@@ -19,6 +19,7 @@ from ...core.arguments import check_whole
 from ...engine.engine import LARGEST_BATCH
 from ...errors import InputError
 from ...files.tables import LARGEST, path_of
+from ...models.pytorch import RUNNING
 from .file import Item, Source, parsed, read_text
 from .key_lines import Key
 from .sections import attacks_of, goal_of, images_of, models_of
@@ -50,7 +51,7 @@ KEYS: Mapping[str, Key] = {
     "start": ("goal", "start"),
 }
 """By the name of an argument, the key that it comes from."""
-MODEL_KEYS = {"model": "source", "mean": "mean", "std": "std", "quantize": "quantize"}
+MODEL_KEYS = {"model": "source", **{key: key for key in ("mean", "std", "quantize", *RUNNING)}}
 """Likewise, in a table of [[models]]."""
 
 

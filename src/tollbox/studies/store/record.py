@@ -4,8 +4,8 @@
 2. A study is resumed by the attacks and the random numbers that it was begun with: the record has
    the parts of each attack, field by field, and the version of the noise. (A store of version 0.1.0
    has neither: its attacks are not compared, and its noise is version 1.)
-3. A model is the same if its file, its weights and its answers to a few images are, as far as both
-   sides know them.
+3. A model is the same if its file, its weights, its answers to a few images and how it is run are,
+   as far as both sides know them.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ class ModelFingerprint:
     """A hash of its weights."""
     answers: tuple[int, ...] | None = None
     """Its labels for the first images of the study."""
+    running: Mapping[str, str] | None = None
+    """How its network is run."""
 
     def change(self, now: ModelFingerprint) -> str | None:
         """What of the model has changed, in words; None if it is the same."""
@@ -67,6 +69,12 @@ class ModelFingerprint:
             old, new = getattr(self, name), getattr(now, name)
             if None not in (old, new) and old != new:
                 return words
+        if self.running is None or now.running is None:
+            return None
+        for name in [*self.running, *now.running]:
+            begun, today = (each.get(name, "not given") for each in (self.running, now.running))
+            if begun != today:
+                return f"{name}, which was {begun} and is {today},"
         return None
 
 
