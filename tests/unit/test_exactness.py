@@ -195,6 +195,9 @@ def test_sentences() -> None:
         "Exact: a row's logits depend on nothing but the row, in batches of 16 (float32, "
         "contiguous)."
     )
+    assert exactness(Net(), 16).after(["b", "a", "b"]).sentence.endswith(". What ended it: a; b.")
+    assert exactness(Net(), 16).after([]).exact
+    assert Exactness().after(["a"]) == Exactness()
     assert Exactness().sentence.startswith("Not checked: repeated runs may or may not agree")
     assert Exactness(Seen.METERED).sentence.startswith("Not probed, since each row of a metered")
 
@@ -349,8 +352,8 @@ class TestRun:
         assert not results.exactness.exact
         assert results.exactness.sentence == (
             "Exact at first only: a row's logits depend on nothing but the row, in batches of 64 "
-            "(float32, contiguous), but it ran out of memory: batches of 64 became batches of 32, "
-            "in which nothing is known of exactness."
+            "(float32, contiguous). What ended it: out of memory: batches of 64 became batches of "
+            "32, in which nothing is known of exactness."
         )
 
     def test_exact_is_a_flag(self) -> None:

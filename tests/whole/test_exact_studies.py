@@ -134,6 +134,7 @@ def test_the_choice_is_kept_and_told(case: Case) -> None:
         assert (found.seen, found.shapes, found.layout) == (Seen.LOGITS, (128,), "contiguous")
         assert (found.exact, results.exactness) == (True, [sentence])
         assert sentence in page_data(results)["notes"]
+        assert results.record.models["net"].running == {"dtype": "float32"}  # nor any other layout
     with StudyStatus(case.out) as status:
         assert status.exactness == [sentence]
 
@@ -150,6 +151,30 @@ def test_interrupted_again_and_again_it_keeps_the_shape_and_ends_as_unbroken(cas
         assert runs < 30
     assert runs > 2
     assert contents(case.out) == wanted
+
+
+def test_running_out_of_memory_ends_exactness_and_is_told(case: Case) -> None:
+    class Small(Net):
+        def forward(self, images: Tensor) -> Tensor:
+            if self.log.at < 0 and len(self.log.sizes) > 10 and len(images) == 128:
+                raise torch.OutOfMemoryError
+            return super().forward(images)
+
+    case.text += "\n[[models]]\nname = 'other'\nsource = 'nowhere:other'\n"
+    models = {"net": tb.models.from_torch(net := Small()), "other": tb.models.from_torch(Net())}
+    loaded = load(case.study(), models)
+    begin(loaded, case.out, "python")
+    net.log.sizes.clear()
+    net.log.at = -1
+    run_folder(case.out, Options(), lambda _: None, net.log.stop, loaded)
+    assert set(net.log.sizes) == {128, 64}
+    with StudyResults(case.out) as results:
+        assert not results.results(model="net").exactness.exact
+        assert results.results(model="other").exactness.exact
+        first, second = results.exactness
+    assert first.startswith("The model 'net': Exact at first only: ")
+    assert "What ended it: out of memory: batches of 128 became batches of 64, in which" in first
+    assert second.startswith("The model 'other': Exact: ")
 
 
 @pytest.mark.slow

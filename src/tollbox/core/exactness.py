@@ -57,7 +57,7 @@ class Exactness:
     digest: str = ""
     """Of what the model gave for the probes: the same bits on the same machine."""
     ended: str = ""
-    """What put an end to it during the run, in words: batches had to become smaller."""
+    """What put an end to it during the run, in words."""
 
     @property
     def known(self) -> bool:
@@ -85,7 +85,7 @@ class Exactness:
         if not self.matters:
             found = f"a row's {self.seen} depend on nothing but the row, {where}"
             if self.ended:
-                return f"Exact{by} at first only: {found}, but it ran {self.ended}."
+                return f"Exact{by} at first only: {found}. What ended it: {self.ended}."
             return f"Exact{by}: {found}."
         return (
             f"Repeated runs may differ in the last digits or more: a row's {self.seen} depend on "
@@ -93,8 +93,8 @@ class Exactness:
         )
 
     def after(self, warnings: Iterable[str]) -> Exactness:
-        """The same after a run whose results carry these warnings, all of which are of batches that
-        had to become smaller."""
+        """The same after a run whose results carry these warnings. Any of them ends it: batches had
+        to become smaller, or a point was answered differently when it was asked again."""
         texts = sorted(set(warnings))
         return replace(self, ended="; ".join(texts)) if self.known and texts else self
 
