@@ -15,19 +15,17 @@ import sys
 import time
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import nets
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import tollbox as tb
 from tollbox.core.noise import content_hash
 
 EVERY = 10.0
 """Seconds between two lines about progress."""
-SHAPES = 32
-"""Batch shapes that are compiled; beyond that the network would run uncompiled."""
 
 
 def options() -> argparse.ArgumentParser:
@@ -152,12 +150,14 @@ def load(
     Which these are is judged by one uncharged pass. TF32 must have been set or unset before.
     """
     mean, std = nets.NORMALISATION[net]
-    network = nets.network(net, folded=True)
-    if compiled:
-        torch._dynamo.config.recompile_limit = SHAPES
-        network = cast(nn.Module, torch.compile(network, dynamic=False))
     model = tb.models.from_torch(
-        network, mean=mean, std=std, device=device, classes=CLASSES[net], quantize=quantize
+        nets.network(net, folded=True),
+        mean=mean,
+        std=std,
+        device=device,
+        classes=CLASSES[net],
+        quantize=quantize,
+        compile=compiled,
     )
     asked = count
     while True:

@@ -59,7 +59,7 @@ class Raw:
 
     def __init__(self, model: tb.models.Model, batch: Tensor) -> None:
         self.model = model
-        self.batch = model.sent(batch.to(model.device, model.work_dtype))
+        self.batch = model.sent(batch.to(model.device, model.dtype))
         self._rounds = 4 if model.device.type == "cuda" else 2
 
     @torch.inference_mode()

@@ -34,7 +34,7 @@ class Outcome:
 def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
     """Run one cell, a query at a time."""
     out = Outcome()
-    source = cell.image.to(model.work_dtype)
+    source = cell.image.to(model.dtype)
     problem = Problem(source, cell.label, cell.prices, cell.target, cell.seed)
     dearest = max(
         [cell.prices.other]

@@ -28,7 +28,7 @@ from typing import Any, Self, TypeVar
 
 E = TypeVar("E", bound="InputError")
 
-_MENTION = re.compile("\x00([a-z_]+)\x00")
+_MENTION = re.compile("\x00([a-z0-9_]+)\x00")
 
 
 def mention(name: str) -> str:

@@ -15,22 +15,23 @@ import functools
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
-from .check import CHECKED_IMAGES, check_model
+from .check import CHECKED_IMAGES, Examined, exact_choice, examine, threads
 from .core.arguments import check_flag, shown
 from .core.cell import Cell, check_attack, check_limits
+from .core.exactness import Exactness, Seen
 from .core.model import Model, as_model
 from .core.prices import Prices
 from .core.problem import Attack
 from .core.result import Result, Results
 from .engine.engine import Engine, Progress
-from .engine.executors import fewer_notice, within_cores
+from .engine.executors import fewer_notice, threads_each, within_cores
 from .engine.workers import Workers, check_count
 from .errors import InputError, mention
 
@@ -77,6 +78,7 @@ def run_cells(
     live: int | None = None,
     metered: bool = False,
     one_shape: bool = False,
+    exact: bool = False,
     time_limit: float = math.inf,
     progress: Callable[[Progress], None] | None = None,
     workers: int | Workers = 1,
@@ -88,7 +90,6 @@ def run_cells(
     checked_model = as_model(model)
     if not isinstance(cells, Iterable):
         raise InputError(f"is {shown(cells)}", expected="cells, as tb.Cell", input="cells")
-    check_flag("check", check)
     listed, shape = list(cells), None
     for index, cell in enumerate(listed):
         if not isinstance(cell, Cell):
@@ -100,6 +101,9 @@ def run_cells(
     runner = _Runner(
         checked_model,
         workers,
+        len(listed),
+        check,
+        exact,
         batch_size=batch_size,
         live=live,
         metered=metered,
@@ -107,9 +111,10 @@ def run_cells(
         time_limit=time_limit,
         progress=progress,
     )
-    findings = runner.check_model(listed, frames=4) if check else []
+    findings, exactness = runner.prepare(listed, frames=4)
     results = sorted(runner.run(listed), key=lambda result: result.index)
-    return Results(results, findings)
+    warnings = (text for result in results for text in result.warnings)
+    return Results(results, findings, exactness.after(warnings))
 
 
 @_suggesting
@@ -131,6 +136,7 @@ def run(
     live: int | None = None,
     metered: bool = False,
     one_shape: bool = False,
+    exact: bool = False,
     time_limit: float = math.inf,
     progress: Callable[[Progress], None] | None = None,
     workers: int | Workers = 1,
@@ -145,13 +151,16 @@ def run(
     charge_clean: charge the query of the clean image.
     check: test first, uncharged, whether the model is fit to be measured.
 
-    But for `time_limit`, none of the following changes a result, exactly so in float64, and in
-    float32 with `one_shape`:
+    But for `time_limit`, none of the following changes a result, exactly so with `exact`, and as
+    far as a row of the network depends on nothing else without it (`Results.exactness`):
 
     batch_size: rows of a model batch (default: 256 on a GPU, else 64).
     live: the most images under way at a time (default: from memory and batch size).
     metered: the model bills every row it computes: send only rows that are certain to be charged.
     one_shape: pad to one batch shape instead of a few.
+    exact: take one batch shape and layout in which a row of the network is found to depend on
+        nothing else, bit for bit, and refuse if there is none. A batch_size that is given is the
+        only one tried. The model is asked uncharged, so not with `metered`.
     time_limit: seconds after which all ends.
     progress: called after each batch.
     workers: processes that share the work (default: 1, this one), no more than cores; or those of
@@ -178,6 +187,7 @@ def run(
         live=live,
         metered=metered,
         one_shape=one_shape,
+        exact=exact,
         time_limit=time_limit,
         progress=progress,
         workers=workers,
@@ -203,6 +213,7 @@ def stream(
     live: int | None = None,
     metered: bool = False,
     one_shape: bool = False,
+    exact: bool = False,
     time_limit: float = math.inf,
     progress: Callable[[Progress], None] | None = None,
     workers: int | Workers = 1,
@@ -212,7 +223,6 @@ def stream(
     `labels`, `targets` and `starts` may come likewise; the arguments are those of `run`.
     """
     checked_model = as_model(model)
-    check_flag("check", check)
     cells = _cells(
         attack,
         {"image": images, "label": labels, "target": targets, "start": starts},
@@ -225,6 +235,9 @@ def stream(
     runner = _Runner(
         checked_model,
         workers,
+        math.inf,
+        check,
+        exact,
         batch_size=batch_size,
         live=live,
         metered=metered,
@@ -234,11 +247,10 @@ def stream(
     )
 
     def results() -> Iterator[Result]:
-        few, shape = list(islice(cells, CHECKED_IMAGES)) if check else [], None
+        few, shape = list(islice(cells, CHECKED_IMAGES)) if check or exact else [], None
         for index, cell in enumerate(few):
             shape = cell.check(checked_model, f"image {index}", shape)
-        if few:
-            runner.check_model(few, frames=3)
+        runner.prepare(few, frames=3)
         yield from runner.run(chain(few, cells))
 
     return results()
@@ -252,45 +264,79 @@ def _name(cell: Cell, index: int) -> str:
 class _Runner:
     """Runs cells in this process, or in those of `workers`."""
 
-    def __init__(self, model: Model, workers: int | Workers, **options: Any) -> None:
-        if not isinstance(workers, Workers):
+    def __init__(
+        self,
+        model: Model,
+        workers: int | Workers,
+        most: float,
+        check: bool,
+        exact: bool,
+        **options: Any,
+    ) -> None:
+        """`most` cells will come."""
+        check_flag("check", check)
+        check_flag("exact", exact)
+        if isinstance(workers, Workers):
+            self._count = workers.count
+        else:
             check_count(workers)
+            self._count = within_cores(int(min(workers, most)), False)
         self._model, self._workers, self._options = model, workers, options
+        self._most = most
+        self._check, self._exact = check, exact
         self._engine = Engine(model, **options)  # refuses what is wrong with them
+        if self._engine.sender.metered and (check or exact):
+            raise _asks_uncharged("check" if check else "exact")
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Result]:
         """Each result as it is finished."""
-        workers = self._workers
+        workers, options = self._workers, self._options
         if isinstance(workers, Workers):
-            yield from workers.run(cells, **self._options)
+            layout = self._model.layout if self._exact else None
+            yield from workers.run(cells, layout=layout, **options)
             return
-        work = len(cells) if isinstance(cells, Sized) else workers
-        if (notice := fewer_notice(workers, work, False, FORCED)) is not None:
+        if (
+            notice := fewer_notice(workers, int(min(workers, self._most)), False, FORCED)
+        ) is not None:
             warnings.warn(notice, stacklevel=2)
-        count = within_cores(min(workers, work), False)
-        if count <= 1:
+        if self._count <= 1:
             yield from self._engine.run(cells)
         else:
-            with Workers(self._model, count) as workers:
-                yield from workers.run(cells, **self._options)
+            with Workers(self._model, self._count) as workers:
+                yield from workers.run(cells, **options)
 
-    def check_model(self, cells: list[Cell], frames: int) -> list[str]:
-        """What makes the model unfit to be measured on these images; warns of it, too, in the name
-        of the caller so many frames up."""
+    def prepare(self, cells: list[Cell], frames: int) -> Examined:
+        """Check the model on these images, and choose an exact shape and layout, if either was
+        asked for. Warns, too, of what makes the model unfit, in the name of the caller so many
+        frames up."""
         sender = self._engine.sender
-        if sender.metered:
-            raise InputError(
-                f"{mention('check')} and {mention('metered')} are both set: the check asks "
-                "uncharged, and a metered model bills every row",
-                remedy="call tb.check_model where that is acceptable",
-            )
-        if not cells:
-            return []
+        if not (cells and (self._check or self._exact)):
+            return Examined([], Exactness(Seen.METERED if sender.metered else Seen.NOT_CHECKED))
         few = torch.stack([cell.image for cell in cells[:CHECKED_IMAGES]])
-        findings = check_model(self._model, few, sender.batch_size)
-        if findings:
-            warnings.warn(" ".join(findings), ModelWarning, stacklevel=frames)
-        return findings
+        with threads(threads_each(max(1, self._count))):
+            if self._exact:
+                self._model, examined = exact_choice(self._model, few, self._options["batch_size"])
+                [size] = examined.exactness.shapes
+                self._options |= {"batch_size": size, "one_shape": True}
+                self._engine = Engine(self._model, **self._options)
+            else:
+                examined = examine(self._model, few, sender.shapes)
+        if examined.findings and self._check:
+            warnings.warn(" ".join(examined.findings), ModelWarning, stacklevel=frames)
+        return examined
+
+
+def _asks_uncharged(name: str) -> InputError:
+    """What is refused of a metered model."""
+    why = "the check asks uncharged, and a metered model bills every row"
+    if name == "exact":
+        why += ", and gets no padding, so that batch shapes vary"
+    return InputError(
+        f"{mention(name)} and {mention('metered')} are both set: {why}",
+        remedy="call tb.check_model where that is acceptable"
+        if name == "check"
+        else f"leave {mention(name)} out",
+    )
 
 
 # -- cells from images, labels, targets and starts ------------------------------------------------

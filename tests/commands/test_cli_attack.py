@@ -214,6 +214,30 @@ def test_results_are_those_of_the_library(case: Case) -> None:
     assert stored["cost"].tolist() == [r.ledger.cost for r in same]
 
 
+NETWORK = """
+import torch
+from torch import nn
+
+class Bright(nn.Module):
+    def forward(self, images):
+        assert images.dtype == torch.bfloat16
+        level = images.float().mean((1, 2, 3))
+        return torch.stack([0.5 - level, level - 0.5], 1)
+
+net = Bright()
+"""
+
+
+def test_how_a_network_is_run(case: Case) -> None:
+    Path("my_bright_network.py").write_text(NETWORK)
+    sys.path.insert(0, str(case.folder))
+    code, _, err = case.run(model="my_bright_network:net", dtype="bfloat16", limit="2")
+    assert code == 0, err
+    ledger = json.loads(Path("out/ledger.json").read_text())
+    assert ledger["settings"]["running"] == {"dtype": "bfloat16", "channels_last": "false"}
+    assert arrays()["images"].dtype == np.float32
+
+
 FOUR = """
 def labels(images):
     return (images.mean((1, 2, 3)) * 4).long().clamp(0, 3)
@@ -429,6 +453,10 @@ def test_models_and_other_options_that_are_wrong(case: Case) -> None:
     case.refused("--std is 0", std="0")
     case.refused("--std is 'a,b'", std="a,b")
     case.refused("--quantize is 17: expected 1 to 16", quantize="17")
+    case.refused("--dtype is 'half': expected float64, float32, bfloat16 or", dtype="half")
+    case.refused(
+        "--dtype is given, and ", "is an exported program: expected it for", dtype="float16"
+    )
     case.refused("--model", model=None)
     case.refused("--model is ''", model="")
     torch.save(nn.Linear(2, 2).state_dict(), "state.pt")
@@ -675,14 +703,14 @@ def test_check_tells_of_a_model_that_depends_on_the_batch(unfit: Case) -> None:
         main([*unfit.given(model="unfit_models:padded"), "--check"])
     out, err = unfit.capture.readouterr()
     assert "Note: the model 'model': " in err
-    assert "labels changed when the same images were padded with other images" in err
-    assert "padded with other images" in out
+    assert "labels changed when the same images were asked among other images" in err
+    assert "among other images" in out
     settings = json.loads(Path("out/ledger.json").read_text())["settings"]
-    assert any("padded with other images" in text for text in settings["warnings"])
+    assert any("among other images" in text for text in settings["warnings"])
     with StudyResults("out") as results:
-        assert any("padded with other images" in text for text in results.warnings)
+        assert any("among other images" in text for text in results.warnings)
     _, out, err = unfit.run(model="unfit_models:padded", out="unchecked")
-    assert "padded with other images" not in out + err
+    assert "among other images" not in out + err
 
 
 COUNTING = """

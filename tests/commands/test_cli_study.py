@@ -838,10 +838,10 @@ def test_the_check_of_models_is_said_and_kept(case: Case) -> None:
     case.file.write_text(case.file.read_text().replace(":net", ":labels"))
     _, _, err = case.run(*BEGIN, "--check")
     assert "Note: the model 'net': " in err
-    assert "padded with other images" in err
+    assert "among other images" in err
     assert "Note: the model 'net': " in case.run("status", "out")[1]
     case.file.write_text(f"check = true\n{case.file.read_text()}")
-    assert "padded with other images" in case.begin("by_key")[2]
+    assert "among other images" in case.begin("by_key")[2]
 
 
 def test_a_metered_model_is_not_checked(case: Case) -> None:

@@ -239,7 +239,10 @@ def test_out_of_memory_goes_on_with_smaller_batches_and_says_so(error):
     assert numbers(results) == numbers(expected)
     assert not any(r.warnings for r in expected)
     for result in results:
-        assert result.warnings[-1] == "out of memory: batches of 8 became batches of 4"
+        assert result.warnings[-1] == (
+            "out of memory: batches of 8 became batches of 4, in which nothing is known of "
+            "exactness"
+        )
     assert max(shapes[shapes.index(4) :]) == 4
 
 

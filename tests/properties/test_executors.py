@@ -13,7 +13,9 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
+from tollbox.core import tf32
 from tollbox.core.stop import Stop
 from tollbox.engine import executors
 from tollbox.engine.executors import JobEnd, Loss, Processes, SameProcess, Stopper, Then
@@ -33,6 +35,10 @@ def its_shared(shared, link):
 
 def its_pid(shared, link):
     return os.getpid()
+
+
+def its_tf32(shared, link):
+    return tf32.setting()
 
 
 def adds_up(shared, link):
@@ -154,6 +160,22 @@ def test_no_jobs(executor):
 
 
 # -- other processes ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [("allow_tf32", True, (True, True)), ("fp32_precision", "tf32", ("tf32", "tf32"))],
+)
+def test_processes_compute_in_the_precision_of_their_parent(name, value, wanted):
+    """Also where torch refuses to read `allow_tf32`, since it was set in the newer way."""
+    matmul = torch.backends.cuda.matmul
+    setattr(matmul, name, value)
+    try:
+        with Processes(1) as own:
+            _, ends = run(own, [its_tf32])
+    finally:
+        matmul.allow_tf32 = False
+    assert ends[0].value == wanted
 
 
 def test_jobs_run_elsewhere_and_processes_are_used_again(processes):

@@ -185,7 +185,8 @@ def test_an_unknown_option_is_told_the_nearest(function):
 @pytest.mark.parametrize("function", [tb.run, tb.stream, tb.run_cells])
 def test_the_options_stand_in_the_signature(function):
     names = set(inspect.signature(function).parameters)
-    engine = {"batch_size", "live", "metered", "one_shape", "time_limit", "progress", "workers"}
+    engine = {"batch_size", "live", "metered", "one_shape", "exact"}
+    engine |= {"time_limit", "progress", "workers"}
     image = {"prices", "budget", "max_queries", "seed", "charge_clean", "targets", "starts"}
     assert names >= engine | {"check"} | (set() if function is tb.run_cells else image)
     assert "options" not in names

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from tollbox.errors import FileError, InputError
+from tollbox.models import compiled, from_torch
 from tollbox.models.loading import load_model
 
 IMAGE = torch.rand(3, 6, 6, generator=torch.Generator().manual_seed(0))
@@ -118,6 +119,50 @@ def test_logits_are_found_in_what_a_file_or_function_answers(
     ):
         model = load_model(source, IMAGE)
         assert (model.classes, model(images).tolist()) == (5, wanted)
+
+
+def test_what_files_and_functions_take_of_how_networks_are_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, net = ModuleType("running"), network().train()
+    module.net, module.function = net, lambda images: net(images)  # type: ignore[attr-defined]
+    module.model = from_torch(net)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "running", module)
+    program, scripted = (
+        export(tmp_path / "net.pt2", network(), None),
+        script(tmp_path / "net.pt", network()),
+    )
+    options = {"dtype": torch.float16, "channels_last": False, "compile": True}
+    options |= {"cuda_graphs": True, "tf32": False}
+    for source, kind, taken in (
+        ("running:function", "a function of images", set()),
+        ("running:model", "a model that is ready to be asked", set()),
+        (program, "an exported program", {"compile", "cuda_graphs", "tf32"}),
+        (scripted, "TorchScript", {"cuda_graphs", "tf32"}),
+    ):
+        for name in options.keys() - taken:
+            given = {name: options[name]}
+            with pytest.raises(InputError, match=rf"^{name} is given, and .* is {kind}: expected"):
+                load_model(source, IMAGE, **given)
+        load_model(source, IMAGE, dtype=None, compile=False, cuda_graphs=False)
+    images = torch.rand(7, 3, 6, 6)
+    monkeypatch.setattr(compiled, "BACKEND", "eager")
+    for source in ("running:net", program):
+        model = load_model(source, IMAGE, mean=[0.4], std=[0.2], compile=True, tf32=False)
+        assert model.outputs.network._shapes == set()  # nothing is compiled for one image
+        assert model(images).tolist() == expected(images)
+        assert model.outputs.network._shapes == {images.shape}
+        assert model.running.items() >= {"compile": "true", "tf32": "false"}.items()
+    assert net.training
+
+
+def test_half_precision_files_are_asked_in_float32(tmp_path: Path) -> None:
+    net, half = network().half(), tmp_path / "half.pt2"
+    torch.export.save(torch.export.export(net, (torch.rand(2, 3, 6, 6).half(),)), half)
+    for file in (str(half), script(tmp_path / "half.pt", network().half())):
+        model = load_model(file, IMAGE)
+        assert model.dtype == torch.float32
+        assert model.outputs(torch.rand(2, 3, 6, 6)).dtype == torch.float16
 
 
 def test_double_precision_is_kept(tmp_path: Path) -> None:
@@ -256,3 +301,44 @@ def test_module_and_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     }.items():
         with pytest.raises(InputError, match=message):
             load_model(given, IMAGE)
+
+
+def test_logits_of_a_file_and_of_a_ready_model_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("ready_module")
+    module.model = from_torch(network(), mean=0.4)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ready_module", module)
+    images = torch.rand(7, 3, 6, 6)
+    for given, wanted in (
+        (export(tmp_path / "any.pt2", network(), None), network()(images)),
+        ("ready_module:model", network()(images - 0.4)),
+    ):
+        model = load_model(given, IMAGE)
+        assert model.outputs is not None
+        assert torch.allclose(model.outputs(images), wanted, atol=1e-5)
+        assert torch.equal(model.outputs(images).argmax(1), model(images))
+
+
+@pytest.mark.parametrize("name", ["net", "model"])
+def test_a_network_and_a_ready_model_change_their_layout(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    module, seen = ModuleType("relaid_module"), []
+
+    def look(_: nn.Module, inputs: tuple[torch.Tensor]) -> None:
+        seen.append(inputs[0].is_contiguous(memory_format=torch.channels_last))
+
+    net = network()
+    net[0].register_forward_pre_hook(look)
+    module.net, module.model = net, from_torch(net)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "relaid_module", module)
+    model = load_model(f"relaid_module:{name}", IMAGE)
+    other = model.in_layout("contiguous")
+    assert (model.layout, other.layout) == ("channels_last", "contiguous")
+    assert model.classes == other.classes
+    seen.clear()
+    images = torch.rand(7, 3, 6, 6)
+    for each in (model, other, other.in_layout("channels_last")):
+        each(images)
+    assert seen == [True, False, True]

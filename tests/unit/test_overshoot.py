@@ -380,7 +380,7 @@ def test_the_share_of_low_cost_answers_is_near_its_target(ratio, delta, cosine):
     assert notes["planned_share"] == target
     assert notes["share"] == np.mean(done.labels)
     assert abs(notes["share"] - target) < 0.03 + 5 * math.sqrt(target * (1 - target) / n)
-    # Answers at nearly one place tell slope and bend apart badly: errors of 0.9 were met in 48 runs.
+    # Answers at nearly one place tell slope and bend apart badly: 0.9 was met in 48 runs.
     slope = cosine * math.sqrt(768)
     assert math.log(notes["slope"]) == pytest.approx(math.log(slope), abs=1.2)
 

@@ -151,7 +151,7 @@ def test_defaults(folder: Path) -> None:
     assert study.seeds == (0,)
     assert study.goal == Goal(None, None)
     assert (study.device, study.batch_size, study.workers) == (None, None, 1)
-    assert (study.metered, study.one_shape) == (False, False)
+    assert (study.metered, study.one_shape, study.exact) == (False, False, False)
     assert (study.charge_clean, study.keep_images) == (True, False)
     assert (study.tariffs[0].budget, study.tariffs[0].max_queries) == (math.inf, 10)
     assert (study.attacks[0].name, study.attacks[0].attack) == ("hsja", tb.preset("hsja"))
@@ -160,10 +160,10 @@ def test_defaults(folder: Path) -> None:
 
 def test_settings(folder: Path) -> None:
     given = "batch_size = 32\nworkers = 3\nmetered = true\none_shape = true\n"
-    given += "charge_clean = false\nkeep_images = true\n"
+    given += "exact = true\ncharge_clean = false\nkeep_images = true\n"
     study = Study.from_toml(written(folder, given + BASE))
     assert (study.batch_size, study.workers) == (32, 3)
-    assert (study.metered, study.one_shape) == (True, True)
+    assert (study.metered, study.one_shape, study.exact) == (True, True, True)
     assert (study.charge_clean, study.keep_images) == (False, True)
 
 
@@ -238,6 +238,15 @@ def test_absolute_paths_and_names_of_models(folder: Path, tmp_path_factory: Any)
 SETTINGS = "batch_size = 32\nworkers = 3\nmetered = true\none_shape = true\nkeep_images = true\n"
 
 
+RUNNING = """\
+dtype = "bfloat16"
+channels_last = false
+compile = true
+cuda_graphs = true
+tf32 = false
+"""
+
+
 @pytest.mark.parametrize("head", ["", f"{SETTINGS}charge_clean = false\n"])
 def test_a_study_made_in_memory_is_read_again_from_its_text(folder: Path, head: str) -> None:
     text = base(
@@ -245,6 +254,7 @@ def test_a_study_made_in_memory_is_read_again_from_its_text(folder: Path, head: 
         ("limit = 2\n", f'limit = 2\ndigest = "{"a" * 32}"\n'),
         ('name = "fine"', 'name = "\U0001f600 \\\\ \\" [x]"\nestimate.part = "Calibrated"'),
         ("search.tau = 1e-3", 'search = {tau = 1e-3, part = "LineSearch"}\nstart.levels = 7'),
+        ("quantize = 8", RUNNING),
     )
     study = Study.from_toml(written(folder, head + text))
     fields = {field.name: getattr(study, field.name) for field in dataclasses.fields(study)}
@@ -371,6 +381,10 @@ MISTAKES: list[tuple[str, str, int | None, list[str]]] = [
     ("= 0.25", "= inf", 20, ["std in [[models]] number 1 is inf", "or a list of one per channel"]),
     ("0.4, 0.3]", '"0.4"]', 19, ["number 2 of mean in [[models]] number 1 is '0.4'", "quotes"]),
     ("quantize = 8", "quantize = 17", 21, ["quantize in", "a whole number from 1 to 16"]),
+    ("quantize = 8", 'dtype = "half"', 21, ["dtype in [[models]] number 1 is 'half'", "bfloat16"]),
+    ("quantize = 8", "dtype = 16", 21, ["dtype in [[models]] number 1 is 16", "in quotes"]),
+    ("quantize = 8", "compile = 1", 21, ["compile in [[models]] number 1 is 1", "true or false"]),
+    ("quantize = 8", 'tf32 = "no"', 21, ["tf32 in [[models]] number 1 is 'no'", "true or false"]),
     ("[goal]\n", "[[goal]]\n", 13, ["goal is a list", "a table"]),
     (
         BASE[BASE.index("[[models]]") : BASE.index("[[attacks]]")],
@@ -617,8 +631,35 @@ def test_a_model_is_normalised(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     text = base(('source = "bright:labels"', 'source = "bright:labels"\nmean = 0.4\nstd = 0.5'))
     study = Study.from_toml(written(folder, text))
     model = sources.load_model(study, study.models[1], torch.zeros(3, 4, 5), "cpu")
+    assert model.running == {}
     levels = torch.tensor([0.6, 0.7]).view(2, 1, 1, 1).expand(2, 3, 4, 5)
     assert model(levels).tolist() == [0, 1]  # (0.6 - 0.4) / 0.5 = 0.4, (0.7 - 0.4) / 0.5 = 0.6
+
+
+def test_how_a_network_is_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "bright", raising=False)
+    monkeypatch.delitem(sys.modules, "nets", raising=False)
+    lines = "from torch import nn\ndef make():\n    return nn.Sequential(nn.Conv2d(3, 2, 3))\n"
+    (folder / "nets.py").write_text(lines.replace("3))", "3), nn.Flatten())"))
+    text = base(('"bright:labels"', '"nets:make"\ndtype = "float16"\ntf32 = false'))
+    text = text.replace("tf32", "channels_last = false\ntf32")
+    study, example = Study.from_toml(written(folder, text)), torch.zeros(3, 4, 5)
+    assert study.models[0].dtype is study.models[0].tf32 is None
+    model = sources.load_model(study, study.models[1], example, "cpu")
+    assert (model.dtype, model.outputs(example[None]).dtype) == (torch.float32, torch.float16)
+    assert model.running == {"dtype": "float16", "channels_last": "false", "tf32": "false"}
+    refused = {
+        ("nets:make", "cuda_graphs = true"): "cuda_graphs is set, and the device is cpu",
+        ("nets:make", "tf32 = true"): "tf32 is set, and the device is cpu: expected a CUDA device",
+        ("bright:labels", "compile = true"): "compile is given, and bright:labels is a function of "
+        "images: expected it for networks that module:function names and exported programs only",
+    }
+    for (source, line), words in refused.items():
+        text = base(('"bright:labels"', f'"{source}"\nname = "it"\n{line}'))
+        study = Study.from_toml(written(folder, text))
+        with pytest.raises(FileError, match=f"line 25: the model 'it': {words}"):
+            sources.load_model(study, study.models[1], example, "cpu")
 
 
 # -- lines ----------------------------------------------------------------------------------------

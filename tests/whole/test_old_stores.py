@@ -52,6 +52,7 @@ def test_it_is_read(folder: Path, command: Command, tmp_path: Path) -> None:
     assert code == 0
     assert "before: " in text
     assert "6 cells are left" in text
+    assert "Not known: repeated runs may or may not agree bit for bit." in text
     assert command("export", "--out", str(tmp_path / "csv"))[0] == 0
     assert len(rows(tmp_path / "csv" / "cells.csv")) == 2
     assert command("report")[0] == 0

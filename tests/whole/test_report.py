@@ -19,12 +19,13 @@ from PIL import Image
 
 import tollbox as tb
 from tollbox.report import gallery as gallery_module
-from tollbox.report import statistics
+from tollbox.report import statistics, words
 from tollbox.report.data import page_data, usual_level
 from tollbox.report.figure_files import write_figures
 from tollbox.report.paper_table import PaperTable, paper_table
 from tollbox.report.runs import Reading, series_of
 from tollbox.report.table_files import comma_separated, latex, markdown
+from tollbox.studies.store.record import ModelFingerprint
 
 BUDGET = 200.0
 TEXT = """
@@ -155,6 +156,15 @@ def test_curves_are_those_of_the_results(found: tb.StudyResults) -> None:
                 assert math.isinf(wanted) or place == 0  # the first mark may be rounded down
             elif place == -1:
                 assert curve["y"][place] == pytest.approx(wanted, rel=1e-4)
+
+
+def test_how_models_are_run_is_told(found: tb.StudyResults) -> None:
+    for name, model in found.record.models.items():
+        assert page_data(found)["environment"][f"model {name}"] == words.running(model)
+    how = {"dtype": "bfloat16", "compile": "true"}
+    model = ModelFingerprint("float32", 8, running=how)
+    assert words.running(model) == "dtype bfloat16, compile true, quantize 8"
+    assert words.running(ModelFingerprint("float64", None)) == "dtype float64"  # of 0.1.0
 
 
 def test_the_data_is_plain(found: tb.StudyResults) -> None:

@@ -455,6 +455,23 @@ def test_a_changed_model_is_told(case: Case) -> None:
     assert contents(case.out) == wanted
 
 
+def test_a_model_that_is_run_otherwise_is_told(case: Case) -> None:
+    wanted = case.unbroken()
+    half_done(case)
+    kept = dict(StudyResults(case.out).record.models["net"].running or {})
+    assert kept == {"dtype": "float64", "channels_last": "false"}
+    net = Net().eval()
+    for words, options in (
+        ("tf32, which was not given and is false, changed", {"tf32": False}),
+        ("channels_last, which was false and is true, changed", {"channels_last": True}),
+    ):
+        loaded = load(case.study(), {"net": tb.models.from_torch(net, **options)})
+        with pytest.raises(FileError, match=f"'net' .* is not the one .*: {words}; bring it back"):
+            run_folder(case.out, Options(), lambda event: None, Stopper(), loaded)
+    case.run(Net())
+    assert contents(case.out) == wanted
+
+
 def test_a_changed_file_of_prices_is_told(case: Case) -> None:
     prices = case.folder / "per-class.csv"
     prices.write_text("class,price\n1,5\ndefault,1\n")

@@ -19,7 +19,9 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from ..engine.engine import LARGEST_BATCH
+from ..errors import InputError
 from ..files.output import check_free
+from ..models.precision import DTYPE_NAMES, DTYPES
 from ..studies.beginning import begin
 from ..studies.identity import current_environment
 from ..studies.loading import Loaded, load
@@ -62,6 +64,22 @@ class AttackOptions:
     ] = None
     std: Annotated[str | None, _option("Divides after the mean; likewise.", True)] = None
     quantize: Annotated[int | None, _whole("Bits per channel that the model takes.")] = None
+    dtype: Annotated[
+        str | None,
+        _option(
+            f"What the network computes in: {DTYPE_NAMES}. Default: as its weights are, float32 "
+            "for half precision."
+        ),
+    ] = None
+    compile: Annotated[
+        bool, Parameter(help="Run the network through torch.compile.", negative="")
+    ] = False
+    cuda_graphs: Annotated[
+        bool, Parameter(help="Record the network's launches as CUDA graphs.", negative="")
+    ] = False
+    tf32: Annotated[
+        bool | None, _option("Allow TF32 in the network, or forbid it. Default: torch's setting.")
+    ] = None
     attack: Annotated[str, _option("A preset; see `tollbox presets`.")] = "a-hsja"
     target: Annotated[
         int | None, _whole("The class to reach, for all images; needs --start. Default: any other.")
@@ -102,6 +120,14 @@ class AttackOptions:
         ),
     ] = False
     check: Annotated[bool, Parameter(help=CHECK_HELP, negative="")] = False
+    exact: Annotated[
+        bool,
+        Parameter(
+            help="Take one batch shape and layout in which a row of the network depends on nothing "
+            "else, bit for bit; refuse if there is none.",
+            negative="",
+        ),
+    ] = False
 
 
 def attack(options: AttackOptions) -> int:
@@ -129,6 +155,8 @@ def study_of(options: AttackOptions) -> Study:
     choices.within("quantize", options.quantize, 1, 16)
     choices.within("batch_size", options.batch_size, 1, LARGEST_BATCH)
     choices.within("workers", options.workers, 1)
+    if options.dtype is not None and options.dtype not in DTYPES:
+        raise InputError(f"is {options.dtype!r}", expected=DTYPE_NAMES, input="dtype")
     return Study.of(
         name="attack",
         where="tollbox attack",
@@ -140,6 +168,10 @@ def study_of(options: AttackOptions) -> Study:
                 mean=choices.numbers("mean", options.mean),
                 std=choices.numbers("std", options.std),
                 quantize=options.quantize,
+                dtype=options.dtype,
+                compile=options.compile,
+                cuda_graphs=options.cuda_graphs,
+                tf32=options.tf32,
             )
         ],
         attacks=[AttackSpec.of(options.attack)],
@@ -157,6 +189,7 @@ def study_of(options: AttackOptions) -> Study:
         workers=options.workers,
         metered=options.metered,
         check=options.check,
+        exact=options.exact,
         keep_images=True,
     )
 
@@ -182,6 +215,7 @@ def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
         "mean": options.mean,
         "std": options.std,
         "quantize": options.quantize,
+        "running": dict(loaded.fingerprint(model).running or {}),
         "classes": loaded.model(model).classes,
         "images": str(options.images),
         "labels": None if options.labels is None else str(options.labels),
@@ -190,6 +224,7 @@ def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
         "batch_size": options.batch_size,
         "workers": options.workers,
         "metered": options.metered,
+        "exact": options.exact,
         "versions": {
             name: getattr(environment, name) for name in ("tollbox", "torch", "numpy", "python")
         },

@@ -32,7 +32,7 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: Loaded) ->
     interruption if there was one."""
     with StudyResults(folder) as store:
         settings, finished = dict(store.record.settings), {r.index: r for r in store.results()}
-        warnings = store.warnings
+        warnings, exactness = store.warnings, store.exactness
     cells = [loaded.cell(loaded.grid.place(number)) for number in range(len(loaded.grid))]
     results = Results(
         finished.get(number)
@@ -42,6 +42,7 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: Loaded) ->
     )
     unfinished = {text for r in results for text in r.warnings} - set(warnings)
     settings["warnings"] = warnings + sorted(unfinished)
+    settings["exactness"] = exactness
     model = loaded.model(loaded.study.models[0])
     pictures = {path.name for path in folder.iterdir() if PICTURE.fullmatch(path.name)}
     with staged(folder, FILES | pictures, shared=True) as stage:

@@ -89,7 +89,7 @@ def _adversarial_points(results: Sequence[Result]) -> list[tuple[Result, Tensor]
 
 def _answers(model: Model, pixels: Tensor) -> list[int | None]:
     try:
-        points = pixels.to(model.device, model.work_dtype).div_(255)
+        points = pixels.to(model.device, model.dtype).div_(255)
         missing = (model.batch or len(points)) - len(points)
         padding = points[:1].expand(missing, *points.shape[1:])
         points = torch.cat([points, padding])

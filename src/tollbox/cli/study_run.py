@@ -83,6 +83,8 @@ def say_end(folder: Path, outcome: Outcome, interruption: int) -> int:
     with StudyResults(folder) as results:
         series, total = results.status(), len(results.grid)
         show(f"{results.study.name}: {folder}", series)
+        for sentence in results.exactness:
+            console().print(sentence, soft_wrap=True)
         left = total - len(results)
         failed = [end for end in results.finished() if end.stop.failed]
         first_failed = _name_cell(results, failed[0].cell) if failed else ""

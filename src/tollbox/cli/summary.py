@@ -51,6 +51,8 @@ def show(results: Results, settings: Mapping[str, Any], lost: int | None, folder
     to.print(table)
     for warning in settings["warnings"]:
         to.print(f"Note: {warning}.", soft_wrap=True)
+    for sentence in settings["exactness"]:
+        to.print(sentence, soft_wrap=True)
     without_point = Counter(r.stop for r in ended if math.isinf(r.distance))
     points = sum(r.adversarial is not None for r in results.counted)
     for hint in (

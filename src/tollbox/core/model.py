@@ -1,8 +1,10 @@
 """A model: a callable from images in [0,1] (n, c, h, w) to integer labels (n).
 
-1. Decisions only: nothing else of a model is ever used by an attack.
+1. Decisions only: nothing else of a model is ever used by an attack. `outputs` is for the model
+   check alone: it compares what the network gives before the decision, bit for bit.
 2. What is sent is made here, for all: clip to [0,1], round to `quantize` bits if the model takes
-   8-bit images, cast to the model's dtype. Distances are those of the points as sent.
+   8-bit images, cast to the model's dtype, float32 or float64. Distances are those of the points
+   as sent. Lower precision is inside a model.
 3. An answer that is not one integer per row is a `ModelFault`, which says what came.
 
 Any callable is a model; `as_model` gives it the attributes below. To wrap one's own:
@@ -12,8 +14,8 @@ Any callable is a model; `as_model` gives it the attributes below. To wrap one's
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -23,6 +25,8 @@ from ..errors import InputError, ModelFault
 from .arguments import check_whole, shown
 from .devices import usable
 
+LAYOUTS = {"true": "channels_last", "false": "contiguous"}
+"""How images lie in memory, by what `running` says of channels_last."""
 MOST_BITS = 16
 """Of a pixel."""
 UNDECIDED = -(2**40)
@@ -46,6 +50,12 @@ class Model:
     """Number of classes, if it is known: labels are checked against it."""
     network: torch.nn.Module | None = None
     """The network behind it, for the check that it is in eval mode."""
+    outputs: Callable[[Tensor], Tensor] | None = None
+    """What `predict` decides on (logits), by the very same path; for the model check alone."""
+    relaid: Callable[[bool], Model] | None = None
+    """Makes the same model with `channels_last` True or False, if it can change."""
+    running: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """How the network is run: the options of `from_torch`, by name, in words."""
 
     def __post_init__(self) -> None:
         if not callable(self.predict):
@@ -60,9 +70,17 @@ class Model:
         check_dtype(self.dtype)
 
     @property
-    def work_dtype(self) -> torch.dtype:
-        """What attacks compute in: float64 for a float64 model, else float32."""
-        return torch.float64 if self.dtype == torch.float64 else torch.float32
+    def layout(self) -> str:
+        """How its images lie in memory, one of `LAYOUTS`; empty if it is not known."""
+        return LAYOUTS.get(self.running.get("channels_last", ""), "")
+
+    def in_layout(self, layout: str) -> Model:
+        """The same model in that layout; raises InputError if it cannot change to it."""
+        if layout == self.layout:
+            return self
+        if self.relaid is None or layout not in LAYOUTS.values():
+            raise InputError(f"is in the layout {self.layout!r}", expected=layout, input="model")
+        return replace(self.relaid(layout == LAYOUTS["true"]), classes=self.classes)
 
     def sent(self, points: Tensor) -> Tensor:
         """The points as they are sent; `points` may be overwritten."""
@@ -87,13 +105,13 @@ class Model:
 
 
 def check_dtype(dtype: torch.dtype) -> None:
-    """Raise InputError unless it is a floating type."""
-    if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+    """Raise InputError unless points can be sent in it."""
+    if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
         raise InputError(
             f"is {shown(dtype)}",
-            expected="a floating type",
-            remedy="for a model that takes 8-bit images use quantize=8 and convert inside the "
-            "callable",
+            expected="torch.float32 or torch.float64, in which points are sent and measured",
+            remedy="for a model that takes others convert inside the callable, after quantize=8 if "
+            "it takes 8-bit images",
             input="dtype",
         )
 

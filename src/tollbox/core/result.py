@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from .arguments import is_number, shown
+from .exactness import NOT_CHECKED, Exactness
 from .ledger import Ledger
 from .stop import Stop
 
@@ -181,10 +182,18 @@ class Results(Sequence[Result]):
     results: tuple[Result, ...]
     findings: tuple[str, ...] = field(default=())
     """What `check=True` found about the model; empty if all was well or nothing was checked."""
+    exactness: Exactness = NOT_CHECKED
+    """Whether repeated runs agree bit for bit, as far as it was checked; see its `sentence`."""
 
-    def __init__(self, results: Iterable[Result], findings: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        results: Iterable[Result],
+        findings: Iterable[str] = (),
+        exactness: Exactness = NOT_CHECKED,
+    ) -> None:
         object.__setattr__(self, "results", tuple(results))
         object.__setattr__(self, "findings", tuple(findings))
+        object.__setattr__(self, "exactness", exactness)
 
     def __repr__(self) -> str:
         queries = sum(r.ledger.queries for r in self.results)
@@ -201,7 +210,7 @@ class Results(Sequence[Result]):
     def __getitem__(self, index: slice) -> Results: ...
     def __getitem__(self, index: int | slice) -> Result | Results:
         if isinstance(index, slice):
-            return Results(self.results[index], self.findings)
+            return Results(self.results[index], self.findings, self.exactness)
         return self.results[index]
 
     def __len__(self) -> int:
@@ -213,7 +222,8 @@ class Results(Sequence[Result]):
     @property
     def counted(self) -> Results:
         """All but the images that are misclassified anyway."""
-        return Results((r for r in self.results if r.stop.attacked), self.findings)
+        attacked = (r for r in self.results if r.stop.attacked)
+        return Results(attacked, self.findings, self.exactness)
 
     @property
     def misclassified(self) -> int:

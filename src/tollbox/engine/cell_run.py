@@ -38,7 +38,7 @@ class CellRun:
     def __init__(self, index: int, cell: Cell, slot: int, model: Model, metered: bool) -> None:
         self.index, self.cell, self.slot = index, cell, slot
         self._model, self._metered = model, metered
-        source = cell.image.to(model.device, model.work_dtype, non_blocking=True).contiguous()
+        source = cell.image.to(model.device, model.dtype, non_blocking=True).contiguous()
         content = content_hash(cell.image)
         start = None if cell.start is None else cell.start.to(source, non_blocking=True)
         self.problem = Problem(
@@ -250,7 +250,7 @@ class CellRun:
             }
             self._steps.append(step)
             if known is None:
-                sent = self._model.sent(point[None].clone()).to(self._model.work_dtype)
+                sent = self._model.sent(point[None].clone()).to(self._model.dtype)
                 distance = row_norms(sent - self.problem.source)[0]
                 self.iterate_distances.append((distance, step))
 

@@ -40,6 +40,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from ..core.stop import Stop
+from ..core.tf32 import setting
 from ..errors import InputError
 from .job_process import serve
 
@@ -219,7 +220,7 @@ class Processes:
 
     def __init__(self, count: int, shared: Any = None, threads: int | None = None) -> None:
         self._shared = shared
-        self._threads = threads or max(1, torch.get_num_threads() // count)
+        self._threads = threads or threads_each(count)
         self._children: list[_Child] = []
         try:
             self._spawn(count)
@@ -243,7 +244,7 @@ class Processes:
         content = dumped(self._shared, "the model")
         preparation = spawn.get_preparation_data("tollbox")
         del preparation["authkey"]  # a secret, which is not to be pickled, and nobody needs
-        function = pickle.dumps((serve, (self._threads, _precision())))
+        function = pickle.dumps((serve, (self._threads, setting())))
         alone = count == 1 and not self._children
         begun: list[_Child] = []
         with _interrupts_held_back(), contextlib.suppress(OSError):
@@ -505,5 +506,6 @@ def loaded(content: bytes) -> Any:
     return pickle.loads(content)
 
 
-def _precision() -> tuple[bool, bool]:
-    return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+def threads_each(count: int) -> int:
+    """How many threads each of so many processes has."""
+    return max(1, torch.get_num_threads() // count)

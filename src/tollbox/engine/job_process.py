@@ -22,16 +22,17 @@ import torch
 
 from ..core.memory import is_out_of_memory
 from ..core.stop import Stop
+from ..core.tf32 import Setting, set_to
 from ..errors import TollboxError
 from .job_start import PARENT_GONE
 
 
-def serve(pipe: Connection, threads: int, precision: tuple[bool, bool]) -> None:
+def serve(pipe: Connection, threads: int, precision: Setting) -> None:
     """What a process does: one job after another."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(threads)
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = precision
+    set_to(precision)
     try:
         content = pipe.recv_bytes()
     except (EOFError, OSError):

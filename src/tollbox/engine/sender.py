@@ -177,7 +177,8 @@ class Sender:
         if self.model.device.type == "cuda":
             torch.cuda.empty_cache()
         self.memory_warnings.append(
-            f"out of memory: batches of {before} became batches of {before // 2}"
+            f"out of memory: batches of {before} became batches of {before // 2}, in which nothing "
+            "is known of exactness"
         )
         front, back = split(pieces, self.batch_size)
         flights = self.send(front, extra)

@@ -4,7 +4,7 @@ An attack that asks point by point keeps one Python process busy before it keeps
 or three processes fill the GPU, and on a CPU a process per core does better than threads.
 
 1. A worker asks for a cell when it has room; each cell goes to one worker. Results are those of one
-   process (rule 4), exactly so in float64, and in float32 with `one_shape`.
+   process (rule 4), exactly so where a row of the network depends on nothing else.
 2. The model travels by pickle, once; a worker on the CPU takes its share of the threads.
 3. The cells of a worker that dies end as `MODEL_ERROR`, with the reason. If all have died, so do
    the cells that are left.
@@ -88,10 +88,12 @@ class Workers:
         cells: Iterable[Cell],
         *,
         live: int | None = None,
+        layout: str | None = None,
         progress: Callable[[Progress], None] | None = None,
         **options: Any,
     ) -> Iterator[Result]:
-        """Run cells and yield each result as it is finished; options are those of the engine."""
+        """Run cells and yield each result as it is finished; options are those of the engine, and
+        `layout` is one in which the model is to be."""
         count = self.count
         if count == 0:
             raise InputError("these workers were closed: make new ones.")
@@ -99,7 +101,8 @@ class Workers:
             count = max(1, min(count, len(cells)))
             live = len(cells) if live is None else live  # else the first would take all
         options |= {"live": None if live is None else max(1, math.ceil(live / count))}
-        jobs = [_Job(place, 1 / count, isinstance(cells, Sized), options) for place in range(count)]
+        sized = isinstance(cells, Sized)
+        jobs = [_Job(place, 1 / count, sized, layout, options) for place in range(count)]
         self._stopper = Stopper()
         return self._run(jobs, _Distribution(cells, count, self._stopper), progress)
 
@@ -245,6 +248,7 @@ class _Job:
     """Its share of the memory."""
     sized: bool
     """The cells are known to end."""
+    layout: str | None
     options: dict[str, Any]
 
     def __call__(self, model: Model, link: Link) -> None:
@@ -261,6 +265,8 @@ class _Worker:
         self._last = _Report(job.place, [], 0, 0, 0)
         self._finished: list[Result] = []
         self._reported = 0.0
+        if job.layout is not None:
+            model = model.in_layout(job.layout)
         self._engine = Engine(model, memory=job.memory, progress=self._progress, **job.options)
 
     def run(self) -> None:

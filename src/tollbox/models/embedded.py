@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..core.model import Model, check_dtype
+from ..core.model import Model
 from .pytorch import from_torch
 from .shipped import shipped_weights
 
@@ -54,14 +54,14 @@ def network() -> nn.Sequential:
 
 
 def embedded(
-    device: str = "cpu", dtype: torch.dtype = torch.float32, quantize: int | None = None
+    device: str = "cpu", dtype: torch.dtype | None = None, quantize: int | None = None
 ) -> Embedded:
     """Load the embedded model, its images and its labels."""
-    check_dtype(dtype)
     tensors, about = shipped_weights("embedded")
-    images = tensors.pop("images").to(dtype)[:, None] / 255
+    pixels = tensors.pop("images")
     labels = tensors.pop("labels").long()
     net = network()
     net.load_state_dict(tensors)
     model = from_torch(net, device=device, dtype=dtype, quantize=quantize)
+    images = pixels.to(model.dtype)[:, None] / 255
     return Embedded(model, images, labels, about["test_accuracy"])

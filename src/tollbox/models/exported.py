@@ -23,6 +23,8 @@ from .source import Adapter, Network, Source
 
 MARKS = frozenset({"archive_format", "serialized_exported_program.json"})
 """Entries of the archive that tell it from others; the second is of older versions of torch."""
+OPTIONS = frozenset({"compile", "cuda_graphs", "tf32"})
+"""Its dtype and its layout are those that it was exported with."""
 
 
 def load(source: Source) -> Network:
@@ -50,7 +52,8 @@ def load(source: Source) -> Network:
         program = move_to_device_pass(program, source.device)
     rows, *sizes = images.shape
     shape = tuple(size if isinstance(size, int) else None for size in sizes)
-    return Network(program.module(), images.dtype, _batch(rows, program, source), shape)
+    batch = _batch(rows, program, source)
+    return Network(program.module(), images.dtype, batch, shape, "an exported program", OPTIONS)
 
 
 def _batch(rows: Any, program: Any, source: Source) -> int | None:

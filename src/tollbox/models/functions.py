@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from ..core.model import Model
 from ..errors import InputError
 from ..files.functions import called, imported, is_function
-from .pytorch import layout_of, tensor_of
-from .source import Adapter, Network, Source, dtype_of
+from .pytorch import RUNNING, tensor_of
+from .source import Adapter, Network, Source
 
 NETWORK = "a network (an instance of nn.Module)"
 
 
 def load(source: Source) -> Network:
-    """What the name stands for, on the device and in eval mode."""
+    """What the name stands for."""
     model = imported(source.text, "model")
     if inspect.isfunction(model) and not inspect.signature(model).parameters:
         model = called(model, source.text, "model")
@@ -43,10 +43,9 @@ def load(source: Source) -> Network:
             input="model",
         )
     if isinstance(model, nn.Module):
-        network = model.to(source.device).eval()
-        return Network(network, dtype_of(network), layout=layout_of(network))
+        return Network(model, kind="a network", options=frozenset(RUNNING))
     if isinstance(model, Model):
-        return Network(model, model.dtype, model.batch)
+        return Network(model, model.dtype, model.batch, kind="a model that is ready to be asked")
     return Network(_answering_with_tensors(model))
 
 

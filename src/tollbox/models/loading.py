@@ -8,8 +8,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,9 +21,29 @@ from ..errors import FileError, InputError, ModelFault
 from ..files.functions import with_kind
 from ..files.tables import in_a_line
 from .normalise import Normalisation
-from .pytorch import Forward
+from .precision import points_dtype
+from .pytorch import (
+    RUNNING,
+    Decision,
+    Forward,
+    check_running,
+    from_torch,
+    in_words,
+    outputs_of,
+    plain,
+)
 from .registry import EXPECTED, adapter_of
 from .source import Network, Source
+
+_MODULES = "networks that module:function names"
+_WITH = {
+    "dtype": _MODULES,
+    "channels_last": _MODULES,
+    "compile": f"{_MODULES} and exported programs",
+    "cuda_graphs": f"{_MODULES} and model files",
+    "tf32": f"{_MODULES} and model files",
+}
+"""Which kinds of model each option of how a network is run applies to."""
 
 
 def load_model(
@@ -33,8 +55,16 @@ def load_model(
     device: str | torch.device = "cpu",
     quantize: int | None = None,
     batch_size: int | None = None,
+    dtype: torch.dtype | None = None,
+    channels_last: bool | None = None,
+    compile: bool = False,
+    cuda_graphs: bool = False,
+    tf32: bool | None = None,
 ) -> Model:
-    """The model that `source` names, tried on `example` (c, h, w), for batches of `batch_size`."""
+    """The model that `source` names, tried on `example` (c, h, w), for batches of `batch_size`.
+
+    How it is run is told as for `from_torch`, as far as that applies to its kind.
+    """
     device = torch.device(device)
     network = _network(source, device, batch_size)
     if batch_size and network.batch not in (None, batch_size):
@@ -49,20 +79,80 @@ def load_model(
             f"{tuple(example.shape)} (channels, height, width)",
             input="model",
         )
+    how: dict[str, Any] = {"compile": compile, "cuda_graphs": cuda_graphs, "tf32": tf32}
+    _check_options(source, network, dtype=dtype, channels_last=channels_last, **how)
     normalise = Normalisation.checked(
         mean,
         std,
-        dtype=network.dtype,
+        dtype=points_dtype(network.dtype),
         device=device,
-        layout=network.layout,
+        layout=torch.contiguous_format,
         channels=len(example),
     )
-    forward = Forward(network.forward, normalise)
-    inner = network.forward if isinstance(network.forward, nn.Module) else None
-    if inner is not None and inner.training:  # an exported program, which has no modes
-        inner = None
-    model = Model(forward, device, network.dtype, quantize, network.batch, network=inner)
-    return replace(model, classes=_classes(source, model, forward, example))
+    if isinstance(network.forward, nn.Module) and network.options >= frozenset(RUNNING):
+        model = from_torch(
+            network.forward,
+            mean=mean,
+            std=std,
+            device=device,
+            dtype=dtype,
+            quantize=quantize,
+            channels_last=channels_last,
+            **how,
+        )
+    elif isinstance(network.forward, Model):
+        model = _behind(normalise, {"device": device, "quantize": quantize}, network.forward)
+    else:
+        check_running(device, **how)
+        outputs = outputs_of(network.forward, normalise, network.dtype, **how)
+        inner = network.forward if isinstance(network.forward, nn.Module) else None
+        if inner is not None and inner.training:  # an exported program, which has no modes
+            inner = None
+        model = Model(
+            Decision(outputs),
+            device,
+            points_dtype(network.dtype),
+            quantize,
+            network.batch,
+            network=inner,
+            outputs=outputs,
+            running=in_words(dtype=network.dtype, **how) if network.options else {},
+        )
+    return replace(model, classes=_classes(source, model, example))
+
+
+def _behind(normalise: Normalisation, told: dict[str, Any], model: Model) -> Model:
+    """A model that is ready to be asked, behind a normalisation, with the fields that are told."""
+    outputs, relaid = model.outputs, model.relaid
+    return replace(
+        model,
+        predict=Forward(model, normalise, model.dtype),
+        outputs=None if outputs is None else Forward(outputs, normalise, model.dtype),
+        relaid=None if relaid is None else partial(_relaid, normalise, told, relaid),
+        **told,
+    )
+
+
+def _relaid(
+    normalise: Normalisation,
+    told: dict[str, Any],
+    relaid: Callable[[bool], Model],
+    channels_last: bool,
+) -> Model:
+    return _behind(normalise, told, relaid(channels_last))
+
+
+def _check_options(source: str, network: Network, **options: Any) -> None:
+    """Raise InputError for an option that is given and that the model's kind does not have."""
+    for name, value in options.items():
+        given = bool(value) if name in ("compile", "cuda_graphs") else value is not None
+        if given and name not in network.options:
+            raise InputError(
+                f"is given, and {source} is {network.kind}",
+                expected=f"it for {_WITH[name]} only",
+                remedy="leave it out",
+                input=name,
+            )
 
 
 def _network(text: str, device: torch.device, batch_size: int | None) -> Network:
@@ -101,13 +191,16 @@ def _why_not(source: Source) -> str:
     return "is not a model"
 
 
-def _classes(source: str, model: Model, forward: Forward, example: Tensor) -> int | None:
-    """The number of classes, if the model gives logits; an InputError if it fails."""
+def _classes(source: str, model: Model, example: Tensor) -> int | None:
+    """The number of classes, if the model gives logits; an InputError if it fails.
+
+    For one image nothing is compiled or recorded.
+    """
     batch = example[None].to(model.device).repeat(model.batch or 1, 1, 1, 1)
     batch = model.sent(batch)
     try:
-        output = forward.output(batch)
-        model(batch)
+        output = plain(model.outputs or model)(batch)
+        plain(model)(batch)
     except (Exception, SystemExit) as error:  # the user's own code: any kind may come
         what = in_a_line(error) if isinstance(error, ModelFault) else with_kind(error)
         raise InputError(

@@ -65,6 +65,10 @@ class Normalised(nn.Module):
         for name, values in (("mean", mean), ("std", std)):
             self.register_buffer(name, torch.tensor(values).reshape(1, -1, 1, 1))
 
+    def numbers(self) -> tuple[list[float], list[float]]:
+        """Its mean and std."""
+        return self.get_buffer("mean").flatten().tolist(), self.get_buffer("std").flatten().tolist()
+
     def forward(self, images: Tensor) -> Tensor:
         """What the network gives."""
         normalise = Normalisation(self.get_buffer("mean"), self.get_buffer("std"))

@@ -1,13 +1,15 @@
-"""A torch network as a model: normalise, forward, argmax.
+"""A torch network as a model: normalise, cast, forward, argmax.
 
-Convolutional networks run in `channels_last`, which is the faster layout on CPUs and GPUs alike. A
-network in training mode is put into eval mode: the model check would only find it unfit.
+1. The user's network stays as it is (`prepared.py`).
+2. Convolutional networks run in `channels_last`, which is the faster layout on CPUs and GPUs alike.
+3. Compilation is of the network, a CUDA graph of all but the decision; either may be left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,10 +17,16 @@ from torch import Tensor, nn
 
 from ..core.arguments import check_flag, shown
 from ..core.devices import usable
-from ..core.model import UNDECIDED, Model, check_dtype
+from ..core.model import UNDECIDED, Model
 from ..errors import InputError, ModelFault
+from .compiled import Compiled, check_compiler
 from .graphs import Graphed
-from .normalise import Normalisation
+from .normalise import Normalisation, Normalised
+from .precision import check_tf32, inner_dtype, matrix_products, points_dtype
+from .prepared import convolves, prepared
+
+RUNNING = ("dtype", "channels_last", "compile", "cuda_graphs", "tf32")
+"""The options of how a network is run."""
 
 
 def tensor_of(output: Any) -> Tensor:
@@ -55,26 +63,31 @@ def labels_of(output: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Forward:
-    """Normalise, forward, decide; a class, so that it can be sent to another process."""
+    """Normalise, cast, forward; a class, so that it can be sent to another process."""
 
     network: Callable[[Tensor], Any]
     normalise: Normalisation
+    dtype: torch.dtype
+    """What the network takes."""
+    tf32: bool | None = None
 
     @torch.inference_mode()
-    def output(self, images: Tensor) -> Tensor:
+    def __call__(self, images: Tensor) -> Tensor:
         """What the network gives: logits (n, classes) or labels (n)."""
-        return tensor_of(self.network(self.normalise(images)))
+        with matrix_products(self.tf32):
+            return tensor_of(self.network(self.normalise(images).to(self.dtype)))
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Labels (n) from what a network gives; likewise a class."""
+
+    outputs: Callable[[Tensor], Tensor]
 
     @torch.inference_mode()
     def __call__(self, images: Tensor) -> Tensor:
         """Labels (n)."""
-        return labels_of(self.output(images))
-
-
-def layout_of(network: nn.Module) -> torch.memory_format:
-    """The layout in which a network is fastest."""
-    convolves = any(isinstance(module, nn.Conv2d) for module in network.modules())
-    return torch.channels_last if convolves else torch.contiguous_format
+        return labels_of(self.outputs(images))
 
 
 def from_torch(
@@ -83,19 +96,27 @@ def from_torch(
     mean: Sequence[float] | float | None = None,
     std: Sequence[float] | float | None = None,
     device: str | torch.device | None = None,
-    dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype | None = None,
     quantize: int | None = None,
     batch: int | None = None,
     classes: int | None = None,
     channels_last: bool | None = None,
+    compile: bool = False,
     cuda_graphs: bool = False,
+    tf32: bool | None = None,
 ) -> Model:
     """A model from a network that gives logits (n, classes) or labels (n).
 
-    The network itself is moved to the device, dtype and layout, and put into eval mode. Images in
-    [0,1] go in as (image - mean) / std. `channels_last` is chosen by whether the network
-    has two-dimensional convolutions, unless it is given. `cuda_graphs` records the network's
-    launches once for each batch shape, for networks that allow it.
+    The network itself is left as it is: what is run on the device, in the dtype and the layout and
+    in eval mode is a copy, unless the network is all that already. Images in [0,1] go in as
+    (image - mean) / std.
+
+    `dtype` is what the network computes in: by default float64 for a network with float64 weights,
+    else float32. Points are sent and measured in float32 for a network in bfloat16 or float16, too.
+    `channels_last` is chosen by whether the network has two-dimensional convolutions, unless it is
+    given. `compile` runs the network through torch.compile, and `cuda_graphs` records its launches,
+    both once for each batch shape, for networks that allow it. `tf32` allows TF32 for this network
+    alone, or forbids it; by default torch's own setting holds. All of these go together.
     """
     if not isinstance(network, nn.Module):
         raise InputError(
@@ -104,25 +125,102 @@ def from_torch(
             remedy="for a function of images use tb.models.from_callable",
             input="network",
         )
-    check_flag("cuda_graphs", cuda_graphs)
     if channels_last is not None:
         check_flag("channels_last", channels_last)
     if device is None:
         device = next((p.device for p in network.parameters()), torch.device("cpu"))
-    device = usable(device)
-    check_dtype(dtype)
+    device, dtype = usable(device), inner_dtype(dtype, network)
+    if points_dtype(dtype) != dtype and isinstance(network, Normalised) and mean is std is None:
+        mean, std = network.numbers()  # what it does by itself would be done in low precision
+        network = network.network
+    if channels_last is None:
+        channels_last = convolves(network)
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    normalise = Normalisation.checked(
+        mean, std, dtype=points_dtype(dtype), device=device, layout=layout
+    )
+    check_running(device, compile, cuda_graphs, tf32)
+    network = prepared(network, device, dtype, layout)
+    how: dict[str, Any] = {"compile": compile, "cuda_graphs": cuda_graphs, "tf32": tf32}
+    outputs = outputs_of(network, normalise, dtype, **how)
+    about: dict[str, Any] = {"quantize": quantize, "batch": batch, "classes": classes}
+    again = {"mean": mean, "std": std, "device": device, "dtype": dtype, **about, **how}
+    return Model(
+        Decision(outputs),
+        device,
+        points_dtype(dtype),
+        **about,
+        network=network,
+        outputs=outputs,
+        relaid=partial(_relaid, network, again) if convolves(network) else None,
+        running=in_words(dtype=dtype, channels_last=channels_last, **how),
+    )
+
+
+def check_running(
+    device: torch.device, compile: bool, cuda_graphs: bool, tf32: bool | None
+) -> None:
+    """Raise InputError unless a network can be run so on the device."""
+    check_flag("compile", compile)
+    check_flag("cuda_graphs", cuda_graphs)
+    if tf32 is not None:
+        check_flag("tf32", tf32)
+    check_tf32(tf32, device)
     if cuda_graphs and device.type != "cuda":
         raise InputError(
             f"is set, and the device is {device}", expected="a CUDA device", input="cuda_graphs"
         )
-    layout = layout_of(network)
-    if channels_last is not None:
-        layout = torch.channels_last if channels_last else torch.contiguous_format
-    network = network.to(device, dtype)
-    if layout == torch.channels_last:
-        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    network = network.eval()
-    normalise = Normalisation.checked(mean, std, dtype=dtype, device=device, layout=layout)
-    forward = Forward(network, normalise)
-    predict = Graphed(forward) if cuda_graphs else forward
-    return Model(predict, device, dtype, quantize, batch, classes, network)
+    if compile:
+        check_compiler(device)
+
+
+def outputs_of(
+    network: Callable[[Tensor], Any],
+    normalise: Normalisation,
+    dtype: torch.dtype,
+    *,
+    compile: bool,
+    cuda_graphs: bool,
+    tf32: bool | None,
+) -> Callable[[Tensor], Tensor]:
+    """Images to what the network gives, compiled and recorded as told."""
+    forward = Forward(Compiled(network) if compile else network, normalise, dtype, tf32)
+    return Graphed(forward) if cuda_graphs else forward
+
+
+def plain(function: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
+    """The same, neither recorded nor compiled: for a batch of a shape that will not come again."""
+    if isinstance(function, Graphed):
+        return plain(function.forward)
+    if isinstance(function, Compiled):
+        return function.network
+    if isinstance(function, Forward):
+        return replace(function, network=plain(function.network))
+    if isinstance(function, Decision):
+        return Decision(plain(function.outputs))
+    if isinstance(function, Model):
+        return replace(function, predict=plain(function.predict))
+    return function
+
+
+def in_words(
+    *,
+    dtype: torch.dtype,
+    channels_last: bool | None = None,
+    compile: bool,
+    cuda_graphs: bool,
+    tf32: bool | None,
+) -> dict[str, str]:
+    """How a network is run, for a record: what is set, or is not left to torch."""
+    values = {
+        "dtype": str(dtype).removeprefix("torch."),
+        "channels_last": channels_last,
+        "compile": compile or None,
+        "cuda_graphs": cuda_graphs or None,
+        "tf32": tf32,
+    }
+    return {name: str(value).lower() for name, value in values.items() if value is not None}
+
+
+def _relaid(network: nn.Module, settings: dict[str, Any], channels_last: bool) -> Model:
+    return from_torch(network, channels_last=channels_last, **settings)

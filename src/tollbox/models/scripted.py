@@ -6,7 +6,11 @@ import warnings
 
 import torch
 
-from .source import Adapter, Network, Source, dtype_of
+from .precision import own_dtype
+from .source import Adapter, Network, Source
+
+OPTIONS = frozenset({"cuda_graphs", "tf32"})
+"""Its dtype and its layout are those that it was saved with, and it is compiled already."""
 
 
 def load(source: Source) -> Network:
@@ -16,7 +20,7 @@ def load(source: Source) -> Network:
         script = torch.jit.load(source.text, map_location=source.device)
     if hasattr(script, "training"):  # a frozen one has no modes
         script.eval()
-    return Network(script, dtype_of(script))
+    return Network(script, own_dtype(script), kind="TorchScript", options=OPTIONS)
 
 
 def is_script(source: Source) -> bool:

@@ -60,15 +60,21 @@ class Source:
 
 @dataclass(frozen=True)
 class Network:
-    """What maps images to logits or labels, before normalisation is put in front of it."""
+    """What maps images to logits or labels, before normalisation is put in front of it.
+
+    A torch network is run as `from_torch` does it; anything else as it is, in its own dtype.
+    """
 
     forward: Callable[[Tensor], Any]
     dtype: torch.dtype = torch.float32
+    """What it takes."""
     batch: int | None = None
     """The only batch size that it takes, if there is only one."""
     shape: tuple[int | None, ...] = (None, None, None)
     """(c, h, w) that it takes; None where any."""
-    layout: torch.memory_format = torch.contiguous_format
+    kind: str = "a function of images"
+    options: frozenset[str] = frozenset()
+    """Of how networks are run, those that apply to this kind."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +86,3 @@ class Adapter:
     accepts: Callable[[Source], bool]
     """Whether a source is of this kind, by its form or its content."""
     load: Callable[[Source], Network]
-
-
-def dtype_of(network: Any) -> torch.dtype:
-    """The dtype of a network's first floating parameter; float32 if it has none."""
-    kinds = (p.dtype for p in network.parameters() if p.is_floating_point())
-    return next(kinds, torch.float32)

@@ -80,7 +80,8 @@ def page_data(
         "phases": [{**_key(runs), "phases": _phases(runs)} for runs in all_series if runs.runs],
         "shares": [shares for runs in all_series if (shares := _shares(runs)) is not None],
         "gallery": gallery(results, all_series, table),
-        "environment": dataclasses.asdict(results.record.environment),
+        "environment": dataclasses.asdict(results.record.environment)
+        | {f"model {name}": words.running(model) for name, model in results.record.models.items()},
         "commands": words.commands(results),
     }
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from ..attacks.methods import Method
 from ..core.stop import Stop
 from ..studies.reading import StudyResults
+from ..studies.store.record import ModelFingerprint
 from .numbers import THIN, count, distance, interval, percent
 from .paper_table import PaperTable
 from .runs import SeriesRuns
@@ -108,7 +109,14 @@ def notes(results: StudyResults, all_series: Sequence[SeriesRuns]) -> list[str]:
     if lost:
         sentences.append(f"{counted(lost, 'run')} found no adversarial point to begin with.")
     sentences += [f"{text[:1].upper()}{text[1:]}." for text in results.warnings]
-    return sentences
+    return sentences + results.exactness
+
+
+def running(model: ModelFingerprint) -> str:
+    """How a model is run."""
+    how = model.running or {"dtype": model.dtype}
+    bits = [] if model.quantize is None else [f"quantize {model.quantize}"]
+    return ", ".join([f"{name} {value}" for name, value in how.items()] + bits)
 
 
 def commands(results: StudyResults) -> list[str]:

@@ -39,10 +39,11 @@ def begin(
         raise InputError(f"{out} has this study already: go on with `tollbox resume {out}`.")
     check_free(out)
     shards = shard_count(study, len(loaded.grid), force_workers)
+    examined = {spec.name: loaded.check_model(spec, shards) for spec in study.models}
     findings = [
-        f"the model {spec.name!r}: {finding}"
-        for spec in study.models
-        for finding in loaded.check_model(spec)
+        f"the model {name!r}: {finding}"
+        for name, found in examined.items()
+        for finding in found.findings
     ]
     models = {spec.name: loaded.fingerprint(spec) for spec in study.models}
     record = replace(
@@ -50,6 +51,7 @@ def begin(
         shards=shards,
         settings=settings or {},
         findings=tuple(findings),
+        exactness={name: found.exactness for name, found in examined.items()},
         experiment=experiment,
         scale=scale,
     )

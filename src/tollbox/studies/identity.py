@@ -2,8 +2,9 @@
 
 1. What a study was begun with is in its record. It is read whatever has changed; it is resumed only
    by the same, and a refusal names what differs.
-2. A model's fingerprint is the hash of its file, of its network's weights, and its answers to a few
-   images (uncharged; not if it is metered). Where both have one of these, it must be the same.
+2. A model's fingerprint is the hash of its file, of its network's weights, how that is run, and its
+   answers to a few images (uncharged; not if it is metered, or exact, where a digest of its logits
+   is compared). Where both have one of these, it must be the same.
 3. A model that answers the same images differently when it is asked twice has none, and no study is
    begun with it.
 """
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 
 from .. import __version__
+from ..core.exactness import Exactness, listed
 from ..core.model import Model
 from ..core.noise import NOISE_VERSION
 from ..errors import FileError, InputError
@@ -57,14 +59,20 @@ def environment_notice(record: StudyRecord, device: torch.device) -> str | None:
     )
 
 
-def fingerprint(model: Model, images: Tensor, *, file: Path | None, ask: bool) -> ModelFingerprint:
-    """What tells a model from another; `file` is where it is from, `ask`: it may be asked."""
+def fingerprint(
+    model: Model, images: Tensor, *, size: int, file: Path | None, ask: bool
+) -> ModelFingerprint:
+    """What tells a model from another; `file` is where it is from, `ask`: it may be asked.
+
+    `size`: rows of a batch, here and below; a model may be compiled for those of a run.
+    """
     return ModelFingerprint(
         dtype=str(model.dtype).removeprefix("torch."),
         quantize=model.quantize,
         file=_hash_file(file) if file is not None and file.is_file() else None,
         network=None if model.network is None else _hash_weights(model.network),
-        answers=_labels(model, images[:PROBES]) if ask else None,
+        answers=_labels(model, images[:PROBES], size) if ask else None,
+        running=model.running or None,
     )
 
 
@@ -82,14 +90,14 @@ def _hash_weights(network: torch.nn.Module) -> str:
     return digest.hexdigest()
 
 
-def check_repeatable(model: Model, images: Tensor) -> None:
+def check_repeatable(model: Model, images: Tensor, size: int) -> None:
     """Raise InputError if the model answers at random; uncharged.
 
     Asked twice are images, and blends of two, where decisions are close.
     """
     few = images[:PROBES]
     points = torch.cat([few, torch.lerp(few, few.roll(1, 0), 0.5)])
-    first, second = _labels(model, points), _labels(model, points)
+    first, second = _labels(model, points, size), _labels(model, points, size)
     if first is None or second is None or first == second:
         return
     changed = sum(one != other for one, other in zip(first, second, strict=True))
@@ -102,10 +110,11 @@ def check_repeatable(model: Model, images: Tensor) -> None:
     )
 
 
-def _labels(model: Model, points: Tensor) -> tuple[int, ...] | None:
-    """The model's labels for a few points, as far as they fit into its batch; None if it fails."""
-    few = points.to(model.device, model.work_dtype)
-    count, size = len(few), model.batch or len(few)
+def _labels(model: Model, points: Tensor, size: int) -> tuple[int, ...] | None:
+    """The model's labels for a few points, as far as they fit into a batch; None if it fails."""
+    few = points.to(model.device, model.dtype)
+    count = len(few)
+    size = model.batch or max(size, count)
     # An error of the model's own is reported when its cells are run.
     with contextlib.suppress(Exception, SystemExit):
         answers = model(model.sent(few[torch.arange(size) % count])).tolist()
@@ -174,6 +183,25 @@ def check_images(
     raise FileError(
         f"the images of {study.images.path} are not those that {folder} was begun with: {change}",
         remedy=f"bring them back, {BEGIN_ANEW}",
+    )
+
+
+def check_exactness(spec: ModelSpec, now: Exactness, begun: Exactness, folder: Path) -> None:
+    """Raise FileError unless a model is exact here, with the very bits that it was begun with."""
+    if now.exact and now.digest == begun.digest:
+        return
+    layout = f" ({begun.layout})" if begun.layout else ""
+    where = f"in batches of {listed([str(size) for size in begun.shapes])}{layout}"
+    if now.exact:
+        what = f"the model {spec.name!r} gives other {now.seen} here than where it was begun"
+    elif now.known:
+        what = f"a row of the model {spec.name!r} depends on {listed(now.matters)} here"
+    else:
+        what = f"it is not known of the model {spec.name!r} whether it is exact"
+    raise FileError(
+        f"{folder} is an exact study, and {what}, {where}",
+        remedy="go on with the model, the device and the versions that it was begun with, "
+        f"{BEGIN_ANEW}",
     )
 
 

@@ -5,25 +5,27 @@ models' classes. A model is loaded, checked and fingerprinted once, when it is n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from ..check import CHECKED_IMAGES, check_model
+from ..check import CHECKED_IMAGES, Examined, exact_choice, examine, shapes_of, threads
 from ..core.arguments import shown
 from ..core.cell import Cell, check_label
+from ..core.exactness import Exactness, Seen
 from ..core.model import Model, as_model
 from ..core.noise import content_hash
-from ..engine.engine import default_batch_size
+from ..engine.engine import default_batch_size, trial_batch_size
+from ..engine.executors import threads_each
 from ..errors import InputError, mention
 from ..files.images import ImageSet
 from ..files.starts import check_target
 from ..files.tables import LARGEST
 from .grid import Grid, Place
-from .identity import check_images, check_repeatable, fingerprint
+from .identity import check_exactness, check_images, check_repeatable, fingerprint
 from .sources import find_device, load_images, load_model, load_starts
 from .spec.specs import ModelSpec
 from .spec.study import Study
@@ -42,6 +44,7 @@ class Loaded:
     supplied: Mapping[str, Model]
     """Models that are used instead of loading them, by name."""
     _models: dict[str, Model] = field(default_factory=dict, init=False, repr=False)
+    _exactness: dict[str, Exactness] = field(default_factory=dict, init=False, repr=False)
     _fingerprints: dict[str, ModelFingerprint] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
@@ -60,30 +63,53 @@ class Loaded:
         return self._models[spec.name]
 
     def fingerprint(self, spec: ModelSpec) -> ModelFingerprint:
-        """What tells a model from another."""
+        """What tells a model from another. That of an exact study has no layout and no answers: the
+        record of exactness has the layout that was chosen, and a digest of logits."""
         if spec.name not in self._fingerprints:
+            model, exact = self.model(spec), self.study.exact
+            running = {k: v for k, v in model.running.items() if k != "channels_last" or not exact}
             self._fingerprints[spec.name] = fingerprint(
-                self.model(spec),
+                replace(model, running=running),
                 self.images.images,
+                size=trial_batch_size(model, self.study.batch_size),
                 file=None if spec.name in self.supplied else Path(spec.resolved),
-                ask=not self.study.metered,
+                ask=not (self.study.metered or exact),
             )
         return self._fingerprints[spec.name]
 
-    def check_model(self, spec: ModelSpec) -> list[str]:
+    def check_model(self, spec: ModelSpec, processes: int) -> Examined:
         """Raise InputError if a model answers at random; with the study's `check`, gives all that
-        makes it unfit to be measured. A metered model is asked nothing."""
+        is found of it, and with `exact` what was chosen, for so many processes. A metered model is
+        asked nothing."""
         study, model, images = self.study, self.model(spec), self.images.images
         if study.metered:
-            return []
+            return Examined([], Exactness(Seen.METERED))
+        few = images[:CHECKED_IMAGES]
         try:
-            check_repeatable(model, images)
+            if not study.exact:  # which looks more closely
+                check_repeatable(model, images, trial_batch_size(model, study.batch_size))
+            with threads(threads_each(processes)):
+                if study.exact:
+                    self._models[spec.name], examined = exact_choice(model, few, study.batch_size)
+                    self._exactness[spec.name] = examined.exactness
+                    return examined
+                if study.check:
+                    size = study.batch_size or default_batch_size(model)
+                    return examine(model, few, shapes_of(model, size, study.one_shape))
         except InputError as error:
             raise study.about(error, model=spec) from None
-        if not study.check:
-            return []
-        size = study.batch_size or default_batch_size(model)
-        return check_model(model, images[:CHECKED_IMAGES], size)
+        return Examined([], Exactness())
+
+    def exact_model(self, spec: ModelSpec, begun: Exactness, folder: Path) -> Model:
+        """A model in the layout that was chosen when the study was begun; raises FileError if what
+        held then does not hold here."""
+        check_exactness(spec, begun, begun, folder)
+        model = self._models[spec.name] = self.model(spec).in_layout(begun.layout)
+        if spec.name not in self._exactness:
+            few = self.images.images[:CHECKED_IMAGES]
+            self._exactness[spec.name] = examine(model, few, begun.shapes).exactness
+        check_exactness(spec, self._exactness[spec.name], begun, folder)
+        return model
 
     def cell(self, place: Place) -> Cell:
         """A cell of the grid, ready to be run."""
@@ -110,13 +136,13 @@ class Loaded:
 
 def load(study: Study, models: Mapping[str, Model] | None = None) -> Loaded:
     """Load the images and starts of a study; `models` are used instead of loading them."""
-    if study.check and study.metered:
+    if study.metered and (study.check or study.exact):
         raise study.about(
             InputError(
                 f"and {mention('metered')} are both set: the check asks uncharged, and a metered "
                 "model bills every row",
                 remedy="leave one of them out",
-                input="check",
+                input="check" if study.check else "exact",
             )
         )
     if models is not None and not isinstance(models, Mapping):

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..core.exactness import Exactness, Seen
 from ..core.model import Model
 from ..core.prices import Prices
 from ..core.result import Result, Results
@@ -160,7 +161,10 @@ class StudyResults:
                     with reading(store.path):
                         picture = unpack_image(image)
                     results.append(self._result(ends[cell], place, trace, picture))
-        return Results(sorted(results, key=lambda result: result.index))
+        exactness = Exactness(Seen.NOT_KNOWN)
+        if model is not None or len(study.models) == 1:
+            exactness = self._status.exactness_of(model or study.models[0].name)
+        return Results(sorted(results, key=lambda result: result.index), exactness=exactness)
 
     def _result(self, end: End, place: Place, trace: Trace, image: Tensor | None) -> Result:
         _, label, name = self.images[place.image]
@@ -213,6 +217,11 @@ class StudyResults:
     def warnings(self) -> list[str]:
         """What results carry along, each once."""
         return self._status.warnings
+
+    @property
+    def exactness(self) -> list[str]:
+        """Whether repeated runs agree bit for bit, for each model in a sentence."""
+        return self._status.exactness
 
     @property
     def digest(self) -> str:

@@ -173,17 +173,23 @@ class Shard:
             if cells and self._stopping is None:
                 self._tell(ModelBegun(record.shard, spec.name))
                 model, now = self._loaded.model(spec), self._loaded.fingerprint(spec)
-                check_model(spec, now, record.models[spec.name], self._store.path.parent)
-                self._run_model(model, cells)
+                folder = self._store.path.parent
+                check_model(spec, now, record.models[spec.name], folder)
+                size = self._loaded.study.batch_size
+                if self._loaded.study.exact:
+                    begun = record.exactness_of(spec.name)
+                    model, size = self._loaded.exact_model(spec, begun, folder), begun.shapes[-1]
+                self._run_model(model, cells, size)
             elif cells:
                 self._outcome.unfinished |= dict.fromkeys(cells)
         return self._outcome
 
-    def _run_model(self, model: Model, cells: list[int]) -> None:
-        """Run cells of one model; those that diverge once more, if that is asked for."""
+    def _run_model(self, model: Model, cells: list[int], size: int | None) -> None:
+        """Run cells of one model, in batches of `size`; those that diverge once more, if that is
+        asked for."""
         ask_again = not self._loaded.study.metered
         journal = StoreJournal(self._store, cells, ask_again)
-        self._run_cells(model, cells, journal)
+        self._run_cells(model, cells, size, journal)
         diverged = journal.diverged_cells
         if not (diverged and self._options.rerun and self._stopping is None):
             self._outcome.diverged |= self._explain(diverged)
@@ -192,18 +198,20 @@ class Shard:
             self._store.restart(cell, why)
         self._outcome.restarted += len(diverged)
         cells = list(diverged)
-        self._run_cells(model, cells, StoreJournal(self._store, cells, ask_again))
+        self._run_cells(model, cells, size, StoreJournal(self._store, cells, ask_again))
 
-    def _run_cells(self, model: Model, cells: list[int], journal: StoreJournal) -> None:
+    def _run_cells(
+        self, model: Model, cells: list[int], size: int | None, journal: StoreJournal
+    ) -> None:
         study, grid = self._loaded.study, self._loaded.grid
         series = [grid.series_of(cell) for cell in cells]
         tariffs = [grid.place(cell).series.tariff for cell in cells]
         reporter = _Reporter(self._tell, self._store.study.shard, series, tariffs)
         self._engine = Engine(
             model,
-            batch_size=study.batch_size,
+            batch_size=size,
             metered=study.metered,
-            one_shape=study.one_shape,
+            one_shape=study.one_shape or study.exact,
             time_limit=max(1e-3, self._end - time.monotonic()),
             memory=self._options.share,
             journal=journal,
@@ -247,7 +255,7 @@ def model_speed(loaded: Loaded, model: Model) -> float | None:
     if study.metered:
         return None
     size = trial_batch_size(model, study.batch_size)
-    batch = images[torch.arange(size) % len(images)].to(model.device, model.work_dtype)
+    batch = images[torch.arange(size) % len(images)].to(model.device, model.dtype)
     best = math.inf
     try:
         for _ in range(SPEED_BATCHES):

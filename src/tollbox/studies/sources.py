@@ -20,6 +20,7 @@ from ..files.functions import importable
 from ..files.image_functions import images_from
 from ..files.images import ImageSet
 from ..models import loading as model_loading
+from ..models.precision import DTYPES
 from .spec.key_lines import Key
 from .spec.selection import images_digest, select, take
 from .spec.specs import ImagesSpec, ModelSpec
@@ -75,6 +76,11 @@ def load_model(study: Study, spec: ModelSpec, example: Tensor, device: str | tor
             device=device,
             quantize=spec.quantize,
             batch_size=study.batch_size,
+            dtype=None if spec.dtype is None else DTYPES[spec.dtype],
+            channels_last=spec.channels_last,
+            compile=spec.compile,
+            cuda_graphs=spec.cuda_graphs,
+            tf32=spec.tf32,
         )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..core.exactness import Exactness
 from ..core.stop import Stop
 from ..files.tables import path_of
 from .store.codec import End
@@ -86,6 +87,21 @@ class StudyStatus:
         """What the check of the models found, and what results carry along, each once."""
         carried = {text for end in self.finished() for text in end.warnings}
         return [finding.rstrip(".") for finding in self.record.findings] + sorted(carried)
+
+    @property
+    def exactness(self) -> list[str]:
+        """Whether repeated runs agree bit for bit, for each model in a sentence."""
+        found = {name: self.exactness_of(name).sentence for name in self.record.models}
+        if len(set(found.values())) == 1:
+            return [*found.values()][:1]
+        return [f"The model {name!r}: {sentence}" for name, sentence in found.items()]
+
+    def exactness_of(self, model: str) -> Exactness:
+        """What was found of a model, and whether it held until now."""
+        per_model = self.cells // len(self.record.models)
+        number = [*self.record.models].index(model)
+        ends = (end for end in self.finished() if end.cell // per_model == number)
+        return self.record.exactness_of(model).after(text for end in ends for text in end.warnings)
 
     @property
     def running(self) -> list[str]:

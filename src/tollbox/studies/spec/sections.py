@@ -13,12 +13,15 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ...attacks import preset
 from ...errors import FileError, InputError
 from ...files.functions import is_function
 from ...files.pictures import SUFFIXES
 from ...files.tables import kind_of
+from ...models.precision import DTYPE_NAMES, DTYPES
+from ...models.pytorch import RUNNING
 from ...models.registry import is_model_name
 from .file import Item, shown, spelled, table_name
 from .overrides import overridden
@@ -27,6 +30,8 @@ from .specs import AttackSpec, Goal, ImagesSpec, ModelSpec
 
 IMAGES = "a folder of images, an .npz file, or module:function"
 MODEL = "a model file, or module:function"
+FLAGS = tuple(name for name in RUNNING if name != "dtype")
+"""Keys of [[models]] that are true or false."""
 
 
 def images_of(item: Item, folder: Path, files: bool) -> ImagesSpec:
@@ -136,7 +141,7 @@ def models_of(item: Item, folder: Path, files: bool) -> tuple[ModelSpec, ...]:
 
 
 def _model(item: Item, folder: Path, files: bool) -> ModelSpec:
-    items = item.table(("name", "source", "mean", "std", "quantize"))
+    items = item.table(("name", "source", "mean", "std", "quantize", *RUNNING))
     if "source" not in items:
         raise item.error(
             f'{table_name(item.key)} has no source: expected {MODEL}, as source = "model.pt2".'
@@ -153,7 +158,19 @@ def _model(item: Item, folder: Path, files: bool) -> ModelSpec:
         mean=_per_channel(items.get("mean"), False),
         std=_per_channel(items.get("std"), True),
         quantize=items["quantize"].whole(1, 16) if "quantize" in items else None,
+        **_running(items),
     )
+
+
+def _running(items: dict[str, Item]) -> dict[str, Any]:
+    """How a network is run, as far as the table has it."""
+    values: dict[str, Any] = {name: items[name].flag() for name in FLAGS if name in items}
+    if "dtype" in items:
+        expected = f"{DTYPE_NAMES}, in quotes"
+        values["dtype"] = items["dtype"].text(expected)
+        if values["dtype"] not in DTYPES:
+            raise items["dtype"].wrong(expected)
+    return values
 
 
 def _per_channel(item: Item | None, positive: bool) -> tuple[float, ...] | None:

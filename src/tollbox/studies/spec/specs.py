@@ -52,25 +52,29 @@ class ModelSpec:
     """One number, or one per channel."""
     std: tuple[float, ...] | None = None
     quantize: int | None = None
+    dtype: str | None = None
+    """What the network computes in; None: as its weights are."""
+    channels_last: bool | None = None
+    """None: whichever is faster."""
+    compile: bool = False
+    cuda_graphs: bool = False
+    tf32: bool | None = None
+    """None: torch's own setting."""
 
     @classmethod
     def of(
-        cls,
-        source: str,
-        *,
-        folder: Path = Path(),
-        name: str = "",
-        mean: tuple[float, ...] | None = None,
-        std: tuple[float, ...] | None = None,
-        quantize: int | None = None,
+        cls, source: str, *, folder: Path = Path(), name: str = "", **settings: Any
     ) -> ModelSpec:
-        """A file, relative to `folder`, or module:function; called like it unless given a name."""
+        """A file, relative to `folder`, or module:function; called like it unless given a name.
+
+        `settings` are the other fields.
+        """
         path = folder / source
         if is_model_name(source) and kind_of(path, source, input="model") == "nothing":
             resolved, usual = source, source.rpartition(":")[2].rpartition(".")[2]
         else:
             resolved, usual = str(path) if source.strip() else source, path.stem
-        return cls(name or usual, source, resolved, mean, std, quantize)
+        return cls(name or usual, source, resolved, **settings)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from ...core.arguments import check_whole
 from ...engine.engine import LARGEST_BATCH
 from ...errors import InputError
 from ...files.tables import LARGEST, path_of
+from ...models.pytorch import RUNNING
 from .file import Item, Source, parsed, read_text
 from .key_lines import Key
 from .sections import attacks_of, goal_of, images_of, models_of
@@ -34,7 +35,7 @@ REQUIRED = {
     "attacks": '[[attacks]] with preset = "a-hsja"',
     "prices": "prices = [1, 100]",
 }
-FLAGS = ("check", "metered", "one_shape", "charge_clean", "keep_images")
+FLAGS = ("check", "metered", "one_shape", "exact", "charge_clean", "keep_images")
 COUNTS = {"batch_size": LARGEST_BATCH, "workers": LARGEST}
 """Whole numbers from 1 to this."""
 OTHERS = ("name", "budget", "max_queries", "seeds", "goal", "device")
@@ -50,7 +51,7 @@ KEYS: Mapping[str, Key] = {
     "start": ("goal", "start"),
 }
 """By the name of an argument, the key that it comes from."""
-MODEL_KEYS = {"model": "source", "mean": "mean", "std": "std", "quantize": "quantize"}
+MODEL_KEYS = {"model": "source", **{key: key for key in ("mean", "std", "quantize", *RUNNING)}}
 """Likewise, in a table of [[models]]."""
 
 
@@ -79,6 +80,8 @@ class Study:
     """Test first, uncharged, whether the models are fit to be measured."""
     metered: bool = False
     one_shape: bool = False
+    exact: bool = False
+    """Take one batch shape and layout in which a row of the network depends on nothing else."""
     charge_clean: bool = True
     keep_images: bool = False
     """Keep the adversarial images that were reached."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,9 @@ def study_text(
 
 
 def _model(model: ModelSpec) -> dict[str, Any]:
-    keys = ("name", "source", "mean", "std", "quantize")
-    return {key: getattr(model, key) for key in keys}
+    values = {each.name: (getattr(model, each.name), each.default) for each in fields(model)}
+    del values["resolved"]
+    return {key: value for key, (value, default) in values.items() if value != default}
 
 
 def _attack(attack: AttackSpec) -> dict[str, Any]:

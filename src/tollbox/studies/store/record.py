@@ -4,8 +4,8 @@
 2. A study is resumed by the attacks and the random numbers that it was begun with: the record has
    the parts of each attack, field by field, and the version of the noise. (A store of version 0.1.0
    has neither: its attacks are not compared, and its noise is version 1.)
-3. A model is the same if its file, its weights and its answers to a few images are, as far as both
-   sides know them.
+3. A model is the same if its file, its weights, its answers to a few images and how it is run are,
+   as far as both sides know them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
+
+from ...core.exactness import Exactness, Seen
 
 FIRST_NOISE = 1
 """The noise of a store that does not say which it has."""
@@ -58,6 +60,8 @@ class ModelFingerprint:
     """A hash of its weights."""
     answers: tuple[int, ...] | None = None
     """Its labels for the first images of the study."""
+    running: Mapping[str, str] | None = None
+    """How its network is run."""
 
     def change(self, now: ModelFingerprint) -> str | None:
         """What of the model has changed, in words; None if it is the same."""
@@ -65,6 +69,12 @@ class ModelFingerprint:
             old, new = getattr(self, name), getattr(now, name)
             if None not in (old, new) and old != new:
                 return words
+        if self.running is None or now.running is None:
+            return None
+        for name in [*self.running, *now.running]:
+            begun, today = (each.get(name, "not given") for each in (self.running, now.running))
+            if begun != today:
+                return f"{name}, which was {begun} and is {today},"
         return None
 
 
@@ -97,6 +107,9 @@ class StudyRecord:
     """The options of `tollbox attack`."""
     findings: tuple[str, ...] = ()
     """What the check of the models found before the run."""
+    exactness: Mapping[str, Exactness] = field(default_factory=dict)
+    """By model, whether a row depends on nothing else; with the shape and layout that an exact
+    study has chosen. (Older stores have nothing.)"""
     experiment: str | None = None
     """The experiment of the paper, and its scale."""
     scale: str | None = None
@@ -133,8 +146,16 @@ class StudyRecord:
                 "environment": Environment(**values["environment"]),
                 "models": models,
                 "findings": tuple(values.get("findings", ())),
+                "exactness": {
+                    name: Exactness.from_json(found)
+                    for name, found in values.get("exactness", {}).items()
+                },
             }
         )
+
+    def exactness_of(self, model: str) -> Exactness:
+        """What was found of a model."""
+        return self.exactness.get(model, Exactness(Seen.NOT_KNOWN))
 
     def resume_obstacle(self, attacks: Mapping[str, AttackParts], noise: int) -> str | None:
         """Why the study cannot be resumed by these attacks under this noise, in words."""
