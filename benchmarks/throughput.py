@@ -9,7 +9,8 @@ raw     images/s of the very model that the engine asks (its precision, layout, 
         graphs), warmed up, on one batch of the engine's shape that lies on the device; measured
         again and again during the run, between two batches, so that whatever else the machine does
         meets both alike
-engine  charged queries/s of the whole run, start to end, less the time of those measurements
+engine  charged queries/s of the whole run, start to end, less the time of those measurements; the
+        model is warmed up in every batch shape before
 share   engine / raw
 
 `--layout faster` tries both memory layouts, and takes the one in which the model is faster.
@@ -46,7 +47,7 @@ import torch
 from torch import Tensor
 
 import tollbox as tb
-from tollbox.engine.engine import batch_size_on
+from tollbox.engine.engine import Engine, batch_size_on
 
 
 def wait(device: torch.device) -> None:
@@ -122,6 +123,7 @@ def measured(
             paused += time.perf_counter() - began
             set_mode(model.device, mode)
 
+    warm_up(raw, args.batch_size)
     set_mode(model.device, mode)
     if watch:
         watch.start()
@@ -158,6 +160,14 @@ def measured(
         "stops": sorted({str(result.stop) for result in results}),
         **({"host": host_time.table(watch, queries)} if watch else {}),
     }
+
+
+def warm_up(raw: Raw, batch_size: int) -> None:
+    """Each batch shape of a run once: it is compiled, planned and recorded before the clock starts,
+    as the raw model's is."""
+    for shape in Engine(raw.model, batch_size=batch_size).sender.shapes:
+        raw.model(raw.batch[:shape])
+    wait(raw.model.device)
 
 
 def set_mode(device: torch.device, mode: str) -> None:

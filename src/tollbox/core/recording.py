@@ -3,8 +3,8 @@
 A function of some fifty small kernels takes a host longer to launch than a device to run; a graph
 is one launch. It has memory of its own: what goes in is copied there, and what comes out is copied
 from there, so that a replay on the same stream may follow at once. The kernels are the same, and so
-are the results. All graphs share one pool for what they hold in between, since none runs beside
-another.
+are the results. All graphs share one pool for what they hold in between: each output is copied
+right after its replay, in the same stream, before another replay may write to that memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-WARM_UP_RUNS = 2
+WARM_UP_RUNS = 3
+"""In these, libraries choose their kernels, and a compiled function is compiled."""
 
 
 @lru_cache(maxsize=8)
@@ -33,16 +34,20 @@ class Recorded:
         self._inputs = [each.clone() for each in inputs]
         self._device = inputs[0].device
         with torch.cuda.device(self._device):
+            self._graph = torch.cuda.CUDAGraph()
+            # Not `torch.cuda.graph`: it collects garbage and gives all free memory back first.
             aside = torch.cuda.Stream()
             aside.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(aside):
                 for _ in range(WARM_UP_RUNS):
                     function(*self._inputs)
+                torch.cuda.synchronize()
+                self._graph.capture_begin(_pool(self._device), "thread_local")
+                try:
+                    self._output = function(*self._inputs)
+                finally:
+                    self._graph.capture_end()
             torch.cuda.current_stream().wait_stream(aside)
-            self._graph = torch.cuda.CUDAGraph()
-            pool = _pool(self._device)
-            with torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
-                self._output = function(*self._inputs)
 
     @torch.no_grad()
     def __call__(self, *inputs: Tensor) -> Tensor:

@@ -53,8 +53,9 @@ class Piece(NamedTuple):
 
 COARSEST = 8
 """A shape is at most so many times the next smaller one."""
-SMALLEST_SHAPE = {"cuda": 32}
-"""By the kind of device: fewer rows take it as long. On others it is `COARSEST`."""
+SMALLEST_SHAPE, PARTS = {"cuda": 32}, {"cuda": 4}
+"""By the kind of device: fewer rows take it as long; and how many parts of the whole are shapes. On
+others both are `COARSEST`."""
 LEAST_WORTHY_ROWS, LARGEST_PADDING = 64, 1.2
 """A batch of fewer rows, or with more padding, waits until there are more."""
 AFTER_A_FAILURE = Failure(Stop.ATTACK_ERROR, "it comes after a row that failed")
@@ -110,11 +111,13 @@ class Sender:
 
     @property
     def shapes(self) -> list[int]:
-        """The batch shapes in use, rising: so many eighths of the whole, and below one eighth an
-        eighth of that, and so on, for batches that are large compared to what is asked."""
+        """The batch shapes in use, rising: so many eighths of the whole (on a GPU, where each has
+        to be planned, quarters), and below that an eighth of the smallest, and so on, for batches
+        that are large compared to what is asked."""
         if self._one_shape:
             return [self.batch_size]
-        shapes = {max(1, self.batch_size * part // 8) for part in range(1, 9)}
+        parts = PARTS.get(self.model.device.type, COARSEST)
+        shapes = {max(1, self.batch_size * part // parts) for part in range(1, parts + 1)}
         smallest = SMALLEST_SHAPE.get(self.model.device.type, COARSEST)
         while min(shapes) > smallest:
             shapes.add(max(smallest, min(shapes) // COARSEST))
@@ -327,7 +330,7 @@ class Sender:
         them, where the device would else wait for the host after each batch, and little is padded.
         """
         half = -(-wanted // 2)
-        if flights == 2 and self.is_worth_it(half) and half < self.batch_size:
+        if flights == 2 and wanted <= self.batch_size and self.is_worth_it(half):
             return half
         return min(wanted, self.batch_size)
 
