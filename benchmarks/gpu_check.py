@@ -8,6 +8,8 @@ Rule 4: the same counts and distances at any batch size, order and number of liv
 and in float32 at one shape. Rule 5: 8-bit points. Rule 6: out of memory. Rule 7: no synchronisation
 but the one per batch (any other is an error, which ends the cell).
 
+Also: what is made in few launches (`core/kernels.py`, `parts/drawn.py`) is what plain torch makes.
+
 Rule 9, with `--net`: a study in fp32 and in TF32, killed again and again with one process and with
 two, ends like the unbroken one, bit for bit if it is `exact` (`killed.py`). On a CPU that is all.
 """
@@ -18,6 +20,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,11 @@ import torch
 from torch import Tensor, nn
 
 import tollbox as tb
+from tollbox.engine.mixtures import Mixture, write
+from tollbox.parts.drawn import DrawnDirections
+from tollbox.parts.paths import Circle
+from tollbox.parts.priors import Photo, Reweighed, Spectrum
+from tollbox.parts.subspaces import Dct
 
 COUNT = 20
 
@@ -37,12 +45,17 @@ def table(results: tb.Results) -> list[Any]:
     ]
 
 
-def attacked(found: tb.models.Embedded, backwards: bool = False, **options: Any) -> list[Any]:
+ATTACKS = ("a-hsja", "frugal", "surfree")
+
+
+def attacked(
+    found: tb.models.Embedded, attack: str, backwards: bool = False, **options: Any
+) -> list[Any]:
     order = range(COUNT)[::-1] if backwards else range(COUNT)
     images, labels = found.images[list(order)], found.labels[list(order)]
     prices = tb.Prices(10, 1)
     results = tb.run(
-        tb.preset("a-hsja"), found.model, images, labels, prices=prices, budget=600, **options
+        tb.preset(attack), found.model, images, labels, prices=prices, budget=600, **options
     )
     return table(results)[::-1] if backwards else table(results)
 
@@ -66,14 +79,19 @@ def rules(told: Callable[[str, bool], None]) -> None:
     double = tb.models.embedded(device="cuda", dtype=torch.float64)
     single = tb.models.embedded(device="cuda")
     eight = tb.models.embedded(device="cuda", quantize=8)
-    wanted = attacked(double, batch_size=64)
-    for size in (7, 256):
-        told(f"rule 4: batches of {size}", attacked(double, batch_size=size) == wanted)
-    told("rule 4: backwards, three live", attacked(double, backwards=True, live=3) == wanted)
-    told("rule 4: metered", attacked(double, metered=True) == wanted)
-    one = attacked(single, one_shape=True)
-    few = attacked(single, one_shape=True, backwards=True, live=3)
-    told("rule 4: float32 at one shape", one == few)
+    for attack in ATTACKS:
+        wanted = attacked(double, attack, batch_size=64)
+        ways: dict[str, dict[str, Any]] = {
+            "batches of 7": {"batch_size": 7},
+            "batches of 256": {"batch_size": 256},
+            "backwards, three live": {"backwards": True, "live": 3},
+            "metered": {"metered": True},
+        }
+        for how, options in ways.items():
+            told(f"rule 4: {attack}, {how}", attacked(double, attack, **options) == wanted)
+        one = attacked(single, attack, one_shape=True)
+        few = attacked(single, attack, one_shape=True, backwards=True, live=3)
+        told(f"rule 4: {attack}, float32 at one shape", one == few)
 
     results = tb.run(
         tb.preset("hsja"), eight.model, eight.images[:8], eight.labels[:8], budget=600, check=True
@@ -89,17 +107,50 @@ def rules(told: Callable[[str, bool], None]) -> None:
     told("rule 6: out of memory", all("out of memory" in r.warnings[-1] for r in results))
     told("rule 6: and none failed", results.failed == 0)
 
-    torch.cuda.set_sync_debug_mode("error")
-    results = tb.run(
-        tb.preset("a-hsja"),
-        single.model,
-        single.images[:COUNT],
-        single.labels[:COUNT],
-        prices=tb.Prices(10, 1),
-        budget=600,
-    )
-    torch.cuda.set_sync_debug_mode("default")
-    told("rule 7: one synchronisation per batch", results.failed == 0)
+    for attack in ATTACKS:
+        torch.cuda.set_sync_debug_mode("error")
+        results = tb.run(
+            tb.preset(attack),
+            single.model,
+            single.images[:COUNT],
+            single.labels[:COUNT],
+            prices=tb.Prices(10, 1),
+            budget=600,
+        )
+        torch.cuda.set_sync_debug_mode("default")
+        told(f"rule 7: {attack}, one synchronisation per batch", results.failed == 0)
+
+
+def kernels(told: Callable[[str, bool], None]) -> None:
+    """What is made in few launches is what plain torch makes."""
+    for dtype in (torch.float32, torch.float64):
+        pictures = torch.rand(4, 3, 50, 47, dtype=dtype)
+        there = pictures.to("cuda")
+        problem, twin = tb.Problem(there[0], 0), tb.Problem(pictures[0], 0)
+        noise, known = (each.noise("check", 1, 300)[5:200] for each in (problem, twin))
+        told(f"{dtype}: noise has the bits of the CPU", torch.equal(noise.cpu(), known))
+        batches = []
+        for images in (pictures, there):
+            some = [Mixture(images[0], images[1] - 0.5, 0.7, images[2] - 0.5, -1.3)]
+            some += [Mixture(images[1], images[3] - 0.5, 1 / 3)]
+            batches.append(images.new_zeros(3, *images.shape[1:]))
+            write(batches[-1], some, [2, 0])
+        told(f"{dtype}: mixtures have the bits of the CPU", batches[1].cpu().equal(batches[0]))
+        turn = pictures[3] / torch.linalg.vector_norm(pictures[3])
+        circles = [
+            Circle.through(images[0], images[1], turn.to(images)) for images in (pictures, there)
+        ]
+        apart = float((circles[0].side - circles[1].side.cpu()).abs().max())
+        told(f"{dtype}: a circle, to rounding", apart < 8 * torch.finfo(dtype).eps)
+        for prior in (Photo(), Spectrum(1e5, grey=0.5), Reweighed(), Dct(4)):
+            drawing = prior.begin(problem).at(there[1])
+            rows = problem.noise("check", 1, 1 << 20, drawing.shape)
+            drawn = DrawnDirections(drawing, rows)
+            parts = torch.cat([drawn[0:8], drawn[8:16], drawn[16:40], drawn[40:300]])
+            ends = (0, 32, 64, 128, 256, 384)
+            plain = [drawing(rows[first:last], 1.0) for first, last in pairwise(ends)]
+            same = parts.equal(torch.cat(plain)[:300])
+            told(f"{dtype}: {type(prior).__name__}, recorded and plain", same)
 
 
 def main() -> int:
@@ -116,6 +167,7 @@ def main() -> int:
         print(f"{'holds' if holds else 'BROKEN':>6}  {what}", flush=True)
 
     if args.device != "cpu":
+        kernels(told)
         rules(told)
     if args.net is not None:
         report["killed"] = killed.check(args, told)

@@ -161,7 +161,7 @@ def _report_says(out: Path) -> bool:
     """Does the report of a study say that repeated runs may differ?"""
     command = [sys.executable, "-m", "tollbox", "report", str(out)]
     subprocess.run(command, check=True, capture_output=True)
-    return REPEATED in (out / "report.html").read_text()
+    return REPEATED in (out / "report.html").read_text().lower()
 
 
 def _say(text: str) -> None:
