@@ -62,7 +62,8 @@ def check(args: argparse.Namespace, told: Told) -> list[dict[str, Any]]:
     on_gpu = args.device != "cpu"
     paths = [HERE / "src", HERE / "benchmarks", HERE / "tests"]
     sys.path.insert(0, str(paths[-1]))
-    os.environ["PYTHONPATH"] = os.pathsep.join(map(str, paths))
+    before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, paths), *filter(None, before)])
     os.environ["TOLLBOX_DATA"] = str(nets.DATA.resolve())
     torture = importlib.import_module("torture")
     rows = []
