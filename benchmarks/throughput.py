@@ -9,8 +9,8 @@ raw     images/s of the very model that the engine asks (its precision, layout, 
         graphs), warmed up, on one batch of the engine's shape that lies on the device; measured
         again and again during the run, between two batches, so that whatever else the machine does
         meets both alike
-engine  charged queries/s of the whole run, start to end, less the time of those measurements; the
-        model is warmed up in every batch shape before
+engine  charged queries/s of the whole run, start to end, less the time of those measurements; a
+        small run, and the model in every batch shape, come before the clock starts
 share   engine / raw
 
 `--layout faster` tries both memory layouts, and takes the one in which the model is faster.
@@ -123,17 +123,21 @@ def measured(
             paused += time.perf_counter() - began
             set_mode(model.device, mode)
 
+    given = common.with_delta(tb.preset(attack), args.delta)
+    prices = tb.Prices(args.price, 1)
     warm_up(raw, args.batch_size)
+    few = {"prices": prices, "budget": 40 * args.price, "batch_size": args.batch_size}
+    tb.run(given, model, pictures[:8], labels[:8], **few)
     set_mode(model.device, mode)
     if watch:
         watch.start()
     began = time.perf_counter()
     results = tb.run(
-        common.with_delta(tb.preset(attack), args.delta),
+        given,
         model,
         pictures,
         labels,
-        prices=tb.Prices(args.price, 1),
+        prices=prices,
         budget=budget,
         batch_size=args.batch_size,
         progress=progress,

@@ -11,6 +11,8 @@
 # mypy: ignore-errors
 from __future__ import annotations
 
+import contextlib
+
 import torch
 import triton
 import triton.language as tl
@@ -18,8 +20,15 @@ from torch import Tensor
 
 PIECE = 1024
 """Numbers of one program."""
-PIECES = 64
-"""Programs that share a sum."""
+PIECES, ROW_PIECES = 64, 16
+"""Programs that share a sum; of a row, one of many."""
+
+
+def _on(device: torch.device) -> contextlib.AbstractContextManager[None]:
+    """Kernels are launched on the device that is current."""
+    if device.index in (None, torch.cuda.current_device()):
+        return contextlib.nullcontext()
+    return torch.cuda.device(device)
 
 
 @triton.jit
@@ -53,7 +62,7 @@ def fill_noise(
 ) -> None:
     """Write the rows from `first` on of the stream `key` into `made`, (rows, width): noise.py."""
     rows, width = made.shape
-    with torch.cuda.device(made.device):
+    with _on(made.device):
         _noise[(rows, triton.cdiv(width, PIECE))](
             made, firsts, steps, *key, first, width, piece=PIECE, enable_fp_fusion=False
         )
@@ -87,10 +96,39 @@ def fill_mixtures(batch: Tensor, terms: Tensor) -> None:
     b in float64, and the row.
     """
     width = batch[0].numel()
-    with torch.cuda.device(batch.device):
+    with _on(batch.device):
         _mixtures[(len(terms), triton.cdiv(width, PIECE))](
             batch, terms, width, piece=PIECE, enable_fp_fusion=False
         )
+
+
+@triton.jit
+def _squares(batch, sources, slots, sums, width, share, pieces: tl.constexpr, piece: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    slot = tl.load(slots + row)
+    first = tl.program_id(1) * share
+    total = tl.zeros((piece,), tl.float64)
+    for begin in range(first, first + share, piece):
+        columns = begin + tl.arange(0, piece)
+        kept = (columns < width) & (columns < first + share)
+        apart = tl.load(batch + row * width + columns, mask=kept, other=0.0) - tl.load(
+            sources + slot * width + columns, mask=kept, other=0.0
+        )
+        apart = apart.to(tl.float64)
+        total += apart * apart
+    tl.store(sums + row * pieces + tl.program_id(1), tl.sum(total))
+
+
+def distances(batch: Tensor, sources: Tensor, slots: Tensor) -> Tensor:
+    """l2 of each row of a batch from the row of `sources` that `slots` names, in float64."""
+    width = batch[0].numel()
+    sums = batch.new_empty((len(batch), ROW_PIECES), dtype=torch.float64)
+    share = triton.cdiv(width, ROW_PIECES)
+    with _on(batch.device):
+        _squares[(len(batch), ROW_PIECES)](
+            batch, sources, slots, sums, width, share, pieces=ROW_PIECES, piece=PIECE
+        )
+    return sums.sum(1).sqrt_()
 
 
 @triton.jit
@@ -147,7 +185,7 @@ def circle(
     cosine = source.new_empty(())
     sums = source.new_empty((PIECES, 3), dtype=torch.float64)
     share = triton.cdiv(width, PIECES)
-    with torch.cuda.device(source.device):
+    with _on(source.device):
         _products[(PIECES,)](source, point, direction, sums, width, share, piece=PIECE)
         _side[(triton.cdiv(width, PIECE),)](
             source, point, direction, sums, away, side, cosine, width, negligible, tiny,

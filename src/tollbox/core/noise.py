@@ -42,7 +42,7 @@ def content_hash(image: Tensor) -> str:
     """Hash of an image's shape and its pixels as float32: the same on every device and dtype."""
     pixels = image.detach().to("cpu", torch.float32).contiguous().numpy()
     digest = hashlib.blake2b(repr(pixels.shape).encode(), digest_size=16)
-    digest.update(pixels.tobytes())
+    digest.update(pixels.data)
     return digest.hexdigest()
 
 

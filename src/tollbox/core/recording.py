@@ -52,7 +52,7 @@ class Recorded:
     @torch.no_grad()
     def __call__(self, *inputs: Tensor) -> Tensor:
         """The function's output, for tensors of the same shapes."""
+        torch._foreach_copy_(self._inputs, list(inputs))
         with torch.cuda.device(self._device):
-            torch._foreach_copy_(self._inputs, list(inputs))
             self._graph.replay()
-            return self._output.clone()
+        return self._output.clone()

@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..core.fused import kernels_for
 from ..core.memory import is_out_of_memory
 from ..core.model import Model
 from ..core.stop import Stop
@@ -349,6 +350,10 @@ class Sender:
         if self._sources is None:
             raise RuntimeError("no source image was placed")
         index = torch.tensor(slots, pin_memory=batch.is_cuda).to(batch.device, non_blocking=True)
+        kernels = kernels_for(batch)
+        if kernels is not None and batch.dtype == self._sources.dtype and batch.is_contiguous():
+            found: Tensor = kernels.distances(batch, self._sources, index)
+            return found
         return row_norms(self._sources.index_select(0, index).sub_(batch))
 
     def _fly(

@@ -27,7 +27,7 @@ from .estimates import PHASE, Estimate, Estimator
 from .overshoot import Belief, Scores
 from .registry import register
 from .subspaces import Drawing, Full, Prior
-from .vectors import answer_weights, unit
+from .vectors import sum_weights, unit
 
 FIRST_CHUNK = 8
 """Directions of it."""
@@ -162,10 +162,7 @@ class _ScoredSum:
     ) -> None:
         """The displacements of a chunk, which were adversarial, and what is believed with it."""
         moved = moved.flatten(1)
-        weights = np.ones((2, len(moved)), np.float32)
-        weights[0] = adversarial
-        sums = answer_weights(weights, moved) @ moved
-        self._chunks.append((shift, len(moved), sums))
+        self._chunks.append((shift, len(moved), sum_weights(adversarial, moved) @ moved))
         self.asked += len(moved)
         self.passed += int(adversarial.sum())
         self.scores = belief.scores(*(chunk[0] for chunk in self._chunks))

@@ -28,18 +28,18 @@ class DrawnDirections:
 
     def __init__(self, drawing: Drawing, noise: Noise) -> None:
         self._drawing, self._noise = drawing, noise
+        self._recordable = drawing if noise.is_cuda and isinstance(drawing, Recordable) else None
         self._block: tuple[int, Tensor] | None = None
 
     def __getitem__(self, rows: slice) -> Tensor:
         first, last, _ = rows.indices(len(self._noise))
-        drawing = self._drawing
-        if not (self._noise.is_cuda and isinstance(drawing, Recordable)):
-            return drawing(self._noise[first:last], 1.0)
+        if self._recordable is None:
+            return self._drawing(self._noise[first:last], 1.0)
         parts = []
         while first < last:
             if self._block is None or not 0 <= first - self._block[0] < len(self._block[1]):
                 begins, size = _block_of(first)
-                self._block = begins, _draw(drawing, self._noise[begins : begins + size])
+                self._block = begins, _draw(self._recordable, self._noise[begins : begins + size])
             begins, block = self._block
             parts.append(block[first - begins : last - begins])
             first += len(parts[-1])

@@ -33,7 +33,7 @@ from ..core.problem import Problem
 from ..core.ranges import MAX_VALUE, above, check, number, whole
 from .registry import register
 from .subspaces import Full, Prior
-from .vectors import answer_weights, unit
+from .vectors import sum_weights, unit
 
 PHASE = "estimate"
 
@@ -64,8 +64,8 @@ class _DirectionSum:
     ) -> None:
         self._draw = subspace.begin(problem).at(iterate.point)
         self._noise = problem.noise(PHASE, t, limit, self._draw.shape)
-        self._passed = torch.zeros_like(problem.source).flatten()
-        self._all = torch.zeros_like(self._passed)
+        self._sums = problem.source.new_zeros(2, problem.dimension)
+        """Of the displacements that were answered adversarial, and of all."""
         self.asked = self.adversarial = 0
         self.cost = 0.0
         """What the answers cost, in units of a low-cost answer, as planned."""
@@ -78,8 +78,7 @@ class _DirectionSum:
         points = points.add_(centre.flatten()).clamp_(0, 1)
         answers = yield Ask(points.view(-1, *self._shape), phase=PHASE)
         moved = points.sub_(centre.flatten())  # in place: what was asked has been dealt with
-        self._passed.addmv_(moved.T, answer_weights(answers.adversarial, moved))
-        self._all.add_(moved.sum(0))
+        self._sums.addmm_(sum_weights(answers.adversarial, moved), moved)
         self.asked += rows
         self.adversarial += int(answers.adversarial.sum())
         flagged = int(answers.flagged.sum())
@@ -97,17 +96,19 @@ class _DirectionSum:
 
     def direction(self) -> Tensor:
         """g / |g| (Algorithm 3, the last lines)."""
-        share = self.share
-        failed = self._passed - self._all  # v-, minus the sum of the others
-        return self._image((1 - share) * self._passed + share * failed)
+        share, (passed, everything) = self.share, self._sums
+        failed = passed - everything  # v-, minus the sum of the others
+        return self._image((1 - share) * passed + share * failed)
 
     def signs(self) -> Tensor:
         """The sum of phi(x_i) u_i (equation 2)."""
-        return self._image(2 * self._passed - self._all)
+        passed, everything = self._sums
+        return self._image(2 * passed - everything)
 
     def mean(self) -> Tensor:
         """The mean direction, towards where the answers were adversarial."""
-        return self._image(self._all if self.adversarial else -self._all)
+        everything = self._sums[1]
+        return self._image(everything if self.adversarial else -everything)
 
     def _image(self, g: Tensor) -> Tensor:
         return unit(g).view(self._shape)

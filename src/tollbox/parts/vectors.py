@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -24,7 +22,9 @@ def unit_rows(rows: Tensor) -> Tensor:
     return result
 
 
-def answer_weights(adversarial: NDArray[Any], like: Tensor) -> Tensor:
-    """1 for the answers that were adversarial and 0 for the others, as a tensor like another."""
-    weights = torch.from_numpy(adversarial.astype(np.float32, copy=False))
-    return weights.to(like.device, like.dtype, non_blocking=True)
+def sum_weights(adversarial: NDArray[np.bool_], like: Tensor) -> Tensor:
+    """Weights (2, n) by which rows are summed: those that were answered adversarial, and all; a
+    tensor like another."""
+    weights = np.ones((2, len(adversarial)), np.float32)
+    weights[0] = adversarial
+    return torch.from_numpy(weights).to(like.device, like.dtype, non_blocking=True)
