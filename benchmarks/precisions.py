@@ -1,0 +1,134 @@
+"""Ways to run one network: which of them keep the medians, and what each brings.
+
+    python benchmarks/precisions.py --net resnet50 --device cuda --images 30 --delta 0.5
+
+Precisions (fp32, TF32, bfloat16, float16), each in eager mode, with CUDA graphs, and compiled with
+graphs. For each: images/s of the model alone on one batch; queries/s of all attacks together, after
+a warm-up; and the median l2 of each attack, with its ratio to fp32 (paired, same images and noise,
+bootstrap of images). An attack is judged on the images that fp32 classifies correctly; one that is
+misclassified in another precision has distance 0 there, and is counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import common
+import nets
+import numpy as np
+import paired
+import torch
+from torch import Tensor
+
+import tollbox as tb
+
+WAYS: dict[str, dict[str, Any]] = {
+    "fp32": {},
+    "TF32": {"tf32": True},
+    "TF32, graphs": {"tf32": True, "graphs": True},
+    "TF32, compiled, graphs": {"tf32": True, "compile": True, "graphs": True},
+    "bfloat16, graphs": {"dtype": "bfloat16", "graphs": True},
+    "bfloat16, compiled, graphs": {"dtype": "bfloat16", "compile": True, "graphs": True},
+    "float16, compiled, graphs": {"dtype": "float16", "compile": True, "graphs": True},
+}
+
+
+def right_ones(net: str, model: tb.models.Model, count: int) -> tuple[Tensor, Tensor]:
+    """The first `count` images that the model classifies correctly."""
+    pictures, labels = nets.images(net, 3 * count)
+    answers = torch.cat([model(part.to(model.device)).cpu() for part in pictures.split(32)])
+    right = (answers == labels).nonzero().flatten()[:count]
+    return pictures[right], labels[right]
+
+
+def raw_speed(model: tb.models.Model, batch: Tensor) -> float:
+    """Images/s of the model alone."""
+    for _ in range(3):
+        model(batch)
+    waited(model)
+    began = time.perf_counter()
+    for _ in range(10):
+        model(batch)
+    waited(model)
+    return 10 * len(batch) / (time.perf_counter() - began)
+
+
+def cells(
+    pictures: Tensor, labels: Tensor, budget: float, args: argparse.Namespace
+) -> list[tb.Cell]:
+    """Every attack on every image."""
+    attacks = [common.with_delta(tb.preset(name), args.delta) for name in args.attacks]
+    return [
+        tb.Cell(attack, picture, int(label), tb.Prices(args.price, 1), budget)
+        for attack in attacks
+        for picture, label in zip(pictures, labels, strict=True)
+    ]
+
+
+def distance(result: tb.Result) -> float:
+    return 0.0 if result.stop is tb.Stop.ALREADY_MISCLASSIFIED else result.distance
+
+
+def waited(model: tb.models.Model) -> None:
+    if model.device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--net", choices=["resnet20", "resnet50"], default="resnet20")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--images", type=int, default=30, help="correctly classified in fp32")
+    parser.add_argument("--attacks", nargs="+", default=["frugal", "a-cgba", "hsja"])
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
+    parser.add_argument("--price", type=float, default=10.0)
+    parser.add_argument("--budget", type=float, default=2000.0)
+    parser.add_argument("--delta", type=float, default=None, help="sampling radius of estimates")
+    parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--layout", choices=common.LAYOUTS, default="channels_last")
+    parser.add_argument("--out", type=Path, default=None, help="also write the JSON here")
+    args = parser.parse_args()
+    report: dict[str, Any] = {**common.provenance(args.device), "rows": []}
+    base: dict[str, paired.Values] = {}
+    size = args.batch_size
+    pictures = labels = torch.empty(0)
+    for way in ["fp32", *(way for way in args.ways if way != "fp32")]:
+        model = common.model_of(args.net, args.device, args.layout, **WAYS[way])
+        if not base:
+            pictures, labels = right_ones(args.net, model, args.images)
+        places = torch.arange(size) % len(pictures)
+        row: dict[str, Any] = {
+            "way": way,
+            "raw": round(raw_speed(model, pictures[places].to(model.device))),
+        }
+
+        tb.run_cells(cells(pictures, labels, 5 * args.price, args), model, batch_size=size)
+        began = time.perf_counter()
+        some = cells(pictures, labels, args.budget, args)
+        results = list(tb.run_cells(some, model, batch_size=size))
+        seconds = time.perf_counter() - began
+        row["queries_per_second"] = round(sum(r.ledger.queries for r in results) / seconds)
+        for number, name in enumerate(args.attacks):
+            count = len(pictures)
+            found = results[number * count : (number + 1) * count]
+            values = np.array([distance(result) for result in found])
+            base.setdefault(name, values)
+            ratio = paired.ratio(values, base[name])
+            row[name] = {
+                "median": common.short(paired.median(values)),
+                "ratio": [common.short(value, 4) for value in ratio],
+                "misclassified": int((values == 0).sum()),
+            }
+            print(f"{way}, {name}: median {paired.told(paired.median(values))}, to fp32 {ratio}")
+        print(
+            f"{way}: raw {row['raw']} images/s, {row['queries_per_second']} queries/s", flush=True
+        )
+        report["rows"].append(row)
+        common.write(args.out, report)
+
+
+if __name__ == "__main__":
+    main()
