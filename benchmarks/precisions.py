@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 import tollbox as tb
+from tollbox.engine.engine import Engine
 
 WAYS: dict[str, dict[str, Any]] = {
     "fp32": {},
@@ -100,6 +101,8 @@ def main() -> None:
         if not base:
             pictures, labels = right_ones(args.net, model, args.images)
         places = torch.arange(size) % len(pictures)
+        for shape in Engine(model, batch_size=size).sender.shapes:
+            model(pictures[places][:shape].to(model.device))
         row: dict[str, Any] = {
             "way": way,
             "raw": round(raw_speed(model, pictures[places].to(model.device))),
