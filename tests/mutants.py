@@ -196,8 +196,8 @@ MUTANTS = [
     Mutant(
         "noise: all rows of a stream are the same",
         "core/noise.py",
-        "hashed = rows * factor + part",
-        "hashed = rows * 0 + part",
+        "hashed = rows * factor + np.uint32(part % (1 << 32))",
+        "hashed = rows * np.uint32(0) + np.uint32(part % (1 << 32))",
     ),
     Mutant(
         "best point not asked: it is kept before it is clipped and rounded",

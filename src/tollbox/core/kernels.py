@@ -1,6 +1,6 @@
 """Kernels for CUDA devices: what would take many launches, in one or two.
 
-1. Each has a twin in plain torch, beside the idea that it belongs to, which every other device
+1. Each has a twin in torch or numpy, beside the idea that it belongs to, which every other device
    runs; what both make is the same up to the order of sums, and of noise and mixtures, where
    nothing is summed, bit for bit: products and sums are rounded one by one (no fused multiply-add).
 2. A sum has one order, whatever else the device does: no atomics.

@@ -7,7 +7,8 @@
 2. Counters are hashed with 32-bit integers (two rounds of a multiply-xorshift mix, keyed by 64 bits
    of the stream for every row). Sixteen bits of the hash choose a bin of the normal distribution's
    quantile function, sixteen a place in it, on a straight line. Each product and sum is rounded
-   on its own, so that every device has the same bits.
+   on its own, so that every device has the same bits: numpy's on the CPU, a kernel's on CUDA
+   devices (kernels.py; without it numbers are made on the CPU, and copied).
 3. The line leaves the variance at 1 + 4e-6 and the kurtosis at 3 + 7e-6, and no number beyond 4.61;
    `tests/unit/test_noise.py` holds it to that.
 4. `NOISE_VERSION` changes whenever the numbers do: a study begun under another cannot be resumed.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,13 +31,14 @@ from .fused import kernels_for
 
 Key = tuple[int, int]
 """64 bits, as two signed numbers of 32."""
+Hashes = NDArray[np.uint32]
 NOISE_VERSION = 2
 """Version 1 was torch's own generator, seeded for each block of 16 rows."""
 BINS = 1 << 16
-STEP, FIRST, SECOND, OTHER = -1640531527, 2146121005, -2073254261, -2048144789
-"""0x9e3779b9, 0x7feb352d, 0x846ca68b and 0x85ebca6b as signed 32-bit numbers."""
-AT_ONCE = 1 << 18
-"""Numbers that are made at a time on the CPU: what its cache holds."""
+STEP, OTHER_STEP = np.uint32(0x9E3779B9), np.uint32(0x85EBCA6B)
+FACTORS = np.uint32(0x7FEB352D), np.uint32(0x846CA68B)
+AT_ONCE = 1 << 16
+"""Numbers that are made at a time: what a cache holds."""
 
 
 def content_hash(image: Tensor) -> str:
@@ -57,63 +60,73 @@ def quantiles() -> NDArray[np.float64]:
     return ends
 
 
-@lru_cache(maxsize=8)
-def _bins(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+@lru_cache(maxsize=4)
+def _bins(dtype: torch.dtype) -> tuple[NDArray[Any], NDArray[Any]]:
     """Of each bin the number in the middle of its first place, and the step to the next place."""
     ends = quantiles()
     steps = np.diff(ends) / BINS
     firsts = ends[:-1] + steps / 2
-    first, step = (torch.from_numpy(part).to(dtype).to(device) for part in (firsts, steps))
+    kind = np.float64 if dtype == torch.float64 else np.float32
+    return firsts.astype(kind), steps.astype(kind)
+
+
+@lru_cache(maxsize=8)
+def _bins_on(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The same on a device."""
+    first, step = (torch.from_numpy(part).to(device) for part in _bins(dtype))
     return first, step
 
 
-def _mix(hashed: Tensor, room: Tensor) -> None:
+def _mix(hashed: Hashes, room: Hashes) -> None:
     """A round of multiplications and shifts, in place; `room` is of the same size."""
-    for shift, mask, factor in ((16, 0xFFFF, FIRST), (15, 0x1FFFF, SECOND), (16, 0xFFFF, None)):
-        torch.bitwise_right_shift(hashed, shift, out=room)
-        room &= mask  # a logical shift
+    for shift, factor in ((16, FACTORS[0]), (15, FACTORS[1]), (16, None)):
+        np.right_shift(hashed, shift, out=room)
         hashed ^= room
         if factor is not None:
             hashed *= factor
 
 
-def _row_keys(first: int, last: int, key: Key, device: torch.device) -> list[Tensor]:
+def _row_keys(first: int, last: int, key: Key) -> list[Hashes]:
     """Two keys for each row, (n, 1)."""
-    rows = torch.arange(first, last, dtype=torch.int32, device=device)[:, None]
+    rows = np.arange(first, last, dtype=np.uint32)[:, None]
     keys = []
-    for part, factor in zip(key, (STEP, OTHER), strict=True):
-        hashed = rows * factor + part
-        _mix(hashed, torch.empty_like(hashed))
+    for part, factor in zip(key, (STEP, OTHER_STEP), strict=True):
+        hashed = rows * factor + np.uint32(part % (1 << 32))
+        _mix(hashed, np.empty_like(hashed))
         keys.append(hashed)
     return keys
 
 
-def normal_rows(key: Key, first: int, last: int, width: int, like: Tensor) -> Tensor:
-    """Rows `first` to `last` of a stream, each `width` standard normal numbers."""
-    firsts, steps = _bins(like.dtype, like.device)
-    made = like.new_empty(last - first, width)
-    if (kernels := kernels_for(like)) is not None:
-        kernels.fill_noise(made, firsts, steps, key, first)
-        return made
-    columns = torch.arange(width, dtype=torch.int32, device=like.device).mul_(STEP)
-    keys = _row_keys(first, last, key, like.device)
-    some = last - first if like.is_cuda else max(1, AT_ONCE // width)
+def _made(key: Key, first: int, last: int, width: int, dtype: torch.dtype) -> NDArray[Any]:
+    firsts, steps = _bins(dtype)
+    columns = np.arange(width, dtype=np.uint32) * STEP
+    keys = _row_keys(first, last, key)
+    made = np.empty((last - first, width), firsts.dtype)
+    some = max(1, AT_ONCE // width)
     for row in range(0, last - first, some):
         one, two = (part[row : row + some] for part in keys)
         hashed = columns + one
-        room = torch.empty_like(hashed)
+        room = np.empty_like(hashed)
         _mix(hashed, room)
         hashed ^= two
         _mix(hashed, room)
-        torch.bitwise_and(hashed, BINS - 1, out=room)
-        hashed >>= 16
-        hashed += BINS // 2
-        bins = hashed.view(-1)
-        numbers = room.to(like.dtype)
-        numbers *= steps.index_select(0, bins).view_as(numbers)
-        numbers += firsts.index_select(0, bins).view_as(numbers)
-        made[row : row + some] = numbers
+        np.right_shift(hashed, 16, out=room)
+        room ^= BINS // 2  # plus half of the bins, in 16 bits
+        bins = room.astype(np.intp)
+        hashed &= BINS - 1
+        numbers = made[row : row + some]
+        np.multiply(hashed, steps.take(bins), out=numbers, dtype=made.dtype, casting="unsafe")
+        numbers += firsts.take(bins)
     return made
+
+
+def normal_rows(key: Key, first: int, last: int, width: int, like: Tensor) -> Tensor:
+    """Rows `first` to `last` of a stream, each `width` standard normal numbers."""
+    if (kernels := kernels_for(like)) is not None:
+        made = like.new_empty(last - first, width)
+        kernels.fill_noise(made, *_bins_on(like.dtype, like.device), key, first)
+        return made
+    return torch.from_numpy(_made(key, first, last, width, like.dtype)).to(like)
 
 
 class Noise:
