@@ -60,7 +60,10 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             r"^budget = (\d+)", lambda m: f"budget = {max(110, int(m[1]) // 12)}", text, flags=re.M
         )
         text = re.sub(
-            r"^max_queries = (\d+)", lambda m: f"max_queries = {min(4000, int(m[1]))}", text, flags=re.M
+            r"^max_queries = (\d+)",
+            lambda m: f"max_queries = {min(4000, int(m[1]))}",
+            text,
+            flags=re.M,
         )
         head, *attacks = text.split("[[attacks]]")
         kept = attacks if len(attacks) < 6 else attacks[::3]
