@@ -55,8 +55,8 @@ LAYER = (
     "binary search jumps over the gap"
 )
 FAR_SIDE = (
-    "half of the seeds stay on the far side of the thin layer, at height 1.3: where flagged answers "
-    "are dear its search, too, asks near its start first (at c* = 1 all of 16 seeds come across)"
+    "half of the seeds stay on the far side of the thin layer, at height 1.3: where flagged "
+    "answers are dear its search, too, asks near its start first (at c* = 1 all seeds come across)"
 )
 TURNS = "on its way: turns on a sphere are small, and each takes an estimate and a search"
 FEW_LAYER = "500 flagged answers (see half-space); and a search from afar stops at the thin layer"
