@@ -13,7 +13,7 @@ from driver import drive
 import tollbox as tb
 from tollbox import testing, theory
 from tollbox.core.ask import Iterate
-from tollbox.engine.mixtures import points
+from tollbox.engine.mixtures import write
 from tollbox.parts.paths import QUARTER_TURN, Arc, Circle, Segment
 from tollbox.parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch
 from tollbox.parts.sweeps import Galloping, Quarter, SignedGrid, ToDirection
@@ -431,7 +431,8 @@ def test_points_made_together_are_those_made_alone_bit_for_bit(dtype):
         line = Segment(s.source, Iterate(s.found.point.clamp(0, 1), s.radius))
         terms += [line.mixture(seed / 12), Arc(circle, s.found).mixture(seed / 12)]
         terms += [circle.at(-0.1 * seed)]
-    together = points(terms)
+    together = torch.full((len(terms), 1, 5, 7), 2.0, dtype=dtype)
+    write(together, terms, range(len(terms)))
     assert all(torch.equal(a, term.point()) for a, term in zip(together, terms, strict=True))
     assert all(a.min() >= 0 and a.max() <= 1 for a in together)
     assert any(a.max() == 1 for a in together)  # or nothing clipped
