@@ -222,7 +222,7 @@ class Scarce(Plane):
 
 
 def test_a_worker_that_cannot_load_the_model_leaves_its_cells_to_others(tmp_path):
-    scarce = tb.models.from_torch(Scarce(tmp_path), dtype=torch.float64)
+    scarce = tb.models.from_torch(Scarce(tmp_path).eval(), dtype=torch.float64)
     with Workers(scarce, 2, force=True) as pool:
         assert pool.count == 1
         assert {r.stop for r in tb.run_cells(cells(4), scarce, workers=pool)} == {Stop.BUDGET}
