@@ -401,8 +401,10 @@ def test_at_c2_an_estimate_may_stay_at_the_boundary_and_loses_a_twentieth_by_it(
 @pytest.mark.parametrize("ratio", [1, 10, 100])
 def test_an_estimate_points_where_the_theorem_says(ratio, subspace):
     """The expected cosine for its number of queries at the best overshoot, over 8 seeds; that of
-    one estimate varies by 0.03 or less, their mean by 0.011: 0.06 is 5 of that. Half the queries
-    would be 0.08 or more below."""
+    one estimate varies by 0.07 or less (in 48 dimensions), their mean by 0.025. Half the queries
+    would be 0.08 or more below. In 48 dimensions, where there are few queries, the first of them,
+    asked nearer to the boundary than is best, tell more than the formula: 0.09 more at c* = 100,
+    over 48 seeds."""
     d, found, wanted = subspace.dimension(SHAPE), [], []
     queries = {1: 400, 10: 250, 100: 90}[ratio] * (1 if d == 768 else 0.15)
     factor = 1 if d == 768 else 4
@@ -413,7 +415,7 @@ def test_an_estimate_points_where_the_theorem_says(ratio, subspace):
         x = theory.optimal_overshoot(ratio, d)
         wanted.append(theory.expected_cosine(x, d, notes["estimate_queries"]))
     assert 0.4 < np.mean(wanted) < 0.75
-    assert np.mean(found) == pytest.approx(np.mean(wanted), abs=0.06)
+    assert -0.06 < np.mean(found) - np.mean(wanted) < 0.17
 
 
 @pytest.mark.parametrize("ratio", [0.1, 1, 2, 10, 100])
@@ -486,9 +488,8 @@ def test_how_many_chunks_are_kept_hardly_matters(monkeypatch):
 @pytest.mark.parametrize("ratio", [0.1, 1, 100])
 def test_a_sampler_asks_until_it_knows_enough(ratio, information):
     one = plane(ratio)
-    sampler = CalibratedSampler(one.problem, ratio, 128)
-    drawing = Full().begin(one.problem)
-    asking = sampler.estimate(1, one.found, drawing, 0.02, 1e-5, information=information)
+    sampler = CalibratedSampler(one.problem, Full().begin(one.problem), ratio, 128)
+    asking = sampler.estimate(1, one.found, 0.02, 1e-5, information=information)
     done = drive(asking, one.problem, one.label)
     made = done.returned
     assert made.information >= information * (1 - 1e-9)
@@ -511,11 +512,12 @@ def test_on_a_sphere_nearly_all_answers_are_adversarial_until_the_bend_is_learne
         inside = int(boundary.labels((boundary.source + middle * ray)[None])[0]) == 0
         low, high = (middle, high) if inside else (low, middle)
     found, delta = Iterate(boundary.source + high * ray, high), 0.16 * high
-    drawing, sampler = Full().begin(problem), CalibratedSampler(problem, 1.0, 100)
+    drawing = Full().begin(problem)
+    sampler = CalibratedSampler(problem, drawing, 1.0, 100)
     samples = found.point + drawing(problem.noise("test", 0, 400)[0:400], delta)
     assert float((boundary.labels(samples.clamp(0, 1)) != 0).float().mean()) > 0.9
     for t in (1, 2, 3):
-        asking = sampler.estimate(t, found, drawing, delta, 1e-6, cost=100)
+        asking = sampler.estimate(t, found, delta, 1e-6, cost=100)
         done = drive(asking, problem, lambda point: int(boundary.labels(point[None])[0]))
     assert 0.25 < np.mean(done.labels) < 0.75
     assert problem.notes["bend"] > 0.5  # two thirds of the spread that is believed at first

@@ -148,9 +148,9 @@ def test_samples_lie_at_a_share_of_the_distance(share, monkeypatch):
     """And no nearer than a third of a level of 8 bits a pixel."""
     met, estimate = [], CalibratedSampler.estimate
 
-    def noted(self, t, iterate, drawing, delta, slack, **limits):
+    def noted(self, t, iterate, delta, slack, **limits):
         met.append((delta, iterate.distance))
-        return estimate(self, t, iterate, drawing, delta, slack, **limits)
+        return estimate(self, t, iterate, delta, slack, **limits)
 
     monkeypatch.setattr(CalibratedSampler, "estimate", noted)
     attack = Frugal(reweighing_period=0, relative_delta=share, iterations=6)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 from ..core.ask import Asking, Iterate
@@ -25,6 +24,7 @@ from ..core.problem import Problem
 from ..core.ranges import MAX_LIMIT, MAX_VALUE, Range, above, check, number, whole
 from ..core.stop import Stop
 from ..parts.calibrated import UNWEIGHED_CHUNKS, CalibratedSampler
+from ..parts.drawn import LARGEST_BLOCK
 from ..parts.inward import Inward, Ray
 from ..parts.overshoot import LARGEST_RATIO, limit_ratio, optimum
 from ..parts.paths import Arc, Circle
@@ -32,7 +32,7 @@ from ..parts.priors import Photo, Reweighed, Spectrum
 from ..parts.searches import Rule, narrow, optimal_rule
 from ..parts.starts import PHASE as START
 from ..parts.starts import Start, begin
-from ..parts.subspaces import Drawing, Prior
+from ..parts.subspaces import Prior
 from ..parts.turns import MOST_BINS, BeliefPath, TurnBelief, bin_width, search_cost
 
 SMALLEST_DELTA = 1 / 776
@@ -88,7 +88,7 @@ class Frugal:
     @property
     def rows(self) -> int:
         """The most points held at a time."""
-        return self.chunk + 2 * UNWEIGHED_CHUNKS + 16
+        return self.chunk + 2 * LARGEST_BLOCK + 2 * UNWEIGHED_CHUNKS + 16
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
         """Attack one image."""
@@ -99,14 +99,15 @@ class Frugal:
         iterate, slack = start
         problem.accept(iterate)
         rate, floor = optimum(ratio).rate, SMALLEST_DELTA * math.sqrt(problem.dimension)
-        sampler = partial(CalibratedSampler, problem, ratio, self.chunk)
+        priors = (self.prior, self.fallback_prior, self.reweighing_prior)
+        first, second, third = (
+            CalibratedSampler(problem, prior.begin(problem), ratio, self.chunk, number)
+            for number, prior in enumerate(priors)
+        )
         turns, reweighing_turns = TurnBelief(2), TurnBelief()
-        choices = [
-            _PriorState(prior.begin(problem), sampler(), turns, number)
-            for number, prior in enumerate((self.prior, self.fallback_prior))
-        ]
+        choices = [_PriorState(first, turns, 0), _PriorState(second, turns, 1)]
+        reweighing = _PriorState(third, reweighing_turns)
         rule = optimal_rule(ratio, MOST_BINS)
-        reweighing = _PriorState(self.reweighing_prior.begin(problem), sampler(), reweighing_turns)
         for t in range(1, self.iterations + 1):
             if iterate.distance <= problem.resolution:
                 return Stop.CONVERGED
@@ -123,7 +124,7 @@ class Frugal:
             delta = max(floor, self.relative_delta * iterate.distance)
             cost = 2 * goal / rate + 1
             estimate = yield from prior.sampler.estimate(
-                t, iterate, prior.drawing, delta, slack, information=goal, cost=cost
+                t, iterate, delta, slack, information=goal, cost=cost
             )
             information = max(estimate.information, 1.0)
             circle = Circle.through(problem.source, iterate.point, estimate.direction)
@@ -159,7 +160,6 @@ class Frugal:
 class _PriorState:
     """A prior at one image, with what was learned of it."""
 
-    drawing: Drawing
     sampler: CalibratedSampler
     turns: TurnBelief
     number: int = 0

@@ -22,7 +22,7 @@ from torch import Tensor
 from ..core.ask import Ask, Asking, Iterate
 from ..core.problem import Problem
 from ..core.ranges import MAX_VALUE, above, check, number, whole
-from .drawn import DrawnDirections
+from .drawn import LARGEST_BLOCK, DrawnDirections
 from .estimates import PHASE, Estimate, Estimator
 from .overshoot import Belief, Scores
 from .registry import register
@@ -33,8 +33,8 @@ FIRST_CHUNK = 8
 """Directions of it."""
 UNWEIGHED_CHUNKS = 8
 """The latest chunks, whose sums wait until it is known better what their answers count."""
-MOST_DIRECTIONS = 1 << 20
-"""Directions of an estimate at most."""
+MOST_DIRECTIONS, MOST_ROWS = 1 << 20, 1 << 31
+"""Directions of an estimate at most, and of a stream."""
 LEAST_INFORMATION = 1e-3
 """Information of one answer, at least, when it is reckoned how many are missing."""
 
@@ -63,7 +63,7 @@ class Calibrated:
     @property
     def rows(self) -> int:
         """The most points held at a time."""
-        return self.chunk + 2 * UNWEIGHED_CHUNKS
+        return self.chunk + LARGEST_BLOCK + 2 * UNWEIGHED_CHUNKS
 
     def tolerance_scale(self, problem: Problem) -> float:  # noqa: ARG002
         """The search's own tolerance will do: the overshoot is measured from where it ended."""
@@ -72,31 +72,47 @@ class Calibrated:
     def begin(self, problem: Problem) -> Estimator:
         """For one image."""
         ratio = problem.prices.ratio
-        sampler = CalibratedSampler(problem, ratio, self.chunk)
-        drawing = self.subspace.begin(problem)
+        sampler = CalibratedSampler(problem, self.subspace.begin(problem), ratio, self.chunk)
 
         def estimate(t: int, iterate: Iterate, queries: int) -> Asking[Tensor | None]:
             slack, cost = self.slack * iterate.distance, queries * (ratio + 1) / 2
-            estimate = yield from sampler.estimate(
-                t, iterate, drawing, self.delta, slack, cost=cost
-            )
+            estimate = yield from sampler.estimate(t, iterate, self.delta, slack, cost=cost)
             return estimate.direction
 
         return estimate
 
 
 class CalibratedSampler:
-    """The estimates of one image, with what is believed of its slope."""
+    """The estimates of one image with directions of one drawing, and what is believed of its slope.
 
-    def __init__(self, problem: Problem, ratio: float, chunk: int) -> None:
-        self._problem, self._ratio, self._chunk = problem, ratio, chunk
+    Directions that do not depend on the point are of one stream, `number`, from estimate to
+    estimate: one block of them serves several.
+    """
+
+    def __init__(
+        self, problem: Problem, drawing: Drawing, ratio: float, chunk: int, number: int = 0
+    ) -> None:
+        self._problem, self._drawing, self._ratio, self._chunk = problem, drawing, ratio, chunk
         self._belief, self._last = Belief(ratio), 0
+        noise = problem.noise("sampler", number, MOST_ROWS, drawing.shape)
+        self._stream, self._drawn = DrawnDirections(drawing, noise), 0
+
+    def _go_to(self, t: int, point: Tensor) -> None:
+        """Directions at a point, for iteration t, if they depend on it."""
+        drawing = self._drawing.at(point)
+        if drawing is not self._drawing:
+            noise = self._problem.noise(PHASE, t, MOST_ROWS, drawing.shape)
+            self._stream, self._drawn = DrawnDirections(drawing, noise), 0
+
+    def _draw(self, rows: int) -> Tensor:
+        """So many more directions."""
+        first, self._drawn = self._drawn, self._drawn + rows
+        return self._stream[first : self._drawn]
 
     def estimate(
         self,
         t: int,
         iterate: Iterate,
-        drawing: Drawing,
         delta: float,
         slack: float,
         *,
@@ -104,19 +120,17 @@ class CalibratedSampler:
         cost: float = math.inf,
     ) -> Asking[DirectionEstimate]:
         """Ask until the answers hold `information`, or have cost `cost`."""
-        problem, belief, drawing = self._problem, self._belief, drawing.at(iterate.point)
+        problem, belief = self._problem, self._belief
+        self._go_to(t, iterate.point)
         since, self._last = t - (self._last or t - 1), t
         belief.begin(slack / delta, since, iterate.distance / delta)
-        noise = problem.noise(PHASE, t, MOST_DIRECTIONS, drawing.shape)
-        directions = DrawnDirections(drawing, noise)
         outward = unit(iterate.point - problem.source)
         total = _ScoredSum(problem.source)
         spent, rows = 0.0, min(FIRST_CHUNK, self._chunk)
         while True:
             shift = belief.aim()
             centre = torch.add(iterate.point, outward, alpha=shift * delta).clamp_(0, 1)
-            chunk = directions[total.asked : total.asked + rows]
-            points = torch.add(centre, chunk, alpha=delta).clamp_(0, 1)
+            points = torch.add(centre, self._draw(rows), alpha=delta).clamp_(0, 1)
             answers = yield Ask(points, phase=PHASE)
             passed, flagged = int(answers.adversarial.sum()), int(answers.flagged.sum())
             belief.update(shift, passed, rows - passed)

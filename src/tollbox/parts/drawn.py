@@ -1,8 +1,8 @@
 """Drawn directions: the unit directions of a random stream, made when they are needed.
 
-On a CUDA device they are made in blocks, of 32 rows at first, each by a recorded graph: an estimate
-asks for eight at a time, and to launch a prior's fifty kernels for each of these takes longer than
-the network does. Rows do not depend on the block they are made in.
+On a CUDA device they are made in blocks, of 32 rows at first and then 64, each by a recorded graph:
+an estimate asks for eight at a time, and to launch a prior's fifty kernels for each of these takes
+longer than the network does. Rows do not depend on the block they are made in.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..core.noise import Noise
 from ..core.recording import Recorded
 from .subspaces import Drawing, Recordable
 
-SMALLEST_BLOCK, LARGEST_BLOCK = 32, 128
+SMALLEST_BLOCK, LARGEST_BLOCK = 32, 64
 MOST_RECORDED = 64
 
 _recorded: dict[Hashable, Recorded] = {}
