@@ -21,6 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TESTS = [
+    "tests/unit/test_noise.py",
     "tests/properties/test_settling.py",
     "tests/properties/test_rules.py",
     "tests/unit/test_prices.py",
