@@ -164,7 +164,7 @@ def test_the_searches_are_asked_side_by_side(stages):
     ray has more flagged answers than stages (or one, if it is flagged at its outer end)."""
     _, found, label = plane(0.3, 0.3)
     problem = tb.Problem(GREY, 0)
-    part = OptStyle(LineSearch(tau=1e-2, stages=stages, phase="estimate"))
+    part = OptStyle(LineSearch(1e-2, relative=True, stages=stages, phase="estimate"))
     done = drive(part.begin(problem)(1, found, 800), problem, label)
     assert done.asks <= 1 + stages
     assert done.phases == {"estimate"}
@@ -224,7 +224,7 @@ def test_it_points_towards_the_normal_of_a_plane():
     normal, found, label = plane(0.3, 0.3)
     for seed in range(12):
         problem = tb.Problem(GREY, 0, seed=seed)
-        part = OptStyle(LineSearch(tau=1e-2, stages=2, phase="estimate"))
+        part = OptStyle(LineSearch(1e-2, relative=True, stages=2, phase="estimate"))
         done = drive(part.begin(problem)(1, found, 1000), problem, label)
         cosines.append(float(done.returned.flatten() @ normal))
     assert np.mean(cosines) > 0.12
@@ -256,7 +256,7 @@ def test_if_no_ray_meets_the_boundary_there_is_no_direction():
 def test_another_search_may_be_plugged_in():
     _, found, label = plane(0.3, 0.3)
     problem = tb.Problem(GREY, 0)
-    part = OptStyle(BinarySearch(1e-4, phase="estimate"))
+    part = OptStyle(BinarySearch(1e-4, relative=True, phase="estimate"))
     done = drive(part.begin(problem)(1, found, 100), problem, label)
     assert done.asks <= 1 + math.ceil(math.log2(1e4)) + 1
     assert len(done.points) < 10 * 16
