@@ -234,11 +234,22 @@ def test_an_estimate_points_where_the_closed_form_says(part, ratio):
     assert np.mean(found) == pytest.approx(np.mean(wanted), abs=0.05)
 
 
-def test_an_estimate_without_a_flagged_answer_is_none_and_not_nan():
-    """The true cosine is 0.9, the schedule says 0.03: the overshoot loses all flagged answers."""
-    result, cosine = estimate(Agrest(), 100, queries=100, cosine=0.9)
-    assert cosine is None
-    assert result.trace[-1].notes["share"] == 1.0
+def test_an_estimate_without_a_flagged_answer_is_the_mean_direction_or_refused():
+    """The true cosine is 0.9, the schedule says 0.03: the overshoot loses all flagged answers. As
+    published the direction is the mean of what was asked; it may be refused; and it is never NaN.
+    """
+    part = Agrest()
+    problem, _, done = at_a_plane(part, 100, 100, label=lambda _: 1)
+    wanted = spread(problem, part, len(done.points)).sum(0)
+    wanted = wanted / torch.linalg.vector_norm(wanted)
+    assert torch.allclose(done.returned, wanted, atol=1e-12)
+    refusing = Agrest(refuse_one_sided=True)
+    for made, none in ((part, False), (refusing, True)):
+        result, cosine = estimate(made, 100, queries=100, cosine=0.9)
+        assert result.trace[-1].notes["share"] == 1.0
+        assert (cosine is None) == none
+    _, cosine = estimate(refusing, 100, queries=100)  # at the cosine of the schedule
+    assert cosine > 0
 
 
 def test_a_one_sided_monte_carlo_estimate_is_the_mean_direction():
@@ -282,7 +293,7 @@ def test_the_noise_does_not_depend_on_the_chunk():
     assert one == pytest.approx(other, abs=1e-12)
 
 
-def at_a_plane(part, ratio, queries, seed=0, shape=(3, 16, 16), t=1):
+def at_a_plane(part, ratio, queries, seed=0, shape=(3, 16, 16), t=1, label=None):
     """Drive one estimate by hand: the problem, the point, what was asked and the direction."""
     source = torch.full(shape, 0.5, dtype=torch.float64)
     problem = tb.Problem(source, 0, tb.Prices(ratio, 1), seed=seed)
@@ -292,11 +303,11 @@ def at_a_plane(part, ratio, queries, seed=0, shape=(3, 16, 16), t=1):
     ray = cosine * normal + math.sqrt(1 - cosine**2) * side / torch.linalg.vector_norm(side)
     point = source + (0.5 * ray).view(shape)
 
-    def label(asked):
+    def side_of(asked):
         return int((asked - point).flatten() @ normal >= 0)
 
     asking = part.begin(problem)(t, Iterate(point, 0.5), queries)
-    return problem, point, drive(asking, problem, label)
+    return problem, point, drive(asking, problem, label or side_of)
 
 
 def spread(problem, part, rows, t=1):

@@ -68,6 +68,7 @@ def test_the_bias_shrinks_below_ten_flagged_answers_and_grows_above_twenty(space
     part = Biased(subspace=space)
     problem = tb.Problem(GREY, 0, tb.Prices(10, 1))
     found = Iterate(GREY + 0.01, norm(torch.full(SHAPE, 0.01)))
+    ray = (found.point - GREY) / norm(found.point - GREY)
     estimate, answer = part.begin(problem), Flagging()
     unit = 0.026 / math.sqrt(space.dimension(SHAPE))
     bias = 30.0
@@ -90,7 +91,11 @@ def test_the_bias_shrinks_below_ten_flagged_answers_and_grows_above_twenty(space
         assert problem.notes["overshoot"] == pytest.approx(bias * unit)
         assert problem.notes["share"] == pytest.approx(1 - flagged / 100)
         assert outward(problem, found, done.points, part, t) == pytest.approx(bias * unit)
-        assert (done.returned is None) == (flagged in (0, 100))  # all alike: no information
+        if flagged in (0, 100):  # all alike: the mean direction, away from where it was flagged
+            moved = (torch.stack(done.points) - found.point).sum(0)
+            moved = moved - outward(problem, found, done.points, part, t) * 100 * ray
+            mean = moved / norm(moved) * (1 if flagged == 0 else -1)
+            assert torch.allclose(done.returned, mean, atol=1e-9)
         bias *= factor
 
 

@@ -2,10 +2,10 @@
 
 The bare name is the paper's vanilla row; `+as` swaps in asymmetric search, `+agrest` asymmetric
 gradient estimation, and `a-` both. These are habits of naming: what a preset is stands in its
-fields. Settings follow the paper's published code, moved to images in
-[0,1] by the factor 0.225: n_0 = 30, delta = 0.0045, chunks of 128, searches down to 2.25e-5 in l2.
-`-original` is the form of an attack's own authors where that differs. `+calibrated` measures the overshoot, and
-`frugal` is our own.
+fields. Settings follow the paper's published code, moved to images in [0,1] by the factor 0.225:
+n_0 = 30, delta = 0.0045, chunks of 128, searches down to 2.25e-5 in l2. `-original` is the form of
+an attack's own authors where that differs. `+calibrated` measures the overshoot, and `frugal` is
+our own.
 """
 
 from __future__ import annotations
