@@ -309,6 +309,23 @@ def test_geoda_adds_up_directions_and_asks_at_the_radius_and_beyond():
     assert asked == []
 
 
+def test_stealthy_geoda_adds_up_without_dividing():
+    """m = m + g; at |m| r, 1.1 |m| r, ... along it, which after three directions is farther out."""
+    gs = [unit(NORMAL + ACROSS), unit(NORMAL + 0.5 * ACROSS), unit(NORMAL - 0.2 * ACROSS)]
+    done, iterates, _ = attacked(GeoDA, gs, unit_mean=False)
+    asked, total = steps(done), torch.zeros_like(GREY)
+    assert len(asked) == 3  # all that far out are adversarial
+    for t, g in enumerate(gs):
+        total = total + g
+        wanted = GREY + norm(iterates[t] - GREY) * total
+        assert torch.allclose(asked[t], wanted, atol=1e-9), t
+        height = float((unit(total) * NORMAL).sum())
+        assert norm(iterates[t + 1] - GREY) == pytest.approx(1 / height, rel=1e-4)
+    assert norm(asked[2] - GREY) > 2.5 * norm(iterates[2] - GREY)
+    assert not tb.preset("stealthy-geoda").unit_mean
+    assert tb.preset("geoda").unit_mean
+
+
 def test_geoda_stays_where_no_radius_is_adversarial():
     done, iterates, _ = attacked(GeoDA, [-NORMAL], growths=7)
     assert len(steps(done)) == 7

@@ -70,7 +70,8 @@ def test_the_bias_shrinks_below_ten_flagged_answers_and_grows_above_twenty(space
     found = Iterate(GREY + 0.01, norm(torch.full(SHAPE, 0.01)))
     ray = (found.point - GREY) / norm(found.point - GREY)
     estimate, answer = part.begin(problem), Flagging()
-    unit = 0.026 / math.sqrt(space.dimension(SHAPE))
+    unit = part.delta / math.sqrt(space.dimension(SHAPE))
+    assert part.delta == pytest.approx(2e-4 * math.sqrt(56 * 56 * 3), rel=1e-3)
     bias = 30.0
     plan = [
         (15, 1),

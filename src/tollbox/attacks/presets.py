@@ -96,7 +96,7 @@ def _calibrated() -> list[Preset]:
     start, binary = GrowingNoise(), BinarySearch(1e-4, relative=True)
     rows: list[tuple[str, Callable[..., Attack], Subspace, str]] = [
         ("HSJA", HSJA, Full(), ""),
-        ("GeoDA", GeoDA, Dct(3), ", DCT 1/3"),
+        ("GeoDA", GeoDA, Dct(4), ", DCT 1/4"),
         ("CGBA", CGBA, Dct(4), ", DCT 1/4"),
     ]
     return [
@@ -128,7 +128,7 @@ def _all() -> dict[str, Preset]:
             complete=True,
         ),
         *_four("HSJA", HSJA, 0.02, Full(), ""),
-        *_four("GeoDA", GeoDA, 0.06, Dct(3), ", DCT 1/3"),
+        *_four("GeoDA", GeoDA, 0.06, Dct(4), ", DCT 1/4"),
         *_four("CGBA", CGBA, 0.06, Dct(4), ", DCT 1/4"),
         Preset(
             "surfree-original",
@@ -173,13 +173,14 @@ def _all() -> dict[str, Preset]:
             "stealthy-geoda",
             "GeoDA",
             Method.STEALTHY,
-            "binary search, bias with feedback, DCT 1/3",
+            "uniform start, binary search, bias with feedback, plain sum, DCT 1/4",
             STEALTHY,
             GeoDA(
-                start,
+                UniformNoise(),
                 BinarySearch(1e-4, relative=True),
-                Biased(subspace=Dct(3)),
+                Biased(subspace=Dct(4)),
                 queries=100,
+                unit_mean=False,
             ),
         ),
         *_calibrated(),

@@ -241,8 +241,8 @@ class Biased:
     """Samples around a centre moved outward by a bias that feedback sets (Stealthy GeoDA): less of
     it after an estimate with fewer than `few` flagged answers, more after one with over `many`."""
 
-    delta: float = 0.026
-    """2e-4 for each of 75 x 75 x 3 coordinates."""
+    delta: float = 0.0194
+    """2e-4 for each of 56 x 56 x 3 coordinates."""
     bias: float = 30.0
     """In units of what delta is for one coordinate of the subspace, delta / sqrt(d')."""
     few: int = 10
