@@ -338,7 +338,7 @@ def test_nothing_but_the_subspace_keeps_an_attack_from_any_other_boundary(name):
 
 @pytest.mark.parametrize(
     ("preset", "share", "budget"),
-    [("surfree", 0.5, 9000), ("geoda", 0.25, 2500), ("cgba", 0.25, 1500)],
+    [("surfree", 0.25, 9000), ("geoda", 0.25, 2500), ("cgba", 0.25, 1500)],
 )
 def test_in_a_subspace_an_attack_reaches_what_the_subspace_allows_and_no_more(
     preset, share, budget

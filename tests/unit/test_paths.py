@@ -299,7 +299,7 @@ def test_the_signed_grid_tries_both_sides_from_the_largest_angle_down(hit):
     assert torch.allclose(arc(0.0), arc.start.point, atol=1e-12)
 
 
-def test_the_signed_grid_shrinks_on_failure_only():
+def test_the_signed_grid_shrinks_on_failure_and_grows_on_success():
     s = scene(0.5)
     sweep = SignedGrid(largest=30, rho=0.5, grid=2).begin(s.problem)
     largest = []
@@ -308,7 +308,15 @@ def test_the_signed_grid_shrinks_on_failure_only():
         largest.append(math.degrees(angle(s, done.points[0])))
         assert (done.returned is None) == (outcome == 0)
         assert len(done.points) == (1 if outcome else 4)
-    assert largest == pytest.approx([30, 15, 15, 15, 7.5, 3.75])
+    assert largest == pytest.approx([30, 15, 30, 60, 30, 15])
+
+
+def test_the_signed_grid_grows_to_half_a_turn_at_most():
+    s = scene(0.5)
+    sweep = SignedGrid(largest=100, rho=0.5, grid=1).begin(s.problem)
+    for _ in range(3):
+        done = drive(sweep(s.found, s.g), s.problem, lambda point: 1)
+    assert done.returned.first == pytest.approx(math.pi)
 
 
 def test_the_memory_of_a_sweep_is_that_of_one_image():

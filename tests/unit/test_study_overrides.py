@@ -95,7 +95,7 @@ def test_every_field_of_every_preset(preset: str, key: tuple[str, ...], value: A
     if kind == float | None:
         wanted = 5.0
     if kind is float:
-        wanted = value * 1.0078125  # in the range of each
+        wanted = (value or 0.5) * 1.0078125  # in the range of each
     written = str(wanted).lower() if kind is bool else repr(wanted)
     before = dict(fields_of(tb.preset(preset)))
     after = dict(fields_of(built(preset, f"{'.'.join(key)} = {written}")))

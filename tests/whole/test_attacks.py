@@ -406,6 +406,19 @@ def test_an_iterate_of_surfree_is_nearer_than_the_one_before(preset, boundary):
     """Every arc that holds an adversarial point is a step nearer."""
     [result] = tb.run(tb.preset(preset), boundary.model(), boundary.source[None], [0], budget=900)
     distances = [step.distance for step in result.trace]
-    assert len(distances) > 1
+    assert len(distances) > 1 or boundary.source.numel() == 1  # where there is nowhere to turn
     for before, after in pairwise(distances):
         assert after <= before * (1 + 1e-9)
+
+
+def test_surfree_searches_the_line_once_more_after_the_last_iteration():
+    """What an arc of coarse cells left is found there."""
+    boundary = testing.half_space(factor=4)
+    attack = replace(tb.preset("surfree"), iterations=3)
+    [result] = tb.run(attack, boundary.model(), boundary.source[None], [0], budget=9000)
+    assert result.stop is Stop.ITERATIONS
+    before, last = (step.distance for step in result.trace[-2:])
+    assert last < before
+    way = result.adversarial - boundary.source
+    inside = boundary.source + way * (1 - 3e-5 / result.distance)
+    assert int(boundary.labels(inside[None])) == 0

@@ -21,6 +21,7 @@ from ..parts.calibrated import Calibrated
 from ..parts.directions import TernarySpectrum
 from ..parts.estimates import Agrest, Biased, MonteCarlo
 from ..parts.opt_style import OptStyle
+from ..parts.paths import QUARTER_TURN
 from ..parts.searches import AsymmetricSearch, BinarySearch, LineSearch
 from ..parts.starts import GrowingNoise, UniformNoise
 from ..parts.subspaces import Dct, Full, Subspace
@@ -35,6 +36,10 @@ from .surfree import SurFree
 PAPER = "Rewriting the Budget, Table 1"
 OWN = "docs/frugal.md"
 STEALTHY = "Debenedetti et al. 2024"
+MEAN = 0.449
+"""Of ImageNet's channels: what the code's normalisation takes off an image, whatever the model."""
+ANGLE = 0.005 / QUARTER_TURN
+"""0.005 of a radian, as a share of a quarter turn."""
 
 
 @dataclass(frozen=True)
@@ -114,17 +119,24 @@ def _calibrated() -> list[Preset]:
 
 def _all() -> dict[str, Preset]:
     start, binary = GrowingNoise(), BinarySearch()
+    coarse = BinarySearch(1 / 128, relative=True)
+    spectrum = TernarySpectrum(Dct(4), gamma=None, centre=MEAN, memory=9)
     listed = [
         Preset(
-            "surfree", "SurFree", Method.VANILLA, "binary search", PAPER, SurFree(start, binary)
+            "surfree",
+            "SurFree",
+            Method.VANILLA,
+            "binary search, the image's coefficients, DCT 1/4",
+            PAPER,
+            SurFree(start, binary, BinarySearch(ANGLE, relative=True), spectrum),
         ),
         Preset(
             "a-surfree",
             "SurFree",
             Method.AS,
-            "AS",
+            "AS, the image's coefficients, DCT 1/4",
             PAPER,
-            SurFree(start, AsymmetricSearch()),
+            SurFree(start, AsymmetricSearch(), AsymmetricSearch(ANGLE, relative=True), spectrum),
             complete=True,
         ),
         *_four("HSJA", HSJA, 0.02, Full(), ""),
@@ -134,11 +146,12 @@ def _all() -> dict[str, Preset]:
             "surfree-original",
             "SurFree",
             Method.ORIGINAL,
-            "angles to both sides, 7 bisections, 8x8 DCT",
+            "angles to both sides, 7 bisections, tanh of the coefficients, 8x8 DCT",
             "Maho et al. 2021",
             SurFree(
                 GrowingNoise(step=0.5),
-                BinarySearch(1 / 128, relative=True),
+                coarse,
+                coarse,
                 TernarySpectrum(Dct(2, block=8)),
                 SignedGrid(),
             ),
