@@ -165,7 +165,7 @@ def _all() -> dict[str, Preset]:
             CGBA(
                 start,
                 binary,
-                MonteCarlo(delta=0.0194, subspace=Dct(4), weighted=False),
+                MonteCarlo(delta=0.00437, subspace=Dct(4), weighted=False),
                 Galloping(),
             ),
         ),
