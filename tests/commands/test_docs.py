@@ -172,6 +172,7 @@ def test_the_settings_of_the_presets_are_those_of_the_code() -> None:
             told = [None if cell == "–" else float(cell.split()[0]) for cell in cells[:5]]
             assert told == numbers, name
             assert (cells[3].endswith("x*")) == (getattr(estimate, "m", None) is not None), name
+            assert (cells[3].endswith("of the path")) == attack.search.relative, name
             drawn = estimate if hasattr(attack, "estimate") else attack.directions
             space = getattr(drawn, "subspace", None)
             factor = getattr(space, "factor", None)

@@ -21,9 +21,15 @@ def picture(shape=SHAPE, seed=0, dtype=torch.float64):
     return torch.rand(shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
-def turns(part, image, count, seed=0, of=None):
+def outward(image):
+    """A way from the source to a first boundary point."""
+    return testing._unit(7, tuple(image.shape)).view(image.shape).to(image.dtype)
+
+
+def turns(part, image, count, seed=0, of=None, away=None):
     """The first `count` directions of `of` or so many, as rows."""
-    turn = part.begin(tb.Problem(image, 0, seed=seed), of or count)
+    away = outward(image) if away is None else away
+    turn = part.begin(tb.Problem(image, 0, seed=seed), of or count, away)
     return torch.stack([turn() for _ in range(count)])
 
 
@@ -43,15 +49,24 @@ def test_directions_have_length_one_and_lie_in_the_subspace(space, dtype):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("memory", [1, 7, 100])
 def test_each_is_across_the_last_ones_that_are_kept(memory, dtype):
-    """Of `memory` before it, and no more: that beyond is not asked for."""
+    """Of `memory` before it, and half as many more at most: that beyond is not asked for."""
     found = turns(TernarySpectrum(Full(), memory=memory), picture(dtype=dtype), 130)
     cosines = (found.flatten(1) @ found.flatten(1).T).double().numpy()
     exact = 1e-10 if dtype == torch.float64 else 1e-3
     near = [cosines[i, j] for i in range(130) for j in range(max(0, i - memory), i)]
     assert max(map(abs, near)) < exact
     if memory < 100:
-        far = [cosines[i, j] for i in range(130) for j in range(max(0, i - memory))]
+        most = memory + math.ceil(memory / 2)
+        far = [cosines[i, j] for i in range(130) for j in range(max(0, i - most))]
         assert max(map(abs, far)) > 0.1  # random ones have a standard deviation of 1/sqrt(768)
+
+
+@pytest.mark.parametrize("memory", [0, 9, 100])
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_each_is_across_the_way_to_the_first_boundary_point(space, memory):
+    image = picture()
+    found = turns(TernarySpectrum(space, memory=memory), image, 50).flatten(1)
+    assert (found @ outward(image).flatten()).abs().max() < 1e-12
 
 
 def test_without_a_memory_they_are_just_drawn():
@@ -73,17 +88,30 @@ def test_the_weights_are_the_spectrum_of_the_image():
     assert image.min() >= 0
     assert image.max() <= 1
     part = TernarySpectrum(space, gamma=0.7, floor=1e-3, memory=0)
-    found = space.project(turns(part, image, 400))
-    wanted = torch.tanh(0.7 * spectrum) + 1e-3
-    for row in found:  # up to their length, entries are -w, 0 or w
-        loudest = torch.where(row.abs() > 1e-6, wanted, 0).argmax()
-        ratio = row / wanted * (wanted.flatten()[loudest] / row.flatten()[loudest])
-        assert torch.allclose(ratio, ratio.round(), atol=1e-6)
-        assert ratio.abs().max() < 1.01
+    nowhere = torch.zeros_like(image)  # so that nothing is taken off what was drawn
+    found = space.project(turns(part, image, 400, away=nowhere))
+    check_ternary(found, torch.tanh(0.7 * spectrum) + 1e-3)
     quiet = spectrum == 0
     typical = found.abs().mean(0)
     assert typical[quiet].max() < 0.002
     assert typical[1, 2, 3] > 0.2
+    # or by the coefficients themselves, of the image less a grey: it has no mean then
+    plain = TernarySpectrum(space, gamma=None, centre=0.5, floor=1e-6, memory=0)
+    wanted = torch.full_like(spectrum, 1e-6)
+    wanted[1, 2, 3] += 1.3
+    wanted[2, 5, 0] += 0.2
+    check_ternary(space.project(turns(plain, image, 400, away=nowhere)), wanted)
+
+
+def check_ternary(found, wanted):
+    """Entries are -w, 0 or w, up to the length of each row."""
+    for row in found:
+        if float(row.abs().max() / row.abs().median().clamp_min(1e-300)) < 10:
+            continue  # nothing but the floor was drawn
+        loudest = row.abs().argmax()
+        ratio = row / wanted * (wanted.flatten()[loudest] / row.flatten()[loudest])
+        assert torch.allclose(ratio, ratio.round(), atol=1e-6)
+        assert ratio.abs().max() < 1.01
 
 
 def test_a_larger_gamma_flattens_the_spectrum():
@@ -102,7 +130,7 @@ def test_each_coefficient_is_minus_one_nothing_or_one_with_a_third_each():
     with 2 degrees of freedom exceeds 24 by chance with probability 6e-6; a share of 0.345 in place
     of 1/3 (cut at 0.447 for 0.431) gives 95 and is seen with a probability above .999."""
     part = TernarySpectrum(Full(), memory=0, floor=1.0)
-    found = turns(part, picture(), 200)
+    found = turns(part, picture(), 200, away=torch.zeros(SHAPE).double())
     counts = torch.tensor([(found < 0).sum(), (found == 0).sum(), (found > 0).sum()]).double()
     wanted = found.numel() / 3
     assert float(((counts - wanted) ** 2 / wanted).sum()) < 24
@@ -127,7 +155,7 @@ def test_an_image_of_one_grey_gives_no_nan(space, level, shape):
 @pytest.mark.parametrize("space", [Full(), Dct(2), Dct(2, block=8), Dct(1)], ids=str)
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 1, 2), (1, 2, 2), (3, 2, 2), (1, 3, 5)], ids=str)
 def test_tiny_images_give_no_nan(shape, space, dtype):
-    """There are fewer dimensions than the memory, so no more than half of them are kept. A row may
+    """There are fewer dimensions than the memory, so fewer than half of them are kept. A row may
     be 0 where all of a few coefficients were drawn 0; it is then no direction, but a number."""
     found = turns(TernarySpectrum(space), picture(shape, dtype=dtype), 200)
     assert found.isfinite().all()
@@ -143,7 +171,7 @@ def test_tiny_images_give_no_nan(shape, space, dtype):
 def test_on_tiny_images_they_are_across_half_of_the_dimensions(shape, space):
     """A row that lies among those before it leaves nothing but rounding, which is no direction."""
     found = turns(TernarySpectrum(space), picture(shape), 200).flatten(1)
-    kept = space.dimension(shape) // 2
+    kept = (space.dimension(shape) - 1) // 2
     cosines = found @ found.T
     near = [float(cosines[i, j]) for i in range(200) for j in range(max(0, i - kept), i)]
     assert all(abs(cosine) < 1e-6 for cosine in near)  # which no NaN is
@@ -175,11 +203,13 @@ def test_they_are_a_function_of_the_seed_and_the_image():
 def test_two_images_under_way_have_a_memory_each():
     part = TernarySpectrum()
     wanted = turns(part, picture(), 20), turns(part, picture(seed=1), 20)
-    one, other = (part.begin(tb.Problem(picture(seed=k), 0), 20) for k in (0, 1))
+    one, other = (
+        part.begin(tb.Problem(picture(seed=k), 0), 20, outward(picture(seed=k))) for k in (0, 1)
+    )
     mixed = [(one(), other()) for _ in range(20)]
     assert torch.equal(torch.stack([a for a, _ in mixed]), wanted[0])
     assert torch.equal(torch.stack([b for _, b in mixed]), wanted[1])
 
 
 def test_rows_says_how_much_is_held():
-    assert TernarySpectrum(memory=100).rows == 132
+    assert TernarySpectrum(memory=100).rows == 133

@@ -16,7 +16,7 @@ from tollbox import testing, theory
 from tollbox.core.ask import Iterate
 from tollbox.core.stop import Stop
 from tollbox.parts.estimates import Agrest, MonteCarlo
-from tollbox.parts.paths import Segment
+from tollbox.parts.paths import Arc, Circle, Segment
 from tollbox.parts.searches import (
     MOST_PLACES,
     AsymmetricSearch,
@@ -25,8 +25,8 @@ from tollbox.parts.searches import (
     OptimalRule,
     OptimalSearch,
     SplitRule,
+    Tolerance,
     _places,
-    count_bins,
 )
 from tollbox.parts.starts import GrowingNoise
 from tollbox.parts.subspaces import Dct, Full
@@ -79,7 +79,7 @@ def test_a_search_costs_exactly_what_the_recursion_says(search, ratio, count):
             return (images.flatten() >= level).long()
 
         found = []
-        attack = OnlySearch(part(tau=1 / count), found)
+        attack = OnlySearch(part(1 / count, relative=True), found)
         [result] = tb.run(
             attack,
             tb.models.from_callable(labels, dtype=torch.float64),
@@ -105,12 +105,37 @@ def test_below_one_the_search_favours_the_source_side():
 
 def test_bins_are_no_finer_than_the_points_can_tell():
     problem = tb.Problem(torch.zeros(3, 224, 224), 0)
-    line = Segment(problem.source, Iterate(problem.source, 1.0))
-    assert count_bins(problem, line, 1e-3) == 1000
-    assert count_bins(problem, line, 0.3) == 4
+
+    def bins(tau, length, relative, scale=1.0):
+        line = Segment(problem.source, Iterate(problem.source, length))
+        return Tolerance(tau, relative).count_bins(problem, line, scale)
+
     assert problem.resolution == pytest.approx(1e-5, rel=0.2)
-    assert count_bins(problem, line, 1e-9) == math.ceil(1 / problem.resolution)
-    assert count_bins(problem, Segment(problem.source, Iterate(problem.source, 0.0)), 1e-3) == 2
+    for length in (1.0, 50.0):
+        assert bins(1e-3, length, True) == 1000
+        assert bins(1e-3, length, True, 0.1) == 10_000
+        assert bins(0.3, length, True) == 4
+        assert bins(1e-3, length, False) == 1000 * length
+        assert bins(1e-3, length, False, 0.1) == 10_000 * length
+        for relative in (True, False):
+            assert bins(1e-12, length, relative) == math.ceil(length / problem.resolution)
+    assert bins(1e-3, 0.0, True) == bins(1e-3, 0.0, False) == bins(0.5, 0.1, False) == 2
+
+
+def test_a_piece_of_an_arc_is_as_long_as_it_is():
+    """A search with a length for its tolerance must know; a circle over r has r a radian."""
+    problem = tb.Problem(torch.zeros(1, 1, 2, dtype=torch.float64), 0)
+    point, across = torch.tensor([[[0.8, 0.0]]]).double(), torch.tensor([[[0.0, 1.0]]]).double()
+    circle = Circle.through(problem.source, point, across)
+    for first, last in ((0.0, 0.5), (0.3, 1.1), (0.0, -0.5), (1.2, 1.5)):
+        start = circle.at(first).point()
+        arc = Arc(circle, Iterate(start, float(torch.linalg.vector_norm(start))), first, last)
+        angles = torch.linspace(first, last, 1001, dtype=torch.float64).view(-1, 1, 1, 1)
+        steps = angles.cos() * (angles.cos() * circle.away + angles.sin() * circle.side)
+        walked = float(torch.linalg.vector_norm(steps[1:] - steps[:-1], dim=(1, 2, 3)).sum())
+        assert arc.length == pytest.approx(walked, rel=1e-5)
+    unknown = Arc(circle, Iterate(point, 0.8), 0.0, torch.tensor(0.4))
+    assert unknown.length == pytest.approx(0.8 * math.pi / 2)
 
 
 @dataclass(frozen=True)
@@ -209,11 +234,22 @@ def test_an_estimate_points_where_the_closed_form_says(part, ratio):
     assert np.mean(found) == pytest.approx(np.mean(wanted), abs=0.05)
 
 
-def test_an_estimate_without_a_flagged_answer_is_none_and_not_nan():
-    """The true cosine is 0.9, the schedule says 0.03: the overshoot loses all flagged answers."""
-    result, cosine = estimate(Agrest(), 100, queries=100, cosine=0.9)
-    assert cosine is None
-    assert result.trace[-1].notes["share"] == 1.0
+def test_an_estimate_without_a_flagged_answer_is_the_mean_direction_or_refused():
+    """The true cosine is 0.9, the schedule says 0.03: the overshoot loses all flagged answers. As
+    published the direction is the mean of what was asked; it may be refused; and it is never NaN.
+    """
+    part = Agrest()
+    problem, _, done = at_a_plane(part, 100, 100, label=lambda _: 1)
+    wanted = spread(problem, part, len(done.points)).sum(0)
+    wanted = wanted / torch.linalg.vector_norm(wanted)
+    assert torch.allclose(done.returned, wanted, atol=1e-12)
+    refusing = Agrest(refuse_one_sided=True)
+    for made, none in ((part, False), (refusing, True)):
+        result, cosine = estimate(made, 100, queries=100, cosine=0.9)
+        assert result.trace[-1].notes["share"] == 1.0
+        assert (cosine is None) == none
+    _, cosine = estimate(refusing, 100, queries=100)  # at the cosine of the schedule
+    assert cosine > 0
 
 
 def test_a_one_sided_monte_carlo_estimate_is_the_mean_direction():
@@ -257,7 +293,7 @@ def test_the_noise_does_not_depend_on_the_chunk():
     assert one == pytest.approx(other, abs=1e-12)
 
 
-def at_a_plane(part, ratio, queries, seed=0, shape=(3, 16, 16), t=1):
+def at_a_plane(part, ratio, queries, seed=0, shape=(3, 16, 16), t=1, label=None):
     """Drive one estimate by hand: the problem, the point, what was asked and the direction."""
     source = torch.full(shape, 0.5, dtype=torch.float64)
     problem = tb.Problem(source, 0, tb.Prices(ratio, 1), seed=seed)
@@ -267,11 +303,11 @@ def at_a_plane(part, ratio, queries, seed=0, shape=(3, 16, 16), t=1):
     ray = cosine * normal + math.sqrt(1 - cosine**2) * side / torch.linalg.vector_norm(side)
     point = source + (0.5 * ray).view(shape)
 
-    def label(asked):
+    def side_of(asked):
         return int((asked - point).flatten() @ normal >= 0)
 
     asking = part.begin(problem)(t, Iterate(point, 0.5), queries)
-    return problem, point, drive(asking, problem, label)
+    return problem, point, drive(asking, problem, label or side_of)
 
 
 def spread(problem, part, rows, t=1):
@@ -460,3 +496,18 @@ def test_a_long_search_is_planned_a_piece_at_a_time():
     places = _places(10**6, SplitRule(1e5))
     assert len(places) == MOST_PLACES
     assert list(places[:3]) == [10, 20, 30]
+
+
+@pytest.mark.parametrize("search", [BinarySearch(), AsymmetricSearch(), OptimalSearch()], ids=str)
+def test_a_search_of_millions_of_bins_is_short_and_ends_in_the_right_one(search):
+    """45 in l2 at the published tolerance: 2e6 bins. At c* = 1000 halving takes 21 queries, and a
+    search by price less than three thousand, a few hundred of them an ask."""
+    source = torch.zeros(1, 1, 2500, dtype=torch.float64)
+    problem = tb.Problem(source, 0, tb.Prices(1000, 1))
+    line = Segment(source, Iterate(torch.full_like(source, 0.9), 45.0))
+    assert search.count_bins(problem, line) == 2_000_000
+    done = drive(search(problem, line), problem, lambda point: int(point[0, 0, 0] >= 0.3141592))
+    assert done.returned.distance == pytest.approx(0.3141592 * 50, abs=2.25e-5)
+    assert done.returned.distance >= 0.3141592 * 50
+    assert max(done.offered) <= MOST_PLACES
+    assert len(done.points) <= (21 if isinstance(search, BinarySearch) else 3000)

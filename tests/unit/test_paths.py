@@ -129,10 +129,11 @@ def test_an_angle_may_be_a_number_on_the_device(phi):
 def test_an_arc_goes_from_its_first_angle_to_its_last():
     s = scene(0.8)
     circle = Circle.through(s.source, s.found.point, s.g)
-    arc = Arc(circle, s.found, -0.2, -0.6)
+    start = place(circle, -0.2)
+    arc = Arc(circle, Iterate(start, norm(start - s.source)), -0.2, -0.6)
     for theta in (0, 0.5, 1):
         assert torch.allclose(arc(theta), place(circle, -0.2 - 0.4 * theta), atol=1e-15)
-    assert arc.length == pytest.approx(QUARTER_TURN * s.radius)
+    assert arc.length == pytest.approx(0.4 * s.radius)
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.4, math.pi / 4, 1.3])
@@ -298,7 +299,7 @@ def test_the_signed_grid_tries_both_sides_from_the_largest_angle_down(hit):
     assert torch.allclose(arc(0.0), arc.start.point, atol=1e-12)
 
 
-def test_the_signed_grid_shrinks_on_failure_only():
+def test_the_signed_grid_shrinks_on_failure_and_grows_on_success():
     s = scene(0.5)
     sweep = SignedGrid(largest=30, rho=0.5, grid=2).begin(s.problem)
     largest = []
@@ -307,7 +308,15 @@ def test_the_signed_grid_shrinks_on_failure_only():
         largest.append(math.degrees(angle(s, done.points[0])))
         assert (done.returned is None) == (outcome == 0)
         assert len(done.points) == (1 if outcome else 4)
-    assert largest == pytest.approx([30, 15, 15, 15, 7.5, 3.75])
+    assert largest == pytest.approx([30, 15, 30, 60, 30, 15])
+
+
+def test_the_signed_grid_grows_to_half_a_turn_at_most():
+    s = scene(0.5)
+    sweep = SignedGrid(largest=100, rho=0.5, grid=1).begin(s.problem)
+    for _ in range(3):
+        done = drive(sweep(s.found, s.g), s.problem, lambda point: 1)
+    assert done.returned.first == pytest.approx(math.pi)
 
 
 def test_the_memory_of_a_sweep_is_that_of_one_image():
@@ -329,10 +338,10 @@ def test_the_grid_may_have_one_angle():
 
 COUNT = 23
 SEARCHES = [
-    BinarySearch(1 / COUNT),
-    AsymmetricSearch(1 / COUNT),
-    OptimalSearch(1 / COUNT),
-    *(LineSearch(1 / COUNT, stages) for stages in (1, 2, 3)),
+    BinarySearch(1 / COUNT, relative=True),
+    AsymmetricSearch(1 / COUNT, relative=True),
+    OptimalSearch(1 / COUNT, relative=True),
+    *(LineSearch(1 / COUNT, relative=True, stages=stages) for stages in (1, 2, 3)),
 ]
 
 
@@ -385,7 +394,7 @@ def test_a_line_search_has_at_most_as_many_flagged_answers_as_stages(count, stag
     """And of the others few: N^(1/stages) a stage. In each of the cells the right one is found."""
     s = small()
     line = Segment(s.source, s.found)
-    search = LineSearch(1 / count, stages, phase="mine")
+    search = LineSearch(1 / count, relative=True, stages=stages, phase="mine")
     cells = range(count) if count <= 100 else range(0, count, 31)
     for cell in cells:
         level = s.radius * (1 - (cell + 0.5) / count)
@@ -403,7 +412,8 @@ def test_a_line_search_has_at_most_as_many_flagged_answers_as_stages(count, stag
 
 def test_a_line_search_that_is_flagged_at_once_in_every_stage_keeps_the_start():
     s = small()
-    done = drive(LineSearch(1e-4, 2)(s.problem, Segment(s.source, s.found)), s.problem, lambda p: 0)
+    line, search = Segment(s.source, s.found), LineSearch(1e-4, relative=True, stages=2)
+    done = drive(search(s.problem, line), s.problem, lambda p: 0)
     assert done.returned == s.found
     assert done.flagged == 2
 
@@ -411,8 +421,8 @@ def test_a_line_search_that_is_flagged_at_once_in_every_stage_keeps_the_start():
 def test_two_stages_of_ten_thousand_cells_are_a_hundred_steps_each():
     """The stealthy attacks': 2 flagged answers and about 200 others at most."""
     s = small()
-    line = Segment(s.source, s.found)
-    done = drive(LineSearch(1e-4, 2)(s.problem, line), s.problem, lambda p: 1)
+    line, search = Segment(s.source, s.found), LineSearch(1e-4, relative=True, stages=2)
+    done = drive(search(s.problem, line), s.problem, lambda p: 1)
     assert done.offered[0] == 99  # T(1) is never asked
     assert theory.line_step(10_000, 2) == 100
     assert len(done.points) == 99 + 99

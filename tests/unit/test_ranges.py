@@ -105,7 +105,12 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     ),
     (OptStyle, "widest"): LENGTH,
     (OptStyle, "reach"): UP_TO_ONE,
-    (TernarySpectrum, "gamma"): OR_0,
+    (TernarySpectrum, "gamma"): (
+        [None, 0, 1e-300, MAX_VALUE],
+        [-1e-9, 1e6 + 1, 1e300],
+        "a number from 0 to 1000000, or None",
+    ),
+    (TernarySpectrum, "centre"): FROM_0_TO_1,
     (TernarySpectrum, "floor"): OR_0,
     (TernarySpectrum, "memory"): FROM_0,
     (Galloping, "most"): HALVED,

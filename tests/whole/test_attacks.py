@@ -208,7 +208,11 @@ def attacked(make, directions, iterations=None, label=behind, start=None, **more
     begun = GREY + 3 * unit(NORMAL + ACROSS) if start is None else start
     part = Given(directions)
     attack = make(
-        At(begun), BinarySearch(1e-6), part, iterations=iterations or len(directions), **more
+        At(begun),
+        BinarySearch(1e-6, relative=True),
+        part,
+        iterations=iterations or len(directions),
+        **more,
     )
     problem = tb.Problem(GREY, 0)
     done = drive(attack(problem), problem, label)
@@ -305,6 +309,23 @@ def test_geoda_adds_up_directions_and_asks_at_the_radius_and_beyond():
     assert asked == []
 
 
+def test_stealthy_geoda_adds_up_without_dividing():
+    """m = m + g; at |m| r, 1.1 |m| r, ... along it, which after three directions is farther out."""
+    gs = [unit(NORMAL + ACROSS), unit(NORMAL + 0.5 * ACROSS), unit(NORMAL - 0.2 * ACROSS)]
+    done, iterates, _ = attacked(GeoDA, gs, unit_mean=False)
+    asked, total = steps(done), torch.zeros_like(GREY)
+    assert len(asked) == 3  # all that far out are adversarial
+    for t, g in enumerate(gs):
+        total = total + g
+        wanted = GREY + norm(iterates[t] - GREY) * total
+        assert torch.allclose(asked[t], wanted, atol=1e-9), t
+        height = float((unit(total) * NORMAL).sum())
+        assert norm(iterates[t + 1] - GREY) == pytest.approx(1 / height, rel=1e-4)
+    assert norm(asked[2] - GREY) > 2.5 * norm(iterates[2] - GREY)
+    assert not tb.preset("stealthy-geoda").unit_mean
+    assert tb.preset("geoda").unit_mean
+
+
 def test_geoda_stays_where_no_radius_is_adversarial():
     done, iterates, _ = attacked(GeoDA, [-NORMAL], growths=7)
     assert len(steps(done)) == 7
@@ -333,7 +354,36 @@ def test_the_presets_have_the_settings_of_their_sources():
     assert [tb.preset(f"a-{f}").estimate.m for f in ("hsja", "geoda", "cgba")] == [0.02, 0.06, 0.06]
     assert isinstance(tb.preset("surfree").start, GrowingNoise)
     for _, with_as in TWINS:
-        assert tb.preset(with_as).search.tau == 1e-4
+        search = tb.preset(with_as).search
+        assert (search.tau, search.relative) == (1e-4 * 0.225, False)
+
+
+# -- a vanilla estimate is on the boundary --------------------------------------------------------
+
+
+@pytest.mark.parametrize("preset", ["hsja", "geoda", "cgba"])
+def test_a_vanilla_estimate_has_as_many_flagged_answers_as_others(preset):
+    """However far the first boundary point is; a tolerance that grows with the distance makes it an
+    accidental AGREST.
+
+    A plane at 1 in d = 12 288, first met at 25 to 44. Sampling with delta = 0.0045 moves by
+    0.0045 / sqrt(d) = 4.1e-5 across the plane. A search that ends within 2.25e-5 leaves the point
+    outside by 6e-7 at most, one within 1e-4 of the distance by up to 1e-4 and 5e-5 on average, 1.2
+    standard deviations: a share of about 0.9. n = 8 x 400 answers: the standard error is 0.009;
+    0.05 is more than five of them, and a share of 0.6 is seen with probability above .999."""
+    boundary = testing.half_space(1.0, (3, 64, 64))
+    attack = replace(tb.preset(preset), queries=400, iterations=1)
+    coarse = replace(attack, search=BinarySearch(1e-4, relative=True))
+    shares = {}
+    for name, made in (("published", attack), ("relative", coarse)):
+        cells = [tb.Cell(made, boundary.source, 0, budget=1e5, seed=seed) for seed in range(8)]
+        results = tb.run_cells(cells, boundary.model())
+        assert all(result.trace[0].distance > 20 for result in results)
+        notes = [result.trace[1].notes for result in results]
+        assert sum(note["estimate_queries"] for note in notes) == 3200
+        shares[name] = sum(note["share"] for note in notes) / 8
+    assert abs(shares["published"] - 0.5) < 0.05
+    assert shares["relative"] > 0.8
 
 
 # -- never outward --------------------------------------------------------------------------------
@@ -356,6 +406,19 @@ def test_an_iterate_of_surfree_is_nearer_than_the_one_before(preset, boundary):
     """Every arc that holds an adversarial point is a step nearer."""
     [result] = tb.run(tb.preset(preset), boundary.model(), boundary.source[None], [0], budget=900)
     distances = [step.distance for step in result.trace]
-    assert len(distances) > 1
+    assert len(distances) > 1 or boundary.source.numel() == 1  # where there is nowhere to turn
     for before, after in pairwise(distances):
         assert after <= before * (1 + 1e-9)
+
+
+def test_surfree_searches_the_line_once_more_after_the_last_iteration():
+    """What an arc of coarse cells left is found there."""
+    boundary = testing.half_space(factor=4)
+    attack = replace(tb.preset("surfree"), iterations=3)
+    [result] = tb.run(attack, boundary.model(), boundary.source[None], [0], budget=9000)
+    assert result.stop is Stop.ITERATIONS
+    before, last = (step.distance for step in result.trace[-2:])
+    assert last < before
+    way = result.adversarial - boundary.source
+    inside = boundary.source + way * (1 - 3e-5 / result.distance)
+    assert int(boundary.labels(inside[None])) == 0

@@ -114,6 +114,16 @@ def test_the_scales_have_the_same_attacks() -> None:
         assert len(paper.tariffs) == len(small.tariffs)
 
 
+@pytest.mark.parametrize("name", ["tradeoff", "stealthy", "clip"])
+def test_stealthy_hsja_searches_in_one_stage_at_the_paper_s_scale(name: str) -> None:
+    """One flagged answer a search, as its authors count; at the small scale it has no time for
+    that."""
+    for scale, stages in ((Scale.PAPER, 1), (Scale.SMALL, 2)):
+        listed = study_at(name, scale, files=False).attacks
+        [attack] = [spec.attack for spec in listed if spec.preset == "stealthy-hsja"]
+        assert (attack.search.stages, attack.estimate.search.stages) == (stages, stages)
+
+
 def test_images_of_a_user_are_written_into_the_study(tmp_path: Path) -> None:
     (tmp_path / 'a "b"').mkdir()
     (tmp_path / "c.csv").write_text("")

@@ -68,8 +68,10 @@ def test_the_bias_shrinks_below_ten_flagged_answers_and_grows_above_twenty(space
     part = Biased(subspace=space)
     problem = tb.Problem(GREY, 0, tb.Prices(10, 1))
     found = Iterate(GREY + 0.01, norm(torch.full(SHAPE, 0.01)))
+    ray = (found.point - GREY) / norm(found.point - GREY)
     estimate, answer = part.begin(problem), Flagging()
-    unit = 0.026 / math.sqrt(space.dimension(SHAPE))
+    unit = part.delta / math.sqrt(space.dimension(SHAPE))
+    assert part.delta == pytest.approx(2e-4 * math.sqrt(56 * 56 * 3), rel=1e-3)
     bias = 30.0
     plan = [
         (15, 1),
@@ -90,7 +92,11 @@ def test_the_bias_shrinks_below_ten_flagged_answers_and_grows_above_twenty(space
         assert problem.notes["overshoot"] == pytest.approx(bias * unit)
         assert problem.notes["share"] == pytest.approx(1 - flagged / 100)
         assert outward(problem, found, done.points, part, t) == pytest.approx(bias * unit)
-        assert (done.returned is None) == (flagged in (0, 100))  # all alike: no information
+        if flagged in (0, 100):  # all alike: the mean direction, away from where it was flagged
+            moved = (torch.stack(done.points) - found.point).sum(0)
+            moved = moved - outward(problem, found, done.points, part, t) * 100 * ray
+            mean = moved / norm(moved) * (1 if flagged == 0 else -1)
+            assert torch.allclose(done.returned, mean, atol=1e-9)
         bias *= factor
 
 
@@ -164,7 +170,7 @@ def test_the_searches_are_asked_side_by_side(stages):
     ray has more flagged answers than stages (or one, if it is flagged at its outer end)."""
     _, found, label = plane(0.3, 0.3)
     problem = tb.Problem(GREY, 0)
-    part = OptStyle(LineSearch(tau=1e-2, stages=stages, phase="estimate"))
+    part = OptStyle(LineSearch(1e-2, relative=True, stages=stages, phase="estimate"))
     done = drive(part.begin(problem)(1, found, 800), problem, label)
     assert done.asks <= 1 + stages
     assert done.phases == {"estimate"}
@@ -224,7 +230,7 @@ def test_it_points_towards_the_normal_of_a_plane():
     normal, found, label = plane(0.3, 0.3)
     for seed in range(12):
         problem = tb.Problem(GREY, 0, seed=seed)
-        part = OptStyle(LineSearch(tau=1e-2, stages=2, phase="estimate"))
+        part = OptStyle(LineSearch(1e-2, relative=True, stages=2, phase="estimate"))
         done = drive(part.begin(problem)(1, found, 1000), problem, label)
         cosines.append(float(done.returned.flatten() @ normal))
     assert np.mean(cosines) > 0.12
@@ -256,7 +262,7 @@ def test_if_no_ray_meets_the_boundary_there_is_no_direction():
 def test_another_search_may_be_plugged_in():
     _, found, label = plane(0.3, 0.3)
     problem = tb.Problem(GREY, 0)
-    part = OptStyle(BinarySearch(1e-4, phase="estimate"))
+    part = OptStyle(BinarySearch(1e-4, relative=True, phase="estimate"))
     done = drive(part.begin(problem)(1, found, 100), problem, label)
     assert done.asks <= 1 + math.ceil(math.log2(1e4)) + 1
     assert len(done.points) < 10 * 16

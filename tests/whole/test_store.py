@@ -268,7 +268,7 @@ def test_the_field_of_an_attack_that_differs_is_named(
 def test_the_parts_of_an_attack_are_named_field_by_field() -> None:
     parts = parts_of(tb.preset("a-cgba"))
     assert (parts["attack"], parts["search"]) == ("CGBA", "AsymmetricSearch")
-    assert (parts["search.tau"], parts["estimate.subspace.factor"]) == ("0.0001", "4")
+    assert (parts["search.tau"], parts["estimate.subspace.factor"]) == ("2.25e-05", "4")
     for name in tb.presets():
         assert parts_of(tb.preset(name)) == parts_of(tb.preset(name))
         assert not any(" at 0x" in text for text in parts_of(tb.preset(name)).values())

@@ -4,6 +4,7 @@ Iteration t: estimate a direction g at the boundary point x_t, and add it to tho
 m = unit(m + g); ask at x* + r m for r = |x_t - x*|, then 1.1 times as far each time, until it is
 adversarial; search the line from there to the source. (The original walks outward from x* itself,
 flagged all the way to the boundary; a good direction is adversarial at |x_t - x*| at once.)
+Stealthy GeoDA adds up without dividing, m = m + g: its first radius is |m| times as far.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ class GeoDA:
     growth: float = 1.1
     growths: int = 50
     """At most so many radii are asked."""
+    unit_mean: bool = True
+    """m is a unit vector; if not, the plain sum of the directions."""
     blind_limit: int = 10
     iterations: int = 10_000
 
@@ -87,7 +90,8 @@ class GeoDA:
 
         def move(_: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
             mean.add_(direction)
-            mean.div_(torch.linalg.vector_norm(mean))
+            if self.unit_mean:
+                mean.div_(torch.linalg.vector_norm(mean))
             step = mean * torch.linalg.vector_norm(iterate.point - problem.source)
             points = _GrowingRadii(problem.source, step, float(self.growth), self.growths)
             moved = yield from first_adversarial(points, "step")

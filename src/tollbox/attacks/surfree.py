@@ -3,7 +3,8 @@
 Iteration t: turn from the boundary point x_t towards a random direction, and search the arc in the
 plane of x_t - x* and that direction for the last adversarial point. Every asked arc that holds one
 is a step nearer. The paper's reduced form searches the whole arc; its authors first try a few
-angles to both sides, with a largest angle that shrinks: the sweep is a part.
+angles to both sides, with a largest angle that adapts: the sweep is a part. After the last
+iteration the line to the source is searched once more; a budget mostly ends the attack before.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from ..parts.sweeps import Quarter, Sweep
 
 @dataclass(frozen=True)
 class SurFree:
-    """SurFree with a start, a search, directions and a sweep as parts."""
+    """SurFree with a start, searches, directions and a sweep as parts."""
 
     start: Start
     search: Search
+    """Of the line from the start to the source, and of the last one."""
+    arc_search: Search
     directions: Directions = field(default_factory=TernarySpectrum)
     sweep: Sweep = field(default_factory=Quarter)
     iterations: int = 100_000
@@ -46,13 +49,15 @@ class SurFree:
             return Stop.NO_START
         iterate = yield from self.search(problem, Segment(problem.source, begun))
         problem.accept(iterate)
-        turn, sweep = self.directions.begin(problem, self.iterations), self.sweep.begin(problem)
+        turn = self.directions.begin(problem, self.iterations, iterate.point - problem.source)
+        sweep = self.sweep.begin(problem)
         for _ in range(self.iterations):
             arc = yield from sweep(iterate, turn())
             if arc is None:
                 continue
-            moved = yield from self.search(problem, arc)
+            moved = yield from self.arc_search(problem, arc)
             if moved is not iterate:
                 iterate = moved
                 problem.accept(iterate)
+        problem.accept((yield from self.search(problem, Segment(problem.source, iterate))))
         return Stop.ITERATIONS

@@ -76,7 +76,7 @@ class Estimated(NamedTuple):
 
 def boundary_point() -> Iterate:
     """x_t."""
-    film, _ = filmed(line_search(BinarySearch(), BEGIN), labels, SOURCE, RATIO)
+    film, _ = filmed(line_search(BinarySearch(1e-4, relative=True), BEGIN), labels, SOURCE, RATIO)
     point: Iterate = film.returned[0]
     return point
 
@@ -236,7 +236,7 @@ INTERVAL = COLOURS[3]
 def _draw_search(axis: Axes) -> None:
     """The path, what was asked on it, and beside it what was left in each round."""
     film, result = filmed(
-        line_search(AsymmetricSearch(tau=TAU), BEGIN), labels, SOURCE, SEARCH_RATIO
+        line_search(AsymmetricSearch(TAU, relative=True), BEGIN), labels, SOURCE, SEARCH_RATIO
     )
     rounds = steps(film.queries, BEGIN, SOURCE)
     begin, source = _vector(BEGIN), _vector(SOURCE)

@@ -139,7 +139,7 @@ def run() -> tuple[list[Step], Result]:
     """The run that is drawn."""
     begin, source = pixels(0.9, 0.5), pixels(0.1, 0.5)
     border = 0.9 + BOUNDARY * (0.1 - 0.9)
-    search = AsymmetricSearch(tau=TAU)
+    search = AsymmetricSearch(TAU, relative=True)
     film, result = filmed(
         line_search(search, begin), lambda points: (points[:, 0] > border).long(), source, RATIO
     )

@@ -1,9 +1,9 @@
 """Directions: where to turn when nothing is estimated. Random, and unlike those before.
 
 SurFree's: in the coordinates of a subspace of low frequencies every coefficient is drawn from
-{-1, 0, 1} and weighted by tanh(gamma |coefficient of the image|), so that directions have the
-image's own spectrum; then made orthogonal to the last `memory` directions, at least. A floor keeps
-weights above 0 where the image has nothing.
+{-1, 0, 1} and weighted by the image's own coefficient c, as tanh(gamma |c|) or as |c| itself; then
+made orthogonal to the way from the source to the first boundary point, and to the last `memory`
+directions, or a few more. A floor keeps weights above 0 where the image has nothing.
 
 Directions are made a block at a time: the part along the blocks before is taken off all rows at
 once, and what is left is made orthogonal row after row (Gram-Schmidt), by a Cholesky factor of its
@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from ..core.problem import Problem
-from ..core.ranges import MAX_VALUE, check, number, whole
+from ..core.ranges import MAX_VALUE, Range, check, number, whole
 from .registry import register
 from .subspaces import Dct, Subspace
-from .vectors import unit_rows
+from .vectors import unit, unit_rows
 
 PHASE = "direction"
 CENTRAL_THIRD = 0.4307272992954576
@@ -38,6 +38,12 @@ NEGLIGIBLE_PRODUCT = 1e-14
 """Added to squares of lengths, so that a row of which nothing is left has a factor, too."""
 
 
+GAMMA_RANGE = Range(
+    f"a number from 0 to {MAX_VALUE}, or None",
+    lambda value: value is None or number(0, MAX_VALUE).holds(value),
+)
+
+
 class Directions(Protocol):
     """A part: unit directions, one after another."""
 
@@ -45,8 +51,9 @@ class Directions(Protocol):
     def rows(self) -> int:
         """The most points held at a time."""
 
-    def begin(self, problem: Problem, count: int) -> Callable[[], Tensor]:
-        """For one image: called up to `count` times, gives the next direction."""
+    def begin(self, problem: Problem, count: int, away: Tensor) -> Callable[[], Tensor]:
+        """For one image: called up to `count` times, gives the next direction. `away` is the way
+        from the source to the first boundary point."""
 
 
 @register(Directions)
@@ -55,14 +62,18 @@ class TernarySpectrum:
     """SurFree's directions."""
 
     subspace: Subspace = field(default_factory=lambda: Dct(2))
-    gamma: float = 1.0
+    gamma: float | None = 1.0
+    """Weights are tanh(gamma |c|); None: |c|."""
+    centre: float = 0.0
+    """Taken off the image before its coefficients are: it changes the means of its channels."""
     floor: float = 1e-3
     memory: int = 100
 
     def __post_init__(self) -> None:
         check(
             self,
-            gamma=number(0, MAX_VALUE),
+            gamma=GAMMA_RANGE,
+            centre=number(0, 1),
             floor=number(0, MAX_VALUE),
             memory=whole(0, MAX_VALUE),
         )
@@ -70,26 +81,32 @@ class TernarySpectrum:
     @property
     def rows(self) -> int:
         """The most points held at a time."""
-        return self.memory + 2 * BLOCK
+        return self.memory + 2 * BLOCK + 1
 
-    def begin(self, problem: Problem, count: int) -> Callable[[], Tensor]:
+    def begin(self, problem: Problem, count: int, away: Tensor) -> Callable[[], Tensor]:
         """For one image."""
-        return _SpectralDirections(self, problem, count).direction
+        return _SpectralDirections(self, problem, count, away).direction
 
 
 class _SpectralDirections:
-    def __init__(self, part: TernarySpectrum, problem: Problem, count: int) -> None:
+    def __init__(self, part: TernarySpectrum, problem: Problem, count: int, away: Tensor) -> None:
         self._part, self._image = part, tuple(problem.source.shape)
         # whole blocks, to the last: a part of one would be rounded in another way
         self._noise = problem.noise(PHASE, 0, count + BLOCK, part.subspace.shape(self._image))
         size = part.subspace.dimension(self._image)
-        spectrum = part.subspace.project(problem.source[None])[0]
-        self._weights = torch.tanh(part.gamma * spectrum.abs()) + part.floor
+        weights = part.subspace.project(problem.source[None] - part.centre)[0].abs()
+        if part.gamma is not None:
+            weights = torch.tanh(part.gamma * weights)
+        self._weights = weights + part.floor
         # more than half, and a few, could leave nothing that is orthogonal to them
-        remembered = min(part.memory, size // 2)
-        self._block_size = max(1, min(BLOCK, size // 8, remembered or BLOCK))
+        remembered = min(part.memory, (size - 1) // 2)
+        # of a block at most a third of the memory: so few more than that are kept
+        self._block_size = max(1, min(BLOCK, size // 8, -(-remembered // 3) or BLOCK))
         blocks = -(-remembered // self._block_size)
-        self._before = problem.source.new_zeros(blocks * self._block_size, size)
+        self._before = problem.source.new_zeros(1 + blocks * self._block_size, size)
+        """The first boundary point's direction, and after it those that are remembered."""
+        if size > 1:  # or nothing would be left
+            self._before[0] = unit(part.subspace.project(away[None]).flatten())
         self._made: Tensor | None = None
         self._next = 0
 
@@ -107,9 +124,12 @@ class _SpectralDirections:
         noise = self._noise[first : first + self._block_size]
         drawn = (noise.sign() * (noise.abs() > CENTRAL_THIRD) * self._weights).flatten(1)
         rows = unit_rows(drawn)
-        if len(self._before):
-            rows = _orthonormal(torch.addmm(rows, rows @ self._before.T, self._before, alpha=-1))
-            oldest = first % len(self._before)
+        rows = torch.addmm(rows, rows @ self._before.T, self._before, alpha=-1)
+        if len(self._before) == 1:
+            rows = unit_rows(rows)
+        else:
+            rows = _orthonormal(rows)
+            oldest = 1 + first % (len(self._before) - 1)
             self._before[oldest : oldest + len(rows)] = rows
         return self._part.subspace.expand(rows.view(-1, *self._weights.shape), self._image)
 

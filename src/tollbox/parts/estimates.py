@@ -7,8 +7,9 @@ or white. With the share of low-cost answers p = n_L / n the estimate is
     g = (1 - p) v+ + p v-,   v+ the sum of u_i answered adversarial, v- minus the sum of the others
 
 (Algorithm 3; for a centre on the boundary it is the mean-subtracted Monte Carlo estimate of HSJA.)
-If all answers are alike this is 0/0. Monte Carlo then gives the mean direction, or minus it, as
-HSJA does; where the centre was moved outward there is no information: None, never NaN.
+If all answers are alike this is 0. The estimate is then the mean direction, or minus it, as in HSJA
+and in the published code of the others. Where the centre was moved outward that tells nothing of
+the boundary: `Agrest(refuse_one_sided=True)` gives None instead.
 
     MonteCarlo      around the boundary point itself
     Agrest          around a point farther out, by the paper's schedule
@@ -95,20 +96,18 @@ class _DirectionSum:
         return self.adversarial in (0, self.asked)
 
     def direction(self) -> Tensor:
-        """g / |g| (Algorithm 3, the last lines)."""
+        """g / |g| (Algorithm 3, the last lines); the mean of all, towards where the answers were
+        adversarial, if they are alike."""
         share, (passed, everything) = self.share, self._sums
         failed = passed - everything  # v-, minus the sum of the others
+        if self.one_sided:
+            return self._image(passed + failed)
         return self._image((1 - share) * passed + share * failed)
 
     def signs(self) -> Tensor:
         """The sum of phi(x_i) u_i (equation 2)."""
         passed, everything = self._sums
         return self._image(2 * passed - everything)
-
-    def mean(self) -> Tensor:
-        """The mean direction, towards where the answers were adversarial."""
-        everything = self._sums[1]
-        return self._image(everything if self.adversarial else -everything)
 
     def _image(self, g: Tensor) -> Tensor:
         return unit(g).view(self._shape)
@@ -151,7 +150,7 @@ class MonteCarlo:
         problem.note(share=total.share, estimate_queries=total.asked, planned_share=0.5)
         if not self.weighted:
             return total.signs()
-        return total.mean() if total.one_sided else total.direction()
+        return total.direction()
 
 
 def move_outward(problem: Problem, point: Tensor, omega: float) -> Tensor:
@@ -177,6 +176,9 @@ class Agrest:
     m: float = 0.02
     chunk: int = 128
     subspace: Prior = field(default_factory=Full)
+    refuse_one_sided: bool = False
+    """Give None if all answers are alike, so that the iterate stays where it is. (As published the
+    attack moves along the mean direction.)"""
 
     def __post_init__(self) -> None:
         check(
@@ -230,7 +232,7 @@ class Agrest:
             planned_share=planned,
             overshoot=omega,
         )
-        return None if total.one_sided else total.direction()
+        return None if self.refuse_one_sided and total.one_sided else total.direction()
 
 
 @register(Estimate)
@@ -239,8 +241,8 @@ class Biased:
     """Samples around a centre moved outward by a bias that feedback sets (Stealthy GeoDA): less of
     it after an estimate with fewer than `few` flagged answers, more after one with over `many`."""
 
-    delta: float = 0.026
-    """2e-4 for each of 75 x 75 x 3 coordinates."""
+    delta: float = 0.0194
+    """2e-4 for each of 56 x 56 x 3 coordinates."""
     bias: float = 30.0
     """In units of what delta is for one coordinate of the subspace, delta / sqrt(d')."""
     few: int = 10
@@ -294,4 +296,4 @@ class _WithFeedback:
             self._bias *= part.shrink
         elif flagged > part.many:
             self._bias = min(self._bias * part.grow, MAX_VALUE)
-        return None if total.one_sided else total.direction()
+        return total.direction()

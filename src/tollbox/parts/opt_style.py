@@ -39,7 +39,9 @@ FLAGGED_RAY_FACTOR = 1.02
 class OptStyle:
     """max(n // 200, 1) times `directions` rays, n the queries of a vanilla estimate."""
 
-    search: Search = field(default_factory=lambda: LineSearch(stages=2, phase=PHASE))
+    search: Search = field(
+        default_factory=lambda: LineSearch(1e-4, relative=True, stages=2, phase=PHASE)
+    )
     directions: int = 10
     gamma: float = 1e4
     """beta = gamma / d, as HSJA's radius with theta = gamma / d^1.5 ..."""

@@ -123,8 +123,9 @@ class Arc:
 
     @property
     def length(self) -> float:
-        """Length in l2, at most."""
-        return QUARTER_TURN * self.start.distance
+        """Length in l2, but for what clipping takes; at most, if only the device knows the end."""
+        last = QUARTER_TURN if isinstance(self.last, Tensor) else self.last
+        return abs(last - self.first) * self.start.distance / abs(math.cos(self.first))
 
     def __call__(self, theta: float) -> Tensor:
         """T(theta)."""

@@ -1,14 +1,16 @@
 """Searches: along a path from an adversarial point towards the source, find the boundary.
 
-The path is divided into bins of a share `tau` of its length (no finer than the points' dtype can
-resolve). T(0) is known to be adversarial, and T(1), which is never asked, taken not to be. A search
-returns T(k tau) that was asked, or is T(0), and is adversarial, with T((k+1) tau) not.
+The path is divided into equal bins, as many as make one no longer than `tau`: a length in l2, as in
+the paper's code, or with `relative` a share of the path. None is finer than the points' dtype can
+resolve. T(0) is known to be adversarial, and T(1), which is never asked, taken not to be. A search
+returns T(k/n) of n bins that was asked, or is T(0), and is adversarial, with T((k+1)/n) not.
 """
 
 from __future__ import annotations
 
 import math
 import sys
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -54,10 +56,24 @@ class Search(Protocol):
         """The last adversarial point."""
 
 
-def count_bins(problem: Problem, path: Path, tau: float) -> int:
-    """ceil(1/tau), or as many as the points' dtype can tell apart on this path if that is fewer."""
-    finest = max(2.0, path.length / problem.resolution)
-    return math.ceil(min(1 / max(tau, sys.float_info.min), finest))
+@dataclass(frozen=True)
+class Tolerance:
+    """How near to the boundary a search ends: what all searches have in common."""
+
+    tau: float = 2.25e-5
+    """1e-4 of normalised pixels, in [0,1]: the paper's code has it for paths of any length."""
+    relative: bool = False
+    """tau is a share of the path, not a length. What is left is then small against the distance,
+    but far from the source not against a small delta."""
+
+    def __post_init__(self) -> None:
+        check(self, tau=between(0, 1))
+
+    def count_bins(self, problem: Problem, path: Path, scale: float = 1.0) -> int:
+        """How many bins a path has; `scale` makes them finer."""
+        finest = max(2.0, path.length / problem.resolution)
+        whole = 1.0 if self.relative else path.length
+        return math.ceil(min(max(2.0, whole / max(self.tau * scale, sys.float_info.min)), finest))
 
 
 MOST_PLACES = 256
@@ -125,7 +141,7 @@ def walk(
 @lru_cache(maxsize=4096)
 def _places(width: int, rule: Rule) -> Sequence[int]:
     """Where an interval is asked next, as long as the answers are adversarial."""
-    places: list[int] = []
+    places = array("q")
     low = 0
     while width - low > 1 and len(places) < MOST_PLACES:
         low += rule(width - low)
@@ -168,36 +184,26 @@ class SplitRule:
 
 @register(Search)
 @dataclass(frozen=True)
-class BinarySearch:
+class BinarySearch(Tolerance):
     """Halves the interval, whatever the prices."""
 
-    tau: float = 1e-4
     phase: str = PHASE
     """What its queries are booked under."""
 
-    def __post_init__(self) -> None:
-        check(self, tau=between(0, 1))
-
     def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
         """The last adversarial point."""
-        return _narrow_to_point(
-            path, count_bins(problem, path, self.tau * scale), SplitRule(1.0), self.phase
-        )
+        count = self.count_bins(problem, path, scale)
+        return _narrow_to_point(path, count, SplitRule(1.0), self.phase)
 
 
 @register(Search)
 @dataclass(frozen=True)
-class AsymmetricSearch:
+class AsymmetricSearch(Tolerance):
     """Splits the interval 1 : c*, nearer to the cheap side (Algorithm 1); any c*, below 1 too."""
-
-    tau: float = 1e-4
-
-    def __post_init__(self) -> None:
-        check(self, tau=between(0, 1))
 
     def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
         """The last adversarial point."""
-        count = count_bins(problem, path, self.tau * scale)
+        count = self.count_bins(problem, path, scale)
         return _narrow_to_point(path, count, SplitRule(problem.prices.ratio))
 
 
@@ -223,27 +229,22 @@ def optimal_rule(ratio: float, count: int) -> OptimalRule:
 
 @register(Search)
 @dataclass(frozen=True)
-class OptimalSearch:
+class OptimalSearch(Tolerance):
     """Splits where the expected cost is least, the boundary being equally likely in every bin.
 
     Exactly so up to `LARGEST_TABLE` bins; in a wider interval by the share that is optimal in the
     limit. Asymmetric search costs up to a third more (c* = 1000, 20 000 bins: 2735 against 2097).
     """
 
-    tau: float = 1e-4
-
-    def __post_init__(self) -> None:
-        check(self, tau=between(0, 1))
-
     def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
         """The last adversarial point."""
-        count = count_bins(problem, path, self.tau * scale)
+        count = self.count_bins(problem, path, scale)
         return _narrow_to_point(path, count, optimal_rule(problem.prices.ratio, count))
 
 
 @register(Search)
 @dataclass(frozen=True)
-class LineSearch:
+class LineSearch(Tolerance):
     """Step by step from the adversarial end until the first flagged answer, then finer.
 
     With `stages` of them at most so many answers are flagged (the egg-dropping problem). One stage
@@ -251,17 +252,17 @@ class LineSearch:
     the search of the stealthy attacks (Debenedetti et al.), with N = 10^4.
     """
 
-    tau: float = 1e-4
     stages: int = 1
     phase: str = PHASE
     """What its queries are booked under."""
 
     def __post_init__(self) -> None:
-        check(self, tau=between(0, 1), stages=whole(1, MAX_DEPTH))
+        super().__post_init__()
+        check(self, stages=whole(1, MAX_DEPTH))
 
     def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
         """The last adversarial point."""
-        count = count_bins(problem, path, self.tau * scale)
+        count = self.count_bins(problem, path, scale)
         low, high, found = 0, count, None
         for left in range(self.stages, 0, -1):
             step = line_step(high - low, left)

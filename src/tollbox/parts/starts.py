@@ -108,6 +108,7 @@ class UniformNoise:
 
     tries: int = 10_000
     tau: float = 1e-3
+    """A share of the way to the source."""
 
     tolerance = None
 
@@ -121,7 +122,8 @@ class UniformNoise:
         if iterate is None:
             return None
         line = Segment(problem.source, iterate)
-        return (yield from BinarySearch(self.tau, phase=PHASE)(problem, line))
+        blend = BinarySearch(self.tau, relative=True, phase=PHASE)
+        return (yield from blend(problem, line))
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ nothing on the circle was.
     Quarter       all of it, from x_t to the source: the paper's T
     ToDirection   up to the angle between x_t - x* and the direction, as the published CGBA code
     Galloping     between the last adversarial and the first other of 45, 67.5, ... degrees
-    SignedGrid    between two of a few angles on both sides, with a largest angle that shrinks
+    SignedGrid    between two of a few angles on both sides, with a largest angle that adapts
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Galloping:
 class SignedGrid:
     """SurFree's own: asks at +theta and -theta for `grid` angles, from the largest down, until one
     is adversarial; the arc goes on from there to the next larger. If none is, the largest angle
-    shrinks by rho for the next time."""
+    shrinks by rho for the next time; if one is, it grows by 1/rho, up to half a turn."""
 
     largest: float = 30.0
     """In degrees."""
@@ -139,6 +139,7 @@ class _Signed:
         if not answers.adversarial[-1]:
             self._largest *= self._sweep.rho
             return None
+        self._largest = min(self._largest / self._sweep.rho, math.pi)
         angle = angles[len(answers) - 1]
         start = Iterate(circle.at(angle).point(), float(answers.distances[-1]))
         return Arc(circle, start, angle, angle + math.copysign(step, angle))
