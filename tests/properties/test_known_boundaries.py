@@ -277,7 +277,7 @@ def unproved(shares, misses):
     """Misses that are blamed on an overshoot that is too large, where that is not what happened:
     the share of low-cost answers is then above the planned one. `shares`: both, by name."""
     return [
-        f"{name}: a share of {shares[name][0]:.3f} of low-cost answers, planned {shares[name][1]:.3f}"
+        f"{name}: a share of {shares[name][0]:.3f}, where {shares[name][1]:.3f} is planned"
         for name, (_, reason) in misses.items()
         if reason == OVERSHOOT and not shares[name][0] > shares[name][1]
     ]
@@ -329,7 +329,7 @@ def test_a_complaint_is_made_where_there_is_one():
 
 
 def test_a_blame_without_a_proof_is_seen():
-    misses = {name: (2.0, OVERSHOOT) for name in ("right", "even", "lower", "other")}
+    misses = dict.fromkeys(("right", "even", "lower", "other"), (2.0, OVERSHOOT))
     misses["other"] = (2.0, FEW)
     shares = {"right": (0.95, 0.87), "even": (0.87, 0.87), "lower": (0.5, 0.87)}
     assert [line.split(":")[0] for line in unproved(shares, misses)] == ["even", "lower"]
