@@ -238,7 +238,7 @@ def test_a_model_that_gets_nothing_right_is_told(case: Case) -> None:
     with pytest.raises(
         InputError,
         match=r"^right\.toml, line 19: the model 'second' classifies none of the 24 images "
-        r"correctly: expected a model that gets some right, as images\.correct_only is set; check its mean",
+        r"correctly: expected a model that gets some right, as images\.correct_only is set; check ",
     ):
         case.run({"first": set(), "second": set(range(COUNT))})
 
