@@ -463,6 +463,40 @@ def test_failed_cells_are_run_again(case: Case) -> None:
     assert contents(case.out) == contents(case.folder / "whole")
 
 
+def test_images_that_a_model_gets_right_are_told_and_kept(case: Case) -> None:
+    """Of the three images the second is misclassified: judged in a run, not again in a resume."""
+    with np.load("images.npz") as arrays:
+        images, labels = arrays["images"], arrays["labels"]
+    labels[1] = (labels[1] + 1) % 5
+    np.savez("images.npz", images=images, labels=labels)
+    text = case.file.read_text()
+    case.file.write_text(text.replace("[images]\n", "[images]\ncorrect_only = true\n"))
+    sentence = "Of the first 3 images the model 'net' classifies 2 correctly: these are attacked."
+    _, planned, _ = case.run("run", "study.toml", "--dry-run")
+    assert sentence in planned
+    assert "8 cells" in planned
+    case.cut_off(case.begin)
+    code, out, err = case.run("resume", "out")
+    assert code == 0, err
+    assert sentence in out
+    assert sentence in case.run("status", "out")[1]
+    assert len(contents(case.out)) == 8
+    assert case.run("report", "out")[0] == 0
+    page = (case.out / "report.html").read_text()
+    assert "Of the first 3 images the model" in page
+    assert "2 images; 8 of 8 runs are finished" in page
+    assert "misclassifies anyway" not in page
+    case.run("export", "out")
+    with open("out/export/cells.csv") as file:
+        assert {row["name"] for row in csv.DictReader(file)} == {"0", "2"}
+    assert case.begin()[0] == 2  # and not judged for nothing
+    case.file.write_text("metered = true\n" + case.file.read_text())
+    case.told(
+        *(2, "study.toml, line 8", "images.correct_only and metered are both set", "bills every"),
+        command=("run", "study.toml", "--dry-run"),
+    )
+
+
 def test_a_flaky_model_is_reported(case: Case) -> None:
     case.half()
     flaky = NETWORK.replace(

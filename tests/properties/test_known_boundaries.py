@@ -3,6 +3,11 @@
 Within 1.25 of the optimum at a cost of 50 000, or `MISSES` says why the attack as published cannot,
 and how near it comes. The best distance never rises with the cost, so being within 1.25 at a
 smaller budget is enough: budgets are raised for those that are not there yet.
+
+A limit of `MISSES` is wide, since seeds differ by much. So it is not what tells a sound AGREST from
+a broken one: where the schedule is blamed, the run must show shares above the planned one; with a
+schedule that fits, AGREST must come near all boundaries, and its flagged answers must be as many as
+the closed form says.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ import torch
 from driver import drive
 
 import tollbox as tb
-from tollbox import testing
+from tollbox import testing, theory
 from tollbox.core.stop import Stop
 from tollbox.parts.priors import BRIGHTNESS, Spectrum
 from tollbox.parts.starts import GrowingNoise
@@ -25,6 +30,7 @@ SHAPE = (3, 16, 16)
 SMALL = (3, 6, 6)
 PLAIN = ["hsja", "hsja+as"]
 AGREST = ["hsja+agrest", "a-hsja"]
+ALL_AGREST = [*AGREST, "geoda+agrest", "a-geoda", "cgba+agrest", "a-cgba"]
 NEAR = 1.25
 BUDGET = 50_000
 EARLIER = {1: (4500, 8500), 10: (20_000,), 100: ()}
@@ -224,9 +230,9 @@ def whole(attack):
     return replace(attack, estimate=replace(attack.estimate, subspace=Full()))
 
 
-def reached(boundary, attacks, ratio, budgets, late=()):
-    """Distances in units of the optimum, by name, at the first budget that brings them near; those
-    that are `late` are run with the last budget only."""
+def runs(boundary, attacks, ratio, budgets, late=()):
+    """Results by name, at the first budget that brings them near; those that are `late` are run
+    with the last budget only."""
     found, left = {}, [name for name in attacks if name not in late]
     for budget in budgets:
         if budget == budgets[-1]:
@@ -236,10 +242,20 @@ def reached(boundary, attacks, ratio, budgets, late=()):
         ]
         results = tb.run_cells(cells, boundary.model())  # none, if all are near
         assert all(result.ledger.cost <= budget for result in results)
-        found |= {n: r.distance / boundary.optimum for n, r in zip(left, results, strict=True)}
-        ended = {n: r.stop is not Stop.BUDGET for n, r in zip(left, results, strict=True)}
-        left = [name for name in left if found[name] > NEAR and not ended[name]]
+        found |= dict(zip(left, results, strict=True))
+        far = {name for name in left if found[name].distance > NEAR * boundary.optimum}
+        left = [name for name in left if name in far and found[name].stop is Stop.BUDGET]
     return found
+
+
+def distances(boundary, results):
+    """In units of the optimum, by name."""
+    return {name: result.distance / boundary.optimum for name, result in results.items()}
+
+
+def reached(boundary, attacks, ratio, budgets, late=()):
+    """How near each comes, in units of the optimum."""
+    return distances(boundary, runs(boundary, attacks, ratio, budgets, late))
 
 
 def complaints(found, misses):
@@ -257,6 +273,24 @@ def complaints(found, misses):
     return said
 
 
+def unproved(shares, misses):
+    """Misses that are blamed on an overshoot that is too large, where that is not what happened:
+    the share of low-cost answers is then above the planned one. `shares`: both, by name."""
+    return [
+        f"{name}: a share of {shares[name][0]:.3f}, where {shares[name][1]:.3f} is planned"
+        for name, (_, reason) in misses.items()
+        if reason == OVERSHOOT and not shares[name][0] > shares[name][1]
+    ]
+
+
+def pooled(result):
+    """The share of low-cost answers over all estimates of a run, and what was planned."""
+    notes = [step.notes for step in result.trace if "share" in step.notes]
+    asked = sum(each["estimate_queries"] for each in notes)
+    low = sum(each["share"] * each["estimate_queries"] for each in notes)
+    return low / asked, notes[-1]["planned_share"]
+
+
 @pytest.mark.parametrize("ratio", [1, 10, 100])
 @pytest.mark.parametrize("name", SMOOTH)
 def test_within_a_quarter_of_the_optimum_or_the_reason(name, ratio):
@@ -265,9 +299,11 @@ def test_within_a_quarter_of_the_optimum_or_the_reason(name, ratio):
     attacks = {preset: tb.preset(preset) for preset in names}
     late = {*misses, "surfree"} if ratio == 10 else set(misses)  # which needs 30 000 and more
     budgets = (*EARLIER[ratio], BUDGET)
-    found = reached(SMOOTH[name], attacks, ratio, budgets, late)
-    assert sorted(found) == sorted(names)
-    assert complaints(found, misses) == []
+    results = runs(SMOOTH[name], attacks, ratio, budgets, late)
+    assert sorted(results) == sorted(names)
+    assert complaints(distances(SMOOTH[name], results), misses) == []
+    blamed = {preset for preset, (_, reason) in misses.items() if reason == OVERSHOOT}
+    assert unproved({preset: pooled(results[preset]) for preset in blamed}, misses) == []
 
 
 def test_the_list_of_misses_is_of_presets_and_boundaries_and_has_reasons():
@@ -290,6 +326,57 @@ def test_a_complaint_is_made_where_there_is_one():
         "near",
         "magic",
     ]
+
+
+def test_a_blame_without_a_proof_is_seen():
+    misses = dict.fromkeys(("right", "even", "lower", "other"), (2.0, OVERSHOOT))
+    misses["other"] = (2.0, FEW)
+    shares = {"right": (0.95, 0.87), "even": (0.87, 0.87), "lower": (0.5, 0.87)}
+    assert [line.split(":")[0] for line in unproved(shares, misses)] == ["even", "lower"]
+
+
+# -- AGREST with a schedule that fits -------------------------------------------------------------
+
+FITTING = 1.0
+"""m: cos(alpha_t) rises as 1 - 1/t, about as fast as the true cosine does on so small an image."""
+
+
+def fitting(preset):
+    """The preset with the rate `FITTING`."""
+    attack = tb.preset(preset)
+    return replace(attack, estimate=replace(attack.estimate, m=FITTING))
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_nothing_but_the_schedule_keeps_agrest_from_a_boundary(name):
+    """At c* = 10, for two fifths of the cost at which all of them miss with the published rates."""
+    misses = {"a-cgba": (1.5, LAYER)} if name == "slab" else {}
+    attacks = {preset: fitting(preset) for preset in ALL_AGREST}
+    assert complaints(reached(SMOOTH[name], attacks, 10, (20_000,)), misses) == []
+
+
+@pytest.mark.parametrize("preset", ALL_AGREST)
+def test_agrest_has_as_many_flagged_answers_as_the_closed_form_says(preset):
+    # In whole runs at c* = 10, over some 25 estimates and 6000 answers. At a plane the true cosine
+    # is its distance over that of the iterate, and omega_t is worked out here from the paper's
+    # formulas. Off by 5 standard errors has probability 6e-7 by chance. An overshoot of 1.2 times
+    # the right one shifts the number by 7.8 or more: it is seen with a power of .997.
+    boundary, attack, ratio = testing.half_space(factor=4), fitting(preset), 10
+    cell = tb.Cell(attack, boundary.source, 0, tb.Prices(ratio, 1), 20_000)
+    [result] = tb.run_cells([cell], boundary.model())
+    d, low = boundary.source.numel(), attack.estimate.subspace.dimension(SHAPE)
+    x, first = theory.optimal_overshoot(ratio, low), theory.initial_cosine(d)
+    found = wanted = shifted = variance = 0.0
+    for t, (before, step) in enumerate(zip(result.trace, result.trace[1:], strict=False), 1):
+        height = x / (1 - (1 - first) / t**FITTING) * boundary.optimum / before.distance
+        asked, flagged = step.notes["estimate_queries"], theory.cap_complement(height, low)
+        found += (1 - step.notes["share"]) * asked
+        wanted += flagged * asked
+        shifted += theory.cap_complement(1.2 * height, low) * asked
+        variance += flagged * (1 - flagged) * asked
+    error = math.sqrt(variance)
+    assert wanted - shifted > 7.8 * error
+    assert abs(found - wanted) < 5 * error
 
 
 # -- normals of all frequencies -------------------------------------------------------------------

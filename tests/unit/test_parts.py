@@ -216,6 +216,26 @@ def test_agrest_spends_what_the_vanilla_estimate_would():
     assert spent > 0.8 * c_t
 
 
+@pytest.mark.parametrize(
+    ("answer", "ratio", "wanted"),
+    [
+        (0, 10, 110),  # all flagged: c_t / c*
+        (0, 100, 101),
+        (1, 10, 510),  # none: n* = c_t / (c* - (c* - 1) p), with 1 - p = 0.12858
+        (1, 100, 2973),  # 0.024217
+    ],
+)
+def test_an_agrest_estimate_ends_exactly_when_c_t_is_spent_or_n_star_are_asked(
+    answer, ratio, wanted
+):
+    """c_t = n' (c* + 1) / 2, with n' = 200 and a look at the cost after every query; 1 - p is the
+    tail at x* in 768 dimensions. A c_t that is off by 1 % is seen."""
+    source = torch.full((3, 16, 16), 0.5, dtype=torch.float64)
+    problem = tb.Problem(source, 0, tb.Prices(ratio, 1))
+    asking = Agrest(chunk=1).begin(problem)(1, Iterate(source + 0.1, 0.1 * 768**0.5), 200)
+    assert len(drive(asking, problem, lambda _: answer).labels) == wanted
+
+
 @pytest.mark.parametrize(("part", "ratio"), [(MonteCarlo(), 1), (Agrest(), 1), (Agrest(), 100)])
 def test_an_estimate_points_where_the_closed_form_says(part, ratio):
     """J of the expected-cosine theorem: cos = sqrt(n) E[phi <g,u>] / sqrt(E phi^2), corrected for

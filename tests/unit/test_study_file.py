@@ -21,7 +21,7 @@ from PIL import Image
 import tollbox as tb
 from tollbox.core.noise import content_hash
 from tollbox.errors import FileError, InputError
-from tollbox.files.images import load_images
+from tollbox.files.images import ImageSet, load_images
 from tollbox.studies import sources
 from tollbox.studies.spec.key_lines import key_lines
 from tollbox.studies.spec.selection import images_digest
@@ -84,6 +84,13 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "free.csv").write_text("class,price\n3,20\ndefault,0\n")
     (tmp_path / "wrong.csv").write_text("class,price\n3,lots\n")
     return tmp_path
+
+
+def images_of(study: Study) -> ImageSet:
+    """The images that a study names."""
+    images = sources.load_images(study, study.images.limit)
+    sources.check_digest(study, images)
+    return images
 
 
 def written(folder: Path, text: str | bytes) -> Path:
@@ -285,7 +292,7 @@ def test_what_is_left_out_of_a_study_in_memory(folder: Path) -> None:
     )
     assert Study.from_text(made.text, Path(), made.where, files=False) == made
     with pytest.raises(InputError, match=r"^images set\.npz does not exist"):  # no line of a file
-        sources.load_images(made)
+        images_of(made)
 
 
 def test_what_no_text_can_hold_is_refused() -> None:
@@ -541,34 +548,34 @@ def test_a_file_without_permission(tmp_path: Path) -> None:
 def test_list_then_limit(folder: Path, path: str) -> None:
     study = Study.from_toml(written(folder, base(('"set.npz"', path))))
     everything = load_images(folder / "set.npz")
-    images = sources.load_images(study)
+    images = images_of(study)
     assert torch.equal(images.images, everything.images[[3, 0]])
     assert images.labels == (1, 3)
     assert [name.removesuffix(".png") for name in images.names] == ["3", "0"]
     assert len(images.origins) == 2
     whole = base(('"set.npz"', path), ("limit = 2\n", ""))
-    assert sources.load_images(Study.from_toml(written(folder, whole))).labels == (1, 3, 4)
+    assert images_of(Study.from_toml(written(folder, whole))).labels == (1, 3, 4)
     first = base(('"set.npz"', path), ('list = "images.txt"\n', ""))
-    assert sources.load_images(Study.from_toml(written(folder, first))).labels == (3, 1)
+    assert images_of(Study.from_toml(written(folder, first))).labels == (3, 1)
 
 
 def test_digest_is_of_content_labels_and_order(folder: Path) -> None:
-    images = sources.load_images(Study.from_toml(written(folder, BASE)))
+    images = images_of(Study.from_toml(written(folder, BASE)))
     digest = images_digest(images)
     right = base(("limit = 2", f'limit = 2\ndigest = "{digest.upper()}"'))
-    assert sources.load_images(Study.from_toml(written(folder, right))).labels == images.labels
+    assert images_of(Study.from_toml(written(folder, right))).labels == images.labels
     pictures = right.replace('"set.npz"', '"pictures"\nlabels = "labels.csv"')
-    assert sources.load_images(Study.from_toml(written(folder, pictures))).labels == images.labels
+    assert images_of(Study.from_toml(written(folder, pictures))).labels == images.labels
     one_less = right.replace("limit = 2", "limit = 1")
     with pytest.raises(FileError) as error:
-        sources.load_images(Study.from_toml(written(folder, one_less)))
+        images_of(Study.from_toml(written(folder, one_less)))
     found = images_digest(load_images(folder / "set.npz"))
     assert found != digest
     message = str(error.value)
     assert f"study.toml, line 11: images.digest is '{digest}', and the 1 images of" in message
     [offered] = [word.strip('"') for word in message.split() if word.startswith('"')]
     renewed = one_less.replace(digest.upper(), offered)
-    assert len(sources.load_images(Study.from_toml(written(folder, renewed)))) == 1
+    assert len(images_of(Study.from_toml(written(folder, renewed)))) == 1
 
 
 def test_digest_tells_apart(folder: Path) -> None:
@@ -594,14 +601,14 @@ def test_what_a_list_names_must_be_there(folder: Path) -> None:
     first = hashes_of(folder / "set.npz")[0]
     (folder / "images.txt").write_text(f"{first}\n{'a' * 32}\n")
     with pytest.raises(FileError, match=r"images\.txt, line 2: none of the 4 images of .* a{32}: "):
-        sources.load_images(study)
+        images_of(study)
     arrays = np.load(folder / "set.npz")["images"]
     np.savez(folder / "set.npz", images=arrays[[0, 1, 0]], labels=[3, 1, 4])
     (folder / "images.txt").write_text(first)
     with pytest.raises(FileError, match=r"line 1: .* 2 images .* different labels, 3 and 4: .*"):
-        sources.load_images(study)
+        images_of(study)
     np.savez(folder / "set.npz", images=arrays[[0, 1, 0]], labels=[3, 1, 3])
-    assert sources.load_images(study).names == ("0",)
+    assert images_of(study).names == ("0",)
 
 
 def test_models(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: Any) -> None:

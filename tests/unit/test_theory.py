@@ -213,6 +213,7 @@ def test_the_schedule_begins_at_the_initial_cosine_and_rises():
     assert values[0] == pytest.approx(first)
     assert values == sorted(values)
     assert values[-1] < 1
+    assert theory.scheduled_cosine(16, 0.2, 0.25) == pytest.approx(1 - 0.8 / 2)  # 16^-0.25 = 1/2
 
 
 def cosines(d, n, x, beta, times):
@@ -251,6 +252,16 @@ def test_the_expected_cosine_against_simulation(d, n, s, beta):
     # The theorem is on J itself, which takes the length across the normal for the whole length.
     if theory.objective(x, d, n, beta) < 0.2:
         assert abs(found.mean() / theory.objective(x, d, n, beta) - 1) < 4.4 * error / wanted + 0.04
+
+
+def test_theorem_2_fails_where_n_is_large_against_d():
+    """With n = 100 d the theorem's J is 8, and a cosine is at most 1; J / sqrt(1 + J^2) holds. (The
+    mean of 150 cosines near 0.99 has a standard error below 1e-3.)"""
+    j = theory.objective(0.0, 20, 2000)
+    assert j == pytest.approx(math.sqrt(2 * 2000 / math.pi / 20), rel=0.02)
+    found = cosines(20, 2000, 0.0, 0.5, 150).mean()
+    assert j > 7 * found
+    assert found == pytest.approx(theory.expected_cosine(0.0, 20, 2000), abs=3e-3)
 
 
 def test_the_optimal_weight_is_the_share():

@@ -100,6 +100,7 @@ def test_files_at_both_scales(name: str, scale: Scale) -> None:
         assert sources == {"tollbox.models.zoo"}
         assert study.images.labels is not None
         assert study.images.limit in (20, 100, 500)
+        assert study.images.correct_only
     marks = EXPERIMENTS[name].marks.get(scale)
     if marks is not None:
         assert set(marks) == {tariff.name for tariff in study.tariffs}
@@ -122,6 +123,16 @@ def test_stealthy_hsja_searches_in_one_stage_at_the_paper_s_scale(name: str) -> 
         listed = study_at(name, scale, files=False).attacks
         [attack] = [spec.attack for spec in listed if spec.preset == "stealthy-hsja"]
         assert (attack.search.stages, attack.estimate.search.stages) == (stages, stages)
+
+
+def test_the_tradeoff_plans_for_an_infinite_price_at_the_scale_of_the_paper() -> None:
+    """Section 4: attacks plan with 10^5, and flagged queries are what counts."""
+    [tariff] = study_at("tradeoff", Scale.PAPER, files=False).tariffs
+    assert tariff.prices == tb.Prices.flagged_only()
+    assert tariff.prices.ratio == 1e5
+    assert (tariff.budget, tariff.max_queries) == (2000, 3_000_000)
+    [small] = study_at("tradeoff", Scale.SMALL, files=False).tariffs
+    assert small.prices.ratio == 10
 
 
 def test_images_of_a_user_are_written_into_the_study(tmp_path: Path) -> None:
@@ -174,7 +185,7 @@ MISTAKES: list[tuple[list[str], list[str]]] = [
     (["table-1", "--scale", "tiny", "--out", "o"], ["unknown scale 'tiny'", "paper, small"]),
     (["table-1", "--reading", "x", "--out", "o"], ["unknown reading 'x'"]),
     (["table-1", "--scale", "small"], ["--out is not given"]),
-    (["table-1", "--out", "o"], ["--images is not given", "table-1 needs 500", "--scale small"]),
+    (["table-1", "--out", "o"], ["--images is not given", "classify 500", "--scale small"]),
     (["all", "--out", "o"], ["--images is not given"]),
     (["table-1", "--out", "o", "--images", "x"], ["--images x does not exist", "ImageNet"]),
     (["table-1", "--out", "o", "--images", "."], ["is a folder, and --labels is not given"]),

@@ -36,8 +36,9 @@ from .streams import console, say
 from .study_run import keeping, run_left, say_end
 
 IMAGES = (
-    "500 images of ImageNet's validation set, 224 x 224, as a folder with --labels, a CSV with the "
-    "columns file and label; or as an .npz with images and labels"
+    "images of ImageNet's validation set, 224 x 224, enough for each model to classify 500 of them "
+    "correctly (1000 will do), as a folder with --labels, a CSV with the columns file and label; "
+    "or as an .npz with images and labels"
 )
 
 
@@ -60,7 +61,11 @@ class PaperOptions:
     ] = None
     limit: Annotated[
         int | None,
-        Parameter(help="Only the first so many images. Default: as in the paper.", converter=whole),
+        Parameter(
+            help="So many images, the first that each model classifies correctly. Default: as in "
+            "the paper.",
+            converter=whole,
+        ),
     ] = None
     reading: Annotated[
         str,

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from ..errors import InputError, mention
-from ..studies.beginning import begin
+from ..studies.beginning import begin, check_new
 from ..studies.loading import Loaded, load
 from ..studies.shard import Options, model_speed
 from ..studies.spec.selection import images_digest
@@ -51,11 +51,13 @@ def run(study: Path, options: RunOptions = RunOptions()) -> int:  # noqa: B008
             input="out",
         )
     chosen = Study.from_toml(study)
+    out = options.out or Path()
+    if not options.dry_run:
+        check_new(chosen, out)
     loaded = load(replace(chosen, check=True) if options.check else chosen)
     if options.dry_run:
         _plan(loaded)
         return 0
-    out = options.out or Path()
     force = options.force_workers
     say_findings(begin(loaded, out, "run", force_workers=force))
     how = Options(time_limit=limit, force_workers=force)
@@ -82,6 +84,8 @@ def _plan(loaded: Loaded) -> None:
         table.add_row(series.named(study), f"{grid.width:,}", _number(queries), _time(time))
     to.print(table)
     to.print(f"images: {len(loaded.images)}, digest {images_digest(loaded.images)}")
+    for sentence in loaded.kept.sentences if loaded.kept is not None else ():
+        to.print(sentence, soft_wrap=True)
     for name, speed in speeds.items():
         if speed is not None:
             to.print(f"model {name}: {speed:,.0f} images/s alone, on {loaded.device}")

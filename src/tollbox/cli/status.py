@@ -24,13 +24,13 @@ def status(folder: Path) -> int:
     """Show how far a study has come; it may be running."""
     with StudyStatus(folder) as study:
         series, running, notes = study.status(), study.running, study.warnings
-        exactness = study.exactness
+        sentences = [*study.kept, *study.exactness]
         name, left = study.record.name, study.cells - sum(each.done for each in series)
     show(f"{name}: {folder}", series)
     to = console()
     for note in notes:
         to.print(f"Note: {note}.", soft_wrap=True)
-    for sentence in exactness:
+    for sentence in sentences:
         to.print(sentence, soft_wrap=True)
     if running:
         to.print(f"It is being run now, by {', '.join(running)}.", soft_wrap=True)

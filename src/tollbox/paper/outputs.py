@@ -67,7 +67,7 @@ def picture(experiment: Experiment) -> Figure:
 
 def figure(experiment: Experiment, scale: Scale, results: StudyResults, reading: Reading) -> Figure:
     """The figure of a study."""
-    title = f"{', '.join(_models(results))}; {counted(len(results.images), 'image')}"
+    title = f"{', '.join(_models(results))}; {counted(results.grid.images, 'image')}"
     if experiment.name == "tradeoff":
         ratio = results.study.tariffs[0].name
         return tradeoff.draw(
@@ -78,7 +78,7 @@ def figure(experiment: Experiment, scale: Scale, results: StudyResults, reading:
         return comparison.by_price(results, reading, f"{title}; {read}")
     if experiment.name == "clip":
         ratio = results.study.tariffs[0].name
-        head = f"{counted(len(results.images), 'image')}; planned with c* = {ratio}; {read}"
+        head = f"{counted(results.grid.images, 'image')}; planned with c* = {ratio}; {read}"
         return comparison.by_model(results, reading, head)
     if experiment.name == "m-sweep":
         return m_sweep.draw(results, reading)
@@ -110,7 +110,7 @@ def _markdown(
     clean = "" if results.study.charge_clean else " The query of the clean image is not charged."
     caption = (
         f"{experiment.place}: median ℓ2 distance. {', '.join(_models(results))}; "
-        f"{counted(len(results.images), 'image')}. Distances are {_read(reading)}.{clean} Bold: "
+        f"{counted(results.grid.images, 'image')}. Distances are {_read(reading)}.{clean} Bold: "
         "the best of a column, and all that is not told from it. In brackets 95 % intervals over "
         "images; in parentheses the share of images with an adversarial point, where it is below "
         "100 %."

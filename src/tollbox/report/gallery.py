@@ -28,6 +28,7 @@ from ..errors import InputError
 from ..files.packages import optional
 from ..models import stand_ins
 from ..models.embedded import CLASSES
+from ..studies.grid import Place
 from ..studies.reading import StudyResults
 from .paper_table import PaperTable
 from .runs import CellCurve, SeriesRuns
@@ -171,7 +172,7 @@ def _shots(results: StudyResults, runs: Sequence[tuple[SeriesRuns, CellCurve]]) 
         needs = run.needs["cost"]
         top = min(series.series.tariff.budget, run.spent["cost"])
         costs = sorted({max(math.floor(part * top), float(needs[0])) for part in PARTS})
-        cell = series.series.number * results.grid.width + run.image
+        cell = results.grid.cell(Place(series.series, run.seed, run.image))
         for cost in costs:
             place = int(np.searchsorted(needs, cost, side="right")) - 1
             enough = float(needs[place])

@@ -39,7 +39,7 @@ def summary(
         counted(len(study.models), "model"),
         counted(len(study.attacks), "attack"),
         counted(len(study.tariffs), "price"),
-        counted(len(results.images), "image"),
+        counted(results.grid.images, "image"),
     ]
     done = sum(len(runs.runs) + runs.misclassified for runs in all_series)
     sentences = [f"{', '.join(sizes)}{seeds}; {done:,} of {len(results.grid):,} runs are finished."]
@@ -88,7 +88,7 @@ def nearest(table: PaperTable, number: int) -> str | None:
 
 def notes(results: StudyResults, all_series: Sequence[SeriesRuns]) -> list[str]:
     """What a reader of the numbers must know."""
-    sentences = []
+    sentences = results.kept
     left = len(results.grid) - len(results)
     if left:
         runs_left = f"{counted(left, 'run')} of {len(results.grid):,}"

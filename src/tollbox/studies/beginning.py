@@ -35,9 +35,7 @@ def begin(
     Gives what the check of the models found, if the study asks for it; the store keeps it, too.
     """
     study, images = loaded.study, loaded.images
-    if holds(study, out):
-        raise InputError(f"{out} has this study already: go on with `tollbox resume {out}`.")
-    check_free(out)
+    check_new(study, out)
     shards = shard_count(study, len(loaded.grid), force_workers)
     examined = {spec.name: loaded.check_model(spec, shards) for spec in study.models}
     findings = [
@@ -54,6 +52,7 @@ def begin(
         exactness={name: found.exactness for name, found in examined.items()},
         experiment=experiment,
         scale=scale,
+        kept=loaded.kept,
     )
     names = (name.encode("utf-8", "backslashreplace").decode() for name in images.names)
     rows = list(zip(range(len(images)), loaded.hashes, images.labels, names, strict=True))
@@ -62,6 +61,13 @@ def begin(
             Store.create(shard_path(stage.folder, number), replace(record, shard=number), rows)
         stage.commit()
     return findings
+
+
+def check_new(study: Study, out: Path) -> None:
+    """Raise InputError unless a study can be begun in a folder."""
+    if holds(study, out):
+        raise InputError(f"{out} has this study already: go on with `tollbox resume {out}`.")
+    check_free(out)
 
 
 def describe(

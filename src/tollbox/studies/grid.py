@@ -1,17 +1,20 @@
 """The grid: every cell of a study has a number, the same whoever counts.
 
 Model by model, attack by attack, price by price, seed by seed, image by image. A series is a model,
-an attack and a price: what a table has a row for.
+an attack and a price: what a table has a row for. All models have the same number of images; where
+each has only those that it classifies correctly, they are not the same ones.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 from .spec.specs import AttackSpec, ModelSpec, Tariff
 from .spec.study import Study
+from .store.record import Kept
 
 
 class Series(NamedTuple):
@@ -42,6 +45,16 @@ class Grid:
 
     study: Study
     images: int
+    """Of each model."""
+    of_model: Mapping[str, Sequence[int]] | None = None
+    """By model, which of the study's images it has; None: all of them."""
+
+    @classmethod
+    def of(cls, study: Study, images: int, kept: Kept | None) -> Grid:
+        """The grid of a study with so many images, of which each model has those that are kept."""
+        if kept is None:
+            return cls(study, images)
+        return cls(study, len(kept.of_model[study.models[0].name]), kept.of_model)
 
     @property
     def width(self) -> int:
@@ -72,4 +85,14 @@ class Grid:
         """Where a cell is."""
         series, rest = divmod(cell, self.width)
         seed, image = divmod(rest, self.images)
-        return Place(self.series[series], self.study.seeds[seed], image)
+        found = self.series[series]
+        if self.of_model is not None:
+            image = self.of_model[found.model.name][image]
+        return Place(found, self.study.seeds[seed], image)
+
+    def cell(self, place: Place) -> int:
+        """The cell at a place."""
+        series, seed, image = place
+        if self.of_model is not None:
+            image = self.of_model[series.model.name].index(image)
+        return series.number * self.width + self.study.seeds.index(seed) * self.images + image

@@ -1,5 +1,9 @@
 """A study's images, starts and models, loaded and checked: labels, targets and prices against the
 models' classes. A model is loaded, checked and fingerprinted once, when it is needed first.
+
+Where a study has only images that its models classify correctly, each is judged once, uncharged,
+before the study begins: `load` then has the models at hand, too. What was found is recorded, and a
+study that goes on does not judge again.
 """
 
 from __future__ import annotations
@@ -23,13 +27,14 @@ from ..engine.executors import threads_each
 from ..errors import InputError, mention
 from ..files.images import ImageSet
 from ..files.starts import check_target
-from ..files.tables import LARGEST
+from ..files.tables import LARGEST, in_a_line
 from .grid import Grid, Place
 from .identity import check_exactness, check_images, check_repeatable, fingerprint
-from .sources import find_device, load_images, load_model, load_starts
+from .sources import check_digest, find_device, load_images, load_model, load_starts
+from .spec.selection import take
 from .spec.specs import ModelSpec
 from .spec.study import Study
-from .store.record import ModelFingerprint
+from .store.record import Kept, ModelFingerprint
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,8 @@ class Loaded:
     device: torch.device
     supplied: Mapping[str, Model]
     """Models that are used instead of loading them, by name."""
+    kept: Kept | None = None
+    """Which of the images each model has; None: all of them."""
     _models: dict[str, Model] = field(default_factory=dict, init=False, repr=False)
     _exactness: dict[str, Exactness] = field(default_factory=dict, init=False, repr=False)
     _fingerprints: dict[str, ModelFingerprint] = field(default_factory=dict, init=False, repr=False)
@@ -50,7 +57,7 @@ class Loaded:
     @cached_property
     def grid(self) -> Grid:
         """Its cells."""
-        return Grid(self.study, len(self.images))
+        return Grid.of(self.study, len(self.images), self.kept)
 
     def model(self, spec: ModelSpec) -> Model:
         """A model, checked against the labels, prices and target."""
@@ -128,14 +135,62 @@ class Loaded:
             start=self.starts[image],
         )
 
+    def correct(self, spec: ModelSpec, limit: int | None) -> list[int]:
+        """The places of the first `limit` images that a model classifies correctly; uncharged."""
+        model, (images, labels) = self.model(spec), (self.images.images, self.images.labels)
+        size, places = trial_batch_size(model, self.study.batch_size), list[int]()
+        for first in range(0, len(images), size):
+            if limit is not None and len(places) >= limit:
+                break
+            some = images[first : first + size]
+            batch = some[torch.arange(size) % len(some)].to(model.device, model.dtype)
+            try:
+                answers = model(model.sent(batch)).tolist()
+            except Exception as error:
+                failed = f"failed when the images were judged: {in_a_line(error)}"
+                raise _about_model(self.study, spec, failed) from None
+            truth = labels[first : first + size]
+            right = zip(answers, truth, strict=False)  # the rest is padding
+            places += [first + row for row, (said, label) in enumerate(right) if said == label]
+        return places[:limit]
+
+    def only(self, kept: Kept) -> Loaded:
+        """The same with those images that are kept, as far as they are there."""
+        places = [place for place in kept.places if place < len(self.images)]
+        fewer = replace(
+            self,
+            images=take(self.images, places),
+            hashes=tuple(self.hashes[place] for place in places),
+            starts=[self.starts[place] for place in places],
+            kept=kept,
+        )
+        fewer._models.update(self._models)
+        return fewer
+
     def check_images(self, recorded: list[tuple[str, int, str]], folder: Path) -> None:
         """Raise FileError unless the images are those that the study was begun with."""
         images = list(zip(self.hashes, self.images.labels, strict=True))
         check_images(self.study, images, recorded, folder)
 
 
-def load(study: Study, models: Mapping[str, Model] | None = None) -> Loaded:
-    """Load the images and starts of a study; `models` are used instead of loading them."""
+def load(
+    study: Study, models: Mapping[str, Model] | None = None, kept: Kept | None = None
+) -> Loaded:
+    """Load the images and starts of a study; `models` are used instead of loading them.
+
+    kept: which images each model has, as recorded; without, they are judged if the study asks for
+        it.
+    """
+    correct_only = study.images.correct_only
+    if study.metered and correct_only:
+        raise study.about(
+            InputError(
+                f"and {mention('metered')} are both set: images are judged uncharged, and a "
+                "metered model bills every row",
+                remedy="leave one of them out, and list images that are known to be right",
+                input="correct_only",
+            )
+        )
     if study.metered and (study.check or study.exact):
         raise study.about(
             InputError(
@@ -154,10 +209,53 @@ def load(study: Study, models: Mapping[str, Model] | None = None) -> Loaded:
                 f"has {name!r}", expected=f"names of the study: {', '.join(names)}", input="models"
             )
     supplied = {name: as_model(model) for name, model in (models or {}).items()}
-    device, images = find_device(study), load_images(study)
-    starts = load_starts(study, images)
+    device, limit = find_device(study), study.images.limit
+    if not correct_only:
+        loaded = _load(study, device, supplied, limit)
+    elif kept is not None:
+        loaded = _load(study, device, supplied, max(kept.looked_at.values())).only(kept)
+    else:
+        loaded = _judged(study, device, supplied)
+    check_digest(study, loaded.images)
+    return loaded
+
+
+def _load(
+    study: Study, device: torch.device, supplied: Mapping[str, Model], limit: int | None
+) -> Loaded:
+    """With the first `limit` images."""
+    images = load_images(study, limit)
+    starts = load_starts(study, images, limit)
     hashes = tuple(content_hash(image) for image in images.images)
     return Loaded(study, images, hashes, starts, device, supplied)
+
+
+def _judged(study: Study, device: torch.device, supplied: Mapping[str, Model]) -> Loaded:
+    """With those images that each model classifies correctly. Half as many again as are wanted are
+    loaded, then twice as many each time, until there are enough or no more."""
+    limit = study.images.limit
+    count = None if limit is None else limit + limit // 2 + 1
+    models: dict[str, Model] = {}
+    while True:
+        loaded = _load(study, device, supplied, count)
+        loaded._models.update(models)
+        correct = {spec.name: loaded.correct(spec, limit) for spec in study.models}
+        enough = all(len(places) == limit for places in correct.values())
+        if enough or count is None or len(loaded.images) < count:
+            break
+        count, models = 2 * count, loaded._models
+    for spec in study.models:
+        if not correct[spec.name]:
+            none = f"classifies none of the {len(loaded.images)} images correctly"
+            raise _about_model(study, spec, none, "check its mean and std, and the labels")
+    return loaded.only(Kept.of(correct, len(loaded.images), limit))
+
+
+def _about_model(study: Study, spec: ModelSpec, what: str, remedy: str = "") -> InputError:
+    """The error to raise of a model that cannot judge images."""
+    expected = f"a model that gets some right, as {mention('correct_only')} is set"
+    error = InputError(f"the model {spec.name!r} {what}", expected=expected, remedy=remedy)
+    return study.about(error, ("models", study.models.index(spec), "source"))
 
 
 def _check(study: Study, images: ImageSet, spec: ModelSpec, model: Model) -> None:

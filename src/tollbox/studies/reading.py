@@ -51,7 +51,7 @@ class StudyResults:
         self.folder, self.record = self._status.folder, self._status.record
         self.study = recorded_study(self.record, files=False)
         self.images = self._stores[0].images()
-        self.grid = Grid(self.study, len(self.images))
+        self.grid = Grid.of(self.study, len(self.images), self.record.kept)
 
     def __enter__(self) -> StudyResults:
         return self
@@ -219,6 +219,11 @@ class StudyResults:
         return self._status.warnings
 
     @property
+    def kept(self) -> list[str]:
+        """Which images each model has, in a sentence, where it has not all of them."""
+        return self._status.kept
+
+    @property
     def exactness(self) -> list[str]:
         """Whether repeated runs agree bit for bit, for each model in a sentence."""
         return self._status.exactness
@@ -235,7 +240,8 @@ class StudyResults:
 
     @cached_property
     def _loaded(self) -> Loaded:
-        return self._at_hand or load(recorded_study(self.record, files=False))
+        study = recorded_study(self.record, files=False)
+        return self._at_hand or load(study, kept=self.record.kept)
 
 
 class _SilentModel:

@@ -38,7 +38,7 @@ from .loading import Loaded, load
 from .reading import StudyResults
 from .shard import Event, Options, Outcome, Shard, Tell
 from .spec.study import Study
-from .store.folder import shard_paths
+from .store.folder import read_record, shard_paths
 from .store.record import StudyRecord
 from .store.store import Store
 
@@ -75,7 +75,9 @@ def run_study(
     check_seconds("time_limit", time_limit)
     check_function("tell", tell)
     check_flag("force_workers", force_workers)
-    folder, loaded = path_of(out, "out"), load(study, models)
+    folder = path_of(out, "out")
+    record = read_record(folder)
+    loaded = load(study, models, None if record is None else record.kept)
     if not holds(study, folder):
         findings = begin(loaded, folder, "python", force_workers=force_workers)
         if findings:
@@ -136,7 +138,8 @@ class _Loader:
 
     def __call__(self, record: StudyRecord) -> Loaded:
         if self.loaded is None:
-            self.loaded = load(recorded_study(record, files=not self.models), self.models)
+            study = recorded_study(record, files=not self.models)
+            self.loaded = load(study, self.models, record.kept)
         return self.loaded
 
 

@@ -27,17 +27,23 @@ from .spec.specs import ImagesSpec, ModelSpec
 from .spec.study import Study
 
 
-def load_images(study: Study) -> ImageSet:
-    """The images: those of the list if there is one, the first `limit`, proved by the digest."""
+def load_images(study: Study, limit: int | None) -> ImageSet:
+    """The images: those of the list if there is one, the first `limit`."""
     spec = study.images
     if spec.function is not None:
         importable(str(study.folder.resolve()))
     with _reported(study, ("images", "path")):
-        images = _all_images(spec)
+        images = _all_images(spec, limit)
     if spec.listed is not None:
         images = select(images, spec.listed, spec.path)
-    if spec.limit is not None and len(images) > spec.limit:
-        images = take(images, range(spec.limit))
+    if limit is not None and len(images) > limit:
+        images = take(images, range(limit))
+    return images
+
+
+def check_digest(study: Study, images: ImageSet) -> None:
+    """Raise FileError unless the images are those of the digest, if there is one."""
+    spec = study.images
     digest = images_digest(images) if spec.digest is not None else None
     if digest != spec.digest:
         raise study.source.error(
@@ -46,21 +52,19 @@ def load_images(study: Study) -> ImageSet:
             f"'{digest}': expected the same images and labels in the same order; bring them back, "
             f'or write digest = "{digest}" if these are right.',
         )
-    return images
 
 
-def _all_images(spec: ImagesSpec) -> ImageSet:
-    """The images before any are chosen; without a list, no more than are needed."""
+def _all_images(spec: ImagesSpec, limit: int | None) -> ImageSet:
+    """The images before any are chosen; without a list, no more than `limit`."""
     if spec.function is not None:
         return images_from(spec.function)
-    limit = spec.limit if spec.listed is None else None
-    return image_files.load_images(spec.path, spec.labels, limit)
+    return image_files.load_images(spec.path, spec.labels, limit if spec.listed is None else None)
 
 
-def load_starts(study: Study, images: ImageSet) -> list[Tensor | None]:
+def load_starts(study: Study, images: ImageSet, limit: int | None) -> list[Tensor | None]:
     """The image to begin from, for each of the images; None where the attack finds one itself."""
     with _reported(study, ("goal", "start")):
-        return start_files.load_starts(study.goal.start, images, study.images.limit)
+        return start_files.load_starts(study.goal.start, images, limit)
 
 
 def load_model(study: Study, spec: ModelSpec, example: Tensor, device: str | torch.device) -> Model:

@@ -89,6 +89,11 @@ class StudyStatus:
         return [finding.rstrip(".") for finding in self.record.findings] + sorted(carried)
 
     @property
+    def kept(self) -> list[str]:
+        """Which images each model has, in a sentence, where it has not all of them."""
+        return [] if self.record.kept is None else self.record.kept.sentences
+
+    @property
     def exactness(self) -> list[str]:
         """Whether repeated runs agree bit for bit, for each model in a sentence."""
         found = {name: self.exactness_of(name).sentence for name in self.record.models}

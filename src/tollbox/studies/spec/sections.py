@@ -36,7 +36,7 @@ FLAGS = tuple(name for name in RUNNING if name != "dtype")
 
 def images_of(item: Item, folder: Path, files: bool) -> ImagesSpec:
     """[images]."""
-    items = item.table(("path", "labels", "limit", "list", "digest"))
+    items = item.table(("path", "labels", "limit", "list", "digest", "correct_only"))
     if "path" not in items:
         raise item.error(f'[images] has no path: expected {IMAGES}, as path = "images".')
     path = items["path"].path(folder, IMAGES)
@@ -58,7 +58,8 @@ def images_of(item: Item, folder: Path, files: bool) -> ImagesSpec:
             check_there(items["list"], listed, "a text file with a content hash on each line")
             read_list(listed)
     limit = items["limit"].whole(1) if "limit" in items else None
-    return ImagesSpec(path, labels, limit, listed, digest, function)
+    correct_only = "correct_only" in items and items["correct_only"].flag()
+    return ImagesSpec(path, labels, limit, listed, digest, function, correct_only)
 
 
 def _check_images(

@@ -37,6 +37,9 @@ class ImagesSpec:
     """What `images_digest` gives for the images that are meant."""
     function: str | None = None
     """module:function, which gives them."""
+    correct_only: bool = False
+    """For each model those that it classifies correctly; the limit is then the first so many of
+    these."""
 
 
 @dataclass(frozen=True)

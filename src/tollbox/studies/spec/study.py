@@ -47,6 +47,7 @@ KEYS: Mapping[str, Key] = {
     "images": ("images", "path"),
     "labels": ("images", "labels"),
     "limit": ("images", "limit"),
+    "correct_only": ("images", "correct_only"),
     "target": ("goal", "target"),
     "start": ("goal", "start"),
 }

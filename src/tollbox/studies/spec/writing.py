@@ -58,6 +58,7 @@ def _images(images: ImagesSpec) -> dict[str, Any]:
         "limit": images.limit,
         "list": images.listed,
         "digest": images.digest,
+        "correct_only": images.correct_only or None,
     }
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,50 @@ class ModelFingerprint:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """The images of a study that has only those that each model classifies correctly: the first so
+    many of them, for every model the same number."""
+
+    places: tuple[int, ...]
+    """Of those that some model has, among all that there were; these are the study's images."""
+    of_model: Mapping[str, tuple[int, ...]]
+    """By model, which of the study's images it has."""
+    looked_at: Mapping[str, int]
+    """By model, among how many, from the first on, these are the ones that it gets right."""
+
+    @classmethod
+    def of(cls, correct: Mapping[str, Sequence[int]], images: int, limit: int | None) -> Kept:
+        """Of the places that each model gets right among so many images, in order."""
+        count = min(len(places) for places in correct.values())
+        first = {name: tuple(places[:count]) for name, places in correct.items()}
+        union = sorted({place for places in first.values() for place in places})
+        number = {place: at for at, place in enumerate(union)}
+        return cls(
+            tuple(union),
+            {name: tuple(number[place] for place in places) for name, places in first.items()},
+            {
+                name: images if len(all_places) == count != limit else first[name][-1] + 1
+                for name, all_places in correct.items()
+            },
+        )
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Kept:
+        """What was written."""
+        of_model = {name: tuple(places) for name, places in values["of_model"].items()}
+        return cls(tuple(values["places"]), of_model, values["looked_at"])
+
+    @property
+    def sentences(self) -> list[str]:
+        """What each model has."""
+        return [
+            f"Of the first {self.looked_at[name]} images the model {name!r} classifies "
+            f"{len(places)} correctly: these are attacked."
+            for name, places in self.of_model.items()
+        ]
+
+
+@dataclass(frozen=True)
 class StudyRecord:
     """What a shard's store says about the study."""
 
@@ -113,6 +157,8 @@ class StudyRecord:
     experiment: str | None = None
     """The experiment of the paper, and its scale."""
     scale: str | None = None
+    kept: Kept | None = None
+    """Which images each model has, where it has only those that it classifies correctly."""
 
     @property
     def shard_cells(self) -> range:
@@ -150,6 +196,7 @@ class StudyRecord:
                     name: Exactness.from_json(found)
                     for name, found in values.get("exactness", {}).items()
                 },
+                "kept": Kept.from_json(values["kept"]) if "kept" in values else None,
             }
         )
 
