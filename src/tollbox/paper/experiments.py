@@ -1,9 +1,9 @@
 """The paper's experiments by name, and the study of each at a scale.
 
 1. `studies/paper/NAME.toml` is the paper's scale: public weights, and the first 500 images that
-   each model classifies correctly, of those that a user brings. `studies/paper/small/NAME.toml` runs
-   anywhere: a few images, and stand-ins for the models (`tollbox.models.stand_ins`) that say so in
-   their names.
+   each model classifies correctly, of those that a user brings.
+   `studies/paper/small/NAME.toml` runs anywhere: a few images, and stand-ins for the models
+   (`tollbox.models.stand_ins`) that say so in their names.
 2. A study's text is its identity, so what a user gives instead of the file's own images is written
    into the text: the folder can then be resumed without saying it again.
 3. The three pictures have no study: they are drawn from runs in two dimensions, at any scale alike.
