@@ -247,7 +247,7 @@ def test_at_the_source_itself_there_is_nothing_to_reweigh():
 @pytest.mark.parametrize("prior", PRIORS, ids=str)
 def test_every_prior_can_take_the_place_of_a_subspace(preset, prior):
     """Without it an estimate that begins a drawing but never tells it the point would go unseen."""
-    boundary = testing.half_space(shape=(3, 8, 8))
+    boundary = testing.half_space(0.3, (3, 8, 8))
     attack = tb.preset(preset)
     attack = replace(attack, estimate=replace(attack.estimate, subspace=prior))
     cell = tb.Cell(attack, boundary.source, 0, budget=400)
