@@ -54,10 +54,6 @@ LAYER = (
     "asymmetric search asks near its start first, and stops where the path leaves the thin layer; "
     "binary search jumps over the gap"
 )
-FAR_SIDE = (
-    "half of the seeds stay on the far side of the thin layer, at height 1.3: where flagged "
-    "answers are dear its search, too, asks near its start first (at c* = 1 all seeds come across)"
-)
 TURNS = "on its way: turns on a sphere are small, and each takes an estimate and a search"
 FEW_LAYER = "500 flagged answers (see half-space); and a search from afar stops at the thin layer"
 
@@ -190,7 +186,6 @@ MISSES: dict[tuple[str, int], dict[str, tuple[float, str]]] = {
         "cgba+agrest": (2.4, OVERSHOOT),  # 1.55; 1.32 to 2.13
         "a-cgba": (2.7, OVERSHOOT),  # 2.01; 1.61 to 2.37
         "stealthy-hsja": (8.6, RAYS),  # 2.34; 2.06 to inf
-        "frugal": (2.0, FAR_SIDE),  # 1.45; 1.12 to 1.76
     },
     ("slab", 100): {
         "surfree": (4.8, FEW),  # 2.68; 2.47 to 4.31
@@ -208,7 +203,6 @@ MISSES: dict[tuple[str, int], dict[str, tuple[float, str]]] = {
         "surfree-original": (2.0, FEW),  # 1.60; 1.51 to 1.76
         "stealthy-hsja": (math.inf, NOISE),  # inf; 3.48 to inf
         "hsja+calibrated": (3.2, FEW),  # 1.41; 1.41 to 2.86
-        "cgba+calibrated": (1.7, FEW),  # 1.33; 1.02 to 1.48
         "frugal": (12.9, FEW_LAYER),  # 2.15; 2.15 to 11.67
     },
 }
