@@ -43,7 +43,7 @@ GUARDS = [
         "test_agrest_has_as_many_flagged_answers_as_the_closed_form_says",
     )
 ]
-"""For AGREST in whole runs, whatever `MISSES` allows there."""
+"""For AGREST in whole runs, whatever the record of misses allows there."""
 
 
 def named(entry: str) -> list[str]:

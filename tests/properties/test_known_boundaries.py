@@ -1,10 +1,11 @@
 """Every preset on every boundary whose nearest point is known, 3x16x16, float64.
 
-Within 1.25 of the optimum at a cost of 50 000, or `MISSES` says why the attack as published cannot,
-and how near it comes. The best distance never rises with the cost, so being within 1.25 at a
-smaller budget is enough: budgets are raised for those that are not there yet.
+Within 1.25 of the optimum at a cost of 50 000, or known_boundaries.json says how near it comes with
+each of eight seeds, and `WHY` why the attack as published comes no nearer. The best distance never
+rises with the cost, so being within 1.25 at a smaller budget is enough: budgets are raised for
+those that are not there yet.
 
-A limit of `MISSES` is wide, since seeds differ by much. So it is not what tells a sound AGREST from
+A limit is wide, since seeds differ by much. So it is not what tells a sound AGREST from
 a broken one: where the schedule is blamed, the run must show shares above the planned one; with a
 schedule that fits, AGREST must come near all boundaries, and its flagged answers must be as many as
 the closed form says.
@@ -12,8 +13,14 @@ the closed form says.
 
 from __future__ import annotations
 
+import json
 import math
+import os
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
 
 import pytest
 import torch
@@ -30,7 +37,7 @@ SHAPE = (3, 16, 16)
 SMALL = (3, 6, 6)
 PLAIN = ["hsja", "hsja+as"]
 AGREST = ["hsja+agrest", "a-hsja"]
-ALL_AGREST = [*AGREST, "geoda+agrest", "a-geoda", "cgba+agrest", "a-cgba"]
+ALL_AGREST = (*AGREST, "geoda+agrest", "a-geoda", "cgba+agrest", "a-cgba")
 NEAR = 1.25
 BUDGET = 50_000
 EARLIER = {1: (4500, 8500), 10: (20_000,), 100: ()}
@@ -59,154 +66,57 @@ LAYER = (
     "asymmetric search asks near its start first, and stops where the path leaves the thin layer; "
     "binary search jumps over the gap"
 )
-FAR_SIDE = (
-    "half of the seeds stay on the far side of the thin layer, at height 1.3: where flagged "
-    "answers are dear its search, too, asks near its start first (at c* = 1 all seeds come across)"
-)
 TURNS = "on its way: turns on a sphere are small, and each takes an estimate and a search"
 FEW_LAYER = "500 flagged answers (see half-space); and a search from afar stops at the thin layer"
+FAR_SIDE = (
+    "some seeds stay on the far side of the thin layer, at height 1.3: where flagged answers are "
+    "dear its search, too, asks near its start first (at c* = 1 all seeds come across)"
+)
 
-MISSES: dict[tuple[str, int], dict[str, tuple[float, str]]] = {
-    ("half-space", 1): {
-        "stealthy-hsja": (1.9, RAYS),  # 1.44
-    },
-    ("half-space", 10): {
-        "hsja+agrest": (3.6, OVERSHOOT),  # 2.85
-        "a-hsja": (3.5, OVERSHOOT),  # 2.74
-        "stealthy-hsja": (2.3, RAYS),  # 1.81
-    },
-    ("half-space", 100): {
-        "surfree": (2.0, FEW),  # 1.58
-        "a-surfree": (1.6, FEW),  # 1.28
-        "hsja": (2.4, FEW),  # 1.84
-        "hsja+as": (2.2, FEW),  # 1.72
-        "hsja+agrest": (8.1, OVERSHOOT),  # 6.42
-        "a-hsja": (8.1, OVERSHOOT),  # 6.42
-        "geoda+agrest": (2.5, OVERSHOOT),  # 1.95
-        "a-geoda": (2.5, OVERSHOOT),  # 1.95
-        "cgba+agrest": (2.8, OVERSHOOT),  # 2.20
-        "a-cgba": (2.6, OVERSHOOT),  # 2.07
-        "surfree-original": (2.1, FEW),  # 1.62
-        "stealthy-hsja": (math.inf, NOISE),  # inf
-        "stealthy-geoda": (math.inf, NOISE),  # inf
-        "hsja+calibrated": (3.2, FEW),  # 1.35; 1.35 to 2.86
-        "frugal": (3.0, FEW),  # 1.97; 1.67 to 2.70
-    },
-    ("half-space in box", 1): {
-        "stealthy-hsja": (2.1, RAYS),  # 1.65
-        "stealthy-geoda": (1.8, CLIPPED),  # 1.36
-    },
-    ("half-space in box", 10): {
-        "hsja+agrest": (3.7, OVERSHOOT),  # 2.92
-        "a-hsja": (3.6, OVERSHOOT),  # 2.83
-        "geoda+agrest": (1.6, OVERSHOOT),  # 1.27
-        "a-geoda": (1.6, OVERSHOOT),  # 1.27
-        "stealthy-hsja": (2.3, RAYS),  # 1.80
-        "stealthy-geoda": (1.8, CLIPPED),  # 1.36
-    },
-    ("half-space in box", 100): {
-        "surfree": (2.2, FEW),  # 1.73
-        "a-surfree": (1.7, FEW),  # 1.32
-        "hsja": (2.7, FEW),  # 2.13
-        "hsja+as": (2.5, FEW),  # 2.00
-        "hsja+agrest": (7.5, OVERSHOOT),  # 5.94
-        "a-hsja": (7.5, OVERSHOOT),  # 5.94
-        "geoda+agrest": (2.3, OVERSHOOT),  # 1.77
-        "a-geoda": (2.3, OVERSHOOT),  # 1.77
-        "cgba+agrest": (3.1, OVERSHOOT),  # 2.47
-        "a-cgba": (2.3, OVERSHOOT),  # 1.78
-        "surfree-original": (2.6, FEW),  # 2.07
-        "stealthy-hsja": (3.8, RAYS),  # 3.00
-        "stealthy-geoda": (1.8, CLIPPED),  # 1.37
-        "hsja+calibrated": (1.7, FEW),  # 1.40; 1.40 to 1.49
-        "frugal": (2.2, FEW),  # 1.73; 1.55 to 1.99
-    },
-    ("sphere", 10): {
-        "hsja+agrest": (2.1, OVERSHOOT),  # 1.66
-        "a-hsja": (2.1, OVERSHOOT),  # 1.66
-        "geoda+agrest": (1.8, OVERSHOOT),  # 1.40
-        "a-geoda": (1.8, OVERSHOOT),  # 1.40
-        "frugal": (1.6, TURNS),  # 1.28; 1.26 to 1.43
-    },
-    ("sphere", 100): {
-        "hsja": (1.9, FEW),  # 1.45
-        "hsja+as": (1.8, FEW),  # 1.43
-        "hsja+agrest": (2.1, OVERSHOOT),  # 1.68
-        "a-hsja": (2.1, OVERSHOOT),  # 1.68
-        "geoda+agrest": (2.0, OVERSHOOT),  # 1.57
-        "a-geoda": (2.0, OVERSHOOT),  # 1.53
-        "cgba+agrest": (2.1, OVERSHOOT),  # 1.68
-        "a-cgba": (2.0, OVERSHOOT),  # 1.56
-        "surfree-original": (1.8, FEW),  # 1.41
-        "stealthy-hsja": (1.8, RAYS),  # 1.39
-        "stealthy-geoda": (1.8, FEW),  # 1.36
-        "hsja+calibrated": (1.5, FEW),  # 1.30; 1.27 to 1.30
-        "frugal": (1.8, FEW),  # 1.54; 1.54 to 1.58
-    },
-    ("wedge", 1): {
-        "stealthy-hsja": (2.0, RAYS),  # 1.53
-    },
-    ("wedge", 10): {
-        "hsja+agrest": (3.4, OVERSHOOT),  # 2.69
-        "a-hsja": (3.4, OVERSHOOT),  # 2.65
-        "geoda+agrest": (1.6, OVERSHOOT),  # 1.25
-        "a-geoda": (1.6, OVERSHOOT),  # 1.25
-        "stealthy-hsja": (2.3, RAYS),  # 1.80
-    },
-    ("wedge", 100): {
-        "surfree": (2.8, FEW),  # 2.19
-        "a-surfree": (1.8, FEW),  # 1.38
-        "hsja": (2.5, FEW),  # 1.99
-        "hsja+as": (2.3, FEW),  # 1.81
-        "hsja+agrest": (7.2, OVERSHOOT),  # 5.69
-        "a-hsja": (7.2, OVERSHOOT),  # 5.69
-        "geoda+agrest": (2.3, OVERSHOOT),  # 1.80
-        "a-geoda": (1.9, OVERSHOOT),  # 1.47
-        "cgba+agrest": (2.8, OVERSHOOT),  # 2.18
-        "a-cgba": (2.6, OVERSHOOT),  # 2.00
-        "surfree-original": (2.3, FEW),  # 1.78
-        "stealthy-hsja": (math.inf, NOISE),  # inf
-        "stealthy-geoda": (math.inf, NOISE),  # inf
-        "hsja+calibrated": (3.6, FEW),  # 1.42; 1.37 to 3.23
-        "frugal": (3.3, FEW),  # 1.69; 1.54 to 2.96
-    },
-    ("slab", 1): {
-        "stealthy-hsja": (2.4, RAYS),  # 1.88
-    },
-    ("slab", 10): {
-        "hsja+agrest": (3.6, OVERSHOOT),  # 2.84
-        "a-hsja": (3.5, OVERSHOOT),  # 2.75
-        "a-geoda": (1.6, OVERSHOOT),  # 1.26
-        "cgba+as": (1.7, LAYER),  # 1.30
-        "a-cgba": (1.9, OVERSHOOT),  # 1.52
-        "stealthy-hsja": (3.0, RAYS),  # 2.34
-        "frugal": (2.0, FAR_SIDE),  # 1.45; 1.12 to 1.76
-    },
-    ("slab", 100): {
-        "surfree": (2.0, FEW),  # 1.59
-        "a-surfree": (2.1, LAYER),  # 1.67
-        "hsja": (2.5, FEW),  # 1.98
-        "hsja+as": (2.9, LAYER),  # 2.24
-        "hsja+agrest": (8.1, OVERSHOOT),  # 6.42
-        "a-hsja": (9.9, OVERSHOOT),  # 7.86
-        "geoda+as": (1.9, LAYER),  # 1.45
-        "geoda+agrest": (2.5, OVERSHOOT),  # 1.95
-        "a-geoda": (2.7, OVERSHOOT),  # 2.12
-        "cgba+as": (1.8, LAYER),  # 1.39
-        "cgba+agrest": (2.8, OVERSHOOT),  # 2.20
-        "a-cgba": (3.4, LAYER),  # 2.69
-        "surfree-original": (2.1, FEW),  # 1.62
-        "stealthy-hsja": (math.inf, NOISE),  # inf
-        "stealthy-geoda": (math.inf, NOISE),  # inf
-        "hsja+calibrated": (3.2, FEW),  # 1.41; 1.41 to 2.86
-        "cgba+calibrated": (1.7, FEW),  # 1.33; 1.02 to 1.48
-        "frugal": (12.9, FEW_LAYER),  # 2.15; 2.15 to 11.67
-    },
-}
-"""By boundary and c*: what each preset reaches at most, in units of the optimum, and why. Behind it
-what seed 0 reaches, which is run here; the limit is a quarter more. Where three numbers are given,
-the last two are the least and the largest of seeds 0 to 7, and the limit is the largest that is
-finite, and a tenth: seeds differ by much, above all in what the start costs."""
+DRY = ("half-space", "wedge", "slab")
+"""Where uniform noise is seldom adversarial."""
+WHY: list[tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], str]] = [
+    (("slab",), (10, 100), ("cgba+as", "hsja+as", "geoda+as", "a-surfree"), LAYER),
+    (("slab",), (10,), ("frugal",), FAR_SIDE),
+    (("slab",), (100,), ("frugal",), FEW_LAYER),
+    (DRY, (100,), ("stealthy-hsja", "stealthy-geoda"), NOISE),
+    (("half-space in box",), (1, 10, 100), ("stealthy-geoda",), CLIPPED),
+    ((), (1, 10, 100), ("stealthy-hsja",), RAYS),
+    ((), (10, 100), ALL_AGREST, OVERSHOOT),
+    (("sphere",), (10,), ("frugal",), TURNS),
+    ((), (100,), (), FEW),
+]
+"""Boundaries, prices and presets (none named: all of them), and why these do not come near; the
+first that fits counts."""
+FILE = Path(__file__).with_name("known_boundaries.json")
+"""What each preset reaches that does not come near with every one of eight seeds, in units of the
+optimum, seed by seed. `python tests/properties/test_known_boundaries.py` makes it again (a quarter
+of an hour on two cores): if a change is meant to change it, say in the commit why."""
+SEEDS = range(8)
+RECORD: dict[str, dict[str, list[float]]] = json.loads(FILE.read_text())
+SLACK = 1.1
+"""A limit is this many times the farthest of the eight seeds. (Seed 0 is run here.)"""
+
+
+def why(name, ratio, preset):
+    """The reason for a miss, or nothing."""
+    for names, ratios, presets, reason in WHY:
+        if (not names or name in names) and ratio in ratios and (not presets or preset in presets):
+            return reason
+    return ""
+
+
+def misses_of(name, ratio):
+    """Of a boundary and a price: what each preset that misses reaches at most, and why."""
+    return {
+        preset: (SLACK * max(found), why(name, ratio, preset))
+        for preset, found in RECORD[case(name, ratio)].items()
+    }
+
+
+def case(name, ratio):
+    """The name of a boundary and a price in the record."""
+    return f"{name}, c* = {ratio}"
 
 
 def whole(attack):
@@ -216,7 +126,7 @@ def whole(attack):
     return replace(attack, estimate=replace(attack.estimate, subspace=Full()))
 
 
-def runs(boundary, attacks, ratio, budgets, late=()):
+def runs(boundary, attacks, ratio, budgets, late=(), seed=0):
     """Results by name, at the first budget that brings them near; those that are `late` are run
     with the last budget only."""
     found, left = {}, [name for name in attacks if name not in late]
@@ -224,7 +134,8 @@ def runs(boundary, attacks, ratio, budgets, late=()):
         if budget == budgets[-1]:
             left += [name for name in attacks if name in late]
         cells = [
-            tb.Cell(attacks[name], boundary.source, 0, tb.Prices(ratio, 1), budget) for name in left
+            tb.Cell(attacks[name], boundary.source, 0, tb.Prices(ratio, 1), budget, seed=seed)
+            for name in left
         ]
         results = tb.run_cells(cells, boundary.model())  # none, if all are near
         assert all(result.ledger.cost <= budget for result in results)
@@ -252,8 +163,6 @@ def complaints(found, misses):
             said.append(f"{name}: {distance:.4f}, nearer than is possible")
         elif name not in misses and distance > NEAR:
             said.append(f"{name}: {distance:.4f} is not within {NEAR}")
-        elif name in misses and distance <= NEAR:
-            said.append(f"{name}: {distance:.4f} is within {NEAR}: take it off the list of misses")
         elif name in misses and distance > misses[name][0]:
             said.append(f"{name}: {distance:.4f}, worse than {misses[name][0]}")
     return said
@@ -261,11 +170,12 @@ def complaints(found, misses):
 
 def unproved(shares, misses):
     """Misses that are blamed on an overshoot that is too large, where that is not what happened:
-    the share of low-cost answers is then above the planned one. `shares`: both, by name."""
+    the share of low-cost answers is then above the planned one. `shares`: both, by name, of those
+    that did not come near."""
     return [
         f"{name}: a share of {shares[name][0]:.3f}, where {shares[name][1]:.3f} is planned"
         for name, (_, reason) in misses.items()
-        if reason == OVERSHOOT and not shares[name][0] > shares[name][1]
+        if reason == OVERSHOOT and name in shares and not shares[name][0] > shares[name][1]
     ]
 
 
@@ -277,41 +187,50 @@ def pooled(result):
     return low / asked, notes[-1]["planned_share"]
 
 
-@pytest.mark.parametrize("ratio", [1, 10, 100])
+def presets_at(ratio):
+    """Those that are run at a price."""
+    return [preset for preset in tb.presets() if not (ratio == 1 and preset in TWINS)]
+
+
+@pytest.mark.parametrize("ratio", EARLIER)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_within_a_quarter_of_the_optimum_or_the_reason(name, ratio):
-    misses = MISSES.get((name, ratio), {})
-    names = [preset for preset in tb.presets() if not (ratio == 1 and preset in TWINS)]
-    attacks = {preset: tb.preset(preset) for preset in names}
+    misses = misses_of(name, ratio)
+    attacks = {preset: tb.preset(preset) for preset in presets_at(ratio)}
     late = {*misses, "surfree"} if ratio == 10 else set(misses)  # which needs 30 000 and more
-    budgets = (*EARLIER[ratio], BUDGET)
-    results = runs(SMOOTH[name], attacks, ratio, budgets, late)
-    assert sorted(results) == sorted(names)
-    assert complaints(distances(SMOOTH[name], results), misses) == []
-    blamed = {preset for preset, (_, reason) in misses.items() if reason == OVERSHOOT}
+    results = runs(SMOOTH[name], attacks, ratio, (*EARLIER[ratio], BUDGET), late)
+    assert sorted(results) == sorted(attacks)
+    found = distances(SMOOTH[name], results)
+    assert complaints(found, misses) == []
+    far = {preset for preset, distance in found.items() if distance > NEAR}
+    blamed = {preset for preset in far if misses[preset][1] == OVERSHOOT}
     assert unproved({preset: pooled(results[preset]) for preset in blamed}, misses) == []
 
 
-def test_the_list_of_misses_is_of_presets_and_boundaries_and_has_reasons():
-    for (name, ratio), misses in MISSES.items():
-        assert name in SMOOTH
-        assert ratio in EARLIER
-        for preset, (bound, reason) in misses.items():
-            assert preset in tb.presets()
-            assert bound > NEAR
-            assert len(reason.split()) > 5
+def test_the_record_has_every_case_eight_seeds_and_misses_only():
+    assert list(RECORD) == [case(name, ratio) for name in SMOOTH for ratio in EARLIER]
+    for (name, ratio), found in zip(product(SMOOTH, EARLIER), RECORD.values(), strict=True):
+        assert set(found) <= set(presets_at(ratio))
+        for preset, reached in found.items():
+            assert len(reached) == len(SEEDS)
+            assert max(reached) > NEAR, f"{preset} comes near with every seed"
+            assert why(name, ratio, preset), f"{preset}, {name}, c* = {ratio}: no reason"
+
+
+def test_every_reason_is_needed():
+    named = [
+        why(name, ratio, preset)
+        for name, ratio in product(SMOOTH, EARLIER)
+        for preset in RECORD[case(name, ratio)]
+    ]
+    assert [reason for *_, reason in WHY if reason not in named] == []
 
 
 def test_a_complaint_is_made_where_there_is_one():
-    """Of the four ways in which a list may be wrong each is seen."""
+    """Of the three ways in which a run may be wrong each is seen."""
     misses = {"far": (2.0, "a reason"), "near": (2.0, "a reason"), "fine": (2.0, "a reason")}
     found = {"ok": 1.2, "bad": 1.3, "far": 2.1, "near": 1.2, "fine": 1.5, "magic": 0.9}
-    assert [line.split(":")[0] for line in complaints(found, misses)] == [
-        "bad",
-        "far",
-        "near",
-        "magic",
-    ]
+    assert [line.split(":")[0] for line in complaints(found, misses)] == ["bad", "far", "magic"]
 
 
 def test_a_blame_without_a_proof_is_seen():
@@ -406,6 +325,7 @@ def test_nothing_but_the_subspace_keeps_an_attack_from_any_other_boundary(name):
     misses = WHITE_MISSES.get(name, {})
     attacks = {preset: whole(tb.preset(preset)) for preset in names}
     found = reached(WHITE[name], attacks, 1, (3000, 9000, BUDGET), misses)
+    assert not [preset for preset in misses if found[preset] <= NEAR]  # off the list with it
     assert complaints(found, misses) == []
 
 
@@ -574,3 +494,40 @@ def test_the_suite_finds_an_attack_that_breaks_the_rules():
     assert faults == ["accepted a point that was not asked and found adversarial"]
     _, faults = testing.check_attack(Sloppy(), testing.half_space())
     assert faults == ["rows of phase 'probe' depend on the slice they are in"]
+
+
+# -- the record -----------------------------------------------------------------------------------
+
+
+def with_seed(name, ratio, seed):
+    """What every preset reaches with a seed, to be written down."""
+    torch.set_num_threads(1)
+    attacks = {preset: tb.preset(preset) for preset in presets_at(ratio)}
+    results = runs(SMOOTH[name], attacks, ratio, (*EARLIER[ratio], BUDGET), seed=seed)
+    print(f"{case(name, ratio)}, seed {seed}", flush=True)
+    return {preset: round(found, 3) for preset, found in distances(SMOOTH[name], results).items()}
+
+
+def renew():
+    """Make the record again."""
+    keys = list(product(SMOOTH, EARLIER, SEEDS))
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+        reached = dict(zip(keys, pool.map(with_seed, *zip(*keys, strict=True)), strict=True))
+    lines = []
+    for name, ratio in product(SMOOTH, EARLIER):
+        by_preset = {
+            preset: [reached[name, ratio, seed][preset] for seed in SEEDS]
+            for preset in presets_at(ratio)
+        }
+        misses = [
+            f"  {json.dumps(preset)}: {json.dumps(found)}"
+            for preset, found in by_preset.items()
+            if max(found) > NEAR
+        ]
+        inside = ",\n".join(misses)
+        lines.append(f" {json.dumps(case(name, ratio))}: {{\n{inside}\n }}")
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    renew()
