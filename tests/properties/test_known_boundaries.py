@@ -5,10 +5,10 @@ each of eight seeds, and `WHY` why the attack as published comes no nearer. The 
 rises with the cost, so being within 1.25 at a smaller budget is enough: budgets are raised for
 those that are not there yet.
 
-A limit is wide, since seeds differ by much. So it is not what tells a sound AGREST from
-a broken one: where the schedule is blamed, the run must show shares above the planned one; with a
-schedule that fits, AGREST must come near all boundaries, and its flagged answers must be as many as
-the closed form says.
+How near an attack comes is not what tells a sound AGREST from a broken one, since seeds differ:
+where the schedule is blamed, the run must show shares above the planned one; with a schedule that
+fits, AGREST must come near all boundaries, and its flagged answers must be as many as the closed
+form says.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ FEW = (
     "the budget pays for 500 flagged answers: the start takes 100 to 400 of them, and every search "
     "and estimate several"
 )
-NOISE = "the budget pays for 500 flagged answers, and uniform noise is adversarial once in 4000"
+NOISE = (
+    "the budget pays for 500 flagged answers (5000 at c* = 10, which some seeds need for a start), "
+    "and uniform noise is adversarial once in 4000"
+)
 LAYER = (
     "asymmetric search asks near its start first, and stops where the path leaves the thin layer; "
     "binary search jumps over the gap"
@@ -79,11 +82,12 @@ WHY: list[tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], str]] = [
     (("slab",), (10, 100), ("cgba+as", "hsja+as", "geoda+as", "a-surfree"), LAYER),
     (("slab",), (10,), ("frugal",), FAR_SIDE),
     (("slab",), (100,), ("frugal",), FEW_LAYER),
-    (DRY, (100,), ("stealthy-hsja", "stealthy-geoda"), NOISE),
+    (DRY, (10, 100), ("stealthy-geoda",), NOISE),
+    (DRY, (100,), ("stealthy-hsja",), NOISE),
     (("half-space in box",), (1, 10, 100), ("stealthy-geoda",), CLIPPED),
     ((), (1, 10, 100), ("stealthy-hsja",), RAYS),
     ((), (10, 100), ALL_AGREST, OVERSHOOT),
-    (("sphere",), (10,), ("frugal",), TURNS),
+    (("sphere",), (1, 10), ("frugal", "stealthy-geoda"), TURNS),
     ((), (100,), (), FEW),
 ]
 """Boundaries, prices and presets (none named: all of them), and why these do not come near; the
@@ -95,7 +99,7 @@ of an hour on two cores): if a change is meant to change it, say in the commit w
 SEEDS = range(8)
 RECORD: dict[str, dict[str, list[float]]] = json.loads(FILE.read_text())
 SLACK = 1.1
-"""A limit is this many times the farthest of the eight seeds. (Seed 0 is run here.)"""
+"""Seed 0, which is run here, may come this much less near than recorded (or within 1.25)."""
 
 
 def why(name, ratio, preset):
@@ -109,7 +113,7 @@ def why(name, ratio, preset):
 def misses_of(name, ratio):
     """Of a boundary and a price: what each preset that misses reaches at most, and why."""
     return {
-        preset: (SLACK * max(found), why(name, ratio, preset))
+        preset: (max(NEAR, SLACK * found[0]), why(name, ratio, preset))
         for preset, found in RECORD[case(name, ratio)].items()
     }
 
