@@ -103,6 +103,10 @@ def _cut(cell_run: CellRun, pieces: list[Piece], space: int, spare: bool) -> int
     pending, taken = cell_run.pending, 0
     if pending is None:
         return 0
+    if not spare and pending.wanted_rows == 1 and len(pending.runs) == 1:  # the most frequent case
+        first = pending.send(0, 1)
+        pieces.append(Piece(pending, 0, first, first + 1, cell_run.slot))
+        return 1
     for number in range(len(pending.runs)):
         rows = pending.spare(number) if spare else pending.wanted(number)
         rows = min(rows, space - taken)

@@ -26,6 +26,7 @@ from torch import Tensor
 from ..core.arguments import check_flag, check_function, check_seconds, check_whole
 from ..core.cell import Cell
 from ..core.ledger import Ledger
+from ..core.memory import keep_freed
 from ..core.model import Model, as_model
 from ..core.problem import BoundedAttack
 from ..core.result import Result
@@ -119,6 +120,8 @@ class Engine:
         self._time_limit, self._began = time_limit, time.monotonic()
         self._progress, self._journal, self._shuffle = progress, journal, shuffle
         self._most_in_flight = 2 if model.device.type == "cuda" else 1
+        if model.device.type == "cpu":
+            keep_freed()
         self._cell_runs: CellRuns = {}
         """The cells under way."""
         self._ready: CellRuns = {}

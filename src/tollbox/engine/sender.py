@@ -296,16 +296,16 @@ class Sender:
         if self._sources is None:
             return False
         like = self._sources
-        return all(
-            term is None
-            or (
-                term.dtype == like.dtype
-                and term.shape == like.shape[1:]
-                and term.is_cuda == like.is_cuda
+        dtype, shape, is_cuda = like.dtype, like.shape[1:], like.is_cuda
+        for term in (mixture.base, mixture.first, mixture.second):
+            if term is not None and not (
+                term.dtype == dtype
+                and term.is_cuda == is_cuda
+                and term.shape == shape
                 and term.is_contiguous()
-            )
-            for term in (mixture.base, mixture.first, mixture.second)
-        )
+            ):
+                return False
+        return True
 
     def _points(self, piece: Piece) -> Tensor | Failure:
         """The points of a piece, or why they could not be made."""

@@ -138,10 +138,11 @@ def settle_few(pending: Pending, account: Account) -> Answers | None:
         return None
     labels, distances = state.labels[:count], state.distances[:count]
     adversarial = account.problem.is_adversarial(labels)
-    rows = list(zip(labels.tolist(), distances.tolist(), adversarial.tolist(), strict=True))
-    if any(math.isnan(distance) for _, distance, _ in rows):
+    known_distances = distances.tolist()
+    if any(map(math.isnan, known_distances)):
         return None
     nearest, best_row = account.distance, -1
+    rows = zip(labels.tolist(), known_distances, adversarial.tolist(), strict=True)
     for row, (label, distance, is_adversarial) in enumerate(rows):
         improves = is_adversarial and distance < nearest
         cost_before = ledger.cost if improves else 0.0

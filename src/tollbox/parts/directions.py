@@ -3,7 +3,7 @@
 SurFree's: in the coordinates of a subspace of low frequencies every coefficient is drawn from
 {-1, 0, 1} and weighted by the image's own coefficient c, as tanh(gamma |c|) or as |c| itself; then
 made orthogonal to the way from the source to the first boundary point, and to the last `memory`
-directions, or a few more. A floor keeps weights above 0 where the image has nothing.
+directions, or up to twice as many. A floor keeps weights above 0 where the image has nothing.
 
 Directions are made a block at a time: the part along the blocks before is taken off all rows at
 once, and what is left is made orthogonal row after row (Gram-Schmidt), by a Cholesky factor of its
@@ -18,6 +18,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import hardshrink
 
 from ..core.problem import Problem
 from ..core.ranges import MAX_VALUE, Range, check, number, whole
@@ -100,8 +101,8 @@ class _SpectralDirections:
         self._weights = weights + part.floor
         # more than half, and a few, could leave nothing that is orthogonal to them
         remembered = min(part.memory, (size - 1) // 2)
-        # of a block at most a third of the memory: so few more than that are kept
-        self._block_size = max(1, min(BLOCK, size // 8, -(-remembered // 3) or BLOCK))
+        # of a block no more than the memory: a direction is across twice as many at most
+        self._block_size = max(1, min(BLOCK, size // 8, remembered or BLOCK))
         blocks = -(-remembered // self._block_size)
         self._before = problem.source.new_zeros(1 + blocks * self._block_size, size)
         """The first boundary point's direction, and after it those that are remembered."""
@@ -122,7 +123,7 @@ class _SpectralDirections:
     def _block(self, first: int) -> Tensor:
         """The directions from `first` on."""
         noise = self._noise[first : first + self._block_size]
-        drawn = (noise.sign() * (noise.abs() > CENTRAL_THIRD) * self._weights).flatten(1)
+        drawn = (hardshrink(noise, CENTRAL_THIRD).sign_() * self._weights).flatten(1)
         rows = unit_rows(drawn)
         rows = torch.addmm(rows, rows @ self._before.T, self._before, alpha=-1)
         if len(self._before) == 1:
@@ -140,8 +141,6 @@ def _orthonormal(rows: Tensor) -> Tensor:
     products = double @ double.T
     products.diagonal().add_(NEGLIGIBLE_PRODUCT)
     factor, _ = torch.linalg.cholesky_ex(products)
-    identity = torch.eye(len(rows), dtype=factor.dtype, device=factor.device)
-    inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
-    inverse *= (factor.diagonal() > SHORTEST_REST)[:, None]
-    made: Tensor = inverse.to(rows.dtype) @ rows
-    return made
+    made: Tensor = torch.linalg.solve_triangular(factor, double, upper=False)
+    made *= (factor.diagonal() > SHORTEST_REST)[:, None]
+    return made.to(rows.dtype)

@@ -60,9 +60,13 @@ class _GrowingNoiseRows:
 
     def __getitem__(self, rows: slice) -> Tensor:
         first, last, _ = rows.indices(len(self))
-        noise = self._noise[first:last]
-        levels = torch.arange(first + 1, last + 1, device=noise.device, dtype=noise.dtype)
-        return noise.mul(self._step * levels.view(-1, 1, 1, 1)).add_(self._source).clamp_(0, 1)
+        points = self._noise[first:last]
+        if last - first == 1:  # mostly: as few launches as can be
+            points *= self._step * last
+        else:
+            levels = torch.arange(first + 1, last + 1, device=points.device, dtype=torch.float64)
+            points *= (self._step * levels).to(points.dtype).view(-1, 1, 1, 1)
+        return points.add_(self._source).clamp_(0, 1)
 
 
 @register(Start)
