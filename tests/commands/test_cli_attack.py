@@ -622,14 +622,14 @@ def test_time_limit(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_points_lost_at_8_bits_point_at_quantize(case: Case) -> None:
-    code, out, _ = case.run(budget="1500")
+    code, out, _ = case.run(attack="cgba", budget="1500")
     lost = re.search(r"no longer adversarial at 8 bits │ +(\d+)", out)
     assert code == 0
     assert lost
     assert int(lost[1]) > 0
     assert f"{lost[1]} of 4 adversarial points are lost" in out
     assert "with --quantize 8 the attack works on 8-bit images" in out
-    _, out, _ = case.run(budget="1500", quantize="8", out="eight")
+    _, out, _ = case.run(attack="cgba", budget="1500", quantize="8", out="eight")
     assert re.search(r"no longer adversarial at 8 bits │ +0 ", out)
     assert "--quantize" not in out
 

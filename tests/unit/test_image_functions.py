@@ -180,13 +180,20 @@ MISTAKES = {
 }
 
 
+def loaded(of: Study) -> ImageSet:
+    """The images that a study is run on."""
+    images = sources.load_images(of, of.images.limit)
+    sources.check_digest(of, images)
+    return images
+
+
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistakes_are_reported_with_the_file_and_the_line(
     tmp_path: Path, module: str, name: str
 ) -> None:
     mistaken = study(tmp_path, module, ":pair", f":{name}")
     with pytest.raises(FileError) as error:
-        sources.load_images(mistaken)
+        loaded(mistaken)
     text = str(error.value)
     assert text.startswith(f"{tmp_path}/study.toml, line 6: ")
     assert "\n" not in text
@@ -199,7 +206,7 @@ def test_mistakes_are_reported_with_the_file_and_the_line(
 def test_a_module_that_is_not_there(tmp_path: Path, module: str) -> None:
     mistaken = study(tmp_path, module, f"{module}:pair", "no_such_module:pair")
     with pytest.raises(FileError, match=r"line 6: images\.path is 'no_such_module:pair': No "):
-        sources.load_images(mistaken)
+        loaded(mistaken)
 
 
 def test_labels_are_not_for_a_function(tmp_path: Path, module: str) -> None:
@@ -213,21 +220,21 @@ def test_a_file_of_that_name_comes_first(tmp_path: Path, module: str) -> None:
     (tmp_path / "set.npz").rename(tmp_path / f"{module}:pair")
     found = study(tmp_path, module)
     assert found.images.function is None
-    assert sources.load_images(found).labels == (0, 0)
+    assert loaded(found).labels == (0, 0)
 
 
 def test_limit_list_and_digest_hold_for_a_function(tmp_path: Path, module: str) -> None:
     plain = study(tmp_path, module)
     assert (plain.images.function, str(plain.images.path)) == (f"{module}:pair", f"{module}:pair")
-    images = sources.load_images(plain)
+    images = loaded(plain)
     assert len(images) == 3
     (tmp_path / "list.txt").write_text("".join(f"{content_hash(i)}\n" for i in images.images[1:]))
-    listed = sources.load_images(study(tmp_path, module, "limit = 3", 'list = "list.txt"'))
+    listed = loaded(study(tmp_path, module, "limit = 3", 'list = "list.txt"'))
     assert torch.equal(listed.images, images.images[1:])
     right = f'limit = 3\ndigest = "{images_digest(images)}"'
-    assert len(sources.load_images(study(tmp_path, module, "limit = 3", right))) == 3
+    assert len(loaded(study(tmp_path, module, "limit = 3", right))) == 3
     with pytest.raises(FileError, match=rf"line 7: images.digest is .*of {module}:pair have"):
-        sources.load_images(study(tmp_path, module, "limit = 3", f'digest = "{"0" * 32}"'))
+        loaded(study(tmp_path, module, "limit = 3", f'digest = "{"0" * 32}"'))
 
 
 def test_such_a_study_runs_is_resumed_and_reported(

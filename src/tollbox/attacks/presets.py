@@ -146,7 +146,7 @@ def _all() -> dict[str, Preset]:
             "surfree-original",
             "SurFree",
             Method.ORIGINAL,
-            "angles to both sides, 7 bisections, tanh of the coefficients, 8x8 DCT",
+            "angles to both sides, tanh of coefficients, 8x8 DCT",
             "Maho et al. 2021",
             SurFree(
                 GrowingNoise(step=0.5),
@@ -186,7 +186,7 @@ def _all() -> dict[str, Preset]:
             "stealthy-geoda",
             "GeoDA",
             Method.STEALTHY,
-            "uniform start, binary search, bias with feedback, plain sum, DCT 1/4",
+            "uniform start, bias with feedback, sum, DCT 1/4",
             STEALTHY,
             GeoDA(
                 UniformNoise(),
