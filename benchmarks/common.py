@@ -143,11 +143,13 @@ def load(
     compiled: bool = False,
     which: str = "all",
     quantize: int | None = None,
+    **ways: Any,
 ) -> Loaded:
     """The network, batch norm folded, and the first `count` images it classifies correctly, of
     those whose content hash is even or odd, or of all.
 
-    Which these are is judged by one uncharged pass. TF32 must have been set or unset before.
+    Which these are is judged by one uncharged pass. TF32 must have been set or unset before. `ways`
+    are further options of `from_torch`.
     """
     mean, std = nets.NORMALISATION[net]
     model = tb.models.from_torch(
@@ -158,6 +160,7 @@ def load(
         classes=CLASSES[net],
         quantize=quantize,
         compile=compiled,
+        **ways,
     )
     asked = count
     while True:

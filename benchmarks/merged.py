@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import paired
+from published import published
 
 from tollbox.attacks import PRESETS, Method
 
@@ -127,6 +128,12 @@ def grid(head: list[str], body: list[list[str]]) -> str:
     return "\n".join([line(head), "|" + "---|" * len(head), *map(line, body)])
 
 
+def _judged(theirs: float, ours: paired.Ratio) -> list[str]:
+    """The paper's number and ours with its interval, an asterisk where the first is outside."""
+    inside = ours.low <= theirs <= ours.high
+    return [paired.told(theirs), f"{ours}{'' if inside else ' *'}"]
+
+
 class Table:
     """A report, read."""
 
@@ -212,6 +219,29 @@ class Table:
                 body.append([family, f"{row.method} / {base.method}", *cells])
         return grid(["attack", "ratio", *map(self._title, self.columns)], body)
 
+    def beside_the_paper(self) -> str:
+        """At the paper's budgets: its median and ours with an interval; its ratio to the family's
+        first row and ours; an asterisk where the paper's lies outside of our interval."""
+        blocks = []
+        for column in self.columns:
+            body = []
+            for row in self.rows:
+                base = next(r.preset for r in self.rows if r.family == row.family)
+                theirs, first = (
+                    published(preset, column.price, column.budget) for preset in (row.preset, base)
+                )
+                ours, ours_first = (self.values(preset, column) for preset in (row.preset, base))
+                if theirs is None or first is None or ours is None or ours_first is None:
+                    continue
+                cells = _judged(theirs, paired.ratio(ours, np.ones(len(ours))))
+                if row.preset != base:
+                    cells += _judged(theirs / first, paired.ratio(ours, ours_first))
+                body.append([row.family, row.method, *cells, *[""] * (4 - len(cells))])
+            if body:
+                head = ["attack", "method", "paper", "here", "paper, to the first", "here"]
+                blocks.append(f"{self._title(column)}:\n\n" + grid(head, body))
+        return "\n\n".join(blocks)
+
     def curves(self, presets: list[str]) -> str:
         """Medians of some presets at all marks, with intervals where all have a start."""
         blocks = []
@@ -258,7 +288,7 @@ class Table:
                 lines.append(f"- {self._title(column)}: {lost} images left out of the column")
         return "\n".join(lines) or "- none"
 
-    def markdown(self, curves: list[str], against: str | None = None) -> str:
+    def markdown(self, curves: list[str], against: str | None = None, paper: bool = False) -> str:
         """All of it."""
         s = self._settings
         devices = sorted({f"{part['device']}, torch {part['torch']}" for part in self._parts})
@@ -276,6 +306,13 @@ class Table:
             "variant is nearer.",
             self.ratios(),
         ]
+        if paper:
+            blocks += [
+                "Beside the paper's Table 1 (medians over 500 images): medians and their ratios to "
+                "the first row of the family, ours with 95 % intervals; * where the paper's number "
+                "lies outside.",
+                self.beside_the_paper() or "No column has the paper's budget.",
+            ]
         if curves:
             blocks += ["Medians at smaller costs.", self.curves(curves)]
         if against is not None:

@@ -24,8 +24,9 @@ cut short, and up to where they are known.
 
 `merge` checks that parts agree, writes them as one (which may be merged again), and prints the
 tables: medians, paired ratios, `--curves` at all marks with intervals, with `--against` the ratio
-of every row to one of them at all marks, and ends other than the usual one; with `--first`, of the
-first images alone; with `--sets N`, how much a median over N images depends on which they are.
+of every row to one of them at all marks, with `--paper` the paper's own numbers beside those at its
+budgets, and ends other than the usual one; with `--first`, of the first images alone; with
+`--sets N`, how much a median over N images depends on which they are.
 """
 
 from __future__ import annotations
@@ -138,7 +139,16 @@ def run(args: argparse.Namespace) -> None:
             sys.exit(f"--prices: c* = {price:g} needs {'a' if budget is None else 'no'} budget.")
         if budget is None and (math.isinf(args.max_queries) or not marks):
             sys.exit("--by source needs --at and --max-queries.")
-    loaded = common.load(args.net, args.device, args.images, args.compile, args.hash, args.quantize)
+    loaded = common.load(
+        args.net,
+        args.device,
+        args.images,
+        args.compile,
+        args.hash,
+        args.quantize,
+        cuda_graphs=args.graphs,
+        channels_last=args.layout == "channels_last",
+    )
     attacks = {name: common.with_delta(attack_of(name), args.delta) for name in names}
     part: dict[str, Any] = {
         "settings": {
@@ -185,7 +195,7 @@ def merge(args: argparse.Namespace) -> None:
     if args.first is not None:
         report = merged.first(report, args.first)
     common.write(args.out, report)
-    text = merged.Table(report).markdown(args.curves, args.against)
+    text = merged.Table(report).markdown(args.curves, args.against, args.paper)
     if args.sets is not None:
         text += "\n\nMedians over sets of images:\n\n" + merged.of_sets(report, args.sets)
     print(text)
@@ -199,6 +209,8 @@ def main() -> None:
     running = commands.add_parser("run", parents=[common.options()], help="attack; write a part")
     common.precision_options(running)
     common.hash_option(running)
+    running.add_argument("--graphs", action="store_true", help="replay CUDA graphs")
+    running.add_argument("--layout", choices=common.LAYOUTS, default="contiguous")
     running.add_argument("--quantize", type=int, default=None, help="bits a pixel of the model")
     running.add_argument("--presets", nargs="+", default=["table"])
     running.add_argument("--prices", nargs="+", type=common.priced, required=True)
@@ -213,6 +225,7 @@ def main() -> None:
     merging.add_argument("--markdown", type=Path, default=None)
     merging.add_argument("--curves", nargs="+", default=[], metavar="PRESET")
     merging.add_argument("--against", default=None, metavar="PRESET", help="ratios to this one")
+    merging.add_argument("--paper", action="store_true", help="beside the paper's Table 1")
     merging.add_argument("--first", type=int, default=None, help="of the first images alone")
     merging.add_argument("--sets", type=int, default=None, help="range of medians over so many")
     merging.set_defaults(do=merge)

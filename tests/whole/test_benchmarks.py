@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 from small_studies import write_study
 
 import tollbox as tb
@@ -140,3 +141,49 @@ def test_budgets_of_attacks(named: Any, capsys: pytest.CaptureFixture[str]) -> N
         with pytest.raises(SystemExit):
             parser.parse_args(["--budget", wrong])
         assert f"--budget {wrong}" in capsys.readouterr().err
+
+
+def part_of_a_table(distances: dict[str, list[float | None]], budget: float) -> dict[str, Any]:
+    """What `table.py run` writes, of c* = 2."""
+    settings = {"net": "resnet50", "images": ["a", "b", "c"], "delta": None, "tf32": False}
+    settings |= {"seed": 0, "by": "cost", "max_queries": None}
+    entries = [
+        {
+            "preset": preset,
+            "price": 2.0,
+            "budget": budget,
+            "stop": ["budget"] * 3,
+            "at": {str(budget): found},
+            "cut": {},
+        }
+        for preset, found in distances.items()
+    ]
+    return {"settings": settings, "parts": [], "entries": entries}
+
+
+def test_a_table_beside_the_paper_s(named: Any) -> None:
+    """Its median inside our interval, its ratio outside; an image without a start; no row that the
+    paper does not have, nor a budget."""
+    found = {"hsja": [2.0, 2.2, 2.5], "a-hsja": [4.0, 4.4, None], "frugal": [1.0, 1.0, 1.0]}
+    merged = named("merged")
+    told = merged.Table(part_of_a_table(found, 10_000.0)).beside_the_paper().splitlines()
+    assert told[0] == "c*=2, 10K:"
+    assert told[4] == "| HSJA | VA | 2.24 | 2.20 [2.00, 2.50] |  |  |"
+    assert told[5] == (
+        "| HSJA | VA+AS+AGREST (A-HSJA) | 2.13 | 4.40 [4.00, ∞] * | 0.95 | 2.00 [2.00, ∞] * |"
+    )
+    assert len(told) == 6
+    assert merged.Table(part_of_a_table(found, 5000.0)).beside_the_paper() == ""
+
+
+def test_differences_are_of_the_presets_and_a_stretched_model_is_the_same(named: Any) -> None:
+    differences = named("differences")
+    for each in differences.differences():
+        assert each.variant != tb.preset(each.preset)
+    model = tb.models.from_callable(lambda batch: (batch.sum((1, 2, 3)) > 6.5).long(), classes=2)
+    images = torch.rand(50, 3, 2, 2, generator=torch.Generator().manual_seed(0))
+    shrunk = (images - 0.5) / 16 + 0.5
+    labels = differences.stretched(model, 16.0)(shrunk)
+    assert torch.equal(labels, model(images))
+    assert 0 < int(labels.sum()) < 50
+    assert not torch.equal(labels, model(shrunk))
