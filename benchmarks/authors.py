@@ -38,6 +38,7 @@ import numpy as np
 import torch
 
 import tollbox as tb
+from tollbox.core.ask import at_once
 
 HERE = Path(__file__).resolve().parent
 MAX_QUERIES = 200_000
@@ -134,6 +135,21 @@ class Account(NamedTuple):
     notes: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class FirstOnly:
+    """A search that is made once for each image: SurFree's last one, after its last iteration, is
+    no part of an iteration."""
+
+    search: Any
+
+    def __call__(self, problem: tb.Problem, path: Any, scale: float = 1.0) -> Any:
+        """The last adversarial point; later on, where the path begins."""
+        if getattr(problem, "has_searched", False):
+            return at_once(path.start)
+        problem.has_searched = True  # type: ignore[attr-defined]
+        return self.search(problem, path, scale)
+
+
 def run_ours(
     args: argparse.Namespace,
     loaded: common.Loaded,
@@ -143,8 +159,11 @@ def run_ours(
 ) -> list[Run | None]:
     """Our runs of one preset from these starts, None for one that did not end as planned."""
     attack: Any = tb.preset(preset)
-    # SurFree accepts only what moved: where an iteration ended is seen from shorter runs.
-    lengths = [args.iterations] if hasattr(attack, "estimate") else range(1, args.iterations + 1)
+    lengths: Sequence[int] = [args.iterations]
+    if not hasattr(attack, "estimate"):
+        # SurFree accepts only what moved: where an iteration ended is seen from shorter runs.
+        lengths = range(1, args.iterations + 1)
+        attack = replace(attack, search=FirstOnly(attack.search))
     by_length = []
     for length in lengths:
         settings = {"prices": tb.Prices(price, 1), "max_queries": MAX_QUERIES, "seed": args.seed}

@@ -130,7 +130,8 @@ def test_a_run_of_theirs_by_iterations(named: Any) -> None:
 
 @pytest.mark.parametrize("preset", ["a-hsja", "surfree"])
 def test_runs_of_ours_by_iterations_add_up(named: Any, preset: str) -> None:
-    """All that was charged but the start, from the start that was given."""
+    """All that was charged but the start, from the start that was given; and but SurFree's last
+    search, after its iterations."""
     authors, common = named("authors"), named("common")
     found = tb.models.embedded()
     images, labels = list(found.images[:3]), found.labels[:3].tolist()
@@ -142,9 +143,12 @@ def test_runs_of_ours_by_iterations_add_up(named: Any, preset: str) -> None:
         attack: Any = tb.preset(preset)
         limited = replace(attack, iterations=3)
         settings = {"prices": tb.Prices(5, 1), "max_queries": 10_000, "charge_clean": False}
-        [result] = tb.run_cells(
-            [tb.Cell(limited, image, label, start=start, **settings)], found.model
-        )
+        cell = tb.Cell(limited, image, label, start=start, **settings)
+        [result] = tb.run_cells([cell], found.model)
+        if preset == "surfree":
+            whole, short = result, replace(limited, search=authors.FirstOnly(attack.search))
+            [result] = tb.run_cells([replace(cell, attack=short)], found.model)
+            assert result.ledger.queries + 10 < whole.ledger.queries
         assert len(run) == 4
         assert sum(each.queries for each in run) == result.ledger.queries - 1
         assert sum(each.flagged for each in run) == result.ledger.source
