@@ -178,7 +178,13 @@ def load(
             sys.exit(f"--images {count}: {net} classifies only {len(right)} correctly.")
 
 
-CLASSES = {"resnet20": 10, "resnet50": 1000, "efficientnet-lite0": 1000}
+CLASSES = {
+    "resnet20": 10,
+    "resnet50": 1000,
+    "efficientnet-lite0": 1000,
+    "vit": 10,
+    "robust": 10,
+}
 
 
 def with_delta(attack: Any, delta: float | None) -> Any:

