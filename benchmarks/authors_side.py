@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
+import importlib.util
 import io
 import json
 import math
@@ -25,7 +25,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import nets
@@ -240,6 +240,8 @@ def main() -> None:
     what.add_argument("--numbers", action="store_true", help="what tests/unit compares with")
     args = parser.parse_args()
     sys.path.insert(0, str(args.code.resolve()))
+    if importlib.util.find_spec("pandas") is None:  # they read lists of images with it: not here
+        sys.modules["pandas"] = ModuleType("pandas")
     if args.numbers:
         for attack, side in (("hsja", 224), ("cgba", 224), ("hsja", 32), ("cgba", 32)):
             for price in (2.0, 5.0, 100.0, 1000.0):

@@ -181,7 +181,9 @@ def test_shares_are_compared_image_by_image(named: Any) -> None:
     assert one.two_errors == pytest.approx(2 * math.sqrt((0.25 + 0.24) / 10))
     assert not authors.Difference(0.6, 0.5, 0.1, 0.09).agrees
     assert authors.Difference(0.6, 0.5, 0.1, 0.11).agrees
-    assert authors.search_ratio(ours, theirs) == 1
+    assert authors.search_ratio(ours, theirs) == (1, 0)
+    dearer = [[replace(ours[0][0], search_cost=cost)] for cost in (240.0, 260.0)]
+    assert authors.search_ratio(dearer, theirs) == pytest.approx((1.25, 2 * 10 / 200))
     assert authors.within(1.029)
     assert not authors.within(0.96)
 
