@@ -75,8 +75,10 @@ class TradeoffPoint(NamedTuple):
         return math.isfinite(self.queries)
 
 
-def draw_tradeoff(points: Sequence[TradeoffPoint], level: float, title: str) -> Figure:
-    """The figure."""
+def draw_tradeoff(
+    points: Sequence[TradeoffPoint], level: float, title: str, own: str = str(Kind.OWN)
+) -> Figure:
+    """The figure; `own` is what the legend says of our own attacks."""
     prices = list(dict.fromkeys(point.price for point in points)) or [""]
     attacks = list(dict.fromkeys(point.attack for point in points))
     numbered = len(attacks) > MOST_NAMES
@@ -94,7 +96,13 @@ def draw_tradeoff(points: Sequence[TradeoffPoint], level: float, title: str) -> 
     axes[0].set_ylabel(f"all queries to come within ℓ2 of {level:g} (median)")
     kinds = {point.kind for point in points if point.shown}
     keys = [
-        legend_key(str(kind), colour, marker=marker, linestyle="none", markersize=7)
+        legend_key(
+            own if kind is Kind.OWN else str(kind),
+            colour,
+            marker=marker,
+            linestyle="none",
+            markersize=7,
+        )
         for kind, (marker, colour) in LOOKS.items()
         if kind in kinds
     ]
