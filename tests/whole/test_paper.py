@@ -388,6 +388,11 @@ def test_the_gallery_shows_every_experiment() -> None:
     for name, each in EXPERIMENTS.items():
         assert f"## {each.place}: `{name}`" in text
         assert (f"]({name}.md)" if each.table else f"]({name}.png)") in text
+    for name in COMPARISONS:
+        shown = folder / (f"{name}.md" if EXPERIMENTS[name].table else f"{name}.svg")
+        assert "ours, not in the paper" in shown.read_text()
+        section = text.partition(f": `{name}`")[2].partition("\n## ")[0]
+        assert "frugal" in section, f"{name}: nothing is said of our own attack"
     for link in re.findall(r"\]\(([^)\s#]+)\)", text):
         assert (folder / link).exists(), link
 

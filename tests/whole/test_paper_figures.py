@@ -20,7 +20,7 @@ from matplotlib.text import Annotation, Text
 import tollbox as tb
 from tollbox.attacks import Kind
 from tollbox.paper import comparison, tradeoff
-from tollbox.paper.names import attack_kind, attack_name, is_ours, number, price_name
+from tollbox.paper.names import OURS, attack_kind, attack_name, is_ours, number, price_name
 from tollbox.report.curves import Curve, CurvePanel, draw_curves
 from tollbox.report.paper_table import PaperTable, TableColumn, paper_table, rows_of
 from tollbox.report.runs import CellCurve, Reading, series_of
@@ -189,6 +189,7 @@ def test_the_tradeoff_has_a_point_for_each_attack_that_comes_so_far(
     found: tb.StudyResults,
 ) -> None:
     figure = tradeoff.draw(found, 5.0, "some title")
+    every = tradeoff.points_of(found, 5.0)
     assert [axis.get_title(loc="left") for axis in figure.axes] == ["c* = 2", "c* = 100"]
     panels = {"2": points_of(figure.axes[0]), "100": points_of(figure.axes[1])}
     assert [len(points) for points in panels.values()] == [8, 8]  # an attack, a model
@@ -199,6 +200,13 @@ def test_the_tradeoff_has_a_point_for_each_attack_that_comes_so_far(
     [legend] = figure.legends
     keys = {t.get_text(): k for t, k in zip(legend.get_texts(), legend.legend_handles, strict=True)}
     assert keys["ours, not in the paper"].get_marker() == "*"
+    assert len(keys) == 5  # all kinds, and the dotted line: too much for one line of one panel
+    narrow = draw_tradeoff([p._replace(price="") for p in every], 5.0, "some title", own=OURS)
+    for drawn in (figure, narrow):
+        FigureCanvasAgg(drawn).draw()
+        [legend] = drawn.legends
+        left, right = legend.get_window_extent().intervalx
+        assert 0 <= left < right <= drawn.bbox.width
     away = tradeoff.draw(found, 1e-6, "some title")
     assert "not reached for half of the images: HSJA, A-SurFree" in away.axes[0].get_xlabel()
     assert texts(away) == []

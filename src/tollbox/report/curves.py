@@ -26,6 +26,7 @@ from .axes import (
     head,
     lay_out,
     legend,
+    legend_below,
     legend_key,
     literal,
     log_ticks,
@@ -107,8 +108,7 @@ def draw_curves(
         axis.set_xlabel(panel.across or across)
     _finish_axes(grid, panels, linear)
     common = _common_keys(grid, panels, len(rows) > 1)
-    if common:
-        legend(figure, handles=common, loc="outside lower center", ncols=len(common))
+    legend_below(figure, common)
     if at_ends:
         lay_out(figure)
         for line, looks in zip(grid, rows.values(), strict=True):

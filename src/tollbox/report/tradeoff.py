@@ -27,6 +27,7 @@ from .axes import (
     head,
     lay_out,
     legend,
+    legend_below,
     legend_key,
     literal,
     log_ticks,
@@ -107,7 +108,7 @@ def draw_tradeoff(
         if kind in kinds
     ]
     keys.append(legend_key(HALF, INK, linestyle=":", linewidth=1.0))
-    legend(figure, handles=keys, loc="outside lower center", ncols=len(keys))
+    legend_below(figure, keys)
     if numbered:
         names = [
             legend_key(f"{n}  {literal(name)}", INK, linestyle="none")
