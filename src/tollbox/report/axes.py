@@ -108,10 +108,10 @@ def legend(axis: Axes | Figure, **placed: Any) -> None:
     axis.legend(**{**on_white, "labelcolor": INK, "fontsize": 9, **placed})
 
 
-def legend_below(figure: Figure, keys: Sequence[Line2D]) -> None:
+def legend_below(figure: Figure, keys: Sequence[Line2D], **look: Any) -> None:
     """A legend below the axes, on as many lines as it takes to be no wider than the figure."""
     for columns in range(len(keys), 0, -1):
-        legend(figure, handles=keys, loc="outside lower center", ncols=columns)
+        legend(figure, handles=keys, loc="outside lower center", ncols=columns, **look)
         drawn = figure.legends[-1]
         with any_letters():
             width = drawn.get_window_extent().width

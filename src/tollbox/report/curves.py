@@ -108,7 +108,7 @@ def draw_curves(
         axis.set_xlabel(panel.across or across)
     _finish_axes(grid, panels, linear)
     common = _common_keys(grid, panels, len(rows) > 1)
-    legend_below(figure, common)
+    legend_below(figure, common, handlelength=3.2)  # long enough for all kinds of dashes
     if at_ends:
         lay_out(figure)
         for line, looks in zip(grid, rows.values(), strict=True):
