@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 import math
 import re
@@ -19,7 +18,8 @@ from matplotlib.text import Annotation, Text
 
 import tollbox as tb
 from tollbox.attacks import Kind
-from tollbox.paper import comparison, tradeoff
+from tollbox.paper import comparison, outputs, tradeoff
+from tollbox.paper.experiments import EXPERIMENTS, Scale
 from tollbox.paper.names import OURS, attack_kind, attack_name, is_ours, number, price_name
 from tollbox.report.curves import Curve, CurvePanel, draw_curves
 from tollbox.report.paper_table import PaperTable, TableColumn, paper_table, rows_of
@@ -151,7 +151,7 @@ def test_our_own_attack_takes_no_mark_away_and_has_one_where_it_is_best(
     monkeypatch: pytest.MonkeyPatch, found: tb.StudyResults
 ) -> None:
     """Marks of one column, if any two medians that differ are told apart."""
-    every = [runs for runs in series_of(found) if runs.series.model.name == "conv"]
+    every = series_of(found)
 
     def marks(values: dict[str, float], own_apart: bool) -> dict[str, bool]:
         def median_of(runs: list[CellCurve], *_: object) -> Median:
@@ -163,8 +163,7 @@ def test_our_own_attack_takes_no_mark_away_and_has_one_where_it_is_best(
 
         monkeypatch.setattr("tollbox.report.paper_table.median_at", median_of)
         monkeypatch.setattr("tollbox.report.paper_table.told_apart", apart)
-        study = dataclasses.replace(found.study, models=found.study.models[:1])
-        table = paper_table(study, every, Reading.HARD, own_apart=own_apart)
+        table = paper_table(found.study, every, Reading.HARD, own_apart=own_apart)
         return {row.attack: best[0] for row, best in zip(table.rows, table.best, strict=True)}
 
     ahead = {"hsja": 2.0, "a-surfree": 3.0, "stealthy-hsja": 2.0, "frugal": 1.0}
@@ -176,6 +175,16 @@ def test_our_own_attack_takes_no_mark_away_and_has_one_where_it_is_best(
     }
     first = {"hsja": True, "a-surfree": False, "stealthy-hsja": True}
     assert marks(ahead, own_apart=True) == {**first, "frugal": True}
+    monkeypatch.setattr("tollbox.paper.outputs.series_of", lambda _: every)
+    files = outputs.tables(EXPERIMENTS["table-1"], Scale.SMALL, found, Reading.HARD)
+    rows = [line.split("|") for line in files["md"].splitlines() if line.startswith("| ")][1:]
+    assert {row[2].strip(): "**" in row[3] for row in rows} == {
+        "VA": True,
+        "stealthy": True,
+        "VA+AS (A-SurFree)": False,
+        "ours, not in the paper": True,
+    }
+    assert files["tex"].count(r"\textbf") == 3 * len(found.study.models) * 2
     assert marks({**ahead, "frugal": 2.0}, own_apart=True) == {**first, "frugal": True}
     assert marks({**ahead, "frugal": 2.5}, own_apart=True) == {**first, "frugal": False}
 
