@@ -64,10 +64,10 @@ def test_a_family_has_one_vanilla_attack_unless_it_is_our_own() -> None:
         ("geoda+agrest", "VA+AGREST", "GeoDA+AGREST", Kind.ASYMMETRIC),
         ("a-cgba", "VA+AS+AGREST (A-CGBA)", "A-CGBA", Kind.ASYMMETRIC),
         ("a-surfree", "VA+AS (A-SurFree)", "A-SurFree", Kind.ASYMMETRIC),
-        ("hsja+calibrated", "measured overshoot", "HSJA+calibrated", Kind.OWN),
+        ("hsja+calibrated", "measured overshoot", "HSJA+calibrated (ours)", Kind.OWN),
         ("stealthy-hsja", "stealthy", "Stealthy HSJA", Kind.STEALTHY),
         ("cgba-original", "original", "original CGBA", Kind.VANILLA),
-        ("frugal", "ours", "Frugal", Kind.OWN),
+        ("frugal", "ours", "Frugal (ours)", Kind.OWN),
     ],
 )
 def test_the_words_for_a_preset(preset: str, table: str, paper: str, kind: Kind) -> None:

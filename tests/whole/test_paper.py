@@ -23,10 +23,27 @@ from tollbox.cli.app import main
 from tollbox.models.zoo import resnet50
 from tollbox.paper import experiments, outputs
 from tollbox.paper.experiments import EXPERIMENTS, Scale, study_at
+from tollbox.paper.names import is_ours
 from tollbox.studies.store.store import Store
 
 ROOT = Path(__file__).parents[2]
 STUDIED = [name for name, each in EXPERIMENTS.items() if each.studied]
+VANILLA = ["surfree", "hsja", "geoda", "cgba"]
+BOTH = [f"a-{name}" for name in VANILLA]
+ROWS = [
+    "surfree",
+    "a-surfree",
+    *(row.format(name) for name in VANILLA[1:] for row in ("{}", "{}+as", "{}+agrest", "a-{}")),
+]
+COMPARISONS = {
+    "table-1": ROWS,
+    "vit-b-32": ROWS,
+    "vit-b-16": ROWS,
+    "tradeoff": [*VANILLA, "stealthy-hsja", "stealthy-geoda", *BOTH],
+    "stealthy": [*BOTH, "stealthy-hsja"],
+    "clip": [*BOTH, "stealthy-hsja"],
+}
+"""The experiments that compare attacks, each with those of the paper."""
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -66,7 +83,7 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             flags=re.M,
         )
         head, *attacks = text.split("[[attacks]]")
-        kept = attacks if len(attacks) < 6 else attacks[::3]
+        kept = attacks if len(attacks) < 7 else attacks[::-3][::-1]  # the last one, too
         copy = folder / file.relative_to(ROOT / "studies" / "paper")
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text("[[attacks]]".join([head, *kept]))
@@ -108,11 +125,27 @@ def test_files_at_both_scales(name: str, scale: Scale) -> None:
 
 
 def test_the_scales_have_the_same_attacks() -> None:
-    for name in ("table-1", "vit-b-32", "vit-b-16", "tradeoff", "stealthy", "clip"):
+    for name in COMPARISONS:
         paper, small = (study_at(name, scale, files=False) for scale in Scale)
         assert [a.preset for a in paper.attacks] == [a.preset for a in small.attacks]
         assert len(paper.models) == len(small.models)
         assert len(paper.tariffs) == len(small.tariffs)
+
+
+@pytest.mark.parametrize("scale", Scale)
+@pytest.mark.parametrize("name", STUDIED)
+def test_a_comparison_has_the_attacks_of_the_paper_and_ours_after_them(
+    name: str, scale: Scale
+) -> None:
+    """Elsewhere there is nothing of ours: what is shown there is not which attack is best."""
+    attacks = study_at(name, scale, files=False).attacks
+    ours = [spec for spec in attacks if is_ours(spec)]
+    if name in COMPARISONS:
+        assert [spec.preset for spec in attacks] == [*COMPARISONS[name], "frugal"]
+        assert ours == [attacks[-1]]
+        assert not attacks[-1].overrides
+    else:
+        assert ours == []
 
 
 @pytest.mark.parametrize("name", ["tradeoff", "stealthy", "clip"])
@@ -175,7 +208,7 @@ def test_the_listing(run: Run) -> None:
         assert f"{name}: {each.place}, " in out
     assert out.count("\n  paper: ") == out.count("\n  small: ") == len(STUDIED)
     assert out.count("no study") == len(EXPERIMENTS) - len(STUDIED)
-    assert "ResNet-50, ViT-B/32; 500 images, 56,000 cells, at most 5.95 billion queries" in out
+    assert "ResNet-50, ViT-B/32; 500 images, 60,000 cells, at most 6.38 billion queries" in out
     assert "needs transformers and torchvision and timm" in out
     assert "nan" not in out.replace("finance", "")
 
@@ -268,8 +301,16 @@ def test_all_small_experiments_run_and_are_drawn(run: Run, tmp_path: Path) -> No
     assert text.startswith("Table 2: median ℓ2 distance. vit 7x7 (for ViT-B/32); 2 images.")
     assert "(the paper's reading)" in text
     assert text.count("| attack | method |") == 4
+    assert "Frugal is ours, not in the paper. Bold: the best of the paper's rows" in text
+    assert text.count("\n| Frugal | ours, not in the paper | ") == 4
     tex = (tmp_path / "o" / "vit-b-32" / "vit-b-32.tex").read_text()
     assert r"\multicolumn{5}{c}{$c^\star=2$} & " in tex
+    row = r"\midrule" + "\n" + r"\multirow{1}{*}{Frugal} & ours, not in the paper & "
+    assert row in tex
+    remarks, _, tabular = tex.partition(r"\begin{tabular}")
+    assert "Bold: the best of the paper's rows" in remarks.replace("\n% ", " ")
+    assert all(line.startswith("% ") for line in remarks.splitlines())
+    assert "%" not in tabular.replace(r"\%", "")
     assert r"\multicolumn{6}{c}{$c^\star=100$} \\" in tex
     whole = run("table-1", "--scale", "small", "--out", "o/table-1", "--reading", "hard")
     assert whole[0] == 0
@@ -347,6 +388,11 @@ def test_the_gallery_shows_every_experiment() -> None:
     for name, each in EXPERIMENTS.items():
         assert f"## {each.place}: `{name}`" in text
         assert (f"]({name}.md)" if each.table else f"]({name}.png)") in text
+    for name in COMPARISONS:
+        shown = folder / (f"{name}.md" if EXPERIMENTS[name].table else f"{name}.svg")
+        assert "ours, not in the paper" in shown.read_text()
+        section = text.partition(f": `{name}`")[2].partition("\n## ")[0]
+        assert "frugal" in section, f"{name}: nothing is said of our own attack"
     for link in re.findall(r"\]\(([^)\s#]+)\)", text):
         assert (folder / link).exists(), link
 

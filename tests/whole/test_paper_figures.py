@@ -18,11 +18,13 @@ from matplotlib.text import Annotation, Text
 
 import tollbox as tb
 from tollbox.attacks import Kind
-from tollbox.paper import comparison, tradeoff
-from tollbox.paper.names import attack_kind, attack_name, number, price_name
+from tollbox.paper import comparison, outputs, tradeoff
+from tollbox.paper.experiments import EXPERIMENTS, Scale
+from tollbox.paper.names import OURS, attack_kind, attack_name, is_ours, number, price_name
+from tollbox.report.curves import Curve, CurvePanel, draw_curves
 from tollbox.report.paper_table import PaperTable, TableColumn, paper_table, rows_of
-from tollbox.report.runs import Reading, series_of
-from tollbox.report.statistics import Median, effort, median_at
+from tollbox.report.runs import CellCurve, Reading, series_of
+from tollbox.report.statistics import Mark, Median, effort, median_at
 from tollbox.report.table_files import comma_separated, latex, markdown
 from tollbox.report.tradeoff import TradeoffPoint, draw_tradeoff
 from tollbox.studies.spec.study import Study
@@ -51,6 +53,8 @@ preset = "hsja"
 preset = "a-surfree"
 [[attacks]]
 preset = "stealthy-hsja"
+[[attacks]]
+preset = "frugal"
 """
 
 
@@ -88,9 +92,11 @@ def test_names(found: tb.StudyResults) -> None:
         "HSJA",
         "A-SurFree",
         "Stealthy HSJA",
+        "Frugal (ours)",
     ]
     kinds = [attack_kind(spec) for spec in found.study.attacks]
-    assert kinds == ["vanilla", "asymmetric", "stealthy"]
+    assert kinds == ["vanilla", "asymmetric", "stealthy", "own"]
+    assert [is_ours(spec) for spec in found.study.attacks] == [False, False, False, True]
     assert [price_name(tariff) for tariff in found.study.tariffs] == ["c* = 2", "c* = 10²"]
     assert [number(x) for x in (0.5, 10, 50, 1e5)] == ["0.5", "10", "50", "10⁵"]
 
@@ -101,7 +107,7 @@ def test_a_panel_for_each_price_and_one_for_flagged_queries(found: tb.StudyResul
     assert heads == ["c* = 2", "c* = 10²", "c* = ∞, planned with 10²"]
     labels = [axis.get_xlabel() for axis in figure.axes]
     assert labels == ["total cost per image"] * 2 + ["flagged queries per image"]
-    assert {"HSJA", "A-SurFree", "Stealthy HSJA"} <= set(texts(figure))
+    assert {"HSJA", "A-SurFree", "Stealthy HSJA", "Frugal (ours)"} <= set(texts(figure))
     assert not overlaps(comparison.by_price(found, Reading.HARD, "some title"))
 
 
@@ -118,6 +124,71 @@ def test_a_curve_is_the_median_over_images(found: tb.StudyResults) -> None:
         assert value == median_at(runs.runs, mark, "cost", Reading.HARD).value
 
 
+def test_our_own_curve_is_set_apart_and_the_legend_says_so(found: tb.StudyResults) -> None:
+    figure = comparison.by_model(found, Reading.HARD, "some title")
+    [legend] = figure.legends
+    keys = {t.get_text(): k for t, k in zip(legend.get_texts(), legend.legend_handles, strict=True)}
+    key = keys["ours, not in the paper"]
+    for axis in figure.axes:
+        names = {text.get_text(): text.get_color() for text in axis.texts}
+        assert {name for name, colour in names.items() if colour == key.get_color()} == {
+            "Frugal (ours)"
+        }
+        curves = [line for line in axis.lines if line.get_linestyle() != ":"]
+        ours = [line for line in curves if line.get_color() == key.get_color()]
+        assert len(ours) == 2  # a price, a curve
+        for line in curves:
+            dashed = line.get_linestyle() == key.get_linestyle() == "--"  # so matplotlib calls it
+            assert dashed == (line in ours)
+
+
+def test_without_our_own_curve_there_is_no_word_of_it() -> None:
+    curve = Curve("HSJA", np.array([1.0, 10.0]), np.array([3.0, 2.0]))
+    assert not draw_curves([CurvePanel("c* = 2", [curve])], "some title").legends
+
+
+def test_our_own_attack_takes_no_mark_away_and_has_one_where_it_is_best(
+    monkeypatch: pytest.MonkeyPatch, found: tb.StudyResults
+) -> None:
+    """Marks of one column, if any two medians that differ are told apart."""
+    every = series_of(found)
+
+    def marks(values: dict[str, float], own_apart: bool) -> dict[str, bool]:
+        def median_of(runs: list[CellCurve], *_: object) -> Median:
+            [value] = [values[r.series.attack.name] for r in every if r.runs is runs]
+            return Median(value, value, value, 1.0, 9, 9)
+
+        def apart(a: list[CellCurve], b: list[CellCurve], _: Mark) -> bool:
+            return median_of(a).value != median_of(b).value
+
+        monkeypatch.setattr("tollbox.report.paper_table.median_at", median_of)
+        monkeypatch.setattr("tollbox.report.paper_table.told_apart", apart)
+        table = paper_table(found.study, every, Reading.HARD, own_apart=own_apart)
+        return {row.attack: best[0] for row, best in zip(table.rows, table.best, strict=True)}
+
+    ahead = {"hsja": 2.0, "a-surfree": 3.0, "stealthy-hsja": 2.0, "frugal": 1.0}
+    assert marks(ahead, own_apart=False) == {
+        "hsja": False,
+        "a-surfree": False,
+        "stealthy-hsja": False,
+        "frugal": True,
+    }
+    first = {"hsja": True, "a-surfree": False, "stealthy-hsja": True}
+    assert marks(ahead, own_apart=True) == {**first, "frugal": True}
+    monkeypatch.setattr("tollbox.paper.outputs.series_of", lambda _: every)
+    files = outputs.tables(EXPERIMENTS["table-1"], Scale.SMALL, found, Reading.HARD)
+    rows = [line.split("|") for line in files["md"].splitlines() if line.startswith("| ")][1:]
+    assert {row[2].strip(): "**" in row[3] for row in rows} == {
+        "VA": True,
+        "stealthy": True,
+        "VA+AS (A-SurFree)": False,
+        "ours, not in the paper": True,
+    }
+    assert files["tex"].count(r"\textbf") == 3 * len(found.study.models) * 2
+    assert marks({**ahead, "frugal": 2.0}, own_apart=True) == {**first, "frugal": True}
+    assert marks({**ahead, "frugal": 2.5}, own_apart=True) == {**first, "frugal": False}
+
+
 def points_of(axis: Axes) -> list[tuple[float, float]]:
     markers = (line for line in axis.lines if line.get_linestyle() == "None")
     return [(x, y) for line in markers for x, y in np.reshape(line.get_xydata(), (-1, 2))]
@@ -127,13 +198,24 @@ def test_the_tradeoff_has_a_point_for_each_attack_that_comes_so_far(
     found: tb.StudyResults,
 ) -> None:
     figure = tradeoff.draw(found, 5.0, "some title")
+    every = tradeoff.points_of(found, 5.0)
     assert [axis.get_title(loc="left") for axis in figure.axes] == ["c* = 2", "c* = 100"]
     panels = {"2": points_of(figure.axes[0]), "100": points_of(figure.axes[1])}
-    assert [len(points) for points in panels.values()] == [6, 6]  # an attack, a model
+    assert [len(points) for points in panels.values()] == [8, 8]  # an attack, a model
     for runs in series_of(found):
         each = effort(runs.runs, 5.0)
         assert (max(1.0, each.flagged), each.queries) in panels[runs.series.tariff.name]
     assert not overlaps(figure, leaders=False)
+    [legend] = figure.legends
+    keys = {t.get_text(): k for t, k in zip(legend.get_texts(), legend.legend_handles, strict=True)}
+    assert keys["ours, not in the paper"].get_marker() == "*"
+    assert len(keys) == 5  # all kinds, and the dotted line: too much for one line of one panel
+    narrow = draw_tradeoff([p._replace(price="") for p in every], 5.0, "some title", own=OURS)
+    for drawn in (figure, narrow):
+        FigureCanvasAgg(drawn).draw()
+        [legend] = drawn.legends
+        left, right = legend.get_window_extent().intervalx
+        assert 0 <= left < right <= drawn.bbox.width
     away = tradeoff.draw(found, 1e-6, "some title")
     assert "not reached for half of the images: HSJA, A-SurFree" in away.axes[0].get_xlabel()
     assert texts(away) == []
@@ -226,12 +308,12 @@ def test_a_table_with_several_costs_for_a_price(found: tb.StudyResults) -> None:
 def test_a_column_of_a_table_has_equal_decimals() -> None:
     study = Study.from_text(TEXT, Path(), "study.toml", files=False)
     columns = [TableColumn("conv", tariff) for tariff in study.tariffs]
-    values = [(0.5, 81.234), (1.0, 9.87), (12.3456, math.inf)]
+    values = [(0.5, 81.234), (1.0, 9.87), (12.3456, math.inf), (1.0, 20.0)]
     cells = [[Median(v, v / 2, 2 * v, 1.0, 3, 3) for v in row] for row in values]
     table = PaperTable(columns, rows_of(study), cells, [[False] * 2 for _ in cells])
     lines = markdown(table, intervals=False).splitlines()[2:]
     shown = [[cell.strip("* ") for cell in line.split("|")[3:5]] for line in lines]
-    assert shown == [["0.50", "81.2"], ["1.00", "9.9"], ["12.35", "∞"]]
+    assert shown == [["0.50", "81.2"], ["1.00", "9.9"], ["12.35", "∞"], ["1.00", "20.0"]]
     assert "[0.25, 1.00]" in markdown(table)
     plain = re.sub(r"\\textbf\{(.*?)\}", r"\1", latex(table))
     assert r"0.50 & 81.2 \\" in plain

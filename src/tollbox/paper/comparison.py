@@ -8,6 +8,7 @@
 3. A budget is a cost, and attacks spend it on other answers to different degrees; so against
    flagged queries curves end at different places, and a run that has ended counts with what it
    reached.
+4. A curve of our own has a look of its own, and the legend says that the paper does not have it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ..report.data import marks_of
 from ..report.runs import Reading, SeriesRuns, series_of
 from ..report.statistics import median, table_of
 from ..studies.reading import StudyResults
-from .names import attack_name, number, price_name
+from .names import OURS, attack_name, is_ours, number, price_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,4 +61,6 @@ def _panel(chosen: list[SeriesRuns], head: str, by: By, reading: Reading) -> Cur
 def _curve(runs: SeriesRuns, by: By, reading: Reading) -> Curve:
     marks = marks_of(runs, by)
     values = [median(column) for column in table_of(runs.runs, marks, by, reading).T]
-    return Curve(attack_name(runs.series.attack), marks, np.array(values))
+    spec = runs.series.attack
+    note = OURS if is_ours(spec) else ""
+    return Curve(attack_name(spec), marks, np.array(values), note=note)

@@ -6,7 +6,9 @@
    so in their names.
 2. A study's text is its identity, so what a user gives instead of the file's own images is written
    into the text: the folder can then be resumed without saying it again.
-3. The three pictures have no study: they are drawn from runs in two dimensions, at any scale alike.
+3. Where attacks are compared, `frugal` stands last: an attack of our own, which the paper does not
+   have. What is ours is known by its kind (`attacks/methods.py`), and marked wherever it is shown.
+4. The three pictures have no study: they are drawn from runs in two dimensions, at any scale alike.
 """
 
 from __future__ import annotations

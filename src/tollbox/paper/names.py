@@ -1,4 +1,4 @@
-"""Attacks and prices as the paper writes them."""
+"""Attacks and prices as the paper writes them, and what marks an attack that it does not have."""
 
 from __future__ import annotations
 
@@ -8,19 +8,26 @@ from ..attacks.methods import Kind
 from ..attacks.presets import PRESETS
 from ..studies.spec.specs import AttackSpec, Tariff
 
+NOT_IN_THE_PAPER = "not in the paper"
+OURS = f"ours, {NOT_IN_THE_PAPER}"
+"""What the legends of figures say of our own attacks."""
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def attack_name(spec: AttackSpec) -> str:
-    """A-HSJA, Stealthy HSJA, HSJA; a name that a study gives stands as it is."""
-    if spec.name != spec.preset:
-        return spec.name
-    return PRESETS[spec.preset].title
+    """A-HSJA, Stealthy HSJA, HSJA, Frugal (ours); a name that a study gives stands as it is."""
+    name = PRESETS[spec.preset].title if spec.name == spec.preset else spec.name
+    return f"{name} (ours)" if is_ours(spec) else name
 
 
 def attack_kind(spec: AttackSpec) -> Kind:
     """Its group in the trade-off figure."""
     return PRESETS[spec.preset].method.kind
+
+
+def is_ours(spec: AttackSpec) -> bool:
+    """Whether the attack is one of this package, which the paper does not have."""
+    return attack_kind(spec) is Kind.OWN
 
 
 def price_name(tariff: Tariff) -> str:

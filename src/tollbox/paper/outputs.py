@@ -1,17 +1,21 @@
 """An experiment's figure, or table, as files in the paper's form.
 
 A figure is NAME.svg, NAME.pdf and NAME.png; a table NAME.md, NAME.csv and NAME.tex. What was run,
-and how distances are read, stands in the title or the caption.
+and how distances are read, stands in the title or the caption, which in LaTeX is a comment. What is
+ours, and not of the paper, is marked in all of them.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..attacks.methods import Kind
 from ..report import figures, table_files
 from ..report.paper_table import PaperTable, paper_table
-from ..report.runs import Reading, SeriesRuns, series_of
+from ..report.runs import Reading, series_of
 from ..report.words import counted, notes
 from ..studies.reading import StudyResults
 from . import (
@@ -24,11 +28,19 @@ from . import (
     tradeoff,
 )
 from .experiments import Experiment, Scale
+from .names import NOT_IN_THE_PAPER
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FIGURE, TABLE = ("svg", "pdf", "png"), ("md", "csv", "tex")
+BOLD = "Bold: the best of a column, and all that is not told from it."
+BOLD_APART = (
+    "{} is ours, not in the paper. Bold: the best of the paper's rows in a column, and all of them "
+    "that are not told from it, as if ours were not there; ours where it is the best of all rows, "
+    "or not told from the best."
+)
+BRACKETS = "In brackets 95 % intervals over images."
 
 
 def names_of(experiment: Experiment) -> frozenset[str]:
@@ -91,31 +103,42 @@ def tables(
 ) -> dict[str, str]:
     """A table, by kind of file."""
     all_series = series_of(results)
-    table = paper_table(results.study, all_series, reading, experiment.marks.get(scale))
+    marks = experiment.marks.get(scale)
+    table = _marked(paper_table(results.study, all_series, reading, marks, own_apart=True))
+    caption = _caption(experiment, table, results, reading)
+    remarks = textwrap.wrap(caption, 98)
     return {
-        "md": _markdown(experiment, table, results, all_series, reading),
+        "md": _markdown(f"{caption} {BRACKETS}", table, notes(results, all_series)),
         "csv": table_files.comma_separated(table),
-        "tex": table_files.latex(table),
+        "tex": "".join(f"% {line}\n" for line in remarks) + table_files.latex(table),
     }
 
 
-def _markdown(
-    experiment: Experiment,
-    table: PaperTable,
-    results: StudyResults,
-    all_series: list[SeriesRuns],
-    reading: Reading,
+def _marked(table: PaperTable) -> PaperTable:
+    """The table, where each row that the paper does not have says so."""
+    rows = [
+        row._replace(words=f"{row.words}, {NOT_IN_THE_PAPER}") if row.kind is Kind.OWN else row
+        for row in table.rows
+    ]
+    return dataclasses.replace(table, rows=rows)
+
+
+def _caption(
+    experiment: Experiment, table: PaperTable, results: StudyResults, reading: Reading
 ) -> str:
-    """With a caption; where a price has several costs, a table for each price."""
     clean = "" if results.study.charge_clean else " The query of the clean image is not charged."
-    caption = (
+    ours = [row.family for row in table.rows if row.kind is Kind.OWN]
+    bold = BOLD_APART.format(" and ".join(dict.fromkeys(ours))) if ours else BOLD
+    return (
         f"{experiment.place}: median ℓ2 distance. {', '.join(_models(results))}; "
-        f"{counted(results.grid.images, 'image')}. Distances are {_read(reading)}.{clean} Bold: "
-        "the best of a column, and all that is not told from it. In brackets 95 % intervals over "
-        "images; in parentheses the share of images with an adversarial point, where it is below "
-        "100 %."
+        f"{counted(results.grid.images, 'image')}. Distances are {_read(reading)}.{clean} {bold} "
+        "In parentheses the share of images with an adversarial point, where it is below 100 %."
     )
-    parts = [caption, *notes(results, all_series)]
+
+
+def _markdown(caption: str, table: PaperTable, remarks: list[str]) -> str:
+    """Where a price has several costs, with a table for each price."""
+    parts = [caption, *remarks]
     prices = list(dict.fromkeys((c.model, c.tariff.name) for c in table.columns))
     if len(prices) == len(table.columns):
         return "\n\n".join([*parts, table_files.markdown(table)])

@@ -8,7 +8,7 @@ from ..report.runs import series_of
 from ..report.statistics import effort
 from ..report.tradeoff import TradeoffPoint, draw_tradeoff
 from ..studies.reading import StudyResults
-from .names import attack_kind, attack_name
+from .names import OURS, attack_kind, attack_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,4 +29,4 @@ def points_of(results: StudyResults, level: float) -> list[TradeoffPoint]:
 
 def draw(results: StudyResults, level: float, title: str) -> Figure:
     """The figure of a study."""
-    return draw_tradeoff(points_of(results, level), level, title)
+    return draw_tradeoff(points_of(results, level), level, title, own=OURS)

@@ -108,6 +108,18 @@ def legend(axis: Axes | Figure, **placed: Any) -> None:
     axis.legend(**{**on_white, "labelcolor": INK, "fontsize": 9, **placed})
 
 
+def legend_below(figure: Figure, keys: Sequence[Line2D], **look: Any) -> None:
+    """A legend below the axes, on as many lines as it takes to be no wider than the figure."""
+    for columns in range(len(keys), 0, -1):
+        legend(figure, handles=keys, loc="outside lower center", ncols=columns, **look)
+        drawn = figure.legends[-1]
+        with any_letters():
+            width = drawn.get_window_extent().width
+        if columns == 1 or width <= figure.bbox.width:
+            return
+        drawn.remove()
+
+
 def plain_numbers(scale: Axis) -> None:
     """Ticks as 20,000 or 0.05, never as powers."""
     from matplotlib.ticker import FuncFormatter, NullFormatter

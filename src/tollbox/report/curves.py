@@ -5,10 +5,13 @@
 2. Names stand at the right ends of the curves, moved apart where they would touch. Where they do
    not fit, because they are long or many, there is a legend for each row instead.
 3. A dotted line leads from where a curve ends, its budget spent, to its name.
+4. A curve with a note is set apart from all others: black, dashes and dots, and the note is in a
+   legend.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,6 +26,7 @@ from .axes import (
     head,
     lay_out,
     legend,
+    legend_below,
     legend_key,
     literal,
     log_ticks,
@@ -45,6 +49,8 @@ LINE_HEIGHT = 12.0
 OTHERS = "#cccccc"
 """The colour of curves of other families."""
 TAIL = "budget spent"
+APART = ((0, (6, 1.5, 1.5, 1.5)), INK)
+"""Line style and colour of a curve that is set apart."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,8 @@ class Curve:
     costs: NDArray[np.float64]
     values: NDArray[np.float64]
     family: str = ""
+    note: str = ""
+    """What sets it apart from all others, if anything does."""
 
     @property
     def drawn(self) -> NDArray[np.bool_]:
@@ -99,9 +107,8 @@ def draw_curves(
     for axis, panel in zip(grid[-1], panels, strict=True):
         axis.set_xlabel(panel.across or across)
     _finish_axes(grid, panels, linear)
-    common = _common_keys(grid, len(rows) > 1)
-    if common:
-        legend(figure, handles=common, loc="outside lower center", ncols=len(common))
+    common = _common_keys(grid, panels, len(rows) > 1)
+    legend_below(figure, common, handlelength=3.2)  # long enough for all kinds of dashes
     if at_ends:
         lay_out(figure)
         for line, looks in zip(grid, rows.values(), strict=True):
@@ -125,14 +132,16 @@ def _rows(panels: Sequence[CurvePanel]) -> dict[str, Looks]:
     """The looks of the attacks of each row, by its family; one row without a name for few."""
     families: dict[str, list[str]] = {}
     names = {curve.name: curve.family for panel in panels for curve in panel.curves}
+    apart = {curve.name for panel in panels for curve in panel.curves if curve.note}
     for name, family in names.items():
         families.setdefault(family, []).append(name)
     if len(names) <= MOST_IN_PANEL or len(families) == 1:
         families = {"": list(names)}
-    return {
-        family: {name: LINE_LOOKS[i % len(LINE_LOOKS)] for i, name in enumerate(members)}
-        for family, members in families.items()
-    }
+    rows: dict[str, Looks] = {}
+    for family, members in families.items():
+        looks = itertools.cycle(LINE_LOOKS)
+        rows[family] = {name: APART if name in apart else next(looks) for name in members}
+    return rows
 
 
 def _fit_at_ends(rows: Mapping[str, Looks]) -> bool:
@@ -228,9 +237,16 @@ def _apart(heights: Sequence[float], top: float) -> list[float]:
     return places
 
 
-def _common_keys(grid: Any, grouped: bool) -> list[Line2D]:
+def _common_keys(grid: Any, panels: Sequence[CurvePanel], grouped: bool) -> list[Line2D]:
     """What the names do not say."""
-    keys = [legend_key("the other attacks", OTHERS, linewidth=0.8)] if grouped else []
+    dashes, colour = APART
+    curves = [curve for panel in panels for curve in panel.curves if curve.drawn.any()]
+    keys = [
+        legend_key(literal(note), colour, linestyle=dashes, linewidth=1.8)
+        for note in dict.fromkeys(curve.note for curve in curves if curve.note)
+    ]
+    if grouped:
+        keys.append(legend_key("the other attacks", OTHERS, linewidth=0.8))
     labels = {line.get_label() for row in grid for axis in row for line in axis.lines}
     if TAIL in labels:
         keys.append(legend_key(f"{TAIL}: the last median holds", INK, linestyle=":", linewidth=1))

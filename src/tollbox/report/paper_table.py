@@ -2,8 +2,9 @@
 
 An attack of a study has its place by its preset; where the preset is used more than once, or fields
 of it are changed, its own name is its method. In each column the least median is marked, and every
-other that is not told from it (`statistics.told_apart`), whatever its family. A price may have
-several columns, each read at a cost of its own, all from the same runs.
+other that is not told from it (`statistics.told_apart`), whatever its family. Where attacks of our
+own are set apart, the others are marked as if those were not there. A price may have several
+columns, each read at a cost of its own, all from the same runs.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ class PaperTable:
     rows: list[TableRow]
     cells: list[list[Median | None]]
     best: list[list[bool]]
-    """Whether a median is the least of its column, or not told from it."""
+    """Whether a median is the least of its column, or not told from it. Where our own attacks are
+    set apart: theirs as always, any other if it is so among the others."""
 
     def only(self, columns: Sequence[int]) -> PaperTable:
         """The table with these columns alone."""
@@ -115,8 +117,10 @@ def paper_table(
     all_series: Sequence[SeriesRuns],
     reading: Reading,
     marks: Mapping[str, Sequence[float]] | None = None,
+    own_apart: bool = False,
 ) -> PaperTable:
-    """The table of a study's series; `marks` are the costs to read at, by the name of the price."""
+    """The table of a study's series; `marks` are the costs to read at, by the name of the price.
+    With `own_apart` attacks of our own do not take a mark away from the others."""
     columns = [
         TableColumn(model.name, tariff, at)
         for model in study.models
@@ -134,10 +138,16 @@ def paper_table(
     cells = [
         [_cell(runs, c, reading) for runs, c in zip(each, columns, strict=True)] for each in series
     ]
-    by_column = [
-        _best([each[i] for each in series], [each[i] for each in cells], _mark(column, reading))
-        for i, column in enumerate(columns)
-    ]
+    others = [n for n, row in enumerate(rows) if not own_apart or row.kind is not Kind.OWN]
+    by_column = []
+    for i, column in enumerate(columns):
+        mark = _mark(column, reading)
+        best = _best([each[i] for each in series], [each[i] for each in cells], mark)
+        if len(others) < len(rows):
+            among = _best([series[n][i] for n in others], [cells[n][i] for n in others], mark)
+            for n, marked in zip(others, among, strict=True):
+                best[n] = marked
+        by_column.append(best)
     return PaperTable(columns, rows, cells, [list(row) for row in zip(*by_column, strict=True)])
 
 

@@ -27,6 +27,7 @@ from .axes import (
     head,
     lay_out,
     legend,
+    legend_below,
     legend_key,
     literal,
     log_ticks,
@@ -75,8 +76,10 @@ class TradeoffPoint(NamedTuple):
         return math.isfinite(self.queries)
 
 
-def draw_tradeoff(points: Sequence[TradeoffPoint], level: float, title: str) -> Figure:
-    """The figure."""
+def draw_tradeoff(
+    points: Sequence[TradeoffPoint], level: float, title: str, own: str = str(Kind.OWN)
+) -> Figure:
+    """The figure; `own` is what the legend says of our own attacks."""
     prices = list(dict.fromkeys(point.price for point in points)) or [""]
     attacks = list(dict.fromkeys(point.attack for point in points))
     numbered = len(attacks) > MOST_NAMES
@@ -94,12 +97,18 @@ def draw_tradeoff(points: Sequence[TradeoffPoint], level: float, title: str) -> 
     axes[0].set_ylabel(f"all queries to come within ℓ2 of {level:g} (median)")
     kinds = {point.kind for point in points if point.shown}
     keys = [
-        legend_key(str(kind), colour, marker=marker, linestyle="none", markersize=7)
+        legend_key(
+            own if kind is Kind.OWN else str(kind),
+            colour,
+            marker=marker,
+            linestyle="none",
+            markersize=7,
+        )
         for kind, (marker, colour) in LOOKS.items()
         if kind in kinds
     ]
     keys.append(legend_key(HALF, INK, linestyle=":", linewidth=1.0))
-    legend(figure, handles=keys, loc="outside lower center", ncols=len(keys))
+    legend_below(figure, keys)
     if numbered:
         names = [
             legend_key(f"{n}  {literal(name)}", INK, linestyle="none")
