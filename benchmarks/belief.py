@@ -21,11 +21,12 @@ import numpy as np
 import torch
 from scipy.special import ndtr
 
+from tollbox.attacks.frugal import FALLBACK_OFFSET, LOW_OFFSET
 from tollbox.core.ask import Iterate
 from tollbox.parts.calibrated import UNWEIGHED_CHUNKS
 from tollbox.parts.overshoot import Belief
 from tollbox.parts.paths import Circle
-from tollbox.parts.turns import BeliefPath, TurnBelief, bin_width, search_cost
+from tollbox.parts.turns import REFERENCE, BeliefPath, TurnBelief, bin_width, search_cost
 
 CHUNKS = (8, 8, 16, 32, 64)
 """Of an estimate."""
@@ -67,7 +68,7 @@ def estimates(clock: Clock, ratio: float, slack: float) -> None:
 
 def iterations(clock: Clock, ratio: float) -> None:
     """What is done around some estimates of one image, but for its tensors."""
-    turns, nothing = TurnBelief(2), torch.zeros(())
+    turns, nothing = TurnBelief(REFERENCE, LOW_OFFSET, FALLBACK_OFFSET), torch.zeros(())
     circle = Circle(nothing, nothing, nothing, nothing)
     bins = 12
 

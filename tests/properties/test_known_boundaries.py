@@ -410,7 +410,8 @@ def test_frugal_ends_along_the_normal_as_the_prior_weighs_it(grey):
     drawn = grey * bright + (1 - grey) / 2 * (normal - bright)
     limit = float(torch.linalg.vector_norm(drawn) / (drawn * normal).sum())
     prior = Spectrum(4.5, grey)
-    attack = replace(tb.preset("frugal"), prior=prior, fallback_prior=prior, reweighing_period=0)
+    alone = {"prior": prior, "low_prior": prior, "fallback_prior": prior}
+    attack = replace(tb.preset("frugal"), **alone, reweighing_period=0)
     cell = tb.Cell(attack, boundary.source, 0, budget=4500)
     [result] = tb.run_cells([cell], boundary.model())
     assert result.distance == pytest.approx(limit, rel=0.07)

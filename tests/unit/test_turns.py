@@ -18,6 +18,7 @@ from tollbox.parts.turns import (
     FEWEST_BINS,
     LARGEST_ANGLE,
     MOST_BINS,
+    REFERENCE,
     BeliefPath,
     TurnBelief,
     bin_width,
@@ -25,6 +26,8 @@ from tollbox.parts.turns import (
 )
 from tollbox.theory.search_costs import optimal_search_cost
 
+OTHER = (-1.0, 0.5)
+"""What is believed at first of a second prior."""
 SHAPE = (3, 16, 16)
 GREY = torch.full(SHAPE, 0.5, dtype=torch.float64)
 
@@ -158,10 +161,10 @@ def choices(one: TurnBelief, q: tuple[float, ...], rounds: int) -> list[int]:
 def test_the_filter_of_two_priors_is_bayes_by_hand():
     """Two turns of the first and one of the second, against the posterior of a normal with all
     three seen at once."""
-    one, told = TurnBelief(2), [(0, 0.01), (0, 0.03), (1, 0.002)]
-    prior = np.diag([turns.LOG_Q_SPREAD**2, 0.0, turns.OFFSET_SPREAD**2])
+    one, told = TurnBelief(REFERENCE, OTHER), [(0, 0.01), (0, 0.03), (1, 0.002)]
+    prior = np.diag([turns.LOG_Q_SPREAD**2, 0.0, OTHER[1] ** 2])
     drift = np.diag([turns.LOG_Q_DRIFT**2, turns.OFFSET_DRIFT**2, turns.OFFSET_DRIFT**2])
-    mean = np.array([turns.FIRST_LOG_Q, 0.0, turns.OTHER_PRIORS_OFFSET])
+    mean = np.array([turns.FIRST_LOG_Q, 0.0, OTHER[0]])
     rows = np.array([[1.0, 1, 0], [1, 1, 0], [1, 0, 1]])
     for kind, q in told:
         turned(one, kind, q)
@@ -180,7 +183,7 @@ def test_the_filter_of_two_priors_is_bayes_by_hand():
 
 
 def test_the_first_prior_is_used_while_it_is_better_and_the_other_tried_now_and_then():
-    chosen = choices(TurnBelief(2), (0.01, 0.002), 400)
+    chosen = choices(TurnBelief(REFERENCE, OTHER), (0.01, 0.002), 400)
     assert chosen[0] == 0
     assert 1 in chosen
     assert np.mean(chosen[100:]) < 0.1
@@ -188,7 +191,7 @@ def test_the_first_prior_is_used_while_it_is_better_and_the_other_tried_now_and_
 
 def test_a_prior_that_is_better_is_found_and_used():
     """While the first one's turns stay as they are, only the growing spread asks for a trial."""
-    chosen = choices(TurnBelief(2), (0.002, 0.01), 400)
+    chosen = choices(TurnBelief(REFERENCE, OTHER), (0.002, 0.01), 400)
     assert chosen[0] == 0
     assert chosen.index(1) < 100
     assert np.mean(chosen[150:]) > 0.9
@@ -196,11 +199,22 @@ def test_a_prior_that_is_better_is_found_and_used():
 
 def test_a_prior_that_is_exhausted_is_left():
     """Turns of the first prior become nothing: the other, seldom tried until then, takes over."""
-    one = TurnBelief(2)
+    one = TurnBelief(REFERENCE, OTHER)
     choices(one, (0.01, 0.002), 60)
     after = choices(one, (1e-5, 0.002), 40)
     assert after[0] == 0
     assert np.mean(after[10:]) > 0.8
+
+
+@pytest.mark.parametrize("best", [0, 1, 2])
+def test_of_three_the_best_is_found_within_a_dozen_turns(best):
+    """Of which nothing is known but that two may be anything, and the third is seldom better."""
+    true = [0.0015, 0.0015, 0.0005]
+    true[best] = 0.006
+    one = TurnBelief(REFERENCE, (0.0, 1.0), OTHER)
+    chosen = choices(one, tuple(true), 60)
+    assert chosen[0] == 1  # of which most is to be hoped
+    assert np.mean([each == best for each in chosen[12:]]) > 0.7
 
 
 def test_one_prior_is_always_chosen():

@@ -114,6 +114,7 @@ def test_one_iteration_of_so_many_draws_from_the_perturbation(every):
     prior, own = Noted(), Noted()
     attack = Frugal(
         prior=prior,
+        low_prior=prior,
         fallback_prior=prior,
         reweighing_prior=own,
         reweighing_period=every,
@@ -132,13 +133,13 @@ def test_once_a_prior_is_exhausted_the_wide_one_is_drawn_from():
     near as brightness can bring it, and the rest is the wide one's, which goes on to the plane."""
     boundary = testing.half_space(factor=4)
     bright, wide = Spectrum(4.5, grey=1), Noted()
-    narrow = Frugal(prior=bright, fallback_prior=bright, reweighing_period=0)
+    narrow = Frugal(prior=bright, low_prior=bright, fallback_prior=bright, reweighing_period=0)
     limit = run(narrow, boundary, budget=5000).distance
     result = run(replace(narrow, fallback_prior=wide), boundary, budget=5000)
     assert limit > 1.5
     assert result.distance < 1.3
-    drawn = [step.notes["fallback"] for step in result.trace[1:]]
-    assert drawn[0] == 0
+    drawn = [step.notes["prior"] == 2 for step in result.trace[1:]]
+    assert not drawn[0]
     assert len(wide.at) - sum(drawn) in (0, 1)  # the budget may end in an estimate
     assert sum(drawn[len(drawn) // 2 :]) > sum(drawn[: len(drawn) // 2])
 

@@ -2,8 +2,9 @@
 
     start       on the cheap side, the nearest of several rays                       inward.py
     estimate    at a measured overshoot, until it tells enough                       calibrated.py
-    directions  of a prior, or of a wider one once that is exhausted; every few
-                iterations parts of the perturbation                                 priors.py
+    directions  of the prior of which most is to be hoped: what convolutional
+                networks look at, low frequencies, or all; every few iterations
+                parts of the perturbation                                            priors.py
     how much    from the gain per cost, not from a schedule                          turns.py
     search      along the circle, at the least expected cost, where the boundary
                 is likely to lie, as fine as the next estimate needs                 turns.py
@@ -32,11 +33,14 @@ from ..parts.priors import Photo, Reweighed, Spectrum
 from ..parts.searches import Rule, narrow, optimal_rule
 from ..parts.starts import PHASE as START
 from ..parts.starts import Start, begin
-from ..parts.subspaces import Prior
-from ..parts.turns import MOST_BINS, BeliefPath, TurnBelief, bin_width, search_cost
+from ..parts.subspaces import Dct, Prior
+from ..parts.turns import MOST_BINS, REFERENCE, BeliefPath, TurnBelief, bin_width, search_cost
 
 SMALLEST_DELTA = 1 / 776
 """delta per pixel, at least; 0.5 at 3x224x224."""
+LOW_OFFSET, FALLBACK_OFFSET = (0.0, 1.0), (-1.0, 0.5)
+"""What log q of these priors is believed to be at first, beside that of the first: how much more,
+and the spread of it."""
 COARSEST_BIN = 4.0
 """A bin so many times as wide as it should be, since it was not believed in, is searched again."""
 FIRST_BINS = 12
@@ -57,8 +61,11 @@ class Frugal:
 
     start: Start = field(default_factory=Inward)
     prior: Prior = field(default_factory=Photo)
+    """What convolutional networks look at."""
+    low_prior: Prior = field(default_factory=lambda: Dct(4))
+    """Low frequencies, which transformers and robust networks look at."""
     fallback_prior: Prior = field(default_factory=lambda: Spectrum(1e5, grey=0.5))
-    """All directions: drawn from when turns show that more is to be hoped of it."""
+    """All directions. Of these three the one is drawn from of which, by its turns, most is hoped."""
     reweighing_prior: Prior = field(default_factory=Reweighed)
     reweighing_period: int = 4
     """One iteration of so many draws from `reweighing_prior`; 0: none."""
@@ -99,14 +106,14 @@ class Frugal:
         iterate, slack = start
         problem.accept(iterate)
         rate, floor = optimum(ratio).rate, SMALLEST_DELTA * math.sqrt(problem.dimension)
-        priors = (self.prior, self.fallback_prior, self.reweighing_prior)
-        first, second, third = (
+        priors = (self.prior, self.low_prior, self.fallback_prior, self.reweighing_prior)
+        *samplers, last = (
             CalibratedSampler(problem, prior.begin(problem), ratio, self.chunk, number)
             for number, prior in enumerate(priors)
         )
-        turns, reweighing_turns = TurnBelief(2), TurnBelief()
-        choices = [_PriorState(first, turns, 0), _PriorState(second, turns, 1)]
-        reweighing = _PriorState(third, reweighing_turns)
+        turns, reweighing_turns = TurnBelief(REFERENCE, LOW_OFFSET, FALLBACK_OFFSET), TurnBelief()
+        choices = [_PriorState(sampler, turns, n) for n, sampler in enumerate(samplers)]
+        reweighing = _PriorState(last, reweighing_turns)
         rule = optimal_rule(ratio, MOST_BINS)
         for t in range(1, self.iterations + 1):
             if iterate.distance <= problem.resolution:
@@ -138,7 +145,8 @@ class Frugal:
             iterate = turn.iterate
             if turn.moved:
                 slack = min(math.tan(angle) * (turn.high - turn.low), 1.0) * iterate.distance
-            problem.note(angle=angle, information=information, fallback=float(prior is choices[1]))
+            number = len(choices) if prior is reweighing else prior.number
+            problem.note(angle=angle, information=information, prior=float(number))
             problem.accept(iterate)
         return Stop.ITERATIONS
 

@@ -44,8 +44,8 @@ from .paths import Circle
 
 FIRST_LOG_Q, LOG_Q_SPREAD = math.log(1 / 64), 1.5
 """c at first, and its spread."""
-OTHER_PRIORS_OFFSET, OFFSET_SPREAD = -1.0, 0.5
-"""rho at first, of all priors but the first, which has 0, and its spread."""
+REFERENCE = (0.0, 0.0)
+"""rho at first, and its spread, of the prior that the others are measured by."""
 LOG_Q_DRIFT, OFFSET_DRIFT = 0.2, 0.1
 """By how much c and each rho change in an iteration."""
 TURN_NOISE = 0.6
@@ -65,12 +65,13 @@ LEAST_INFORMATION, MOST_INFORMATION = 5.0, 2000.0
 class TurnBelief:
     """What is believed of one image's log q, of each of some priors."""
 
-    def __init__(self, priors: int = 1) -> None:
-        others = priors - 1
-        self._mean = np.array([FIRST_LOG_Q, 0.0] + [OTHER_PRIORS_OFFSET] * others)
-        self._covariance = np.diag([LOG_Q_SPREAD**2, 0.0] + [OFFSET_SPREAD**2] * others)
-        self._drift = np.diag([LOG_Q_DRIFT**2] + [OFFSET_DRIFT**2] * priors)
-        self._rows = np.hstack([np.ones((priors, 1)), np.eye(priors)])
+    def __init__(self, *offsets: tuple[float, float]) -> None:
+        """`offsets`: what is believed of each prior's rho at first, its mean and its spread."""
+        offsets = offsets or (REFERENCE,)
+        self._mean = np.array([FIRST_LOG_Q, *(mean for mean, _ in offsets)])
+        self._covariance = np.diag([LOG_Q_SPREAD**2, *(spread**2 for _, spread in offsets)])
+        self._drift = np.diag([LOG_Q_DRIFT**2] + [OFFSET_DRIFT**2] * len(offsets))
+        self._rows = np.hstack([np.ones((len(offsets), 1)), np.eye(len(offsets))])
 
     def _log_q(self, prior: int) -> tuple[float, float]:
         """The mean and the variance of a prior's log q."""
