@@ -41,6 +41,7 @@ SMALLEST_DELTA = 1 / 776
 LOW_OFFSET, FALLBACK_OFFSET = (0.0, 1.0), (-1.0, 0.5)
 """What log q of these priors is believed to be at first, beside that of the first: how much more,
 and the spread of it."""
+HINT, HINT_SPREAD = 0.7, 0.7
 COARSEST_BIN = 4.0
 """A bin so many times as wide as it should be, since it was not believed in, is searched again."""
 FIRST_BINS = 12
@@ -111,7 +112,9 @@ class Frugal:
             CalibratedSampler(problem, prior.begin(problem), ratio, self.chunk, number)
             for number, prior in enumerate(priors)
         )
-        turns, reweighing_turns = TurnBelief(REFERENCE, LOW_OFFSET, FALLBACK_OFFSET), TurnBelief()
+        cut = getattr(problem, "nearest_cut", None)
+        low = (0.0, 1.0) if cut is None else ((HINT if cut <= 14 else -HINT), HINT_SPREAD)
+        turns, reweighing_turns = TurnBelief(REFERENCE, low, FALLBACK_OFFSET), TurnBelief()
         choices = [_PriorState(sampler, turns, n) for n, sampler in enumerate(samplers)]
         reweighing = _PriorState(last, reweighing_turns)
         rule = optimal_rule(ratio, MOST_BINS)

@@ -35,7 +35,7 @@ FARTHEST_RADIUS, NEAREST_RADIUS = 0.35, 0.005
 RADIUS_STEP = 0.9
 LAST_BINS = 12
 """Of the last step, in the end."""
-RAY_SPECTRA = tuple(Spectrum(cut, grey=1 / 3) for cut in (28, 56, 14, 112))
+RAY_SPECTRA = tuple(Spectrum(cut, grey=1 / 3) for cut in (28, 8, 56, 14, 112))
 
 
 class Ray:
@@ -91,6 +91,7 @@ class Inward:
                 continue
             start = Iterate(point, float(answers.distances[0]))
             best = yield from _search_ray(problem, ratio, way, start, far, NEAREST_RADIUS * scale)
+            problem.nearest_cut = RAY_SPECTRA[number % len(RAY_SPECTRA)].cut
         if best is None:
             best = yield from self._grow_noise(problem, ratio)
         if best is None:

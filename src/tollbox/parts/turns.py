@@ -46,7 +46,7 @@ FIRST_LOG_Q, LOG_Q_SPREAD = math.log(1 / 64), 1.5
 """c at first, and its spread."""
 REFERENCE = (0.0, 0.0)
 """rho at first, and its spread, of the prior that the others are measured by."""
-LOG_Q_DRIFT, OFFSET_DRIFT = 0.2, 0.1
+LOG_Q_DRIFT, OFFSET_DRIFT = 0.2, 0.15
 """By how much c and each rho change in an iteration."""
 TURN_NOISE = 0.6
 """Spread of what one turn tells of log q."""
