@@ -38,6 +38,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--batch-size", type=int, default=None)
     parser.add_argument("--live", type=int, default=None, help="the most cells under way at a time")
     parser.add_argument("--compile", action="store_true", help="run the network through inductor")
+    parser.add_argument("--one-shape", action="store_true", help="all batches of the whole size")
     parser.add_argument("--out", type=Path, default=None, help="write the JSON here")
     return parser
 
@@ -143,13 +144,14 @@ def load(
     compiled: bool = False,
     which: str = "all",
     quantize: int | None = None,
+    shape: int = 64,
     **ways: Any,
 ) -> Loaded:
     """The network, batch norm folded, and the first `count` images it classifies correctly, of
     those whose content hash is even or odd, or of all.
 
-    Which these are is judged by one uncharged pass. TF32 must have been set or unset before. `ways`
-    are further options of `from_torch`.
+    Which these are is judged by one uncharged pass, in batches of one shape. TF32 must have been
+    set or unset before, or be among `ways`, which are further options of `from_torch`.
     """
     mean, std = nets.NORMALISATION[net]
     model = tb.models.from_torch(
@@ -170,7 +172,10 @@ def load(
         if which != "all":
             kept = [int(content_hash(picture), 16) % 2 == (which == "odd") for picture in pictures]
             pictures, labels = pictures[kept], labels[kept]
-        answers = torch.cat([model(part.to(model.device)).cpu() for part in pictures.split(64)])
+        rows = len(pictures)
+        padded = torch.cat([pictures, pictures[:1].expand(-rows % shape, -1, -1, -1)])
+        answers = torch.cat([model(part.to(model.device)).cpu() for part in padded.split(shape)])
+        answers = answers[:rows]
         right = (answers == labels).nonzero().flatten()[:count]
         if len(right) == count:
             return Loaded(model, list(pictures[right]), labels[right].tolist())
@@ -234,6 +239,7 @@ def run_cells(
         model,
         batch_size=args.batch_size,
         live=args.live,
+        one_shape=args.one_shape,
         time_limit=time_limit,
         progress=Ticker(what, len(cells)),
     )

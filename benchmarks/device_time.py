@@ -65,12 +65,14 @@ def main() -> None:
     parser.add_argument("--delta", type=float, default=None)
     parser.add_argument("--batch-size", type=int, default=128)
     common.model_options(parser)
+    parser.set_defaults(layout="channels_last")
     args = parser.parse_args()
+    if args.layout == "faster":
+        parser.error("--layout faster is for throughput.py, which tries both: name one")
     if not torch.cuda.is_available():
         sys.exit("There is no CUDA device: what a CPU does is what `throughput.py --host` tells.")
-    layout = "channels_last" if args.layout == "faster" else args.layout
     model = common.model_of(
-        args.net, "cuda", layout, args.dtype, args.tf32, args.compile, args.graphs
+        args.net, "cuda", args.layout, args.dtype, args.tf32, args.compile, args.graphs
     )
     images, labels = common.enough(args.net, args.images)
     batch = images[: args.batch_size].cuda()

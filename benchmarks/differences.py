@@ -69,8 +69,9 @@ def _unclipped(name: str) -> Difference:
 
 
 def _relative(name: str) -> Difference:
-    attack = replace(tb.preset(name), search=BinarySearch(1e-4, relative=True))  # type: ignore[type-var]
-    return Difference("tau", name, attack, 2, 1200)
+    attack: Any = tb.preset(name)
+    coarse = replace(attack, search=BinarySearch(1e-4, relative=True))
+    return Difference("tau", name, coarse, 2, 1200)
 
 
 def differences() -> list[Difference]:

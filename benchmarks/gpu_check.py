@@ -20,7 +20,6 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from torch import Tensor, nn
 
 import tollbox as tb
 from tollbox.engine.mixtures import Mixture, write
-from tollbox.parts.drawn import DrawnDirections
+from tollbox.parts.drawn import DrawnDirections, block_of
 from tollbox.parts.paths import Circle
 from tollbox.parts.priors import Photo, Reweighed, Spectrum
 from tollbox.parts.subspaces import Dct
@@ -147,8 +146,8 @@ def kernels(told: Callable[[str, bool], None]) -> None:
             rows = problem.noise("check", 1, 1 << 20, drawing.shape)
             drawn = DrawnDirections(drawing, rows)
             parts = torch.cat([drawn[0:8], drawn[8:16], drawn[16:40], drawn[40:300]])
-            ends = (0, 32, 64, 128, 256, 384)
-            plain = [drawing(rows[first:last], 1.0) for first, last in pairwise(ends)]
+            blocks = sorted({block_of(row) for row in range(300)})
+            plain = [drawing(rows[first : first + size], 1.0) for first, size in blocks]
             same = parts.equal(torch.cat(plain)[:300])
             told(f"{dtype}: {type(prior).__name__}, recorded and plain", same)
 

@@ -131,7 +131,6 @@ def entry(
 def run(args: argparse.Namespace) -> None:
     """Run all presets at each price, and write the part after each."""
     began = time.monotonic()
-    common.use_tf32(args.tf32)
     names = chosen(args.presets)
     plan = [(price, budget, marks_of(price, budget, args.at)) for price, budget in args.prices]
     for price, budget, marks in plan:
@@ -146,6 +145,8 @@ def run(args: argparse.Namespace) -> None:
         args.compile,
         args.hash,
         args.quantize,
+        args.batch_size or 64,
+        tf32=args.tf32 if args.device != "cpu" else None,
         cuda_graphs=args.graphs,
         channels_last=args.layout == "channels_last",
     )

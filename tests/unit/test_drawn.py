@@ -10,7 +10,7 @@ import tollbox as tb
 from tollbox.core.ask import Iterate
 from tollbox.parts import drawn
 from tollbox.parts.calibrated import CalibratedSampler
-from tollbox.parts.drawn import LARGEST_BLOCK, SMALLEST_BLOCK, DrawnDirections, _block_of
+from tollbox.parts.drawn import LARGEST_BLOCK, SMALLEST_BLOCK, DrawnDirections, block_of
 from tollbox.parts.priors import Photo, Reweighed, Spectrum, Texture
 from tollbox.parts.subspaces import Dct, Full, Recordable
 
@@ -26,9 +26,9 @@ def problem() -> tb.Problem:
 def test_blocks_follow_one_another():
     first, sizes = 0, []
     while first < 1000:
-        begins, size = _block_of(first)
+        begins, size = block_of(first)
         assert begins == first
-        assert all(_block_of(row) == (begins, size) for row in range(first, first + size))
+        assert all(block_of(row) == (begins, size) for row in range(first, first + size))
         sizes.append(size)
         first += size
     assert sizes[:3] == [SMALLEST_BLOCK, SMALLEST_BLOCK, LARGEST_BLOCK]

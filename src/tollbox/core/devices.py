@@ -1,8 +1,10 @@
-"""Devices: one that torch can use here, or a sentence that says which there are."""
+"""Devices: one that torch can use here, or a sentence that says which there are; and how an image
+gets there without anyone waiting."""
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from ..errors import InputError
 from .arguments import shown
@@ -25,6 +27,14 @@ def usable(device: str | torch.device | None) -> torch.device:
             input="device",
         ) from None
     return chosen
+
+
+def carried(image: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """An image on a device, in one piece. The host goes on at once: it would wait for all that a
+    GPU has to do before, if the image lay in memory that the system may move."""
+    if device.type == "cuda" and image.device.type == "cpu":
+        image = image.to(dtype).pin_memory()
+    return image.to(device, dtype, non_blocking=True).contiguous()
 
 
 def _present() -> list[str]:

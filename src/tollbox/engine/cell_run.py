@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..core.ask import Answers, Ask, Asking
 from ..core.cell import Cell
+from ..core.devices import carried
 from ..core.ledger import Ledger
 from ..core.model import Model
 from ..core.noise import content_hash
@@ -38,9 +39,9 @@ class CellRun:
     def __init__(self, index: int, cell: Cell, slot: int, model: Model, metered: bool) -> None:
         self.index, self.cell, self.slot = index, cell, slot
         self._model, self._metered = model, metered
-        source = cell.image.to(model.device, model.dtype, non_blocking=True).contiguous()
+        source = carried(cell.image, model.device, model.dtype)
         content = content_hash(cell.image)
-        start = None if cell.start is None else cell.start.to(source, non_blocking=True)
+        start = None if cell.start is None else carried(cell.start, model.device, model.dtype)
         self.problem = Problem(
             source, cell.label, cell.prices, cell.target, cell.seed, content, start
         )

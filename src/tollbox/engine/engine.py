@@ -41,8 +41,8 @@ from .sender import Flight, Piece, Sender
 LARGEST_BATCH = 65_536
 MOST_TRIAL_ROWS = 256
 """Rows of a batch that only tries a model."""
-ADMITTED_AT_A_TIME = 16
-"""Cells that are admitted before a batch on its way is waited for."""
+ADMITTED_AT_A_TIME = 4
+"""Cells that are admitted before a batch on its way is waited for: in less time than it takes."""
 DEFAULT_ROWS = 256
 """Points that an attack is taken to hold at a time if it does not say (`BoundedAttack`)."""
 
@@ -176,7 +176,8 @@ class Engine:
                 if self._in_flight and admitted % ADMITTED_AT_A_TIME == 0:
                     self._land()
                 free = len(self._in_flight) < self._most_in_flight
-                if free and wanted_rows(self._ready, batch_size) >= batch_size:
+                enough = batch_size if self._in_flight else self.sender.least_worthy
+                if free and wanted_rows(self._ready, enough) >= enough:
                     self._dispatch()  # the model need not wait until all are there
             self._dispatch()
             if self._in_flight:

@@ -327,17 +327,25 @@ class Sender:
             return Failure(Stop.ATTACK_ERROR, reason)
 
     def rows_of_a_flight(self, wanted: int, flights: int) -> int:
-        """How many of the wanted rows go out now, if so many batches may: all that fit; or half of
-        them, where the device would else wait for the host after each batch, and little is padded.
-        """
-        half = -(-wanted // 2)
-        if flights == 2 and wanted <= self.batch_size and self.is_worth_it(half):
-            return half
-        return min(wanted, self.batch_size)
+        """How many of the wanted rows go out now, if so many batches may: all that fit; or about
+        half, where the device would else wait for the host after each batch, since what is left by
+        a full one is too few for another."""
+        full = min(wanted, self.batch_size)
+        if flights < 2:
+            return full
+        parts = (full, -(-wanted // 2), *self.shapes)
+        pairs = ((rows, min(wanted - rows, self.batch_size)) for rows in parts if rows < wanted)
+        worthy = (rows for rows, rest in pairs if self.is_worth_it(rows) and self.is_worth_it(rest))
+        return next(worthy, full)
+
+    @property
+    def least_worthy(self) -> int:
+        """The fewest rows of a batch that takes about as long for each as a full one."""
+        return min(self.batch_size, LEAST_WORTHY_ROWS)
 
     def is_worth_it(self, rows: int) -> bool:
         """Whether a batch of so many rows takes about as long for each as a full one."""
-        full = rows >= min(self.batch_size, LEAST_WORTHY_ROWS)
+        full = rows >= self.least_worthy
         return full and (self.metered or self.padded(rows) <= LARGEST_PADDING * rows)
 
     def padded(self, rows: int) -> int:

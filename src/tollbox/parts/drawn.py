@@ -2,7 +2,8 @@
 
 On a CUDA device they are made in blocks, of 32 rows at first and then 64, each by a recorded graph:
 an estimate asks for eight at a time, and to launch a prior's fifty kernels for each of these takes
-longer than the network does. Rows do not depend on the block they are made in.
+longer than the network does. Which block a row is made in depends on its number alone, whatever is
+asked for: the last bits of a product may depend on how many rows it has.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class DrawnDirections:
         parts = []
         while first < last:
             if self._block is None or not 0 <= first - self._block[0] < len(self._block[1]):
-                begins, size = _block_of(first)
+                begins, size = block_of(first)
                 self._block = begins, _draw(self._recordable, self._noise[begins : begins + size])
             begins, block = self._block
             parts.append(block[first - begins : last - begins])
@@ -46,7 +47,7 @@ class DrawnDirections:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def _block_of(row: int) -> tuple[int, int]:
+def block_of(row: int) -> tuple[int, int]:
     """Where the block of a row begins, and its size: blocks double from the smallest on."""
     size = min(max(SMALLEST_BLOCK, 1 << row.bit_length() - 1 if row else 0), LARGEST_BLOCK)
     return row - row % size, size
