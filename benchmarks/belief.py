@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from scipy.special import ndtr
 
-from tollbox.attacks.frugal import FALLBACK_OFFSET, LOW_OFFSET
+from tollbox.attacks.frugal import FALLBACK_OFFSET, LOW_OFFSETS
 from tollbox.core.ask import Iterate
 from tollbox.parts.calibrated import UNWEIGHED_CHUNKS
 from tollbox.parts.overshoot import Belief
@@ -68,7 +68,7 @@ def estimates(clock: Clock, ratio: float, slack: float) -> None:
 
 def iterations(clock: Clock, ratio: float) -> None:
     """What is done around some estimates of one image, but for its tensors."""
-    turns, nothing = TurnBelief(REFERENCE, LOW_OFFSET, FALLBACK_OFFSET), torch.zeros(())
+    turns, nothing = TurnBelief(REFERENCE, LOW_OFFSETS[None], FALLBACK_OFFSET), torch.zeros(())
     circle = Circle(nothing, nothing, nothing, nothing)
     bins = 12
 

@@ -189,6 +189,9 @@ CLASSES = {
     "efficientnet-lite0": 1000,
     "vit": 10,
     "robust": 10,
+    "embedded": 10,
+    "vit_4": 10,
+    "vit_7": 10,
 }
 
 

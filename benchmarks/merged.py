@@ -269,6 +269,42 @@ class Table:
             blocks.append(grid([f"/ {base}", *map(self._title, columns)], body))
         return "\n\n".join(blocks)
 
+    def ranking(self, base: str) -> str:
+        """G of every row at every price: the mean over marks and images of log(d / d_base), as a
+        factor, with an interval that draws images. Marks should be equal ratios apart. Where a row
+        has no adversarial point yet, the farthest that any row has on that image counts."""
+        runs = [run for run in self._runs if (base, *run) in self._entries]
+        if not runs:
+            return ""
+        found: dict[str, list[str]] = {row.preset: [] for row in self.rows}
+        head = ["G", *(f"c*={p:g}, {self._range(p, b)}" for p, b in runs)]
+        for price, budget in runs:
+            columns = [Column(price, budget, mark) for mark in self.marks(price, budget)]
+            kept = min((self._kept(column) for column in columns), key=len)
+            logs = {}
+            for row in self.rows:
+                entry = self._entries.get((row.preset, price, budget))
+                if entry is not None:
+                    at = {float(mark): values for mark, values in entry["at"].items()}
+                    logs[row.preset] = np.log(
+                        [[at[c.mark][n] or math.nan for n in kept] for c in columns]
+                    )
+            farthest = np.nanmax([np.nanmax(values, axis=0) for values in logs.values()], axis=0)
+            filled = {name: np.where(np.isnan(v), farthest, v) for name, v in logs.items()}
+            for row in self.rows:
+                if row.preset not in filled:
+                    found[row.preset].append("–")
+                    continue
+                gain = np.exp((filled[row.preset] - filled[base]).mean(axis=0))
+                found[row.preset].append(
+                    str(paired.ratio(gain, np.ones(len(gain)), paired.geometric_mean))
+                )
+        return grid(head, [[preset, *cells] for preset, cells in found.items()])
+
+    def _range(self, price: float, budget: float) -> str:
+        marks = self.marks(price, budget)
+        return f"{thousands(marks[0])} to {thousands(marks[-1])}"
+
     def _spread(self, values: Any) -> str:
         if values is None or not np.isfinite(values).all():
             return self._told(values)
@@ -288,7 +324,13 @@ class Table:
                 lines.append(f"- {self._title(column)}: {lost} images left out of the column")
         return "\n".join(lines) or "- none"
 
-    def markdown(self, curves: list[str], against: str | None = None, paper: bool = False) -> str:
+    def markdown(
+        self,
+        curves: list[str],
+        against: str | None = None,
+        paper: bool = False,
+        ranking: str | None = None,
+    ) -> str:
         """All of it."""
         s = self._settings
         devices = sorted({f"{part['device']}, torch {part['torch']}" for part in self._parts})
@@ -317,6 +359,12 @@ class Table:
             blocks += ["Medians at smaller costs.", self.curves(curves)]
         if against is not None:
             blocks += [f"Ratio of medians to that of `{against}`, paired.", self.against(against)]
+        if ranking is not None:
+            blocks += [
+                f"G, the distance beside that of `{ranking}`: geometric mean over images and marks "
+                "(no adversarial point yet: the farthest that any row has on that image).",
+                self.ranking(ranking),
+            ]
         commands = "\n".join(part["command"] for part in self._parts)
         blocks += ["Other ends of runs:", self.ends(), f"Made by:\n\n```\n{commands}\n```"]
         return "\n\n".join(blocks)

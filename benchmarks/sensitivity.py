@@ -32,7 +32,17 @@ from tollbox.parts.subspaces import Dct, Full
 
 PRIORS: dict[str, Any] = {
     "Full()": Full(),
+    "Dct(2)": Dct(2),
     "Dct(4)": Dct(4),
+    "Dct(8)": Dct(8),
+    "Dct(16)": Dct(16),
+    "Dct(4), blocks of 4": Dct(4, block=4),
+    "Dct(2), blocks of 4": Dct(2, block=4),
+    "Dct(4), blocks of 8": Dct(4, block=8),
+    "Spectrum(4)": Spectrum(4),
+    "Spectrum(8)": Spectrum(8),
+    "Spectrum(8), colour": Spectrum(8, grey=1 / 3),
+    "Spectrum(14)": Spectrum(14),
     "Spectrum(28)": Spectrum(28),
     "Spectrum(56)": Spectrum(56),
     "Spectrum(56), colour": Spectrum(56, grey=1 / 3),
@@ -65,7 +75,7 @@ def on_boundary(model: Any, source: Tensor, point: Tensor, label: int) -> Tensor
 
 def spectrum(g: Tensor) -> dict[str, float]:
     """The share of brightness, and the energy per coefficient by frequency, in units of 1/d."""
-    light = torch.tensor(BRIGHTNESS).to(g)
+    light = torch.tensor(BRIGHTNESS if len(g) == 3 else (1.0,) * len(g)).to(g)
     light = light / light.norm()
     high, wide = (cosine_columns(side, 1.0, g) for side in g.shape[1:])
     energy = (high.mT @ g @ wide).square().sum(0)
@@ -76,7 +86,7 @@ def spectrum(g: Tensor) -> dict[str, float]:
     for low, top in pairwise([0, 4, 8, 16, 32, 64, 128, 160, 320]):
         band = (f >= low) & (f < top)
         if band.any():
-            found[f"f {low}-{top}"] = float(energy[band].mean() / 3 * g.numel())
+            found[f"f {low}-{top}"] = float(energy[band].mean() / len(g) * g.numel())
     return found
 
 
@@ -91,7 +101,7 @@ def main() -> None:
     common.use_tf32(False)
     loaded = common.load(args.net, args.device, args.images, which=args.hash)
     network = nets.network(args.net, folded=True).to(args.device)
-    mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in nets.NORMALISATION[args.net])
+    mean, std = (torch.tensor(v).view(1, -1, 1, 1) for v in nets.NORMALISATION[args.net])
     scale = (mean.to(args.device), std.to(args.device))
     found: dict[str, dict[str, float]] = {}
     for cost in args.cost:

@@ -24,8 +24,9 @@ cut short, and up to where they are known.
 
 `merge` checks that parts agree, writes them as one (which may be merged again), and prints the
 tables: medians, paired ratios, `--curves` at all marks with intervals, with `--against` the ratio
-of every row to one of them at all marks, with `--paper` the paper's own numbers beside those at its
-budgets, and ends other than the usual one; with `--first`, of the first images alone; with
+of every row to one of them at all marks, with `--ranking` that over all marks (G), with `--paper`
+the paper's own numbers beside those at its budgets, and ends other than the usual one; with
+`--first`, of the first images alone; with
 `--sets N`, how much a median over N images depends on which they are.
 """
 
@@ -196,7 +197,7 @@ def merge(args: argparse.Namespace) -> None:
     if args.first is not None:
         report = merged.first(report, args.first)
     common.write(args.out, report)
-    text = merged.Table(report).markdown(args.curves, args.against, args.paper)
+    text = merged.Table(report).markdown(args.curves, args.against, args.paper, args.ranking)
     if args.sets is not None:
         text += "\n\nMedians over sets of images:\n\n" + merged.of_sets(report, args.sets)
     print(text)
@@ -204,7 +205,7 @@ def merge(args: argparse.Namespace) -> None:
         args.markdown.write_text(text + "\n")
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(required=True)
     running = commands.add_parser("run", parents=[common.options()], help="attack; write a part")
@@ -227,10 +228,11 @@ def main() -> None:
     merging.add_argument("--curves", nargs="+", default=[], metavar="PRESET")
     merging.add_argument("--against", default=None, metavar="PRESET", help="ratios to this one")
     merging.add_argument("--paper", action="store_true", help="beside the paper's Table 1")
+    merging.add_argument("--ranking", default=None, metavar="PRESET", help="G beside this one")
     merging.add_argument("--first", type=int, default=None, help="of the first images alone")
     merging.add_argument("--sets", type=int, default=None, help="range of medians over so many")
     merging.set_defaults(do=merge)
-    args = parser.parse_args()
+    args = parser.parse_args(words)
     try:
         args.do(args)
     except (tb.InputError, merged.Disagreement) as error:

@@ -38,10 +38,10 @@ from ..parts.turns import MOST_BINS, REFERENCE, BeliefPath, TurnBelief, bin_widt
 
 SMALLEST_DELTA = 1 / 776
 """delta per pixel, at least; 0.5 at 3x224x224."""
-LOW_OFFSET, FALLBACK_OFFSET = (0.0, 1.0), (-1.0, 0.5)
-"""What log q of these priors is believed to be at first, beside that of the first: how much more,
-and the spread of it."""
-HINT, HINT_SPREAD = 0.7, 0.7
+LOW_OFFSETS = {None: (0.0, 1.0), True: (0.7, 0.7), False: (-0.7, 0.7)}
+FALLBACK_OFFSET = (-1.0, 0.5)
+"""What log q of these priors is believed to be at first, beside that of `prior`: how much more, and
+the spread of it; of low frequencies, by whether the nearest of the first rays was smooth."""
 COARSEST_BIN = 4.0
 """A bin so many times as wide as it should be, since it was not believed in, is searched again."""
 FIRST_BINS = 12
@@ -66,7 +66,7 @@ class Frugal:
     low_prior: Prior = field(default_factory=lambda: Dct(4))
     """Low frequencies, which transformers and robust networks look at."""
     fallback_prior: Prior = field(default_factory=lambda: Spectrum(1e5, grey=0.5))
-    """All directions. Of these three the one is drawn from of which, by its turns, most is hoped."""
+    """All directions. Drawn from is that of the three of which, by its turns, most is hoped."""
     reweighing_prior: Prior = field(default_factory=Reweighed)
     reweighing_period: int = 4
     """One iteration of so many draws from `reweighing_prior`; 0: none."""
@@ -104,7 +104,7 @@ class Frugal:
         start = yield from self._begin(problem, ratio)
         if start is None:
             return Stop.NO_START
-        iterate, slack = start
+        iterate, slack, smooth = start
         problem.accept(iterate)
         rate, floor = optimum(ratio).rate, SMALLEST_DELTA * math.sqrt(problem.dimension)
         priors = (self.prior, self.low_prior, self.fallback_prior, self.reweighing_prior)
@@ -112,9 +112,8 @@ class Frugal:
             CalibratedSampler(problem, prior.begin(problem), ratio, self.chunk, number)
             for number, prior in enumerate(priors)
         )
-        cut = getattr(problem, "nearest_cut", None)
-        low = (0.0, 1.0) if cut is None else ((HINT if cut <= 14 else -HINT), HINT_SPREAD)
-        turns, reweighing_turns = TurnBelief(REFERENCE, low, FALLBACK_OFFSET), TurnBelief()
+        turns = TurnBelief(REFERENCE, LOW_OFFSETS[smooth], FALLBACK_OFFSET)
+        reweighing_turns = TurnBelief()
         choices = [_PriorState(sampler, turns, n) for n, sampler in enumerate(samplers)]
         reweighing = _PriorState(last, reweighing_turns)
         rule = optimal_rule(ratio, MOST_BINS)
@@ -153,9 +152,18 @@ class Frugal:
             problem.accept(iterate)
         return Stop.ITERATIONS
 
-    def _begin(self, problem: Problem, ratio: float) -> Asking[tuple[Iterate, float] | None]:
-        """A first boundary point, and how far outside it may lie."""
-        iterate = yield from begin(problem, self.start)
+    def _begin(
+        self, problem: Problem, ratio: float
+    ) -> Asking[tuple[Iterate, float, bool | None] | None]:
+        """A first boundary point, how far outside it may lie, and whether the way to it is
+        smooth, if that says anything."""
+        smooth: bool | None = None
+        iterate: Iterate | None
+        if problem.start_image is None and isinstance(self.start, Inward):
+            nearest = yield from self.start.nearest(problem)
+            iterate, smooth = (None, None) if nearest is None else nearest
+        else:
+            iterate = yield from begin(problem, self.start)
         if iterate is None:
             return None
         tolerance = self.start.tolerance
@@ -164,7 +172,7 @@ class Frugal:
             count = math.ceil(math.log(NEAREST_SHARE) / math.log(1 - SHARE_STEP))
             iterate, _ = yield from narrow(ray, count, optimal_rule(ratio, count), START)
             tolerance = SHARE_STEP
-        return iterate, tolerance * iterate.distance
+        return iterate, tolerance * iterate.distance, smooth
 
 
 @dataclass

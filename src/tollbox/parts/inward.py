@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -36,6 +37,8 @@ RADIUS_STEP = 0.9
 LAST_BINS = 12
 """Of the last step, in the end."""
 RAY_SPECTRA = tuple(Spectrum(cut, grey=1 / 3) for cut in (28, 8, 56, 14, 112))
+SMOOTH = 14.0
+"""A ray of frequencies below this is smooth."""
 
 
 class Ray:
@@ -60,6 +63,14 @@ class Ray:
         return Mixture(self._source, self._way, self.radius(theta))
 
 
+class Nearest(NamedTuple):
+    """Where the nearest ray meets the boundary."""
+
+    iterate: Iterate
+    smooth: bool | None
+    """Whether the ray was smooth, which says what the model looks at; None where none was found."""
+
+
 @register(Start)
 @dataclass(frozen=True)
 class Inward:
@@ -76,12 +87,19 @@ class Inward:
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         """The nearest boundary point of several rays."""
+        nearest = yield from self.nearest(problem)
+        return None if nearest is None else nearest.iterate
+
+    def nearest(self, problem: Problem) -> Asking[Nearest | None]:
+        """The same, with the kind of the ray."""
         ratio = limit_ratio(problem.prices.ratio)
         shape, scale = tuple(problem.source.shape), math.sqrt(problem.dimension)
         best: tuple[Iterate, Tensor, float] | None = None
+        smooth: bool | None = None
         tries = max(min(self.tries, 2), math.ceil(self.tries / (1 + max(0.0, math.log10(ratio)))))
         for number in range(tries):
-            drawing = RAY_SPECTRA[number % len(RAY_SPECTRA)].begin(problem)
+            spectrum = RAY_SPECTRA[number % len(RAY_SPECTRA)]
+            drawing = spectrum.begin(problem)
             noise = problem.noise("inward", number, 1, drawing.shape)
             way = drawing(noise[0:1], 1.0).view(shape)
             far = FARTHEST_RADIUS * scale if best is None else best[2] * RADIUS_STEP
@@ -91,14 +109,15 @@ class Inward:
                 continue
             start = Iterate(point, float(answers.distances[0]))
             best = yield from _search_ray(problem, ratio, way, start, far, NEAREST_RADIUS * scale)
-            problem.nearest_cut = RAY_SPECTRA[number % len(RAY_SPECTRA)].cut
+            smooth = spectrum.cut <= SMOOTH
         if best is None:
             best = yield from self._grow_noise(problem, ratio)
         if best is None:
             return None
         iterate, way, radius = best
         ray = Ray(problem.source, way, iterate, radius, radius * RADIUS_STEP)
-        return (yield from narrow(ray, LAST_BINS, optimal_rule(ratio, LAST_BINS), PHASE))[0]
+        iterate, _ = yield from narrow(ray, LAST_BINS, optimal_rule(ratio, LAST_BINS), PHASE)
+        return Nearest(iterate, smooth)
 
     def _grow_noise(
         self, problem: Problem, ratio: float

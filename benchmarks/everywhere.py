@@ -1,0 +1,202 @@
+"""`frugal` against the best of the others, on every network at every price: one table.
+
+    python benchmarks/everywhere.py run --net vit --presets others --out part.json
+    python benchmarks/everywhere.py run --net vit --presets frugal --out ours.json
+    python benchmarks/everywhere.py show part.json ours.json ... --markdown table.md
+
+`run` is `table.py run` with the network's plan: so many images of odd content hash (settings were
+chosen on even ones), prices 1, 2, 100 and 1000, three marks each, and costs between them for the
+ranking. `others` are all presets that are not ours. Further options are table.py's (--device,
+--batch-size, --graphs, ...); `--prices 2 100` runs some of the prices. Parts of a network are
+joined as table.py joins them, so what others do is run once and kept.
+
+`show` prints, for each network, price and mark: the other with the smallest median there, its
+median and that of `frugal`, and the ratio of the two with a 95 % interval, paired by image. Where
+the best other has no adversarial point for half of the images the cell is listed, and not counted.
+Then what is asked of all cells: intervals that lie wholly above 1, the geometric mean of each
+network's cells, the median of all; and G, a ranking over all costs (`merged.Table.ranking`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import merged
+import numpy as np
+import paired
+import table
+
+import tollbox as tb
+
+OURS = "frugal"
+REFERENCE = "a-cgba"
+LARGE: dict[int, tuple[int, ...]] = {1: (1000, 4000, 10_000), 2: (1000, 4000, 10_000)}
+LARGE |= {100: (5000, 10_000, 20_000), 1000: (15_000, 30_000, 60_000)}
+SMALL: dict[int, tuple[int, ...]] = {1: (500, 1000, 2000), 2: (500, 1000, 2000)}
+SMALL |= {100: (1500, 3000, 6000), 1000: (5000, 15_000, 30_000)}
+BETWEEN = 9
+"""Costs of the ranking, equal ratios apart, from half of the first mark to the last."""
+
+
+class Plan(NamedTuple):
+    """What is run on a network."""
+
+    images: int
+    marks: dict[int, tuple[int, ...]]
+
+
+PLANS = {
+    "resnet50": Plan(30, LARGE),
+    "efficientnet-lite0": Plan(20, LARGE),
+    "resnet20": Plan(100, SMALL),
+    "vit": Plan(100, SMALL),
+    "robust": Plan(100, SMALL),
+    "embedded": Plan(50, SMALL),
+    "vit_4": Plan(50, SMALL),
+    "vit_7": Plan(50, SMALL),
+}
+
+
+def is_ours(preset: str) -> bool:
+    """Whether it is not in the paper, nor the attack of anybody else."""
+    return preset.startswith(OURS) or preset.endswith("+calibrated")
+
+
+def costs(marks: tuple[int, ...]) -> list[int]:
+    """Where distances are read: the marks, and the costs of the ranking."""
+    between = np.geomspace(marks[0] / 2, marks[-1], BETWEEN)
+    return sorted({*marks, *(round(float(f"{cost:.3g}")) for cost in between)})
+
+
+def run(args: argparse.Namespace, rest: list[str]) -> None:
+    """Hand the network's plan to table.py."""
+    plan = PLANS[args.net]
+    prices = args.prices or list(plan.marks)
+    if unknown := [price for price in prices if price not in plan.marks]:
+        sys.exit(f"--prices: {unknown[0]} is not of {', '.join(map(str, plan.marks))}.")
+    presets = []
+    for name in args.presets:
+        presets += [p for p in tb.presets() if not is_ours(p)] if name == "others" else [name]
+    words = ["run", "--net", args.net, "--hash", "odd", "--images", str(plan.images)]
+    words += ["--presets", *presets]
+    words += ["--prices", *(f"{price}:{plan.marks[price][-1]}" for price in prices), "--at"]
+    words += [f"{price}:{','.join(map(str, costs(plan.marks[price])))}" for price in prices]
+    table.main([*words, *rest])
+
+
+class Cell(NamedTuple):
+    """`frugal` and the best other at one mark of one price on one network."""
+
+    net: str
+    column: merged.Column
+    best: str
+    theirs: float
+    ours: float
+    ratio: paired.Ratio
+
+    @property
+    def counts(self) -> bool:
+        """Whether the best other has an adversarial point for more than half of the images."""
+        return math.isfinite(self.theirs) and math.isfinite(self.ours)
+
+
+def cells(net: str, read: merged.Table) -> list[Cell]:
+    """All cells of a network for which `frugal` and another were run."""
+    found = []
+    for price, marks in PLANS[net].marks.items():
+        for mark in marks:
+            column = merged.Column(price, marks[-1], mark)
+            values = {row.preset: read.values(row.preset, column) for row in read.rows}
+            ours = values.pop(OURS, None)
+            medians = {
+                preset: paired.median(theirs)
+                for preset, theirs in values.items()
+                if theirs is not None and not is_ours(preset)
+            }
+            if ours is None or not medians:
+                continue
+            best = min(medians, key=lambda preset: medians[preset])
+            theirs = values[best]
+            if theirs is not None:
+                ratio = paired.ratio(ours, theirs)
+                found.append(Cell(net, column, best, medians[best], paired.median(ours), ratio))
+    return found
+
+
+def show(reports: list[dict[str, Any]]) -> str:
+    """The table, and what is asked of all its cells."""
+    tables = {report["settings"]["net"]: merged.Table(report) for report in reports}
+    every = [cell for net in PLANS if net in tables for cell in cells(net, tables[net])]
+    body = [
+        [
+            cell.net,
+            f"{cell.column.price:g}",
+            merged.thousands(cell.column.mark),
+            f"`{cell.best}`" if math.isfinite(cell.theirs) else "none",
+            paired.told(cell.theirs),
+            paired.told(cell.ours),
+            str(cell.ratio) if cell.counts else "not counted",
+        ]
+        for cell in every
+    ]
+    head = ["network", "c*", "cost", "best other", "its median", "`frugal`", "ratio"]
+    counted = [cell for cell in every if cell.counts]
+    above = [cell for cell in counted if cell.ratio.low > 1]
+    told = [f"- {len(every)} cells, {len(counted)} counted."]
+    told += [f"- Intervals that lie wholly above 1: {len(above)}."]
+    for net in dict.fromkeys(cell.net for cell in counted):
+        logs = [math.log(cell.ratio.value) for cell in counted if cell.net == net]
+        told.append(f"- {net}: geometric mean of {len(logs)} cells {math.exp(np.mean(logs)):.2f}.")
+    if counted:
+        middle = np.median([cell.ratio.value for cell in counted])
+        told.append(f"- Median over all cells {middle:.2f}.")
+    blocks = [merged.grid(head, body), "\n".join(told)]
+    for net, read in tables.items():
+        ranking = read.ranking(REFERENCE)
+        if ranking:
+            blocks += [f"{net}: G, the distance over all costs beside `{REFERENCE}`.", ranking]
+    return "\n\n".join(blocks)
+
+
+def joined(paths: list[Path]) -> list[dict[str, Any]]:
+    """The parts of each network as one report."""
+    by_net: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
+    for path in paths:
+        report = json.loads(path.read_text())
+        by_net[report["settings"]["net"]].append((path.name, report))
+    return [merged.join(parts) for parts in by_net.values()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    running = commands.add_parser("run", help="attack; write a part")
+    running.add_argument("--net", choices=list(PLANS), required=True)
+    running.add_argument("--presets", nargs="+", default=["others", OURS])
+    running.add_argument("--prices", nargs="+", type=int, default=None)
+    showing = commands.add_parser("show", help="print the table of parts")
+    showing.add_argument("parts", nargs="+", type=Path)
+    showing.add_argument("--markdown", type=Path, default=None)
+    args, rest = parser.parse_known_args()
+    if args.command == "run":
+        run(args, rest)
+        return
+    if rest:
+        parser.error(f"unknown: {' '.join(rest)}")
+    try:
+        text = show(joined(args.parts))
+    except merged.Disagreement as error:
+        sys.exit(str(error))
+    print(text)
+    if args.markdown is not None:
+        args.markdown.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
