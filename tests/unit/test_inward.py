@@ -18,6 +18,7 @@ from tollbox.parts.inward import (
     NEAREST_RADIUS,
     RADIUS_STEP,
     RAY_SPECTRA,
+    SMOOTH,
     Inward,
 )
 from tollbox.theory.search_costs import optimal_splits
@@ -111,7 +112,7 @@ def test_rays_are_of_one_kind_after_another_and_of_the_same_length():
     problem, done = begun(lambda point: 0, 1, 7)
     for point, way in zip(done.points, ways(problem, 7), strict=False):
         assert torch.allclose(point, (GREY + FARTHEST_RADIUS * SCALE * way).clamp(0, 1), atol=1e-12)
-    assert [kind.cut for kind in RAY_SPECTRA] == [28, 56, 14, 112]
+    assert [kind.cut for kind in RAY_SPECTRA] == [28, 56, 14, 8, 112]
 
 
 TRIES = {0.001: 12, 0.1: 12, 1: 12, 10: 6, 100: 4, 1000: 3, 1e6: 3}
@@ -182,3 +183,57 @@ def test_inward_is_a_start_for_any_attack():
     assert result.distance < 1.1 * boundary.optimum
     _, faults = testing.check_attack(attack, boundary, tb.Prices(10, 1), 2000)
     assert faults == []
+
+
+# -- the kind of the nearest ray, and a ray that is given ----------------------------------------
+
+
+def nearest(label, given=None, tries=12, ratio=1.0):
+    problem = tb.Problem(GREY, 0, tb.Prices(ratio, 1))
+    found = drive(Inward(tries).nearest(problem, given), problem, label).returned
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("kept", range(5))
+def test_the_kind_of_the_nearest_ray_is_told(kept):
+    """One ray of all is adversarial within 1, the others beyond 3."""
+    problem = tb.Problem(GREY, 0)
+    way = ways(problem, 5)[kept]
+
+    def label(point):
+        away = point - GREY
+        along = float((away * way).sum()) / max(norm(away), 1e-9)
+        return int(norm(away) >= (1.0 if along > 0.99 else 3.0))
+
+    found = nearest(label, tries=5)
+    assert found.iterate.distance == pytest.approx(1.0, rel=0.02)
+    assert found.smooth == (RAY_SPECTRA[kept].cut <= SMOOTH)
+
+
+def test_of_growing_noise_no_kind_is_told():
+    found = nearest(lambda point: int(norm(point - GREY) > 0.36 * SCALE))
+    assert found.smooth is None
+
+
+@pytest.mark.parametrize("ratio", [1, 1000])
+def test_a_given_ray_is_the_second_and_kept_if_it_is_the_nearest(ratio):
+    given = torch.zeros(SHAPE, dtype=torch.float64)
+    given[0, 3, 3] = 1.0
+
+    def label(point):
+        away = point - GREY
+        return int(norm(away) >= 2.0 or float((away * given).sum()) >= 0.2)
+
+    found = nearest(label, given, ratio=ratio)
+    assert found.smooth is None
+    assert found.iterate.distance < 0.25
+    assert nearest(label, ratio=ratio).iterate.distance > 1
+
+
+def test_a_given_ray_that_is_no_better_costs_what_a_ray_does():
+    given = torch.zeros(SHAPE, dtype=torch.float64)
+    given[0, 3, 3] = 1.0
+    problem = tb.Problem(GREY, 0)
+    runs = [drive(Inward().nearest(problem, way), problem, outside(1.7)) for way in (None, given)]
+    assert runs[0].labels == runs[1].labels

@@ -5,6 +5,7 @@
     directions  of the prior of which most is to be hoped: what convolutional
                 networks look at, low frequencies, or all; every few iterations
                 parts of the perturbation                                            priors.py
+    surrogate   if there is one: where its gradient says, without an estimate       surrogates.py
     how much    from the gain per cost, not from a schedule                          turns.py
     search      along the circle, at the least expected cost, where the boundary
                 is likely to lie, as fine as the next estimate needs                 turns.py
@@ -20,11 +21,11 @@ import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..core.ask import Asking, Iterate
+from ..core.ask import Asking, Iterate, at_once
 from ..core.problem import Problem
 from ..core.ranges import MAX_LIMIT, MAX_VALUE, Range, above, check, number, whole
 from ..core.stop import Stop
-from ..parts.calibrated import UNWEIGHED_CHUNKS, CalibratedSampler
+from ..parts.calibrated import UNWEIGHED_CHUNKS, CalibratedSampler, DirectionEstimate
 from ..parts.drawn import LARGEST_BLOCK
 from ..parts.inward import Inward, Ray
 from ..parts.overshoot import LARGEST_RATIO, limit_ratio, optimum
@@ -35,6 +36,7 @@ from ..parts.starts import PHASE as START
 from ..parts.starts import Start, begin
 from ..parts.subspaces import Dct, Prior
 from ..parts.turns import MOST_BINS, REFERENCE, BeliefPath, TurnBelief, bin_width, search_cost
+from .surrogates import Surrogate
 
 SMALLEST_DELTA = 1 / 776
 """delta per pixel, at least; 0.5 at 3x224x224."""
@@ -42,6 +44,9 @@ LOW_OFFSETS = {None: (0.0, 1.0), True: (0.7, 0.7), False: (-0.7, 0.7)}
 FALLBACK_OFFSET = (-1.0, 0.5)
 """What log q of these priors is believed to be at first, beside that of `prior`: how much more, and
 the spread of it; of low frequencies, by whether the nearest of the first rays was smooth."""
+SURROGATE_INFORMATION = 6.0
+"""What a surrogate's gradient counts as at first: log q of its turns begins where that of estimates
+does."""
 COARSEST_BIN = 4.0
 """A bin so many times as wide as it should be, since it was not believed in, is searched again."""
 FIRST_BINS = 12
@@ -72,6 +77,8 @@ class Frugal:
     """One iteration of so many draws from `reweighing_prior`; 0: none."""
     reweighing_information: float = 25.0
     """How much such an estimate asks for."""
+    surrogate: Surrogate | None = None
+    """A network of the user's own, to whose gradient it turns where that brings more."""
     relative_delta: float = 0.16
     """delta, as a share of the distance."""
     tail: float = 0.1
@@ -113,44 +120,58 @@ class Frugal:
             for number, prior in enumerate(priors)
         )
         turns = TurnBelief(REFERENCE, LOW_OFFSETS[smooth], FALLBACK_OFFSET)
-        reweighing_turns = TurnBelief()
-        choices = [_PriorState(sampler, turns, n) for n, sampler in enumerate(samplers)]
-        reweighing = _PriorState(last, reweighing_turns)
+        choices: list[_Way] = [
+            _Drawn(turns=turns, number=number, place=number, sampler=sampler)
+            for number, sampler in enumerate(samplers)
+        ]
+        reweighing = _Drawn(turns=TurnBelief(), number=len(choices), sampler=last)
+        told = self._told(problem, turns, len(choices) + 1)
         rule = optimal_rule(ratio, MOST_BINS)
         for t in range(1, self.iterations + 1):
             if iterate.distance <= problem.resolution:
                 return Stop.CONVERGED
-            for belief in (turns, reweighing_turns):
+            for belief in (turns, reweighing.turns, *([told.turns] if told else [])):
                 belief.pass_iteration()
-            prior = choices[turns.best_prior()]
-            if self.reweighing_period and t % self.reweighing_period == 0:
-                prior, goal = reweighing, self.reweighing_information
-            elif self.schedule:
+            way = choices[turns.best_prior()]
+            search = search_cost(way.bins, ratio) * rate
+            goal = turns.best_information(search, way.place)
+            if self.schedule:
                 goal = self.schedule * math.sqrt(t) * (ratio + 1) / 2 * rate
-            else:
-                search = search_cost(prior.bins, ratio) * rate
-                goal = prior.turns.best_information(search, prior.number)
+            hoped = turns.hoped_gain(goal, goal + search, way.place)
+            if told is not None and told.hoped_gain(ratio, rate) > hoped:
+                way = told
+            elif self.reweighing_period and t % self.reweighing_period == 0:
+                way, goal = reweighing, self.reweighing_information
             delta = max(floor, self.relative_delta * iterate.distance)
             cost = 2 * goal / rate + 1
-            estimate = yield from prior.sampler.estimate(
-                t, iterate, delta, slack, information=goal, cost=cost
-            )
+            estimate = yield from way.direction(t, iterate, delta, slack, goal, cost)
             information = max(estimate.information, 1.0)
             circle = Circle.through(problem.source, iterate.point, estimate.direction)
-            prediction = prior.turns.predict(information, prior.number)
+            prediction = way.turns.predict(information, way.place)
             path = BeliefPath(circle, iterate, *prediction, self.tail)
-            width = bin_width(iterate.distance, delta, information)
-            prior.bins = path.count_bins(width)
-            turn = yield from _search(path, prior.bins, width, rule)
+            width = bin_width(iterate.distance, delta, way.likened(information, prediction[0]))
+            way.bins = path.count_bins(width)
+            turn = yield from _search(path, way.bins, width, rule)
             angle = (turn.low + turn.high) / 2
-            prior.turns.update(angle, information, prior.number)
+            way.turns.update(angle, information, way.place)
             iterate = turn.iterate
             if turn.moved:
                 slack = min(math.tan(angle) * (turn.high - turn.low), 1.0) * iterate.distance
-            number = len(choices) if prior is reweighing else prior.number
-            problem.note(angle=angle, information=information, prior=float(number))
+            problem.note(angle=angle, information=information, prior=float(way.number))
             problem.accept(iterate)
         return Stop.ITERATIONS
+
+    def _told(self, problem: Problem, estimates: TurnBelief, number: int) -> _Told | None:
+        """What a surrogate says, if there is one."""
+        if self.surrogate is None:
+            return None
+        return _Told(
+            turns=TurnBelief(),
+            number=number,
+            problem=problem,
+            surrogate=self.surrogate,
+            estimates=estimates,
+        )
 
     def _begin(
         self, problem: Problem, ratio: float
@@ -160,7 +181,10 @@ class Frugal:
         smooth: bool | None = None
         iterate: Iterate | None
         if problem.start_image is None and isinstance(self.start, Inward):
-            nearest = yield from self.start.nearest(problem)
+            given = None
+            if self.surrogate is not None:
+                given = self.surrogate.direction(problem, problem.source)
+            nearest = yield from self.start.nearest(problem, given)
             iterate, smooth = (None, None) if nearest is None else nearest
         else:
             iterate = yield from begin(problem, self.start)
@@ -175,16 +199,67 @@ class Frugal:
         return iterate, tolerance * iterate.distance, smooth
 
 
-@dataclass
-class _PriorState:
-    """A prior at one image, with what was learned of it."""
+@dataclass(kw_only=True)
+class _Way:
+    """Where a direction to turn to comes from, with what was learned of its turns."""
 
-    sampler: CalibratedSampler
     turns: TurnBelief
-    number: int = 0
-    """Of this prior in `turns`."""
+    number: int
+    """Of this way in notes."""
+    place: int = 0
+    """Of this way in `turns`."""
     bins: int = FIRST_BINS
     """Of its last search."""
+
+    def direction(
+        self, t: int, iterate: Iterate, delta: float, slack: float, goal: float, cost: float
+    ) -> Asking[DirectionEstimate]:
+        """A direction and its information, `goal` if it can be had for `cost`."""
+        raise NotImplementedError
+
+    def likened(self, information: float, middle: float) -> float:
+        """The information of an estimate that would turn as far; `middle` is the log tan of it."""
+        del middle
+        return information
+
+
+@dataclass(kw_only=True)
+class _Drawn(_Way):
+    """An estimate with directions of a prior."""
+
+    sampler: CalibratedSampler
+
+    def direction(
+        self, t: int, iterate: Iterate, delta: float, slack: float, goal: float, cost: float
+    ) -> Asking[DirectionEstimate]:
+        return self.sampler.estimate(t, iterate, delta, slack, information=goal, cost=cost)
+
+
+@dataclass(kw_only=True)
+class _Told(_Way):
+    """A surrogate's gradient, for no query."""
+
+    problem: Problem
+    surrogate: Surrogate
+    estimates: TurnBelief
+    """What is believed of the turns of estimates."""
+
+    def hoped_gain(self, ratio: float, rate: float) -> float:
+        """As that of an estimate that costs nothing but its search."""
+        search = search_cost(self.bins, ratio) * rate
+        return self.turns.hoped_gain(SURROGATE_INFORMATION, search)
+
+    def direction(
+        self, t: int, iterate: Iterate, delta: float, slack: float, goal: float, cost: float
+    ) -> Asking[DirectionEstimate]:
+        del t, delta, slack, goal, cost
+        direction = self.surrogate.direction(self.problem, iterate.point)
+        return at_once(DirectionEstimate(direction, SURROGATE_INFORMATION))
+
+    def likened(self, information: float, middle: float) -> float:
+        del information
+        of_one, _ = self.estimates.predict(1.0, self.estimates.best_prior())
+        return max(math.exp(2 * (middle - of_one)), 1.0)
 
 
 class _Turn(NamedTuple):

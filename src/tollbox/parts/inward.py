@@ -4,7 +4,8 @@ A large perturbation is adversarial at once, for the price of one cheap answer; 
 boundary on its ray. Growing noise from the source costs a flagged answer for every level instead.
 
 1. Rays are random images of low frequencies, below one cut after another: which kind is near is a
-   property of the model, so several are tried and the nearest is kept.
+   property of the model, so several are tried and the nearest is kept. The second may be given: a
+   surrogate's gradient.
 2. The first ray is searched by its radius in steps of a tenth, at the least expected cost. Another
    is asked once, a step nearer than the best so far: if that is flagged it is dropped, and else it
    is searched from there. So a ray that is no better costs one flagged answer; and the more that
@@ -36,7 +37,7 @@ FARTHEST_RADIUS, NEAREST_RADIUS = 0.35, 0.005
 RADIUS_STEP = 0.9
 LAST_BINS = 12
 """Of the last step, in the end."""
-RAY_SPECTRA = tuple(Spectrum(cut, grey=1 / 3) for cut in (28, 8, 56, 14, 112))
+RAY_SPECTRA = tuple(Spectrum(cut, grey=1 / 3) for cut in (28, 56, 14, 8, 112))
 SMOOTH = 14.0
 """A ray of frequencies below this is smooth."""
 
@@ -90,8 +91,8 @@ class Inward:
         nearest = yield from self.nearest(problem)
         return None if nearest is None else nearest.iterate
 
-    def nearest(self, problem: Problem) -> Asking[Nearest | None]:
-        """The same, with the kind of the ray."""
+    def nearest(self, problem: Problem, given: Tensor | None = None) -> Asking[Nearest | None]:
+        """The same, with the kind of the ray; `given` is the direction of the second one."""
         ratio = limit_ratio(problem.prices.ratio)
         shape, scale = tuple(problem.source.shape), math.sqrt(problem.dimension)
         best: tuple[Iterate, Tensor, float] | None = None
@@ -102,6 +103,8 @@ class Inward:
             drawing = spectrum.begin(problem)
             noise = problem.noise("inward", number, 1, drawing.shape)
             way = drawing(noise[0:1], 1.0).view(shape)
+            if number == 1 and given is not None:
+                way = given
             far = FARTHEST_RADIUS * scale if best is None else best[2] * RADIUS_STEP
             point = Mixture(problem.source, way, far).point()
             answers = yield Ask(point[None], phase=PHASE)
@@ -109,7 +112,7 @@ class Inward:
                 continue
             start = Iterate(point, float(answers.distances[0]))
             best = yield from _search_ray(problem, ratio, way, start, far, NEAREST_RADIUS * scale)
-            smooth = spectrum.cut <= SMOOTH
+            smooth = spectrum.cut <= SMOOTH if way is not given else None
         if best is None:
             best = yield from self._grow_noise(problem, ratio)
         if best is None:

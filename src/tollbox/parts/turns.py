@@ -88,6 +88,12 @@ class TurnBelief:
         q = math.exp(self._log_q(prior)[0])
         return min(max(_best_gain(q * search) / q, LEAST_INFORMATION), MOST_INFORMATION)
 
+    def hoped_gain(self, information: float, cost: float, prior: int = 0) -> float:
+        """Gain per cost, twice log r, of an estimate that costs as much with its search, if log q
+        is a spread above its mean: as `best_prior` hopes."""
+        mean, variance = self._log_q(prior)
+        return math.log1p(math.exp(mean + math.sqrt(variance)) * information) / cost
+
     def predict(self, information: float, prior: int = 0) -> tuple[float, float]:
         """log tan phi of the next turn, and its spread."""
         mean, variance = self._log_q(prior)

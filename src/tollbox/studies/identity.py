@@ -26,6 +26,7 @@ from ..core.exactness import Exactness, listed
 from ..core.model import Model
 from ..core.noise import NOISE_VERSION
 from ..errors import FileError, InputError
+from ..models.weights import weights_digest
 from .spec.specs import ModelSpec
 from .spec.study import Study
 from .store.record import Environment, ModelFingerprint, StudyRecord, parts_of
@@ -70,7 +71,7 @@ def fingerprint(
         dtype=str(model.dtype).removeprefix("torch."),
         quantize=model.quantize,
         file=_hash_file(file) if file is not None and file.is_file() else None,
-        network=None if model.network is None else _hash_weights(model.network),
+        network=None if model.network is None else weights_digest(model.network),
         answers=_labels(model, images[:PROBES], size) if ask else None,
         running=model.running or None,
     )
@@ -79,15 +80,6 @@ def fingerprint(
 def _hash_file(path: Path) -> str:
     with open(path, "rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
-
-
-def _hash_weights(network: torch.nn.Module) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for name, tensor in sorted(network.state_dict().items()):
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        plain = tensor.detach().cpu().contiguous().flatten()
-        digest.update(plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
-    return digest.hexdigest()
 
 
 def check_repeatable(model: Model, images: Tensor, size: int) -> None:

@@ -1,0 +1,143 @@
+"""Surrogates: networks of one's own, whose gradients say where a boundary may lie.
+
+1. A surrogate is not the model under test: it costs nothing, and is looked into.
+2. It gets one image at a time, in a batch of one, in float32 without TF32 and with deterministic
+   kernels: what it says depends on nothing else.
+3. Of several networks, what they say is the mean of their unit gradients.
+4. The networks are left as they are: if one is not on the device of the run, or not in eval mode, a
+   copy is used.
+5. Two surrogates with the same weights, mean and std are the same: `digest` says which it is.
+
+What a surrogate says is a direction to turn to. Whether that is worth following its turns tell:
+`frugal` tries it, trusts it by what it brought, and leaves it where estimates bring more for their
+price.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..core.arguments import shown
+from ..core.problem import Problem
+from ..errors import InputError
+from ..models.normalise import Normalisation
+from ..models.precision import matrix_products
+from ..models.prepared import prepared
+from ..models.weights import weights_digest
+from ..parts.vectors import unit
+
+
+class Surrogate:
+    """One network or several, of logits (n, classes) for images (n, c, h, w) in [0,1] that go in as
+    (image - mean) / std. The classes are those of the model under test."""
+
+    def __init__(
+        self,
+        networks: nn.Module | Sequence[nn.Module],
+        *,
+        mean: Sequence[float] | float | None = None,
+        std: Sequence[float] | float | None = None,
+    ) -> None:
+        given = [networks] if isinstance(networks, nn.Module) else networks
+        if not isinstance(given, Sequence) or not given:
+            raise _refused(networks)
+        for network in given:
+            if not isinstance(network, nn.Module):
+                raise _refused(network)
+        self.networks = tuple(given)
+        self._mean, self._std = mean, std
+        self._ready: dict[torch.device, list[nn.Module]] = {}
+        _normalisation(mean, std, torch.device("cpu"))  # mistakes are told now
+        digests = [weights_digest(network) for network in self.networks]
+        self.digest = "-".join(digest[:12] for digest in digests)
+        """Tells it from others with other weights."""
+        self.gradients, self.seconds = 0, 0.0
+        """How many were computed in this process, and the host's time for that."""
+
+    def __repr__(self) -> str:
+        return f"Surrogate({self.digest!r}, mean={self._mean!r}, std={self._std!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Surrogate) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_ready": {}, "gradients": 0, "seconds": 0.0}
+
+    def direction(self, problem: Problem, point: Tensor) -> Tensor:
+        """The unit gradient, at a point, of how far the class to reach leads the source class."""
+        began = time.perf_counter()
+        normalise = _normalisation(self._mean, self._std, point.device)
+        total = torch.zeros_like(point)
+        with matrix_products(False if point.is_cuda else None), _deterministic():
+            for network in self._on(point.device):
+                total += unit(_gradient(network, normalise, problem, point))
+        self.gradients += 1
+        self.seconds += time.perf_counter() - began
+        return unit(total)
+
+    def _on(self, device: torch.device) -> list[nn.Module]:
+        """The networks, ready to be run on a device."""
+        if device not in self._ready:
+            self._ready[device] = [
+                prepared(network, device, torch.float32, torch.contiguous_format)
+                for network in self.networks
+            ]
+        return self._ready[device]
+
+
+def _refused(given: object) -> InputError:
+    return InputError(
+        f"is {shown(given)}",
+        expected="a network (an instance of nn.Module), or several",
+        input="surrogate",
+    )
+
+
+def _normalisation(
+    mean: Sequence[float] | float | None, std: Sequence[float] | float | None, device: torch.device
+) -> Normalisation:
+    return Normalisation.checked(
+        mean, std, dtype=torch.float32, device=device, layout=torch.contiguous_format
+    )
+
+
+def _deterministic() -> AbstractContextManager[None]:
+    flags: AbstractContextManager[None] = torch.backends.cudnn.flags(
+        enabled=True, benchmark=False, deterministic=True, allow_tf32=False
+    )
+    return flags
+
+
+def _gradient(
+    network: nn.Module, normalise: Normalisation, problem: Problem, point: Tensor
+) -> Tensor:
+    with torch.enable_grad():
+        image = point.detach().to(torch.float32)[None].clone().requires_grad_(True)
+        outputs = network(normalise(image))
+        if not isinstance(outputs, Tensor) or outputs.ndim != 2:
+            raise InputError(
+                f"gives {shown(outputs)}", expected="logits (n, classes)", input="surrogate"
+            )
+        logits, label = outputs[0], problem.label
+        largest = max(label, problem.target or 0)
+        if largest >= len(logits):
+            raise InputError(
+                f"has {len(logits)} classes, and class {largest} is of an image or its target",
+                expected="the classes of the model under test",
+                input="surrogate",
+            )
+        if problem.target is None:
+            rival = torch.cat([logits[:label], logits[label + 1 :]]).amax()
+        else:
+            rival = logits[problem.target]
+        (gradient,) = torch.autograd.grad(rival - logits[label], image)
+    return gradient[0].to(point)

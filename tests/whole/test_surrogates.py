@@ -1,0 +1,209 @@
+"""Surrogates: what they say, what it brings, what a useless one costs, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import tollbox as tb
+from tollbox import testing
+from tollbox.attacks.surrogates import Surrogate
+from tollbox.parts.subspaces import Dct
+
+SHAPE = (3, 16, 16)
+
+
+class Linear(nn.Module):
+    """Class 1 leads class 0 by <normal, x>, class 2 by <other, x>."""
+
+    def __init__(self, normal: Tensor, other: Tensor | None = None) -> None:
+        super().__init__()
+        rows = [torch.zeros_like(normal), normal, -normal if other is None else other]
+        self.weight = nn.Parameter(torch.stack(rows).flatten(1).float())
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images.flatten(1) @ self.weight.T
+
+
+class Bent(nn.Module):
+    """Dropout and batch norm, to see in which mode it is run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.5), nn.Flatten()
+        )
+        self.last = nn.Linear(4 * 14 * 14, 5)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.last(self.layers(images))  # type: ignore[no-any-return]
+
+
+def noise(seed: int) -> Tensor:
+    drawn = torch.randn(SHAPE, generator=torch.Generator().manual_seed(seed))
+    return drawn / torch.linalg.vector_norm(drawn)
+
+
+def cosine(a: Tensor, b: Tensor) -> float:
+    return float(
+        torch.nn.functional.cosine_similarity(a.flatten().double(), b.flatten().double(), 0)
+    )
+
+
+def problem(**more) -> tb.Problem:
+    return tb.Problem(torch.full(SHAPE, 0.5), 0, **more)
+
+
+# -- what it says ---------------------------------------------------------------------------------
+
+
+def test_the_gradient_of_how_far_another_class_leads():
+    normal = noise(1)
+    said = Surrogate(Linear(normal)).direction(problem(), problem().source + 0.1 * normal)
+    assert torch.allclose(said, normal, atol=1e-6)
+
+
+def test_of_a_target_that_it_leads():
+    normal, other = noise(1), noise(2)
+    surrogate = Surrogate(Linear(normal, other))
+    point = problem().source + 0.1 * normal
+    assert cosine(surrogate.direction(problem(target=2), point), other) > 0.999
+
+
+def test_std_is_in_the_gradient():
+    normal, std = noise(1), (0.2, 0.5, 1.0)
+    said = Surrogate(Linear(normal), mean=0.4, std=std).direction(
+        problem(), problem().source + 0.01
+    )
+    assert cosine(said, normal / torch.tensor(std).view(3, 1, 1)) > 0.999
+
+
+def test_several_say_the_mean_of_their_unit_gradients():
+    one, two = noise(1), noise(2)
+    surrogate = Surrogate([Linear(7 * one, -2 * one), Linear(0.1 * two, -two)])
+    point = problem().source + 0.1 * (one + two)
+    assert cosine(surrogate.direction(problem(), point), one + two) > 0.999
+
+
+def test_the_network_is_left_as_it_is_and_run_in_eval_mode():
+    network = Bent().double().train()
+    before = copy.deepcopy(network.state_dict())
+    surrogate = Surrogate(network)
+    said = [surrogate.direction(problem(), problem().source) for _ in range(3)]
+    assert torch.equal(said[0], said[1])
+    assert torch.equal(said[0], said[2])
+    assert network.training
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    assert all(parameter.grad is None for parameter in network.parameters())
+
+
+def test_gradients_are_counted_with_their_seconds():
+    surrogate = Surrogate(Linear(noise(1)))
+    surrogate.direction(problem(), problem().source)
+    assert surrogate.gradients == 1
+    assert surrogate.seconds > 0
+
+
+def test_it_is_the_same_if_its_weights_are():
+    one, same, other = Surrogate(Linear(noise(1))), Surrogate(Linear(noise(1))), Linear(noise(2))
+    assert one == same
+    assert repr(one) == repr(same)
+    assert one != Surrogate(other)
+    assert one != Surrogate(Linear(noise(1)), mean=0.5)
+    again = pickle.loads(pickle.dumps(one))
+    assert again == one
+    assert torch.equal(
+        again.direction(problem(), problem().source + 0.1),
+        one.direction(problem(), problem().source + 0.1),
+    )
+
+
+# -- what it brings -------------------------------------------------------------------------------
+
+
+def plane() -> tuple[testing.Boundary, Tensor]:
+    """A plane at distance 1, and its normal, which is of low frequencies."""
+    drawn = torch.randn((1, *Dct(4).shape(SHAPE)), generator=torch.Generator().manual_seed(5))
+    normal = Dct(4).expand(drawn.double(), SHAPE)[0]
+    normal = normal / torch.linalg.vector_norm(normal)
+    source = torch.full(SHAPE, 0.5, dtype=torch.float64)
+
+    def adversarial(apart: Tensor) -> Tensor:
+        return apart @ normal.flatten().to(apart) >= 1
+
+    return testing.Boundary("plane", source, 1.0, adversarial), normal.float()
+
+
+def attacked(network: nn.Module | None, ratio: float = 1.0, budget: float = 500.0, seed: int = 0):
+    boundary, _ = plane()
+    surrogate = None if network is None else Surrogate(network)
+    attack = replace(tb.preset("frugal"), surrogate=surrogate)
+    cell = tb.Cell(attack, boundary.source, 0, tb.Prices(ratio, 1), budget, seed=seed)
+    [result] = tb.run_cells([cell], boundary.model())
+    assert result.stop is tb.Stop.BUDGET, result.reason
+    return result
+
+
+@pytest.mark.parametrize("ratio", [1, 10])
+def test_one_that_knows_the_normal_brings_the_nearest_point_at_once(ratio):
+    result = attacked(Linear(plane()[1]), ratio, budget=60 * ratio)
+    assert result.distance < 1.02
+    assert attacked(None, ratio, budget=60 * ratio).distance > 2
+
+
+def test_one_that_knows_half_of_it_is_of_use():
+    """A cosine of 0.5, the same error at every point."""
+    normal, wrong = plane()[1], noise(3)
+    wrong = wrong - (wrong * normal).sum() * normal
+    blend = 0.5 * normal + 0.75**0.5 * wrong / torch.linalg.vector_norm(wrong)
+    ours = [attacked(Linear(blend), budget=200, seed=s).distance for s in range(8)]
+    alone = [attacked(None, budget=200, seed=s).distance for s in range(8)]
+    assert sum(ours) < 0.75 * sum(alone)
+
+
+def test_a_useless_one_is_soon_left_alone():
+    """Gradients across the normal: few are followed, and the run ends as near as without."""
+    normal, wrong = plane()[1], noise(3)
+    wrong = wrong - (wrong * normal).sum() * normal
+    runs = [attacked(Linear(wrong), budget=800, seed=s) for s in range(8)]
+    alone = [attacked(None, budget=800, seed=s) for s in range(8)]
+    followed = [sum(step.notes["prior"] == 4 for step in run.trace[1:]) for run in runs]
+    assert max(followed) <= 5
+    assert sum(r.distance for r in runs) < 1.05 * sum(r.distance for r in alone)
+
+
+def test_it_is_the_same_in_any_batch():
+    boundary = testing.half_space(1.0, factor=4)
+    attack = replace(tb.preset("frugal"), surrogate=Surrogate(Linear(noise(4))))
+    images = [(boundary.source + 0.01 * k).clamp(0, 1) for k in range(4)]
+    cells = [tb.Cell(attack, image, 0, tb.Prices(3, 1), 300) for image in images]
+    one = tb.run_cells(cells, boundary.model(), batch_size=64)
+    other = tb.run_cells(cells[::-1], boundary.model(), batch_size=5, live=2)
+    for a, b in zip(one, list(other)[::-1], strict=True):
+        assert a.distance == b.distance
+        assert [s.cost for s in a.trace] == [s.cost for s in b.trace]
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", [None, [], "resnet", [Linear(noise(1)), 3], torch.ones(3)])
+def test_what_is_no_network_is_refused(wrong):
+    with pytest.raises(tb.InputError, match=r"surrogate.*expected a network"):
+        Surrogate(wrong)
+
+
+def test_a_wrong_mean_is_refused_at_once():
+    with pytest.raises(tb.InputError, match="std"):
+        Surrogate(Linear(noise(1)), std=0)
+
+
+def test_too_few_classes_are_told():
+    with pytest.raises(tb.InputError, match="has 3 classes, and class 7"):
+        Surrogate(Linear(noise(1))).direction(tb.Problem(problem().source, 7), problem().source)
