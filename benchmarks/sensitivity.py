@@ -8,7 +8,8 @@ measured with `--draws` directions v of each prior, in units of 1/d, what unifor
 Also: cos(u, g), of the perturbation with the normal; the share of g's energy along brightness; its
 energy per coefficient by frequency (half-waves per image), in units of 1/d; and the share of
 adversarial answers at `frugal`'s samples around the boundary on the ray through that point, which
-would be a half if the boundary were a plane. All are medians over images.
+would be a half if the boundary were a plane. All are medians over images; but for the share of
+images on which the nearest of the start's rays is a smooth one (inward.py).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tollbox.parts.cosines import cosine_columns
 from tollbox.parts.priors import BRIGHTNESS, Photo, Reweighed, Spectrum, Texture
 from tollbox.parts.subspaces import Dct, Full
 
+SMOOTH = "share of smooth starts"
 PRIORS: dict[str, Any] = {
     "Full()": Full(),
     "Dct(2)": Dct(2),
@@ -115,6 +117,7 @@ def main() -> None:
             point = result.adversarial.to(args.device)
             g = normal(network, scale, point, label)
             away = point - problem.source
+            rows[SMOOTH].append(float(result.trace[0].notes.get("smooth", np.nan)))
             rows["distance"].append(result.distance)
             rows["cos(u, g)"].append(float((away * g).sum() / away.norm()))
             for name, value in spectrum(g).items():
@@ -132,7 +135,10 @@ def main() -> None:
                     samples = [(boundary + delta * part).clamp(0, 1) for part in drawn]
                     answers = torch.cat([loaded.model(part) for part in samples]) != label
                     rows["share of adversarial"].append(float(answers.float().mean()))
-        found[f"{cost:g}"] = {name: float(np.median(values)) for name, values in rows.items()}
+        found[f"{cost:g}"] = {
+            name: float((np.nanmean if name == SMOOTH else np.median)(values))
+            for name, values in rows.items()
+        }
         print("\n".join(f"{n:24s} {v:8.3f}" for n, v in found[f"{cost:g}"].items()), flush=True)
     report = {
         **common.provenance(args.device),

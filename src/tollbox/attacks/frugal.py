@@ -112,6 +112,8 @@ class Frugal:
         if start is None:
             return Stop.NO_START
         iterate, slack, smooth = start
+        if smooth is not None:
+            problem.note(smooth=float(smooth))
         problem.accept(iterate)
         rate, floor = optimum(ratio).rate, SMALLEST_DELTA * math.sqrt(problem.dimension)
         priors = (self.prior, self.low_prior, self.fallback_prior, self.reweighing_prior)

@@ -1,0 +1,129 @@
+"""What a surrogate brings `frugal`, and what a useless one costs.
+
+    python benchmarks/guided.py --net vit --surrogates resnet20 robust noisy:0.4 random \\
+        --images 30 --prices 1:1000 2:1000 100:3000 --at 250 500 --out out.json
+
+Surrogates are networks of `nets.py` (with the classes of the one that is attacked), `random`, a
+ResNet-20 whose weights were never trained, and `noisy:S`, the attacked network itself with noise of
+S standard deviations added to each of its weights: a cousin, the nearer the smaller S.
+
+For each price and surrogate, over the images: the geometric mean of the distance beside that of
+`frugal` alone at every mark, with a 95 % interval (images are drawn, paired); the share of turns
+that followed it; the cosine of its gradient with the network's own at the points that were found
+(no attack sees that); and the seconds that its gradients took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import replace
+from typing import Any
+
+import common
+import nets
+import numpy as np
+import paired
+import torch
+from torch import nn
+
+import tollbox as tb
+from tollbox.attacks.surrogates import Surrogate
+from tollbox.parts.subspaces import Full
+
+ALONE = "none"
+TOLD = 4.0
+"""The number of a surrogate's turns in notes."""
+
+
+def network(name: str, net: str) -> tuple[nn.Module, str]:
+    """The network of a surrogate, and the name of its normalisation."""
+    torch.manual_seed(0)
+    if name == "random":
+        return nets.ResNet20().eval(), "resnet20"
+    kind, _, noise = name.partition(":")
+    if kind != "noisy":
+        return nets.network(name, folded=True), name
+    cousin = nets.network(net)
+    for weights in cousin.parameters():
+        if weights.ndim > 1:
+            weights.data += float(noise) * weights.data.std() * torch.randn_like(weights)
+    return cousin, net
+
+
+def surrogate(name: str, net: str) -> Surrogate:
+    chosen, normalised = network(name, net)
+    mean, std = nets.NORMALISATION[normalised]
+    return Surrogate(chosen.requires_grad_(False), mean=mean, std=std)
+
+
+def cosine(one: Surrogate, other: Surrogate, results: Any, loaded: common.Loaded) -> float:
+    """Of two networks' gradients at the points that were found: the mean over images."""
+    found = []
+    for result, image, label in zip(results, loaded.images, loaded.labels, strict=True):
+        if result.adversarial is not None:
+            problem = tb.Problem(image, label)
+            first, second = (each.direction(problem, result.adversarial) for each in (one, other))
+            found.append(float((first * second).sum()))
+    return float(np.mean(found))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").splitlines()[0], parents=[common.options()]
+    )
+    common.hash_option(parser)
+    parser.add_argument("--surrogates", nargs="+", default=["random"])
+    parser.add_argument("--prices", nargs="+", type=common.priced, required=True)
+    parser.add_argument("--at", nargs="+", type=float, default=[])
+    args = parser.parse_args()
+    if unlimited := [price for price, budget in args.prices if budget is None]:
+        parser.error(f"--prices: c* = {unlimited[0]:g} needs a budget, as {unlimited[0]:g}:1000")
+    common.use_tf32(False)
+    loaded = common.load(args.net, args.device, args.images, which=args.hash)
+    own = surrogate("noisy:0", args.net)
+    guides = {ALONE: None} | {name: surrogate(name, args.net) for name in args.surrogates}
+    report: dict[str, Any] = {
+        **common.provenance(args.device),
+        "settings": {"net": args.net, "seed": args.seed, "images": loaded.hashes},
+        "rows": [],
+    }
+    farthest = 0.5 * math.sqrt(math.prod(Full().shape(tuple(loaded.images[0].shape))))
+    for price, budget in args.prices:
+        marks = [mark for mark in args.at if mark < budget] + [budget]
+        alone: Any = None
+        for name, guide in guides.items():
+            base: Any = tb.preset("frugal")
+            attack: Any = replace(base, surrogate=guide)
+            before = 0.0 if guide is None else guide.seconds
+            cells = loaded.cells(attack, prices=tb.Prices(price, 1), budget=budget, seed=args.seed)
+            results = common.run_cells(f"c* = {price:g}, {name}", cells, loaded.model, args)
+            distances = np.array([[r.distance_at(mark) for r in results] for mark in marks])
+            distances = np.minimum(distances, farthest)
+            alone = distances if alone is None else alone
+            gains = distances / alone
+            ratios = [
+                paired.ratio(gain, np.ones(len(gain)), paired.geometric_mean) for gain in gains
+            ]
+            turns = [step.notes.get("prior") for result in results for step in result.trace[1:]]
+            row: dict[str, Any] = {
+                "price": price,
+                "surrogate": name,
+                "medians": [common.short(float(np.median(each))) for each in distances],
+                "ratios": [[common.short(value) for value in ratio] for ratio in ratios],
+                "marks": marks,
+                "followed": common.short(turns.count(TOLD) / max(len(turns), 1)),
+            }
+            if guide is not None:
+                row["cosine"] = common.short(cosine(guide, own, results, loaded), 3)
+                row["seconds"] = common.short(guide.seconds - before, 3)
+            report["rows"].append(row)
+            told = ", ".join(
+                f"{mark:g}: {ratio}" for mark, ratio in zip(marks, ratios, strict=True)
+            )
+            print(f"c* = {price:g}, {name}: {told}; {row}", flush=True)
+    common.write(args.out, report)
+
+
+if __name__ == "__main__":
+    main()
