@@ -21,6 +21,7 @@ from dataclasses import replace
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import median
 
 import pytest
 import torch
@@ -401,7 +402,7 @@ def test_frugal_ends_along_the_normal_as_the_prior_weighs_it(grey):
     """The mean of an estimate is S g, S the covariance of the directions. Where x - x* is along it
     there is no turn left: the distance is that of the plane times |S g| / <g, S g>, which is 1 for
     directions of one energy, 1.05, 1.31 and 1.84 for a share `grey` along brightness. (Noise takes
-    it a little farther, up to 5 % for the last.)"""
+    it a little nearer, 5 % for the two last; the median of five seeds.)"""
     boundary = testing.half_space(factor=4)
     normal = testing._unit(0, SHAPE, 4).view(3, -1)
     light = torch.tensor(BRIGHTNESS, dtype=torch.float64)
@@ -412,9 +413,9 @@ def test_frugal_ends_along_the_normal_as_the_prior_weighs_it(grey):
     prior = Spectrum(4.5, grey)
     alone = {"prior": prior, "low_prior": prior, "fallback_prior": prior}
     attack = replace(tb.preset("frugal"), **alone, reweighing_period=0)
-    cell = tb.Cell(attack, boundary.source, 0, budget=4500)
-    [result] = tb.run_cells([cell], boundary.model())
-    assert result.distance == pytest.approx(limit, rel=0.07)
+    cells = [tb.Cell(attack, boundary.source, 0, budget=4500, seed=seed) for seed in range(5)]
+    results = tb.run_cells(cells, boundary.model())
+    assert median(result.distance for result in results) == pytest.approx(limit, rel=0.07)
     assert limit == pytest.approx({1 / 3: 1, 0.5: 1.054, 0.7: 1.310, 0.9: 1.844}[grey], abs=1e-3)
 
 

@@ -226,14 +226,26 @@ def test_a_given_ray_is_the_second_and_kept_if_it_is_the_nearest(ratio):
         return int(norm(away) >= 2.0 or float((away * given).sum()) >= 0.2)
 
     found = nearest(label, given, ratio=ratio)
+    assert found.given
     assert found.smooth is None
     assert found.iterate.distance < 0.25
-    assert nearest(label, ratio=ratio).iterate.distance > 1
+    alone = nearest(label, ratio=ratio)
+    assert not alone.given
+    assert alone.iterate.distance > 1
 
 
-def test_a_given_ray_that_is_no_better_costs_what_a_ray_does():
+def test_a_given_ray_that_is_no_better_costs_what_a_ray_does_and_leaves_out_the_last():
     given = torch.zeros(SHAPE, dtype=torch.float64)
     given[0, 3, 3] = 1.0
     problem = tb.Problem(GREY, 0)
     runs = [drive(Inward().nearest(problem, way), problem, outside(1.7)) for way in (None, given)]
     assert runs[0].labels == runs[1].labels
+    assert not runs[1].returned.given
+    flagged = [
+        [point for point, label in zip(run.points, run.labels, strict=True) if label == 0]
+        for run in runs
+    ]
+    ways = [[(point - GREY) / norm(point - GREY) for point in each] for each in flagged]
+    known = [way for way in ways[1] if any(torch.allclose(way, other) for other in ways[0])]
+    assert len(ways[1]) - len(known) == 1
+    assert any(torch.allclose(way, given) for way in ways[1])

@@ -47,6 +47,8 @@ the spread of it; of low frequencies, by whether the nearest of the first rays w
 SURROGATE_INFORMATION = 6.0
 """What a surrogate's gradient counts as at first: log q of its turns begins where that of estimates
 does."""
+DOUBTED = (-2.0, 0.0)
+"""By how much log q of a surrogate begins lower, if its ray was not the nearest of the start."""
 COARSEST_BIN = 4.0
 """A bin so many times as wide as it should be, since it was not believed in, is searched again."""
 FIRST_BINS = 12
@@ -111,7 +113,7 @@ class Frugal:
         start = yield from self._begin(problem, ratio)
         if start is None:
             return Stop.NO_START
-        iterate, slack, smooth = start
+        iterate, slack, smooth, doubted = start
         if smooth is not None:
             problem.note(smooth=float(smooth))
         problem.accept(iterate)
@@ -127,7 +129,15 @@ class Frugal:
             for number, sampler in enumerate(samplers)
         ]
         reweighing = _Drawn(turns=TurnBelief(), number=len(choices), sampler=last)
-        told = self._told(problem, turns, len(choices) + 1)
+        told = None
+        if self.surrogate is not None:
+            told = _Told(
+                turns=TurnBelief(DOUBTED if doubted else REFERENCE),
+                number=len(choices) + 1,
+                problem=problem,
+                surrogate=self.surrogate,
+                estimates=turns,
+            )
         rule = optimal_rule(ratio, MOST_BINS)
         for t in range(1, self.iterations + 1):
             if iterate.distance <= problem.resolution:
@@ -163,42 +173,39 @@ class Frugal:
             problem.accept(iterate)
         return Stop.ITERATIONS
 
-    def _told(self, problem: Problem, estimates: TurnBelief, number: int) -> _Told | None:
-        """What a surrogate says, if there is one."""
-        if self.surrogate is None:
-            return None
-        return _Told(
-            turns=TurnBelief(),
-            number=number,
-            problem=problem,
-            surrogate=self.surrogate,
-            estimates=estimates,
-        )
-
-    def _begin(
-        self, problem: Problem, ratio: float
-    ) -> Asking[tuple[Iterate, float, bool | None] | None]:
-        """A first boundary point, how far outside it may lie, and whether the way to it is
-        smooth, if that says anything."""
-        smooth: bool | None = None
-        iterate: Iterate | None
+    def _begin(self, problem: Problem, ratio: float) -> Asking[_Begun | None]:
+        """A first boundary point, and what the way to it says."""
         if problem.start_image is None and isinstance(self.start, Inward):
             given = None
             if self.surrogate is not None:
                 given = self.surrogate.direction(problem, problem.source)
             nearest = yield from self.start.nearest(problem, given)
-            iterate, smooth = (None, None) if nearest is None else nearest
-        else:
-            iterate = yield from begin(problem, self.start)
-        if iterate is None:
+            if nearest is None:
+                return None
+            iterate, slack = nearest.iterate, self.start.tolerance * nearest.iterate.distance
+            return _Begun(iterate, slack, nearest.smooth, not nearest.given)
+        found = yield from begin(problem, self.start)
+        if found is None:
             return None
         tolerance = self.start.tolerance
         if problem.start_image is not None or tolerance is None:
-            ray = Ray(problem.source, iterate.point - problem.source, iterate, 1.0, NEAREST_SHARE)
+            ray = Ray(problem.source, found.point - problem.source, found, 1.0, NEAREST_SHARE)
             count = math.ceil(math.log(NEAREST_SHARE) / math.log(1 - SHARE_STEP))
-            iterate, _ = yield from narrow(ray, count, optimal_rule(ratio, count), START)
+            found, _ = yield from narrow(ray, count, optimal_rule(ratio, count), START)
             tolerance = SHARE_STEP
-        return iterate, tolerance * iterate.distance, smooth
+        return _Begun(found, tolerance * found.distance)
+
+
+class _Begun(NamedTuple):
+    """A first boundary point."""
+
+    iterate: Iterate
+    slack: float
+    """How far outside it may lie."""
+    smooth: bool | None = None
+    """Whether the way to it is smooth, if that says anything."""
+    doubted: bool = False
+    """A surrogate's ray was tried, and was not the nearest."""
 
 
 @dataclass(kw_only=True)

@@ -4,8 +4,8 @@ A large perturbation is adversarial at once, for the price of one cheap answer; 
 boundary on its ray. Growing noise from the source costs a flagged answer for every level instead.
 
 1. Rays are random images of low frequencies, below one cut after another: which kind is near is a
-   property of the model, so several are tried and the nearest is kept. The second may be given: a
-   surrogate's gradient.
+   property of the model, so several are tried and the nearest is kept. One may be given, a
+   surrogate's gradient: it comes second, and the last one is left out for it.
 2. The first ray is searched by its radius in steps of a tenth, at the least expected cost. Another
    is asked once, a step nearer than the best so far: if that is flagged it is dropped, and else it
    is searched from there. So a ray that is no better costs one flagged answer; and the more that
@@ -69,7 +69,9 @@ class Nearest(NamedTuple):
 
     iterate: Iterate
     smooth: bool | None
-    """Whether the ray was smooth, which says what the model looks at; None where none was found."""
+    """Whether the ray was smooth, which says what the model looks at; None for another kind."""
+    given: bool = False
+    """Whether it is the ray that was given."""
 
 
 @register(Start)
@@ -92,19 +94,22 @@ class Inward:
         return None if nearest is None else nearest.iterate
 
     def nearest(self, problem: Problem, given: Tensor | None = None) -> Asking[Nearest | None]:
-        """The same, with the kind of the ray; `given` is the direction of the second one."""
+        """The same, with the kind of the ray; `given` is the direction of one more."""
         ratio = limit_ratio(problem.prices.ratio)
         shape, scale = tuple(problem.source.shape), math.sqrt(problem.dimension)
         best: tuple[Iterate, Tensor, float] | None = None
         smooth: bool | None = None
+        kept: Tensor | None = None
         tries = max(min(self.tries, 2), math.ceil(self.tries / (1 + max(0.0, math.log10(ratio)))))
         for number in range(tries):
-            spectrum = RAY_SPECTRA[number % len(RAY_SPECTRA)]
-            drawing = spectrum.begin(problem)
-            noise = problem.noise("inward", number, 1, drawing.shape)
-            way = drawing(noise[0:1], 1.0).view(shape)
-            if number == 1 and given is not None:
+            place = number if given is None or number == 0 else number - 1
+            spectrum = RAY_SPECTRA[place % len(RAY_SPECTRA)]
+            if given is not None and number == 1:
                 way = given
+            else:
+                drawing = spectrum.begin(problem)
+                noise = problem.noise("inward", place, 1, drawing.shape)
+                way = drawing(noise[0:1], 1.0).view(shape)
             far = FARTHEST_RADIUS * scale if best is None else best[2] * RADIUS_STEP
             point = Mixture(problem.source, way, far).point()
             answers = yield Ask(point[None], phase=PHASE)
@@ -112,7 +117,7 @@ class Inward:
                 continue
             start = Iterate(point, float(answers.distances[0]))
             best = yield from _search_ray(problem, ratio, way, start, far, NEAREST_RADIUS * scale)
-            smooth = spectrum.cut <= SMOOTH if way is not given else None
+            kept, smooth = way, spectrum.cut <= SMOOTH if way is not given else None
         if best is None:
             best = yield from self._grow_noise(problem, ratio)
         if best is None:
@@ -120,7 +125,7 @@ class Inward:
         iterate, way, radius = best
         ray = Ray(problem.source, way, iterate, radius, radius * RADIUS_STEP)
         iterate, _ = yield from narrow(ray, LAST_BINS, optimal_rule(ratio, LAST_BINS), PHASE)
-        return Nearest(iterate, smooth)
+        return Nearest(iterate, smooth, given is not None and kept is given)
 
     def _grow_noise(
         self, problem: Problem, ratio: float
