@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import models
     from .attacks.presets import preset, presets
+    from .attacks.surrogates import Surrogate
     from .check import check_model
     from .core.ask import Answers, Ask, Run, Until, together
     from .core.cell import Cell
@@ -54,6 +55,7 @@ __all__ = [
     "Stop",
     "Study",
     "StudyResults",
+    "Surrogate",
     "TollboxError",
     "UnknownNameError",
     "Until",
@@ -81,6 +83,7 @@ _NAMES = {
         "preset",
         "presets",
     ),
+    "attacks.surrogates": ("Surrogate",),
     "core.cell": ("Cell",),
     "check": ("check_model",),
     "core.stop": ("Stop",),

@@ -15,7 +15,8 @@ TollboxError
    a command line (`--batch-size`) or a study file (`goal.start`), renders the sentence with names
    of its own (`sentence`), and never looks into a text for them. A field that speaks of another
    argument writes it as `mention("max_queries")`.
-3. `placed` gives the same error with a place before it, such as a file and a line.
+3. `placed` gives the same error with a place before it, such as a file and a line; `renamed` about
+   an argument of another name.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from __future__ import annotations
 import copy
 import difflib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, TypeVar
 
 E = TypeVar("E", bound="InputError")
@@ -68,6 +69,12 @@ class InputError(TollboxError, ValueError):
         """The same error, with a place before those that it has."""
         other = copy.copy(self)
         other.where = f"{where}: {self.where}" if self.where else where
+        return other
+
+    def renamed(self, names: Mapping[str, str]) -> Self:
+        """The same error, about an argument that goes by another name here."""
+        other = copy.copy(self)
+        other.input = names.get(self.input, self.input)
         return other
 
     def __str__(self) -> str:

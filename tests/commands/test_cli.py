@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tollbox as tb
-from tollbox.attacks import PRESETS
+from tollbox.attacks import PRESETS, WITH_SURROGATE
 from tollbox.cli import demo as demo_command
 from tollbox.cli.app import COMMANDS, main
 from tollbox.cli.attack import AttackOptions
@@ -41,13 +41,15 @@ def test_presets(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = typed(capsys, "presets")
     assert code == 0
     lines = out.splitlines()
-    for name, known in PRESETS.items():
+    listed = {**PRESETS, **WITH_SURROGATE}
+    for name, known in listed.items():
         [line] = [line for line in lines if line.split()[0] == name]
         assert line.split(maxsplit=2) == [name, known.family, known.parts]
         above = [text for text in lines[: lines.index(line)] if not text.startswith(" ")]
         assert above[-1] == known.source
     assert max(map(len, lines)) <= 80
-    assert len(lines) == len(PRESETS) + len({known.source for known in PRESETS.values()})
+    assert lines.pop() == "A network for frugal+surrogate is given by --surrogate."
+    assert len(lines) == len(listed) + len({known.source for known in listed.values()})
     assert out.isascii()
 
 

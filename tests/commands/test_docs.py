@@ -15,7 +15,7 @@ import pytest
 from test_layers import WITH_TRITON
 
 import tollbox as tb
-from tollbox.attacks import PRESETS
+from tollbox.attacks import PRESETS, WITH_SURROGATE
 
 ROOT = Path(__file__).parents[2]
 REFERRING = ("docs/paper.md", "docs/design.md")
@@ -158,7 +158,7 @@ def test_the_readme_lists_every_preset() -> None:
     listed = [
         name for cells in rows("README.md", "preset") for name in re.findall("`(.+?)`", cells[0])
     ]
-    assert sorted(listed) == sorted(PRESETS)
+    assert sorted(listed) == sorted({**PRESETS, **WITH_SURROGATE})
 
 
 def test_the_settings_of_the_presets_are_those_of_the_code() -> None:

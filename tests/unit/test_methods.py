@@ -68,11 +68,17 @@ def test_a_family_has_one_vanilla_attack_unless_it_is_our_own() -> None:
         ("stealthy-hsja", "stealthy", "Stealthy HSJA", Kind.STEALTHY),
         ("cgba-original", "original", "original CGBA", Kind.VANILLA),
         ("frugal", "ours", "Frugal (ours)", Kind.OWN),
+        (
+            'frugal+surrogate"\nsurrogate = "nets:one',
+            "ours, with a surrogate",
+            "Frugal+surrogate (ours)",
+            Kind.OWN,
+        ),
     ],
 )
 def test_the_words_for_a_preset(preset: str, table: str, paper: str, kind: Kind) -> None:
     [spec] = named(preset).attacks
-    assert (PRESETS[preset].words, attack_name(spec), attack_kind(spec)) == (table, paper, kind)
+    assert (spec.described.words, attack_name(spec), attack_kind(spec)) == (table, paper, kind)
 
 
 def test_a_row_has_its_own_name_where_that_says_more() -> None:

@@ -11,9 +11,10 @@ import pytest
 import torch
 from torch import nn
 
+import tollbox as tb
 from tollbox.errors import FileError, InputError
 from tollbox.models import compiled, from_torch
-from tollbox.models.loading import load_model
+from tollbox.models.loading import load_model, load_network
 
 IMAGE = torch.rand(3, 6, 6, generator=torch.Generator().manual_seed(0))
 
@@ -53,6 +54,27 @@ def test_files_answer_as_the_network_does(tmp_path: Path) -> None:
         model = load_model(given, IMAGE, mean=[0.4], std=[0.2, 0.2, 0.2], quantize=8)
         assert model(images).tolist() == expected(images)
         assert (model.batch, model.classes, model.quantize) == (None, 5, 8)
+
+
+def test_files_are_surrogates_as_the_network_is(tmp_path: Path) -> None:
+    """The same digest and the same gradient, whatever they are saved as."""
+    own, problem = tb.Surrogate(network(), mean=0.4), tb.Problem(IMAGE, 2)
+    for given in (
+        export(tmp_path / "any.pt2", network(), None),
+        export(tmp_path / "one.pt2", network(), 1),
+        script(tmp_path / "script.pt", network().train()),
+    ):
+        surrogate = tb.Surrogate(load_network(given, IMAGE), mean=0.4)
+        assert surrogate == own
+        assert surrogate.classes(IMAGE) == 5
+        same = torch.allclose(
+            surrogate.direction(problem, IMAGE), own.direction(problem, IMAGE), atol=1e-6
+        )
+        assert same
+    with pytest.raises(InputError, match=r"two\.pt2 takes batches of 2 only: expected one that"):
+        load_network(export(tmp_path / "two.pt2", network(), 2), IMAGE)
+    with pytest.raises(InputError, match=r"takes images of shape \(3, 6, 6\), but the images are"):
+        load_network(str(tmp_path / "one.pt2"), torch.rand(3, 7, 7))
 
 
 def test_fixed_batch_is_run_at_that_batch(tmp_path: Path) -> None:

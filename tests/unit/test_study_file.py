@@ -17,15 +17,24 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from torch import nn
 
 import tollbox as tb
+from tollbox.attacks.frugal import Frugal
 from tollbox.core.noise import content_hash
 from tollbox.errors import FileError, InputError
 from tollbox.files.images import ImageSet, load_images
 from tollbox.studies import sources
 from tollbox.studies.spec.key_lines import key_lines
 from tollbox.studies.spec.selection import images_digest
-from tollbox.studies.spec.specs import AttackSpec, Goal, ImagesSpec, ModelSpec, Tariff
+from tollbox.studies.spec.specs import (
+    AttackSpec,
+    Goal,
+    ImagesSpec,
+    ModelSpec,
+    SurrogateSpec,
+    Tariff,
+)
 from tollbox.studies.spec.study import Study
 
 BASE = """\
@@ -252,6 +261,15 @@ compile = true
 cuda_graphs = true
 tf32 = false
 """
+SURROGATES = """[[attacks]]
+preset = "frugal+surrogate"
+surrogate = "bright:net"
+tail = 0.5
+[[attacks]]
+preset = "frugal+surrogate"
+name = "two"
+surrogate = {source = ["net.pt2", "bright:net"], mean = [0.5, 0.4, 0.3], std = 0.25}
+"""
 
 
 @pytest.mark.parametrize("head", ["", f"{SETTINGS}charge_clean = false\n"])
@@ -262,6 +280,7 @@ def test_a_study_made_in_memory_is_read_again_from_its_text(folder: Path, head: 
         ('name = "fine"', 'name = "\U0001f600 \\\\ \\" [x]"\nestimate.part = "Calibrated"'),
         ("search.tau = 1e-3", 'search = {tau = 1e-3, part = "LineSearch"}\nstart.levels = 7'),
         ("quantize = 8", RUNNING),
+        ('"cgba"\n', f'"cgba"\n{SURROGATES}'),
     )
     study = Study.from_toml(written(folder, head + text))
     fields = {field.name: getattr(study, field.name) for field in dataclasses.fields(study)}
@@ -305,6 +324,10 @@ def test_what_no_text_can_hold_is_refused() -> None:
     odd = Tariff("odd", tb.Prices(source=2, other=3), 900, math.inf)
     with pytest.raises(InputError, match=r"the price 'odd' is .*: expected c\*, or prices from"):
         Study.of(**parts, tariffs=[odd])
+    told = AttackSpec.of("frugal+surrogate", SurrogateSpec.of("bright:net"))
+    own = dataclasses.replace(told, attack=Frugal(surrogate=tb.Surrogate(nn.Linear(2, 2))))
+    with pytest.raises(InputError, match=r"'frugal\+surrogate' has a surrogate that is loaded alr"):
+        Study.of(**parts | {"attacks": [own]}, tariffs=[Tariff.of(1, budget=9)])
     with pytest.raises(InputError, match="control characters"):
         Study.of(**parts | {"name": "a\x7fb"}, tariffs=[Tariff.of(1, budget=9)])
 
@@ -321,6 +344,8 @@ def test_limits_and_goals_are_checked_wherever_they_are_made() -> None:
 # -- mistakes -------------------------------------------------------------------------------------
 
 PRICES = "prices = [2, 100, inf]"
+CGBA = ('preset = "cgba"',)
+TOLD = 'preset = "frugal+surrogate"\nsurrogate'
 MISTAKES: list[tuple[str, str, int | None, list[str]]] = [
     # in BASE, what is replaced, by what; the line of the message; what else it says
     # syntax
@@ -349,6 +374,26 @@ MISTAKES: list[tuple[str, str, int | None, list[str]]] = [
     ('"a-cgba"', '"a-cgbb"', 26, ["unknown preset 'a-cgbb'", "did you mean 'a-cgba'"]),
     ("search.tau", "serach.tau", 28, ["unknown field of CGBA 'serach'", "'search'"]),
     ("search.tau", "search.taus", 28, ["unknown field of AsymmetricSearch 'taus'", "'tau'"]),
+    ('preset = "cgba"', 'preset = "frugal+surogate"', 30, ["did you mean 'frugal+surrogate'"]),
+    # surrogates
+    (*CGBA, 'preset = "frugal+surrogate"', 29, ["surrogate is not given, and the preset 'frugal+"]),
+    (
+        *CGBA,
+        'preset = "cgba"\nsurrogate = "a:b"',
+        31,
+        ["surrogate is given, and the preset 'cgba' t"],
+    ),
+    (*CGBA, f"{TOLD} = 3", 31, ["surrogate in [[attacks]] number 2 is 3", "or module:function"]),
+    (*CGBA, f"{TOLD} = []", 31, ["is an empty list", 'as ["net.pt2", "other.pt2"]']),
+    (*CGBA, f'{TOLD} = "no.pt2"', 31, ["no.pt2 does not exist", "folder of the study file"]),
+    (*CGBA, f"{TOLD}.mean = 3", 31, ["surrogate in [[attacks]] number 2 has no source"]),
+    (
+        *CGBA,
+        f'{TOLD} = {{source = "a:b", std = 0}}',
+        31,
+        ["surrogate.std in [[attacks]]", "above 0"],
+    ),
+    (*CGBA, f'{TOLD} = {{source = "a:b", size = 0}}', 31, ["'size'", "Known: mean, source, std"]),
     # what is missing
     (f"{PRICES}\n", "", None, ["there is no prices", "prices = [1, 100]", "add it"]),
     ('path = "set.npz"\n', "", 8, ["[images] has no path", 'as path = "images"']),

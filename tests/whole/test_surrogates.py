@@ -190,6 +190,66 @@ def test_it_is_the_same_in_any_batch():
         assert [s.cost for s in a.trace] == [s.cost for s in b.trace]
 
 
+# -- by name --------------------------------------------------------------------------------------
+
+
+def test_the_preset_takes_a_surrogate_or_networks():
+    one, two = Linear(noise(1)), Linear(noise(2))
+    given = tb.Surrogate(one, mean=0.5)
+    attack = tb.preset("frugal+surrogate", surrogate=given)
+    assert attack == replace(tb.preset("frugal"), surrogate=given)
+    assert attack.surrogate is given
+    assert tb.preset("frugal+surrogate", surrogate=one).surrogate == Surrogate(one)
+    assert tb.preset("frugal+surrogate", surrogate=[one, two]).surrogate == Surrogate([one, two])
+    assert tb.preset("frugal").surrogate is None
+    assert "frugal+surrogate" not in tb.presets()
+
+
+def test_without_one_the_preset_is_refused():
+    told = r"^surrogate is not given, and the preset 'frugal\+surrogate' needs one: expected a net"
+    with pytest.raises(tb.InputError, match=told):
+        tb.preset("frugal+surrogate")
+
+
+def test_with_one_another_preset_is_refused():
+    told = r"^surrogate is given, and the preset 'hsja' takes none: expected it with frugal\+surr"
+    with pytest.raises(tb.InputError, match=told):
+        tb.preset("hsja", surrogate=Linear(noise(1)))
+    with pytest.raises(tb.InputError, match=r"surrogate is 3: expected a network"):
+        tb.preset("frugal+surrogate", surrogate=3)
+    with pytest.raises(tb.UnknownNameError, match=r"did you mean 'frugal\+surrogate'"):
+        tb.preset("frugal+surogate", surrogate=Linear(noise(1)))
+
+
+def test_it_goes_to_other_processes():
+    model = tb.models.from_torch(Linear(noise(5)))
+    attack = tb.preset("frugal+surrogate", surrogate=Linear(noise(5) + noise(6)))
+    images = torch.stack([(problem().source + 0.1 * noise(k)).clamp(0, 1) for k in range(2)])
+    labels = model(images).tolist()
+    cells = [tb.Cell(attack, images[k], labels[k], budget=60) for k in range(2)]
+    here = tb.run_cells(cells, model)
+    with tb.Workers(model, 2, force=True) as workers:
+        there = tb.run_cells(cells, model, workers=workers)
+    assert all(len(r.improvements) > 1 for r in here)
+    assert [r.improvements for r in there] == [r.improvements for r in here]
+
+
+# -- tried ----------------------------------------------------------------------------------------
+
+
+def test_the_classes_of_the_networks():
+    image = problem().source
+    surrogate = Surrogate([Linear(noise(1)), Linear(noise(2))])
+    assert surrogate.classes(image) == 3
+    assert surrogate.gradients == 0
+    with pytest.raises(tb.InputError, match="has networks of 3 and 5 classes: expected the same"):
+        Surrogate([Linear(noise(1)), Bent()]).classes(image)
+    with pytest.raises(tb.InputError, match=r"cannot be differentiated at .* \(RuntimeError"):
+        Surrogate(Bent()).classes(torch.rand(3, 8, 8))
+    with pytest.raises(tb.InputError, match="mean has 2 numbers, and the images have 3 channels"):
+        Surrogate(Linear(noise(1)), mean=(0.4, 0.5)).classes(image)
+
+
 # -- what is refused ------------------------------------------------------------------------------
 
 

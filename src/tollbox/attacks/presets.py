@@ -5,14 +5,16 @@ gradient estimation, and `a-` both. These are habits of naming: what a preset is
 fields. Settings follow the paper's published code, moved to images in [0,1] by the factor 0.225:
 n_0 = 30, delta = 0.0045, chunks of 128, searches down to 2.25e-5 in l2. `-original` is the form of
 an attack's own authors where that differs. `+calibrated` measures the overshoot, and `frugal` is
-our own.
+our own. `frugal+surrogate` is that with networks of the user's own, which are given with the name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+from torch import nn
 
 from ..core.arguments import shown
 from ..core.problem import Attack
@@ -32,6 +34,7 @@ from .geoda import GeoDA
 from .hsja import HSJA
 from .methods import Method
 from .surfree import SurFree
+from .surrogates import Surrogate
 
 PAPER = "Rewriting the Budget, Table 1"
 OWN = "docs/frugal.md"
@@ -210,21 +213,61 @@ def _all() -> dict[str, Preset]:
 
 
 PRESETS = _all()
+"""Those that need nothing but their name."""
+WITH_SURROGATE = {
+    "frugal+surrogate": Preset(
+        "frugal+surrogate",
+        "Frugal",
+        Method.SURROGATE,
+        "as frugal, with a network of one's own",
+        OWN,
+        Frugal(),
+    )
+}
+"""Those that need a surrogate, too, which their attack is given later."""
 
 
 def presets() -> list[str]:
-    """The names of all presets."""
+    """The names of all presets that need nothing else."""
     return list(PRESETS)
 
 
-def preset(name: str) -> Attack:
-    """The attack of that name; change a part with `dataclasses.replace`."""
+def preset(
+    name: str, *, surrogate: Surrogate | nn.Module | Sequence[nn.Module] | None = None
+) -> Attack:
+    """The attack of that name; change a part with `dataclasses.replace`.
+
+    surrogate: for `frugal+surrogate`, a network of one's own, or several.
+    """
+    attack: Any = described(name, surrogate is not None).attack
+    if surrogate is None:
+        return attack  # type: ignore[no-any-return]
+    given = surrogate if isinstance(surrogate, Surrogate) else Surrogate(surrogate)
+    return replace(attack, surrogate=given)  # type: ignore[no-any-return]
+
+
+def described(name: str, surrogate: bool = False) -> Preset:
+    """The preset of that name; `surrogate`: one is given with it."""
     if not isinstance(name, str):
         raise InputError(
             f"is {shown(name)}",
             expected="the name of a preset; tb.presets() lists them",
             input="name",
         )
-    if name not in PRESETS:
-        raise UnknownNameError("preset", name, PRESETS)
-    return PRESETS[name].attack
+    known = {**PRESETS, **WITH_SURROGATE}
+    if name not in known:
+        raise UnknownNameError("preset", name, known)
+    if name in WITH_SURROGATE and not surrogate:
+        raise InputError(
+            f"is not given, and the preset {name!r} needs one",
+            expected="a network of one's own, or several",
+            input="surrogate",
+        )
+    if surrogate and name not in WITH_SURROGATE:
+        raise InputError(
+            f"is given, and the preset {name!r} takes none",
+            expected=f"it with {', '.join(WITH_SURROGATE)} only",
+            remedy="leave it out",
+            input="surrogate",
+        )
+    return known[name]

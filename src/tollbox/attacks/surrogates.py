@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from ..core.arguments import shown
 from ..core.problem import Problem
 from ..errors import InputError
+from ..files.functions import with_kind
 from ..models.normalise import Normalisation
 from ..models.precision import matrix_products
 from ..models.prepared import prepared
@@ -84,6 +85,33 @@ class Surrogate:
         self.seconds += time.perf_counter() - began
         return unit(total)
 
+    def classes(self, image: Tensor) -> int:
+        """How many classes the networks have, tried on an image (c, h, w); raises InputError unless
+        all have as many, and can be differentiated there."""
+        normalise = _normalisation(self._mean, self._std, image.device, len(image))
+        counts = []
+        try:
+            for network in self._on(image.device):
+                given, logits = _logits(network, normalise, image)
+                torch.autograd.grad(logits.sum(), given)
+                counts.append(len(logits))
+        except InputError:
+            raise
+        except (Exception, SystemExit) as error:  # the user's own code: any kind may come
+            raise InputError(
+                f"cannot be differentiated at an image of shape {tuple(image.shape)} "
+                f"({with_kind(error)})",
+                expected="a network of logits (n, classes) for images (n, c, h, w) in [0,1]",
+                input="surrogate",
+            ) from None
+        if len(set(counts)) > 1:
+            raise InputError(
+                f"has networks of {' and '.join(map(str, counts))} classes",
+                expected="the same classes",
+                input="surrogate",
+            )
+        return counts[0]
+
     def _on(self, device: torch.device) -> list[nn.Module]:
         """The networks, ready to be run on a device."""
         if device not in self._ready:
@@ -103,10 +131,18 @@ def _refused(given: object) -> InputError:
 
 
 def _normalisation(
-    mean: Sequence[float] | float | None, std: Sequence[float] | float | None, device: torch.device
+    mean: Sequence[float] | float | None,
+    std: Sequence[float] | float | None,
+    device: torch.device,
+    channels: int | None = None,
 ) -> Normalisation:
     return Normalisation.checked(
-        mean, std, dtype=torch.float32, device=device, layout=torch.contiguous_format
+        mean,
+        std,
+        dtype=torch.float32,
+        device=device,
+        layout=torch.contiguous_format,
+        channels=channels,
     )
 
 
@@ -117,17 +153,24 @@ def _deterministic() -> AbstractContextManager[None]:
     return flags
 
 
+def _logits(network: nn.Module, normalise: Normalisation, point: Tensor) -> tuple[Tensor, Tensor]:
+    """A point as the network gets it, to be differentiated by, and its logits."""
+    with torch.enable_grad():
+        image = point.detach().to(torch.float32)[None].clone().requires_grad_(True)
+        outputs = network(normalise(image))
+    if not isinstance(outputs, Tensor) or outputs.ndim != 2:
+        raise InputError(
+            f"gives {shown(outputs)}", expected="logits (n, classes)", input="surrogate"
+        )
+    return image, outputs[0]
+
+
 def _gradient(
     network: nn.Module, normalise: Normalisation, problem: Problem, point: Tensor
 ) -> Tensor:
     with torch.enable_grad():
-        image = point.detach().to(torch.float32)[None].clone().requires_grad_(True)
-        outputs = network(normalise(image))
-        if not isinstance(outputs, Tensor) or outputs.ndim != 2:
-            raise InputError(
-                f"gives {shown(outputs)}", expected="logits (n, classes)", input="surrogate"
-            )
-        logits, label = outputs[0], problem.label
+        image, logits = _logits(network, normalise, point)
+        label = problem.label
         largest = max(label, problem.target or 0)
         if largest >= len(logits):
             raise InputError(

@@ -18,15 +18,23 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from ..attacks.surrogates import Surrogate
 from ..engine.engine import LARGEST_BATCH
-from ..errors import InputError
+from ..errors import InputError, mention
 from ..files.output import check_free
 from ..models.precision import DTYPE_NAMES, DTYPES
 from ..studies.beginning import begin
 from ..studies.identity import current_environment
 from ..studies.loading import Loaded, load
 from ..studies.shard import Options
-from ..studies.spec.specs import AttackSpec, Goal, ImagesSpec, ModelSpec, Tariff
+from ..studies.spec.specs import (
+    AttackSpec,
+    Goal,
+    ImagesSpec,
+    ModelSpec,
+    SurrogateSpec,
+    Tariff,
+)
 from ..studies.spec.study import Study
 from . import choices
 from .attack_files import finish
@@ -81,6 +89,16 @@ class AttackOptions:
         bool | None, _option("Allow TF32 in the network, or forbid it. Default: torch's setting.")
     ] = None
     attack: Annotated[str, _option("A preset; see `tollbox presets`.")] = "a-hsja"
+    surrogate: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="For frugal+surrogate: a network of your own with the classes of the model, as a "
+            "file or module:function; it is differentiated, and costs nothing. May be repeated.",
+            negative="",
+        ),
+    ] = ()
+    surrogate_mean: Annotated[str | None, _option("As --mean, for the surrogate.", True)] = None
+    surrogate_std: Annotated[str | None, _option("As --std, for the surrogate.", True)] = None
     target: Annotated[
         int | None, _whole("The class to reach, for all images; needs --start. Default: any other.")
     ] = None
@@ -174,7 +192,7 @@ def study_of(options: AttackOptions) -> Study:
                 tf32=options.tf32,
             )
         ],
-        attacks=[AttackSpec.of(options.attack)],
+        attacks=[AttackSpec.of(options.attack, _surrogate(options))],
         tariffs=[
             Tariff.of(
                 choices.price(options.price),
@@ -194,6 +212,21 @@ def study_of(options: AttackOptions) -> Study:
     )
 
 
+def _surrogate(options: AttackOptions) -> SurrogateSpec | None:
+    """What the options say of a surrogate."""
+    mean = choices.numbers("surrogate_mean", options.surrogate_mean)
+    std = choices.numbers("surrogate_std", options.surrogate_std)
+    if options.surrogate:
+        return SurrogateSpec.of(*options.surrogate, mean=mean, std=std)
+    if mean is not None or std is not None:
+        raise InputError(
+            f"is given, and {mention('surrogate')} is not",
+            expected="both, or neither",
+            input="surrogate_std" if mean is None else "surrogate_mean",
+        )
+    return None
+
+
 def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
     """What it takes to run the attack again, for ledger.json."""
     study, [model], [tariff] = loaded.study, loaded.study.models, loaded.study.tariffs
@@ -201,7 +234,8 @@ def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
     classes = None if prices.classes is None else {str(k): v for k, v in prices.classes.items()}
     return {
         "attack": study.attacks[0].name,
-        "attack_parts": repr(study.attacks[0].attack),
+        "attack_parts": repr(loaded.attack(study.attacks[0])),
+        "surrogate": _surrogate_settings(options, loaded.surrogate(study.attacks[0])),
         "target": options.target,
         "start": None if options.start is None else str(options.start),
         "price": options.price,
@@ -228,4 +262,18 @@ def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
         "versions": {
             name: getattr(environment, name) for name in ("tollbox", "torch", "numpy", "python")
         },
+    }
+
+
+def _surrogate_settings(
+    options: AttackOptions, surrogate: Surrogate | None
+) -> dict[str, Any] | None:
+    """Which surrogate there is."""
+    if surrogate is None:
+        return None
+    return {
+        "source": list(options.surrogate),
+        "mean": options.surrogate_mean,
+        "std": options.surrogate_std,
+        "digest": surrogate.digest,
     }

@@ -32,7 +32,7 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: Loaded) ->
     interruption if there was one."""
     with StudyResults(folder) as store:
         settings, finished = dict(store.record.settings), {r.index: r for r in store.results()}
-        warnings, exactness = store.warnings, store.exactness
+        warnings, exactness, shards = store.warnings, store.exactness, store.record.shards
     cells = [loaded.cell(loaded.grid.place(number)) for number in range(len(loaded.grid))]
     results = Results(
         finished.get(number)
@@ -52,7 +52,8 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: Loaded) ->
             write_all(stage.folder, cells, results, rounded, settings)
         stage.commit()
     lost = sum(still_adversarial(cells[i], point) is False for i, point in rounded.items())
-    summary.show(results, settings, None if loaded.study.metered else lost, folder)
+    surrogate = loaded.surrogate(loaded.study.attacks[0]) if shards == 1 else None
+    summary.show(results, settings, None if loaded.study.metered else lost, folder, surrogate)
     return _exit_code(folder, results, outcome, interruption)
 
 

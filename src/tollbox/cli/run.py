@@ -73,6 +73,7 @@ def _plan(loaded: Loaded) -> None:
     for name in ("cells", "queries at most", "time at most"):
         table.add_column(name, justify="right")
     total, speeds = 0.0, {}
+    loaded.surrogate_digests()  # whether they will do
     for spec in study.models:
         model = loaded.model(spec)
         speeds[spec.name] = None if study.metered else model_speed(loaded, model)

@@ -17,15 +17,22 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
+from ..attacks.surrogates import Surrogate
 from ..core.result import Result, Results
 from ..core.stop import Stop
 from . import hints
 from .streams import console
 
 
-def show(results: Results, settings: Mapping[str, Any], lost: int | None, folder: Path) -> None:
+def show(
+    results: Results,
+    settings: Mapping[str, Any],
+    lost: int | None,
+    folder: Path,
+    surrogate: Surrogate | None = None,
+) -> None:
     """Print it; `lost` points are no longer adversarial at 8 bits (None: the model was not asked);
-    all is saved in `folder`."""
+    all is saved in `folder`; `surrogate` is the one that was asked in this process."""
     to, target = console(), settings["target"]
     goal = "" if target is None else f", target {target}"
     title = f"{settings['attack']}, price {settings['price']}{goal}"
@@ -48,6 +55,9 @@ def show(results: Results, settings: Mapping[str, Any], lost: int | None, folder
     table.add_row("no longer adversarial at 8 bits", "not asked" if lost is None else f"{lost}")
     table.add_row("queries", f"{queries:,}")
     table.add_row("flagged share", f"{flagged / queries:.1%}" if queries else "-")
+    if surrogate is not None:
+        gradients = f"{surrogate.gradients:,} in {surrogate.seconds:.1f} s"
+        table.add_row("gradients of the surrogate", gradients)
     to.print(table)
     for warning in settings["warnings"]:
         to.print(f"Note: {warning}.", soft_wrap=True)

@@ -4,6 +4,7 @@
    those you trust: torch itself interprets what is in them.
 2. An exported program knows the batch sizes it takes: it is run at the chosen one if that is among
    them.
+3. It has no modes: it computes what it was exported with, and is marked as in eval mode.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ def load(source: Source) -> Network:
     rows, *sizes = images.shape
     shape = tuple(size if isinstance(size, int) else None for size in sizes)
     batch = _batch(rows, program, source)
-    return Network(program.module(), images.dtype, batch, shape, "an exported program", OPTIONS)
+    network = program.module()
+    for module in network.modules():
+        module.training = False
+    return Network(network, images.dtype, batch, shape, "an exported program", OPTIONS)
 
 
 def _batch(rows: Any, program: Any, source: Source) -> int | None:

@@ -72,13 +72,7 @@ def load_model(
             f"is {batch_size}, and the model {source} takes {network.batch} only",
             input="batch_size",
         )
-    if any(n not in (None, size) for n, size in zip(network.shape, example.shape, strict=True)):
-        shape = ", ".join("any" if size is None else str(size) for size in network.shape)
-        raise InputError(
-            f"{source} takes images of shape ({shape}), but the images are "
-            f"{tuple(example.shape)} (channels, height, width)",
-            input="model",
-        )
+    _check_shape(source, network, example)
     how: dict[str, Any] = {"compile": compile, "cuda_graphs": cuda_graphs, "tf32": tf32}
     _check_options(source, network, dtype=dtype, channels_last=channels_last, **how)
     normalise = Normalisation.checked(
@@ -106,8 +100,6 @@ def load_model(
         check_running(device, **how)
         outputs = outputs_of(network.forward, normalise, network.dtype, **how)
         inner = network.forward if isinstance(network.forward, nn.Module) else None
-        if inner is not None and inner.training:  # an exported program, which has no modes
-            inner = None
         model = Model(
             Decision(outputs),
             device,
@@ -119,6 +111,40 @@ def load_model(
             running=in_words(dtype=network.dtype, **how) if network.options else {},
         )
     return replace(model, classes=_classes(source, model, example))
+
+
+def load_network(source: str, example: Tensor, device: str | torch.device = "cpu") -> nn.Module:
+    """The torch network that `source` names, which takes an image like `example` (c, h, w) alone.
+
+    It is for its gradients: what can only be asked is refused.
+    """
+    found = _network(source, torch.device(device), None)
+    _check_shape(source, found, example)
+    if not isinstance(found.forward, nn.Module):
+        raise InputError(
+            f"{source} is {found.kind}",
+            expected="a network that can be differentiated: an instance of nn.Module, an exported "
+            "program or TorchScript",
+            input="model",
+        )
+    if found.batch not in (None, 1):
+        raise InputError(
+            f"{source} takes batches of {found.batch} only",
+            expected="one that takes a single image",
+            input="model",
+        )
+    return found.forward
+
+
+def _check_shape(source: str, network: Network, example: Tensor) -> None:
+    """Raise InputError unless it takes such images, as far as that is known."""
+    if any(n not in (None, size) for n, size in zip(network.shape, example.shape, strict=True)):
+        shape = ", ".join("any" if size is None else str(size) for size in network.shape)
+        raise InputError(
+            f"{source} takes images of shape ({shape}), but the images are "
+            f"{tuple(example.shape)} (channels, height, width)",
+            input="model",
+        )
 
 
 def _behind(normalise: Normalisation, told: dict[str, Any], model: Model) -> Model:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from ..attacks.methods import Kind
-from ..attacks.presets import PRESETS
 from ..studies.spec.specs import AttackSpec, Tariff
 
 NOT_IN_THE_PAPER = "not in the paper"
@@ -16,13 +15,13 @@ RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 def attack_name(spec: AttackSpec) -> str:
     """A-HSJA, Stealthy HSJA, HSJA, Frugal (ours); a name that a study gives stands as it is."""
-    name = PRESETS[spec.preset].title if spec.name == spec.preset else spec.name
+    name = spec.described.title if spec.name == spec.preset else spec.name
     return f"{name} (ours)" if is_ours(spec) else name
 
 
 def attack_kind(spec: AttackSpec) -> Kind:
     """Its group in the trade-off figure."""
-    return PRESETS[spec.preset].method.kind
+    return spec.described.method.kind
 
 
 def is_ours(spec: AttackSpec) -> bool:

@@ -81,7 +81,8 @@ def page_data(
         "shares": [shares for runs in all_series if (shares := _shares(runs)) is not None],
         "gallery": gallery(results, all_series, table),
         "environment": dataclasses.asdict(results.record.environment)
-        | {f"model {name}": words.running(model) for name, model in results.record.models.items()},
+        | {f"model {name}": words.running(model) for name, model in results.record.models.items()}
+        | {f"surrogate of {name}": word for name, word in results.record.surrogates.items()},
         "commands": words.commands(results),
     }
 

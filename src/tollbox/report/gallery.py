@@ -1,7 +1,8 @@
 """The gallery: a few images, what they became at several costs, and the difference, amplified.
 
 1. Images are made again from the recorded answers, without the model. Where that cannot be done
-   (the images have gone, the study was run on another device) the page says why.
+   (the images have gone, the study was run on another device) the page says why. Those of an attack
+   with a surrogate are left out, since they would need it; the page says so.
 2. The same images are shown for every attack and price that there is room for: first the nearest
    attack of each column, then the others. `MOST_WORK` and `MOST_BYTES` bound how long that takes
    and how large the page becomes; the first is always shown.
@@ -63,11 +64,13 @@ def gallery(
     results: StudyResults, all_series: Sequence[SeriesRuns], table: PaperTable
 ) -> dict[str, Any]:
     """Rows of pictures, or a note that says why there are none."""
-    chosen = _chosen(all_series, table)
+    told = dict.fromkeys(s.series.attack.name for s in all_series if s.series.attack.surrogate)
+    note = f"Not shown, since it takes a surrogate: {', '.join(told)}." if told else None
+    chosen = [s for s in _chosen(all_series, table) if s.series.attack.name not in told]
     if not chosen:
-        return {"note": None, "factor": 1, "images": [], "rows": []}
+        return {"note": note, "factor": 1, "images": [], "rows": []}
     try:
-        return {"note": None, **_pictures(results, chosen)}
+        return {"note": note, **_pictures(results, chosen)}
     except (InputError, OSError, RuntimeError) as error:
         note = f"The images cannot be shown: {error}"
         return {"note": note, "factor": 1, "images": [], "rows": []}

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..attacks.methods import Kind, Method
-from ..attacks.presets import PRESETS
 from ..core.result import By
 from ..studies.spec.specs import AttackSpec, Tariff
 from ..studies.spec.study import Study
@@ -105,7 +104,7 @@ def rows_of(study: Study) -> list[TableRow]:
 
 
 def _row(spec: AttackSpec, used_twice: bool) -> TableRow:
-    preset = PRESETS[spec.preset]
+    preset = spec.described
     named = used_twice or spec.overrides or spec.name != spec.preset
     words = spec.name if named else preset.words
     method = None if spec.overrides else preset.method

@@ -30,7 +30,7 @@ def begin(
     experiment: str | None = None,
     scale: str | None = None,
 ) -> list[str]:
-    """Try every model once, and make the folder of a new study.
+    """Try every model and every surrogate once, and make the folder of a new study.
 
     Gives what the check of the models found, if the study asks for it; the store keeps it, too.
     """
@@ -44,6 +44,7 @@ def begin(
         for finding in found.findings
     ]
     models = {spec.name: loaded.fingerprint(spec) for spec in study.models}
+    surrogates = loaded.surrogate_digests()
     record = replace(
         describe(study, loaded.grid, current_environment(loaded.device), models, made_by),
         shards=shards,
@@ -53,6 +54,7 @@ def begin(
         experiment=experiment,
         scale=scale,
         kept=loaded.kept,
+        surrogates=surrogates,
     )
     names = (name.encode("utf-8", "backslashreplace").decode() for name in images.names)
     rows = list(zip(range(len(images)), loaded.hashes, images.labels, names, strict=True))

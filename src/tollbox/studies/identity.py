@@ -5,7 +5,8 @@
 2. A model's fingerprint is the hash of its file, of its network's weights, how that is run, and its
    answers to a few images (uncharged; not if it is metered, or exact, where a digest of its logits
    is compared). Where both have one of these, it must be the same.
-3. A model that answers the same images differently when it is asked twice has none, and no study is
+3. A surrogate is the same if its weights are.
+4. A model that answers the same images differently when it is asked twice has none, and no study is
    begun with it.
 """
 
@@ -27,7 +28,7 @@ from ..core.model import Model
 from ..core.noise import NOISE_VERSION
 from ..errors import FileError, InputError
 from ..models.weights import weights_digest
-from .spec.specs import ModelSpec
+from .spec.specs import AttackSpec, ModelSpec
 from .spec.study import Study
 from .store.record import Environment, ModelFingerprint, StudyRecord, parts_of
 
@@ -206,5 +207,16 @@ def check_model(
         raise FileError(
             f"the model {spec.name!r} ({spec.source}) is not the one that {folder} was begun "
             f"with: {change} changed",
+            remedy=f"bring it back, {BEGIN_ANEW}",
+        )
+
+
+def check_surrogate(spec: AttackSpec, now: str, recorded: str | None, folder: Path) -> None:
+    """Raise FileError unless the surrogate of an attack is the one that the study was begun with,
+    by the digests of its weights."""
+    if now != recorded and spec.surrogate is not None:
+        raise FileError(
+            f"the surrogate of the attack {spec.name!r} ({', '.join(spec.surrogate.sources)}) is "
+            f"not the one that {folder} was begun with: its weights changed",
             remedy=f"bring it back, {BEGIN_ANEW}",
         )

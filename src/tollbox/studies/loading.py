@@ -1,5 +1,6 @@
 """A study's images, starts and models, loaded and checked: labels, targets and prices against the
-models' classes. A model is loaded, checked and fingerprinted once, when it is needed first.
+models' classes. A model is loaded, checked and fingerprinted once, when it is needed first; so is
+a surrogate.
 
 Where a study has only images that its models classify correctly, each is judged once, uncharged,
 before the study begins: `load` then has the models at hand, too. What was found is recorded, and a
@@ -12,16 +13,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..attacks.surrogates import Surrogate
 from ..check import CHECKED_IMAGES, Examined, exact_choice, examine, shapes_of, threads
 from ..core.arguments import shown
 from ..core.cell import Cell, check_label
 from ..core.exactness import Exactness, Seen
 from ..core.model import Model, as_model
 from ..core.noise import content_hash
+from ..core.problem import Attack
 from ..engine.engine import default_batch_size, trial_batch_size
 from ..engine.executors import threads_each
 from ..errors import InputError, mention
@@ -29,10 +33,24 @@ from ..files.images import ImageSet
 from ..files.starts import check_target
 from ..files.tables import LARGEST, in_a_line
 from .grid import Grid, Place
-from .identity import check_exactness, check_images, check_repeatable, fingerprint
-from .sources import check_digest, find_device, load_images, load_model, load_starts
+from .identity import (
+    check_exactness,
+    check_images,
+    check_repeatable,
+    check_surrogate,
+    fingerprint,
+)
+from .sources import (
+    check_digest,
+    find_device,
+    load_images,
+    load_model,
+    load_starts,
+    load_surrogate,
+    reported,
+)
 from .spec.selection import take
-from .spec.specs import ModelSpec
+from .spec.specs import AttackSpec, ModelSpec
 from .spec.study import Study
 from .store.record import Kept, ModelFingerprint
 
@@ -51,6 +69,7 @@ class Loaded:
     kept: Kept | None = None
     """Which of the images each model has; None: all of them."""
     _models: dict[str, Model] = field(default_factory=dict, init=False, repr=False)
+    _surrogates: dict[str, Surrogate] = field(default_factory=dict, init=False, repr=False)
     _exactness: dict[str, Exactness] = field(default_factory=dict, init=False, repr=False)
     _fingerprints: dict[str, ModelFingerprint] = field(default_factory=dict, init=False, repr=False)
 
@@ -104,7 +123,7 @@ class Loaded:
                     size = study.batch_size or default_batch_size(model)
                     return examine(model, few, shapes_of(model, size, study.one_shape))
         except InputError as error:
-            raise study.about(error, model=spec) from None
+            raise study.about(error, spec=spec) from None
         return Examined([], Exactness())
 
     def exact_model(self, spec: ModelSpec, begun: Exactness, folder: Path) -> Model:
@@ -118,11 +137,64 @@ class Loaded:
         check_exactness(spec, self._exactness[spec.name], begun, folder)
         return model
 
+    def surrogate(self, spec: AttackSpec) -> Surrogate | None:
+        """That of an attack, if it has one."""
+        if spec.surrogate is None:
+            return None
+        if spec.name not in self._surrogates:
+            self._surrogates[spec.name] = load_surrogate(
+                self.study, spec, spec.surrogate, self.images.images[0], self.device
+            )
+        return self._surrogates[spec.name]
+
+    def attack(self, spec: AttackSpec) -> Attack:
+        """An attack, with its surrogate if it has one."""
+        attack: Any = spec.attack
+        surrogate = self.surrogate(spec)
+        if surrogate is not None:
+            attack = replace(attack, surrogate=surrogate)
+        return attack  # type: ignore[no-any-return]
+
+    def surrogate_digests(self) -> dict[str, str]:
+        """By attack, what tells its surrogate from another, where it has one. Raises InputError
+        unless that can be differentiated, and has the classes of the models."""
+        digests = {}
+        for spec in self.study.attacks:
+            surrogate = self.surrogate(spec)
+            if surrogate is not None:
+                with reported(self.study, spec=spec):
+                    classes = surrogate.classes(self.images.images[0].to(self.device))
+                    self._check_classes(classes)
+                digests[spec.name] = surrogate.digest
+        return digests
+
+    def _check_classes(self, classes: int) -> None:
+        """Raise InputError unless a surrogate of so many classes has those of the models."""
+        largest = max(*self.images.labels, self.study.goal.target or 0)
+        others = [f"class {largest} is of an image, or the target"] if largest >= classes else []
+        for spec in self.study.models:
+            count = self.model(spec).classes
+            if count not in (None, classes):
+                others.append(f"the model {spec.name!r} has {count}")
+        if others:
+            raise InputError(
+                f"has {classes} classes, and {others[-1]}",
+                expected="the classes of the models",
+                input="surrogate",
+            )
+
+    def check_surrogate(self, spec: AttackSpec, recorded: Mapping[str, str], folder: Path) -> None:
+        """Raise FileError unless the surrogate of an attack, if it has one, is that which the study
+        was begun with."""
+        surrogate = self.surrogate(spec)
+        if surrogate is not None:
+            check_surrogate(spec, surrogate.digest, recorded.get(spec.name), folder)
+
     def cell(self, place: Place) -> Cell:
         """A cell of the grid, ready to be run."""
         series, image = place.series, place.image
         return Cell(
-            attack=series.attack.attack,
+            attack=self.attack(series.attack),
             image=self.images.images[image],
             label=self.images.labels[image],
             prices=series.tariff.prices,
@@ -274,4 +346,4 @@ def _check(study: Study, images: ImageSet, spec: ModelSpec, model: Model) -> Non
                         expected=f"0 to {model.classes - 1}",
                     )
     except InputError as error:
-        raise study.about(error, model=spec) from None
+        raise study.about(error, spec=spec) from None

@@ -4,7 +4,8 @@
 2. Labels carry no price: `rows(price=...)` gives what the same answers would have cost. For an
    attack that plans with the price, that is not what it would have done at that price.
 3. `replayed` runs a cell again from its recorded answers, with a smaller budget if one is given: so
-   the adversarial image at any cost can be had, though none was kept.
+   the adversarial image at any cost can be had, though none was kept. This alone loads something:
+   the images, and an attack's surrogate.
 """
 
 from __future__ import annotations
@@ -184,6 +185,8 @@ class StudyResults:
         if (obstacle := resume_obstacle(self.record, self.study)) is not None:
             raise InputError(f"these cells cannot be replayed here: {obstacle}.")
         places = [self.grid.place(cell) for cell, _ in cells]
+        for attack in dict.fromkeys(place.series.attack for place in places):
+            self._loaded.check_surrogate(attack, self.record.surrogates, self.folder)
         [model] = {place.series.model for place in places}
         answers = self._answers({cell for cell, _ in cells})
         journal = _ReplayJournal([answers[cell] for cell, _ in cells])

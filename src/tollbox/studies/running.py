@@ -1,8 +1,8 @@
 """Running a study: a job for each shard that has cells left, in this process if the study has only
 one shard. There are no more processes than such shards, nor than cores unless they are forced.
 
-1. A job opens its shard, loads the images and models itself, checks them against what the study was
-   begun with, and runs what is left.
+1. A job opens its shard, loads the images, models and surrogates itself, checks them against what
+   the study was begun with, and runs what is left.
 2. What happens comes to one `tell`, whichever process it is from.
 3. If a process dies, runs out of memory, or hangs when the time is up: see `care.py`. If it cannot
    be helped, the others run to their end, and the shard can be resumed. If a job fails, the others
@@ -155,6 +155,8 @@ class _ShardJob:
             loaded = load_study(store.study)
             check_attacks(store.study, loaded.study, self.path.parent)
             loaded.check_images(store.images(), self.path.parent)
+            for spec in loaded.study.attacks:
+                loaded.check_surrogate(spec, store.study.surrogates, self.path.parent)
             options = replace(self.options, time_limit=link.ask("seconds left") or 0.0)
             shard = Shard(store, loaded, options, link.tell)
             link.on_stop(shard.stop)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from ..attacks.surrogates import Surrogate
 from ..core.devices import usable
 from ..core.model import Model
 from ..errors import InputError
@@ -23,7 +24,7 @@ from ..models import loading as model_loading
 from ..models.precision import DTYPES
 from .spec.key_lines import Key
 from .spec.selection import images_digest, select, take
-from .spec.specs import ImagesSpec, ModelSpec
+from .spec.specs import AttackSpec, ImagesSpec, ModelSpec, SurrogateSpec
 from .spec.study import Study
 
 
@@ -32,7 +33,7 @@ def load_images(study: Study, limit: int | None) -> ImageSet:
     spec = study.images
     if spec.function is not None:
         importable(str(study.folder.resolve()))
-    with _reported(study, ("images", "path")):
+    with reported(study, ("images", "path")):
         images = _all_images(spec, limit)
     if spec.listed is not None:
         images = select(images, spec.listed, spec.path)
@@ -63,7 +64,7 @@ def _all_images(spec: ImagesSpec, limit: int | None) -> ImageSet:
 
 def load_starts(study: Study, images: ImageSet, limit: int | None) -> list[Tensor | None]:
     """The image to begin from, for each of the images; None where the attack finds one itself."""
-    with _reported(study, ("goal", "start")):
+    with reported(study, ("goal", "start")):
         return start_files.load_starts(study.goal.start, images, limit)
 
 
@@ -71,7 +72,7 @@ def load_model(study: Study, spec: ModelSpec, example: Tensor, device: str | tor
     """One of the models, tried on `example` (c, h, w)."""
     if ":" in spec.resolved:
         importable(str(study.folder.resolve()))
-    with _reported(study, model=spec):
+    with reported(study, spec=spec):
         return model_loading.load_model(
             spec.resolved,
             example,
@@ -88,16 +89,43 @@ def load_model(study: Study, spec: ModelSpec, example: Tensor, device: str | tor
         )
 
 
+def load_surrogate(
+    study: Study,
+    attack: AttackSpec,
+    spec: SurrogateSpec,
+    example: Tensor,
+    device: str | torch.device,
+) -> Surrogate:
+    """The surrogate of one of the attacks, for images like `example` (c, h, w)."""
+    if any(":" in source for source in spec.resolved):
+        importable(str(study.folder.resolve()))
+    with reported(study, spec=attack):
+        networks = [model_loading.load_network(one, example, device) for one in spec.resolved]
+        return Surrogate(networks, mean=spec.mean, std=spec.std)
+
+
 def find_device(study: Study) -> torch.device:
     """The device of the study, which works."""
-    with _reported(study, ("device",)):
+    with reported(study, ("device",)):
         return usable(study.device)
 
 
+SURROGATE_INPUTS = {
+    **dict.fromkeys(("model", "network"), "surrogate"),
+    "mean": "surrogate_mean",
+    "std": "surrogate_std",
+}
+"""What belongs to a surrogate, by what it is called where it is loaded."""
+
+
 @contextlib.contextmanager
-def _reported(study: Study, key: Key = (), model: ModelSpec | None = None) -> Iterator[None]:
-    """While entered, an InputError is one about the study's file, by default about this key."""
+def reported(
+    study: Study, key: Key = (), spec: ModelSpec | AttackSpec | None = None
+) -> Iterator[None]:
+    """While entered, an InputError is one about the study's file, by default about this key; with
+    `spec`, about that model or attack."""
     try:
         yield
     except InputError as error:
-        raise study.about(error, key, model) from None
+        own = error.renamed(SURROGATE_INPUTS) if isinstance(spec, AttackSpec) else error
+        raise study.about(own, key, spec) from None

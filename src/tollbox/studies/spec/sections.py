@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ...attacks import preset
+from ...attacks import described
 from ...errors import FileError, InputError
 from ...files.functions import is_function
 from ...files.pictures import SUFFIXES
@@ -26,7 +26,7 @@ from ...models.registry import is_model_name
 from .file import Item, shown, spelled, table_name
 from .overrides import overridden
 from .selection import DIGITS, is_hash, read_list
-from .specs import AttackSpec, Goal, ImagesSpec, ModelSpec
+from .specs import AttackSpec, Goal, ImagesSpec, ModelSpec, SurrogateSpec
 
 IMAGES = "a folder of images, an .npz file, or module:function"
 MODEL = "a model file, or module:function"
@@ -147,20 +147,24 @@ def _model(item: Item, folder: Path, files: bool) -> ModelSpec:
         raise item.error(
             f'{table_name(item.key)} has no source: expected {MODEL}, as source = "model.pt2".'
         )
-    source = items["source"].text(f"{MODEL}, in quotes")
-    name = items["name"].name() if "name" in items else ""
-    path = folder / source
-    if files and (_kind(items["source"], path) != "nothing" or not is_model_name(source)):
-        check_there(items["source"], path, MODEL)
     return ModelSpec.of(
-        source,
+        _source(items["source"], folder, files),
         folder=folder,
-        name=name,
+        name=items["name"].name() if "name" in items else "",
         mean=_per_channel(items.get("mean"), False),
         std=_per_channel(items.get("std"), True),
         quantize=items["quantize"].whole(1, 16) if "quantize" in items else None,
         **_running(items),
     )
+
+
+def _source(item: Item, folder: Path, files: bool) -> str:
+    """A model file, or module:function."""
+    source = item.text(f"{MODEL}, in quotes")
+    path = folder / source
+    if files and (_kind(item, path) != "nothing" or not is_model_name(source)):
+        check_there(item, path, MODEL)
+    return source
 
 
 def _running(items: dict[str, Item]) -> dict[str, Any]:
@@ -190,15 +194,15 @@ def _per_channel(item: Item | None, positive: bool) -> tuple[float, ...] | None:
     return tuple(one.number() for one in each)
 
 
-def attacks_of(item: Item) -> tuple[AttackSpec, ...]:
+def attacks_of(item: Item, folder: Path, files: bool) -> tuple[AttackSpec, ...]:
     """[[attacks]]."""
     each = item.entries('[[attacks]] and below it preset = "a-hsja"')
-    attacks = [_attack(one) for one in each]
+    attacks = [_attack(one, folder, files) for one in each]
     check_unique("attacks", each, [attack.name for attack in attacks])
     return tuple(attacks)
 
 
-def _attack(item: Item) -> AttackSpec:
+def _attack(item: Item, folder: Path, files: bool) -> AttackSpec:
     items = item.table()
     if "preset" not in items:
         nearest = difflib.get_close_matches("preset", items, n=1)
@@ -208,14 +212,41 @@ def _attack(item: Item) -> AttackSpec:
             'preset = "a-hsja"; `tollbox presets` lists them.'
         )
     preset_name = items["preset"].text("the name of a preset, in quotes").lower()
+    surrogate = items.get("surrogate")
     try:
-        attack = preset(preset_name)
+        attack = described(preset_name, surrogate is not None).attack
     except InputError as error:
-        raise items["preset"].error(str(error)) from None
+        keys = {"surrogate": (*item.key, "surrogate")}
+        raise item.source.about(error, keys, items["preset"].key, item.key) from None
     name = items["name"].name() if "name" in items else preset_name
-    beside = frozenset({"preset", "name"})
+    beside = frozenset({"preset", "name", "surrogate"})
     changes = {k: v for k, v in item.value.items() if k not in beside}
-    return AttackSpec(name, preset_name, overridden(attack, item, beside), changes)
+    return AttackSpec(
+        name,
+        preset_name,
+        overridden(attack, item, beside),
+        changes,
+        None if surrogate is None else _surrogate(surrogate, folder, files),
+    )
+
+
+def _surrogate(item: Item, folder: Path, files: bool) -> SurrogateSpec:
+    """A source, a list of them, or a table with either and how images are normalised."""
+    table = isinstance(item.value, dict)
+    items = item.table(("source", "mean", "std")) if table else {"source": item}
+    if "source" not in items:
+        raise item.error(
+            f'{spelled(item.key)} has no source: expected {MODEL}, as surrogate.source = "net.pt2".'
+        )
+    source = items["source"]
+    several = isinstance(source.value, list)
+    each = source.entries('["net.pt2", "other.pt2"]') if several else [source]
+    return SurrogateSpec.of(
+        *(_source(one, folder, files) for one in each),
+        folder=folder,
+        mean=_per_channel(items.get("mean"), False),
+        std=_per_channel(items.get("std"), True),
+    )
 
 
 def check_unique(what: str, each: Sequence[Item], names: Sequence[str]) -> None:

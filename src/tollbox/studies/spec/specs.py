@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...attacks import preset
+from ...attacks import Preset, described
 from ...core.cell import check_limits
 from ...core.prices import Prices
 from ...core.problem import Attack
@@ -72,12 +72,46 @@ class ModelSpec:
 
         `settings` are the other fields.
         """
-        path = folder / source
-        if is_model_name(source) and kind_of(path, source, input="model") == "nothing":
-            resolved, usual = source, source.rpartition(":")[2].rpartition(".")[2]
-        else:
-            resolved, usual = str(path) if source.strip() else source, path.stem
-        return cls(name or usual, source, resolved, **settings)
+        file = _file(source, folder, "model")
+        usual = source.rpartition(":")[2].rpartition(".")[2] if file is None else file.stem
+        return cls(name or usual, source, _resolved(source, file), **settings)
+
+
+def _file(source: str, folder: Path, input: str) -> Path | None:
+    """The file that a source means; None if it is module:function. `input` is what gives it."""
+    path = folder / source
+    named = is_model_name(source) and kind_of(path, source, input=input) == "nothing"
+    return None if named else path
+
+
+def _resolved(source: str, file: Path | None) -> str:
+    """A source that is good from the current folder."""
+    return source if file is None or not source.strip() else str(file)
+
+
+@dataclass(frozen=True)
+class SurrogateSpec:
+    """Networks of the user's own, to whose gradients an attack may turn."""
+
+    sources: tuple[str, ...]
+    """As the file has them."""
+    resolved: tuple[str, ...]
+    """Each as that of a model."""
+    mean: tuple[float, ...] | None = None
+    """One number, or one per channel; for all of them."""
+    std: tuple[float, ...] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        *sources: str,
+        folder: Path = Path(),
+        mean: tuple[float, ...] | None = None,
+        std: tuple[float, ...] | None = None,
+    ) -> SurrogateSpec:
+        """Files, relative to `folder`, or module:function."""
+        files = [_file(source, folder, "surrogate") for source in sources]
+        return cls(sources, tuple(map(_resolved, sources, files)), mean, std)
 
 
 @dataclass(frozen=True)
@@ -87,13 +121,21 @@ class AttackSpec:
     name: str
     preset: str
     attack: Attack
+    """Without its surrogate, which is not loaded yet."""
     overrides: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """The changed fields, as the file has them."""
+    surrogate: SurrogateSpec | None = None
 
     @classmethod
-    def of(cls, name: str) -> AttackSpec:
+    def of(cls, name: str, surrogate: SurrogateSpec | None = None) -> AttackSpec:
         """A preset as it is."""
-        return cls(name.lower(), name.lower(), preset(name.lower()))
+        preset = described(name.lower(), surrogate is not None)
+        return cls(preset.name, preset.name, preset.attack, surrogate=surrogate)
+
+    @property
+    def described(self) -> Preset:
+        """What is known of its preset."""
+        return described(self.preset, self.surrogate is not None)
 
 
 PRICE = "a number that is 0 or more, inf, or the path of a CSV with the columns class and price"

@@ -52,8 +52,17 @@ KEYS: Mapping[str, Key] = {
     "start": ("goal", "start"),
 }
 """By the name of an argument, the key that it comes from."""
-MODEL_KEYS = {"model": "source", **{key: key for key in ("mean", "std", "quantize", *RUNNING)}}
+MODEL_KEYS: Mapping[str, Key] = {
+    "model": ("source",),
+    **{key: (key,) for key in ("mean", "std", "quantize", *RUNNING)},
+}
 """Likewise, in a table of [[models]]."""
+ATTACK_KEYS: Mapping[str, Key] = {
+    "surrogate": ("surrogate",),
+    "surrogate_mean": ("surrogate", "mean"),
+    "surrogate_std": ("surrogate", "std"),
+}
+"""Likewise, in a table of [[attacks]]."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +156,7 @@ class Study:
             name=top["name"].name() if "name" in top else Path(where).stem or "study",
             images=images_of(top["images"], folder, files),
             models=models_of(top["models"], folder, files),
-            attacks=attacks_of(top["attacks"]),
+            attacks=attacks_of(top["attacks"], folder, files),
             tariffs=tariffs_of(top, folder),
             seeds=_seeds(top["seeds"]) if "seeds" in top else (0,),
             goal=goal_of(top.get("goal"), folder, files),
@@ -160,21 +169,26 @@ class Study:
         return Source(self.where, self.text)
 
     def about(
-        self, error: InputError, otherwise: Key = (), model: ModelSpec | None = None
+        self, error: InputError, otherwise: Key = (), spec: ModelSpec | AttackSpec | None = None
     ) -> InputError:
         """What was said of an argument, said of the key of this study that it comes from.
 
-        The place is that of the key `otherwise` if it comes from none. `model`: the model that was
-        concerned.
+        The place is that of the key `otherwise` if it comes from none. `spec`: the model or attack
+        that was concerned.
         """
         if self.in_memory:
             return error
-        if model is None:
+        if spec is None:
             return self.source.about(error, KEYS, otherwise)
-        table = ("models", self.models.index(model))
-        keys = {**KEYS, **{name: (*table, key) for name, key in MODEL_KEYS.items()}}
-        named = error.placed(f"the model {model.name!r}")
-        return self.source.about(named, keys, (*table, "source"), table)
+        kind, specs, own, first = (
+            ("model", self.models, MODEL_KEYS, "source")
+            if isinstance(spec, ModelSpec)
+            else ("attack", self.attacks, ATTACK_KEYS, "surrogate")
+        )
+        table = (f"{kind}s", specs.index(spec))
+        keys = {**KEYS, **{name: (*table, *key) for name, key in own.items()}}
+        named = error.placed(f"the {kind} {spec.name!r}")
+        return self.source.about(named, keys, (*table, first), table)
 
 
 def _seeds(item: Item) -> tuple[int, ...]:

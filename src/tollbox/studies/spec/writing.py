@@ -48,7 +48,20 @@ def _model(model: ModelSpec) -> dict[str, Any]:
 
 
 def _attack(attack: AttackSpec) -> dict[str, Any]:
-    return {"preset": attack.preset, "name": attack.name, **_flat(attack.overrides)}
+    surrogate = attack.surrogate
+    if getattr(attack.attack, "surrogate", None) is not None:
+        raise InputError(
+            f"the attack {attack.name!r} has a surrogate that is loaded already",
+            expected="the source of one, as surrogate=SurrogateSpec.of('module:function')",
+        )
+    return {
+        "preset": attack.preset,
+        "name": attack.name,
+        **_flat(attack.overrides),
+        "surrogate.source": None if surrogate is None else surrogate.sources,
+        "surrogate.mean": None if surrogate is None else surrogate.mean,
+        "surrogate.std": None if surrogate is None else surrogate.std,
+    }
 
 
 def _images(images: ImagesSpec) -> dict[str, Any]:

@@ -159,6 +159,8 @@ class StudyRecord:
     scale: str | None = None
     kept: Kept | None = None
     """Which images each model has, where it has only those that it classifies correctly."""
+    surrogates: Mapping[str, str] = field(default_factory=dict)
+    """By attack, the digest of its surrogate's weights, where it has one."""
 
     @property
     def shard_cells(self) -> range:

@@ -1,0 +1,290 @@
+"""Studies with a surrogate: it is named, loaded when it is needed, and the same on resume."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_studies import TEXT, StudyFolder, contents, write_study
+from torch import Tensor, nn
+
+import tollbox as tb
+from tollbox import FileError, InputError, Study, StudyResults
+from tollbox.cli.app import main
+from tollbox.report.data import page_data
+from tollbox.studies.beginning import begin
+from tollbox.studies.identity import recorded_study
+from tollbox.studies.loading import load
+from tollbox.studies.store.store import Store
+
+ATTACK = '\n[[attacks]]\npreset = "frugal+surrogate"\n'
+SOURCE = 'surrogate = "own.pt2"\n'
+OTHERS = """
+
+class Hard(nn.Module):
+    def forward(self, images):
+        return nn.functional.one_hot(net(images).argmax(1), 5).float()
+
+
+hard = Hard()
+"""
+
+
+class Killed(BaseException):
+    """As if the process had been ended."""
+
+
+class Own(nn.Module):
+    """Linear, of so many classes."""
+
+    def __init__(self, seed: int, classes: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.weight = nn.Parameter(torch.randn(192, classes, generator=generator))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images.flatten(1) @ self.weight
+
+
+def write_own(file: Path, seed: int = 0, classes: int = 5, dynamic: bool = True) -> None:
+    """A surrogate as an exported program."""
+    shapes = ({0: torch.export.Dim("n", min=1, max=4096)},) if dynamic else None
+    example = (torch.rand(2, 3, 8, 8),)
+    program = torch.export.export(Own(seed, classes), example, dynamic_shapes=shapes)
+    torch.export.save(program, file)
+
+
+class Case:
+    """A folder with a small study whose last attack has a surrogate."""
+
+    def __init__(self, written: StudyFolder, patch: pytest.MonkeyPatch) -> None:
+        self.written, self.patch, self.folder = written, patch, written.folder
+        self.own, self.out = self.folder / "own.pt2", self.folder / "out"
+        write_own(self.own)
+        self.write(SOURCE)
+
+    def write(self, surrogate: str, head: str = "") -> None:
+        text = head + TEXT.replace('\n[[attacks]]\npreset = "a-hsja"\n', ATTACK) + surrogate
+        write_study(self.folder, self.written.module, text)
+        self.written.code.write_text(self.written.code.read_text() + OTHERS)
+
+    def run(self, out: Path | None = None) -> dict[int, tuple[Any, ...]]:
+        """Begin, or go on."""
+        tb.run_study(self.written.study(), out or self.out).close()
+        return contents(out or self.out)
+
+    def cut_off(self, batches: int = 12) -> None:
+        """As killed after so many batches were recorded."""
+        original, calls = Store.record, itertools.count(1)
+
+        def record(store: Store, answers: Any) -> None:
+            original(store, answers)
+            if next(calls) == batches:
+                raise Killed
+
+        with self.patch.context() as patch:
+            patch.setattr(Store, "record", record)
+            with pytest.raises(Killed):
+                self.run()
+        assert len(contents(self.out)) < 12
+
+
+@pytest.fixture
+def case(study_folder: StudyFolder, monkeypatch: pytest.MonkeyPatch) -> Case:
+    return Case(study_folder, monkeypatch)
+
+
+Command = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    def run(*tokens: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as end:
+            main(list(tokens))
+        out, err = capsys.readouterr()
+        return int(end.value.code or 0), " ".join((out + err).split())
+
+    return run
+
+
+# -- run and resumed ------------------------------------------------------------------------------
+
+
+def test_it_takes_part(case: Case) -> None:
+    with_own = case.run()
+    assert len(with_own) == 12
+    case.write("")
+    plain = case.written.file.read_text().replace("frugal+surrogate", "frugal")
+    case.written.file.write_text(plain)
+    without = case.run(case.folder / "plain")
+    apart = [cell for cell in with_own if with_own[cell] != without[cell]]
+    assert apart
+    assert set(apart) <= set(range(6, 12))  # the cells of the second attack
+
+
+def test_a_killed_study_goes_on_with_the_same(case: Case) -> None:
+    wanted = case.run(case.folder / "unbroken")
+    case.cut_off()
+    assert case.run() == wanted
+
+
+def test_two_processes_do_what_one_does(case: Case) -> None:
+    wanted = case.run()
+    case.write(SOURCE, "workers = 2\n")
+    out = case.folder / "two"
+    tb.run_study(case.written.study(), out, force_workers=True).close()
+    assert contents(out) == wanted
+    with StudyResults(out) as results:
+        assert results.record.shards == 2
+
+
+def test_other_weights_are_refused(case: Case, command: Command) -> None:
+    wanted = case.run(case.folder / "unbroken")
+    case.cut_off()
+    done = contents(case.out)
+    write_own(case.own, seed=1)
+    told = (
+        r"the surrogate of the attack 'frugal\+surrogate' \(own\.pt2\) is not the one that .*out "
+        r"was begun with: its weights changed; bring it back, or begin a new study in another"
+    )
+    with pytest.raises(FileError, match=told):
+        case.run()
+    code, text = command("resume", "out")
+    assert code == 2
+    assert "its weights changed; bring it back" in text
+    case.own.unlink()
+    code, text = command("resume", "out")
+    assert code == 2
+    assert "own.pt2 does not exist" in text
+    assert contents(case.out) == done
+    write_own(case.own)
+    assert command("resume", "out")[0] == 0
+    assert contents(case.out) == wanted
+
+
+def test_a_store_that_was_made_before_goes_on(case: Case) -> None:
+    """Its record says nothing of surrogates."""
+    case.written.file.write_text(TEXT.replace("{module}", case.written.module))
+    wanted = case.run(case.folder / "unbroken")
+    case.cut_off()
+    with Store.open(case.out / "shard-0.sqlite", write=True) as store:
+        assert store.study.surrogates == {}
+        store._connection.execute("DELETE FROM about WHERE key = 'surrogates'")
+        store._connection.commit()
+    assert case.run() == wanted
+
+
+def test_several_with_their_mean_and_std(case: Case) -> None:
+    module = case.written.module
+    table = f'surrogate.source = ["own.pt2", "{module}:net"]\nsurrogate.mean = 0.5\n'
+    case.write(f"{table}surrogate.std = [0.2, 0.3, 0.4]\n")
+    loaded = load(case.written.study())
+    attack: Any = loaded.attack(loaded.study.attacks[1])
+    net = load(case.written.study()).model(loaded.study.models[0]).network
+    assert net is not None
+    same = tb.Surrogate([Own(0, 5), net], mean=(0.5,), std=(0.2, 0.3, 0.4))
+    assert attack.surrogate == same
+    assert attack.surrogate.classes(torch.rand(3, 8, 8)) == 5
+
+
+# -- read -----------------------------------------------------------------------------------------
+
+
+def test_it_is_read_without_being_loaded(case: Case, command: Command) -> None:
+    case.run()
+    case.own.unlink()
+    for name in ("status", "export", "report"):
+        code, text = command(name, "out")
+        assert code == 0, text
+    with StudyResults(case.out) as results:
+        digest = tb.Surrogate(Own(0, 5)).digest
+        assert results.record.surrogates == {"frugal+surrogate": digest}
+        page = page_data(results)
+        assert page["environment"]["surrogate of frugal+surrogate"] == digest
+        assert page["gallery"]["note"] == "Not shown, since it takes a surrogate: frugal+surrogate."
+        assert {row["attack"] for row in page["gallery"]["rows"]} == {"surfree"}
+
+
+def test_a_cell_is_replayed_with_it_alone(case: Case) -> None:
+    case.run()
+    with StudyResults(case.out) as results:
+        wanted = results.results(attack="frugal+surrogate")[0]
+        again = results.replayed(wanted.index)
+        assert again.improvements == wanted.improvements
+    write_own(case.own, seed=1)
+    with StudyResults(case.out) as results:
+        assert results.replayed(0).distance == results.results()[0].distance
+        with pytest.raises(FileError, match="its weights changed"):
+            results.replayed(wanted.index)
+
+
+def test_a_study_in_memory_keeps_it(case: Case) -> None:
+    case.write('surrogate = {source = "own.pt2", mean = [0.5, 0.4, 0.3], std = 2.0}\n')
+    study = case.written.study()
+    again = Study.of(
+        name=study.name,
+        images=study.images,
+        models=study.models,
+        attacks=study.attacks,
+        tariffs=study.tariffs,
+        folder=study.folder,
+        device="cpu",
+        batch_size=16,
+    )
+    assert again.attacks == study.attacks
+    assert Study.from_text(again.text, study.folder, "again.toml").attacks == study.attacks
+    begin(load(again), case.out, "python")
+    with StudyResults(case.out) as results:
+        assert recorded_study(results.record, files=True).attacks == study.attacks
+
+
+# -- refused --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("surrogate", "told"),
+    [
+        ('"{module}:labels"', "{module}:labels is a function of images: expected a network that"),
+        ('"{module}:hard"', "cannot be differentiated at an image of shape (3, 8, 8) (RuntimeErr"),
+        ('"{module}:gone"', "has no attribute 'gone'"),
+        ('"few.pt2"', "has 3 classes, and the model 'net' has 5: expected the classes of the"),
+        ('["own.pt2", "few.pt2"]', "has networks of 5 and 3 classes: expected the same classes"),
+        ('"pair.pt2"', "pair.pt2 takes batches of 2 only: expected one that takes a single image"),
+        ('"study.toml"', "study.toml is neither an exported program nor TorchScript"),
+        ('{source = "own.pt2", mean = [1, 2]}', "surrogate.mean has 2 numbers, and the images"),
+    ],
+)
+def test_what_will_not_do_is_told_before_anything_is_written(
+    case: Case, command: Command, surrogate: str, told: str
+) -> None:
+    write_own(case.folder / "few.pt2", classes=3)
+    write_own(case.folder / "pair.pt2", dynamic=False)
+    module = case.written.module
+    case.write(f"surrogate = {surrogate}\n".replace("{module}", module))
+    line = case.written.file.read_text().splitlines().index(ATTACK.splitlines()[-1]) + 2
+    before = sorted(case.folder.rglob("*"))
+    for options in (["--out", "out"], ["--dry-run"]):
+        code, text = command("run", "study.toml", *options)
+        assert code == 2
+        place = f"study.toml, line {line}: the attack 'frugal+surrogate': surrogate"
+        assert place in text
+        assert told.replace("{module}", module) in text
+    assert sorted(case.folder.rglob("*")) == before
+
+
+def test_a_model_of_labels_only(case: Case) -> None:
+    """Its number of classes is not known: those of the images must be there."""
+    module = case.written.module
+    text = case.written.file.read_text().replace(f"{module}:net", f"{module}:labels")
+    case.written.file.write_text(text)
+    largest = max(load(case.written.study()).images.labels)
+    write_own(case.own, classes=largest + 1)
+    assert list(load(case.written.study()).surrogate_digests()) == ["frugal+surrogate"]
+    write_own(case.own, classes=largest)
+    with pytest.raises(InputError, match=f"{largest} classes, and class {largest} is of an image"):
+        load(case.written.study()).surrogate_digests()
