@@ -272,7 +272,8 @@ class Table:
     def ranking(self, base: str) -> str:
         """G of every row at every price: the mean over marks and images of log(d / d_base), as a
         factor, with an interval that draws images. Marks should be equal ratios apart. Where a row
-        has no adversarial point yet, the farthest that any row has on that image counts."""
+        has no adversarial point yet, the farthest that any row has on that image counts; images on
+        which none has any are left out."""
         runs = [run for run in self._runs if (base, *run) in self._entries]
         if not runs:
             return ""
@@ -289,8 +290,9 @@ class Table:
                     logs[row.preset] = np.log(
                         [[at[c.mark][n] or math.nan for n in kept] for c in columns]
                     )
-            farthest = np.nanmax([np.nanmax(values, axis=0) for values in logs.values()], axis=0)
-            filled = {name: np.where(np.isnan(v), farthest, v) for name, v in logs.items()}
+            farthest = np.max([np.nan_to_num(v, nan=-np.inf) for v in logs.values()], axis=(0, 1))
+            some = np.isfinite(farthest)
+            filled = {name: np.where(np.isnan(v), farthest, v)[:, some] for name, v in logs.items()}
             for row in self.rows:
                 if row.preset not in filled:
                     found[row.preset].append("–")

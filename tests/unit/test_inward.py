@@ -120,27 +120,46 @@ TRIES = {0.001: 12, 0.1: 12, 1: 12, 10: 6, 100: 4, 1000: 3, 1e6: 3}
 
 @pytest.mark.parametrize("ratio", TRIES)
 def test_the_dearer_a_flagged_answer_the_fewer_rays_are_tried(ratio):
-    """And where none is adversarial noise that grows is what is left, to its last level."""
+    """And where none is adversarial, nor an image from afar, noise that grows is what is left, to
+    its last level."""
     problem, done = begun(lambda point: 0, ratio)
     assert done.returned is None
-    assert done.offered == [1] * TRIES[ratio] + [1000]
-    assert begun(lambda point: 0, ratio, 1)[1].offered == [1, 1000]
-    assert begun(lambda point: 0, ratio, 2)[1].offered == [1, 1, 1000]
+    assert done.offered == [1] * TRIES[ratio] + [3, 1000]
+    assert begun(lambda point: 0, ratio, 1)[1].offered == [1, 3, 1000]
+    assert begun(lambda point: 0, ratio, 2)[1].offered == [1, 1, 3, 1000]
     noise = problem.noise("start", 0, 1000)
     wanted = (GREY + 0.0045 * 7 * noise[6:7][0]).clamp(0, 1)
-    assert torch.allclose(done.points[TRIES[ratio] + 6], wanted, atol=1e-15)
+    assert torch.allclose(done.points[TRIES[ratio] + 3 + 6], wanted, atol=1e-15)
+
+
+@pytest.mark.parametrize("kept", range(3))
+def test_from_the_inverse_from_white_or_from_black_it_goes_inward(kept):
+    """Adversarial from 2 on along one of them alone: it is found to a hundredth, for one flagged
+    answer for each ray and each image before it, and those of the search."""
+    source = torch.rand(SHAPE, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    way = [1 - source, torch.ones_like(source), torch.zeros_like(source)][kept] - source
+
+    def label(point):
+        away = point - source
+        along = float((away * way).sum()) / (max(norm(away), 1e-9) * norm(way))
+        return int(along > 0.999 and norm(away) >= 2)
+
+    _, done = begun(label, 100, source=source)
+    assert done.labels[: 4 + kept + 1] == [0] * (4 + kept) + [1]
+    assert 2 <= done.returned.distance <= 2 * 1.02
 
 
 def test_from_growing_noise_it_goes_inward_too():
-    """Adversarial from 0.6 on, but for all rays: along the noise it is found to a hundredth."""
+    """Adversarial from 0.6 to 10, but for all rays: along the noise it is found to a hundredth."""
     problem = tb.Problem(GREY, 0)
     rays = [(GREY + FARTHEST_RADIUS * SCALE * way).clamp(0, 1) for way in ways(problem, 12)]
 
     def label(point):
-        return int(norm(point - GREY) >= 0.6 and not any(torch.allclose(point, r) for r in rays))
+        near = 0.6 <= norm(point - GREY) <= 10
+        return int(near and not any(torch.allclose(point, r) for r in rays))
 
     done = drive(Inward()(problem), problem, label)
-    assert done.labels[:12] == [0] * 12
+    assert done.labels[:15] == [0] * 15
     assert 0.6 <= done.returned.distance <= 0.6 * 1.02
 
 
@@ -211,7 +230,7 @@ def test_the_kind_of_the_nearest_ray_is_told(kept):
     assert found.smooth == (RAY_SPECTRA[kept].cut <= SMOOTH)
 
 
-def test_of_growing_noise_no_kind_is_told():
+def test_of_what_is_no_ray_no_kind_is_told():
     found = nearest(lambda point: int(norm(point - GREY) > 0.36 * SCALE))
     assert found.smooth is None
 

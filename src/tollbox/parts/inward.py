@@ -11,7 +11,8 @@ boundary on its ray. Growing noise from the source costs a flagged answer for ev
    is searched from there. So a ray that is no better costs one flagged answer; and the more that
    costs, the fewer are tried.
 3. The nearest is searched once more, to a hundredth.
-4. Where no ray is adversarial at its far end, growing noise is what is left.
+4. Where no ray is adversarial at its far end (the model takes such noise for the source class) the
+   image's inverse, white and black are tried, and then growing noise is what is left.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
-from ..core.ask import Ask, Asking, Iterate
+from ..core.ask import Ask, Asking, Iterate, first_adversarial
 from ..core.problem import Problem
 from ..core.ranges import MAX_VALUE, check, whole
 from ..engine.mixtures import Mixture
@@ -119,7 +121,7 @@ class Inward:
             best = yield from _search_ray(problem, ratio, way, start, far, NEAREST_RADIUS * scale)
             kept, smooth = way, spectrum.cut <= SMOOTH if way is not given else None
         if best is None:
-            best = yield from self._grow_noise(problem, ratio)
+            best = yield from _from_afar(problem, ratio)
         if best is None:
             return None
         iterate, way, radius = best
@@ -127,18 +129,18 @@ class Inward:
         iterate, _ = yield from narrow(ray, LAST_BINS, optimal_rule(ratio, LAST_BINS), PHASE)
         return Nearest(iterate, smooth, given is not None and kept is given)
 
-    def _grow_noise(
-        self, problem: Problem, ratio: float
-    ) -> Asking[tuple[Iterate, Tensor, float] | None]:
+
+def _from_afar(problem: Problem, ratio: float) -> Asking[tuple[Iterate, Tensor, float] | None]:
+    """Inward from an image that has nothing to do with rays."""
+    source = problem.source
+    extremes = torch.stack([1 - source, torch.ones_like(source), torch.zeros_like(source)])
+    start = yield from first_adversarial(extremes, PHASE)
+    if start is None:
         start = yield from GrowingNoise()(problem)
-        if start is None:
-            return None
-        way = start.point - problem.source
-        return (
-            yield from _search_ray(
-                problem, ratio, way, start, 1.0, NEAREST_RADIUS / FARTHEST_RADIUS
-            )
-        )
+    if start is None:
+        return None
+    way, near = start.point - source, NEAREST_RADIUS / FARTHEST_RADIUS
+    return (yield from _search_ray(problem, ratio, way, start, 1.0, near))
 
 
 def _search_ray(
