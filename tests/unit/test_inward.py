@@ -133,11 +133,11 @@ def test_the_dearer_a_flagged_answer_the_fewer_rays_are_tried(ratio):
 
 
 @pytest.mark.parametrize("kept", range(3))
-def test_from_the_inverse_from_white_or_from_black_it_goes_inward(kept):
+def test_from_white_from_black_or_from_the_inverse_it_goes_inward(kept):
     """Adversarial from 2 on along one of them alone: it is found to a hundredth, for one flagged
     answer for each ray and each image before it, and those of the search."""
     source = torch.rand(SHAPE, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    way = [1 - source, torch.ones_like(source), torch.zeros_like(source)][kept] - source
+    way = [torch.ones_like(source), torch.zeros_like(source), 1 - source][kept] - source
 
     def label(point):
         away = point - source

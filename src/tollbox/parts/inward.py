@@ -11,8 +11,8 @@ boundary on its ray. Growing noise from the source costs a flagged answer for ev
    is searched from there. So a ray that is no better costs one flagged answer; and the more that
    costs, the fewer are tried.
 3. The nearest is searched once more, to a hundredth.
-4. Where no ray is adversarial at its far end (the model takes such noise for the source class) the
-   image's inverse, white and black are tried, and then growing noise is what is left.
+4. Where no ray is adversarial at its far end (the model takes such noise for the source class)
+   white, black and the image's inverse are tried, and then growing noise is what is left.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Inward:
 def _from_afar(problem: Problem, ratio: float) -> Asking[tuple[Iterate, Tensor, float] | None]:
     """Inward from an image that has nothing to do with rays."""
     source = problem.source
-    extremes = torch.stack([1 - source, torch.ones_like(source), torch.zeros_like(source)])
+    extremes = torch.stack([torch.ones_like(source), torch.zeros_like(source), 1 - source])
     start = yield from first_adversarial(extremes, PHASE)
     if start is None:
         start = yield from GrowingNoise()(problem)
