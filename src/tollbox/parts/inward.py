@@ -12,7 +12,8 @@ boundary on its ray. Growing noise from the source costs a flagged answer for ev
    costs, the fewer are tried.
 3. The nearest is searched once more, to a hundredth.
 4. Where no ray is adversarial at its far end (the model takes such noise for the source class)
-   white, black and the image's inverse are tried, and then growing noise is what is left.
+   growing noise is what is left. From c* = `DEAR` on white, black and the image's inverse come
+   before it: its many flagged answers buy a nearer start, and are then too dear.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ RADIUS_STEP = 0.9
 LAST_BINS = 12
 """Of the last step, in the end."""
 RAY_SPECTRA = tuple(Spectrum(cut, grey=1 / 3) for cut in (28, 56, 14, 8, 112))
+DEAR = 10.0
+"""c* from which on growing noise is too dear to be tried first."""
 SMOOTH = 14.0
 """A ray of frequencies below this is smooth."""
 
@@ -133,8 +136,10 @@ class Inward:
 def _from_afar(problem: Problem, ratio: float) -> Asking[tuple[Iterate, Tensor, float] | None]:
     """Inward from an image that has nothing to do with rays."""
     source = problem.source
-    extremes = torch.stack([torch.ones_like(source), torch.zeros_like(source), 1 - source])
-    start = yield from first_adversarial(extremes, PHASE)
+    start = None
+    if ratio >= DEAR:
+        extremes = torch.stack([torch.ones_like(source), torch.zeros_like(source), 1 - source])
+        start = yield from first_adversarial(extremes, PHASE)
     if start is None:
         start = yield from GrowingNoise()(problem)
     if start is None:
