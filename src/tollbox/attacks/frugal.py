@@ -47,7 +47,7 @@ the spread of it; of low frequencies, by whether the nearest of the first rays w
 SURROGATE_INFORMATION = 6.0
 """What a surrogate's gradient counts as at first: log q of its turns begins where that of estimates
 does."""
-DOUBTED = (-3.0, 0.0)
+DOUBTED = (-3.5, 0.0)
 """By how much log q of a surrogate begins lower, if its ray was not the nearest of the start."""
 COARSEST_BIN = 4.0
 """A bin so many times as wide as it should be, since it was not believed in, is searched again."""
