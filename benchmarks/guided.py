@@ -8,7 +8,8 @@ ResNet-20 whose weights were never trained, and `noisy:S`, the attacked network 
 S standard deviations added to each of its weights: a cousin, the nearer the smaller S.
 
 For each price and surrogate, over the images: the geometric mean of the distance beside that of
-`frugal` alone at every mark, with a 95 % interval (images are drawn, paired); the share of turns
+`frugal` alone at every mark, with a 95 % interval (images are drawn, paired; no adversarial point
+counts as half of the range in every pixel); the share of turns
 that followed it; the cosine of its gradient with the network's own at the points that were found
 (no attack sees that); and the seconds that its gradients took.
 """
@@ -29,7 +30,6 @@ from torch import nn
 
 import tollbox as tb
 from tollbox.attacks.surrogates import Surrogate
-from tollbox.parts.subspaces import Full
 
 ALONE = "none"
 TOLD = 4.0
@@ -88,7 +88,7 @@ def main() -> None:
         "settings": {"net": args.net, "seed": args.seed, "images": loaded.hashes},
         "rows": [],
     }
-    farthest = 0.5 * math.sqrt(math.prod(Full().shape(tuple(loaded.images[0].shape))))
+    farthest = 0.5 * math.sqrt(loaded.images[0].numel())
     for price, budget in args.prices:
         marks = [mark for mark in args.at if mark < budget] + [budget]
         alone: Any = None

@@ -18,6 +18,7 @@ them.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -209,7 +210,7 @@ class _Begun(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class _Way:
+class _Way(ABC):
     """Where a direction to turn to comes from, with what was learned of its turns."""
 
     turns: TurnBelief
@@ -220,11 +221,11 @@ class _Way:
     bins: int = FIRST_BINS
     """Of its last search."""
 
+    @abstractmethod
     def direction(
         self, t: int, iterate: Iterate, delta: float, slack: float, goal: float, cost: float
     ) -> Asking[DirectionEstimate]:
         """A direction and its information, `goal` if it can be had for `cost`."""
-        raise NotImplementedError
 
     def likened(self, information: float, middle: float) -> float:
         """The information of an estimate that would turn as far; `middle` is the log tan of it."""

@@ -53,7 +53,7 @@ class Surrogate:
                 raise _refused(network)
         self.networks = tuple(given)
         self._mean, self._std = mean, std
-        self._ready: dict[torch.device, list[nn.Module]] = {}
+        self._ready: dict[torch.device, tuple[list[nn.Module], Normalisation]] = {}
         _normalisation(mean, std, torch.device("cpu"))  # mistakes are told now
         digests = [weights_digest(network) for network in self.networks]
         self.digest = "-".join(digest[:12] for digest in digests)
@@ -76,10 +76,10 @@ class Surrogate:
     def direction(self, problem: Problem, point: Tensor) -> Tensor:
         """The unit gradient, at a point, of how far the class to reach leads the source class."""
         began = time.perf_counter()
-        normalise = _normalisation(self._mean, self._std, point.device)
+        networks, normalise = self._on(point.device)
         total = torch.zeros_like(point)
         with matrix_products(False if point.is_cuda else None), _deterministic():
-            for network in self._on(point.device):
+            for network in networks:
                 total += unit(_gradient(network, normalise, problem, point))
         self.gradients += 1
         self.seconds += time.perf_counter() - began
@@ -91,7 +91,7 @@ class Surrogate:
         normalise = _normalisation(self._mean, self._std, image.device, len(image))
         counts = []
         try:
-            for network in self._on(image.device):
+            for network in self._on(image.device)[0]:
                 given, logits = _logits(network, normalise, image)
                 torch.autograd.grad(logits.sum(), given)
                 counts.append(len(logits))
@@ -112,13 +112,14 @@ class Surrogate:
             )
         return counts[0]
 
-    def _on(self, device: torch.device) -> list[nn.Module]:
-        """The networks, ready to be run on a device."""
+    def _on(self, device: torch.device) -> tuple[list[nn.Module], Normalisation]:
+        """The networks, ready to be run on a device, and what goes before them."""
         if device not in self._ready:
-            self._ready[device] = [
+            networks = [
                 prepared(network, device, torch.float32, torch.contiguous_format)
                 for network in self.networks
             ]
+            self._ready[device] = networks, _normalisation(self._mean, self._std, device)
         return self._ready[device]
 
 

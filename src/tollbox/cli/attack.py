@@ -95,6 +95,7 @@ class AttackOptions:
             help="For frugal+surrogate: a network of your own with the classes of the model, as a "
             "file or module:function; it is differentiated, and costs nothing. May be repeated.",
             negative="",
+            show_default=False,
         ),
     ] = ()
     surrogate_mean: Annotated[str | None, _option("As --mean, for the surrogate.", True)] = None
