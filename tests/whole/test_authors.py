@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib
 import math
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -196,3 +198,12 @@ def test_all_rows_of_table_1_are_presets(named: Any) -> None:
         assert type(attack.search).__name__.startswith("Asymmetric") is cell["as"]
         estimate = getattr(attack, "estimate", None)
         assert (type(estimate).__name__ == "Agrest") is cell["agrest"]
+
+
+def test_networks_are_there_without_tollbox() -> None:
+    """The environment of the authors' code has its packages, and not this one."""
+    code = "import sys; sys.modules['tollbox'] = None; import nets; nets.ResNet20()"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=BENCHMARKS, capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr

@@ -1,8 +1,10 @@
 """Attacks, one file each, and the presets."""
 
+from .catalogue import WITH_SURROGATE
 from .hsja import HSJA
 from .methods import Kind, Method
-from .presets import PRESETS, WITH_SURROGATE, Preset, described, preset, presets
+from .named import Preset
+from .presets import PRESETS, described, preset, presets
 
 __all__ = [
     "HSJA",

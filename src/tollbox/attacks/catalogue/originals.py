@@ -1,0 +1,46 @@
+"""`-original`: the form of an attack's own authors, where the paper's code has another."""
+
+from __future__ import annotations
+
+from ...parts.directions import TernarySpectrum
+from ...parts.estimates import MonteCarlo
+from ...parts.searches import BinarySearch
+from ...parts.starts import GrowingNoise
+from ...parts.subspaces import Dct
+from ...parts.sweeps import Galloping, SignedGrid
+from ..cgba import CGBA
+from ..methods import Method
+from ..named import Preset
+from ..surfree import SurFree
+
+COARSE = BinarySearch(1 / 128, relative=True)
+
+ORIGINALS = [
+    Preset(
+        "surfree-original",
+        "SurFree",
+        Method.ORIGINAL,
+        "angles to both sides, tanh of coefficients, 8x8 DCT",
+        "Maho et al. 2021",
+        SurFree(
+            GrowingNoise(step=0.5),
+            COARSE,
+            COARSE,
+            TernarySpectrum(Dct(2, block=8)),
+            SignedGrid(),
+        ),
+    ),
+    Preset(
+        "cgba-original",
+        "CGBA",
+        Method.ORIGINAL,
+        "galloping, binary search, signs, DCT 1/4",
+        "Reza et al. 2023",
+        CGBA(
+            GrowingNoise(),
+            BinarySearch(),
+            MonteCarlo(delta=0.00437, subspace=Dct(4), weighted=False),
+            Galloping(),
+        ),
+    ),
+]
