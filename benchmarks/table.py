@@ -7,7 +7,6 @@
         --max-queries 50000 --at 50 100 200 --out part.json
     python benchmarks/table.py merge part.json ... --out table.json --markdown table.md \\
         --curves cgba a-cgba
-    python benchmarks/table.py compare now.json before.json
 
 `run` attacks the first images that the network classifies correctly (judged by an uncharged pass;
 the clean query is free, as in the paper), all presets of a price in one go, prints a line about
@@ -29,8 +28,7 @@ of every row to one of them at all marks, with `--ranking` that over all marks (
 the paper's own numbers beside those at its budgets, and ends other than the usual one; with
 `--first`, of the first images alone; with
 `--sets N`, how much a median over N images depends on which they are.
-
-`compare` sets two reports side by side that differ in anything else: precision, code, budgets.
+Two reports that differ in a setting or in code are set side by side by `beside.py`.
 """
 
 from __future__ import annotations
@@ -44,7 +42,6 @@ from pathlib import Path
 from typing import Any
 
 import common
-import compared
 import merged
 import variants
 
@@ -209,11 +206,6 @@ def merge(args: argparse.Namespace) -> None:
         args.markdown.write_text(text + "\n")
 
 
-def compare(args: argparse.Namespace) -> None:
-    """Print what two reports have in common, as ratios."""
-    print(compared.beside(*(json.loads(path.read_text()) for path in (args.first, args.second))))
-
-
 def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(required=True)
@@ -241,10 +233,6 @@ def main(words: list[str] | None = None) -> None:
     merging.add_argument("--first", type=int, default=None, help="of the first images alone")
     merging.add_argument("--sets", type=int, default=None, help="range of medians over so many")
     merging.set_defaults(do=merge)
-    comparing = commands.add_parser("compare", help="two reports, paired by image")
-    comparing.add_argument("first", type=Path)
-    comparing.add_argument("second", type=Path)
-    comparing.set_defaults(do=compare)
     args = parser.parse_args(words)
     try:
         args.do(args)

@@ -176,6 +176,20 @@ def test_a_table_beside_the_paper_s(named: Any) -> None:
     assert merged.Table(part_of_a_table(found, 5000.0)).beside_the_paper() == ""
 
 
+def test_two_reports_beside_each_other(named: Any) -> None:
+    """Paired by image whatever their order, at the marks of both; cut runs are left out."""
+    first = part_of_a_table({"hsja": [2.0, 4.0, None], "cgba": [1.0, 1.0, 1.0]}, 500.0)
+    second = part_of_a_table({"hsja": [None, 2.0, 1.0], "geoda": [1.0, 1.0, 1.0]}, 500.0)
+    second["settings"]["images"] = ["c", "b", "a"]
+    beside = named("beside").beside
+    told = beside(first, second, None).splitlines()
+    assert told[2:5] == ["| hsja | 2 | 500 | 3 | 4.00 | 2.00 | 2.00 |", "", told[4]]
+    assert told[-1] == "| hsja | 2 | 1 | 2.000 |"
+    second["entries"][0]["cut"] = {"2": ["time", 400.0], "0": ["time", 500.0]}
+    assert "| 2 | ∞ | ∞ | – |" in beside(first, second, None)
+    assert beside(first, second, ["cgba"]).startswith("The two have no")
+
+
 def test_differences_are_of_the_presets_and_a_stretched_model_is_the_same(named: Any) -> None:
     differences = named("differences")
     for each in differences.differences():
