@@ -32,6 +32,7 @@ from .opening import reading
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from ...core.metric import Metric
     from ...core.prices import Prices
     from ..spec.specs import Tariff
 
@@ -174,7 +175,14 @@ def _query_included(row: Sequence[Any], ledger: Ledger) -> Improvement:
 
 
 def build_result(
-    end: End, trace: Trace, image: Tensor | None, *, name: str, label: int, tariff: Tariff
+    end: End,
+    trace: Trace,
+    image: Tensor | None,
+    *,
+    name: str,
+    label: int,
+    tariff: Tariff,
+    norm: Metric,
 ) -> Result:
     """The result of a cell."""
     prices = tariff.prices.for_source(label)
@@ -191,6 +199,7 @@ def build_result(
         max_queries=tariff.max_queries,
         seed=end.seed,
         warnings=end.warnings,
+        norm=norm,
     )
 
 
