@@ -27,7 +27,7 @@ from ..parts.starts import Start
 from .descent import Project, descend
 
 
-class _Halved:
+class Halved:
     """Rows point + step 2^-k direction, k = 0, 1, ..., clipped."""
 
     def __init__(self, point: Tensor, step: Tensor, count: int) -> None:
@@ -73,7 +73,7 @@ class HSJA:
         def move(t: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
             """The geometric step: |x_t - x*| / sqrt(t), halved until it is adversarial."""
             length = torch.linalg.vector_norm(iterate.point - problem.source) / math.sqrt(t)
-            points = _Halved(iterate.point, direction * length, self.halvings)
+            points = Halved(iterate.point, direction * length, self.halvings)
             moved = yield from first_adversarial(points, "step")
             if moved is None:
                 return iterate

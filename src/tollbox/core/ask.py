@@ -137,6 +137,8 @@ class Iterate(NamedTuple):
     point: Tensor
     distance: float
     """From the source, as it was sent."""
+    theta: float = 0.0
+    """Where on the path that was searched it is; 0, where that does not matter."""
 
 
 def at_once(value: T) -> Asking[T]:

@@ -95,8 +95,10 @@ class Problem:
 
         Of an `Iterate` the distance is known; that of a bare point is worked out once more.
         """
-        point, distance = iterate if isinstance(iterate, Iterate) else (iterate, None)
-        self.accepted.append(Accepted(point, distance, self.notes))
+        if isinstance(iterate, Iterate):
+            self.accepted.append(Accepted(iterate.point, iterate.distance, self.notes))
+        else:
+            self.accepted.append(Accepted(iterate, None, self.notes))
         self.notes = {}
 
     def note(self, **values: Any) -> None:

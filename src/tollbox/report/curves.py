@@ -89,8 +89,8 @@ def draw_curves(
     steps: bool = True,
 ) -> Figure:
     """Median distance against cost, one panel a price, on common log axes; or something else,
-    against another log axis, on a linear one from 0 to 1. With `steps` a value holds up to the next one;
-    without, values are joined by straight lines."""
+    against another log axis, on a linear one from 0 to 1. With `steps` a value holds up to the next
+    one; without, values are joined by straight lines."""
     rows = _rows(panels)
     families = list(rows)
     at_ends = _fit_at_ends(rows)
