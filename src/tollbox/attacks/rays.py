@@ -26,15 +26,17 @@ import torch
 from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate, Until, first_adversarial
-from ..core.metric import Metric, norm_of
+from ..core.metric import Metric
 from ..core.problem import Problem
-from ..core.ranges import MAX_DEPTH, MAX_VALUE, above, check, whole
+from ..core.ranges import MAX_DEPTH, MAX_VALUE, check, number, whole
 from ..core.stop import Stop
 from ..parts.paths import Ray, Segment
 from ..parts.searches import Search
 from ..parts.starts import PHASE as START
 
 FAST_CHECK = "fast check"
+MOST_POINTS = 12
+"""That are held at a time: signs, both sides of a ray, and the last steps."""
 
 Block = tuple[int, int]
 """Numbers from the first up to, not including, the second."""
@@ -73,70 +75,95 @@ class RayS:
     """RayS with the search of the radius as a part."""
 
     search: Search
-    norm: str = "linf"
-    """What it brings down: linf as published, or l2."""
     linf_tau: bool = False
     """The search's tau is a length in linf, not in l2."""
-    reach: float = 1.0
-    """How much of the radius a search may take off; less, and it ends sooner where it is good."""
+    least_left: float = 0.0
+    """Share of the radius that a search leaves; above 0 it ends sooner where a ray is good."""
     starts: int = 1000
     """Signs that are tried for a first adversarial point."""
     levels: int = 1000
     """Passes over all numbers, the first ones in large blocks."""
 
-    def __post_init__(self) -> None:
-        norm_of(self.norm)
-        check(self, reach=above(0, 1), starts=whole(1, MAX_VALUE), levels=whole(1, MAX_DEPTH))
+    metrics = (Metric.LINF,)
 
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        """The one that it brings down."""
-        return (Metric(self.norm),)
+    def __post_init__(self) -> None:
+        check(self, least_left=number(0, 1), starts=whole(1, MAX_VALUE), levels=whole(1, MAX_DEPTH))
 
     @property
     def rows(self) -> int:
-        """The most points held at a time: signs, both sides of a ray, and the last steps."""
-        return 12
+        """The most points held at a time."""
+        return MOST_POINTS
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
         """Attack one image."""
-        source, root = problem.source, math.sqrt(problem.dimension)
-        scale = root if self.linf_tau else 1.0
-        unit = 1.0 if problem.norm is Metric.LINF else root  # the distance of radius 1
-        signs, radius, found, tried = torch.ones_like(source), 1.0, False, 0
-        flips: list[Block] = []
-        if problem.start_image is not None:
-            begun = yield from first_adversarial(problem.start_image[None], START)
-            if begun is None:
+        return flip_signs(problem, self, 1 - self.least_left, self.linf_tau)
+
+
+@dataclass(frozen=True)
+class RaySL2:
+    """RayS, read in l2."""
+
+    search: Search
+    starts: int = 1000
+    """Signs that are tried for a first adversarial point."""
+    levels: int = 1000
+    """Passes over all numbers, the first ones in large blocks."""
+
+    metrics = (Metric.L2,)
+
+    def __post_init__(self) -> None:
+        check(self, starts=whole(1, MAX_VALUE), levels=whole(1, MAX_DEPTH))
+
+    @property
+    def rows(self) -> int:
+        """The most points held at a time."""
+        return MOST_POINTS
+
+    def __call__(self, problem: Problem) -> Asking[Stop]:
+        """Attack one image."""
+        return flip_signs(problem, self)
+
+
+def flip_signs(
+    problem: Problem, attack: RayS | RaySL2, reach: float = 1.0, linf_tau: bool = False
+) -> Asking[Stop]:
+    """Flip signs and search radii until something ends it; a search goes `reach` of the way."""
+    source, root = problem.source, math.sqrt(problem.dimension)
+    unit = 1.0 if problem.norm is Metric.LINF else root  # the distance of radius 1
+    scale = root if linf_tau else 1.0
+    signs, radius, found, tried = torch.ones_like(source), 1.0, False, 0
+    flips: list[Block] = []
+    if problem.start_image is not None:
+        begun = yield from first_adversarial(problem.start_image[None], START)
+        if begun is None:
+            return Stop.NO_START
+        line = Segment(source, begun, begun.distance / unit * root)
+        iterate = yield from attack.search(problem, line, scale)
+        problem.accept(iterate)
+        signs = torch.where(begun.point < source, -signs, signs)
+        radius, found, flips = iterate.distance / unit, True, [(0, 0)]  # as they are, at first
+    for level in range(attack.levels):
+        flips += blocks(problem.dimension, level)
+        single, changed = len(flips) == problem.dimension, False
+        while flips:
+            if not found:
+                flips = flips[: attack.starts - tried]
+            rows = _Flipped(source, signs, radius, flips)
+            answers = yield Ask(rows, until=Until.ADVERSARIAL, phase=FAST_CHECK if found else START)
+            asked, tried = len(answers), tried + len(answers)
+            (first, last), flips = flips[asked - 1], flips[asked:]
+            if answers.adversarial[-1]:
+                flipped = signs.clone()
+                flipped.view(-1)[first:last].neg_()
+                start = Iterate(rows[asked - 1 : asked][0], float(answers.distances[-1]))
+                ray = Ray(source, flipped, radius, start, reach)
+                moved = yield from attack.search(problem, ray, scale)
+                if moved is not start or not found:
+                    signs, radius = flipped, radius * (1 - reach * moved.theta)
+                    found = changed = True
+                    problem.accept(moved)
+            elif not found and tried == attack.starts:
                 return Stop.NO_START
-            line = Segment(source, begun, begun.distance / unit * root)
-            iterate = yield from self.search(problem, line, scale)
-            problem.accept(iterate)
-            signs = torch.where(begun.point < source, -signs, signs)
-            radius, found, flips = iterate.distance / unit, True, [(0, 0)]
-        for level in range(self.levels):
-            flips += blocks(problem.dimension, level)
-            single, changed = len(flips) == problem.dimension, False
-            while flips:
-                if not found:
-                    flips = flips[: self.starts - tried]
-                rows = _Flipped(source, signs, radius, flips)
-                phase = FAST_CHECK if found else START
-                answers = yield Ask(rows, until=Until.ADVERSARIAL, phase=phase)
-                asked, tried = len(answers), tried + len(answers)
-                (first, last), flips = flips[asked - 1], flips[asked:]
-                if answers.adversarial[-1]:
-                    flipped = signs.clone()
-                    flipped.view(-1)[first:last].neg_()
-                    start = Iterate(rows[asked - 1 : asked][0], float(answers.distances[-1]))
-                    ray = Ray(source, flipped, radius, start, self.reach)
-                    moved = yield from self.search(problem, ray, scale)
-                    if moved is not start or not found:
-                        signs, radius = flipped, radius * (1 - self.reach * moved.theta)
-                        found = changed = True
-                        problem.accept(moved)
-                elif not found and tried == self.starts:
-                    return Stop.NO_START
-            if single and not changed:
-                return Stop.CONVERGED if found else Stop.NO_START
-        return Stop.ITERATIONS if found else Stop.NO_START
+        if single and not changed:
+            return Stop.CONVERGED if found else Stop.NO_START
+    return Stop.ITERATIONS if found else Stop.NO_START

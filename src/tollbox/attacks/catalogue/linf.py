@@ -14,7 +14,7 @@ from ...parts.starts import UniformNoise
 from ..hsja_linf import HSJALinf
 from ..methods import Method
 from ..named import Preset
-from ..rays import RayS
+from ..rays import RayS, RaySL2
 
 CHEN_GU = "Chen, Gu 2020"
 CHEN_JORDAN = "Chen, Jordan, Wainwright 2020"
@@ -45,7 +45,7 @@ LINF = [
         Method.STEALTHY,
         "linf: sign flips, line search of a tenth",
         DEBENEDETTI,
-        RayS(LineSearch(TOLERANCE), linf_tau=True, reach=0.1),
+        RayS(LineSearch(TOLERANCE), linf_tau=True, least_left=0.9),
     ),
     Preset(
         "rays-l2",
@@ -53,7 +53,7 @@ LINF = [
         Method.VANILLA,
         "sign flips, binary search, read in l2",
         CHEN_GU,
-        RayS(BinarySearch(TOLERANCE), norm="l2"),
+        RaySL2(BinarySearch(TOLERANCE)),
     ),
     Preset(
         "hsja-linf",

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.ledger import Ledger
+from ...core.metric import Metric
 from ...core.result import Improvement, Result, Step
 from ...core.stop import Stop
 from ...engine.journal import Answered
@@ -32,7 +33,6 @@ from .opening import reading
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ...core.metric import Metric
     from ...core.prices import Prices
     from ..spec.specs import Tariff
 
@@ -182,7 +182,7 @@ def build_result(
     name: str,
     label: int,
     tariff: Tariff,
-    norm: Metric,
+    norm: Metric = Metric.L2,
 ) -> Result:
     """The result of a cell."""
     prices = tariff.prices.for_source(label)
