@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 import tollbox as tb
@@ -55,7 +54,7 @@ def drive(asking, problem: tb.Problem, label: Callable[[Tensor], int]) -> Driven
                 point = run.points[row : row + 1][0].clone()
                 assert point.isfinite().all()
                 labels.append(label(point))
-                apart.append(float(torch.linalg.vector_norm(point - problem.source)))
+                apart.append(float(problem.norm.norms((point - problem.source)[None])))
                 done.points.append(point)
                 done.phased.append(ask.phase)
                 good = bool(problem.is_adversarial(np.array(labels[-1:]))[0])

@@ -167,6 +167,7 @@ def sample(
         "title": "Price study: CGBA and GeoDA on ResNet-50",
         "made": "15 November 2026, tollbox 0.1.0",
         "reading": "best distance under a hard budget",
+        "norm": "l2",
         "summary": [
             "At c* = 100 (budget 20 000), A-CGBA reaches a median ℓ2 of 7.21 where CGBA reaches "
             "10.1: 29 % less (interval 15 to 42 %).",

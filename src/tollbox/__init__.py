@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .core.ask import Answers, Ask, Run, Until, together
     from .core.cell import Cell
     from .core.ledger import Ledger
+    from .core.metric import Metric
     from .core.prices import Prices
     from .core.problem import Attack, Problem
     from .core.result import Improvement, Result, Results, Step
@@ -43,6 +44,7 @@ __all__ = [
     "Improvement",
     "InputError",
     "Ledger",
+    "Metric",
     "ModelFault",
     "ModelWarning",
     "Prices",
@@ -100,6 +102,7 @@ _NAMES = {
     ),
     "files.images": ("ImageSet",),
     "core.ledger": ("Ledger",),
+    "core.metric": ("Metric",),
     "core.prices": ("Prices",),
     "core.problem": (
         "Attack",

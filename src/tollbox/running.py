@@ -26,6 +26,7 @@ from .check import CHECKED_IMAGES, Examined, exact_choice, examine, threads
 from .core.arguments import check_flag, shown
 from .core.cell import Cell, check_attack, check_limits
 from .core.exactness import Exactness, Seen
+from .core.metric import check_made_for, norm_of
 from .core.model import Model, as_model
 from .core.prices import Prices
 from .core.problem import Attack
@@ -129,6 +130,7 @@ def run(
     prices: Prices | None = None,
     budget: float = math.inf,
     max_queries: float | None = None,
+    norm: str = "l2",
     seed: int = 0,
     charge_clean: bool = True,
     check: bool = False,
@@ -148,6 +150,8 @@ def run(
     starts: the image to begin from, likewise, in place of what the attack's own start would find.
     prices: what an answer costs (default: 1, whatever it is).
     budget, max_queries: what each image may cost, and how many queries it may take.
+    norm: what distances are measured in, "l2" or "linf"; an attack that is made for the other is
+        refused.
     charge_clean: charge the query of the clean image.
     check: test first, uncharged, whether the model is fit to be measured.
 
@@ -173,6 +177,7 @@ def run(
             prices=prices,
             budget=budget,
             max_queries=max_queries,
+            norm=norm,
             seed=seed,
             charge_clean=charge_clean,
         )
@@ -206,6 +211,7 @@ def stream(
     prices: Prices | None = None,
     budget: float = math.inf,
     max_queries: float | None = None,
+    norm: str = "l2",
     seed: int = 0,
     charge_clean: bool = True,
     check: bool = False,
@@ -229,6 +235,7 @@ def stream(
         prices=prices,
         budget=budget,
         max_queries=max_queries,
+        norm=norm,
         seed=seed,
         charge_clean=charge_clean,
     )
@@ -345,6 +352,8 @@ def _asks_uncharged(name: str) -> InputError:
 def _cells(attack: Attack, inputs: Mapping[str, Any], **options: Any) -> Iterator[Cell]:
     """A cell for each image. `inputs` are fields of a cell, for all images or one for each."""
     check_attack(attack)
+    options["norm"] = norm_of(options["norm"])
+    check_made_for(attack, options["norm"])
     if options["prices"] is None:
         options["prices"] = Prices()
     if options["max_queries"] is None:

@@ -1,8 +1,8 @@
 """Classifiers with known boundaries, and a suite that an attack of one's own must pass.
 
-Each boundary knows a source image of class 0 and the l2 distance of the nearest point of another
-class. Labels on the far side differ from place to place (1 or 2), so that whoever confuses labels
-with sides is detected. All compute in the dtype they are asked in.
+Each boundary knows a source image of class 0, a metric, and how far the nearest point of another
+class is in it. Labels on the far side differ from place to place (1 or 2), so that whoever confuses
+labels with sides is detected. All compute in the dtype they are asked in.
 
     half-space          a plane at distance 1 of a mid-grey image; the box does not matter
     half-space in box   the same, for an image near the corners of [0,1]^d: clipping matters
@@ -10,6 +10,15 @@ with sides is detected. All compute in the dtype they are asked in.
     wedge               both of two half-spaces; the nearest point lies on their edge
     slab                a thin adversarial layer, then source again, then adversarial for good
     constant            nothing is adversarial: there is no start
+
+In ℓ∞ (`linf_boundaries`) the nearest point of a plane <w, x> = b is at b / |w|_1, with all pixels
+moved alike:
+
+    half-space          the same plane as above
+    half-space in box   the same, for an image near the corners of [0,1]^d: clipping matters
+    cube                the source class is a cube; the image lies off its centre
+    corner              behind both of two planes, of half of the pixels each
+    constant            as above
 
 An attack that samples in a subspace of low frequencies cannot reach a boundary whose normal lies
 elsewhere; `factor` gives boundaries whose normals have low frequencies only.
@@ -21,13 +30,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from .core.ask import Ask, Asking
 from .core.cell import Cell
+from .core.metric import Metric, check_made_for
 from .core.model import Model, from_callable
 from .core.prices import Prices
 from .core.problem import Attack, Problem
@@ -47,9 +57,11 @@ class Boundary:
     source: Tensor
     """The source image, of class 0."""
     optimum: float
-    """l2 distance of the nearest adversarial point in [0,1]^d; infinity if there is none."""
+    """Distance of the nearest adversarial point in [0,1]^d; infinity if there is none."""
     adversarial: Callable[[Tensor], Tensor]
     """Which rows of (n, d), given as differences from the source, are adversarial."""
+    norm: Metric = Metric.L2
+    """What the optimum is measured in."""
 
     def labels(self, images: Tensor) -> Tensor:
         """0 on the source side, else 1 or 2."""
@@ -164,6 +176,69 @@ def boundaries(factor: float = 1.0) -> list[Boundary]:
     ]
 
 
+def linf_half_space(
+    distance: float = 1.0, shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0
+) -> Boundary:
+    """A plane at `distance` in ℓ2 of a mid-grey image."""
+    optimum = distance / float(_unit(seed, shape, factor).abs().sum())
+    return replace(half_space(distance, shape, seed, factor), optimum=optimum, norm=Metric.LINF)
+
+
+def linf_half_space_in_box(
+    shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0
+) -> Boundary:
+    """A plane seen from an image near the corners of the box, so that half of the pixels clip."""
+    boundary, normal = half_space_in_box(shape, seed, factor), _unit(seed, shape, factor)
+    source = boundary.source.flatten()
+    room = torch.where(normal > 0, 1 - source, source)
+    low, high = 0.0, 1.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        reached = float(normal.abs() @ room.clamp_max(middle))
+        low, high = (middle, high) if reached < 1.0 else (low, middle)
+    return replace(boundary, optimum=high, norm=Metric.LINF)
+
+
+def linf_cube(shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
+    """The source class is a cube of half side 0.2 around a point up to 0.1 away from the image."""
+    source = torch.full(shape, 0.5, dtype=torch.float64)
+    centre = _unit(seed, shape, factor)
+    centre = 0.1 * centre / centre.abs().amax()
+    return Boundary(
+        "cube",
+        source,
+        0.1,
+        lambda apart: (apart - centre.to(apart)).abs().amax(1) >= 0.2,
+        Metric.LINF,
+    )
+
+
+def linf_corner(shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
+    """Adversarial behind both of two planes at 0.03, each of half of the pixels; black is."""
+    source = torch.full(shape, 0.5, dtype=torch.float64)
+    halves = _unit(seed, shape, factor).chunk(2)
+    dark = [-(half * half.sum().sign() + half.abs().mean() / 2) for half in halves]
+    normals = torch.block_diag(*(half[None] / half.abs().sum() for half in dark))
+    return Boundary(
+        "corner",
+        source,
+        0.03,
+        lambda apart: (apart @ normals.T.to(apart) >= 0.03).all(1),
+        Metric.LINF,
+    )
+
+
+def linf_boundaries(factor: float = 1.0) -> list[Boundary]:
+    """One of each kind, in ℓ∞."""
+    return [
+        linf_half_space(factor=factor),
+        linf_half_space_in_box(factor=factor),
+        linf_cube(factor=factor),
+        linf_corner(factor=factor),
+        replace(constant(), norm=Metric.LINF),
+    ]
+
+
 @dataclass(frozen=True)
 class _Watched:
     """An attack whose asks and iterates are looked at as they pass."""
@@ -216,10 +291,12 @@ def check_attack(
     rows that do not depend on how they are sliced, spend no more than the budget, and report a
     point that is adversarial at the distance that is reported.
     """
+    check_made_for(attack, boundary.norm)
     watched = _Watched(attack)
     prices = prices or Prices()
     model = boundary.model()
-    cell = Cell(watched, boundary.source, 0, prices, budget, max_queries, seed=seed)
+    limits = budget, max_queries
+    cell = Cell(watched, boundary.source, 0, prices, *limits, seed=seed, norm=boundary.norm)
     [result] = Engine(model).run([cell])
     faults = list(dict.fromkeys(watched.faults))
     if result.stop.failed:
@@ -227,7 +304,7 @@ def check_attack(
     if result.ledger.cost > budget:
         faults.append(f"spent {result.ledger.cost} of {budget}")
     if result.adversarial is not None:
-        apart = float(torch.linalg.vector_norm(result.adversarial - boundary.source))
+        apart = float(boundary.norm.norms((result.adversarial - boundary.source)[None])[0])
         if int(boundary.labels(result.adversarial[None])) == 0:
             faults.append("reports a point that is not adversarial")
         if not math.isclose(apart, result.distance, rel_tol=1e-9):
@@ -244,6 +321,11 @@ __all__ = [
     "constant",
     "half_space",
     "half_space_in_box",
+    "linf_boundaries",
+    "linf_corner",
+    "linf_cube",
+    "linf_half_space",
+    "linf_half_space_in_box",
     "slab",
     "sphere",
     "wedge",

@@ -228,6 +228,32 @@ net = Bright()
 """
 
 
+def test_distances_in_linf_are_told_as_such(case: Case) -> None:
+    code, out, err = case.run(attack="rays", norm="linf", price="1")
+    assert code == 0, err
+    assert "median linf (4 images)" in out
+    assert "l2" not in out
+    stored = arrays()
+    apart = stored["images"] - pixels()[:4].transpose(0, 3, 1, 2).astype(np.float32) / 255
+    found = np.abs(apart).reshape(4, -1).max(1)
+    assert stored["distance"] == pytest.approx(found, rel=1e-6)
+    assert stored["norm"].tolist() == ["linf"] * 4
+    assert json.loads(Path("out/ledger.json").read_text())["settings"]["norm"] == "linf"
+    with open("out/results.csv", newline="") as file:
+        assert {row["norm"] for row in csv.DictReader(file)} == {"linf"}
+    with pytest.raises(SystemExit):
+        main(["status", "out"])
+    said = case.capture.readouterr().out
+    assert "median linf" in said
+    assert "l2" not in said
+
+
+def test_a_norm_that_the_attack_is_not_made_for_is_refused(case: Case) -> None:
+    case.refused("--norm is linf, and HSJA as given is made for l2: expected l2", norm="linf")
+    case.refused("--norm is l2, and RayS as given is made for linf", attack="rays")
+    case.refused("--norm is 'l1': expected 'l2' or 'linf'", norm="l1")
+
+
 def test_how_a_network_is_run(case: Case) -> None:
     Path("my_bright_network.py").write_text(NETWORK)
     sys.path.insert(0, str(case.folder))

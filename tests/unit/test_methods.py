@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import tollbox as tb
 from tollbox.attacks import PRESETS, Kind, Method
 from tollbox.core.prices import Prices
 from tollbox.paper.names import attack_kind, attack_name
@@ -52,7 +53,8 @@ def test_the_method_of_a_preset_agrees_with_its_parts(name: str) -> None:
 
 def test_a_family_has_one_vanilla_attack_unless_it_is_our_own() -> None:
     vanilla = Counter(p.family for p in PRESETS.values() if p.method is Method.VANILLA)
-    assert vanilla == {"SurFree": 1, "HSJA": 1, "GeoDA": 1, "CGBA": 1}
+    families = ("SurFree", "HSJA", "GeoDA", "CGBA", "RayS", "RayS-l2", "HSJA-linf")
+    assert vanilla == dict.fromkeys(families, 1)
     assert {p.family for p in PRESETS.values()} - set(vanilla) == {"Frugal"}
 
 
@@ -169,7 +171,7 @@ def test_a_price_is_named(tariff: Tariff, label: str) -> None:
 
 
 def test_attacks_of_a_family_are_drawn_apart_and_methods_alike() -> None:
-    attacks = [f'preset = "{name}"' for name in PRESETS]
+    attacks = [f'preset = "{name}"' for name in tb.presets("l2")]
     attacks += [f'preset = "hsja"\nname = "own {n}"\nsearch.tau = 0.0{n}' for n in (1, 2)]
     styles = {a["name"]: a["style"] for a in drawn_attacks(rows_of(study(*attacks)))}
     hsja = [styles[name] for name, preset in PRESETS.items() if preset.family == "HSJA"]

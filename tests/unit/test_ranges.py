@@ -16,6 +16,8 @@ from tollbox.attacks.cgba import CGBA
 from tollbox.attacks.frugal import Frugal
 from tollbox.attacks.geoda import GeoDA, _GrowingRadii
 from tollbox.attacks.hsja import HSJA
+from tollbox.attacks.hsja_linf import HSJALinf
+from tollbox.attacks.rays import RayS, RaySL2
 from tollbox.attacks.surfree import SurFree
 from tollbox.core.ranges import (
     MAX_DEPTH,
@@ -36,6 +38,7 @@ from tollbox.parts.opt_style import OptStyle
 from tollbox.parts.priors import Photo, Reweighed, Spectrum, Texture
 from tollbox.parts.registry import PARTS
 from tollbox.parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch
+from tollbox.parts.shrinking import ShrinkingMonteCarlo
 from tollbox.parts.starts import GrowingNoise, UniformNoise
 from tollbox.parts.subspaces import Dct
 from tollbox.parts.sweeps import Galloping, SignedGrid
@@ -83,6 +86,9 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (LineSearch, "stages"): HALVED,
     (MonteCarlo, "delta"): LENGTH,
     (MonteCarlo, "chunk"): COUNT,
+    (ShrinkingMonteCarlo, "first"): LENGTH,
+    (ShrinkingMonteCarlo, "gamma"): LENGTH,
+    (ShrinkingMonteCarlo, "chunk"): COUNT,
     (Agrest, "delta"): LENGTH,
     (Agrest, "m"): LENGTH,
     (Agrest, "chunk"): COUNT,
@@ -143,6 +149,15 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (HSJA, "halvings"): HALVED,
     (HSJA, "blind_limit"): LIMIT,
     (HSJA, "iterations"): LIMIT,
+    (HSJALinf, "queries"): COUNT,
+    (HSJALinf, "halvings"): HALVED,
+    (HSJALinf, "blind_limit"): LIMIT,
+    (HSJALinf, "iterations"): LIMIT,
+    (RayS, "least_left"): FROM_0_TO_1,
+    (RayS, "starts"): COUNT,
+    (RayS, "levels"): HALVED,
+    (RaySL2, "starts"): COUNT,
+    (RaySL2, "levels"): HALVED,
     (GeoDA, "queries"): COUNT,
     (GeoDA, "growth"): (
         [math.nextafter(1, 2), 1.5, 4],
@@ -170,6 +185,10 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (Frugal, "iterations"): LIMIT,
 }
 """Of every number: values that are allowed, values that are not, and what is expected."""
+GOOD_REASONS = (
+    *(Stop.BUDGET, Stop.ITERATIONS, Stop.NO_INFORMATION, Stop.NO_START),
+    Stop.CONVERGED,
+)
 NEVER = (math.nan, math.inf, -math.inf, -1, -1e300, "1", [])
 
 EACH = [
@@ -238,6 +257,7 @@ PLACES: dict[type, tuple[str, str]] = {
     OptimalSearch: ("a-geoda", "search"),
     LineSearch: ("stealthy-hsja", "search"),
     MonteCarlo: ("cgba", "estimate"),
+    ShrinkingMonteCarlo: ("hsja-linf", "estimate"),
     Agrest: ("a-cgba", "estimate"),
     Biased: ("stealthy-geoda", "estimate"),
     OptStyle: ("stealthy-hsja", "estimate"),
@@ -274,9 +294,15 @@ def test_what_is_allowed_can_be_run(
                 part = dataclasses.replace(part, subspace=Dct(2))
             attack = dataclasses.replace(tb.preset(preset), **{place: part})  # type: ignore[type-var]
         [result] = tb.run(
-            attack, model, boundary.source[None].float(), [0], prices=tb.Prices(2), budget=400
+            attack,
+            model,
+            boundary.source[None].float(),
+            [0],
+            prices=tb.Prices(2),
+            budget=400,
+            norm=attack.metrics[0],
         )
-        assert result.stop in (Stop.BUDGET, Stop.ITERATIONS, Stop.NO_INFORMATION, Stop.NO_START)
+        assert result.stop in GOOD_REASONS
 
 
 def test_geoda_asks_at_no_radius_that_overflows() -> None:

@@ -19,6 +19,7 @@ from tollbox.parts import (
     opt_style,
     priors,
     searches,
+    shrinking,
     starts,
     subspaces,
     sweeps,
@@ -36,8 +37,7 @@ from tollbox.studies.spec.overrides import PART
 from tollbox.studies.spec.study import Study
 
 HEAD = """\
-prices = [1]
-budget = 10
+prices = [{ratio = 1, budget = 10}]
 [images]
 path = "set.npz"
 [[models]]
@@ -48,7 +48,8 @@ source = "a:b"
 
 def built(preset: str, *lines: str) -> Any:
     """The attack of a study with these lines below its preset, which stands on line 8."""
-    text = "\n".join((f'{HEAD}preset = "{preset}"', *lines))
+    norm = tb.preset(preset).metrics[0] if preset in tb.presets() else "l2"
+    text = "\n".join((f'norm = "{norm}"\n{HEAD}preset = "{preset}"', *lines))
     [spec] = Study.from_text(text, Path(), "study.toml", files=False).attacks
     return spec.attack
 
@@ -291,7 +292,7 @@ def test_every_part_of_ours_is_known() -> None:
     """Whoever adds a part registers it, unless it takes more than numbers and words."""
     not_parts = {"Tolerance", "SplitRule", "OptimalRule", "Pool"}
     modules = [starts, searches, estimates, opt_style, subspaces, directions, sweeps]
-    modules += [calibrated, inward, priors]
+    modules += [calibrated, inward, priors, shrinking]
     found = {
         name
         for module in modules

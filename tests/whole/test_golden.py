@@ -20,14 +20,17 @@ from tollbox import testing
 FILE = Path(__file__).parents[1] / "golden.json"
 
 
-BOUNDARIES = {boundary.name: boundary for boundary in testing.boundaries()}
+BOUNDARIES = {boundary.name: boundary for boundary in testing.boundaries()} | {
+    f"linf {boundary.name}": boundary for boundary in testing.linf_boundaries()
+}
 RATIOS = (1, 10)
 
 
-def golden(boundary: testing.Boundary) -> dict[str, dict[str, object]]:
+def golden(name: str) -> dict[str, dict[str, object]]:
     """The numbers of every preset on a boundary."""
+    boundary = BOUNDARIES[name]
     numbers: dict[str, dict[str, object]] = {}
-    for preset in tb.presets():
+    for preset in tb.presets(boundary.norm):
         for ratio in RATIOS:
             [result] = tb.run(
                 tb.preset(preset),
@@ -36,8 +39,9 @@ def golden(boundary: testing.Boundary) -> dict[str, dict[str, object]]:
                 [0],
                 prices=tb.Prices(ratio, 1),
                 budget=800 * ratio,
+                norm=boundary.norm,
             )
-            numbers[f"{boundary.name} / {preset} / c*={ratio}"] = {
+            numbers[f"{name} / {preset} / c*={ratio}"] = {
                 "stop": str(result.stop),
                 "queries": result.ledger.queries,
                 "source": result.ledger.source,
@@ -50,7 +54,7 @@ def golden(boundary: testing.Boundary) -> dict[str, dict[str, object]]:
 @pytest.mark.parametrize("name", BOUNDARIES)
 def test_golden_runs(name: str) -> None:
     recorded = json.loads(FILE.read_text())
-    for run, numbers in golden(BOUNDARIES[name]).items():
+    for run, numbers in golden(name).items():
         for key, value in numbers.items():
             hint = f"{run}: {key}; if this change is meant, run `python tests/whole/test_golden.py`"
             if isinstance(value, float):
@@ -60,10 +64,15 @@ def test_golden_runs(name: str) -> None:
 
 
 def test_every_run_is_recorded() -> None:
-    runs = {f"{b} / {p} / c*={c}" for b in BOUNDARIES for p in tb.presets() for c in RATIOS}
+    runs = {
+        f"{name} / {preset} / c*={ratio}"
+        for name, boundary in BOUNDARIES.items()
+        for preset in tb.presets(boundary.norm)
+        for ratio in RATIOS
+    }
     assert set(json.loads(FILE.read_text())) == runs
 
 
 if __name__ == "__main__":
-    runs = {run: n for boundary in testing.boundaries() for run, n in golden(boundary).items()}
+    runs = {run: n for name in BOUNDARIES for run, n in golden(name).items()}
     FILE.write_text(json.dumps(runs, indent=1) + "\n")

@@ -67,6 +67,11 @@ def test_few_attacks_are_in_one_panel_a_price() -> None:
     assert [a.get_title(loc="left") for a in figure.axes] == ["c* = 2", "c* = 100", "c* = 1000"]
     assert not names_that_collide(figure)
     assert figure.axes[0].get_ylabel() == "median ℓ2 distance"
+    other = drawn({**sample(), "norm": "linf"})
+    assert other["median-linf-by-cost"].axes[0].get_ylabel() == "median ℓ∞ distance"
+    words = [axis.get_ylabel() + axis.get_xlabel() for axis in other["tradeoff"].axes]
+    assert any("within ℓ∞ of" in text for text in words)
+    assert not any("ℓ2" in text for text in words)
 
 
 def test_the_title_names_the_model() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from ..core.ask import Asking, Iterate
+from ..core.metric import Metric
 from ..core.problem import Problem
 from ..core.ranges import MAX_LIMIT, MAX_VALUE, check, whole
 from ..core.stop import Stop
@@ -34,6 +35,8 @@ class CGBA:
     """n_0: the vanilla estimate at iteration t has n_0 sqrt(t) queries."""
     blind_limit: int = 10
     iterations: int = 10_000
+
+    metrics = (Metric.L2,)
 
     def __post_init__(self) -> None:
         check(self, queries=whole(1, MAX_VALUE))

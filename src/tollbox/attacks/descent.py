@@ -1,9 +1,9 @@
 """Descent: what HSJA, GeoDA and CGBA have in common.
 
-Find a start and the boundary on the line from it to the source. Then, t = 1, 2, ...: estimate a
-direction with n_0 sqrt(t) queries (or what that would cost), move along it to the next boundary
-point, accept it. An estimate without information leaves the iterate where it is, and `blind_limit`
-of them in a row end the attack.
+Find a start and the boundary on the way from it to the source (`paths.inward`). Then, t = 1, 2,
+...: estimate a direction with n_0 sqrt(t) queries (or what that would cost), move along it to the
+next boundary point, accept it. An estimate without information leaves the iterate where it is, and
+`blind_limit` of them in a row end the attack.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..core.ask import Asking, Iterate
 from ..core.problem import Problem
 from ..core.stop import Stop
 from ..parts.estimates import Estimate
-from ..parts.paths import Path, Segment
+from ..parts.paths import Path, inward
 from ..parts.searches import Search
 from ..parts.starts import Start, begin
 
@@ -66,7 +66,7 @@ def descend(problem: Problem, attack: Descending, move: Move) -> Asking[Stop]:
     begun = yield from begin(problem, attack.start)
     if begun is None:
         return Stop.NO_START
-    iterate = yield from project(Segment(problem.source, begun))
+    iterate = yield from project(inward(problem.source, begun, problem.norm))
     problem.accept(iterate)
     estimate, blind = attack.estimate.begin(problem), 0
     for t in range(1, attack.iterations + 1):

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..core.ask import Asking, Iterate, at_once
+from ..core.metric import Metric
 from ..core.problem import Problem
 from ..core.ranges import MAX_LIMIT, MAX_VALUE, Range, above, check, number, whole
 from ..core.stop import Stop
@@ -92,6 +93,8 @@ class Frugal:
     """The c* to plan with; by default the price's own, up to 1000."""
     chunk: int = 128
     iterations: int = 100_000
+
+    metrics = (Metric.L2,)
 
     def __post_init__(self) -> None:
         check(

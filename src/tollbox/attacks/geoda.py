@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..core.ask import Asking, Iterate, first_adversarial
+from ..core.metric import Metric
 from ..core.problem import Problem
 from ..core.ranges import MAX_LIMIT, MAX_VALUE, above, check, whole
 from ..core.stop import Stop
@@ -62,6 +63,8 @@ class GeoDA:
     """m is a unit vector; if not, the plain sum of the directions."""
     blind_limit: int = 10
     iterations: int = 10_000
+
+    metrics = (Metric.L2,)
 
     def __post_init__(self) -> None:
         check(

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..core.ask import Asking, Iterate, first_adversarial
+from ..core.metric import Metric
 from ..core.problem import Problem
 from ..core.ranges import MAX_DEPTH, MAX_LIMIT, MAX_VALUE, check, whole
 from ..core.stop import Stop
@@ -26,7 +27,7 @@ from ..parts.starts import Start
 from .descent import Project, descend
 
 
-class _Halved:
+class Halved:
     """Rows point + step 2^-k direction, k = 0, 1, ..., clipped."""
 
     def __init__(self, point: Tensor, step: Tensor, count: int) -> None:
@@ -55,6 +56,8 @@ class HSJA:
     blind_limit: int = 10
     iterations: int = 10_000
 
+    metrics = (Metric.L2,)
+
     def __post_init__(self) -> None:
         check(self, queries=whole(1, MAX_VALUE), halvings=whole(1, MAX_DEPTH))
         check(self, blind_limit=whole(1, MAX_LIMIT), iterations=whole(1, MAX_LIMIT))
@@ -70,7 +73,7 @@ class HSJA:
         def move(t: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
             """The geometric step: |x_t - x*| / sqrt(t), halved until it is adversarial."""
             length = torch.linalg.vector_norm(iterate.point - problem.source) / math.sqrt(t)
-            points = _Halved(iterate.point, direction * length, self.halvings)
+            points = Halved(iterate.point, direction * length, self.halvings)
             moved = yield from first_adversarial(points, "step")
             if moved is None:
                 return iterate

@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from ..core.arguments import shown
+from ..core.metric import metrics_of, norm_of
 from ..core.problem import Attack
 from ..errors import InputError, UnknownNameError
 from .catalogue import LISTED, WITH_SURROGATE
@@ -22,9 +23,12 @@ PRESETS = {preset.name: preset for preset in LISTED}
 """Those that need nothing but their name."""
 
 
-def presets() -> list[str]:
-    """The names of all presets that need nothing else."""
-    return list(PRESETS)
+def presets(norm: str | None = None) -> list[str]:
+    """The names of all presets that need nothing else; `norm`: of those made for this metric."""
+    if norm is None:
+        return list(PRESETS)
+    metric = norm_of(norm)
+    return [name for name, each in PRESETS.items() if metric in metrics_of(each.attack)]
 
 
 def preset(

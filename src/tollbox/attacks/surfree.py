@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..core.ask import Asking
+from ..core.metric import Metric
 from ..core.problem import Problem
 from ..core.ranges import MAX_LIMIT, check, whole
 from ..core.stop import Stop
@@ -33,6 +34,8 @@ class SurFree:
     directions: Directions = field(default_factory=TernarySpectrum)
     sweep: Sweep = field(default_factory=Quarter)
     iterations: int = 100_000
+
+    metrics = (Metric.L2,)
 
     def __post_init__(self) -> None:
         check(self, iterations=whole(1, MAX_LIMIT))

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from ..attacks.surrogates import Surrogate
+from ..core.metric import norm_of
 from ..engine.engine import LARGEST_BATCH
 from ..errors import InputError, mention
 from ..files.output import check_free
@@ -118,6 +119,9 @@ class AttackOptions:
             True,
         ),
     ] = "1"
+    norm: Annotated[
+        str, _option("What distances are measured in: l2, or linf for an attack made for that.")
+    ] = "l2"
     budget: Annotated[float | None, _option("What the queries for one image may cost.")] = None
     max_queries: Annotated[int | None, _whole("How many queries an image may take.")] = None
     time_limit: Annotated[float | None, _option("Seconds after which the run ends.")] = None
@@ -203,6 +207,7 @@ def study_of(options: AttackOptions) -> Study:
         ],
         seeds=[options.seed],
         goal=Goal(options.target, options.start),
+        norm=norm_of(options.norm),
         device=options.device,
         batch_size=options.batch_size,
         workers=options.workers,
@@ -241,6 +246,7 @@ def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
         "start": None if options.start is None else str(options.start),
         "price": options.price,
         "prices": {"source": prices.source, "other": prices.other, "classes": classes},
+        "norm": str(study.norm),
         "budget": tariff.budget,
         "max_queries": tariff.max_queries,
         "time_limit": options.time_limit,

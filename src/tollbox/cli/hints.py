@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..core.metric import Metric
 from ..core.stop import Stop
 
 MANY_QUERIES = 100
@@ -25,7 +26,7 @@ _WHY = {
 }
 
 
-def infinite_median(counted: int, without_point: Mapping[Stop, int]) -> str:
+def infinite_median(counted: int, without_point: Mapping[Stop, int], norm: Metric) -> str:
     """Why a median is infinite: of `counted` images, those without an adversarial point, by stop.
 
     Empty if it is finite.
@@ -39,7 +40,7 @@ def infinite_median(counted: int, without_point: Mapping[Stop, int]) -> str:
     )
     remedy = "; a larger budget may find more" if Stop.BUDGET in without_point else ""
     return (
-        f"median l2 is inf: {counted - missing} of {counted} images have an adversarial point; "
+        f"median {norm} is inf: {counted - missing} of {counted} images have an adversarial point; "
         f"{reasons}{remedy}."
     )
 

@@ -61,9 +61,9 @@ def report(folder: Path, options: ReportOptions = ReportOptions()) -> int:  # no
             with stage.writing():
                 names = write_figures(data, stage.folder)
                 texts = {
-                    "table.md": markdown(table),
+                    "table.md": f"Median {table.norm.sign} distance.\n\n{markdown(table)}",
                     "table.csv": comma_separated(table),
-                    "table.tex": latex(table),
+                    "table.tex": f"% median {table.norm} distance\n{latex(table)}",
                 }
                 for name, text in texts.items():
                     (stage.folder / name).write_text(text, encoding="utf-8")

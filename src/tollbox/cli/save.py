@@ -1,7 +1,7 @@
 """What `attack` writes: adversarial.npz, PNGs, results.csv, ledger.json.
 
-1. `adversarial.npz` is lossless: the points as they were sent, with `index`, `labels`, `distance`
-   and `cost`; only images that have one.
+1. `adversarial.npz` is lossless: the points as they were sent, with `index`, `labels`, `distance`,
+   `cost` and `norm`; only images that have one.
 2. A PNG is the point rounded to 8 bits. Rounding may lose it, so the model is asked again about the
    rounded images, uncharged, and the file name says what it answered: `0007-adversarial.png`,
    `0007-lost.png`, or `0007-unknown.png` if the model failed on it, or is metered and was not
@@ -50,6 +50,7 @@ COLUMNS = (
     "other",
     "png",
     "png_adversarial",
+    "norm",
 )
 
 
@@ -173,6 +174,7 @@ def _write_points(file: Path, cells: Sequence[Cell], results: Sequence[Result]) 
         labels=np.array([cells[r.index].label for r, _ in points], np.int64),
         distance=np.array([r.distance for r, _ in points], np.float64),
         cost=np.array([r.ledger.cost for r, _ in points], np.float64),
+        norm=np.array([str(r.norm) for r, _ in points], "U4"),
     )
 
 
@@ -220,6 +222,7 @@ def _row(
         ledger.other,
         pictures.get(result.index, ""),
         "" if still is None else str(still).lower(),
+        str(result.norm),
     ]
 
 

@@ -48,7 +48,9 @@ def show(title: str, series: Sequence[SeriesStatus]) -> None:
         _show_lines(to, title, series)
     else:
         _show_table(to, title, series)
-    hints = [(each.name, infinite_median(each.counted, each.without_point)) for each in series]
+    hints = [
+        (each.name, infinite_median(each.counted, each.without_point, each.norm)) for each in series
+    ]
     hints = [(name, hint) for name, hint in hints if hint]
     for name, hint in hints[:MOST_HINTS]:
         to.print(f"{name}: {hint}", soft_wrap=True)
@@ -61,12 +63,13 @@ def _show_lines(to: Console, title: str, series: Sequence[SeriesStatus]) -> None
     for each in series:
         to.print(Text(each.name))
         to.print(f"  {each.done}/{each.cells} cells, {each.failed} failed")
-        to.print(f"  median l2 {_median(each)}, {each.queries:,} queries")
+        to.print(f"  median {each.norm} {_median(each)}, {each.queries:,} queries")
 
 
 def _show_table(to: Console, title: str, series: Sequence[SeriesStatus]) -> None:
     table = Table(title=Text(title))
-    for name in ("", "cells", "failed", "median l2", "queries"):
+    median = " and ".join(f"median {norm}" for norm in dict.fromkeys(s.norm for s in series))
+    for name in ("", "cells", "failed", median, "queries"):
         table.add_column(name, justify="left" if not name else "right")
     for each in series:
         done, failed = f"{each.done}/{each.cells}", f"{each.failed}"

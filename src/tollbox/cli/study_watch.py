@@ -25,6 +25,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from ..core.metric import Metric
 from ..engine.executors import Then
 from ..studies.reading import StudyResults
 from ..studies.shard import CellEnded, Event, ShardLost, ShardProgress
@@ -51,6 +52,7 @@ class _SeriesProgress:
 
     name: str
     cells: int
+    norm: Metric
     done: int = 0
     failed: int = 0
     distances: list[float] = field(default_factory=list)
@@ -76,7 +78,7 @@ class _SeriesProgress:
             self.name,
             f"{self.done}/{self.cells}{failed}",
             _percent(self.work / self.cells) if self.under_way else "",
-            f"median l2 {np.median(self.distances):.3g}" if self.distances else "",
+            f"median {self.norm} {np.median(self.distances):.3g}" if self.distances else "",
             "done" if self.done >= self.cells else "",
         ]
 
@@ -125,9 +127,9 @@ class StudyWatch:
         """`failed`: cells that failed are run again."""
         self._console, self._clock = console, clock
         self._series = [
-            _SeriesProgress(s.name, s.cells, s.done - s.failed)
+            _SeriesProgress(s.name, s.cells, s.norm, s.done - s.failed)
             if failed
-            else _SeriesProgress(s.name, s.cells, s.done, s.failed)
+            else _SeriesProgress(s.name, s.cells, s.norm, s.done, s.failed)
             for s in results.status()
         ]
         for end in results.finished():

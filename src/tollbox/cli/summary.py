@@ -33,7 +33,7 @@ def show(
 ) -> None:
     """Print it; `lost` points are no longer adversarial at 8 bits (None: the model was not asked);
     all is saved in `folder`; `surrogate` is the one that was asked in this process."""
-    to, target = console(), settings["target"]
+    to, target, norm = console(), settings["target"], results[0].norm
     goal = "" if target is None else f", target {target}"
     title = f"{settings['attack']}, price {settings['price']}{goal}"
     ended = [r for r in results.counted if not r.stop.cut_short]
@@ -47,11 +47,11 @@ def show(
     table.add_row("misclassified anyway", f"{results.misclassified}")
     table.add_row("no adversarial point", f"{sum(math.isinf(r.distance) for r in ended)}")
     table.add_row("failed", f"{results.failed}")
-    table.add_row(*_median("median l2", ended))
+    table.add_row(*_median(f"median {norm}", ended))
     if early:
         table.add_row("ended early", f"{len(early)}")
         begun = [r for r in early if r.ledger.queries > 0]
-        table.add_row(*_median("median l2 reached early", begun))
+        table.add_row(*_median(f"median {norm} reached early", begun))
     table.add_row("no longer adversarial at 8 bits", "not asked" if lost is None else f"{lost}")
     table.add_row("queries", f"{queries:,}")
     table.add_row("flagged share", f"{flagged / queries:.1%}" if queries else "-")
@@ -66,7 +66,7 @@ def show(
     without_point = Counter(r.stop for r in ended if math.isinf(r.distance))
     points = sum(r.adversarial is not None for r in results.counted)
     for hint in (
-        hints.infinite_median(len(ended), without_point),
+        hints.infinite_median(len(ended), without_point, norm),
         hints.lost_by_rounding(lost or 0, points, settings["quantize"]),
     ):
         if hint:

@@ -73,7 +73,7 @@ class Answers:
     adversarial: NDArray[np.bool_]
     """The label is what the goal asks for."""
     distances: NDArray[np.float64]
-    """l2 distance of each point, as it was sent, from the source image."""
+    """Distance of each point, as it was sent, from the source image, in the problem's metric."""
     source: int
     """The source class."""
     tariff: Prices
@@ -137,6 +137,8 @@ class Iterate(NamedTuple):
     point: Tensor
     distance: float
     """From the source, as it was sent."""
+    theta: float = 0.0
+    """Where on the path that was searched it is; 0, where that does not matter."""
 
 
 def at_once(value: T) -> Asking[T]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..errors import InputError, mention
 from .arguments import check_flag, check_whole, is_number, shown
+from .metric import Metric, check_made_for, norm_of
 from .model import Model
 from .pixels import check_range
 from .prices import Prices
@@ -20,7 +21,7 @@ from .problem import Attack
 
 @dataclass(frozen=True)
 class Cell:
-    """(attack, image, label, prices, budget, goal, seed)."""
+    """(attack, image, label, prices, budget, goal, metric, seed)."""
 
     attack: Attack
     image: Tensor = field(repr=False)
@@ -38,6 +39,8 @@ class Cell:
     """Charge the query of the clean image. The paper preselects its images, and does not."""
     start: Tensor | None = field(default=None, repr=False)
     """An image to begin from, in place of what the attack's start would find."""
+    norm: Metric = Metric.L2
+    """What distances are measured in; 'l2' and 'linf' will do."""
 
     def check(
         self, model: Model, name: str, shape: tuple[int, ...] | None = None
@@ -47,6 +50,7 @@ class Cell:
         `name` is what the message calls the image.
         """
         check_attack(self.attack)
+        check_made_for(self.attack, norm_of(self.norm))
         check_limits(self.prices, self.budget, self.max_queries)
         check_whole("seed", self.seed)
         check_flag("charge_clean", self.charge_clean)

@@ -1,7 +1,7 @@
 """The problem: all that an attack on one image may know.
 
-1. The source image, its label, the prices, the goal, and random streams. No model, no budget, no
-   batch size, no other image.
+1. The source image, its label, the prices, the goal, the metric, and random streams. No model, no
+   budget, no batch size, no other image.
 2. Random numbers are a function of (seed, content of the image, purpose, step, row, column) and of
    nothing else (noise.py). Prices and parts are not among these, so that variants see the same
    start and noise, and comparisons are paired.
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .ask import Asking, Iterate
+from .metric import Metric
 from .noise import Noise, content_hash
 from .prices import Prices
 from .stop import Stop
@@ -51,6 +52,8 @@ class Problem:
     """Hash of the source image; made from it if it is not given."""
     start_image: Tensor | None = field(default=None, repr=False)
     """An image to begin from, in place of what the attack's start would find."""
+    norm: Metric = Metric.L2
+    """What distances are measured in."""
     accepted: list[Accepted] = field(default_factory=list, repr=False)
     """Iterates that the engine has not collected yet."""
     notes: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -92,8 +95,10 @@ class Problem:
 
         Of an `Iterate` the distance is known; that of a bare point is worked out once more.
         """
-        point, distance = iterate if isinstance(iterate, Iterate) else (iterate, None)
-        self.accepted.append(Accepted(point, distance, self.notes))
+        if isinstance(iterate, Iterate):
+            self.accepted.append(Accepted(iterate.point, iterate.distance, self.notes))
+        else:
+            self.accepted.append(Accepted(iterate, None, self.notes))
         self.notes = {}
 
     def note(self, **values: Any) -> None:
@@ -104,7 +109,8 @@ class Problem:
 class Attack(Protocol):
     """What can be run: called with a problem, gives a generator of asks that returns why it ended.
 
-    It may also be a `BoundedAttack`. A whole attack, which tries ever larger grey levels:
+    It may also be a `BoundedAttack`, and say which metrics it is made for (`MadeForMetrics`). A
+    whole attack, which tries ever larger grey levels:
 
         @dataclass(frozen=True)
         class Brighten:

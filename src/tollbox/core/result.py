@@ -22,6 +22,7 @@ from ..errors import InputError
 from .arguments import is_number, shown
 from .exactness import NOT_CHECKED, Exactness
 from .ledger import Ledger
+from .metric import Metric
 from .stop import Stop
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Step:
     source: int
     other: int
     distance: float
-    """l2 of the iterate, as it was sent."""
+    """Of the iterate, as it was sent, in the metric of the run."""
     by_phase: dict[str, float]
     notes: dict[str, Any]
 
@@ -133,21 +134,25 @@ class Result:
     seed: int
     warnings: tuple[str, ...] = ()
     """What a reader of the numbers must know, e.g. that running out of memory changed the shape."""
+    norm: Metric = Metric.L2
+    """What its distances are measured in."""
 
     @classmethod
     def nothing(cls, index: int, cell: Cell, stop: Stop) -> Result:
         """The result of a cell of which nothing is known."""
         ledger = Ledger(cell.prices.for_source(cell.label), cell.label)
         limits = cell.budget, cell.max_queries, cell.seed
-        return cls(index, cell.name, stop, "", ledger, None, (), (), *limits)
+        return cls(
+            index, cell.name, stop, "", ledger, None, (), (), *limits, norm=Metric(cell.norm)
+        )
 
     def __repr__(self) -> str:
         name = f"{self.index} {self.name!r}" if self.name else f"{self.index}"
-        return f"<Result {name}: {self.stop}, l2 {self.distance:.4g}, {self.ledger}>"
+        return f"<Result {name}: {self.stop}, {self.norm} {self.distance:.4g}, {self.ledger}>"
 
     @property
     def distance(self) -> float:
-        """The least l2 distance of an adversarial point that was asked; infinity without one."""
+        """The least distance of an adversarial point that was asked; infinity without one."""
         return self.improvements[-1].distance if self.improvements else math.inf
 
     def known_up_to(self, by: By = "cost") -> float:
@@ -197,8 +202,9 @@ class Results(Sequence[Result]):
 
     def __repr__(self) -> str:
         queries = sum(r.ledger.queries for r in self.results)
-        distances = [r.distance for r in self.counted if not r.stop.cut_short]
-        median = f", median l2 {np.median(distances):.4g}" if distances else ""
+        counted = [r for r in self.counted if not r.stop.cut_short]
+        distances, norms = [r.distance for r in counted], {r.norm for r in counted}
+        median = f", median {norms.pop()} {np.median(distances):.4g}" if len(norms) == 1 else ""
         return (
             f"<Results: {len(self)} images, {self.misclassified} misclassified anyway, "
             f"{self.failed} failed{median}, {queries:,} queries>"
@@ -242,6 +248,12 @@ class Results(Sequence[Result]):
 
     def _distances(self, value: float, by: By) -> list[float]:
         _check_value(value, by)
+        if len({r.norm for r in self.counted}) > 1:
+            raise InputError(
+                "these results are in several metrics",
+                expected="one",
+                remedy="take those of each on their own, by their `norm`",
+            )
         return [
             r.distance_at(value, by)
             for r in self.counted

@@ -20,6 +20,7 @@ from ..core.ask import Answers, Ask, Asking
 from ..core.cell import Cell
 from ..core.devices import carried
 from ..core.ledger import Ledger
+from ..core.metric import Metric
 from ..core.model import Model
 from ..core.noise import content_hash
 from ..core.problem import Problem
@@ -27,7 +28,6 @@ from ..core.result import Result, Step
 from ..core.stop import Stop
 from .journal import History
 from .pending import Pending
-from .sender import row_norms
 from .settling import Account, settle, settle_few
 
 CLEAN = "clean"
@@ -43,7 +43,14 @@ class CellRun:
         content = content_hash(cell.image)
         start = None if cell.start is None else carried(cell.start, model.device, model.dtype)
         self.problem = Problem(
-            source, cell.label, cell.prices, cell.target, cell.seed, content, start
+            source,
+            cell.label,
+            cell.prices,
+            cell.target,
+            cell.seed,
+            content,
+            start,
+            Metric(cell.norm),
         )
         self.ledger = Ledger(cell.prices, cell.label)
         self.account = Account(
@@ -150,6 +157,7 @@ class CellRun:
             cell.max_queries,
             cell.seed,
             warnings,
+            self.problem.norm,
         )
 
     # -- inside -----------------------------------------------------------------------------------
@@ -252,7 +260,7 @@ class CellRun:
             self._steps.append(step)
             if known is None:
                 sent = self._model.sent(point[None].clone()).to(self._model.dtype)
-                distance = row_norms(sent - self.problem.source)[0]
+                distance = self.problem.norm.norms(sent - self.problem.source)[0]
                 self.iterate_distances.append((distance, step))
 
 

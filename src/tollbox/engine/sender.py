@@ -23,6 +23,7 @@ from torch import Tensor
 
 from ..core.fused import kernels_for
 from ..core.memory import is_out_of_memory
+from ..core.metric import Metric
 from ..core.model import Model
 from ..core.stop import Stop
 from .mixtures import Mixture, MixtureRows, write
@@ -105,6 +106,8 @@ class Sender:
         self.batch_size = batch_size
         self._one_shape = one_shape or model.batch is not None
         self._sources: Tensor | None = None
+        self._norms: dict[int, Metric] = {}
+        """By slot, what distances from its source image are measured in."""
         self.memory_warnings: list[str] = []
         """What had to be changed because memory ran out, in words."""
         self.exhausted = False
@@ -124,8 +127,9 @@ class Sender:
             shapes.add(max(smallest, min(shapes) // COARSEST))
         return sorted(shapes)
 
-    def place(self, slot: int, source: Tensor) -> None:
-        """Put the source image of a live cell into the table."""
+    def place(self, slot: int, source: Tensor, norm: Metric) -> None:
+        """Put the source image of a live cell into the table, with its metric."""
+        self._norms[slot] = norm
         if self._sources is None or slot >= len(self._sources):
             rows = max(8, 2 * slot)
             table = torch.zeros((rows, *source.shape), dtype=source.dtype, device=source.device)
@@ -355,14 +359,30 @@ class Sender:
         return next(shape for shape in self.shapes if shape >= rows)
 
     def _distances(self, batch: Tensor, slots: list[int]) -> Tensor:
+        """Of each row from its source image, in the metric of its cell."""
         if self._sources is None:
             raise RuntimeError("no source image was placed")
         index = torch.tensor(slots, pin_memory=batch.is_cuda).to(batch.device, non_blocking=True)
-        kernels = kernels_for(batch)
+        norms = [self._norms[slot] for slot in slots]
+        first, *others = dict.fromkeys(norms)
+        distances = self._in_metric(first, batch, index)
+        for norm in others:
+            others_rows = torch.tensor(
+                [each is not norm for each in norms], pin_memory=batch.is_cuda
+            )
+            others_rows = others_rows.to(batch.device, non_blocking=True)
+            distances = distances.where(others_rows, self._in_metric(norm, batch, index))
+        return distances
+
+    def _in_metric(self, norm: Metric, batch: Tensor, index: Tensor) -> Tensor:
+        """Of each row from the row of the table that `index` names."""
+        if self._sources is None:
+            raise RuntimeError("no source image was placed")
+        kernels = kernels_for(batch) if norm is Metric.L2 else None
         if kernels is not None and batch.dtype == self._sources.dtype and batch.is_contiguous():
             found: Tensor = kernels.distances(batch, self._sources, index)
             return found
-        return row_norms(self._sources.index_select(0, index).sub_(batch))
+        return norm.norms(self._sources.index_select(0, index).sub_(batch))
 
     def _fly(
         self,
@@ -382,16 +402,3 @@ class Sender:
         event = torch.cuda.Event()
         event.record()
         return Flight(pieces, failures, host, shape, event)
-
-
-def row_norms(rows: Tensor) -> Tensor:
-    """l2 norm of each image of (n, c, h, w) in float64, whatever images are beside it.
-
-    First along the last axis in the dtype of the rows, which is fast, then over those norms in
-    float64, which keeps the error at that of one pixel row.
-    """
-    lines = torch.linalg.vector_norm(rows, dim=-1).flatten(1)
-    if len(lines) == 1:  # a single row would be summed in another order
-        lines = lines.expand(2, -1)
-    norms: Tensor = torch.linalg.vector_norm(lines, dim=1, dtype=torch.float64)
-    return norms[: len(rows)]

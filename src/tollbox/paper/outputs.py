@@ -130,7 +130,7 @@ def _caption(
     ours = [row.family for row in table.rows if row.kind is Kind.OWN]
     bold = BOLD_APART.format(" and ".join(dict.fromkeys(ours))) if ours else BOLD
     return (
-        f"{experiment.place}: median ℓ2 distance. {', '.join(_models(results))}; "
+        f"{experiment.place}: median {table.norm.sign} distance. {', '.join(_models(results))}; "
         f"{counted(results.grid.images, 'image')}. Distances are {_read(reading)}.{clean} {bold} "
         "In parentheses the share of images with an adversarial point, where it is below 100 %."
     )

@@ -7,6 +7,7 @@ from . import inward as inward
 from . import opt_style as opt_style
 from . import priors as priors
 from . import searches as searches
+from . import shrinking as shrinking
 from . import starts as starts
 from . import subspaces as subspaces
 from . import sweeps as sweeps

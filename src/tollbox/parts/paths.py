@@ -5,6 +5,8 @@ asked; `length` is about its length in l2, a plain number, so that a search can 
 is worth taking.
 
     line   T(theta) = theta x* + (1 - theta) x
+    box    T(theta) = x, clipped to [x* - r, x* + r],  r = (1 - theta) |x - x*|∞
+    ray    T(theta) = x* + r s,  r = (1 - reach theta) r_0, s a vector of signs
     arc    T(theta) = x* + cos(phi) |x - x*| (cos(phi) u + sin(phi) v),  phi = theta pi/2
 
 On the arc u is the unit vector from x* to x, and v a unit vector across it: half of a circle over
@@ -24,6 +26,7 @@ from torch import Tensor
 
 from ..core.ask import Iterate
 from ..core.fused import kernels_for
+from ..core.metric import Metric
 from ..engine.mixtures import Mixture
 
 QUARTER_TURN = math.pi / 2
@@ -64,6 +67,50 @@ class Segment:
     def mixture(self, theta: float) -> Mixture:
         """The terms of T(theta)."""
         return Mixture(self.start.point, self._way, theta)
+
+
+class Box:
+    """From `start` through ever smaller ℓ∞ balls around the source: HSJA's projection for ℓ∞."""
+
+    def __init__(self, source: Tensor, start: Iterate) -> None:
+        """The distance of `start` is in ℓ∞."""
+        self.start = start
+        self.length = start.distance * math.sqrt(source.numel())
+        """In l2, at most."""
+        self._source, self._away = source, start.point - source
+
+    def __call__(self, theta: float) -> Tensor:
+        """T(theta)."""
+        radius = (1 - theta) * self.start.distance
+        return self._away.clamp(-radius, radius).add_(self._source).clamp_(0, 1)
+
+    def mixture(self, theta: float) -> None:
+        """None: its points are no sums of images."""
+
+
+class Ray:
+    """Along a vector of signs from the radius of `start` inward, to 1 - `reach` of that radius."""
+
+    def __init__(
+        self, source: Tensor, signs: Tensor, radius: float, start: Iterate, reach: float = 1.0
+    ) -> None:
+        self.start = start
+        self.length = reach * radius * math.sqrt(source.numel())
+        """In l2, but for what clipping takes."""
+        self._source, self._signs, self._radius, self._reach = source, signs, radius, reach
+
+    def __call__(self, theta: float) -> Tensor:
+        """T(theta)."""
+        return self.mixture(theta).point()
+
+    def mixture(self, theta: float) -> Mixture:
+        """The terms of T(theta)."""
+        return Mixture(self._source, self._signs, self._radius * (1 - self._reach * theta))
+
+
+def inward(source: Tensor, start: Iterate, norm: Metric) -> Path:
+    """The way from `start` to the source on which a distance in this metric shrinks evenly."""
+    return Box(source, start) if norm is Metric.LINF else Segment(source, start)
 
 
 @dataclass(frozen=True)

@@ -100,16 +100,17 @@ class _Steps(MixtureRows):
 
     def mixture(self, row: int) -> Mixture | None:
         """The terms of one row, if the path can tell them."""
-        return self._path.mixture(self._theta(row))
+        return self._path.mixture(self.theta(row))
 
-    def _theta(self, row: int) -> float:
+    def theta(self, row: int) -> float:
+        """Where on the path a row is."""
         return (self._low + self._places[row]) / self._count
 
     def _row(self, row: int) -> Tensor:
         if row not in self._points:
             if len(self._points) == REMEMBERED_POINTS:
                 del self._points[next(iter(self._points))]
-            self._points[row] = self._path(self._theta(row))[None]
+            self._points[row] = self._path(self.theta(row))[None]
         return self._points[row]
 
 
@@ -122,7 +123,8 @@ class _Found(NamedTuple):
 
     def iterate(self) -> Iterate:
         """Its point is made here: most rows of a search are soon left behind by another."""
-        return Iterate(self.points[self.row : self.row + 1][0], self.distance)
+        point = self.points[self.row : self.row + 1][0]
+        return Iterate(point, self.distance, self.points.theta(self.row))
 
 
 def walk(

@@ -88,9 +88,9 @@ def draw_curves(
     linear: bool = False,
     steps: bool = True,
 ) -> Figure:
-    """Median ℓ2 against cost, one panel a price, on common log axes; or something else, against
-    another log axis, on a linear one from 0 to 1. With `steps` a value holds up to the next one;
-    without, values are joined by straight lines."""
+    """Median distance against cost, one panel a price, on common log axes; or something else,
+    against another log axis, on a linear one from 0 to 1. With `steps` a value holds up to the next
+    one; without, values are joined by straight lines."""
     rows = _rows(panels)
     families = list(rows)
     at_ends = _fit_at_ends(rows)

@@ -25,7 +25,7 @@ from .paper_table import PaperTable, TableColumn, TableRow, paper_table, price_l
 from .runs import Reading, SeriesRuns, series_of
 
 MARKS = 48
-LEVELS = tuple(float(f"{digit}e{decade}") for decade in range(-2, 2) for digit in (1, 2, 3, 5))
+LEVELS = tuple(float(f"{digit}e{decade}") for decade in range(-4, 2) for digit in (1, 2, 3, 5))
 MOST_LEVELS = 6
 ITERATIONS = 60
 """Of the plot of shares, at most."""
@@ -52,6 +52,7 @@ def page_data(
         "title": study.name,
         "made": f"{datetime.date.today()}, tollbox {results.record.environment.tollbox}",
         "reading": reading.words,
+        "norm": str(study.norm),
         "summary": words.summary(results, all_series, table),
         "notes": words.notes(results, all_series),
         "models": [model.name for model in study.models],

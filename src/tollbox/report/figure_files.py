@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..attacks.methods import Kind
+from ..core.metric import Metric
 from . import figures
 from .curves import Curve, CurvePanel, draw_curves
 from .tradeoff import TradeoffPoint, draw_tradeoff
@@ -26,8 +27,8 @@ BEFORE_FIRST = 0.8
 
 
 def write_figures(data: dict[str, Any], folder: Path) -> list[str]:
-    """Median ℓ2 against cost and against flagged queries, success rates, the trade-off, and costs
-    by phase, for each model."""
+    """Median distance against cost and against flagged queries, success rates, the trade-off, and
+    costs by phase, for each model."""
     names = []
     for model in data["models"]:
         tag = f"-{_plain(model)}" if len(data["models"]) > 1 else ""
@@ -40,25 +41,30 @@ def write_figures(data: dict[str, Any], folder: Path) -> list[str]:
 
 def _figures(data: dict[str, Any], model: str) -> Iterator[tuple[str, Figure]]:
     """The figures of a model, by name; none that would be empty."""
-    title = f"{data['title']}, {model}"
+    title, tag = f"{data['title']}, {model}", data["norm"]
+    norm = Metric(tag).sign
     for by, name, axis in (
-        ("cost", "median-l2-by-cost", "cost per image"),
-        ("source", "median-l2-by-flagged", "flagged queries per image"),
+        ("cost", f"median-{tag}-by-cost", "cost per image"),
+        ("source", f"median-{tag}-by-flagged", "flagged queries per image"),
     ):
         panels = _panels(data, [c for c in data["curves"] if (c["model"], c["by"]) == (model, by)])
         if panels:
-            yield name, draw_curves(panels, f"{title}: median ℓ2, {data['reading']}", axis)
+            head = f"{title}: median {norm}, {data['reading']}"
+            yield name, draw_curves(panels, head, axis, f"median {norm} distance")
     of_model = [c for c in data["success"] if (c["model"], c["level"]) == (model, data["level"])]
     panels = [_from_zero(panel) for panel in _panels(data, of_model)]
     if panels:
-        head = f"{title}: share of images within ℓ2 {data['level']:g}"
+        head = f"{title}: share of images within {norm} {data['level']:g}"
         yield (
             "success",
             draw_curves(panels, head, "cost per image", "share of images", linear=True),
         )
     level = _telling_level(data, model)
     if level is not None:
-        yield "tradeoff", draw_tradeoff(_tradeoff_points(data, model, level), level, title)
+        yield (
+            "tradeoff",
+            draw_tradeoff(_tradeoff_points(data, model, level), level, title, norm=norm),
+        )
     bars = [bar for bar in data["phases"] if bar["model"] == model]
     if bars:
         yield "cost-by-phase", figures.draw_phases(bars, f"{title}: where the cost went")

@@ -13,6 +13,7 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const main = document.getElementById("main");
+  const norm = data.norm === "linf" ? "ℓ∞" : "ℓ2";
   for (const item of [...data.prices, ...data.table.columns]) item.label = item.label.replace("c* = ", "c*\u00a0=\u00a0");
 
   // Up to seven attacks have a colour each. More have the colour of their family, and the line and
@@ -208,7 +209,7 @@
   const priceChoice = () =>
     choice("price", "Price", data.prices.map(({ name, label }) => ({ value: name, label })));
   const levelChoice = () =>
-    choice("level", "ℓ2 at most", data.levels.map((value) => ({ value, label: exact(value) })));
+    choice("level", `${norm} at most`, data.levels.map((value) => ({ value, label: exact(value) })));
   const scaleChoice = (key, name) =>
     choice(key, name, ["linear", "log"].map((value) => ({ value, label: value })));
 
@@ -373,7 +374,7 @@
     const top = 1.05 * Math.max(0, ...found.flatMap((c) => numbers(c.y, c.high)));
     const spent = flagged ? "flagged queries" : "total cost";
     const lines = found.map((c) => line(c.attack, c.x, c.y, tips(c.x.map((at, i) => [
-      bold(c.attack), `${spent} ${count(at)}`, `median ℓ2 ${number(c.y[i])}`, sure(c.low[i], c.high[i]),
+      bold(c.attack), `${spent} ${count(at)}`, `median ${norm} ${number(c.y[i])}`, sure(c.low[i], c.high[i]),
     ]))));
     const bands = state.bands ? found.map((c) => band(c, top)) : [];
     const title = flagged ? "flagged queries" : `total cost (${priceLabel(state.price)})`;
@@ -381,10 +382,10 @@
       traces: [...bands, ...lines],
       layout: layout(
         axis(title, state.curveX, found.flatMap((c) => c.x), { rangemode: "tozero" }),
-        axis("median ℓ2 distance", state.curveY, [top], { rangemode: "tozero" }),
+        axis(`median ${norm} distance`, state.curveY, [top], { rangemode: "tozero" }),
         { height: many ? 540 : 420 },
       ),
-      label: `Median ℓ2 distance against ${spent}: ${where()}; ${found.length} attacks.`,
+      label: `Median ${norm} distance against ${spent}: ${where()}; ${found.length} attacks.`,
     };
   }
 
@@ -394,7 +395,7 @@
     if (!options.length) return;
     state.by = options[0][0];
     section("curves", "Distance against cost",
-      "Lower is better for the attacker: the median ℓ2 distance reached at a given cost, or for a given number of "
+      `Lower is better for the attacker: the median ${norm} distance reached at a given cost, or for a given number of `
         + "flagged queries. Tick the box to shade its 95\u202f% interval over images. A curve begins where half of the runs have an adversarial image.",
       toolbar(modelChoice(), priceChoice(),
         choice("by", "Against", options.map(([value, label]) => ({ value, label }))),
@@ -453,7 +454,7 @@
         axis("median flagged queries (log scale)", "log", found.map(across), logs(x)),
         axis("median of all queries (log scale)", "log", found.map((t) => t.queries), logs(y)),
       ),
-      label: `Flagged queries against all queries to come within ℓ2 ${exact(state.level)}: ${state.model}.`,
+      label: `Flagged queries against all queries to come within ${norm} ${exact(state.level)}: ${state.model}.`,
     };
   }
 
@@ -484,7 +485,7 @@
       drawn("line", { x1: 0, x2: 22, y1: 6, y2: 6, class: "half" })), "half of the queries flagged");
     section("tradeoff", "Flagged and all queries",
       "Down and to the left is cheaper for the attacker: the median number of queries, and of flagged ones among them, "
-        + "until an image was first brought within the chosen ℓ2 distance. Beside a point stands its price"
+        + `until an image was first brought within the chosen ${norm} distance. Beside a point stands its price`
         + (data.prices.length > 1 ? "; the larger the point, the later the price in the list." : "."),
       toolbar(modelChoice(), levelChoice()), legend(data.tradeoff, true), make("div", { class: "legend" }, half),
       chart("tradeoff-chart", ["model", "level", "hidden"], tradeoffChart), missing());
@@ -502,17 +503,17 @@
       ])), { cliponaxis: false })),
       layout: layout(
         axis(`total cost (${priceLabel(state.price)})`, state.successX, found.flatMap((s) => s.x), { rangemode: "tozero" }),
-        axis(`share of images with ℓ2 ≤ ${exact(state.level)}`, "linear", [], { range: [0, 1.02], tickformat: ".0%" }),
+        axis(`share of images with ${norm} ≤ ${exact(state.level)}`, "linear", [], { range: [0, 1.02], tickformat: ".0%" }),
         { height: 360 },
       ),
-      label: `Share of images within ℓ2 ${exact(state.level)} against total cost: ${where()}.`,
+      label: `Share of images within ${norm} ${exact(state.level)} against total cost: ${where()}.`,
     };
   }
 
   function success() {
     if (!data.success.length) return;
     section("success", "Success rate",
-      "Higher is better for the attacker: the share of images that had been brought within the chosen ℓ2 distance at a given cost.",
+      `Higher is better for the attacker: the share of images that had been brought within the chosen ${norm} distance at a given cost.`,
       toolbar(modelChoice(), priceChoice(), levelChoice(), scaleChoice("successX", "x axis")),
       legend(data.success),
       chart("success-chart", ["model", "price", "level", "successX", "hidden"], successChart));
@@ -661,7 +662,7 @@
       rows.some(({ method }) => method.split(/[+ ]/).includes(word)));
     const words = used.map(([word, meaning]) => `${word}: ${meaning}`).join("; ");
     section("table", "Distance at the budget",
-      `Lower is better for the attacker: the median ℓ2 distance${uniform ? ` over ${count([...images][0])} images` : ""}, `
+      `Lower is better for the attacker: the median ${norm} distance${uniform ? ` over ${count([...images][0])} images` : ""}, `
         + "its 95\u202f% interval beneath. Bold is the best of a column, and all that cannot be told apart from it. "
         + "∞: fewer than half of the runs found an adversarial image; where some found none, the share that did "
         + "stands beneath.",
@@ -671,7 +672,7 @@
 
   function shot({ cost, distance, label, image, difference }) {
     const at = `at cost ${count(cost)}`;
-    const lines = [`ℓ2 ${number(distance)}`, label].filter(Boolean).map((text) => make("span", null, text));
+    const lines = [`${norm} ${number(distance)}`, label].filter(Boolean).map((text) => make("span", null, text));
     return make("figure", null,
       picture(image, `Adversarial image ${at}`),
       make("figcaption", null, make("b", null, `cost ${count(cost)}`), ...lines),

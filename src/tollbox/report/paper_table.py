@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..attacks.methods import Kind, Method
+from ..core.metric import Metric
 from ..core.result import By
 from ..studies.spec.specs import AttackSpec, Tariff
 from ..studies.spec.study import Study
@@ -84,6 +85,8 @@ class PaperTable:
     best: list[list[bool]]
     """Whether a median is the least of its column, or not told from it. Where our own attacks are
     set apart: theirs as always, any other if it is so among the others."""
+    norm: Metric = Metric.L2
+    """What the medians are in."""
 
     def only(self, columns: Sequence[int]) -> PaperTable:
         """The table with these columns alone."""
@@ -92,6 +95,7 @@ class PaperTable:
             self.rows,
             [[cells[i] for i in columns] for cells in self.cells],
             [[best[i] for i in columns] for best in self.best],
+            self.norm,
         )
 
 
@@ -147,7 +151,8 @@ def paper_table(
             for n, marked in zip(others, among, strict=True):
                 best[n] = marked
         by_column.append(best)
-    return PaperTable(columns, rows, cells, [list(row) for row in zip(*by_column, strict=True)])
+    best_rows = [list(row) for row in zip(*by_column, strict=True)]
+    return PaperTable(columns, rows, cells, best_rows, study.norm)
 
 
 def _mark(column: TableColumn, reading: Reading) -> Mark:

@@ -84,12 +84,13 @@ def comma_separated(table: PaperTable) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     heads = ("family", "method", "attack", "model", "price", "at")
-    writer.writerow((*heads, "median", "low", "high", "success", "runs", "images"))
+    values = ("median", "low", "high", "success", "runs", "images")
+    writer.writerow((*heads, *values, "norm"))
     for method, cells in zip(table.rows, table.cells, strict=True):
         for column, cell in zip(table.columns, cells, strict=True):
             if cell is not None:
                 where = (column.model, column.tariff.name, column.mark)
-                writer.writerow(map(plain_text, (*method[:3], *where, *cell)))
+                writer.writerow(map(plain_text, (*method[:3], *where, *cell, str(table.norm))))
     return file.getvalue()
 
 

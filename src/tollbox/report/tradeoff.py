@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..attacks.methods import Kind
+from ..core.metric import Metric
 from .axes import (
     COLOURS,
     INK,
@@ -77,9 +78,13 @@ class TradeoffPoint(NamedTuple):
 
 
 def draw_tradeoff(
-    points: Sequence[TradeoffPoint], level: float, title: str, own: str = str(Kind.OWN)
+    points: Sequence[TradeoffPoint],
+    level: float,
+    title: str,
+    own: str = str(Kind.OWN),
+    norm: str = Metric.L2.sign,
 ) -> Figure:
-    """The figure; `own` is what the legend says of our own attacks."""
+    """The figure; `own` is what the legend says of our own attacks, `norm` what `level` is in."""
     prices = list(dict.fromkeys(point.price for point in points)) or [""]
     attacks = list(dict.fromkeys(point.attack for point in points))
     numbered = len(attacks) > MOST_NAMES
@@ -92,9 +97,9 @@ def draw_tradeoff(
         _draw_points(axis, at_price)
         if price:
             name_panel(axis, f"c* = {price}", size=10)
-        axis.set_xlabel(_axis_label(at_price, level))
+        axis.set_xlabel(_axis_label(at_price, level, norm))
     _draw_axes(axes, [point for point in points if point.shown])
-    axes[0].set_ylabel(f"all queries to come within ℓ2 of {level:g} (median)")
+    axes[0].set_ylabel(f"all queries to come within {norm} of {level:g} (median)")
     kinds = {point.kind for point in points if point.shown}
     keys = [
         legend_key(
@@ -160,8 +165,8 @@ def _limits(values: Sequence[float]) -> tuple[float, float]:
     return low / margin, high * margin
 
 
-def _axis_label(points: Sequence[TradeoffPoint], level: float) -> str:
-    lines = [f"flagged queries to come within ℓ2 of {level:g} (median)"]
+def _axis_label(points: Sequence[TradeoffPoint], level: float, norm: str) -> str:
+    lines = [f"flagged queries to come within {norm} of {level:g} (median)"]
     if any(point.flagged < 1 for point in points):
         lines.append("none at all is drawn at 1")
     absent = [literal(point.attack) for point in points if not point.shown]

@@ -65,7 +65,7 @@ def nearest(table: PaperTable, number: int) -> str | None:
     (least, row, _), *others = sorted(known, key=lambda each: each[0].value)
     if math.isinf(least.value):
         return f"{where} no attack has an adversarial point for half of the images."
-    median = f"median ℓ2 {distance(least.value)}, 95{THIN}% interval "
+    median = f"median {table.norm.sign} {distance(least.value)}, 95{THIN}% interval "
     median += interval(least.low, least.high)
     alike = [f"{other.attack} ({distance(cell.value)})" for cell, other, best in others if best]
     if not others:

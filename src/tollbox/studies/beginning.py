@@ -94,6 +94,7 @@ def describe(
         made_by=made_by,
         attacks=attack_parts(study),
         noise=NOISE_VERSION,
+        norm=study.norm,
     )
 
 

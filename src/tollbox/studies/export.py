@@ -30,7 +30,7 @@ MARKER = "export.json"
 FILES = frozenset({"cells.csv", "steps.csv", "images.txt", MARKER})
 STEPS = (
     *("model", "attack", "price", "counted_price", "seed", "image"),
-    *("cost", "flagged", "queries", "distance"),
+    *("cost", "flagged", "queries", "distance", "norm"),
 )
 
 
@@ -63,6 +63,7 @@ def write_csv(results: StudyResults, folder: Path, price: float | None = None) -
         cells = csv.writer(file)
         cells.writerow(COLUMNS)
         cells.writerows(map(plain_text, row.values()) for row in results.rows(price))
+    norm = str(results.record.norm)
     with _file(folder / "steps.csv") as file:
         steps = csv.writer(file)
         steps.writerow(STEPS)
@@ -73,7 +74,7 @@ def write_csv(results: StudyResults, folder: Path, price: float | None = None) -
             head = (*map(plain_text, (*names, counted)), seed, content)
             for row in trace.improvements(series.tariff.prices.for_source(label), label):
                 cost = row.cost if price is None else cost_at(price, row.source, row.queries)
-                steps.writerow((*head, cost, row.source, row.queries, row.distance))
+                steps.writerow((*head, cost, row.source, row.queries, row.distance, norm))
     with _file(folder / "images.txt") as file:
         for content, label, name in results.images:
             file.write(f"{content} {label} {' '.join(name.split())}\n")

@@ -205,6 +205,7 @@ class Loaded:
             name=self.images.names[image],
             charge_clean=self.study.charge_clean,
             start=self.starts[image],
+            norm=self.study.norm,
         )
 
     def correct(self, spec: ModelSpec, limit: int | None) -> list[int]:

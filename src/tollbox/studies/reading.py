@@ -37,7 +37,7 @@ from .store.opening import reading
 
 COLUMNS = (
     *("model", "attack", "price", "counted_price", "seed", "image", "name", "label", "stop"),
-    *("reason", "distance", "cost", "queries", "flagged", "warnings"),
+    *("reason", "distance", "cost", "queries", "flagged", "warnings", "norm"),
 )
 
 
@@ -99,6 +99,7 @@ class StudyResults:
                 "queries": end.queries,
                 "flagged": end.source,
                 "warnings": "; ".join(end.warnings),
+                "norm": str(self.record.norm),
             }
 
     def to_pandas(self, price: float | None = None) -> Any:
@@ -169,7 +170,15 @@ class StudyResults:
 
     def _result(self, end: End, place: Place, trace: Trace, image: Tensor | None) -> Result:
         _, label, name = self.images[place.image]
-        return build_result(end, trace, image, name=name, label=label, tariff=place.series.tariff)
+        return build_result(
+            end,
+            trace,
+            image,
+            name=name,
+            label=label,
+            tariff=place.series.tariff,
+            norm=self.record.norm,
+        )
 
     def replayed(self, cell: int, budget: float | None = None) -> Result:
         """A finished cell, run again from its recorded answers alone; with a smaller budget, what

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ..core.exactness import Exactness
+from ..core.metric import Metric
 from ..core.stop import Stop
 from ..files.tables import path_of
 from .store.codec import End
@@ -41,6 +42,8 @@ class SeriesStatus:
     """Cells that the median is over."""
     without_point: Mapping[Stop, int]
     """Those of them that have no adversarial point, by why they ended."""
+    norm: Metric
+    """What the median is in."""
 
 
 class StudyStatus:
@@ -80,7 +83,8 @@ class StudyStatus:
         for end in self.finished():
             ends[end.cell // width].append(end)
         names = enumerate(self.record.series)
-        return [_series_status(name, width, ends[number]) for number, name in names]
+        norm = self.record.norm
+        return [_series_status(name, width, ends[number], norm) for number, name in names]
 
     @property
     def warnings(self) -> list[str]:
@@ -115,7 +119,7 @@ class StudyStatus:
         return [holder for holder in holders if holder is not None]
 
 
-def _series_status(name: str, width: int, ends: list[End]) -> SeriesStatus:
+def _series_status(name: str, width: int, ends: list[End], norm: Metric) -> SeriesStatus:
     counted = [end for end in ends if counts_in_median(end.stop)]
     return SeriesStatus(
         name,
@@ -126,4 +130,5 @@ def _series_status(name: str, width: int, ends: list[End]) -> SeriesStatus:
         median=float(np.median([end.distance for end in counted])) if counted else math.nan,
         counted=len(counted),
         without_point=Counter(end.stop for end in counted if math.isinf(end.distance)),
+        norm=norm,
     )

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from ...core.arguments import check_whole
+from ...core.metric import Metric, check_made_for, norm_of
 from ...engine.engine import LARGEST_BATCH
 from ...errors import InputError
 from ...files.tables import LARGEST, path_of
@@ -38,7 +39,7 @@ REQUIRED = {
 FLAGS = ("check", "metered", "one_shape", "exact", "charge_clean", "keep_images")
 COUNTS = {"batch_size": LARGEST_BATCH, "workers": LARGEST}
 """Whole numbers from 1 to this."""
-OTHERS = ("name", "budget", "max_queries", "seeds", "goal", "device")
+OTHERS = ("name", "budget", "max_queries", "seeds", "goal", "norm", "device")
 TOP = frozenset((*REQUIRED, *FLAGS, *COUNTS, *OTHERS))
 TABLES = frozenset({"images", "models", "attacks", "goal"})
 KEYS: Mapping[str, Key] = {
@@ -82,6 +83,8 @@ class Study:
     tariffs: tuple[Tariff, ...]
     seeds: tuple[int, ...] = (0,)
     goal: Goal = field(default_factory=Goal)
+    norm: Metric = Metric.L2
+    """What distances are measured in."""
     device: str | None = None
     batch_size: int | None = None
     workers: int = 1
@@ -103,6 +106,12 @@ class Study:
             value = getattr(self, name)
             if value is not None:
                 check_whole(name, value, 1, most)
+        object.__setattr__(self, "norm", norm_of(self.norm))
+        for spec in self.attacks:
+            try:
+                check_made_for(spec.attack, self.norm)
+            except InputError as error:
+                raise self.about(error, spec=spec) from None
 
     @classmethod
     def of(
@@ -209,6 +218,11 @@ def _settings(top: dict[str, Item]) -> dict[str, Any]:
     for name in FLAGS:
         if name in top:
             values[name] = top[name].flag()
+    if "norm" in top:
+        try:
+            values["norm"] = norm_of(top["norm"].value)
+        except InputError as error:
+            raise top["norm"].wrong(error.expected) from None
     if "device" in top:
         values["device"] = _device(top["device"])
     return values

@@ -13,6 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from ...core.metric import Metric
 from ...core.prices import Prices
 from ...errors import InputError
 from .specs import AttackSpec, Goal, ImagesSpec, ModelSpec, Tariff
@@ -26,11 +27,12 @@ def study_text(
     attacks: Iterable[AttackSpec],
     tariffs: Iterable[Tariff],
     goal: Goal,
+    norm: Metric = Metric.L2,
     **top: Any,
 ) -> str:
     """The TOML text of a study; `top` are its keys that are in no table."""
     tables = [
-        ("", top),
+        ("", {**top, "norm": None if norm == Metric.L2 else norm}),
         ("[images]", _images(images)),
         ("[goal]", {"target": goal.target, "start": goal.start}),
         *(("[[prices]]", _price(tariff)) for tariff in tariffs),

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.ledger import Ledger
+from ...core.metric import Metric
 from ...core.result import Improvement, Result, Step
 from ...core.stop import Stop
 from ...engine.journal import Answered
@@ -174,7 +175,14 @@ def _query_included(row: Sequence[Any], ledger: Ledger) -> Improvement:
 
 
 def build_result(
-    end: End, trace: Trace, image: Tensor | None, *, name: str, label: int, tariff: Tariff
+    end: End,
+    trace: Trace,
+    image: Tensor | None,
+    *,
+    name: str,
+    label: int,
+    tariff: Tariff,
+    norm: Metric = Metric.L2,
 ) -> Result:
     """The result of a cell."""
     prices = tariff.prices.for_source(label)
@@ -191,6 +199,7 @@ def build_result(
         max_queries=tariff.max_queries,
         seed=end.seed,
         warnings=end.warnings,
+        norm=norm,
     )
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.exactness import Exactness, Seen
+from ...core.metric import Metric
 
 FIRST_NOISE = 1
 """The noise of a store that does not say which it has."""
@@ -161,6 +162,8 @@ class StudyRecord:
     """Which images each model has, where it has only those that it classifies correctly."""
     surrogates: Mapping[str, str] = field(default_factory=dict)
     """By attack, the digest of its surrogate's weights, where it has one."""
+    norm: Metric = Metric.L2
+    """What distances are measured in. (Older stores do not say: ℓ2.)"""
 
     @property
     def shard_cells(self) -> range:
@@ -198,6 +201,7 @@ class StudyRecord:
                     name: Exactness.from_json(found)
                     for name, found in values.get("exactness", {}).items()
                 },
+                "norm": Metric(values.get("norm", Metric.L2)),
                 "kept": Kept.from_json(values["kept"]) if "kept" in values else None,
             }
         )
