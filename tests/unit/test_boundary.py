@@ -10,7 +10,7 @@ from driver import drive
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.attacks.boundary import _Proposals, _Window
+from tollbox.attacks.boundary import SOURCE_RATES, _Proposals, _Window
 from tollbox.core.ask import Iterate
 from tollbox.core.stop import Stop
 
@@ -180,3 +180,18 @@ def test_asymmetric_search_of_the_line_has_fewer_flagged_answers():
         found = zip(done.labels, done.phased, strict=True)
         counts[name] = [answer for answer, phase in found if phase == "search"].count(0)
     assert counts["a-boundary"] < counts["boundary"]
+
+
+def test_the_best_share_of_steps_that_succeed_hardly_depends_on_the_price():
+    """On a plane, at s = sqrt(2 e), z is adversarial with p = Phi(-T), and e grows as T^2. Where
+    the gain T^2 p is largest per cost p + c*(1 - p), p is inside the window at every price, and the
+    T that is best at c* = 1 loses less than 1.3 %."""
+    t = torch.linspace(0.1, 4, 4000, dtype=torch.float64)
+    p = torch.special.ndtr(-t)
+    shares = []
+    for ratio in (1, 10, 100, 1e9):
+        gain = t**2 * p / (p + ratio * (1 - p))
+        shares.append(float(p[gain.argmax()]))
+        assert gain[(t**2 * p).argmax()] > 0.987 * gain.max()
+    assert shares == pytest.approx([0.117, 0.137, 0.139, 0.140], abs=5e-4)
+    assert all(SOURCE_RATES[0] < share < SOURCE_RATES[1] for share in shares)
