@@ -64,7 +64,9 @@ class Spent(Exception):
 class Counted(nn.Module):
     """A network that counts its rows, keeps how near the adversarial ones are, and ends a run."""
 
-    def __init__(self, network: nn.Module, source: Tensor, label: int, budget: int) -> None:
+    def __init__(
+        self, network: Callable[[Tensor], Tensor], source: Tensor, label: int, budget: int
+    ) -> None:
         super().__init__()
         self.network, self.source, self.label, self.budget = network, source, label, budget
         self.asked = 0
@@ -162,6 +164,9 @@ def quiet() -> Iterator[None]:
 
 class Normalised(nn.Module):
     """A network of `nets` for pixels in [0,1]."""
+
+    mean: Tensor
+    std: Tensor
 
     def __init__(self, name: str) -> None:
         super().__init__()

@@ -182,6 +182,17 @@ def test_asymmetric_search_of_the_line_has_fewer_flagged_answers():
     assert counts["a-boundary"] < counts["boundary"]
 
 
+def test_at_c1_both_presets_are_query_for_query_the_same_run():
+    """And at c* = 10 they are not, in the search alone."""
+    for ratio in (1, 10):
+        walks = []
+        for name in ("boundary", "a-boundary"):
+            problem = tb.Problem(SMALL.source, 0, prices=tb.Prices(ratio, 1))
+            walks.append(drive(replace(tb.preset(name), steps=60)(problem), problem, label(SMALL)))
+        one, other = (torch.stack(done.points) for done in walks)
+        assert (one.shape == other.shape and torch.equal(one, other)) == (ratio == 1)
+
+
 def test_the_best_share_of_steps_that_succeed_hardly_depends_on_the_price():
     """On a plane, at s = sqrt(2 e), z is adversarial with p = Phi(-T), and e grows as T^2. Where
     the gain T^2 p is largest per cost p + c*(1 - p), p is inside the window at every price, and the
