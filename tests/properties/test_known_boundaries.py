@@ -78,8 +78,8 @@ FAR_SIDE = (
     "dear its search, too, asks near its start first (at c* = 1 all seeds come across)"
 )
 WALK = (
-    "on its way: one query a step, three in four or more of them flagged, and step sizes that change "
-    "every 300 steps at the earliest; the budget pays for some 6000 steps (600 at c* = 100)"
+    "on its way: one query a step, three in four or more of them flagged, and step sizes that "
+    "change every 300 steps at the earliest; the budget pays for 6000 steps (600 at c* = 100)"
 )
 
 DRY = ("half-space", "wedge", "slab")
