@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo studies-small test test-quick check format mutants torture bench clean
+.PHONY: setup demo studies-small test test-quick check format mutants torture bench bench-peers clean
 
 setup: $(STAMP)
 
@@ -51,6 +51,20 @@ torture: setup
 
 bench: setup
 	$(BIN)/python benchmarks/throughput.py
+
+# ART does not run with NumPy 2, which all else is pinned to: an environment of its own.
+PEERS := build/peers
+$(PEERS)/.installed: pyproject.toml constraints.txt
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	sed 's/^numpy==.*/numpy==1.26.4/' constraints.txt > $(PEERS)/constraints.txt
+	PIP_CONSTRAINT=$(CURDIR)/$(PEERS)/constraints.txt $(PEERS)/bin/python -m pip install --quiet \
+		torch numpy setuptools
+	PIP_CONSTRAINT=$(CURDIR)/$(PEERS)/constraints.txt $(PEERS)/bin/python -m pip install --quiet \
+		--no-build-isolation --editable '.[peers]'
+	touch $@
+
+bench-peers: $(PEERS)/.installed
+	$(PEERS)/bin/python benchmarks/peers.py --out benchmarks/results/peers-cifar10.json
 
 clean:
 	rm -rf $(VENV) demo-output build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import subprocess
 import sys
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -37,20 +38,69 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--no-" not in typed(capsys, "demo", "--help")[1]
 
 
+def listed(out: str) -> dict[str, tuple[str, str]]:
+    """Of each preset that is listed the heading above it, and its parts."""
+    found, heading = {}, ""
+    for line in out.splitlines():
+        if line.startswith("  "):
+            name, parts = line.split(maxsplit=1)
+            assert name not in found
+            found[name] = heading, parts
+        else:
+            heading = line
+    return found
+
+
 def test_presets(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = typed(capsys, "presets")
     assert code == 0
+    known = {**PRESETS, **WITH_SURROGATE}
+    assert listed(out) == {
+        name: (f"{preset.family} ({preset.source})", preset.parts) for name, preset in known.items()
+    }
     lines = out.splitlines()
-    listed = {**PRESETS, **WITH_SURROGATE}
-    for name, known in listed.items():
-        [line] = [line for line in lines if line.split()[0] == name]
-        assert line.split(maxsplit=2) == [name, known.family, known.parts]
-        above = [text for text in lines[: lines.index(line)] if not text.startswith(" ")]
-        assert above[-1] == known.source
     assert max(map(len, lines)) <= 80
     assert lines.pop() == "A network for frugal+surrogate is given by --surrogate."
-    assert len(lines) == len(listed) + len({known.source for known in listed.values()})
+    headings = [line for line in lines if not line.startswith(" ")]
+    families = [line.split(" (")[0] for line in headings]
+    assert len(headings) == len(set(headings))
+    assert [family for family, _ in groupby(families)] == list(dict.fromkeys(families))
     assert out.isascii()
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["a-cgba"], ["a-cgba"]),
+        (["CGBA"], [n for n, p in PRESETS.items() if p.family == "CGBA"]),
+        (["reza"], ["cgba-original"]),
+        (["stealthy"], ["stealthy-hsja", "stealthy-geoda"]),
+        (["measured"], ["hsja+calibrated", "geoda+calibrated", "cgba+calibrated"]),
+        (["hsja", "va+as"], ["hsja+as", "a-hsja"]),
+        (["brendel"], ["boundary", "a-boundary"]),
+    ],
+)
+def test_presets_of_a_filter(
+    capsys: pytest.CaptureFixture[str], words: list[str], wanted: list[str]
+) -> None:
+    code, out, err = typed(capsys, "presets", *words)
+    assert (code, err) == (0, "")
+    assert set(wanted) <= set(listed(out))
+    for name in listed(out):
+        preset = PRESETS[name]
+        told = f"{preset.name} {preset.family} {preset.source} {preset.words}".lower()
+        assert all(word.lower() in told for word in words)
+    assert "--surrogate" not in out
+
+
+def test_a_filter_that_matches_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = typed(capsys, "presets", "cbga")
+    assert (code, out) == (2, "")
+    assert err.startswith("tollbox: no preset matches 'cbga'; did you mean 'cgba' or ")
+    assert err.endswith("?\n")
+    assert typed(capsys, "presets", "cgba", "brendel")[0] == 2
+    far = typed(capsys, "presets", "0000")
+    assert far == (2, "", "tollbox: no preset matches '0000'; `tollbox presets` lists all.\n")
 
 
 @pytest.mark.parametrize(

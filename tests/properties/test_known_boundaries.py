@@ -45,8 +45,9 @@ BUDGET = 50_000
 EARLIER = {1: (4500, 8500), 10: (20_000,), 100: ()}
 """Budgets that are tried before `BUDGET`, by c*."""
 TWINS = {"a-rays", "a-surfree", "hsja+as", "a-hsja", "geoda+as", "a-geoda", "cgba+as", "a-cgba"}
-"""At c* = 1 the same run, query for query, as the preset without asymmetric search (a test in
-test_attacks.py)."""
+TWINS |= {"a-boundary"}
+"""At c* = 1 the same run, query for query, as the preset without asymmetric search (tests in
+test_attacks.py and test_boundary.py)."""
 SMOOTH = {boundary.name: boundary for boundary in testing.boundaries(factor=4)[:-1]}
 """Normals of low frequencies only, which all presets can reach."""
 KNOWN = SMOOTH | {
@@ -91,6 +92,10 @@ FAR_SIDE = (
     "some seeds stay on the far side of the thin layer, at height 1.3: where flagged answers are "
     "dear its search, too, asks near its start first (at c* = 1 all seeds come across)"
 )
+WALK = (
+    "on its way: one query a step, three in four or more of them flagged, and step sizes that "
+    "change every 300 steps at the earliest; the budget pays for 6000 steps (600 at c* = 100)"
+)
 
 DRY = ("half-space", "wedge", "slab")
 """Where uniform noise is seldom adversarial."""
@@ -102,7 +107,8 @@ WHY: list[tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], str]] = [
     (("slab",), (10, 100), ("cgba+as", "hsja+as", "geoda+as", "a-surfree"), LAYER),
     (("slab",), (10,), ("frugal",), FAR_SIDE),
     (("slab",), (100,), ("frugal",), FEW_LAYER),
-    (DRY, (10, 100), ("stealthy-geoda",), NOISE),
+    (DRY, (10, 100), ("stealthy-geoda", "boundary", "a-boundary"), NOISE),
+    ((), (10, 100), ("boundary", "a-boundary"), WALK),
     (DRY, (100,), ("stealthy-hsja",), NOISE),
     (("half-space in box",), (1, 10, 100), ("stealthy-geoda",), CLIPPED),
     ((), (1, 10, 100), ("stealthy-hsja",), RAYS),
@@ -494,6 +500,7 @@ def test_without_a_start_there_is_no_distance():
         assert result.stop is Stop.NO_START, cell.name
         assert (result.distance, result.adversarial, result.trace) == (math.inf, None, ())
         uniform = ("stealthy-hsja", "stealthy-geoda", "hsja-linf", "a-hsja-linf")
+        uniform += ("boundary", "a-boundary")
         tries = {**dict.fromkeys(uniform, 10_000), "frugal": 6 + 3 + 1000}.get(cell.name, 1000)
         assert result.ledger.by_phase == {"clean": 10, "start": 10 * tries}
         assert result.ledger.source == tries + 1

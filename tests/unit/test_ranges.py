@@ -12,6 +12,7 @@ import torch
 
 import tollbox as tb
 from tollbox import Stop, testing
+from tollbox.attacks.boundary import BoundaryAttack
 from tollbox.attacks.cgba import CGBA
 from tollbox.attacks.frugal import Frugal
 from tollbox.attacks.geoda import GeoDA, _GrowingRadii
@@ -39,7 +40,7 @@ from tollbox.parts.priors import Photo, Reweighed, Spectrum, Texture
 from tollbox.parts.registry import PARTS
 from tollbox.parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch
 from tollbox.parts.shrinking import ShrinkingMonteCarlo
-from tollbox.parts.starts import GrowingNoise, UniformNoise
+from tollbox.parts.starts import GrowingNoise, NoiseImage, UniformNoise
 from tollbox.parts.subspaces import Dct
 from tollbox.parts.sweeps import Galloping, SignedGrid
 from tollbox.studies.spec.study import Study
@@ -129,6 +130,7 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (SignedGrid, "grid"): HALVED,
     (GrowingNoise, "step"): LENGTH,
     (GrowingNoise, "levels"): COUNT,
+    (NoiseImage, "tries"): COUNT,
     (UniformNoise, "tries"): COUNT,
     (UniformNoise, "tau"): SHARE,
     (Inward, "tries"): COUNT,
@@ -171,6 +173,22 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (CGBA, "blind_limit"): LIMIT,
     (CGBA, "iterations"): LIMIT,
     (SurFree, "iterations"): LIMIT,
+    (BoundaryAttack, "steps"): LIMIT,
+    (BoundaryAttack, "orthogonal_step"): (
+        [1e-300, 1, 1000],
+        [0, -1e-9, 1000.1, 1e300],
+        "a number above 0, up to 1000",
+    ),
+    (BoundaryAttack, "source_step"): SHARE,
+    (BoundaryAttack, "adaptation"): (
+        [math.nextafter(1, 2), 1.5, MAX_VALUE],
+        [1, 0.9, 0, -2, 1e300],
+        "a number above 1, up to 1000000",
+    ),
+    (BoundaryAttack, "convergence"): UP_TO_ONE,
+    (BoundaryAttack, "check_every"): COUNT,
+    (BoundaryAttack, "orthogonal_window"): COUNT,
+    (BoundaryAttack, "source_window"): COUNT,
     (Frugal, "reweighing_period"): FROM_0,
     (Frugal, "reweighing_information"): WAVES,
     (Frugal, "relative_delta"): FROM_0_TO_1,
@@ -265,6 +283,7 @@ PLACES: dict[type, tuple[str, str]] = {
     Galloping: ("cgba-original", "sweep"),
     SignedGrid: ("surfree-original", "sweep"),
     GrowingNoise: ("cgba", "start"),
+    NoiseImage: ("boundary", "start"),
     UniformNoise: ("stealthy-hsja", "start"),
     Calibrated: ("cgba+calibrated", "estimate"),
     Inward: ("frugal", "start"),

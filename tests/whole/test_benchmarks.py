@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import math
 import subprocess
 import sys
 import time
@@ -201,3 +202,33 @@ def test_differences_are_of_the_presets_and_a_stretched_model_is_the_same(named:
     assert torch.equal(labels, model(images))
     assert 0 < int(labels.sum()) < 50
     assert not torch.equal(labels, model(shrunk))
+
+
+def test_a_counted_network_ends_a_run_at_the_budget_and_keeps_what_was_near(named: Any) -> None:
+    """Of rows past the budget none counts, nor one outside [0,1], nor one of the source's class."""
+    peers = named("peers")
+
+    def logits(rows: torch.Tensor) -> torch.Tensor:
+        far = rows.flatten(1).sum(1) > 1
+        return torch.stack([~far, far], 1).float()
+
+    counted = peers.Counted(logits, torch.zeros(1, 1, 2), 0, 5)
+    rows = torch.tensor([[0.9, 0.9], [0.1, 0.1], [0.6, 0.8], [1.1, 0.0]]).view(4, 1, 1, 2)
+    counted(rows)
+    wanted = [(1, pytest.approx(0.9 * 2**0.5)), (3, pytest.approx(1.0))]
+    assert counted.found == wanted
+    with pytest.raises(peers.Spent):
+        counted(torch.tensor([[0.0, 0.0], [0.55, 0.55]]).view(2, 1, 1, 2))
+    assert (counted.asked, counted.found) == (6, wanted)
+    distances = [counted.distance(queries) for queries in (0, 2, 3)]
+    assert distances == [math.inf, wanted[0][1], wanted[1][1]]
+
+
+def test_peers_are_compared_on_the_images_that_both_have(named: Any) -> None:
+    peers = named("peers")
+    one = peers.Record({500: [1.0, 2.0, math.inf, 3.0]}, 1.0, 0, [])
+    other = peers.Record({500: [2.0, 1.0, 1.0, math.inf]}, 1.0, 0, [])
+    ratio, ours, theirs = peers.compared(one, other, 500)
+    assert ratio.value == pytest.approx(1.0)
+    assert ratio.low < 1 < ratio.high
+    assert (ours, theirs) == (1, 1)

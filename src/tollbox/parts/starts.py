@@ -1,7 +1,8 @@
 """Starts: a first adversarial point. Every failure costs a flagged query, so a start has a bound.
 
     GrowingNoise   noise of rising strength: the paper's
-    UniformNoise   an image of noise, blended with the source: HSJA's
+    NoiseImage     an image of noise
+    UniformNoise   the same, blended with the source: HSJA's
     Pool           images of other classes, the nearest first
 
 An image that comes with a problem (`Problem.start_image`, `starts` of `tollbox.run`) goes before
@@ -106,6 +107,24 @@ class _UniformNoiseRows:
 
 @register(Start)
 @dataclass(frozen=True)
+class NoiseImage:
+    """Images of uniform noise until one is adversarial: the attack's own search goes on from it."""
+
+    tries: int = 10_000
+
+    tolerance = None
+
+    def __post_init__(self) -> None:
+        check(self, tries=whole(1, MAX_VALUE))
+
+    def __call__(self, problem: Problem) -> Asking[Iterate | None]:
+        """The first that is adversarial."""
+        points = _UniformNoiseRows(problem.noise("uniform", 0, self.tries))
+        return first_adversarial(points, PHASE)
+
+
+@register(Start)
+@dataclass(frozen=True)
 class UniformNoise:
     """HSJA's: images of uniform noise until one is adversarial, blended with the source by
     bisection, as far as the blend stays adversarial."""
@@ -121,8 +140,7 @@ class UniformNoise:
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         """The last adversarial blend."""
-        points = _UniformNoiseRows(problem.noise("uniform", 0, self.tries))
-        iterate = yield from first_adversarial(points, PHASE)
+        iterate = yield from NoiseImage(self.tries)(problem)
         if iterate is None:
             return None
         line = Segment(problem.source, iterate)

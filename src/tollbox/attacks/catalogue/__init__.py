@@ -6,7 +6,8 @@ from .originals import ORIGINALS
 from .own import OWN, WITH_SURROGATE
 from .paper import TABLE_1
 from .stealthy import STEALTHY
+from .walks import WALKS
 
-LISTED: list[Preset] = [*TABLE_1, *ORIGINALS, *STEALTHY, *LINF, *OWN]
+LISTED: list[Preset] = [*TABLE_1, *ORIGINALS, *STEALTHY, *WALKS, *LINF, *OWN]
 
 __all__ = ["LISTED", "WITH_SURROGATE"]
