@@ -4,8 +4,9 @@ from ..named import Preset
 from .originals import ORIGINALS
 from .own import OWN, WITH_SURROGATE
 from .paper import TABLE_1
+from .ray_search import RAY_SEARCH
 from .stealthy import STEALTHY
 
-LISTED: list[Preset] = [*TABLE_1, *ORIGINALS, *STEALTHY, *OWN]
+LISTED: list[Preset] = [*TABLE_1, *ORIGINALS, *STEALTHY, *RAY_SEARCH, *OWN]
 
 __all__ = ["LISTED", "WITH_SURROGATE"]
