@@ -44,6 +44,7 @@ BUDGET = 50_000
 EARLIER = {1: (4500, 8500), 10: (20_000,), 100: ()}
 """Budgets that are tried before `BUDGET`, by c*."""
 TWINS = {"a-surfree", "hsja+as", "a-hsja", "geoda+as", "a-geoda", "cgba+as", "a-cgba"}
+TWINS |= {"a-opt", "a-sign-opt"}
 """At c* = 1 the same run, query for query, as the preset without asymmetric search (a test in
 test_attacks.py)."""
 SMOOTH = {boundary.name: boundary for boundary in testing.boundaries(factor=4)[:-1]}

@@ -52,7 +52,8 @@ def test_the_method_of_a_preset_agrees_with_its_parts(name: str) -> None:
 
 def test_a_family_has_one_vanilla_attack_unless_it_is_our_own() -> None:
     vanilla = Counter(p.family for p in PRESETS.values() if p.method is Method.VANILLA)
-    assert vanilla == {"SurFree": 1, "HSJA": 1, "GeoDA": 1, "CGBA": 1}
+    families = ("SurFree", "HSJA", "GeoDA", "CGBA", "OPT", "Sign-OPT")
+    assert vanilla == dict.fromkeys(families, 1)
     assert {p.family for p in PRESETS.values()} - set(vanilla) == {"Frugal"}
 
 
@@ -66,6 +67,8 @@ def test_a_family_has_one_vanilla_attack_unless_it_is_our_own() -> None:
         ("a-surfree", "VA+AS (A-SurFree)", "A-SurFree", Kind.ASYMMETRIC),
         ("hsja+calibrated", "measured overshoot", "HSJA+calibrated (ours)", Kind.OWN),
         ("stealthy-hsja", "stealthy", "Stealthy HSJA", Kind.STEALTHY),
+        ("a-sign-opt", "VA+AS (A-Sign-OPT)", "A-Sign-OPT", Kind.ASYMMETRIC),
+        ("stealthy-opt", "stealthy", "Stealthy OPT", Kind.STEALTHY),
         ("cgba-original", "original", "original CGBA", Kind.VANILLA),
         ("frugal", "ours", "Frugal (ours)", Kind.OWN),
         (

@@ -5,8 +5,9 @@ not adversarial. So one query gives the sign of a difference, and
 
     slope = 1/Q sum_i s_i u_i,  s_i = -1 if the i-th answer is adversarial, else 1.
 
-The u_i that are added up are the displacements as they were asked, across theta and after clipping,
-in units of beta g(theta). Every step is that of OPT.
+The u_i are added up as they were drawn. (What clipping leaves of them has a mean, towards the
+inside of the box; where most answers are alike, a sum of signs would point along it.) Every step is
+OPT's.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class SignOPT:
 
     @property
     def rows(self) -> int:
-        """The most points held at a time."""
-        return self.chunk
+        """The most points held at a time: directions and points."""
+        return 2 * self.chunk
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
         """Attack one image."""
@@ -69,14 +70,12 @@ class SignOPT:
         adversarial = 0
         for first in range(0, self.queries, self.chunk):
             units = unit_rows(noise[first : first + self.chunk])
-            rays = unit_rows(units.mul_(beta).add_(theta))
+            rays = unit_rows(theta + beta * units)
             points = rays.mul_(iterate.distance).add_(problem.source).clamp_(0, 1)
             answers = yield Ask(points, phase=PHASE)
-            moved = points.sub_(iterate.point).flatten(1)  # in place: it has been dealt with
-            sums.addmm_(sum_weights(answers.adversarial, moved), moved)
+            sums.addmm_(sum_weights(answers.adversarial, units), units.flatten(1))
             adversarial += int(answers.adversarial.sum())
         passed, everything = sums
-        size = beta * iterate.distance * self.queries
-        gradient = torch.sub(everything, passed, alpha=2).div_(size).view_as(theta)
+        gradient = torch.sub(everything, passed, alpha=2).div_(self.queries).view_as(theta)
         problem.note(share=adversarial / self.queries, estimate_queries=self.queries)
         return Slope(gradient, iterate)
