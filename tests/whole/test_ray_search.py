@@ -87,7 +87,8 @@ def test_opt_has_the_slope_of_the_differences(beyond):
 
 
 def test_opts_slope_is_uphill_on_average():
-    """Its mean is the gradient of g over d. Over 400 directions the standard error is sqrt(2 / 400) of it; 5 of them are 0.35."""
+    """Its mean is the gradient of g over d. Over 400 directions the standard error is sqrt(2 / 400)
+    of it; 5 of them are 0.35."""
     problem, found = tb.Problem(GREY, 0), at_angle(1.0)
     attack = OPT(At(found), BinarySearch(1e-6), directions=400)
     done = drive(attack._estimate(problem, 1, found, 1e-3, 1.0), problem, label)
