@@ -188,6 +188,13 @@ def test_the_settings_of_the_presets_are_those_of_the_code() -> None:
             kind = {"GrowingNoise": "growing noise", "UniformNoise": "uniform noise"}
             assert cells[6].split(",")[0] == kind[type(attack.start).__name__], name
     ours = {name for name, preset in PRESETS.items() if preset.source == "docs/frugal.md"}
-    assert sorted(listed) == sorted(set(PRESETS) - ours)
+    heads = [
+        line
+        for path in (ROOT / "docs" / "attacks").glob("*.md")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.startswith("### ")
+    ]
+    elsewhere = {name for name in PRESETS if any(f"`{name}`" in head for head in heads)}
+    assert sorted(listed) == sorted(set(PRESETS) - ours - elsewhere)
     described = (ROOT / "docs" / "frugal.md").read_text(encoding="utf-8")
     assert {name for name in ours if f"`{name}`" in described} == ours
