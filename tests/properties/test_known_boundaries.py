@@ -45,7 +45,7 @@ BUDGET = 50_000
 EARLIER = {1: (4500, 8500), 10: (20_000,), 100: ()}
 """Budgets that are tried before `BUDGET`, by c*."""
 TWINS = {"a-rays", "a-surfree", "hsja+as", "a-hsja", "geoda+as", "a-geoda", "cgba+as", "a-cgba"}
-TWINS |= {"a-boundary"}
+TWINS |= {"a-boundary", "a-opt", "a-sign-opt"}
 """At c* = 1 the same run, query for query, as the preset without asymmetric search (tests in
 test_attacks.py and test_boundary.py)."""
 SMOOTH = {boundary.name: boundary for boundary in testing.boundaries(factor=4)[:-1]}

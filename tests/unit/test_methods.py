@@ -68,6 +68,8 @@ def test_a_family_has_one_vanilla_attack_unless_it_is_our_own() -> None:
         ("a-surfree", "VA+AS (A-SurFree)", "A-SurFree", Kind.ASYMMETRIC),
         ("hsja+calibrated", "measured overshoot", "HSJA+calibrated (ours)", Kind.OWN),
         ("stealthy-hsja", "stealthy", "Stealthy HSJA", Kind.STEALTHY),
+        ("a-sign-opt", "VA+AS (A-Sign-OPT)", "A-Sign-OPT", Kind.ASYMMETRIC),
+        ("stealthy-opt", "stealthy", "Stealthy OPT", Kind.STEALTHY),
         ("cgba-original", "original", "original CGBA", Kind.VANILLA),
         ("frugal", "ours", "Frugal (ours)", Kind.OWN),
         (

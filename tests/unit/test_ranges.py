@@ -18,7 +18,9 @@ from tollbox.attacks.frugal import Frugal
 from tollbox.attacks.geoda import GeoDA, _GrowingRadii
 from tollbox.attacks.hsja import HSJA
 from tollbox.attacks.hsja_linf import HSJALinf
+from tollbox.attacks.opt import OPT
 from tollbox.attacks.rays import RayS, RaySL2
+from tollbox.attacks.sign_opt import SignOPT
 from tollbox.attacks.surfree import SurFree
 from tollbox.core.ranges import (
     MAX_DEPTH,
@@ -34,6 +36,7 @@ from tollbox.errors import InputError
 from tollbox.parts.calibrated import Calibrated
 from tollbox.parts.directions import TernarySpectrum
 from tollbox.parts.estimates import Agrest, Biased, MonteCarlo
+from tollbox.parts.gaussian_rays import GaussianRays
 from tollbox.parts.inward import Inward
 from tollbox.parts.opt_style import OptStyle
 from tollbox.parts.priors import Photo, Reweighed, Spectrum, Texture
@@ -77,6 +80,7 @@ LIMIT = (
 )
 FROM_0_TO_1 = ([0, 1e-300, 1], [-1e-9, math.nextafter(1, 2), 1e300], "a number from 0 to 1")
 WAVES = ([1, 1.5, MAX_VALUE], [0, 0.99, 1e6 + 1, 1e300], "a number from 1 to 1000000")
+TURN = ([1e-8, 0.01, 1], [0, 9e-9, 1.1, 1e300], "a number from 1e-08 to 1")
 OR_0 = ([0, 1e-300, MAX_VALUE], [-1e-9, 1e6 + 1, 1e300], "a number from 0 to 1000000")
 
 RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
@@ -133,6 +137,8 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (NoiseImage, "tries"): COUNT,
     (UniformNoise, "tries"): COUNT,
     (UniformNoise, "tau"): SHARE,
+    (GaussianRays, "directions"): COUNT,
+    (GaussianRays, "tries"): COUNT,
     (Inward, "tries"): COUNT,
     (Spectrum, "cut"): WAVES,
     (Spectrum, "grey"): FROM_0_TO_1,
@@ -189,6 +195,15 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (BoundaryAttack, "check_every"): COUNT,
     (BoundaryAttack, "orthogonal_window"): COUNT,
     (BoundaryAttack, "source_window"): COUNT,
+    (OPT, "directions"): HALVED,
+    (OPT, "alpha"): LENGTH,
+    (OPT, "beta"): TURN,
+    (OPT, "iterations"): LIMIT,
+    (SignOPT, "queries"): COUNT,
+    (SignOPT, "alpha"): LENGTH,
+    (SignOPT, "beta"): TURN,
+    (SignOPT, "chunk"): COUNT,
+    (SignOPT, "iterations"): LIMIT,
     (Frugal, "reweighing_period"): FROM_0,
     (Frugal, "reweighing_information"): WAVES,
     (Frugal, "relative_delta"): FROM_0_TO_1,
@@ -285,6 +300,7 @@ PLACES: dict[type, tuple[str, str]] = {
     GrowingNoise: ("cgba", "start"),
     NoiseImage: ("boundary", "start"),
     UniformNoise: ("stealthy-hsja", "start"),
+    GaussianRays: ("opt", "start"),
     Calibrated: ("cgba+calibrated", "estimate"),
     Inward: ("frugal", "start"),
     Spectrum: ("frugal", "prior"),

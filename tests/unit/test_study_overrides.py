@@ -15,6 +15,7 @@ from tollbox.parts import (
     calibrated,
     directions,
     estimates,
+    gaussian_rays,
     inward,
     opt_style,
     priors,
@@ -292,7 +293,7 @@ def test_every_part_of_ours_is_known() -> None:
     """Whoever adds a part registers it, unless it takes more than numbers and words."""
     not_parts = {"Tolerance", "SplitRule", "OptimalRule", "Pool"}
     modules = [starts, searches, estimates, opt_style, subspaces, directions, sweeps]
-    modules += [calibrated, inward, priors, shrinking]
+    modules += [calibrated, gaussian_rays, inward, priors, shrinking]
     found = {
         name
         for module in modules

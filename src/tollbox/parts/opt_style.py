@@ -20,12 +20,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core.ask import Ask, Asking, Iterate, together
+from ..core.ask import Asking, Iterate, together
 from ..core.noise import Noise
 from ..core.problem import Problem
 from ..core.ranges import MAX_LIMIT, MAX_VALUE, above, check, whole
 from .estimates import PHASE, Estimate, Estimator
-from .paths import Segment
+from .rays import from_beyond
 from .registry import register
 from .searches import LineSearch, Search
 from .vectors import unit, unit_rows
@@ -99,11 +99,5 @@ class OptStyle:
 
     def _length(self, problem: Problem, ray: Tensor, g: float) -> Asking[float]:
         """g(theta_i)."""
-        outer = (problem.source + (1 + self.reach) * g * ray).clamp_(0, 1)
-        answers = yield Ask(outer[None], phase=PHASE)
-        if not answers.adversarial[0]:
-            return FLAGGED_RAY_FACTOR * (1 + self.reach) * g
-        inner = (problem.source + (1 - self.reach) * g * ray).clamp_(0, 1)
-        start = Iterate(outer, float(answers.distances[0]))
-        line = Segment(inner, start, 2 * self.reach * g)
-        return (yield from self.search(problem, line)).distance
+        found = yield from from_beyond(problem, self.search, ray, g, self.reach, phase=PHASE)
+        return FLAGGED_RAY_FACTOR * (1 + self.reach) * g if found is None else found.distance

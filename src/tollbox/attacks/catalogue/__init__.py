@@ -5,9 +5,10 @@ from .linf import LINF
 from .originals import ORIGINALS
 from .own import OWN, WITH_SURROGATE
 from .paper import TABLE_1
+from .ray_search import RAY_SEARCH
 from .stealthy import STEALTHY
 from .walks import WALKS
 
-LISTED: list[Preset] = [*TABLE_1, *ORIGINALS, *STEALTHY, *WALKS, *LINF, *OWN]
+LISTED: list[Preset] = [*TABLE_1, *ORIGINALS, *STEALTHY, *WALKS, *RAY_SEARCH, *LINF, *OWN]
 
 __all__ = ["LISTED", "WITH_SURROGATE"]
