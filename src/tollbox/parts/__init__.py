@@ -3,6 +3,7 @@
 from . import calibrated as calibrated
 from . import directions as directions
 from . import estimates as estimates
+from . import hsja_schedule as hsja_schedule
 from . import inward as inward
 from . import opt_style as opt_style
 from . import priors as priors
