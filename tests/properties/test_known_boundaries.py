@@ -43,7 +43,7 @@ NEAR = 1.25
 BUDGET = 50_000
 EARLIER = {1: (4500, 8500), 10: (20_000,), 100: ()}
 """Budgets that are tried before `BUDGET`, by c*."""
-TWINS = {"a-surfree", "hsja+as", "a-hsja", "geoda+as", "a-geoda", "cgba+as", "a-cgba"}
+TWINS = {"a-surfree", "a-tria", "hsja+as", "a-hsja", "geoda+as", "a-geoda", "cgba+as", "a-cgba"}
 """At c* = 1 the same run, query for query, as the preset without asymmetric search (a test in
 test_attacks.py)."""
 SMOOTH = {boundary.name: boundary for boundary in testing.boundaries(factor=4)[:-1]}
@@ -457,7 +457,8 @@ def test_without_a_start_there_is_no_distance():
     for cell, result in zip(cells, tb.run_cells(cells, boundary.model()), strict=True):
         assert result.stop is Stop.NO_START, cell.name
         assert (result.distance, result.adversarial, result.trace) == (math.inf, None, ())
-        tries = {"stealthy-hsja": 10_000, "stealthy-geoda": 10_000, "frugal": 6 + 3 + 1000}
+        tries = dict.fromkeys(("stealthy-hsja", "stealthy-geoda", "hsja-original"), 10_000)
+        tries |= dict.fromkeys(("frugal", "frugal+seri"), 6 + 3 + 1000)
         tries = tries.get(cell.name, 1000)
         assert result.ledger.by_phase == {"clean": 10, "start": 10 * tries}
         assert result.ledger.source == tries + 1

@@ -52,7 +52,9 @@ def test_the_method_of_a_preset_agrees_with_its_parts(name: str) -> None:
 
 def test_a_family_has_one_vanilla_attack_unless_it_is_our_own() -> None:
     vanilla = Counter(p.family for p in PRESETS.values() if p.method is Method.VANILLA)
-    assert vanilla == {"SurFree": 1, "HSJA": 1, "GeoDA": 1, "CGBA": 1}
+    paper = ("SurFree", "HSJA", "GeoDA", "CGBA")
+    others = ("QEBA", "qFool", "TriA", "TtBA", "CGBA-H")
+    assert vanilla == dict.fromkeys((*paper, *others), 1)
     assert {p.family for p in PRESETS.values()} - set(vanilla) == {"Frugal"}
 
 
@@ -67,6 +69,9 @@ def test_a_family_has_one_vanilla_attack_unless_it_is_our_own() -> None:
         ("hsja+calibrated", "measured overshoot", "HSJA+calibrated (ours)", Kind.OWN),
         ("stealthy-hsja", "stealthy", "Stealthy HSJA", Kind.STEALTHY),
         ("cgba-original", "original", "original CGBA", Kind.VANILLA),
+        ("a-cgba-h", "VA+AS+AGREST (A-CGBA-H)", "A-CGBA-H", Kind.ASYMMETRIC),
+        ("a-tria", "VA+AS (A-TriA)", "A-TriA", Kind.ASYMMETRIC),
+        ("cgba+seri", "with SeRI's rescaling", "CGBA+SeRI (ours)", Kind.OWN),
         ("frugal", "ours", "Frugal (ours)", Kind.OWN),
         (
             'frugal+surrogate"\nsurrogate = "nets:one',

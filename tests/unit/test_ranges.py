@@ -13,10 +13,17 @@ import torch
 import tollbox as tb
 from tollbox import Stop, testing
 from tollbox.attacks.cgba import CGBA
+from tollbox.attacks.cgba_h import CGBAH
 from tollbox.attacks.frugal import Frugal
 from tollbox.attacks.geoda import GeoDA, _GrowingRadii
+from tollbox.attacks.geoda_original import GeoDAOriginal
 from tollbox.attacks.hsja import HSJA
+from tollbox.attacks.qeba import QEBA
+from tollbox.attacks.qfool import QFool
+from tollbox.attacks.rescaled import Rescaled
 from tollbox.attacks.surfree import SurFree
+from tollbox.attacks.triangle import TriA
+from tollbox.attacks.ttba import TtBA
 from tollbox.core.ranges import (
     MAX_DEPTH,
     MAX_LIMIT,
@@ -31,13 +38,14 @@ from tollbox.errors import InputError
 from tollbox.parts.calibrated import Calibrated
 from tollbox.parts.directions import TernarySpectrum
 from tollbox.parts.estimates import Agrest, Biased, MonteCarlo
+from tollbox.parts.hsja_schedule import RelativeAgrest, RelativeMonteCarlo, ThetaSearch
 from tollbox.parts.inward import Inward
 from tollbox.parts.opt_style import OptStyle
 from tollbox.parts.priors import Photo, Reweighed, Spectrum, Texture
 from tollbox.parts.registry import PARTS
 from tollbox.parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch
 from tollbox.parts.starts import GrowingNoise, UniformNoise
-from tollbox.parts.subspaces import Dct
+from tollbox.parts.subspaces import Dct, Resize
 from tollbox.parts.sweeps import Galloping, SignedGrid
 from tollbox.studies.spec.study import Study
 
@@ -75,6 +83,8 @@ FROM_0_TO_1 = ([0, 1e-300, 1], [-1e-9, math.nextafter(1, 2), 1e300], "a number f
 WAVES = ([1, 1.5, MAX_VALUE], [0, 0.99, 1e6 + 1, 1e300], "a number from 1 to 1000000")
 OR_0 = ([0, 1e-300, MAX_VALUE], [-1e-9, 1e6 + 1, 1e300], "a number from 0 to 1000000")
 
+POWER = ([0, 0.5, 10], [-1e-9, 10.1, 1e300], "a number from 0 to 10")
+
 RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (BinarySearch, "tau"): SHARE,
     (AsymmetricSearch, "tau"): SHARE,
@@ -86,6 +96,15 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (Agrest, "delta"): LENGTH,
     (Agrest, "m"): LENGTH,
     (Agrest, "chunk"): COUNT,
+    (ThetaSearch, "gamma"): LENGTH,
+    (ThetaSearch, "power"): POWER,
+    (RelativeMonteCarlo, "delta"): LENGTH,
+    (RelativeMonteCarlo, "chunk"): COUNT,
+    (RelativeMonteCarlo, "power"): POWER,
+    (RelativeAgrest, "delta"): LENGTH,
+    (RelativeAgrest, "m"): LENGTH,
+    (RelativeAgrest, "chunk"): COUNT,
+    (RelativeAgrest, "power"): POWER,
     (Biased, "delta"): LENGTH,
     (Biased, "bias"): OR_0,
     (Biased, "few"): FROM_0,
@@ -139,6 +158,7 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (Reweighed, "high"): WAVES,
     (Dct, "factor"): ([1, 1.5, 1e300], [0, 0.99, -4], "a number of 1 or more"),
     (Dct, "block"): ([None, 1, 10**12], [0, -8], "a side of 1 or more, or None"),
+    (Resize, "factor"): ([1, 1.5, 1e300], [0, 0.99, -4], "a number of 1 or more"),
     (HSJA, "queries"): COUNT,
     (HSJA, "halvings"): HALVED,
     (HSJA, "blind_limit"): LIMIT,
@@ -156,6 +176,29 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (CGBA, "blind_limit"): LIMIT,
     (CGBA, "iterations"): LIMIT,
     (SurFree, "iterations"): LIMIT,
+    **{
+        (made, name): allowed
+        for made in (QEBA, QFool, CGBAH, TtBA, GeoDAOriginal)
+        for name, allowed in (("queries", COUNT), ("blind_limit", LIMIT), ("iterations", LIMIT))
+    },
+    (QEBA, "halvings"): HALVED,
+    (CGBAH, "halvings"): HALVED,
+    (QFool, "epsilon"): SHARE,
+    (QFool, "rounds"): COUNT,
+    (QFool, "steps"): COUNT,
+    (GeoDAOriginal, "mu"): SHARE,
+    (GeoDAOriginal, "epsilon"): LENGTH,
+    (GeoDAOriginal, "steps"): COUNT,
+    (TtBA, "bins"): ([2, 3, MAX_VALUE], [1, 0, -1, 10**12], "a whole number from 2 to 1000000"),
+    (TriA, "rise"): FROM_0_TO_1,
+    (TriA, "fall"): FROM_0_TO_1,
+    (TriA, "reach"): UP_TO_ONE,
+    (TriA, "patience"): LIMIT,
+    (TriA, "iterations"): LIMIT,
+    (Rescaled, "share"): SHARE,
+    (Rescaled, "smaller"): FROM_0_TO_1,
+    (Rescaled, "larger"): WAVES,
+    (Rescaled, "step"): SHARE,
     (Frugal, "reweighing_period"): FROM_0,
     (Frugal, "reweighing_information"): WAVES,
     (Frugal, "relative_delta"): FROM_0_TO_1,
@@ -239,6 +282,9 @@ PLACES: dict[type, tuple[str, str]] = {
     LineSearch: ("stealthy-hsja", "search"),
     MonteCarlo: ("cgba", "estimate"),
     Agrest: ("a-cgba", "estimate"),
+    ThetaSearch: ("hsja-original", "search"),
+    RelativeMonteCarlo: ("qeba", "estimate"),
+    RelativeAgrest: ("a-qeba", "estimate"),
     Biased: ("stealthy-geoda", "estimate"),
     OptStyle: ("stealthy-hsja", "estimate"),
     TernarySpectrum: ("surfree", "directions"),
@@ -264,19 +310,20 @@ def test_what_is_allowed_can_be_run(
     model = tb.models.from_callable(boundary.labels)
     for value in good:
         part = built(made, **{field: value})
-        if made is Dct:
+        if made in (Dct, Resize):
             attack: Any = dataclasses.replace(ATTACKS[CGBA], estimate=MonteCarlo(subspace=part))
         elif made in ATTACKS:
             attack = part
         else:
             preset, place = PLACES[made]
-            if made in (MonteCarlo, Agrest, Biased, Calibrated):
+            if issubclass(made, (MonteCarlo, Agrest, Biased, Calibrated)):
                 part = dataclasses.replace(part, subspace=Dct(2))
             attack = dataclasses.replace(tb.preset(preset), **{place: part})  # type: ignore[type-var]
         [result] = tb.run(
             attack, model, boundary.source[None].float(), [0], prices=tb.Prices(2), budget=400
         )
-        assert result.stop in (Stop.BUDGET, Stop.ITERATIONS, Stop.NO_INFORMATION, Stop.NO_START)
+        ends = (Stop.BUDGET, Stop.ITERATIONS, Stop.NO_INFORMATION, Stop.NO_START, Stop.CONVERGED)
+        assert result.stop in ends
 
 
 def test_geoda_asks_at_no_radius_that_overflows() -> None:

@@ -30,6 +30,7 @@ TWINS = [
     ("hsja+agrest", "a-hsja"),
     ("geoda+agrest", "a-geoda"),
     ("cgba+agrest", "a-cgba"),
+    ("tria", "a-tria"),
 ]
 
 

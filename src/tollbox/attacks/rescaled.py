@@ -123,6 +123,8 @@ class _Rescaling:
         self._nearest: Iterate | None = None
         self._latest: Iterate | None = None
         """The attack's iterate, if it was not tried with the factors yet."""
+        self._heard: Tensor | None = None
+        """The last iterate of the attack that was taken up."""
 
     @property
     def has_begun(self) -> bool:
@@ -134,8 +136,9 @@ class _Rescaling:
         if not self._problem.accepted:
             return
         point, distance, _ = self._problem.accepted[-1]
-        if distance is None:
+        if distance is None or point is self._heard:
             return
+        self._heard = point
         latest = Iterate(point, distance)
         if self._factors is not None:
             self._latest = latest

@@ -4,8 +4,8 @@ Iteration t: estimate the normal n at the boundary point x_t, with v the unit ve
 and R = |x_t - x*|. The directions v(k) = unit((1 - k) v + k n) are a bridge from v to n; at the
 radius R they are adversarial up to some k_bridge, which a search over k finds. The next direction
 is v(k) at two thirds of it: at a plane the boundary would be nearest along the middle of the
-bridge, and its authors measured two thirds on networks. (Of a short bridge, up to 0.1, nine tenths are
-taken; from there to 0.2, in between.) The line from there to the source is searched.
+bridge, and its authors measured two thirds on networks. (Of a short bridge, up to 0.1, nine tenths
+are taken; from there to 0.2, in between.) The line from there to the source is searched.
 """
 
 from __future__ import annotations

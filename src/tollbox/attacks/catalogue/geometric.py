@@ -55,13 +55,15 @@ def _ends(rows: list[Preset]) -> tuple[Preset, Preset]:
     return rows[0], rows[-1]
 
 
-QEBA_ROWS = four(
-    "QEBA",
-    QEBA,
-    (BinarySearch(THETA, relative=True), AsymmetricSearch(THETA, relative=True)),
-    (RelativeMonteCarlo(subspace=Resize(4)), RelativeAgrest(m=M, subspace=Resize(4))),
-    ", resized 1/4",
-    "Li et al. 2020",
+QEBA_ROW, A_QEBA = _ends(
+    four(
+        "QEBA",
+        QEBA,
+        (BinarySearch(THETA, relative=True), AsymmetricSearch(THETA, relative=True)),
+        (RelativeMonteCarlo(subspace=Resize(4)), RelativeAgrest(m=M, subspace=Resize(4))),
+        ", resized 1/4",
+        "Li et al. 2020",
+    )
 )
 QFOOL, A_QFOOL = _ends(
     four(
@@ -77,7 +79,8 @@ CGBA_H, A_CGBA_H = _ends(
     four("CGBA-H", CGBAH, SEARCHES, estimates_in(Dct(4), M), ", DCT 1/4", "Reza et al. 2023")
 )
 GEOMETRIC = [
-    *QEBA_ROWS,
+    QEBA_ROW,
+    A_QEBA,
     QFOOL,
     A_QFOOL,
     Preset(
