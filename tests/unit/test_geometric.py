@@ -25,6 +25,7 @@ from tollbox.attacks.triangle import Corner, TriA
 from tollbox.attacks.ttba import TtBA, step_of
 from tollbox.core.ask import Ask, Iterate, at_once
 from tollbox.core.stop import Stop
+from tollbox.parts.adaptive import AdaptiveMonteCarlo
 from tollbox.parts.directions import SingleWaves
 from tollbox.parts.hsja_schedule import RelativeAgrest, RelativeMonteCarlo, ThetaSearch
 from tollbox.parts.paths import Circle, Segment
@@ -264,6 +265,21 @@ def test_geoda_of_its_authors_walks_outward_by_the_length_of_its_sum():
 def test_qeba_asks_as_many_in_every_estimate():
     _, _, part = attacked(QEBA, [NORMAL], 4)
     assert part.asked == [100] * 4
+
+
+def test_an_adaptive_radius_follows_the_share_of_adversarial_answers():
+    """On the boundary half of the answers are; well outside all of them, and the radius grows by a
+    half each time, up to a tenth of the distance; well inside none, and it is halved."""
+    for height, factor in ((1.1, 1.5), (0.9, 0.5)):
+        problem = tb.Problem(GREY, 0)
+        point = GREY + height * NORMAL
+        estimate = AdaptiveMonteCarlo(0.01).begin(problem)
+        radii = []
+        for t in range(1, 9):
+            done = drive(estimate(t, Iterate(point, height), 5), problem, behind)
+            radii.append(norm(done.points[0] - point))
+        wanted = [min(0.01 * factor**k, 0.1 * height) for k in range(8)]
+        assert radii == pytest.approx(wanted, rel=1e-6)
 
 
 @pytest.mark.parametrize("make", [RelativeMonteCarlo, RelativeAgrest])

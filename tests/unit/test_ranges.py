@@ -35,6 +35,7 @@ from tollbox.core.ranges import (
     whole,
 )
 from tollbox.errors import InputError
+from tollbox.parts.adaptive import AdaptiveMonteCarlo
 from tollbox.parts.calibrated import Calibrated
 from tollbox.parts.directions import TernarySpectrum
 from tollbox.parts.estimates import Agrest, Biased, MonteCarlo
@@ -98,6 +99,8 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (Agrest, "chunk"): COUNT,
     (ThetaSearch, "gamma"): LENGTH,
     (ThetaSearch, "power"): POWER,
+    (AdaptiveMonteCarlo, "delta"): LENGTH,
+    (AdaptiveMonteCarlo, "chunk"): COUNT,
     (RelativeMonteCarlo, "delta"): LENGTH,
     (RelativeMonteCarlo, "chunk"): COUNT,
     (RelativeMonteCarlo, "power"): POWER,
@@ -283,6 +286,7 @@ PLACES: dict[type, tuple[str, str]] = {
     MonteCarlo: ("cgba", "estimate"),
     Agrest: ("a-cgba", "estimate"),
     ThetaSearch: ("hsja-original", "search"),
+    AdaptiveMonteCarlo: ("qfool", "estimate"),
     RelativeMonteCarlo: ("qeba", "estimate"),
     RelativeAgrest: ("a-qeba", "estimate"),
     Biased: ("stealthy-geoda", "estimate"),

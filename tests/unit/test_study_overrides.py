@@ -12,6 +12,7 @@ import pytest
 import tollbox as tb
 from tollbox.errors import InputError
 from tollbox.parts import (
+    adaptive,
     calibrated,
     directions,
     estimates,
@@ -292,7 +293,7 @@ def test_every_part_of_ours_is_known() -> None:
     """Whoever adds a part registers it, unless it takes more than numbers and words."""
     not_parts = {"Tolerance", "SplitRule", "OptimalRule", "Pool"}
     modules = [starts, searches, estimates, opt_style, subspaces, directions, sweeps]
-    modules += [calibrated, inward, priors, hsja_schedule]
+    modules += [calibrated, inward, priors, adaptive, hsja_schedule]
     found = {
         name
         for module in modules

@@ -1,5 +1,6 @@
 """Parts that plug into attacks: a file that is imported here is registered (registry.py)."""
 
+from . import adaptive as adaptive
 from . import calibrated as calibrated
 from . import directions as directions
 from . import estimates as estimates

@@ -7,6 +7,7 @@ noise, n_0 = 30, searches down to 2.25e-5 in l2. The rate m of AGREST is that of
 
 from __future__ import annotations
 
+from ...parts.adaptive import AdaptiveMonteCarlo
 from ...parts.directions import SingleWaves
 from ...parts.estimates import Agrest, MonteCarlo
 from ...parts.hsja_schedule import RelativeAgrest, RelativeMonteCarlo
@@ -70,7 +71,10 @@ QFOOL, A_QFOOL = _ends(
         "qFool",
         QFool,
         (BinarySearch(0.00225), AsymmetricSearch(0.00225)),
-        (MonteCarlo(OMEGA, subspace=Dct(4), weighted=False), Agrest(OMEGA, M, subspace=Dct(4))),
+        (
+            AdaptiveMonteCarlo(OMEGA, subspace=Dct(4), weighted=False),
+            Agrest(OMEGA, M, subspace=Dct(4)),
+        ),
         ", DCT 1/4",
         "Liu et al. 2019",
     )
