@@ -46,7 +46,7 @@ FEWEST_ROWS = 16
 class Rescaled:
     """An attack, and rescaling beside it."""
 
-    attack: Attack
+    inner: Attack
     search: Search = field(default_factory=lambda: BinarySearch(1 / 16, relative=True, phase=PHASE))
     """Of a line inward, after a block that helped."""
     share: float = 0.2
@@ -63,12 +63,12 @@ class Rescaled:
     @property
     def rows(self) -> int:
         """The most points held at a time."""
-        inner = self.attack.rows if isinstance(self.attack, BoundedAttack) else 0
-        return inner + FEWEST_ROWS
+        held = self.inner.rows if isinstance(self.inner, BoundedAttack) else 0
+        return held + FEWEST_ROWS
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
         """Attack one image."""
-        asking, answers = self.attack(problem), None
+        asking, answers = self.inner(problem), None
         rescaling = _Rescaling(self, problem)
         attack_cost = own_cost = 0.0
         while True:

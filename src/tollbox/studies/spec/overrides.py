@@ -4,7 +4,7 @@
     estimate.subspace.factor = 8        of a part of a part
     search.part = "OptimalSearch"       another part instead, with its own defaults
     queries = 50                        of the attack itself
-    attack.queries = 50                 of an attack inside another
+    inner.queries = 50                  of an attack inside another
 
 1. A value is of the field's type: a float field takes whole numbers, an int field no floats.
 2. `part` starts from the defaults of the class it names, whatever the preset had there; the other
