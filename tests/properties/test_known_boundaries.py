@@ -38,6 +38,7 @@ SHAPE = (3, 16, 16)
 SMALL = (3, 6, 6)
 PLAIN = ["hsja", "hsja+as"]
 AGREST = ["hsja+agrest", "a-hsja"]
+GEOMETRIC_AGREST = ("a-qeba", "a-qfool", "a-ttba", "a-cgba-h")
 ALL_AGREST = (*AGREST, "geoda+agrest", "a-geoda", "cgba+agrest", "a-cgba")
 SCHEDULED = (*ALL_AGREST, "a-hsja-linf")
 NEAR = 1.25
@@ -45,7 +46,7 @@ BUDGET = 50_000
 EARLIER = {1: (4500, 8500), 10: (20_000,), 100: ()}
 """Budgets that are tried before `BUDGET`, by c*."""
 TWINS = {"a-rays", "a-surfree", "hsja+as", "a-hsja", "geoda+as", "a-geoda", "cgba+as", "a-cgba"}
-TWINS |= {"a-boundary", "a-opt", "a-sign-opt"}
+TWINS |= {"a-boundary", "a-tria", "a-opt", "a-sign-opt"}
 """At c* = 1 the same run, query for query, as the preset without asymmetric search (tests in
 test_attacks.py and test_boundary.py)."""
 SMOOTH = {boundary.name: boundary for boundary in testing.boundaries(factor=4)[:-1]}
@@ -96,6 +97,14 @@ WALK = (
     "on its way: one query a step, three in four or more of them flagged, and step sizes that "
     "change every 300 steps at the earliest; the budget pays for 6000 steps (600 at c* = 100)"
 )
+TRIANGLE = (
+    "its least angle asks for a gain of 2 to 4 %, along one wave a channel: near the nearest point "
+    "no plane has one, and it ends"
+)
+ONE_NORMAL = (
+    "it goes straight along a normal: that of one face of the wedge meets the other at 4/3, 1.49 "
+    "of the optimum, and only estimates that hit both faces bring it nearer"
+)
 
 DRY = ("half-space", "wedge", "slab")
 """Where uniform noise is seldom adversarial."""
@@ -106,13 +115,15 @@ WHY: list[tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], str]] = [
     ((), (1, 10), ("hsja-linf",), LARGE),
     (("slab",), (10, 100), ("cgba+as", "hsja+as", "geoda+as", "a-surfree"), LAYER),
     (("slab",), (10,), ("frugal",), FAR_SIDE),
-    (("slab",), (100,), ("frugal",), FEW_LAYER),
+    (("slab",), (100,), ("frugal", "frugal+seri"), FEW_LAYER),
     (DRY, (10, 100), ("stealthy-geoda", "boundary", "a-boundary"), NOISE),
     ((), (10, 100), ("boundary", "a-boundary"), WALK),
-    (DRY, (100,), ("stealthy-hsja",), NOISE),
+    (DRY, (100,), ("stealthy-hsja", "hsja-original"), NOISE),
     (("half-space in box",), (1, 10, 100), ("stealthy-geoda",), CLIPPED),
     ((), (1, 10, 100), ("stealthy-hsja",), RAYS),
-    ((), (10, 100), SCHEDULED, OVERSHOOT),
+    (("wedge",), (1, 10, 100), ("qfool", "a-qfool"), ONE_NORMAL),
+    ((), (1, 10, 100), ("tria", "a-tria"), TRIANGLE),
+    ((), (10, 100), (*SCHEDULED, *GEOMETRIC_AGREST), OVERSHOOT),
     (("sphere",), (1, 10), ("frugal", "stealthy-geoda"), TURNS),
     ((), (100,), (), FEW),
 ]
@@ -500,8 +511,10 @@ def test_without_a_start_there_is_no_distance():
         assert result.stop is Stop.NO_START, cell.name
         assert (result.distance, result.adversarial, result.trace) == (math.inf, None, ())
         uniform = ("stealthy-hsja", "stealthy-geoda", "hsja-linf", "a-hsja-linf")
-        uniform += ("boundary", "a-boundary")
-        tries = {**dict.fromkeys(uniform, 10_000), "frugal": 6 + 3 + 1000}.get(cell.name, 1000)
+        uniform += ("boundary", "a-boundary", "hsja-original")
+        expected = dict.fromkeys(uniform, 10_000)
+        expected |= dict.fromkeys(("frugal", "frugal+seri"), 6 + 3 + 1000)
+        tries = expected.get(cell.name, 1000)
         assert result.ledger.by_phase == {"clean": 10, "start": 10 * tries}
         assert result.ledger.source == tries + 1
 

@@ -71,6 +71,9 @@ def test_a_family_has_one_vanilla_attack_unless_it_is_our_own() -> None:
         ("a-sign-opt", "VA+AS (A-Sign-OPT)", "A-Sign-OPT", Kind.ASYMMETRIC),
         ("stealthy-opt", "stealthy", "Stealthy OPT", Kind.STEALTHY),
         ("cgba-original", "original", "original CGBA", Kind.VANILLA),
+        ("a-cgba-h", "VA+AS+AGREST (A-CGBA-H)", "A-CGBA-H", Kind.ASYMMETRIC),
+        ("a-tria", "VA+AS (A-TriA)", "A-TriA", Kind.ASYMMETRIC),
+        ("cgba+seri", "with SeRI's rescaling", "CGBA+SeRI (ours)", Kind.OWN),
         ("frugal", "ours", "Frugal (ours)", Kind.OWN),
         (
             'frugal+surrogate"\nsurrogate = "nets:one',
@@ -180,7 +183,8 @@ def test_attacks_of_a_family_are_drawn_apart_and_methods_alike() -> None:
     assert len({*hsja, styles["own 1"], styles["own 2"]}) == len(hsja) + 2
     assert styles["hsja"] == styles["cgba"] == styles["geoda"] == 0
     assert styles["a-hsja"] == styles["a-cgba"]
-    assert styles["frugal"] == 0  # alone in its family
+    few = drawn_attacks(rows_of(named("hsja", "a-hsja", "frugal")))
+    assert few[-1]["style"] == 0  # alone in its family
 
 
 def test_the_summary_counts_queries_where_there_is_no_budget() -> None:

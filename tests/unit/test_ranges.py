@@ -14,14 +14,21 @@ import tollbox as tb
 from tollbox import Stop, testing
 from tollbox.attacks.boundary import BoundaryAttack
 from tollbox.attacks.cgba import CGBA
+from tollbox.attacks.cgba_h import CGBAH
 from tollbox.attacks.frugal import Frugal
 from tollbox.attacks.geoda import GeoDA, _GrowingRadii
+from tollbox.attacks.geoda_original import GeoDAOriginal
 from tollbox.attacks.hsja import HSJA
 from tollbox.attacks.hsja_linf import HSJALinf
 from tollbox.attacks.opt import OPT
+from tollbox.attacks.qeba import QEBA
+from tollbox.attacks.qfool import QFool
 from tollbox.attacks.rays import RayS, RaySL2
+from tollbox.attacks.rescaled import Rescaled
 from tollbox.attacks.sign_opt import SignOPT
 from tollbox.attacks.surfree import SurFree
+from tollbox.attacks.triangle import TriA
+from tollbox.attacks.ttba import TtBA
 from tollbox.core.ranges import (
     MAX_DEPTH,
     MAX_LIMIT,
@@ -33,10 +40,12 @@ from tollbox.core.ranges import (
     whole,
 )
 from tollbox.errors import InputError
+from tollbox.parts.adaptive import AdaptiveMonteCarlo
 from tollbox.parts.calibrated import Calibrated
 from tollbox.parts.directions import TernarySpectrum
 from tollbox.parts.estimates import Agrest, Biased, MonteCarlo
 from tollbox.parts.gaussian_rays import GaussianRays
+from tollbox.parts.hsja_schedule import RelativeAgrest, RelativeMonteCarlo, ThetaSearch
 from tollbox.parts.inward import Inward
 from tollbox.parts.opt_style import OptStyle
 from tollbox.parts.priors import Photo, Reweighed, Spectrum, Texture
@@ -44,7 +53,7 @@ from tollbox.parts.registry import PARTS
 from tollbox.parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch
 from tollbox.parts.shrinking import ShrinkingMonteCarlo
 from tollbox.parts.starts import GrowingNoise, NoiseImage, UniformNoise
-from tollbox.parts.subspaces import Dct
+from tollbox.parts.subspaces import Dct, Resize
 from tollbox.parts.sweeps import Galloping, SignedGrid
 from tollbox.studies.spec.study import Study
 
@@ -83,6 +92,8 @@ WAVES = ([1, 1.5, MAX_VALUE], [0, 0.99, 1e6 + 1, 1e300], "a number from 1 to 100
 TURN = ([1e-8, 0.01, 1], [0, 9e-9, 1.1, 1e300], "a number from 1e-08 to 1")
 OR_0 = ([0, 1e-300, MAX_VALUE], [-1e-9, 1e6 + 1, 1e300], "a number from 0 to 1000000")
 
+POWER = ([0, 0.5, 10], [-1e-9, 10.1, 1e300], "a number from 0 to 10")
+
 RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (BinarySearch, "tau"): SHARE,
     (AsymmetricSearch, "tau"): SHARE,
@@ -97,6 +108,17 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (Agrest, "delta"): LENGTH,
     (Agrest, "m"): LENGTH,
     (Agrest, "chunk"): COUNT,
+    (ThetaSearch, "gamma"): LENGTH,
+    (ThetaSearch, "power"): POWER,
+    (AdaptiveMonteCarlo, "delta"): LENGTH,
+    (AdaptiveMonteCarlo, "chunk"): COUNT,
+    (RelativeMonteCarlo, "delta"): LENGTH,
+    (RelativeMonteCarlo, "chunk"): COUNT,
+    (RelativeMonteCarlo, "power"): POWER,
+    (RelativeAgrest, "delta"): LENGTH,
+    (RelativeAgrest, "m"): LENGTH,
+    (RelativeAgrest, "chunk"): COUNT,
+    (RelativeAgrest, "power"): POWER,
     (Biased, "delta"): LENGTH,
     (Biased, "bias"): OR_0,
     (Biased, "few"): FROM_0,
@@ -153,6 +175,7 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (Reweighed, "high"): WAVES,
     (Dct, "factor"): ([1, 1.5, 1e300], [0, 0.99, -4], "a number of 1 or more"),
     (Dct, "block"): ([None, 1, 10**12], [0, -8], "a side of 1 or more, or None"),
+    (Resize, "factor"): ([1, 1.5, 1e300], [0, 0.99, -4], "a number of 1 or more"),
     (HSJA, "queries"): COUNT,
     (HSJA, "halvings"): HALVED,
     (HSJA, "blind_limit"): LIMIT,
@@ -204,6 +227,29 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (SignOPT, "beta"): TURN,
     (SignOPT, "chunk"): COUNT,
     (SignOPT, "iterations"): LIMIT,
+    **{
+        (made, name): allowed
+        for made in (QEBA, QFool, CGBAH, TtBA, GeoDAOriginal)
+        for name, allowed in (("queries", COUNT), ("blind_limit", LIMIT), ("iterations", LIMIT))
+    },
+    (QEBA, "halvings"): HALVED,
+    (CGBAH, "halvings"): HALVED,
+    (QFool, "epsilon"): SHARE,
+    (QFool, "rounds"): COUNT,
+    (QFool, "steps"): COUNT,
+    (GeoDAOriginal, "mu"): SHARE,
+    (GeoDAOriginal, "epsilon"): LENGTH,
+    (GeoDAOriginal, "steps"): COUNT,
+    (TtBA, "bins"): ([2, 3, MAX_VALUE], [1, 0, -1, 10**12], "a whole number from 2 to 1000000"),
+    (TriA, "rise"): FROM_0_TO_1,
+    (TriA, "fall"): FROM_0_TO_1,
+    (TriA, "reach"): UP_TO_ONE,
+    (TriA, "patience"): LIMIT,
+    (TriA, "iterations"): LIMIT,
+    (Rescaled, "share"): SHARE,
+    (Rescaled, "smaller"): FROM_0_TO_1,
+    (Rescaled, "larger"): WAVES,
+    (Rescaled, "step"): SHARE,
     (Frugal, "reweighing_period"): FROM_0,
     (Frugal, "reweighing_information"): WAVES,
     (Frugal, "relative_delta"): FROM_0_TO_1,
@@ -292,6 +338,10 @@ PLACES: dict[type, tuple[str, str]] = {
     MonteCarlo: ("cgba", "estimate"),
     ShrinkingMonteCarlo: ("hsja-linf", "estimate"),
     Agrest: ("a-cgba", "estimate"),
+    ThetaSearch: ("hsja-original", "search"),
+    AdaptiveMonteCarlo: ("qfool", "estimate"),
+    RelativeMonteCarlo: ("qeba", "estimate"),
+    RelativeAgrest: ("a-qeba", "estimate"),
     Biased: ("stealthy-geoda", "estimate"),
     OptStyle: ("stealthy-hsja", "estimate"),
     TernarySpectrum: ("surfree", "directions"),
@@ -319,13 +369,13 @@ def test_what_is_allowed_can_be_run(
     model = tb.models.from_callable(boundary.labels)
     for value in good:
         part = built(made, **{field: value})
-        if made is Dct:
+        if made in (Dct, Resize):
             attack: Any = dataclasses.replace(ATTACKS[CGBA], estimate=MonteCarlo(subspace=part))
         elif made in ATTACKS:
             attack = part
         else:
             preset, place = PLACES[made]
-            if made in (MonteCarlo, Agrest, Biased, Calibrated):
+            if issubclass(made, (MonteCarlo, Agrest, Biased, Calibrated)):
                 part = dataclasses.replace(part, subspace=Dct(2))
             attack = dataclasses.replace(tb.preset(preset), **{place: part})  # type: ignore[type-var]
         [result] = tb.run(

@@ -12,10 +12,12 @@ import pytest
 import tollbox as tb
 from tollbox.errors import InputError
 from tollbox.parts import (
+    adaptive,
     calibrated,
     directions,
     estimates,
     gaussian_rays,
+    hsja_schedule,
     inward,
     opt_style,
     priors,
@@ -81,7 +83,7 @@ EVERY = [
     pytest.param(name, key, value, id=f"{name}:{'.'.join(key)}")
     for name in tb.presets()
     for key, value in fields_of(tb.preset(name))
-    if key != ("surrogate",)  # which a preset of its own takes
+    if key[-1] != "surrogate"  # which a preset of its own takes
 ]
 
 
@@ -293,7 +295,7 @@ def test_every_part_of_ours_is_known() -> None:
     """Whoever adds a part registers it, unless it takes more than numbers and words."""
     not_parts = {"Tolerance", "SplitRule", "OptimalRule", "Pool"}
     modules = [starts, searches, estimates, opt_style, subspaces, directions, sweeps]
-    modules += [calibrated, gaussian_rays, inward, priors, shrinking]
+    modules += [adaptive, calibrated, gaussian_rays, hsja_schedule, inward, priors, shrinking]
     found = {
         name
         for module in modules

@@ -32,6 +32,7 @@ TWINS = [
     ("cgba+agrest", "a-cgba"),
     ("opt", "a-opt"),
     ("sign-opt", "a-sign-opt"),
+    ("tria", "a-tria"),
 ]
 
 

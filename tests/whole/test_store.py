@@ -269,6 +269,12 @@ def test_the_parts_of_an_attack_are_named_field_by_field() -> None:
     parts = parts_of(tb.preset("a-cgba"))
     assert (parts["attack"], parts["search"]) == ("CGBA", "AsymmetricSearch")
     assert (parts["search.tau"], parts["estimate.subspace.factor"]) == ("2.25e-05", "4")
+    inside = parts_of(tb.preset("cgba+seri"))
+    assert (inside["attack"], inside["inner"], inside["inner.queries"]) == (
+        "Rescaled",
+        "CGBA",
+        "30",
+    )
     for name in tb.presets():
         assert parts_of(tb.preset(name)) == parts_of(tb.preset(name))
         assert not any(" at 0x" in text for text in parts_of(tb.preset(name)).values())

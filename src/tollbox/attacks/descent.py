@@ -1,9 +1,9 @@
-"""Descent: what HSJA, GeoDA and CGBA have in common.
+"""Descent: what HSJA, GeoDA, CGBA and others after them have in common.
 
 Find a start and the boundary on the way from it to the source (`paths.inward`). Then, t = 1, 2,
-...: estimate a direction with n_0 sqrt(t) queries (or what that would cost), move along it to the
-next boundary point, accept it. An estimate without information leaves the iterate where it is, and
-`blind_limit` of them in a row end the attack.
+...: estimate a direction with n_0 sqrt(t) queries, or another schedule of theirs (or what that
+would cost), move along it to the next boundary point, accept it. An estimate without information
+leaves the iterate where it is, and `blind_limit` of them in a row end the attack.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from ..parts.starts import Start, begin
 
 Project = Callable[[Path], Asking[Iterate]]
 """The attack's search, as fine as its estimate needs it."""
+Schedule = Callable[[int], int]
+"""n'_t by t: what the vanilla estimate asks."""
 Move = Callable[[int, Iterate, Tensor, Project], Asking[Iterate]]
 """Called with t, x_t and the direction: the next boundary point, or x_t if there is none."""
 
@@ -45,7 +47,8 @@ class Descending(Protocol):
 
     @property
     def queries(self) -> int:
-        """n_0: the vanilla estimate at iteration t has n_0 sqrt(t) queries."""
+        """n_0: the vanilla estimate at iteration t has n_0 sqrt(t) queries, if nothing else is
+        said."""
 
     @property
     def blind_limit(self) -> int:
@@ -56,8 +59,11 @@ class Descending(Protocol):
         """The most iterations."""
 
 
-def descend(problem: Problem, attack: Descending, move: Move) -> Asking[Stop]:
-    """Estimate and move until something ends it."""
+def descend(
+    problem: Problem, attack: Descending, move: Move, schedule: Schedule | None = None
+) -> Asking[Stop]:
+    """Estimate and move until something ends it; `schedule` in place of n_0 sqrt(t)."""
+    planned = schedule or (lambda t: int(attack.queries * math.sqrt(t)))
     scale = attack.estimate.tolerance_scale(problem)
 
     def project(path: Path) -> Asking[Iterate]:
@@ -70,7 +76,7 @@ def descend(problem: Problem, attack: Descending, move: Move) -> Asking[Stop]:
     problem.accept(iterate)
     estimate, blind = attack.estimate.begin(problem), 0
     for t in range(1, attack.iterations + 1):
-        direction = yield from estimate(t, iterate, int(attack.queries * math.sqrt(t)))
+        direction = yield from estimate(t, iterate, planned(t))
         blind = blind + 1 if direction is None else 0
         if blind == attack.blind_limit:
             return Stop.NO_INFORMATION

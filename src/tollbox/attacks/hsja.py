@@ -24,7 +24,7 @@ from ..parts.estimates import Estimate
 from ..parts.paths import Segment
 from ..parts.searches import Search
 from ..parts.starts import Start
-from .descent import Project, descend
+from .descent import Move, Project, descend
 
 
 class Halved:
@@ -41,6 +41,21 @@ class Halved:
         powers = torch.arange(first, last, device=self._step.device, dtype=self._step.dtype)
         scale = torch.exp2(-powers).view(-1, 1, 1, 1)
         return (self._step * scale).add_(self._point).clamp_(0, 1)
+
+
+def hop(problem: Problem, halvings: int) -> Move:
+    """The geometric step: |x_t - x*| / sqrt(t), halved until it is adversarial, and the search from
+    there."""
+
+    def move(t: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
+        length = torch.linalg.vector_norm(iterate.point - problem.source) / math.sqrt(t)
+        points = Halved(iterate.point, direction * length, halvings)
+        moved = yield from first_adversarial(points, "step")
+        if moved is None:
+            return iterate
+        return (yield from project(Segment(problem.source, moved)))
+
+    return move
 
 
 @dataclass(frozen=True)
@@ -69,14 +84,4 @@ class HSJA:
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
         """Attack one image."""
-
-        def move(t: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
-            """The geometric step: |x_t - x*| / sqrt(t), halved until it is adversarial."""
-            length = torch.linalg.vector_norm(iterate.point - problem.source) / math.sqrt(t)
-            points = Halved(iterate.point, direction * length, self.halvings)
-            moved = yield from first_adversarial(points, "step")
-            if moved is None:
-                return iterate
-            return (yield from project(Segment(problem.source, moved)))
-
-        return descend(problem, self, move)
+        return descend(problem, self, hop(problem, self.halvings))

@@ -30,6 +30,7 @@ class Method(enum.Enum):
     STEALTHY = ("stealthy", Kind.STEALTHY, "Stealthy {}")
     ORIGINAL = ("original", Kind.VANILLA, "original {}")
     OWN = ("ours", Kind.OWN, "{}")
+    RESCALED = ("with SeRI's rescaling", Kind.OWN, "{}+SeRI")
     SURROGATE = ("ours, with a surrogate", Kind.OWN, "{}+surrogate")
 
     def __init__(self, words: str, kind: Kind, title: str) -> None:

@@ -1,9 +1,11 @@
 """Parts that plug into attacks: a file that is imported here is registered (registry.py)."""
 
+from . import adaptive as adaptive
 from . import calibrated as calibrated
 from . import directions as directions
 from . import estimates as estimates
 from . import gaussian_rays as gaussian_rays
+from . import hsja_schedule as hsja_schedule
 from . import inward as inward
 from . import opt_style as opt_style
 from . import priors as priors

@@ -8,6 +8,9 @@ directions, or up to twice as many. A floor keeps weights above 0 where the imag
 Directions are made a block at a time: the part along the blocks before is taken off all rows at
 once, and what is left is made orthogonal row after row (Gram-Schmidt), by a Cholesky factor of its
 small matrix of products: with W = L Q the rows of Q are what Gram-Schmidt gives.
+
+The Triangle Attack's: of every channel one of the lowest frequencies, at random, with a standard
+normal coefficient. Nothing is remembered.
 """
 
 from __future__ import annotations
@@ -144,3 +147,45 @@ def _orthonormal(rows: Tensor) -> Tensor:
     made: Tensor = torch.linalg.solve_triangular(factor, double, upper=False)
     made *= (factor.diagonal() > SHORTEST_REST)[:, None]
     return made.to(rows.dtype)
+
+
+@register(Directions)
+@dataclass(frozen=True)
+class SingleWaves:
+    """The Triangle Attack's directions: a wave for each channel."""
+
+    subspace: Subspace = field(default_factory=lambda: Dct(10))
+
+    @property
+    def rows(self) -> int:
+        """The most points held at a time."""
+        return 2 * BLOCK
+
+    def begin(self, problem: Problem, count: int, away: Tensor) -> Callable[[], Tensor]:  # noqa: ARG002
+        """For one image."""
+        return _Waves(self.subspace, problem, count).direction
+
+
+class _Waves:
+    def __init__(self, subspace: Subspace, problem: Problem, count: int) -> None:
+        self._subspace, self._image = subspace, tuple(problem.source.shape)
+        self._small = subspace.shape(self._image)
+        self._noise = problem.noise(PHASE, 0, count + BLOCK, (2, *self._small))
+        self._made: Tensor | None = None
+        self._next = 0
+
+    def direction(self) -> Tensor:
+        """The next direction, an image of length 1."""
+        row = self._next % BLOCK
+        if self._made is None or row == 0:
+            self._made = self._block(self._next)
+        self._next += 1
+        return self._made[row]
+
+    def _block(self, first: int) -> Tensor:
+        """The directions from `first` on: the wave is where the first of two numbers is largest,
+        its coefficient the second."""
+        drawn, coefficients = self._noise[first : first + BLOCK].flatten(3).unbind(1)
+        chosen = drawn == drawn.amax(-1, keepdim=True)
+        rows = unit_rows((coefficients * chosen).view(-1, *self._small))
+        return self._subspace.expand(rows, self._image)

@@ -8,6 +8,10 @@ height and width will do.
     Full()               the whole space
     Dct(factor)          DCT_full: the lowest 1/factor of the frequencies along each axis
     Dct(factor, block=8) DCT_8x8: the same in every 8x8 block; a last block may be smaller
+    Resize(factor)       small images, made larger by bilinear interpolation: QEBA's
+
+The columns of Resize are not orthonormal: neighbours overlap, so that what it draws has more of the
+lowest frequencies. It is a prior, without coordinates that keep lengths.
 
 To draw in a subspace is the simplest prior on directions there is; others are in priors.py.
 """
@@ -17,15 +21,19 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.problem import Problem
 from ..core.ranges import Range, check, number, whole
 from .cosines import block_sizes, cosine_columns, transform_planes
 from .registry import register
+from .vectors import unit_rows
 
 Shape = tuple[int, ...]
 
@@ -188,3 +196,83 @@ class Dct:
 
     def _columns(self, side: int, like: Tensor) -> Tensor:
         return cosine_columns(side, self.factor, like, self.block)
+
+
+def bilinear_basis(side: int, count: int) -> NDArray[np.float64]:
+    """Columns by which `count` pixels of an axis become `side`, between the centres of the nearest
+    two; beyond the outermost centres the outermost pixel."""
+    places = np.clip((np.arange(side) + 0.5) * count / side - 0.5, 0, count - 1)
+    left = np.minimum(places.astype(int), max(count - 2, 0))
+    columns = np.zeros((side, count))
+    columns[np.arange(side), left] = 1 - (places - left)
+    columns[np.arange(side), np.minimum(left + 1, count - 1)] += places - left
+    return columns
+
+
+@lru_cache(maxsize=64)
+def _bilinear_columns(side: int, count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    columns = torch.from_numpy(bilinear_basis(side, count)).to(dtype)
+    return columns.to(device, non_blocking=True)
+
+
+@register(Prior)
+@dataclass(frozen=True)
+class Resize:
+    """Images 1/factor as high and wide, of standard normal pixels, made larger."""
+
+    factor: float = 4.0
+
+    def __post_init__(self) -> None:
+        check(self, factor=number(1))
+
+    def shape(self, image: Shape) -> Shape:
+        """(c, h', w')."""
+        channels, height, width = image
+        return channels, math.ceil(height / self.factor), math.ceil(width / self.factor)
+
+    def dimension(self, image: Shape) -> int:
+        """d', the effective dimension: (sum of s)^2 / sum of s^2 of the variances s."""
+        channels, *small = self.shape(image)
+        effective = float(channels)
+        for side, count in zip(image[1:], small, strict=True):
+            columns = bilinear_basis(side, count)
+            products = columns.T @ columns
+            effective *= np.trace(products) ** 2 / (products**2).sum()
+        return max(2, round(effective))
+
+    def begin(self, problem: Problem) -> Drawing:
+        """Small images, made larger."""
+        return _ResizedDrawing(self, tuple(problem.source.shape))
+
+
+@dataclass(frozen=True)
+class _ResizedDrawing:
+    """Directions of `Resize`."""
+
+    prior: Resize
+    image: Shape
+
+    @property
+    def shape(self) -> Shape:
+        return self.prior.shape(self.image)
+
+    @property
+    def kind(self) -> Hashable:
+        return self.prior, self.image
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        return ()
+
+    def holding(self, *tensors: Tensor) -> Recordable:  # noqa: ARG002
+        return self
+
+    def at(self, point: Tensor) -> Drawing:  # noqa: ARG002
+        return self
+
+    def __call__(self, rows: Tensor, length: float) -> Tensor:
+        vertical, horizontal = (
+            _bilinear_columns(side, count, rows.dtype, rows.device)
+            for side, count in zip(self.image[1:], self.shape[1:], strict=True)
+        )
+        return unit_rows(transform_planes(vertical, rows, horizontal.mT)).mul_(length)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from ...parts.directions import TernarySpectrum
 from ...parts.estimates import MonteCarlo
+from ...parts.hsja_schedule import RelativeMonteCarlo, ThetaSearch
 from ...parts.searches import BinarySearch
-from ...parts.starts import GrowingNoise
+from ...parts.starts import GrowingNoise, UniformNoise
 from ...parts.subspaces import Dct
 from ...parts.sweeps import Galloping, SignedGrid
 from ..cgba import CGBA
+from ..geoda_original import GeoDAOriginal
+from ..hsja import HSJA
 from ..methods import Method
 from ..named import Preset
 from ..surfree import SurFree
@@ -41,6 +44,26 @@ ORIGINALS = [
             BinarySearch(),
             MonteCarlo(delta=0.00437, subspace=Dct(4), weighted=False),
             Galloping(),
+        ),
+    ),
+    Preset(
+        "hsja-original",
+        "HSJA",
+        Method.ORIGINAL,
+        "uniform start, θ and δ by the distance, 100√t",
+        "Chen et al. 2020",
+        HSJA(UniformNoise(), ThetaSearch(), RelativeMonteCarlo(1.0, power=1.0), queries=100),
+    ),
+    Preset(
+        "geoda-original",
+        "GeoDA",
+        Method.ORIGINAL,
+        "outward walk, split of 4000 queries, signs, DCT 1/3",
+        "Rahmati et al. 2020",
+        GeoDAOriginal(
+            GrowingNoise(),
+            BinarySearch(),
+            MonteCarlo(delta=0.00585, subspace=Dct(3), weighted=False),
         ),
     ),
 ]

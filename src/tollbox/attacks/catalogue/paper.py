@@ -12,11 +12,11 @@ from typing import Any
 
 from ...core.problem import Attack
 from ...parts.directions import TernarySpectrum
-from ...parts.estimates import Agrest, MonteCarlo
+from ...parts.estimates import Agrest, Estimate, MonteCarlo
 from ...parts.paths import QUARTER_TURN
-from ...parts.searches import AsymmetricSearch, BinarySearch
+from ...parts.searches import AsymmetricSearch, BinarySearch, Search
 from ...parts.starts import GrowingNoise
-from ...parts.subspaces import Dct, Full, Subspace
+from ...parts.subspaces import Dct, Full, Prior
 from ..cgba import CGBA
 from ..geoda import GeoDA
 from ..hsja import HSJA
@@ -32,14 +32,21 @@ ANGLE = 0.005 / QUARTER_TURN
 SPECTRUM = TernarySpectrum(Dct(4), gamma=None, centre=MEAN, memory=9)
 
 
-def _four(
-    family: str, make: Callable[..., Attack], m: float, subspace: Subspace, where: str
+def four(
+    family: str,
+    make: Callable[..., Attack],
+    searches: tuple[Search, Search],
+    estimates: tuple[Estimate, Estimate],
+    where: str,
+    source: str = PAPER,
+    **more: Any,
 ) -> list[Preset]:
-    """The four rows of a gradient attack in Table 1."""
+    """The four rows of a gradient attack: vanilla, `+as`, `+agrest` and `a-`.
+
+    searches: by halves, and asymmetric. estimates: Monte Carlo, and AGREST.
+    """
     name = family.lower()
-    start, binary, asymmetric = GrowingNoise(), BinarySearch(), AsymmetricSearch()
-    plain: Any = MonteCarlo(subspace=subspace)
-    agrest: Any = Agrest(m=m, subspace=subspace)
+    (binary, asymmetric), (plain, agrest) = searches, estimates
     rows = [
         (name, Method.VANILLA, "binary search, Monte Carlo", binary, plain),
         (f"{name}+as", Method.AS, "AS, Monte Carlo", asymmetric, plain),
@@ -52,12 +59,20 @@ def _four(
             family,
             method,
             parts + where,
-            PAPER,
-            make(start, search, estimate),
+            source,
+            make(GrowingNoise(), search, estimate, **more),
             complete=method is Method.BOTH,
         )
         for row, method, parts, search, estimate in rows
     ]
+
+
+SEARCHES = (BinarySearch(), AsymmetricSearch())
+
+
+def estimates_in(subspace: Prior, m: float) -> tuple[Estimate, Estimate]:
+    """Monte Carlo and AGREST as in the paper's code."""
+    return MonteCarlo(subspace=subspace), Agrest(m=m, subspace=subspace)
 
 
 TABLE_1 = [
@@ -80,7 +95,7 @@ TABLE_1 = [
         ),
         complete=True,
     ),
-    *_four("HSJA", HSJA, 0.02, Full(), ""),
-    *_four("GeoDA", GeoDA, 0.06, Dct(4), ", DCT 1/4"),
-    *_four("CGBA", CGBA, 0.06, Dct(4), ", DCT 1/4"),
+    *four("HSJA", HSJA, SEARCHES, estimates_in(Full(), 0.02), ""),
+    *four("GeoDA", GeoDA, SEARCHES, estimates_in(Dct(4), 0.06), ", DCT 1/4"),
+    *four("CGBA", CGBA, SEARCHES, estimates_in(Dct(4), 0.06), ", DCT 1/4"),
 ]

@@ -4,6 +4,7 @@
     estimate.subspace.factor = 8        of a part of a part
     search.part = "OptimalSearch"       another part instead, with its own defaults
     queries = 50                        of the attack itself
+    inner.queries = 50                  of an attack inside another
 
 1. A value is of the field's type: a float field takes whole numbers, an int field no floats.
 2. `part` starts from the defaults of the class it names, whatever the preset had there; the other
@@ -86,6 +87,8 @@ def _value(kind: Any, current: Any, item: Item) -> Any:
     """What the file gives for a field of that kind."""
     if kind in PARTS:
         return _part(kind, current, item)
+    if kind is Attack:
+        return _inner_attack(current, item)
     plain = [k for k in _members(kind) if k in (bool, int, float, str)]
     if bool in plain:
         return item.flag()
@@ -103,6 +106,14 @@ def _members(kind: Any) -> tuple[Any, ...]:
     if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
         return typing.get_args(kind)
     return (kind,)
+
+
+def _inner_attack(current: Any, item: Item) -> Any:
+    """The attack inside another, with its fields changed."""
+    if not isinstance(item.value, dict):
+        raise item.wrong("a table of its fields")
+    item.check_names(_field_names(current, item), _kind_of_name(current))
+    return _replaced(current, item.table())
 
 
 def _part(kind: Any, current: Any, item: Item) -> Any:
