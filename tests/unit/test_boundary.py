@@ -12,6 +12,7 @@ import tollbox as tb
 from tollbox import testing
 from tollbox.attacks.boundary import SOURCE_RATES, _Proposals, _Window
 from tollbox.core.ask import Iterate
+from tollbox.core.metric import Metric
 from tollbox.core.stop import Stop
 
 SHAPE = (3, 8, 8)
@@ -19,8 +20,8 @@ GREY = torch.full(SHAPE, 0.5, dtype=torch.float64)
 SMALL = testing.half_space(0.3, SHAPE)
 
 
-def norm(vector):
-    return float(torch.linalg.vector_norm(vector))
+def norm(a):
+    return float(Metric.L2.norms(a[None])[0])
 
 
 def proposals(distance=1.0, s=0.3, e=0.1, source=GREY):

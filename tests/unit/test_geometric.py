@@ -25,10 +25,10 @@ from tollbox.attacks.triangle import Corner, TriA
 from tollbox.attacks.ttba import TtBA, step_of
 from tollbox.core.ask import Ask, Iterate, at_once
 from tollbox.core.stop import Stop
-from tollbox.parts.adaptive import AdaptiveMonteCarlo
 from tollbox.parts.directions import SingleWaves
-from tollbox.parts.hsja_schedule import RelativeAgrest, RelativeMonteCarlo, ThetaSearch
+from tollbox.parts.estimates import Agrest, MonteCarlo
 from tollbox.parts.paths import Circle, Segment
+from tollbox.parts.radii import LEAST_ROUNDINGS, AdaptiveRadius, RelativeRadius, ThetaSearch
 from tollbox.parts.searches import BinarySearch
 from tollbox.parts.subspaces import Dct, Resize, bilinear_basis
 
@@ -273,7 +273,7 @@ def test_an_adaptive_radius_follows_the_share_of_adversarial_answers():
     for height, factor in ((1.1, 1.5), (0.9, 0.5)):
         problem = tb.Problem(GREY, 0)
         point = GREY + height * NORMAL
-        estimate = AdaptiveMonteCarlo(0.01).begin(problem)
+        estimate = AdaptiveRadius(delta=0.01).begin(problem)
         radii = []
         for t in range(1, 9):
             done = drive(estimate(t, Iterate(point, height), 5), problem, behind)
@@ -282,7 +282,7 @@ def test_an_adaptive_radius_follows_the_share_of_adversarial_answers():
         assert radii == pytest.approx(wanted, rel=1e-6)
 
 
-@pytest.mark.parametrize("make", [RelativeMonteCarlo, RelativeAgrest])
+@pytest.mark.parametrize("make", [MonteCarlo, Agrest])
 def test_the_radius_is_a_share_of_the_distance(make):
     problem = tb.Problem(GREY, 0)
     point = GREY + math.sqrt(2) * DIAGONAL
@@ -290,9 +290,9 @@ def test_the_radius_is_a_share_of_the_distance(make):
         (1, (0.01, 0.0), 0.1),
         (2, (0.01, 0.0), 0.01 * math.sqrt(2)),
         (2, (1.0, 1.0), math.sqrt(2) / 768),
-        (2, (1e-30, 0.0), problem.resolution),
+        (2, (1e-30, 0.0), LEAST_ROUNDINGS * problem.resolution),
     ):
-        estimate = make(delta=delta, power=power, subspace=Dct(4)).begin(problem)
+        estimate = RelativeRadius(make(subspace=Dct(4)), delta, power).begin(problem)
         done = drive(estimate(t, Iterate(point, math.sqrt(2)), 5), problem, behind)
         assert [norm(p - point) for p in done.points] == pytest.approx([wanted] * 5, rel=1e-4)
 

@@ -40,18 +40,16 @@ from tollbox.core.ranges import (
     whole,
 )
 from tollbox.errors import InputError
-from tollbox.parts.adaptive import AdaptiveMonteCarlo
 from tollbox.parts.calibrated import Calibrated
 from tollbox.parts.directions import TernarySpectrum
 from tollbox.parts.estimates import Agrest, Biased, MonteCarlo
 from tollbox.parts.gaussian_rays import GaussianRays
-from tollbox.parts.hsja_schedule import RelativeAgrest, RelativeMonteCarlo, ThetaSearch
 from tollbox.parts.inward import Inward
 from tollbox.parts.opt_style import OptStyle
 from tollbox.parts.priors import Photo, Reweighed, Spectrum, Texture
+from tollbox.parts.radii import AdaptiveRadius, RelativeRadius, ThetaSearch
 from tollbox.parts.registry import PARTS
 from tollbox.parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch
-from tollbox.parts.shrinking import ShrinkingMonteCarlo
 from tollbox.parts.starts import GrowingNoise, NoiseImage, UniformNoise
 from tollbox.parts.subspaces import Dct, Resize
 from tollbox.parts.sweeps import Galloping, SignedGrid
@@ -102,23 +100,14 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (LineSearch, "stages"): HALVED,
     (MonteCarlo, "delta"): LENGTH,
     (MonteCarlo, "chunk"): COUNT,
-    (ShrinkingMonteCarlo, "first"): LENGTH,
-    (ShrinkingMonteCarlo, "gamma"): LENGTH,
-    (ShrinkingMonteCarlo, "chunk"): COUNT,
     (Agrest, "delta"): LENGTH,
     (Agrest, "m"): LENGTH,
     (Agrest, "chunk"): COUNT,
+    (AdaptiveRadius, "delta"): LENGTH,
+    (RelativeRadius, "delta"): LENGTH,
+    (RelativeRadius, "power"): POWER,
     (ThetaSearch, "gamma"): LENGTH,
     (ThetaSearch, "power"): POWER,
-    (AdaptiveMonteCarlo, "delta"): LENGTH,
-    (AdaptiveMonteCarlo, "chunk"): COUNT,
-    (RelativeMonteCarlo, "delta"): LENGTH,
-    (RelativeMonteCarlo, "chunk"): COUNT,
-    (RelativeMonteCarlo, "power"): POWER,
-    (RelativeAgrest, "delta"): LENGTH,
-    (RelativeAgrest, "m"): LENGTH,
-    (RelativeAgrest, "chunk"): COUNT,
-    (RelativeAgrest, "power"): POWER,
     (Biased, "delta"): LENGTH,
     (Biased, "bias"): OR_0,
     (Biased, "few"): FROM_0,
@@ -336,12 +325,10 @@ PLACES: dict[type, tuple[str, str]] = {
     OptimalSearch: ("a-geoda", "search"),
     LineSearch: ("stealthy-hsja", "search"),
     MonteCarlo: ("cgba", "estimate"),
-    ShrinkingMonteCarlo: ("hsja-linf", "estimate"),
     Agrest: ("a-cgba", "estimate"),
     ThetaSearch: ("hsja-original", "search"),
-    AdaptiveMonteCarlo: ("qfool", "estimate"),
-    RelativeMonteCarlo: ("qeba", "estimate"),
-    RelativeAgrest: ("a-qeba", "estimate"),
+    AdaptiveRadius: ("qfool", "estimate"),
+    RelativeRadius: ("qeba", "estimate"),
     Biased: ("stealthy-geoda", "estimate"),
     OptStyle: ("stealthy-hsja", "estimate"),
     TernarySpectrum: ("surfree", "directions"),

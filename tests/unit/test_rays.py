@@ -16,8 +16,8 @@ from tollbox.attacks.rays import RayS, RaySL2, blocks
 from tollbox.core.ask import Iterate
 from tollbox.core.metric import Metric
 from tollbox.parts.paths import Box, Ray, Segment, inward
+from tollbox.parts.radii import LEAST_ROUNDINGS, RelativeRadius
 from tollbox.parts.searches import BinarySearch, LineSearch
-from tollbox.parts.shrinking import LEAST_ROUNDINGS, ShrinkingMonteCarlo
 
 SHAPE = (3, 4, 4)
 TAU = 1e-3
@@ -181,7 +181,7 @@ def test_a_ray_is_clipped_after_it_is_added_up_and_says_where_a_point_is():
 def test_the_radius_of_sampling_shrinks_with_the_distance(t, wanted):
     problem = tb.Problem(torch.full(SHAPE, 0.5, dtype=torch.float64), 0, norm=Metric.LINF)
     point = problem.source + 0.1
-    asking = ShrinkingMonteCarlo().begin(problem)(t, Iterate(point, 0.5), 20)
+    asking = RelativeRadius(delta=1.0, power=1.0).begin(problem)(t, Iterate(point, 0.5), 20)
     done = drive(asking, problem, lambda x: int(x[0, 0, 0] > 0.6))
     apart = [float(torch.linalg.vector_norm(asked - point)) for asked in done.points]
     assert apart == pytest.approx([wanted] * 20)
@@ -190,7 +190,7 @@ def test_the_radius_of_sampling_shrinks_with_the_distance(t, wanted):
 def test_it_never_shrinks_below_what_the_dtype_resolves():
     problem = tb.Problem(torch.full(SHAPE, 0.5), 0, norm=Metric.LINF)
     point = problem.source + 0.1
-    asking = ShrinkingMonteCarlo().begin(problem)(2, Iterate(point, 1e-9), 20)
+    asking = RelativeRadius(delta=1.0, power=1.0).begin(problem)(2, Iterate(point, 1e-9), 20)
     done = drive(asking, problem, lambda x: int(x[0, 0, 0] > 0.6))
     apart = [float(torch.linalg.vector_norm(asked - point)) for asked in done.points]
     assert apart == pytest.approx([LEAST_ROUNDINGS * problem.resolution] * 20, rel=0.3)

@@ -12,17 +12,15 @@ import pytest
 import tollbox as tb
 from tollbox.errors import InputError
 from tollbox.parts import (
-    adaptive,
     calibrated,
     directions,
     estimates,
     gaussian_rays,
-    hsja_schedule,
     inward,
     opt_style,
     priors,
+    radii,
     searches,
-    shrinking,
     starts,
     subspaces,
     sweeps,
@@ -198,7 +196,7 @@ REFUSED = [
     ('search.part = "Split"', ["unknown search part 'Split'"]),
     (
         'start.part = "Pool"',
-        ["unknown start part 'Pool'", "Known: GrowingNoise, Inward, Uni"],
+        ["unknown start part 'Pool'", "Known: GaussianRays, GrowingNoise, Inward, NoiseImage, Uni"],
     ),
     ("search.part = 3", ["search.part in [[attacks]] number 1 is 3", "the name of a part, one of"]),
     ('search = "OptimalSearch"', ["search in [[attacks]]", "search.part = 'BinarySearch'"]),
@@ -295,7 +293,7 @@ def test_every_part_of_ours_is_known() -> None:
     """Whoever adds a part registers it, unless it takes more than numbers and words."""
     not_parts = {"Tolerance", "SplitRule", "OptimalRule", "Pool"}
     modules = [starts, searches, estimates, opt_style, subspaces, directions, sweeps]
-    modules += [adaptive, calibrated, gaussian_rays, hsja_schedule, inward, priors, shrinking]
+    modules += [calibrated, gaussian_rays, inward, priors, radii]
     found = {
         name
         for module in modules

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate, Until
+from ..core.metric import Metric
 from ..core.noise import Noise
 from ..core.problem import Problem
 from ..core.ranges import MAX_LIMIT, MAX_VALUE, above, between, check, whole
@@ -116,6 +117,8 @@ class BoundaryAttack:
     """So many checks are looked at for s ..."""
     source_window: int = 30
     """... and so many for e."""
+
+    metrics = (Metric.L2,)
 
     def __post_init__(self) -> None:
         check(self, steps=whole(1, MAX_LIMIT), check_every=whole(1, MAX_VALUE))

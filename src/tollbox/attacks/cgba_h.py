@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..core.ask import Asking, Iterate, first_adversarial
+from ..core.metric import Metric
 from ..core.problem import Problem
 from ..core.ranges import MAX_DEPTH, MAX_LIMIT, MAX_VALUE, check, whole
 from ..core.stop import Stop
@@ -53,6 +54,8 @@ class CGBAH:
     halvings: int = 39
     blind_limit: int = 10
     iterations: int = 10_000
+
+    metrics = (Metric.L2,)
 
     def __post_init__(self) -> None:
         check(self, queries=whole(1, MAX_VALUE), halvings=whole(1, MAX_DEPTH))

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from ..core.ask import Asking, Iterate
+from ..core.metric import Metric
 from ..core.problem import Problem
 from ..core.ranges import MAX_LIMIT, MAX_VALUE, above, between, check, whole
 from ..core.stop import Stop
@@ -50,6 +51,8 @@ class GeoDAOriginal:
     """Of a walk at most."""
     blind_limit: int = 10
     iterations: int = 10_000
+
+    metrics = (Metric.L2,)
 
     def __post_init__(self) -> None:
         check(self, queries=whole(1, MAX_VALUE), mu=between(0, 1), epsilon=above(0, MAX_VALUE))

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from ..core.ask import Asking, Iterate, together
+from ..core.metric import Metric
 from ..core.problem import Problem
 from ..core.ranges import MAX_DEPTH, MAX_LIMIT, MAX_VALUE, above, check, number, whole
 from ..core.stop import Stop
@@ -50,6 +51,8 @@ class OPT:
     from_beyond: bool = False
     """Search the rays of an estimate from 1.01 g inward, as the stealthy attack does."""
     iterations: int = 10_000
+
+    metrics = (Metric.L2,)
 
     def __post_init__(self) -> None:
         check(self, directions=whole(1, MAX_DEPTH), iterations=whole(1, MAX_LIMIT))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..core.ask import Asking
+from ..core.metric import Metric
 from ..core.problem import Problem
 from ..core.ranges import MAX_DEPTH, MAX_LIMIT, MAX_VALUE, check, whole
 from ..core.stop import Stop
@@ -32,6 +33,8 @@ class QEBA:
     halvings: int = 20
     blind_limit: int = 10
     iterations: int = 10_000
+
+    metrics = (Metric.L2,)
 
     def __post_init__(self) -> None:
         check(self, queries=whole(1, MAX_VALUE), halvings=whole(1, MAX_DEPTH))

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ..core.ask import Asking, Iterate
+from ..core.metric import Metric
 from ..core.problem import Problem
 from ..core.ranges import MAX_LIMIT, MAX_VALUE, between, check, whole
 from ..core.stop import Stop
@@ -48,6 +49,8 @@ class QFool:
     """Outward from the source, at most."""
     blind_limit: int = 10
     iterations: int = 10_000
+
+    metrics = (Metric.L2,)
 
     def __post_init__(self) -> None:
         check(self, queries=whole(1, MAX_VALUE), epsilon=between(0, 1))

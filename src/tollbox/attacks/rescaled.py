@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate, Until
+from ..core.metric import Metric, metrics_of
 from ..core.problem import Attack, BoundedAttack, Problem
 from ..core.ranges import MAX_VALUE, between, check, number
 from ..core.stop import Stop
@@ -59,6 +60,11 @@ class Rescaled:
     def __post_init__(self) -> None:
         check(self, share=between(0, 1), smaller=number(0, 1), larger=number(1, MAX_VALUE))
         check(self, step=between(0, 1))
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """l2, in which it rescales, if the attack is made for that."""
+        return tuple(metric for metric in metrics_of(self.inner) if metric is Metric.L2)
 
     @property
     def rows(self) -> int:

@@ -18,6 +18,7 @@ from functools import partial
 import torch
 
 from ..core.ask import Ask, Asking, Iterate
+from ..core.metric import Metric
 from ..core.problem import Problem
 from ..core.ranges import MAX_LIMIT, MAX_VALUE, above, check, number, whole
 from ..core.stop import Stop
@@ -41,6 +42,8 @@ class SignOPT:
     beta: float = 0.001
     chunk: int = 128
     iterations: int = 10_000
+
+    metrics = (Metric.L2,)
 
     def __post_init__(self) -> None:
         check(self, queries=whole(1, MAX_VALUE), chunk=whole(1, MAX_VALUE))

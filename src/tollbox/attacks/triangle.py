@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate, Until
+from ..core.metric import Metric
 from ..core.problem import Problem
 from ..core.ranges import MAX_LIMIT, above, check, number, whole
 from ..core.stop import Stop
@@ -108,6 +109,8 @@ class TriA:
     patience: int = 1000
     """Planes without an adversarial point, in a row, that end it."""
     iterations: int = 100_000
+
+    metrics = (Metric.L2,)
 
     def __post_init__(self) -> None:
         check(self, rise=number(0, 1), fall=number(0, 1), reach=above(0, 1))

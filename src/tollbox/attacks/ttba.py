@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..core.ask import Asking, Iterate, first_adversarial
+from ..core.metric import Metric
 from ..core.problem import Problem
 from ..core.ranges import MAX_LIMIT, MAX_VALUE, check, whole
 from ..core.stop import Stop
@@ -76,6 +77,8 @@ class TtBA:
     """n_0: the vanilla estimate at iteration t has n_0 sqrt(t) queries."""
     blind_limit: int = 10
     iterations: int = 10_000
+
+    metrics = (Metric.L2,)
 
     def __post_init__(self) -> None:
         check(self, bins=whole(2, MAX_VALUE), queries=whole(1, MAX_VALUE))

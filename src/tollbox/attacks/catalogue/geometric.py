@@ -7,10 +7,9 @@ noise, n_0 = 30, searches down to 2.25e-5 in l2. The rate m of AGREST is that of
 
 from __future__ import annotations
 
-from ...parts.adaptive import AdaptiveMonteCarlo
 from ...parts.directions import SingleWaves
 from ...parts.estimates import Agrest, MonteCarlo
-from ...parts.hsja_schedule import RelativeAgrest, RelativeMonteCarlo
+from ...parts.radii import AdaptiveRadius, RelativeRadius
 from ...parts.searches import AsymmetricSearch, BinarySearch, OptimalSearch
 from ...parts.starts import GrowingNoise
 from ...parts.subspaces import Dct, Resize
@@ -61,7 +60,10 @@ QEBA_ROW, A_QEBA = _ends(
         "QEBA",
         QEBA,
         (BinarySearch(THETA, relative=True), AsymmetricSearch(THETA, relative=True)),
-        (RelativeMonteCarlo(subspace=Resize(4)), RelativeAgrest(m=M, subspace=Resize(4))),
+        (
+            RelativeRadius(MonteCarlo(subspace=Resize(4))),
+            RelativeRadius(Agrest(m=M, subspace=Resize(4))),
+        ),
         ", resized 1/4",
         "Li et al. 2020",
     )
@@ -72,7 +74,7 @@ QFOOL, A_QFOOL = _ends(
         QFool,
         (BinarySearch(0.00225), AsymmetricSearch(0.00225)),
         (
-            AdaptiveMonteCarlo(OMEGA, subspace=Dct(4), weighted=False),
+            AdaptiveRadius(MonteCarlo(subspace=Dct(4), weighted=False), OMEGA),
             Agrest(OMEGA, M, subspace=Dct(4)),
         ),
         ", DCT 1/4",

@@ -8,8 +8,8 @@ Stealthy RayS steps by 1e-3 of ℓ∞, and takes at most a tenth off the radius.
 from __future__ import annotations
 
 from ...parts.estimates import Agrest
+from ...parts.radii import RelativeRadius
 from ...parts.searches import AsymmetricSearch, BinarySearch, LineSearch
-from ...parts.shrinking import ShrinkingMonteCarlo
 from ...parts.starts import UniformNoise
 from ..hsja_linf import HSJALinf
 from ..methods import Method
@@ -61,7 +61,11 @@ LINF = [
         Method.VANILLA,
         "linf: binary search, Monte Carlo, shrinking delta",
         CHEN_JORDAN,
-        HSJALinf(UniformNoise(), BinarySearch(1e-6, relative=True), ShrinkingMonteCarlo()),
+        HSJALinf(
+            UniformNoise(),
+            BinarySearch(1e-6, relative=True),
+            RelativeRadius(delta=1.0, power=1.0),
+        ),
     ),
     Preset(
         "a-hsja-linf",

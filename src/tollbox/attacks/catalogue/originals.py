@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...parts.directions import TernarySpectrum
 from ...parts.estimates import MonteCarlo
-from ...parts.hsja_schedule import RelativeMonteCarlo, ThetaSearch
+from ...parts.radii import RelativeRadius, ThetaSearch
 from ...parts.searches import BinarySearch
 from ...parts.starts import GrowingNoise, UniformNoise
 from ...parts.subspaces import Dct
@@ -52,7 +52,7 @@ ORIGINALS = [
         Method.ORIGINAL,
         "uniform start, θ and δ by the distance, 100√t",
         "Chen et al. 2020",
-        HSJA(UniformNoise(), ThetaSearch(), RelativeMonteCarlo(1.0, power=1.0), queries=100),
+        HSJA(UniformNoise(), ThetaSearch(), RelativeRadius(delta=1.0, power=1.0), queries=100),
     ),
     Preset(
         "geoda-original",
