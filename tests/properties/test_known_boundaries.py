@@ -59,6 +59,7 @@ CLIPPED = (
     "leaves of it has another direction"
 )
 RAYS = "ten rays in 768 dimensions: a cosine of about 0.1 for a thousand queries or two an estimate"
+DEAR_RAYS = "ten rays in 768 dimensions: a cosine of about 0.1 for a cost of 700 to 1000 each time"
 FEW = (
     "the budget pays for 500 flagged answers: the start takes 100 to 400 of them, and every search "
     "and estimate several"
@@ -88,6 +89,8 @@ WHY: list[tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], str]] = [
     (DRY, (100,), ("stealthy-hsja",), NOISE),
     (("half-space in box",), (1, 10, 100), ("stealthy-geoda",), CLIPPED),
     ((), (1, 10, 100), ("stealthy-hsja",), RAYS),
+    ((), (1, 10), ("stealthy-opt",), RAYS),
+    ((), (10,), ("opt", "a-opt"), DEAR_RAYS),
     ((), (10, 100), ALL_AGREST, OVERSHOOT),
     (("sphere",), (1, 10), ("frugal", "stealthy-geoda"), TURNS),
     ((), (100,), (), FEW),
