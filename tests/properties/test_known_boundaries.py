@@ -65,6 +65,7 @@ CLIPPED = (
     "leaves of it has another direction"
 )
 RAYS = "ten rays in 768 dimensions: a cosine of about 0.1 for a thousand queries or two an estimate"
+DEAR_RAYS = "ten rays in 768 dimensions: a cosine of about 0.1 for a cost of 700 to 1000 each time"
 FEW = (
     "the budget pays for 500 flagged answers: the start takes 100 to 400 of them, and every search "
     "and estimate several"
@@ -121,6 +122,8 @@ WHY: list[tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], str]] = [
     (DRY, (100,), ("stealthy-hsja", "hsja-original"), NOISE),
     (("half-space in box",), (1, 10, 100), ("stealthy-geoda",), CLIPPED),
     ((), (1, 10, 100), ("stealthy-hsja",), RAYS),
+    ((), (1, 10), ("stealthy-opt",), RAYS),
+    ((), (10,), ("opt", "a-opt"), DEAR_RAYS),
     (("wedge",), (1, 10, 100), ("qfool", "a-qfool"), ONE_NORMAL),
     ((), (1, 10, 100), ("tria", "a-tria"), TRIANGLE),
     ((), (10, 100), (*SCHEDULED, *GEOMETRIC_AGREST), OVERSHOOT),
