@@ -89,7 +89,7 @@ ONE_BY_ONE = (
     "kept"
 )
 COARSE = "its steps are 5 % of so small a radius: a flip that brings less is not kept"
-LARGE = "its estimates of 100 sqrt(t) queries are for more than this budget pays for"
+LARGE = "an estimate has 100 sqrt(t) queries, half of them flagged: the budget pays for twenty"
 FAR_SIDE = (
     "some seeds stay on the far side of the thin layer, at height 1.3: where flagged answers are "
     "dear its search, too, asks near its start first (at c* = 1 all seeds come across)"
@@ -113,7 +113,8 @@ WHY: list[tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], str]] = [
     ((), (1, 10, 100), ("stealthy-rays",), COARSE),
     (("linf corner",), (1, 10, 100), ("rays", "a-rays"), ONE_BY_ONE),
     (tuple(SMOOTH), (1, 10), ("rays-l2",), ONLY_SIGNS),
-    ((), (1, 10), ("hsja-linf",), LARGE),
+    ((), (10,), ("hsja-linf",), LARGE),
+    (("linf half-space", "linf corner"), (100,), ("hsja-linf", "a-hsja-linf"), NOISE),
     (("slab",), (10, 100), ("cgba+as", "hsja+as", "geoda+as", "a-surfree"), LAYER),
     (("slab",), (10,), ("frugal",), FAR_SIDE),
     (("slab",), (100,), ("frugal", "frugal+seri"), FEW_LAYER),

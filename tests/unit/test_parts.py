@@ -456,7 +456,7 @@ def test_the_start_stops_at_the_first_level_that_is_adversarial():
 
     begun = []
     [result] = tb.run(OnlyStart(begun), boundary.model(), boundary.source[None], [0], budget=2000)
-    [(point, distance)] = begun
+    [(point, distance, _)] = begun
     tally = result.ledger.counts["start"]
     assert sum(tally.values()) == tally[0] + 1
     assert int(boundary.labels(point[None])) != 0

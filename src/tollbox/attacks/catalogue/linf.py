@@ -23,6 +23,14 @@ TOLERANCE = 1e-3
 
 LINF = [
     Preset(
+        "stealthy-rays",
+        "RayS",
+        Method.STEALTHY,
+        "linf: sign flips, line search of a tenth",
+        DEBENEDETTI,
+        RayS(LineSearch(TOLERANCE), linf_tau=True, least_left=0.9),
+    ),
+    Preset(
         "rays",
         "RayS",
         Method.VANILLA,
@@ -38,14 +46,6 @@ LINF = [
         CHEN_GU,
         RayS(AsymmetricSearch(TOLERANCE)),
         complete=True,
-    ),
-    Preset(
-        "stealthy-rays",
-        "RayS",
-        Method.STEALTHY,
-        "linf: sign flips, line search of a tenth",
-        DEBENEDETTI,
-        RayS(LineSearch(TOLERANCE), linf_tau=True, least_left=0.9),
     ),
     Preset(
         "rays-l2",

@@ -23,7 +23,7 @@ ORIGINALS = [
         "surfree-original",
         "SurFree",
         Method.ORIGINAL,
-        "angles to both sides, tanh of coefficients, 8x8 DCT",
+        "angles to both sides, tanh spectrum, 8x8 DCT",
         "Maho et al. 2021",
         SurFree(
             GrowingNoise(step=0.5),
