@@ -23,6 +23,7 @@ from torch import Tensor
 
 import tollbox as tb
 from tollbox.core.noise import content_hash
+from tollbox.parts.radii import RelativeRadius
 
 EVERY = 10.0
 """Seconds between two lines about progress."""
@@ -198,11 +199,12 @@ CLASSES = {
 def with_delta(attack: Any, delta: float | None) -> Any:
     """The attack with another sampling radius: the paper's is below the resolution of TF32.
 
-    An attack without an estimate that has one stays as it is.
+    An attack without an estimate that has one stays as it is, and so does one whose radius is a
+    share of the distance.
     """
     estimate: Any = getattr(attack, "estimate", None)
     names = [field.name for field in fields(estimate)] if is_dataclass(estimate) else []
-    if delta is None or "delta" not in names:
+    if delta is None or "delta" not in names or isinstance(estimate, RelativeRadius):
         return attack
     return replace(attack, estimate=replace(estimate, delta=delta))
 

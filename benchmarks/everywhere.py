@@ -82,7 +82,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> None:
         sys.exit(f"--prices: {unknown[0]} is not of {', '.join(map(str, plan.marks))}.")
     presets = []
     for name in args.presets:
-        presets += [p for p in tb.presets() if not is_ours(p)] if name == "others" else [name]
+        presets += [p for p in tb.presets("l2") if not is_ours(p)] if name == "others" else [name]
     words = ["run", "--net", args.net, "--hash", "odd", "--images", str(plan.images)]
     words += ["--presets", *presets]
     words += ["--prices", *(f"{price}:{plan.marks[price][-1]}" for price in prices), "--at"]

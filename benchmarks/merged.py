@@ -143,6 +143,8 @@ class Table:
         self.rows = sorted({row_of(preset) for preset, _, _ in self._entries}, key=_place)
         self._runs = sorted({(price, budget) for _, price, budget in self._entries})
         self._by_source = self._settings["by"] == "source"
+        self._steps = 255.0 if self._settings.get("norm") == "linf" else 1.0
+        """Distances in l∞ are shown in steps of 8 bits."""
 
     def marks(self, price: float, budget: float) -> list[float]:
         """The marks that all entries of a price and budget have."""
@@ -175,7 +177,7 @@ class Table:
             return None
         found = next(values for mark, values in entry["at"].items() if float(mark) == column.mark)
         kept = [found[number] for number in self._kept(column)]
-        return np.array([math.inf if value is None else value for value in kept])
+        return np.array([math.inf if value is None else self._steps * value for value in kept])
 
     def _title(self, column: Column) -> str:
         unit = " flagged" if self._by_source else ""
@@ -202,6 +204,18 @@ class Table:
                 cells.append(self._told(self.values(row.preset, column), best))
             body.append([row.family, row.method, *cells])
         return grid(["attack", "method", *map(self._title, self.columns)], body)
+
+    def within(self, steps: float = 8.0) -> str:
+        """Shares of images that come within so many steps of 8 bits, for l∞."""
+        body = [
+            [row.family, row.method, *(self._share(row.preset, c, steps) for c in self.columns)]
+            for row in self.rows
+        ]
+        return grid(["attack", "method", *map(self._title, self.columns)], body)
+
+    def _share(self, preset: str, column: Column, steps: float) -> str:
+        values = self.values(preset, column)
+        return "–" if values is None else f"{np.mean(values <= steps):.2f}"
 
     def ratios(self) -> str:
         """Each variant's median over that of its family's first row, paired."""
@@ -341,15 +355,18 @@ class Table:
             f"{'TF32' if s['tf32'] else 'fp32'}, seed {s['seed']}; {'; '.join(devices)}."
             + (f" Images of {s['quantize']} bits a pixel." if s.get("quantize") else "")
         )
+        unit = "l2 distance" if self._steps == 1.0 else "l∞ distance, in 1/255"
         cap = "" if s["max_queries"] is None else f" At most {s['max_queries']} queries an image."
         blocks = [
-            f"Median l2 distance. {what}{cap} No adversarial point counts as infinite; the share "
+            f"Median {unit}. {what}{cap} No adversarial point counts as infinite; the share "
             "of images with one is given where it is below 100 %.",
             self.medians(),
             "Ratio of medians with a 95 % interval (bootstrap, paired by image); below 1 the "
             "variant is nearer.",
             self.ratios(),
         ]
+        if self._steps != 1.0:
+            blocks += ["Share of images within 8/255.", self.within()]
         if paper:
             blocks += [
                 "Beside the paper's Table 1 (medians over 500 images): medians and their ratios to "

@@ -11,9 +11,9 @@
 `run` attacks the first images that the network classifies correctly (judged by an uncharged pass;
 the clean query is free, as in the paper), all presets of a price in one go, prints a line about
 progress every ten seconds, and writes the part file after each price. `--presets table` is the 14
-rows of Table 1, `all` every preset there is, `ablation` those of `variants.py`. Distances are kept
-at a quarter, a half and the whole of the budget, and at `--at` (for all prices, or
-PRICE:A,B,...). `--hash odd` takes images of odd content hash only. With `--by source` prices have
+rows of Table 1, `all` every preset that is made for the metric (`--norm`), `ablation` those of
+`variants.py`. Distances are kept at a quarter, a half and the whole of the budget, and at `--at`
+(for all prices, or PRICE:A,B,...). `--hash odd` takes images of odd content hash only. With `--by source` prices have
 no budget: a run ends after the last of `--at` flagged queries, or at `--max-queries`, and distances
 are those after so many flagged queries, or of the run's end if that came first.
 
@@ -56,9 +56,9 @@ TABLE = [
 ]
 
 
-def chosen(names: list[str]) -> list[str]:
+def chosen(names: list[str], norm: str) -> list[str]:
     """Presets by name; `table` and `all` stand for many."""
-    known, found = tb.presets(), []
+    known, found = tb.presets(norm), []
     for name in names:
         if name == "table" and (absent := [row for row in TABLE if row not in known]):
             print(f"of Table 1 there are no presets {', '.join(absent)}", flush=True)
@@ -133,7 +133,7 @@ def entry(
 def run(args: argparse.Namespace) -> None:
     """Run all presets at each price, and write the part after each."""
     began = time.monotonic()
-    names = chosen(args.presets)
+    names = chosen(args.presets, args.norm)
     plan = [(price, budget, marks_of(price, budget, args.at)) for price, budget in args.prices]
     for price, budget, marks in plan:
         if (args.by == "source") != (budget is None):
@@ -164,6 +164,7 @@ def run(args: argparse.Namespace) -> None:
             "max_queries": common.short(args.max_queries, 12),
             "charge_clean": False,
             "quantize": args.quantize,
+            **({} if args.norm == "l2" else {"norm": args.norm}),
             "images": loaded.hashes,
         },
         "parts": [{**common.provenance(args.device), "seconds": {}}],
@@ -176,6 +177,7 @@ def run(args: argparse.Namespace) -> None:
             break
         limit = max(marks) * price + args.max_queries if budget is None else budget
         settings = {"budget": limit, "max_queries": args.max_queries, "seed": args.seed}
+        settings["norm"] = args.norm
         cells = [
             cell
             for attack in attacks.values()
@@ -218,6 +220,7 @@ def main(words: list[str] | None = None) -> None:
     running.add_argument("--presets", nargs="+", default=["table"])
     running.add_argument("--prices", nargs="+", type=common.priced, required=True)
     running.add_argument("--at", nargs="+", default=[], metavar="[PRICE:]MARK,...")
+    running.add_argument("--norm", choices=["l2", "linf"], default="l2")
     running.add_argument("--by", choices=["cost", "source"], default="cost")
     running.add_argument("--max-queries", type=float, default=math.inf)
     running.add_argument("--time-limit", type=float, default=math.inf, help="seconds, of all")

@@ -277,7 +277,7 @@ def main() -> None:
             few = {"budget": 3 * args.price, "batch_size": args.batch_size, "workers": workers}
             prices = tb.Prices(args.price)
             tb.run(tb.preset("hsja"), raw.model, pictures, labels, prices=prices, **few)
-        for attack in tb.presets() if args.attacks == ["all"] else args.attacks:
+        for attack in tb.presets("l2") if args.attacks == ["all"] else args.attacks:
             budget = args.budget.get(attack, args.budget[""])
             row = measured(attack, budget, pictures, labels, raw, args, workers)
             report["engine"].append(row)

@@ -177,6 +177,21 @@ def test_a_table_beside_the_paper_s(named: Any) -> None:
     assert merged.Table(part_of_a_table(found, 5000.0)).beside_the_paper() == ""
 
 
+def test_a_table_in_linf_has_steps_of_8_bits(named: Any) -> None:
+    part = part_of_a_table({"rays": [3 / 255, 8 / 255, 10 / 255]}, 500.0)
+    part["settings"]["norm"] = "linf"
+    table = named("merged").Table(part)
+    assert table.medians().splitlines()[-1] == "| RayS | VA | 8.00 |"
+    assert table.within().splitlines()[-1] == "| RayS | VA | 0.67 |"
+    assert table.markdown([]).startswith("Median l∞ distance, in 1/255. ")
+
+
+def test_a_radius_that_follows_the_distance_stays(named: Any) -> None:
+    common = named("common")
+    assert common.with_delta(tb.preset("hsja"), 0.5).estimate.delta == 0.5
+    assert common.with_delta(tb.preset("qeba"), 0.5) == tb.preset("qeba")
+
+
 def test_two_reports_beside_each_other(named: Any) -> None:
     """Paired by image whatever their order, at the marks of both; cut runs are left out."""
     first = part_of_a_table({"hsja": [2.0, 4.0, None], "cgba": [1.0, 1.0, 1.0]}, 500.0)
