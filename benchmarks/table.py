@@ -13,9 +13,10 @@ the clean query is free, as in the paper), all presets of a price in one go, pri
 progress every ten seconds, and writes the part file after each price. `--presets table` is the 14
 rows of Table 1, `all` every preset that is made for the metric (`--norm`), `ablation` those of
 `variants.py`. Distances are kept at a quarter, a half and the whole of the budget, and at `--at`
-(for all prices, or PRICE:A,B,...). `--hash odd` takes images of odd content hash only. With `--by source` prices have
-no budget: a run ends after the last of `--at` flagged queries, or at `--max-queries`, and distances
-are those after so many flagged queries, or of the run's end if that came first.
+(for all prices, or PRICE:A,B,...). `--hash odd` takes images of odd content hash only. With `--by
+source` prices have no budget: a run ends after the last of `--at` flagged queries, or at `--max-
+queries`, and distances are those after so many flagged queries, or of the run's end if that came
+first.
 
 A part has, for each preset and price, lists over the images: why the run ended, queries, flagged
 queries, the final distance, that of the first adversarial point, distances at the marks (null: no
