@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_data import BETTER, family, method, sample
+from page_data import BETTER, HALF_LIFE, family, method, sample
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 import tollbox.report.page as page_module
-from tollbox.attacks import PRESETS
+from tollbox.attacks import PRESETS, Method
 from tollbox.report import numbers
 from tollbox.report.page import PLACE, packaged, page
 
@@ -528,7 +528,7 @@ def test_success_begins_at_no_cost_on_a_linear_axis(
 
 
 def test_many_attacks_are_grouped_by_family(browser: webdriver.Chrome, tmp_path: Path) -> None:
-    many = tuple(name for name in PRESETS if method(name) in BETTER)
+    many = tuple(p for p in PRESETS if method(p) in BETTER and family(p) in HALF_LIFE)
     shown(browser, sample(many), tmp_path)
     looks = chart(browser, "curves", "plot.data.map((t) => [t.name, t.line.color, t.line.dash])")
     assert len(looks) == len(many) > 12
@@ -541,6 +541,18 @@ def test_many_attacks_are_grouped_by_family(browser: webdriver.Chrome, tmp_path:
     assert {family(name) for name in left} == {"SurFree", "GeoDA", "CGBA"}
     button.click()
     assert chart(browser, "success", "plot.data.length") == len(many)
+    assert trouble(browser) == []
+
+
+def test_more_families_than_colours_differ_in_dashes(
+    browser: webdriver.Chrome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = tuple(p for p in PRESETS if method(p) in (Method.VANILLA, Method.AS, Method.BOTH))
+    monkeypatch.setattr("page_data.HALF_LIFE", {family(name): 0.2 for name in many})
+    shown(browser, sample(many), tmp_path)
+    looks = chart(browser, "curves", "plot.data.map((t) => [t.line.color, t.line.dash])")
+    assert len({family(name) for name in many}) > 7
+    assert len({(colour, dash) for colour, dash in looks}) == len(many)
     assert trouble(browser) == []
 
 

@@ -224,9 +224,18 @@
   const place = (attack) => data.attacks.findIndex(({ name }) => name === attack);
   const families = [...new Set(data.attacks.map(({ family }) => family))];
   const many = data.attacks.length > COLOURS;
-  const looks = new Map(data.attacks.map(({ name, family, style }, i) => [name, many
-    ? { colour: families.indexOf(family) % COLOURS, dash: style % DASHES.length, symbol: style % SYMBOLS.length }
-    : { colour: i, dash: 0, symbol: i }]));
+  const taken = new Set();
+  const free = (colour, style) => {  // families that share a colour differ in dashes, as far as these go
+    const shifts = DASHES.map((_, k) => (style + k) % DASHES.length);
+    const found = shifts.find((dash) => !taken.has(`${colour} ${dash}`)) ?? style % DASHES.length;
+    taken.add(`${colour} ${found}`);
+    return found;
+  };
+  const looks = new Map(data.attacks.map(({ name, family, style }, i) => {
+    const colour = many ? families.indexOf(family) % COLOURS : i;
+    const dash = many ? free(colour, style) : 0;
+    return [name, { colour, dash, symbol: many ? dash % SYMBOLS.length : i }];
+  }));
   const look = (attack) => looks.get(attack) || { colour: 0, dash: 0, symbol: 0 };
   const variable = (attack) => `--attack-${look(attack).colour}`;
   const colour = (attack) => theme(variable(attack));

@@ -50,7 +50,7 @@ ORIGINALS = [
         "hsja-original",
         "HSJA",
         Method.ORIGINAL,
-        "uniform start, θ and δ by the distance, 100√t",
+        "uniform start, radius by the distance, 100 sqrt(t)",
         "Chen et al. 2020",
         HSJA(UniformNoise(), ThetaSearch(), RelativeRadius(delta=1.0, power=1.0), queries=100),
     ),
