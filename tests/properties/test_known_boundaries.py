@@ -95,8 +95,8 @@ FAR_SIDE = (
     "dear its search, too, asks near its start first (at c* = 1 all seeds come across)"
 )
 WALK = (
-    "on its way: one query a step, three in four or more of them flagged, and step sizes that "
-    "change every 300 steps at the earliest; the budget pays for 6000 steps (600 at c* = 100)"
+    "on its way: one query a step, three in four or more of them flagged; the budget pays for 600 "
+    "steps at c* = 100"
 )
 TRIANGLE = (
     "its least angle asks for a gain of 2 to 4 %, along one wave a channel: near the nearest point "
@@ -119,7 +119,7 @@ WHY: list[tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], str]] = [
     (("slab",), (10,), ("frugal",), FAR_SIDE),
     (("slab",), (100,), ("frugal", "frugal+seri"), FEW_LAYER),
     (DRY, (10, 100), ("stealthy-geoda", "boundary", "a-boundary"), NOISE),
-    ((), (10, 100), ("boundary", "a-boundary"), WALK),
+    ((), (100,), ("boundary", "a-boundary"), WALK),
     (DRY, (100,), ("stealthy-hsja", "hsja-original"), NOISE),
     (("half-space in box",), (1, 10, 100), ("stealthy-geoda",), CLIPPED),
     ((), (1, 10, 100), ("stealthy-hsja",), RAYS),
