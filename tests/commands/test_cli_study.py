@@ -570,7 +570,12 @@ def wait_for_batches(folder: Path, process: subprocess.Popen[str], batches: int 
                 (recorded,) = store.execute("SELECT COUNT(*) FROM batches").fetchone()
 
 
+EXACT = NETWORK.replace("Net().eval()", "Net().double().eval()")
+"""In float64, where a result does not depend on the rows beside it."""
+
+
 def test_ctrl_c_and_a_second_process_that_is_alive(case: Case) -> None:
+    case.code.write_text(EXACT)
     case.file.write_text(case.file.read_text().replace("budget = 60", "budget = 700"))
     assert case.begin("whole")[0] == 0
     with started("run", "study.toml", "--out", "out") as process:
@@ -594,10 +599,6 @@ def read_line(process: subprocess.Popen[str], words: str) -> str:
         if words in line:
             return line
     raise AssertionError("".join(seen))
-
-
-EXACT = NETWORK.replace("Net().eval()", "Net().double().eval()")
-"""In float64, where a result does not depend on the rows beside it."""
 
 
 def write_odd_model(case: Case, workers: int, odd: str) -> None:
