@@ -424,8 +424,8 @@ MUTANTS = [
     Mutant(
         "inward: a ray is not dropped",
         "parts/inward.py",
-        "far = FARTHEST_RADIUS * scale if best is None else best[2] * RADIUS_STEP",
-        "far = FARTHEST_RADIUS * scale",
+        "            far = best.radius * RADIUS_STEP",
+        "            far = FARTHEST_RADIUS * scale",
         tests=OWN,
     ),
     Mutant(
@@ -438,8 +438,8 @@ MUTANTS = [
     Mutant(
         "inward: rough rays are told to be smooth",
         "parts/inward.py",
-        "spectrum.cut <= SMOOTH if",
-        "spectrum.cut >= SMOOTH if",
+        "else spectrum.cut <= SMOOTH",
+        "else spectrum.cut >= SMOOTH",
         tests=OWN,
     ),
     Mutant(
@@ -448,6 +448,34 @@ MUTANTS = [
         "place = number if given is None or number == 0 else number - 1",
         "place = number",
         tests=OWN,
+    ),
+    Mutant(
+        "inward: the next ray is of the kind that lost",
+        "parts/inward.py",
+        "kinds = SMOOTH_NEXT if",
+        "kinds = SMOOTH_NEXT if not",
+        tests=OWN,
+    ),
+    Mutant(
+        "inward: from afar the farthest first",
+        "parts/inward.py",
+        "apart.argsort(stable=True)",
+        "apart.argsort(stable=True, descending=True)",
+        tests=OWN,
+    ),
+    Mutant(
+        "inward: fresh rays are those of the start",
+        "parts/inward.py",
+        "first = max(self.tries, len(ROUGH_NEXT)) + number * self.tries",
+        "first = number * self.tries",
+        tests=OWN,
+    ),
+    Mutant(
+        "frugal: a start that leads nowhere is kept",
+        "attacks/frugal.py",
+        "stuck = stuck and turn.iterate.distance >",
+        "stuck = stuck and turn.iterate.distance <",
+        tests=["tests/whole/test_frugal.py"],
     ),
     Mutant(
         "turns: what is hoped of a way does not depend on its cost",

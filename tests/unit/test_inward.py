@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -11,14 +12,16 @@ from driver import drive
 
 import tollbox as tb
 from tollbox import testing
+from tollbox.core.ask import Iterate
 from tollbox.core.stop import Stop
 from tollbox.parts.inward import (
     FARTHEST_RADIUS,
     LAST_BINS,
     NEAREST_RADIUS,
     RADIUS_STEP,
-    RAY_SPECTRA,
+    ROUGH_NEXT,
     SMOOTH,
+    SMOOTH_NEXT,
     Inward,
 )
 from tollbox.theory.search_costs import optimal_splits
@@ -37,11 +40,11 @@ def begun(label, ratio=1.0, tries=12, source=GREY, **more):
     return problem, drive(Inward(tries)(problem), problem, label)
 
 
-def ways(problem, tries):
-    """The rays, in their order."""
+def ways(problem, tries, kinds=ROUGH_NEXT):
+    """The rays, in their order while the nearest is not smooth."""
     found = []
     for number in range(tries):
-        drawing = RAY_SPECTRA[number % len(RAY_SPECTRA)].begin(problem)
+        drawing = kinds[number % len(kinds)].begin(problem)
         noise = problem.noise("inward", number, 1, drawing.shape)
         found.append(drawing(noise[0:1], 1.0)[0])
     return found
@@ -112,7 +115,27 @@ def test_rays_are_of_one_kind_after_another_and_of_the_same_length():
     problem, done = begun(lambda point: 0, 1, 7)
     for point, way in zip(done.points, ways(problem, 7), strict=False):
         assert torch.allclose(point, (GREY + FARTHEST_RADIUS * SCALE * way).clamp(0, 1), atol=1e-12)
-    assert [kind.cut for kind in RAY_SPECTRA] == [28, 56, 14, 8, 112]
+    assert [kind.cut for kind in ROUGH_NEXT] == [28, 56, 14, 112, 8]
+
+
+@pytest.mark.parametrize("smooth", [False, True])
+def test_after_three_rays_the_next_is_of_the_kind_that_won(smooth):
+    """The first or the third is adversarial from 1 on, all others from 3 on; four are asked."""
+    problem = tb.Problem(GREY, 0, tb.Prices(100, 1))
+    rough, even = ways(problem, 5), ways(problem, 5, SMOOTH_NEXT)
+    won = rough[2 if smooth else 0]
+    wanted, other = (even, rough) if smooth else (rough, even)
+
+    def label(point):
+        away = point - GREY
+        along = float((away * won).sum()) / max(norm(away), 1e-9)
+        return int(norm(away) >= (1.0 if along > 0.99 else 3.0))
+
+    done = drive(Inward()(problem), problem, label)
+    units = [(point - GREY) / norm(point - GREY) for point in done.points]
+    assert any(torch.allclose(unit, wanted[3]) for unit in units)
+    assert not any(torch.allclose(unit, other[3]) for unit in units)
+    assert [kind.cut for kind in SMOOTH_NEXT] == [28, 56, 14, 8, 112]
 
 
 TRIES = {0.001: 12, 0.1: 12, 1: 12, 10: 6, 100: 4, 1000: 3, 1e6: 3}
@@ -136,9 +159,13 @@ def test_the_dearer_a_flagged_answer_the_fewer_rays_are_tried(ratio):
 @pytest.mark.parametrize("kept", range(3))
 def test_from_white_from_black_or_from_the_inverse_it_goes_inward(kept):
     """Adversarial from 2 on along one of them alone: it is found to a hundredth, for one flagged
-    answer for each ray and each image before it, and those of the search."""
-    source = torch.rand(SHAPE, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    way = [torch.ones_like(source), torch.zeros_like(source), 1 - source][kept] - source
+    answer for each ray and each image that is nearer, one for the kind of ray that was not tried
+    yet, and those of the search."""
+    source = torch.rand(SHAPE, generator=torch.Generator().manual_seed(0), dtype=torch.float64) / 2
+    afar = [torch.ones_like(source), torch.zeros_like(source), 1 - source]
+    way = afar[kept] - source
+    order = sorted(range(3), key=lambda k: norm(afar[k] - source))
+    assert order == [1, 2, 0]  # of a dark image
 
     def label(point):
         away = point - source
@@ -146,8 +173,60 @@ def test_from_white_from_black_or_from_the_inverse_it_goes_inward(kept):
         return int(along > 0.999 and norm(away) >= 2)
 
     _, done = begun(label, 100, source=source)
-    assert done.labels[: 4 + kept + 1] == [0] * (4 + kept) + [1]
+    before = 4 + order.index(kept)
+    assert done.labels[: before + 2] == [0] * before + [1, 0]
     assert 2 <= done.returned.distance <= 2 * 1.02
+
+
+def test_from_afar_the_kinds_that_were_not_tried_come_before_the_way_from_there():
+    """White is adversarial, and of the rays the fifth alone, from 1 on."""
+    problem = tb.Problem(GREY, 0, tb.Prices(100, 1))
+    fifth = ways(problem, 5)[4]
+
+    def label(point):
+        away = point - GREY
+        along = float((away * fifth).sum()) / max(norm(away), 1e-9)
+        return int((norm(away) >= 1 and along > 0.9) or bool((point == 1).all()))
+
+    done = drive(Inward().nearest(problem), problem, label)
+    assert done.labels[:7] == [0, 0, 0, 0, 0, 1, 1]  # four rays, the inverse, white, the fifth
+    assert 1 <= done.returned.iterate.distance <= 1.02
+    assert done.returned.smooth is True
+
+
+def fresh(label, iterate, number=0, tries=12, ratio=100.0):
+    problem = tb.Problem(GREY, 0, tb.Prices(ratio, 1))
+    return drive(Inward(tries).nearer(problem, iterate, number), problem, label)
+
+
+def test_from_a_start_that_leads_nowhere_rays_are_asked_a_step_nearer():
+    """Rays that none saw before, one flagged answer each; the first that is adversarial is searched
+    to a hundredth, and no other is asked."""
+    iterate = Iterate(GREY + 4 / SCALE, 4.0)
+    none = fresh(lambda point: 0, iterate)
+    assert none.returned is None
+    assert none.labels == [0] * 12
+    assert all(norm(point - GREY) <= 4.0 * RADIUS_STEP + 1e-9 for point in none.points)
+    later = fresh(lambda point: 0, iterate, 1).points
+    first = drive(Inward()(tb.Problem(GREY, 0)), tb.Problem(GREY, 0), lambda point: 0).points[:12]
+    for one, other in product([*none.points, *later], first):
+        assert not torch.allclose(
+            one - GREY, (other - GREY) * norm(one - GREY) / norm(other - GREY)
+        )
+    assert not any(torch.allclose(one, other) for one, other in product(none.points, later))
+    third = none.points[2] - GREY
+    way = third / norm(third)
+
+    def label(point):
+        away = point - GREY
+        along = float((away * way).sum()) / max(norm(away), 1e-9)
+        return int(along > 0.99 and norm(away) >= 1.5)
+
+    found = fresh(label, iterate)
+    assert found.labels[:3] == [0, 0, 1]
+    assert 1.5 <= found.returned.iterate.distance <= 1.5 * 1.02
+    asked = [(point - GREY) / norm(point - GREY) for point in found.points[2:]]
+    assert all(float((unit * way).sum()) > 0.99 for unit in asked)
 
 
 def test_from_growing_noise_it_goes_inward_too():
@@ -227,7 +306,7 @@ def test_the_kind_of_the_nearest_ray_is_told(kept):
 
     found = nearest(label, tries=5)
     assert found.iterate.distance == pytest.approx(1.0, rel=0.02)
-    assert found.smooth == (RAY_SPECTRA[kept].cut <= SMOOTH)
+    assert found.smooth == (ROUGH_NEXT[kept].cut <= SMOOTH)
 
 
 def test_of_what_is_no_ray_no_kind_is_told():

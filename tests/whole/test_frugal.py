@@ -14,8 +14,10 @@ from driver import drive
 import tollbox as tb
 from tollbox import testing
 from tollbox.attacks.frugal import NEAREST_SHARE, SMALLEST_DELTA, Frugal
+from tollbox.core.ask import at_once
 from tollbox.core.stop import Stop
 from tollbox.parts.calibrated import CalibratedSampler
+from tollbox.parts.inward import Inward
 from tollbox.parts.overshoot import optimum
 from tollbox.parts.priors import Spectrum
 from tollbox.parts.starts import GrowingNoise
@@ -36,6 +38,31 @@ def run(attack, boundary, ratio=1.0, budget=600.0, **more):
 
 def counts(result):
     return {phase: dict(tally) for phase, tally in result.ledger.counts.items()}
+
+
+# -- the start ------------------------------------------------------------------------------------
+
+
+def test_a_start_that_leads_nowhere_is_left_for_a_fresh_ray(monkeypatch):
+    """Adversarial within 6 of white, where the nearest point is the one on the way from the source,
+    and at 3 to 7.3 from the source, which the far ends of rays overshoot. At c* = 100 the start is
+    from white; only a fresh ray leads away from it."""
+    grey = torch.full(SHAPE, 0.5, dtype=torch.float64)
+
+    def labels(points):
+        near = torch.linalg.vector_norm((points - 1).flatten(1), dim=1) <= 6
+        away = torch.linalg.vector_norm((points - grey).flatten(1), dim=1)
+        return (near | ((away >= 3) & (away <= 7.3))).long()
+
+    def ended():
+        cell = tb.Cell(Frugal(), grey, 0, tb.Prices(100, 1), 4000)
+        [result] = tb.run_cells([cell], tb.models.from_callable(labels))
+        assert result.trace[0].distance == pytest.approx(math.sqrt(768) / 2 - 6, rel=0.02)
+        return result
+
+    assert 3 <= ended().distance < 3.2
+    monkeypatch.setattr(Inward, "nearer", lambda *args: at_once(None))
+    assert ended().distance > 7.5
 
 
 # -- prices ---------------------------------------------------------------------------------------

@@ -53,6 +53,8 @@ DOUBTED = (-3.5, 0.0)
 """By how much log q of a surrogate begins lower, if its ray was not the nearest of the start."""
 COARSEST_BIN = 4.0
 """A bin so many times as wide as it should be, since it was not believed in, is searched again."""
+LEAST_GAIN = 0.98
+"""Of the distance is left after a turn that led on."""
 FIRST_BINS = 12
 """Of the first search, when it is reckoned how much to ask before it."""
 NEAREST_SHARE, SHARE_STEP = 1e-3, 0.01
@@ -143,6 +145,7 @@ class Frugal:
                 estimates=turns,
             )
         rule = optimal_rule(ratio, MOST_BINS)
+        stuck = True
         for t in range(1, self.iterations + 1):
             if iterate.distance <= problem.resolution:
                 return Stop.CONVERGED
@@ -170,9 +173,15 @@ class Frugal:
             turn = yield from _search(path, way.bins, width, rule)
             angle = (turn.low + turn.high) / 2
             way.turns.update(angle, information, way.place)
+            stuck = stuck and turn.iterate.distance > LEAST_GAIN * iterate.distance
             iterate = turn.iterate
             if turn.moved:
                 slack = min(math.tan(angle) * (turn.high - turn.low), 1.0) * iterate.distance
+            if stuck and isinstance(self.start, Inward) and problem.start_image is None:
+                fresh = yield from self.start.nearer(problem, iterate, t - 1)
+                if fresh is not None:
+                    iterate, slack = fresh.iterate, self.start.tolerance * fresh.iterate.distance
+                    turns.forget()
             problem.note(angle=angle, information=information, prior=float(way.number))
             problem.accept(iterate)
         return Stop.ITERATIONS

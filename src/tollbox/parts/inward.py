@@ -4,7 +4,8 @@ A large perturbation is adversarial at once, for the price of one cheap answer; 
 boundary on its ray. Growing noise from the source costs a flagged answer for every level instead.
 
 1. Rays are random images of low frequencies, below one cut after another: which kind is near is a
-   property of the model, so several are tried and the nearest is kept. One may be given, a
+   property of the model, so several are tried and the nearest is kept; after three the next is of
+   the kind that won. One may be given, a
    surrogate's gradient: it comes second, and the last one is left out for it.
 2. The first ray is searched by its radius in steps of a tenth, at the least expected cost. Another
    is asked once, a step nearer than the best so far: if that is flagged it is dropped, and else it
@@ -13,7 +14,9 @@ boundary on its ray. Growing noise from the source costs a flagged answer for ev
 3. The nearest is searched once more, to a hundredth.
 4. Where no ray is adversarial at its far end (the model takes such noise for the source class)
    growing noise is what is left. From c* = `DEAR` on white, black and the image's inverse come
-   before it: its many flagged answers buy a nearer start, and are then too dear.
+   before it, the nearest first: its many flagged answers buy a nearer start, and are then too
+   dear. From such a start the kinds of rays that were not tried yet are.
+5. A start from which no turn leads on (`nearer`): some fresh rays, each asked once, a step nearer.
 """
 
 from __future__ import annotations
@@ -40,7 +43,11 @@ FARTHEST_RADIUS, NEAREST_RADIUS = 0.35, 0.005
 RADIUS_STEP = 0.9
 LAST_BINS = 12
 """Of the last step, in the end."""
-RAY_SPECTRA = tuple(Spectrum(cut, grey=1 / 3) for cut in (28, 56, 14, 8, 112))
+ROUGH_NEXT, SMOOTH_NEXT = (
+    tuple(Spectrum(cut, grey=1 / 3) for cut in cuts)
+    for cuts in ((28, 56, 14, 112, 8), (28, 56, 14, 8, 112))
+)
+"""Kinds of rays, by whether the nearest so far is smooth."""
 DEAR = 10.0
 """c* from which on growing noise is too dear to be tried first."""
 SMOOTH = 14.0
@@ -101,59 +108,117 @@ class Inward:
     def nearest(self, problem: Problem, given: Tensor | None = None) -> Asking[Nearest | None]:
         """The same, with the kind of the ray; `given` is the direction of one more."""
         ratio = limit_ratio(problem.prices.ratio)
-        shape, scale = tuple(problem.source.shape), math.sqrt(problem.dimension)
-        best: tuple[Iterate, Tensor, float] | None = None
-        smooth: bool | None = None
-        kept: Tensor | None = None
-        tries = max(min(self.tries, 2), math.ceil(self.tries / (1 + max(0.0, math.log10(ratio)))))
-        for number in range(tries):
-            place = number if given is None or number == 0 else number - 1
-            spectrum = RAY_SPECTRA[place % len(RAY_SPECTRA)]
-            if given is not None and number == 1:
-                way = given
-            else:
-                drawing = spectrum.begin(problem)
-                noise = problem.noise("inward", place, 1, drawing.shape)
-                way = drawing(noise[0:1], 1.0).view(shape)
-            far = FARTHEST_RADIUS * scale if best is None else best[2] * RADIUS_STEP
-            point = Mixture(problem.source, way, far).point()
-            answers = yield Ask(point[None], phase=PHASE)
-            if not answers.adversarial[0]:
-                continue
-            start = Iterate(point, float(answers.distances[0]))
-            best = yield from _search_ray(problem, ratio, way, start, far, NEAREST_RADIUS * scale)
-            kept, smooth = way, spectrum.cut <= SMOOTH if way is not given else None
+        tries = self._tries(ratio)
+        best = yield from _try_rays(problem, ratio, range(tries), given=given)
         if best is None:
-            best = yield from _from_afar(problem, ratio)
+            best = yield from _from_afar(problem, ratio, range(tries, len(ROUGH_NEXT)))
         if best is None:
             return None
-        iterate, way, radius = best
-        ray = Ray(problem.source, way, iterate, radius, radius * RADIUS_STEP)
-        iterate, _ = yield from narrow(ray, LAST_BINS, optimal_rule(ratio, LAST_BINS), PHASE)
-        return Nearest(iterate, smooth, given is not None and kept is given)
+        iterate = yield from _narrow(problem, ratio, best)
+        return Nearest(iterate, best.smooth, best.given)
+
+    def nearer(self, problem: Problem, iterate: Iterate, number: int) -> Asking[Nearest | None]:
+        """A nearer one than an iterate from which no turn leads on, if a fresh ray finds it;
+        `number` counts the calls from 0."""
+        ratio = limit_ratio(problem.prices.ratio)
+        first = max(self.tries, len(ROUGH_NEXT)) + number * self.tries
+        for fresh in range(first, first + self.tries):
+            rays = range(fresh, fresh + 1)
+            found = yield from _try_rays(problem, ratio, rays, within=iterate.distance)
+            if found is not None:
+                nearer = yield from _narrow(problem, ratio, found)
+                return Nearest(nearer, found.smooth)
+        return None
+
+    def _tries(self, ratio: float) -> int:
+        least = min(self.tries, 2)
+        return max(least, math.ceil(self.tries / (1 + max(0.0, math.log10(ratio)))))
 
 
-def _from_afar(problem: Problem, ratio: float) -> Asking[tuple[Iterate, Tensor, float] | None]:
-    """Inward from an image that has nothing to do with rays."""
+class _Found(NamedTuple):
+    """The last adversarial point of a ray, to one step."""
+
+    iterate: Iterate
+    way: Tensor
+    radius: float
+    smooth: bool | None = None
+    given: bool = False
+
+
+def _try_rays(
+    problem: Problem,
+    ratio: float,
+    numbers: range,
+    *,
+    within: float = math.inf,
+    given: Tensor | None = None,
+) -> Asking[_Found | None]:
+    """The nearest of some rays, if it is adversarial a step within a distance."""
+    shape, scale = tuple(problem.source.shape), math.sqrt(problem.dimension)
+    best = None
+    for number in numbers:
+        place = number if given is None or number == 0 else number - 1
+        spectrum = _kind(place, best)
+        if is_given := given is not None and number == 1:
+            way = given
+        else:
+            drawing = spectrum.begin(problem)
+            noise = problem.noise("inward", place, 1, drawing.shape)
+            way = drawing(noise[0:1], 1.0).view(shape)
+        far = min(FARTHEST_RADIUS * scale, within * RADIUS_STEP)
+        if best is not None:
+            far = best.radius * RADIUS_STEP
+        point = Mixture(problem.source, way, far).point()
+        answers = yield Ask(point[None], phase=PHASE)
+        if not answers.adversarial[0]:
+            continue
+        start = Iterate(point, float(answers.distances[0]))
+        found = yield from _search_ray(problem, ratio, way, start, far, NEAREST_RADIUS * scale)
+        smooth = None if is_given else spectrum.cut <= SMOOTH
+        best = found._replace(smooth=smooth, given=is_given)
+    return best
+
+
+def _kind(place: int, best: _Found | None) -> Spectrum:
+    """What a ray is drawn from: one kind after another, and at last that which is like the best."""
+    kinds = SMOOTH_NEXT if best is not None and best.smooth else ROUGH_NEXT
+    return kinds[place % len(kinds)]
+
+
+def _from_afar(problem: Problem, ratio: float, numbers: range) -> Asking[_Found | None]:
+    """Inward from an image that has nothing to do with rays, or along one of the rays that were
+    not tried yet."""
     source = problem.source
     start = None
     if ratio >= DEAR:
         extremes = torch.stack([torch.ones_like(source), torch.zeros_like(source), 1 - source])
-        start = yield from first_adversarial(extremes, PHASE)
+        apart = torch.linalg.vector_norm((extremes - source).flatten(1), dim=1)
+        start = yield from first_adversarial(extremes[apart.argsort(stable=True)], PHASE)
     if start is None:
         start = yield from GrowingNoise()(problem)
     if start is None:
         return None
+    found = yield from _try_rays(problem, ratio, numbers, within=start.distance)
+    if found is not None:
+        return found
     way, near = start.point - source, NEAREST_RADIUS / FARTHEST_RADIUS
     return (yield from _search_ray(problem, ratio, way, start, 1.0, near))
 
 
+def _narrow(problem: Problem, ratio: float, found: _Found) -> Asking[Iterate]:
+    """The last step of a ray once more, to a hundredth."""
+    near = found.radius * RADIUS_STEP
+    ray = Ray(problem.source, found.way, found.iterate, found.radius, near)
+    iterate, _ = yield from narrow(ray, LAST_BINS, optimal_rule(ratio, LAST_BINS), PHASE)
+    return iterate
+
+
 def _search_ray(
     problem: Problem, ratio: float, way: Tensor, start: Iterate, far: float, near: float
-) -> Asking[tuple[Iterate, Tensor, float]]:
+) -> Asking[_Found]:
     """The last adversarial point of a ray, to one step, with its radius."""
     near = min(near, far / 2)
     count = math.ceil(math.log(near / far) / math.log(RADIUS_STEP))
     ray = Ray(problem.source, way, start, far, near)
     iterate, place = yield from narrow(ray, count, optimal_rule(ratio, count), PHASE)
-    return iterate, way, ray.radius(place / count)
+    return _Found(iterate, way, ray.radius(place / count))

@@ -68,8 +68,11 @@ class TurnBelief:
     def __init__(self, *offsets: tuple[float, float]) -> None:
         """`offsets`: what is believed of each prior's rho at first, its mean and its spread."""
         offsets = offsets or (REFERENCE,)
-        self._mean = np.array([FIRST_LOG_Q, *(mean for mean, _ in offsets)])
-        self._covariance = np.diag([LOG_Q_SPREAD**2, *(spread**2 for _, spread in offsets)])
+        self._first = (
+            np.array([FIRST_LOG_Q, *(mean for mean, _ in offsets)]),
+            np.diag([LOG_Q_SPREAD**2, *(spread**2 for _, spread in offsets)]),
+        )
+        self._mean, self._covariance = self._first
         self._drift = np.diag([LOG_Q_DRIFT**2] + [OFFSET_DRIFT**2] * len(offsets))
         self._rows = np.hstack([np.ones((len(offsets), 1)), np.eye(len(offsets))])
 
@@ -107,6 +110,10 @@ class TurnBelief:
         gain = direction / (variance + TURN_NOISE**2)
         self._mean = self._mean + gain * (measured - mean)
         self._covariance = self._covariance - np.outer(gain, direction)
+
+    def forget(self) -> None:
+        """Believe what was believed at first: the iterate is another."""
+        self._mean, self._covariance = self._first
 
     def pass_iteration(self) -> None:
         """What is known of log q ages by an iteration."""
