@@ -26,7 +26,7 @@ from itertools import cycle
 import torch
 from torch import Tensor
 
-from ..core.ask import Ask, Asking, Iterate, Until
+from ..core.ask import Answers, Ask, Asking, Iterate, Until, handled
 from ..core.metric import Metric, metrics_of
 from ..core.problem import Attack, BoundedAttack, Problem
 from ..core.ranges import MAX_VALUE, between, check, number
@@ -74,34 +74,30 @@ class Rescaled:
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
         """Attack one image."""
-        asking, answers = self.inner(problem), None
-        rescaling = _Rescaling(self, problem)
-        attack_cost = own_cost = 0.0
-        while True:
-            try:
-                ask = asking.send(answers)  # type: ignore[arg-type]
-            except StopIteration as end:
-                return Stop(end.value)
+        rescaling, own, attack = _Rescaling(self, problem), _Account(), _Account()
+
+        def beside(ask: Ask) -> Asking[Answers]:
             rescaling.hear_of_iterates()
-            while own_cost < self.share * (own_cost + attack_cost) and rescaling.has_begun:
-                cost = yield from _priced(rescaling.attempt())
-                if cost == 0:
+            while own.cost < self.share * (own.cost + attack.cost) and rescaling.has_begun:
+                before = own.cost
+                yield from handled(rescaling.attempt(), own.pay)
+                if own.cost == before:
                     break
-                own_cost += cost
-            answers = yield ask
-            attack_cost += float(answers.prices.sum())
+            return (yield from attack.pay(ask))
+
+        return Stop((yield from handled(self.inner(problem), beside)))
 
 
-def _priced(asking: Asking[None]) -> Asking[float]:
-    """Run an asking; what its answers cost."""
-    cost, answers = 0.0, None
-    while True:
-        try:
-            ask = asking.send(answers)  # type: ignore[arg-type]
-        except StopIteration:
-            return cost
+class _Account:
+    """What the answers to some asks cost."""
+
+    cost = 0.0
+
+    def pay(self, ask: Ask) -> Asking[Answers]:
+        """Ask, and add what the answers cost."""
         answers = yield ask
-        cost += float(answers.prices.sum())
+        self.cost += float(answers.prices.sum())
+        return answers
 
 
 Block = tuple[slice, slice]

@@ -20,7 +20,7 @@ by side, as one ask a round.
 from __future__ import annotations
 
 import enum
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -145,6 +145,18 @@ def at_once(value: T) -> Asking[T]:
     """An asking that asks nothing, and returns `value`."""
     yield from ()
     return value
+
+
+def handled(asking: Asking[T], handle: Callable[[Ask], Asking[Answers]]) -> Asking[T]:
+    """The same asking, each of its asks answered by what `handle` makes of it."""
+    answers = None
+    while True:
+        try:
+            ask = asking.send(answers)  # type: ignore[arg-type]
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        answers = yield from handle(ask)
 
 
 def first_adversarial(points: Rows, phase: str) -> Asking[Iterate | None]:

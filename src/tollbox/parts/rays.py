@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..core.ask import Ask, Asking, Iterate, T, Until
+from ..core.ask import Answers, Ask, Asking, Iterate, T, Until, handled
 from ..core.problem import Problem
 from ..engine.mixtures import Mixture, MixtureRows
 from .paths import Segment
@@ -54,14 +54,11 @@ class OnRay(MixtureRows):
 
 def booked(asking: Asking[T], phase: str) -> Asking[T]:
     """The same asking, with all its queries booked under one phase."""
-    answers = None
-    while True:
-        try:
-            ask = asking.send(answers)  # type: ignore[arg-type]
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        answers = yield Ask(runs=ask.runs, phase=phase)
+
+    def under_phase(ask: Ask) -> Asking[Answers]:
+        return (yield Ask(runs=ask.runs, phase=phase))
+
+    return handled(asking, under_phase)
 
 
 def inward(
