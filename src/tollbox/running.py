@@ -26,6 +26,7 @@ from .check import CHECKED_IMAGES, Examined, exact_choice, examine, threads
 from .core.arguments import check_flag, shown
 from .core.cell import Cell, check_attack, check_limits
 from .core.exactness import Exactness, Seen
+from .core.goal import Goal
 from .core.metric import check_made_for, norm_of
 from .core.model import Model, as_model
 from .core.prices import Prices
@@ -42,6 +43,8 @@ FORCED = "workers=tb.Workers(model, ..., force=True)"
 AnyModel = Model | Callable[[Tensor], Any]
 Targets = int | Tensor | Iterable[int] | None
 """The class to reach, for all images or one for each; None: any class but the source."""
+Goals = Goal | Iterable[Goal] | None
+"""What is flagged and what adversarial, for all images or for each; None: any class but its own."""
 Starts = Tensor | Iterable[Tensor] | None
 """The image to begin from, (c, h, w) for all or one for each; None: what the attack's start finds.
 """
@@ -127,6 +130,7 @@ def run(
     *,
     targets: Targets = None,
     starts: Starts = None,
+    goal: Goals = None,
     prices: Prices | None = None,
     budget: float = math.inf,
     max_queries: float | None = None,
@@ -148,6 +152,8 @@ def run(
     images: (n, c, h, w) in [0,1], or any iterable of images of one shape; labels: their classes.
     targets: the class to reach, one for all or one for each; by default any but the source.
     starts: the image to begin from, likewise, in place of what the attack's own start would find.
+    goal: which labels are flagged and which adversarial, as tb.Goal.leave({151, 152}), one for all
+        or one for each; `targets` is short for a goal with a target.
     prices: what an answer costs (default: 1, whatever it is).
     budget, max_queries: what each image may cost, and how many queries it may take.
     norm: what distances are measured in, "l2" or "linf"; an attack that is made for the other is
@@ -173,7 +179,7 @@ def run(
     cells = list(
         _cells(
             attack,
-            {"image": images, "label": labels, "target": targets, "start": starts},
+            {"image": images, "label": labels, "target": targets, "start": starts, "goal": goal},
             prices=prices,
             budget=budget,
             max_queries=max_queries,
@@ -208,6 +214,7 @@ def stream(
     *,
     targets: Targets = None,
     starts: Starts = None,
+    goal: Goals = None,
     prices: Prices | None = None,
     budget: float = math.inf,
     max_queries: float | None = None,
@@ -231,7 +238,7 @@ def stream(
     checked_model = as_model(model)
     cells = _cells(
         attack,
-        {"image": images, "label": labels, "target": targets, "start": starts},
+        {"image": images, "label": labels, "target": targets, "start": starts, "goal": goal},
         prices=prices,
         budget=budget,
         max_queries=max_queries,
@@ -346,7 +353,7 @@ def _asks_uncharged(name: str) -> InputError:
     )
 
 
-# -- cells from images, labels, targets and starts ------------------------------------------------
+# -- cells from images, labels, targets, starts and goals -----------------------------------------
 
 
 def _cells(attack: Attack, inputs: Mapping[str, Any], **options: Any) -> Iterator[Cell]:
@@ -378,6 +385,8 @@ def _column(name: str, values: Any) -> Iterable[Any] | None:
         if name == "target":
             return None
         raise InputError(f"is {shown(values)}", expected="one label per image", input="labels")
+    if name == "goal":
+        return None if values is None or isinstance(values, Goal) else _goals(values)
     if name == "start" and (values is None or (isinstance(values, Tensor) and values.ndim == 3)):
         return None
     if isinstance(values, Tensor) and values.ndim != 4:
@@ -391,6 +400,14 @@ def _column(name: str, values: Any) -> Iterable[Any] | None:
     if not isinstance(values, Iterable):
         raise InputError(f"is {shown(values)}", expected="images, as tensors", input=f"{name}s")
     return values.cpu() if isinstance(values, Tensor) else values
+
+
+def _goals(values: Any) -> Iterable[Any]:
+    if not isinstance(values, Iterable) or isinstance(values, str | set | frozenset):
+        remedy = "use tb.Goal.leave(...)" if isinstance(values, Iterable) else ""
+        expected = "a tb.Goal, or one for each image"
+        raise InputError(f"is {shown(values)}", expected=expected, remedy=remedy, input="goal")
+    return values
 
 
 def _plain(classes: Any) -> Any:
@@ -418,7 +435,7 @@ def _zipped(
         for name in ("label", "target"):
             if hasattr(row.get(name), "__index__"):
                 row[name] = row[name].__index__()
-        for name in ("target", "start"):
+        for name in ("target", "start", "goal"):
             if name in row and row[name] is None:
                 raise InputError(
                     f"the {name} of image {index} is None", expected="one for each image, or none"

@@ -36,7 +36,7 @@ from ..parts.priors import Photo, Reweighed, Spectrum
 from ..parts.searches import Rule, narrow, optimal_rule
 from ..parts.starts import PHASE as START
 from ..parts.starts import Start, begin
-from ..parts.subspaces import Dct, Prior
+from ..parts.subspaces import Dct, Prior, drawing_for
 from ..parts.turns import MOST_BINS, REFERENCE, BeliefPath, TurnBelief, bin_width, search_cost
 from .surrogates import Surrogate
 
@@ -126,7 +126,7 @@ class Frugal:
         rate, floor = optimum(ratio).rate, SMALLEST_DELTA * math.sqrt(problem.dimension)
         priors = (self.prior, self.low_prior, self.fallback_prior, self.reweighing_prior)
         *samplers, last = (
-            CalibratedSampler(problem, prior.begin(problem), ratio, self.chunk, number)
+            CalibratedSampler(problem, drawing_for(problem, prior), ratio, self.chunk, number)
             for number, prior in enumerate(priors)
         )
         turns = TurnBelief(REFERENCE, LOW_OFFSETS[smooth], FALLBACK_OFFSET)

@@ -26,7 +26,7 @@ from .drawn import LARGEST_BLOCK, DrawnDirections
 from .estimates import PHASE, Estimate, Estimator
 from .overshoot import Belief, Scores
 from .registry import register
-from .subspaces import Drawing, Full, Prior
+from .subspaces import Drawing, Full, Prior, drawing_for
 from .vectors import sum_weights, unit
 
 FIRST_CHUNK = 8
@@ -72,7 +72,7 @@ class Calibrated:
     def begin(self, problem: Problem) -> Estimator:
         """For one image."""
         ratio = problem.prices.ratio
-        sampler = CalibratedSampler(problem, self.subspace.begin(problem), ratio, self.chunk)
+        sampler = CalibratedSampler(problem, drawing_for(problem, self.subspace), ratio, self.chunk)
 
         def estimate(t: int, iterate: Iterate, queries: int) -> Asking[Tensor | None]:
             slack, cost = self.slack * iterate.distance, queries * (ratio + 1) / 2

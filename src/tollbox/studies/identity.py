@@ -123,6 +123,11 @@ def price_texts(study: Study) -> tuple[str, ...]:
     return tuple(f"{tariff.name}: {tariff.prices!r}" for tariff in study.tariffs)
 
 
+def flagged_labels(study: Study) -> tuple[int, ...] | None:
+    """The flagged classes, to tell whether a file of them has changed."""
+    return None if study.goal.flagged is None else tuple(sorted(study.goal.flagged))
+
+
 def recorded_study(record: StudyRecord, *, files: bool) -> Study:
     """The study as it was begun; with `files`, what it names must be there."""
     study = Study.from_text(record.text, record.folder, record.where, files=files)
@@ -133,6 +138,13 @@ def recorded_study(record: StudyRecord, *, files: bool) -> Study:
                 remedy=f"bring the file of prices back, {BEGIN_ANEW}",
                 where=study.where,
             )
+    if flagged_labels(study) != record.flagged:
+        raise FileError(
+            f"the flagged classes of {study.goal.flagged_file} have changed since the study was "
+            "begun",
+            remedy=f"bring the file back, {BEGIN_ANEW}",
+            where=study.where,
+        )
     return study
 
 

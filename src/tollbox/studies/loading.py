@@ -170,8 +170,10 @@ class Loaded:
 
     def _check_classes(self, classes: int) -> None:
         """Raise InputError unless a surrogate of so many classes has those of the models."""
-        largest = max(*self.images.labels, self.study.goal.target or 0)
-        others = [f"class {largest} is of an image, or the target"] if largest >= classes else []
+        goal = self.study.goal
+        largest = max(*self.images.labels, goal.target or 0, *(goal.flagged or ()))
+        what = "is of an image, or of the goal" if goal.flagged else "is of an image, or the target"
+        others = [f"class {largest} {what}"] if largest >= classes else []
         for spec in self.study.models:
             count = self.model(spec).classes
             if count not in (None, classes):
@@ -200,7 +202,7 @@ class Loaded:
             prices=series.tariff.prices,
             budget=series.tariff.budget,
             max_queries=series.tariff.max_queries,
-            target=self.study.goal.target,
+            goal=self.study.goal.goal,
             seed=place.seed,
             name=self.images.names[image],
             charge_clean=self.study.charge_clean,
@@ -223,8 +225,9 @@ class Loaded:
                 failed = f"failed when the images were judged: {in_a_line(error)}"
                 raise _about_model(self.study, spec, failed) from None
             truth = labels[first : first + size]
-            right = zip(answers, truth, strict=False)  # the rest is padding
-            places += [first + row for row, (said, label) in enumerate(right) if said == label]
+            goals = (self.study.goal.for_label(label) for label in truth)
+            right = zip(answers, goals, strict=False)  # the rest is padding
+            places += [first + row for row, (said, goal) in enumerate(right) if goal.flags(said)]
         return places[:limit]
 
     def only(self, kept: Kept) -> Loaded:
@@ -338,6 +341,7 @@ def _check(study: Study, images: ImageSet, spec: ModelSpec, model: Model) -> Non
             classes = model.classes or (LARGEST if label > LARGEST else None)
             check_label(label, classes, f"{origin}: the label of image {name}")
         check_target(study.goal.target, images, model.classes)
+        study.goal.goal.check(model.classes)
         for tariff in study.tariffs:
             for number in tariff.prices.classes or {}:
                 if model.classes is not None and number >= model.classes:

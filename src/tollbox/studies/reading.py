@@ -176,6 +176,7 @@ class StudyResults:
             image,
             name=name,
             label=label,
+            goal=self.study.goal.for_label(label),
             tariff=place.series.tariff,
             norm=self.record.norm,
         )
