@@ -45,9 +45,14 @@ Targets = int | Tensor | Iterable[int] | None
 """The class to reach, for all images or one for each; None: any class but the source."""
 Goals = Goal | Iterable[Goal] | None
 """What is flagged and what adversarial, for all images or for each; None: any class but its own."""
+Masks = Tensor | Iterable[Tensor] | None
+"""Which pixels may change, bool: (h, w), (1, h, w) or (c, h, w) for all images, or one for each, as
+(n, c, h, w) or (n, 1, h, w) or any iterable; None: all pixels."""
 Starts = Tensor | Iterable[Tensor] | None
 """The image to begin from, (c, h, w) for all or one for each; None: what the attack's start finds.
 """
+WHOLE = {"start": (3,), "mask": (2, 3)}
+"""Numbers of axes of a tensor that is for all images."""
 
 
 class ModelWarning(UserWarning):
@@ -131,6 +136,7 @@ def run(
     targets: Targets = None,
     starts: Starts = None,
     goal: Goals = None,
+    mask: Masks = None,
     prices: Prices | None = None,
     budget: float = math.inf,
     max_queries: float | None = None,
@@ -154,6 +160,8 @@ def run(
     starts: the image to begin from, likewise, in place of what the attack's own start would find.
     goal: which labels are flagged and which adversarial, as tb.Goal.leave({151, 152}), one for all
         or one for each; `targets` is short for a goal with a target.
+    mask: the pixels that may change, as a bool tensor (h, w), one for all or one for each; what is
+        sent is the source image elsewhere, whatever the attack.
     prices: what an answer costs (default: 1, whatever it is).
     budget, max_queries: what each image may cost, and how many queries it may take.
     norm: what distances are measured in, "l2" or "linf"; an attack that is made for the other is
@@ -179,7 +187,14 @@ def run(
     cells = list(
         _cells(
             attack,
-            {"image": images, "label": labels, "target": targets, "start": starts, "goal": goal},
+            {
+                "image": images,
+                "label": labels,
+                "target": targets,
+                "start": starts,
+                "goal": goal,
+                "mask": mask,
+            },
             prices=prices,
             budget=budget,
             max_queries=max_queries,
@@ -215,6 +230,7 @@ def stream(
     targets: Targets = None,
     starts: Starts = None,
     goal: Goals = None,
+    mask: Masks = None,
     prices: Prices | None = None,
     budget: float = math.inf,
     max_queries: float | None = None,
@@ -238,7 +254,14 @@ def stream(
     checked_model = as_model(model)
     cells = _cells(
         attack,
-        {"image": images, "label": labels, "target": targets, "start": starts, "goal": goal},
+        {
+            "image": images,
+            "label": labels,
+            "target": targets,
+            "start": starts,
+            "goal": goal,
+            "mask": mask,
+        },
         prices=prices,
         budget=budget,
         max_queries=max_queries,
@@ -353,7 +376,7 @@ def _asks_uncharged(name: str) -> InputError:
     )
 
 
-# -- cells from images, labels, targets, starts and goals -----------------------------------------
+# -- cells from images, labels, targets, starts, goals and masks ----------------------------------
 
 
 def _cells(attack: Attack, inputs: Mapping[str, Any], **options: Any) -> Iterator[Cell]:
@@ -387,18 +410,21 @@ def _column(name: str, values: Any) -> Iterable[Any] | None:
         raise InputError(f"is {shown(values)}", expected="one label per image", input="labels")
     if name == "goal":
         return None if values is None or isinstance(values, Goal) else _goals(values)
-    if name == "start" and (values is None or (isinstance(values, Tensor) and values.ndim == 3)):
+    if name in WHOLE and (
+        values is None or (isinstance(values, Tensor) and values.ndim in WHOLE[name])
+    ):
         return None
+    argument = name if name == "mask" else f"{name}s"
     if isinstance(values, Tensor) and values.ndim != 4:
         image = name == "image"
         raise InputError(
             f"has shape {tuple(values.shape)}",
             expected="(n, c, h, w)" if image else "(n, c, h, w), or (c, h, w) for all images",
             remedy="for a single image use image[None]" if image else "",
-            input=f"{name}s",
+            input=argument,
         )
     if not isinstance(values, Iterable):
-        raise InputError(f"is {shown(values)}", expected="images, as tensors", input=f"{name}s")
+        raise InputError(f"is {shown(values)}", expected="images, as tensors", input=argument)
     return values.cpu() if isinstance(values, Tensor) else values
 
 
@@ -435,7 +461,7 @@ def _zipped(
         for name in ("label", "target"):
             if hasattr(row.get(name), "__index__"):
                 row[name] = row[name].__index__()
-        for name in ("target", "start", "goal"):
+        for name in ("target", "start", "goal", "mask"):
             if name in row and row[name] is None:
                 raise InputError(
                     f"the {name} of image {index} is None", expected="one for each image, or none"

@@ -119,6 +119,13 @@ class AttackOptions:
             "other class is adversarial. Default: the image's own class."
         ),
     ] = None
+    mask: Annotated[
+        Path | None,
+        _option(
+            "A picture of the images' size, white where pixels may change; or a folder with one "
+            "for each image, of its name. Default: all may change."
+        ),
+    ] = None
     price: Annotated[
         str,
         _option(
@@ -218,6 +225,7 @@ def study_of(options: AttackOptions) -> Study:
             options.target,
             options.start,
             None if options.flagged is None else flagged_classes(options.flagged),
+            mask=options.mask,
         ),
         norm=norm_of(options.norm),
         device=options.device,
@@ -257,6 +265,8 @@ def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
         "target": options.target,
         "flagged": None if options.flagged is None else str(options.flagged),
         "start": None if options.start is None else str(options.start),
+        "mask": None if options.mask is None else str(options.mask),
+        "mask_digest": loaded.masks_digest,
         "price": options.price,
         "prices": {"source": prices.source, "other": prices.other, "classes": classes},
         "norm": str(study.norm),

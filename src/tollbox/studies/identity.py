@@ -1,4 +1,5 @@
-"""Whether a study is still the one that was begun: its images, models, prices, attacks and noise.
+"""Whether a study is still the one that was begun: its images, masks, models, prices, flagged
+classes, attacks and noise.
 
 1. What a study was begun with is in its record. It is read whatever has changed; it is resumed only
    by the same, and a refusal names what differs.
@@ -189,6 +190,15 @@ def check_images(
         f"the images of {study.images.path} are not those that {folder} was begun with: {change}",
         remedy=f"bring them back, {BEGIN_ANEW}",
     )
+
+
+def check_masks(study: Study, now: str | None, recorded: str | None, folder: Path) -> None:
+    """Raise FileError unless the masks, by their digests, are those that were recorded."""
+    if now != recorded:
+        raise FileError(
+            f"the masks of {study.goal.mask} are not those that {folder} was begun with",
+            remedy=f"bring them back, {BEGIN_ANEW}",
+        )
 
 
 def check_exactness(spec: ModelSpec, now: Exactness, begun: Exactness, folder: Path) -> None:

@@ -30,12 +30,14 @@ from ..engine.engine import default_batch_size, trial_batch_size
 from ..engine.executors import threads_each
 from ..errors import InputError, mention
 from ..files.images import ImageSet
+from ..files.masks import masks_digest
 from ..files.starts import check_target
 from ..files.tables import LARGEST, in_a_line
 from .grid import Grid, Place
 from .identity import (
     check_exactness,
     check_images,
+    check_masks,
     check_repeatable,
     check_surrogate,
     fingerprint,
@@ -44,6 +46,7 @@ from .sources import (
     check_digest,
     find_device,
     load_images,
+    load_masks,
     load_model,
     load_starts,
     load_surrogate,
@@ -63,6 +66,7 @@ class Loaded:
     images: ImageSet
     hashes: tuple[str, ...]
     starts: list[Tensor | None]
+    masks: list[Tensor | None]
     device: torch.device
     supplied: Mapping[str, Model]
     """Models that are used instead of loading them, by name."""
@@ -208,6 +212,7 @@ class Loaded:
             charge_clean=self.study.charge_clean,
             start=self.starts[image],
             norm=self.study.norm,
+            mask=self.masks[image],
         )
 
     def correct(self, spec: ModelSpec, limit: int | None) -> list[int]:
@@ -238,10 +243,20 @@ class Loaded:
             images=take(self.images, places),
             hashes=tuple(self.hashes[place] for place in places),
             starts=[self.starts[place] for place in places],
+            masks=[self.masks[place] for place in places],
             kept=kept,
         )
         fewer._models.update(self._models)
         return fewer
+
+    @property
+    def masks_digest(self) -> str | None:
+        """What tells the masks from others."""
+        return masks_digest(self.masks)
+
+    def check_masks(self, recorded: str | None, folder: Path) -> None:
+        """Raise FileError unless the masks are those that the study was begun with."""
+        check_masks(self.study, self.masks_digest, recorded, folder)
 
     def check_images(self, recorded: list[tuple[str, int, str]], folder: Path) -> None:
         """Raise FileError unless the images are those that the study was begun with."""
@@ -303,7 +318,7 @@ def _load(
     images = load_images(study, limit)
     starts = load_starts(study, images, limit)
     hashes = tuple(content_hash(image) for image in images.images)
-    return Loaded(study, images, hashes, starts, device, supplied)
+    return Loaded(study, images, hashes, starts, load_masks(study, images), device, supplied)
 
 
 def _judged(study: Study, device: torch.device, supplied: Mapping[str, Model]) -> Loaded:

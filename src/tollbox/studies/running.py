@@ -155,6 +155,7 @@ class _ShardJob:
             loaded = load_study(store.study)
             check_attacks(store.study, loaded.study, self.path.parent)
             loaded.check_images(store.images(), self.path.parent)
+            loaded.check_masks(store.study.masks, self.path.parent)
             for spec in loaded.study.attacks:
                 loaded.check_surrogate(spec, store.study.surrogates, self.path.parent)
             options = replace(self.options, time_limit=link.ask("seconds left") or 0.0)

@@ -19,6 +19,7 @@ from ...attacks import described
 from ...errors import FileError, InputError
 from ...files.classes import flagged_classes
 from ...files.functions import is_function
+from ...files.masks import EXPECTED as MASK
 from ...files.pictures import SUFFIXES
 from ...files.tables import kind_of
 from ...models.precision import DTYPE_NAMES, DTYPES
@@ -120,7 +121,7 @@ def _path(item: Item | None, folder: Path, expected: str) -> Path | None:
     return None if item is None else item.path(folder, expected)
 
 
-GOAL_KEYS = ("target", "start", "flagged")
+GOAL_KEYS = ("target", "start", "flagged", "mask")
 
 
 def goal_of(item: Item | None, folder: Path, files: bool) -> GoalSpec:
@@ -131,9 +132,12 @@ def goal_of(item: Item | None, folder: Path, files: bool) -> GoalSpec:
     start = _path(items.get("start"), folder, expected)
     if start is not None and files:
         check_there(items["start"], start, expected)
+    mask = _path(items.get("mask"), folder, MASK)
+    if mask is not None and files and _kind(items["mask"], mask) != "folder":
+        check_there(items["mask"], mask, MASK)
     try:
         flagged, file = _flagged(items.get("flagged"), folder)
-        return GoalSpec(target, start, flagged, file)
+        return GoalSpec(target, start, flagged, file, mask)
     except InputError as error:
         if error.where or item is None:  # it is placed already
             raise

@@ -180,14 +180,16 @@ class Tariff:
 
 @dataclass(frozen=True)
 class GoalSpec:
-    """The class to reach (None: any that is not flagged), the image, or images, to begin from, and
-    the classes that are flagged (None: the source class)."""
+    """The class to reach (None: any that is not flagged), the image, or images, to begin from, the
+    classes that are flagged (None: the source class), and the pixels that may change."""
 
     target: int | None = None
     start: Path | None = None
     flagged: frozenset[int] | None = None
     flagged_file: Path | None = None
     """Where those are from, if they are from a file."""
+    mask: Path | None = None
+    """A picture, or a folder with one for each image: white may change."""
 
     def __post_init__(self) -> None:
         check_goal(self.target, self.start)

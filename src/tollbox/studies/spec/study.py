@@ -52,6 +52,7 @@ KEYS: Mapping[str, Key] = {
     "target": ("goal", "target"),
     "start": ("goal", "start"),
     "flagged": ("goal", "flagged"),
+    "mask": ("goal", "mask"),
 }
 """By the name of an argument, the key that it comes from."""
 MODEL_KEYS: Mapping[str, Key] = {

@@ -83,6 +83,7 @@ def _goal(goal: GoalSpec) -> dict[str, Any]:
         "target": goal.target,
         "start": goal.start,
         "flagged": goal.flagged_file or flagged,
+        "mask": goal.mask,
     }
 
 

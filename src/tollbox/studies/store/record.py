@@ -165,6 +165,8 @@ class StudyRecord:
     flagged: tuple[int, ...] | None = None
     """The classes that are flagged, to tell whether a file of them has changed; None: the source
     class."""
+    masks: str | None = None
+    """A digest of the masks, if there are any."""
     norm: Metric = Metric.L2
     """What distances are measured in. (Older stores do not say: ℓ2.)"""
 
