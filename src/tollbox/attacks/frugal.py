@@ -30,13 +30,14 @@ from ..core.stop import Stop
 from ..parts.calibrated import UNWEIGHED_CHUNKS, CalibratedSampler, DirectionEstimate
 from ..parts.drawn import LARGEST_BLOCK
 from ..parts.inward import Inward, Ray
+from ..parts.masked import drawing_for
 from ..parts.overshoot import LARGEST_RATIO, limit_ratio, optimum
 from ..parts.paths import Arc, Circle
 from ..parts.priors import Photo, Reweighed, Spectrum
 from ..parts.searches import Rule, narrow, optimal_rule
 from ..parts.starts import PHASE as START
 from ..parts.starts import Start, begin
-from ..parts.subspaces import Dct, Prior, drawing_for
+from ..parts.subspaces import Dct, Prior
 from ..parts.turns import MOST_BINS, REFERENCE, BeliefPath, TurnBelief, bin_width, search_cost
 from .surrogates import Surrogate
 

@@ -24,9 +24,10 @@ from ..core.problem import Problem
 from ..core.ranges import MAX_VALUE, above, check, number, whole
 from .drawn import LARGEST_BLOCK, DrawnDirections
 from .estimates import PHASE, Estimate, Estimator
+from .masked import drawing_for
 from .overshoot import Belief, Scores
 from .registry import register
-from .subspaces import Drawing, Full, Prior, drawing_for
+from .subspaces import Drawing, Full, Prior
 from .vectors import sum_weights, unit
 
 FIRST_CHUNK = 8

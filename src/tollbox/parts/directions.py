@@ -26,8 +26,9 @@ from torch.nn.functional import hardshrink
 
 from ..core.problem import Problem
 from ..core.ranges import MAX_VALUE, Range, check, number, whole
+from .masked import dimension_for
 from .registry import register
-from .subspaces import Dct, Shape, Subspace, dimension_for
+from .subspaces import Dct, Shape, Subspace
 from .vectors import unit, unit_rows
 
 PHASE = "direction"

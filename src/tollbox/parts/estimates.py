@@ -32,8 +32,9 @@ from .. import theory
 from ..core.ask import Ask, Asking, Iterate
 from ..core.problem import Problem
 from ..core.ranges import MAX_VALUE, above, check, number, whole
+from .masked import dimension_for, drawing_for
 from .registry import register
-from .subspaces import Full, Prior, dimension_for, drawing_for
+from .subspaces import Full, Prior
 from .vectors import sum_weights, unit
 
 PHASE = "estimate"

@@ -32,12 +32,12 @@ from ..core.ask import Ask, Asking, Iterate, first_adversarial
 from ..core.problem import Problem
 from ..core.ranges import MAX_VALUE, check, whole
 from ..engine.mixtures import Mixture
+from .masked import drawing_for
 from .overshoot import limit_ratio
 from .priors import Spectrum
 from .registry import register
 from .searches import narrow, optimal_rule
 from .starts import PHASE, GrowingNoise, Start
-from .subspaces import drawing_for
 
 FARTHEST_RADIUS, NEAREST_RADIUS = 0.35, 0.005
 """Radii of the first search, per pixel."""
