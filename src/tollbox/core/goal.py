@@ -123,12 +123,12 @@ class Goal:
 
     @property
     def flagged_text(self) -> str:
-        """The set in a few words; empty if there is none."""
+        """The set in a few words, as "classes 3, 5"; empty if there is none."""
         if self.flagged is None:
             return ""
         labels = self._labels
         if len(labels) <= MOST_SHOWN:
-            return ", ".join(map(str, labels))
+            return f"class{'es' * (len(labels) > 1)} {', '.join(map(str, labels))}"
         return f"{len(labels)} classes from {labels[0]} to {labels[-1]}"
 
 

@@ -132,6 +132,13 @@ def flagged_labels(study: Study) -> tuple[int, ...] | None:
 def recorded_study(record: StudyRecord, *, files: bool) -> Study:
     """The study as it was begun; with `files`, what it names must be there."""
     study = Study.from_text(record.text, record.folder, record.where, files=files)
+    check_tables(record, study)
+    return study
+
+
+def check_tables(record: StudyRecord, study: Study) -> None:
+    """Raise FileError unless the files of prices and of flagged classes say what they did when the
+    study was begun."""
     for now, begun in zip(price_texts(study), record.prices, strict=True):
         if now != begun:
             raise FileError(
@@ -146,7 +153,6 @@ def recorded_study(record: StudyRecord, *, files: bool) -> Study:
             remedy=f"bring the file back, {BEGIN_ANEW}",
             where=study.where,
         )
-    return study
 
 
 def attack_parts(study: Study) -> dict[str, dict[str, str]]:
