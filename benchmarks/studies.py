@@ -115,7 +115,7 @@ def made_up(cell: int, label: int, tariff: Any, steps: int, rng: np.random.Gener
         "",
         tb.Stop.BUDGET,
         "",
-        tb.Ledger(tariff.prices.for_source(label), label, counts),
+        tb.Ledger(tariff.prices.for_source(label), tb.Goal.leave({label}), counts),
         None,
         tuple(improvements),
         tuple(trace),

@@ -64,6 +64,6 @@ def drive(asking, problem: tb.Problem, label: Callable[[Tensor], int]) -> Driven
             label_array = np.array(labels)
             good = problem.is_adversarial(label_array)
             runs.append(
-                tb.Answers(label_array, good, np.array(apart), problem.label, problem.prices)
+                tb.Answers(label_array, good, np.array(apart), problem.goal, problem.prices)
             )
         answers = joined(runs)

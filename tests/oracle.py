@@ -35,7 +35,11 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
     """Run one cell, a query at a time."""
     out = Outcome()
     source = cell.image.to(model.dtype)
-    problem = Problem(source, cell.label, cell.prices, cell.target, cell.seed)
+    problem = Problem(
+        source, cell.label, cell.prices, cell.target, cell.seed, goal=cell.goal, mask=cell.mask
+    )
+    flagged = {cell.label} if cell.goal.flagged is None else set(cell.goal.flagged)
+    target = cell.goal.target if cell.target is None else cell.target
     dearest = max(
         [cell.prices.other]
         + (
@@ -48,7 +52,16 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
     def price(label: int) -> float:
         if cell.prices.classes is not None:
             return cell.prices.classes.get(label, cell.prices.other)
-        return cell.prices.source if label == cell.label else cell.prices.other
+        return cell.prices.source if label in flagged else cell.prices.other
+
+    def is_good(label: int) -> bool:
+        return label not in flagged if target is None else label == target
+
+    def sendable(point: torch.Tensor) -> torch.Tensor:
+        """As it is sent: the source where nothing may change."""
+        if cell.mask is not None:
+            point = torch.where(cell.mask.expand_as(source), point, source)
+        return model.sent(point[None].clone())
 
     def total() -> float:  # from counts, cheapest price first
         values = Counter()
@@ -64,20 +77,20 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
             if out.cost + dearest > cell.budget:
                 out.stop = Stop.BUDGET
                 return None
-        sent = model.sent(point[None].clone())
+        sent = sendable(point)
         try:
             label = int(model.predict(sent)[0])
         except RuntimeError:
             out.stop = Stop.MODEL_ERROR
             return None
         distance = float(torch.linalg.vector_norm(sent[0].double() - source.double()))
-        good = label != cell.label if cell.target is None else label == cell.target
+        good = is_good(label)
         best = out.improvements[-1][3] if out.improvements else math.inf
         before = out.cost
         if charged:
             out.counts[phase, label] += 1
             out.queries += 1
-            out.source += label == cell.label
+            out.source += label in flagged
             out.cost = total()
         if good and distance < best:
             out.improvements.append((out.cost, out.source, out.queries, distance, before))
@@ -87,7 +100,7 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
     clean = query(source, "clean", cell.charge_clean)
     if clean is None:
         return out
-    if clean[0] != cell.label:
+    if clean[0] not in flagged:
         out.stop = Stop.ALREADY_MISCLASSIFIED
         return out
     asking, answers = cell.attack(problem), None
@@ -98,7 +111,7 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
             out.stop = end.value
             ask = None
         for point, *_ in problem.accepted:
-            sent = model.sent(point[None].clone())[0]
+            sent = sendable(point)[0]
             out.steps.append(
                 (out.cost, float(torch.linalg.vector_norm(sent.double() - source.double())))
             )
@@ -114,18 +127,16 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
                     return out
                 labels.append(answer[0])
                 distances.append(answer[1])
-                good = answer[0] != cell.label if cell.target is None else answer[0] == cell.target
+                good = is_good(answer[0])
                 if run.until is not None and good == (run.until is tb.Until.ADVERSARIAL):
                     break
             label_array = np.array(labels)
-            adversarial = (
-                label_array != cell.label if cell.target is None else label_array == cell.target
-            )
+            adversarial = np.array([is_good(label) for label in labels])
             runs.append(
-                tb.Answers(label_array, adversarial, np.array(distances), cell.label, cell.prices)
+                tb.Answers(label_array, adversarial, np.array(distances), problem.goal, cell.prices)
             )
             assert runs[-1].prices.tolist() == [price(label) for label in labels]
-            assert runs[-1].flagged.tolist() == [label == cell.label for label in labels]
+            assert runs[-1].flagged.tolist() == [label in flagged for label in labels]
         answers = joined(runs)
 
 

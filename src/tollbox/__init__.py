@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .check import check_model
     from .core.ask import Answers, Ask, Run, Until, together
     from .core.cell import Cell
+    from .core.goal import Goal
     from .core.ledger import Ledger
     from .core.metric import Metric
     from .core.prices import Prices
@@ -40,6 +41,7 @@ __all__ = [
     "Cell",
     "Engine",
     "FileError",
+    "Goal",
     "ImageSet",
     "Improvement",
     "InputError",
@@ -101,6 +103,7 @@ _NAMES = {
         "UnknownNameError",
     ),
     "files.images": ("ImageSet",),
+    "core.goal": ("Goal",),
     "core.ledger": ("Ledger",),
     "core.metric": ("Metric",),
     "core.prices": ("Prices",),

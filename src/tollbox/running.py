@@ -26,6 +26,7 @@ from .check import CHECKED_IMAGES, Examined, exact_choice, examine, threads
 from .core.arguments import check_flag, shown
 from .core.cell import Cell, check_attack, check_limits
 from .core.exactness import Exactness, Seen
+from .core.goal import Goal
 from .core.metric import check_made_for, norm_of
 from .core.model import Model, as_model
 from .core.prices import Prices
@@ -42,9 +43,16 @@ FORCED = "workers=tb.Workers(model, ..., force=True)"
 AnyModel = Model | Callable[[Tensor], Any]
 Targets = int | Tensor | Iterable[int] | None
 """The class to reach, for all images or one for each; None: any class but the source."""
+Goals = Goal | Iterable[Goal] | None
+"""What is flagged and what adversarial, for all images or for each; None: any class but its own."""
+Masks = Tensor | Iterable[Tensor] | None
+"""Which pixels may change, bool: (h, w), (1, h, w) or (c, h, w) for all images, or one for each, as
+(n, c, h, w) or (n, 1, h, w) or any iterable; None: all pixels."""
 Starts = Tensor | Iterable[Tensor] | None
 """The image to begin from, (c, h, w) for all or one for each; None: what the attack's start finds.
 """
+WHOLE = {"start": (3,), "mask": (2, 3)}
+"""Numbers of axes of a tensor that is for all images."""
 
 
 class ModelWarning(UserWarning):
@@ -127,6 +135,8 @@ def run(
     *,
     targets: Targets = None,
     starts: Starts = None,
+    goal: Goals = None,
+    mask: Masks = None,
     prices: Prices | None = None,
     budget: float = math.inf,
     max_queries: float | None = None,
@@ -148,6 +158,10 @@ def run(
     images: (n, c, h, w) in [0,1], or any iterable of images of one shape; labels: their classes.
     targets: the class to reach, one for all or one for each; by default any but the source.
     starts: the image to begin from, likewise, in place of what the attack's own start would find.
+    goal: which labels are flagged and which adversarial, as tb.Goal.leave({151, 152}), one for all
+        or one for each; `targets` is short for a goal with a target.
+    mask: the pixels that may change, as a bool tensor (h, w), one for all or one for each; what is
+        sent is the source image elsewhere, whatever the attack.
     prices: what an answer costs (default: 1, whatever it is).
     budget, max_queries: what each image may cost, and how many queries it may take.
     norm: what distances are measured in, "l2" or "linf"; an attack that is made for the other is
@@ -173,7 +187,14 @@ def run(
     cells = list(
         _cells(
             attack,
-            {"image": images, "label": labels, "target": targets, "start": starts},
+            {
+                "image": images,
+                "label": labels,
+                "target": targets,
+                "start": starts,
+                "goal": goal,
+                "mask": mask,
+            },
             prices=prices,
             budget=budget,
             max_queries=max_queries,
@@ -208,6 +229,8 @@ def stream(
     *,
     targets: Targets = None,
     starts: Starts = None,
+    goal: Goals = None,
+    mask: Masks = None,
     prices: Prices | None = None,
     budget: float = math.inf,
     max_queries: float | None = None,
@@ -231,7 +254,14 @@ def stream(
     checked_model = as_model(model)
     cells = _cells(
         attack,
-        {"image": images, "label": labels, "target": targets, "start": starts},
+        {
+            "image": images,
+            "label": labels,
+            "target": targets,
+            "start": starts,
+            "goal": goal,
+            "mask": mask,
+        },
         prices=prices,
         budget=budget,
         max_queries=max_queries,
@@ -346,7 +376,7 @@ def _asks_uncharged(name: str) -> InputError:
     )
 
 
-# -- cells from images, labels, targets and starts ------------------------------------------------
+# -- cells from images, labels, targets, starts, goals and masks ----------------------------------
 
 
 def _cells(attack: Attack, inputs: Mapping[str, Any], **options: Any) -> Iterator[Cell]:
@@ -378,19 +408,32 @@ def _column(name: str, values: Any) -> Iterable[Any] | None:
         if name == "target":
             return None
         raise InputError(f"is {shown(values)}", expected="one label per image", input="labels")
-    if name == "start" and (values is None or (isinstance(values, Tensor) and values.ndim == 3)):
+    if name == "goal":
+        return None if values is None or isinstance(values, Goal) else _goals(values)
+    if name in WHOLE and (
+        values is None or (isinstance(values, Tensor) and values.ndim in WHOLE[name])
+    ):
         return None
+    argument = name if name == "mask" else f"{name}s"
     if isinstance(values, Tensor) and values.ndim != 4:
         image = name == "image"
         raise InputError(
             f"has shape {tuple(values.shape)}",
             expected="(n, c, h, w)" if image else "(n, c, h, w), or (c, h, w) for all images",
             remedy="for a single image use image[None]" if image else "",
-            input=f"{name}s",
+            input=argument,
         )
     if not isinstance(values, Iterable):
-        raise InputError(f"is {shown(values)}", expected="images, as tensors", input=f"{name}s")
+        raise InputError(f"is {shown(values)}", expected="images, as tensors", input=argument)
     return values.cpu() if isinstance(values, Tensor) else values
+
+
+def _goals(values: Any) -> Iterable[Any]:
+    if not isinstance(values, Iterable) or isinstance(values, str | set | frozenset):
+        remedy = "use tb.Goal.leave(...)" if isinstance(values, Iterable) else ""
+        expected = "a tb.Goal, or one for each image"
+        raise InputError(f"is {shown(values)}", expected=expected, remedy=remedy, input="goal")
+    return values
 
 
 def _plain(classes: Any) -> Any:
@@ -418,7 +461,7 @@ def _zipped(
         for name in ("label", "target"):
             if hasattr(row.get(name), "__index__"):
                 row[name] = row[name].__index__()
-        for name in ("target", "start"):
+        for name in ("target", "start", "goal", "mask"):
             if name in row and row[name] is None:
                 raise InputError(
                     f"the {name} of image {index} is None", expected="one for each image, or none"

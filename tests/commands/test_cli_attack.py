@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from tollbox import Prices, StudyResults, preset, run
+from tollbox import Goal, Prices, StudyResults, preset, run
 from tollbox.cli.app import main
 from tollbox.core.noise import content_hash
 from tollbox.models.loading import load_model
@@ -157,7 +157,7 @@ def check_files(case: Case, prices: Prices) -> None:
         assert account["queries"] == int(row["queries"]) == sum(n for _, n in counts)
         assert int(row["flagged"]) == sum(n for k, n in counts if k == label)
         assert int(row["other"]) == int(row["queries"]) - int(row["flagged"])
-        cost = sum(n * prices.of(k, label) for k, n in counts)
+        cost = sum(n * prices.of(k, Goal.leave({label})) for k, n in counts)
         assert account["cost"] == float(row["cost"]) == cost == sum(account["by_phase"].values())
         assert cost <= 150
 

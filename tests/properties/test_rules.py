@@ -70,6 +70,23 @@ prices = st.one_of(
 )
 
 
+flagged_sets = st.sampled_from([None, None, {0}, {0, 1}, {0, 3}, {1, 3}]).map(
+    lambda labels: tb.Goal() if labels is None else tb.Goal.leave(labels)
+)
+
+
+@st.composite
+def masks(draw):
+    """None, or some numbers of an image, or of its pixels."""
+    if draw(st.booleans()):
+        return None
+    shape = draw(st.sampled_from([SHAPE, SHAPE[1:]]))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 10**6)))
+    mask = torch.rand(shape, generator=generator) < draw(st.sampled_from([0.2, 0.5, 0.9]))
+    mask.view(-1)[draw(st.integers(0, mask.numel() - 1))] = True
+    return mask
+
+
 @st.composite
 def scenes(draw, most=6):
     """A classifier, and cells to be run on it."""
@@ -93,6 +110,8 @@ def scenes(draw, most=6):
                 seed=draw(st.integers(0, 3)),
                 charge_clean=draw(st.booleans()),
                 name=f"cell {number}",
+                goal=draw(flagged_sets),
+                mask=draw(masks()),
             )
         )
     return predict, cells
@@ -238,7 +257,8 @@ def test_rule_5_what_is_reported_was_asked_and_is_the_nearest(scene, layout, qua
             assert result.distance == math.inf
             continue
         label = int(predict(result.adversarial[None]))
-        assert label != cell.label if cell.target is None else label == cell.target
+        flagged = cell.goal.flagged or {cell.label}
+        assert label not in flagged if cell.target is None else label == cell.target
         apart = float(torch.linalg.vector_norm(result.adversarial - cell.image))
         assert result.distance == pytest.approx(apart, rel=1e-12)
         assert any(torch.equal(result.adversarial, point) for point in seen)
@@ -247,6 +267,26 @@ def test_rule_5_what_is_reported_was_asked_and_is_the_nearest(scene, layout, qua
         if quantize:
             steps = result.adversarial * (2**quantize - 1)
             assert torch.allclose(steps, steps.round(), atol=1e-9)
+
+
+@given(scenes(most=1), layouts, st.sampled_from([None, 8, 2]))
+def test_whatever_is_sent_is_the_source_outside_the_mask(scene, layout, quantize):
+    predict, [cell] = scene
+    seen = []
+
+    def watching(images):
+        seen.extend(images.clone())
+        return predict(images)
+
+    net = model(watching, quantize=quantize)
+    [result] = engine_run([cell], net, layout)
+    if cell.mask is not None:
+        clean, fixed = net.sent(cell.image.clone()), ~cell.mask.expand(SHAPE)
+        assert all(torch.equal(point[fixed], clean[fixed]) for point in seen)
+        if result.adversarial is not None:
+            assert torch.equal(result.adversarial[fixed], clean[fixed])
+    flagged = sum(n for (_, label), n in account(result).items() if cell.aim.flags(label))
+    assert result.ledger.source == flagged
 
 
 @given(scenes(), layouts)

@@ -37,8 +37,10 @@ def settlements(draw, most_rows=FEW_ROWS + 2):
     """An account with a past, and an ask of one run that is back."""
     price, label = draw(prices), draw(st.integers(0, 3))
     target = draw(st.sampled_from([None, None, (label + 1) % 4]))
-    problem = Problem(torch.full((1, 2, 2), 0.5).double(), label, price, target)
-    ledger = Ledger(price, label)
+    flagged = draw(st.sampled_from([None, None, {label}, {label, (label + 2) % 4}]))
+    goal = tb.Goal(flagged, target)
+    problem = Problem(torch.full((1, 2, 2), 0.5).double(), label, price, goal=goal)
+    ledger = Ledger(price, problem.goal)
     ledger.charge(np.array(draw(st.lists(st.integers(0, 3), max_size=20)), np.int64), "past")
     rows = draw(st.integers(1, most_rows))
     dearest = price.dearest
@@ -92,7 +94,7 @@ def test_both_paths_give_the_same(scene):
     assert few.adversarial.tolist() == answers.adversarial.tolist()
     assert few.distances.tolist() == answers.distances.tolist()
     assert few.prices.tolist() == answers.prices.tolist()
-    assert (few.source, few.tariff, few.parts) == (answers.source, answers.tariff, answers.parts)
+    assert (few.goal, few.tariff, few.parts) == (answers.goal, answers.tariff, answers.parts)
 
 
 @given(settlements(most_rows=FEW_ROWS))

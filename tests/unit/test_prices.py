@@ -22,6 +22,7 @@ prices = st.one_of(
         default=st.floats(0.01, 100),
     ),
 )
+goals = st.frozensets(st.integers(0, 5), min_size=1, max_size=4).map(tb.Goal.leave)
 labels = st.lists(st.integers(0, 5), max_size=40).map(lambda found: np.array(found, np.int64))
 
 
@@ -44,37 +45,37 @@ def test_prices_can_be_sent_to_another_process():
 
 def test_a_price_goes_by_label():
     table = tb.Prices.per_class({3: 50.0, 1: 0.0}, default=2.0)
-    assert [table.of(label, source=3) for label in (3, 1, 0)] == [50, 0, 2]
+    assert [table.of(label, tb.Goal.leave({3})) for label in (3, 1, 0)] == [50, 0, 2]
     assert (table.dearest, table.cheapest) == (50, 0)
     plain = tb.Prices(7, 2)
-    assert [plain.of(label, source=4) for label in (4, 0)] == [7, 2]
+    assert [plain.of(label, tb.Goal.leave({4})) for label in (4, 0)] == [7, 2]
     assert (plain.dearest, plain.cheapest) == (7, 2)
     assert (tb.Prices(1, 9).dearest, tb.Prices(1, 9).cheapest) == (9, 1)
 
 
-@given(prices, labels, st.integers(0, 5))
-def test_levels_are_the_prices_of_labels(price, found, source):
-    values = [price.values[level] for level in price.levels(found, source)]
-    assert values == [price.of(int(label), source) for label in found]
+@given(prices, labels, goals)
+def test_levels_are_the_prices_of_labels(price, found, goal):
+    values = [price.values[level] for level in price.levels(found, goal)]
+    assert values == [price.of(int(label), goal) for label in found]
 
 
-@given(prices, labels, st.lists(st.integers(0, 40), max_size=5), st.integers(0, 5))
-def test_the_cost_does_not_depend_on_the_chunks(price, found, cuts, source):
-    whole, parts = Ledger(price, source), Ledger(price, source)
+@given(prices, labels, st.lists(st.integers(0, 40), max_size=5), goals)
+def test_the_cost_does_not_depend_on_the_chunks(price, found, cuts, goal):
+    whole, parts = Ledger(price, goal), Ledger(price, goal)
     whole.charge(found, "a")
     for chunk in np.split(found, sorted(min(cut, len(found)) for cut in cuts)):
         parts.charge(chunk, "a")
     assert whole.cost == parts.cost
     assert whole.counts == parts.counts
     assert whole.queries == len(found) == whole.source + whole.other
-    exact = math.fsum(price.of(int(label), source) for label in found)
+    exact = math.fsum(price.of(int(label), goal) for label in found)
     assert whole.cost == pytest.approx(exact, rel=1e-12)
-    assert Ledger(price, source, whole.counts).cost == whole.cost
+    assert Ledger(price, goal, whole.counts).cost == whole.cost
 
 
-@given(prices, labels, labels, st.integers(0, 5))
-def test_standing_is_the_account_before_each_row(price, before, found, source):
-    ledger = Ledger(price, source)
+@given(prices, labels, labels, goals)
+def test_standing_is_the_account_before_each_row(price, before, found, goal):
+    ledger = Ledger(price, goal)
     ledger.charge(before, "a")
     standing = ledger.account_before(found)
     for row in range(len(found)):
@@ -84,11 +85,11 @@ def test_standing_is_the_account_before_each_row(price, before, found, source):
         ledger.charge(found[row : row + 1], "b")
 
 
-@given(prices, labels, st.floats(0, 1.2), st.integers(0, 5), st.integers(1, 50))
-def test_rows_are_affordable_while_the_dearest_answer_fits(price, found, share, source, cap):
+@given(prices, labels, st.floats(0, 1.2), goals, st.integers(1, 50))
+def test_rows_are_affordable_while_the_dearest_answer_fits(price, found, share, goal, cap):
     budget = share * price.dearest * (len(found) + 1)
-    ledger, by_hand = Ledger(price, source), 0
-    counted = Ledger(price, source)
+    ledger, by_hand = Ledger(price, goal), 0
+    counted = Ledger(price, goal)
     for label in found:
         if counted.cost + price.dearest > budget or counted.queries >= cap:
             break
@@ -98,7 +99,7 @@ def test_rows_are_affordable_while_the_dearest_answer_fits(price, found, share, 
 
 
 def test_by_phase_and_sides():
-    ledger = Ledger(tb.Prices(10, 1), 2)
+    ledger = Ledger(tb.Prices(10, 1), tb.Goal.leave({2}))
     ledger.charge(np.array([2, 2, 0]), "search")
     ledger.charge(np.array([1]), "estimate")
     assert ledger.by_phase == {"search": 21, "estimate": 1}

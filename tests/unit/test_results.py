@@ -22,7 +22,7 @@ def result(steps, stop=Stop.BUDGET, ratio=10, budget=100.0, cap=math.inf, index=
         "",
         stop,
         "",
-        Ledger(tb.Prices(ratio, 1), 0),
+        Ledger(tb.Prices(ratio, 1), tb.Goal.leave({0})),
         None,
         tuple(tb.Improvement(*step) for step in steps),
         (),

@@ -29,7 +29,7 @@ from tollbox.studies.spec.key_lines import key_lines
 from tollbox.studies.spec.selection import images_digest
 from tollbox.studies.spec.specs import (
     AttackSpec,
-    Goal,
+    GoalSpec,
     ImagesSpec,
     ModelSpec,
     SurrogateSpec,
@@ -132,7 +132,7 @@ def test_a_study_with_everything(folder: Path) -> None:
     assert study.images == ImagesSpec(
         folder / "set.npz", None, 2, listed=folder / "images.txt", digest=None
     )
-    assert study.goal == Goal(5, folder / "start.png")
+    assert study.goal == GoalSpec(5, folder / "start.png")
     assert study.seeds == (0, 7)
     assert study.models == (
         ModelSpec("net", "net.pt2", str(folder / "net.pt2"), (0.5, 0.4, 0.3), (0.25,), 8),
@@ -165,7 +165,7 @@ def test_defaults(folder: Path) -> None:
     )
     assert study.name == "study"
     assert study.seeds == (0,)
-    assert study.goal == Goal(None, None)
+    assert study.goal == GoalSpec(None, None)
     assert (study.device, study.batch_size, study.workers) == (None, None, 1)
     assert (study.metered, study.one_shape, study.exact) == (False, False, False)
     assert (study.charge_clean, study.keep_images) == (True, False)
@@ -338,7 +338,7 @@ def test_limits_and_goals_are_checked_wherever_they_are_made() -> None:
     with pytest.raises(InputError, match="price is -1: expected a number that is 0 or more, inf"):
         Tariff.of(-1, budget=5)
     with pytest.raises(InputError, match="target is 3, and start is not given"):
-        Goal(3)
+        GoalSpec(3)
 
 
 # -- mistakes -------------------------------------------------------------------------------------

@@ -128,7 +128,13 @@ def test_runs_come_back_with_counts_improvements_and_steps(path: Path, attack: s
         (_, trace, image), (_, _, none) = store.traces(images=True)
     assert (end.cell, other.cell, none) == (7, 8, None)
     back = codec.build_result(
-        end, trace, codec.unpack_image(image), name=result.name, label=0, tariff=tariff
+        end,
+        trace,
+        codec.unpack_image(image),
+        name=result.name,
+        label=0,
+        goal=tb.Goal.leave({0}),
+        tariff=tariff,
     )
     assert back.index == 7
     assert (back.stop, back.reason, back.seed) == (result.stop, "said", -(2**63))
@@ -146,7 +152,7 @@ def test_a_trace_is_decoded_in_parts() -> None:
     boundary = half_space(distance=0.3, shape=(3, 8, 8))
     [result] = tb.run(tb.preset("a-cgba"), boundary.model(), boundary.source[None], [0], budget=300)
     trace = Trace(codec.pack_trace(result), Path())
-    assert trace.improvements(result.ledger.prices, 0) == result.improvements
+    assert trace.improvements(result.ledger.prices, tb.Goal.leave({0})) == result.improvements
     assert "_values" not in vars(trace)  # the steps were not decoded for that
     assert (tuple(trace.steps), trace.counts) == (result.trace, result.ledger.counts)
 
@@ -169,7 +175,10 @@ def test_an_old_trace_has_its_queries_included_when_it_is_read(prices: tb.Prices
         tb.preset("a-cgba"), boundary.model(), boundary.source[None], [0], prices=prices, **limits
     )
     assert len(result.improvements) > 3
-    assert old_trace(result).improvements(result.ledger.prices, 0) == result.improvements
+    assert (
+        old_trace(result).improvements(result.ledger.prices, tb.Goal.leave({0}))
+        == result.improvements
+    )
 
 
 def test_an_old_trace_does_not_know_the_class_of_an_answer_and_counts_the_dearest() -> None:
@@ -187,7 +196,7 @@ def test_an_old_trace_does_not_know_the_class_of_an_answer_and_counts_the_deares
     )
     assert len(result.improvements) > 10
     assert {row.cost - row.cost_before for row in result.improvements} == {1, 2}
-    old = old_trace(result).improvements(prices, 0)
+    old = old_trace(result).improvements(prices, tb.Goal.leave({0}))
     assert old == tuple(row._replace(cost=row.cost_before + 2) for row in result.improvements)
 
 
@@ -198,7 +207,10 @@ def test_an_old_trace_of_a_free_clean_image_has_no_query() -> None:
     )
     [result] = tb.Engine(boundary.model()).run([free])
     assert result.improvements == ((0.0, 0, 0, 0.0, 0.0),)
-    assert old_trace(result, charged=0).improvements(tb.Prices(), 1) == result.improvements
+    assert (
+        old_trace(result, charged=0).improvements(tb.Prices(), tb.Goal.leave({1}))
+        == result.improvements
+    )
 
 
 def old_trace(result: tb.Result, charged: int = 1) -> Trace:

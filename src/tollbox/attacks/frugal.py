@@ -30,6 +30,7 @@ from ..core.stop import Stop
 from ..parts.calibrated import UNWEIGHED_CHUNKS, CalibratedSampler, DirectionEstimate
 from ..parts.drawn import LARGEST_BLOCK
 from ..parts.inward import Inward, Ray
+from ..parts.masked import drawing_for
 from ..parts.overshoot import LARGEST_RATIO, limit_ratio, optimum
 from ..parts.paths import Arc, Circle
 from ..parts.priors import Photo, Reweighed, Spectrum
@@ -126,7 +127,7 @@ class Frugal:
         rate, floor = optimum(ratio).rate, SMALLEST_DELTA * math.sqrt(problem.dimension)
         priors = (self.prior, self.low_prior, self.fallback_prior, self.reweighing_prior)
         *samplers, last = (
-            CalibratedSampler(problem, prior.begin(problem), ratio, self.chunk, number)
+            CalibratedSampler(problem, drawing_for(problem, prior), ratio, self.chunk, number)
             for number, prior in enumerate(priors)
         )
         turns = TurnBelief(REFERENCE, LOW_OFFSETS[smooth], FALLBACK_OFFSET)

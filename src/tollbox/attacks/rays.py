@@ -48,16 +48,27 @@ def blocks(dimension: int, level: int) -> list[Block]:
     return [(first, min(dimension, first + size)) for first in range(0, dimension, size)]
 
 
+def _numbers(first: int, last: int, places: Tensor | None) -> slice | Tensor:
+    """The numbers of a block, as an index."""
+    return slice(first, last) if places is None else places[first:last]
+
+
 class _Flipped:
     """Rows x* + r s, clipped, with the signs of one block flipped in each."""
 
     def __init__(
-        self, source: Tensor, signs: Tensor, radius: float, flips: Sequence[Block]
+        self,
+        source: Tensor,
+        signs: Tensor,
+        radius: float,
+        flips: Sequence[Block],
+        places: Tensor | None,
     ) -> None:
+        """`places`: the numbers that may change, if not all; blocks are of these."""
         step = signs * radius
         self._kept = (step + source).clamp_(0, 1).flatten()
         self._turned = (step.neg_() + source).clamp_(0, 1).flatten()
-        self._flips, self._shape = flips, source.shape
+        self._flips, self._shape, self._places = flips, source.shape, places
 
     def __len__(self) -> int:
         return len(self._flips)
@@ -66,7 +77,8 @@ class _Flipped:
         flips = self._flips[rows]
         points = self._kept.repeat(len(flips), 1)
         for point, (first, last) in zip(points, flips, strict=True):
-            point[first:last] = self._turned[first:last]
+            block = _numbers(first, last, self._places)
+            point[block] = self._turned[block]
         return points.view(-1, *self._shape)
 
 
@@ -131,7 +143,8 @@ def flip_signs(
     source, root = problem.source, math.sqrt(problem.dimension)
     unit = 1.0 if problem.norm is Metric.LINF else root  # the distance of radius 1
     scale = root if linf_tau else 1.0
-    signs, radius, found, tried = torch.ones_like(source), 1.0, False, 0
+    signs, radius, found, tried = problem.only_mask(torch.ones_like(source)), 1.0, False, 0
+    places = problem.free_places
     flips: list[Block] = []
     if problem.start_image is not None:
         begun = yield from first_adversarial(problem.start_image[None], START)
@@ -148,13 +161,13 @@ def flip_signs(
         while flips:
             if not found:
                 flips = flips[: attack.starts - tried]
-            rows = _Flipped(source, signs, radius, flips)
+            rows = _Flipped(source, signs, radius, flips, places)
             answers = yield Ask(rows, until=Until.ADVERSARIAL, phase=FAST_CHECK if found else START)
             asked, tried = len(answers), tried + len(answers)
             (first, last), flips = flips[asked - 1], flips[asked:]
             if answers.adversarial[-1]:
                 flipped = signs.clone()
-                flipped.view(-1)[first:last].neg_()
+                flipped.view(-1)[_numbers(first, last, places)] *= -1
                 start = Iterate(rows[asked - 1 : asked][0], float(answers.distances[-1]))
                 ray = Ray(source, flipped, radius, start, reach)
                 moved = yield from attack.search(problem, ray, scale)

@@ -119,7 +119,8 @@ class _Rescaling:
 
     def __init__(self, part: Rescaled, problem: Problem) -> None:
         self._part, self._problem = part, problem
-        self._blocks = cycle(_blocks(*problem.source.shape[1:]))
+        blocks = _blocks(*problem.source.shape[1:])
+        self._blocks = cycle([block for block in blocks if problem.may_change(*block)])
         self._factors: Tensor | None = None
         """None: all are 1."""
         self._nearest: Iterate | None = None

@@ -69,7 +69,7 @@ class SignOPT:
     ) -> Asking[Slope]:
         theta = unit(iterate.point - problem.source)
         noise = problem.noise(PHASE, t, self.queries)
-        sums = problem.source.new_zeros(2, problem.dimension)
+        sums = problem.source.new_zeros(2, problem.source.numel())
         adversarial = 0
         for first in range(0, self.queries, self.chunk):
             units = unit_rows(noise[first : first + self.chunk])

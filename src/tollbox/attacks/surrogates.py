@@ -74,7 +74,7 @@ class Surrogate:
         return {**self.__dict__, "_ready": {}, "gradients": 0, "seconds": 0.0}
 
     def direction(self, problem: Problem, point: Tensor) -> Tensor:
-        """The unit gradient, at a point, of how far the class to reach leads the source class."""
+        """The unit gradient, at a point, of how far the class to reach leads the flagged ones."""
         began = time.perf_counter()
         networks, normalise = self._on(point.device)
         total = torch.zeros_like(point)
@@ -83,7 +83,7 @@ class Surrogate:
                 total += unit(_gradient(network, normalise, problem, point))
         self.gradients += 1
         self.seconds += time.perf_counter() - began
-        return unit(total)
+        return unit(problem.only_mask(total))
 
     def classes(self, image: Tensor) -> int:
         """How many classes the networks have, tried on an image (c, h, w); raises InputError unless
@@ -171,17 +171,18 @@ def _gradient(
 ) -> Tensor:
     with torch.enable_grad():
         image, logits = _logits(network, normalise, point)
-        label = problem.label
-        largest = max(label, problem.target or 0)
+        flagged = sorted(problem.goal.flagged or ())
+        largest = max(*flagged, problem.target or 0)
         if largest >= len(logits):
             raise InputError(
-                f"has {len(logits)} classes, and class {largest} is of an image or its target",
+                f"has {len(logits)} classes, and class {largest} is of an image or its goal",
                 expected="the classes of the model under test",
                 input="surrogate",
             )
         if problem.target is None:
-            rival = torch.cat([logits[:label], logits[label + 1 :]]).amax()
+            others = [each for each in range(len(logits)) if not problem.goal.flags(each)]
+            rival = logits[others].amax()
         else:
             rival = logits[problem.target]
-        (gradient,) = torch.autograd.grad(rival - logits[label], image)
+        (gradient,) = torch.autograd.grad(rival - logits[flagged].amax(), image)
     return gradient[0].to(point)

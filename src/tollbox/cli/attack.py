@@ -22,6 +22,7 @@ from ..attacks.surrogates import Surrogate
 from ..core.metric import norm_of
 from ..engine.engine import LARGEST_BATCH
 from ..errors import InputError, mention
+from ..files.classes import flagged_classes
 from ..files.output import check_free
 from ..models.precision import DTYPE_NAMES, DTYPES
 from ..studies.beginning import begin
@@ -30,7 +31,7 @@ from ..studies.loading import Loaded, load
 from ..studies.shard import Options
 from ..studies.spec.specs import (
     AttackSpec,
-    Goal,
+    GoalSpec,
     ImagesSpec,
     ModelSpec,
     SurrogateSpec,
@@ -111,10 +112,24 @@ class AttackOptions:
             ".npz with one for each image. Default: the attack finds one."
         ),
     ] = None
+    flagged: Annotated[
+        Path | None,
+        _option(
+            "A text file with the flagged classes, one or a range (151-268) in each line: any "
+            "other class is adversarial. Default: the image's own class."
+        ),
+    ] = None
+    mask: Annotated[
+        Path | None,
+        _option(
+            "A picture of the images' size, white where pixels may change; or a folder with one "
+            "for each image, of its name. Default: all may change."
+        ),
+    ] = None
     price: Annotated[
         str,
         _option(
-            "c*: what a source-class answer costs, others cost 1. A number, inf, or a CSV with the "
+            "c*: what a flagged answer costs, others cost 1. A number, inf, or a CSV with the "
             "columns class and price (class may be `default`, which is 1 if absent).",
             True,
         ),
@@ -206,7 +221,12 @@ def study_of(options: AttackOptions) -> Study:
             )
         ],
         seeds=[options.seed],
-        goal=Goal(options.target, options.start),
+        goal=GoalSpec(
+            options.target,
+            options.start,
+            None if options.flagged is None else flagged_classes(options.flagged),
+            mask=options.mask,
+        ),
         norm=norm_of(options.norm),
         device=options.device,
         batch_size=options.batch_size,
@@ -243,7 +263,10 @@ def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
         "attack_parts": repr(loaded.attack(study.attacks[0])),
         "surrogate": _surrogate_settings(options, loaded.surrogate(study.attacks[0])),
         "target": options.target,
+        "flagged": None if options.flagged is None else str(options.flagged),
         "start": None if options.start is None else str(options.start),
+        "mask": None if options.mask is None else str(options.mask),
+        "mask_digest": loaded.masks_digest,
         "price": options.price,
         "prices": {"source": prices.source, "other": prices.other, "classes": classes},
         "norm": str(study.norm),

@@ -5,7 +5,8 @@
 2. A PNG is the point rounded to 8 bits. Rounding may lose it, so the model is asked again about the
    rounded images, uncharged, and the file name says what it answered: `0007-adversarial.png`,
    `0007-lost.png`, or `0007-unknown.png` if the model failed on it, or is metered and was not
-   asked. With a target, adversarial means the target class.
+   asked. Adversarial is what the goal says: with a target, that class; with a set of flagged
+   classes, any outside it.
 3. `results.csv` has a line for each image; distance `inf` where no adversarial point was found, and
    0 where the clean image is misclassified anyway (which makes neither a point nor a PNG; with a
    target it is `inf` unless it has that class). `target` is empty where any other class will do.
@@ -199,7 +200,7 @@ def still_adversarial(cell: Cell, picture: Rounded) -> bool | None:
     """Whether a point is still adversarial at 8 bits; None if the model did not answer."""
     if picture.label is None:
         return None
-    return picture.label != cell.label if cell.target is None else picture.label == cell.target
+    return bool(cell.aim.is_adversarial(np.array([picture.label]))[0])
 
 
 def _row(
@@ -212,7 +213,7 @@ def _row(
         result.index,
         plain_text(cell.name),
         cell.label,
-        "" if cell.target is None else cell.target,
+        "" if cell.aim.target is None else cell.aim.target,
         result.stop.value,
         plain_text(result.reason),
         repr(result.distance),
@@ -226,13 +227,19 @@ def _row(
     ]
 
 
+def _flagged_labels(cell: Cell) -> list[int] | None:
+    """The set of flagged labels, if the goal has one."""
+    return None if cell.goal.flagged is None else sorted(cell.goal.flagged)
+
+
 def _account(cell: Cell, result: Result) -> dict[str, Any]:
     ledger = result.ledger
     return {
         "index": result.index,
         "name": cell.name,
         "label": cell.label,
-        "target": cell.target,
+        "target": cell.aim.target,
+        "flagged_labels": _flagged_labels(cell),
         "content": content_hash(cell.image),
         "start_content": None if cell.start is None else content_hash(cell.start),
         "stop": result.stop.value,

@@ -34,7 +34,10 @@ def show(
     """Print it; `lost` points are no longer adversarial at 8 bits (None: the model was not asked);
     all is saved in `folder`; `surrogate` is the one that was asked in this process."""
     to, target, norm = console(), settings["target"], results[0].norm
+    flagged_set = results[0].ledger.goal.flagged_text if settings.get("flagged") else ""
     goal = "" if target is None else f", target {target}"
+    goal += f", flagged {flagged_set}" if flagged_set else ""
+    goal += "" if settings.get("mask") is None else ", within a mask"
     title = f"{settings['attack']}, price {settings['price']}{goal}"
     ended = [r for r in results.counted if not r.stop.cut_short]
     early = [r for r in results.counted if r.stop.unfinished]
@@ -73,7 +76,8 @@ def show(
             to.print(hint[:1].upper() + hint[1:], soft_wrap=True)
     no_start = sum(r.stop is Stop.NO_START for r in results)
     if settings["start"] is not None and no_start:
-        answer = "the source class" if target is None else f"another class than {target}"
+        flagged_answer = "a flagged class" if flagged_set else "the source class"
+        answer = flagged_answer if target is None else f"another class than {target}"
         to.print(
             f"{no_start} images have no start: the model answers {answer} to it.", soft_wrap=True
         )

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .goal import Goal
 from .prices import Prices
 
 T = TypeVar("T")
@@ -74,8 +75,8 @@ class Answers:
     """The label is what the goal asks for."""
     distances: NDArray[np.float64]
     """Distance of each point, as it was sent, from the source image, in the problem's metric."""
-    source: int
-    """The source class."""
+    goal: Goal
+    """For the image: which labels are flagged."""
     tariff: Prices
     parts: tuple[Answers, ...] = field(default=(), repr=False)
     """The runs, if there were several."""
@@ -85,13 +86,13 @@ class Answers:
 
     @property
     def flagged(self) -> NDArray[np.bool_]:
-        """The label is the source class."""
-        return np.equal(self.labels, self.source)
+        """The label is on the source side."""
+        return self.goal.is_flagged(self.labels)
 
     @property
     def prices(self) -> NDArray[np.float64]:
         """What each answer cost."""
-        return self.tariff.value_array[self.tariff.levels(self.labels, self.source)]
+        return self.tariff.value_array[self.tariff.levels(self.labels, self.goal)]
 
     @property
     def runs(self) -> tuple[Answers, ...]:
@@ -176,7 +177,7 @@ def joined(runs: Sequence[Answers]) -> Answers:
         np.concatenate([run.labels for run in runs]),
         np.concatenate([run.adversarial for run in runs]),
         np.concatenate([run.distances for run in runs]),
-        runs[0].source,
+        runs[0].goal,
         runs[0].tariff,
         tuple(runs),
     )

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from ..errors import InputError, mention
 from .arguments import check_flag, check_whole, is_number, shown
+from .goal import Goal, aim
+from .mask import check_mask
 from .metric import Metric, check_made_for, norm_of
 from .model import Model
 from .pixels import check_range
@@ -32,7 +34,7 @@ class Cell:
     budget: float = math.inf
     max_queries: float = math.inf
     target: int | None = None
-    """The class to reach; None for any but the source."""
+    """Short for a goal with this target."""
     seed: int = 0
     name: str = ""
     charge_clean: bool = True
@@ -41,6 +43,16 @@ class Cell:
     """An image to begin from, in place of what the attack's start would find."""
     norm: Metric = Metric.L2
     """What distances are measured in; 'l2' and 'linf' will do."""
+    goal: Goal = field(default_factory=Goal)
+    """What is flagged, and what adversarial; by default any class but the source."""
+
+    mask: Tensor | None = field(default=None, repr=False)
+    """Which pixels may change, (h, w), (1, h, w) or (c, h, w), bool; None: all."""
+
+    @property
+    def aim(self) -> Goal:
+        """The goal, with its target and for its label."""
+        return aim(self.label, self.target, self.goal)
 
     def check(
         self, model: Model, name: str, shape: tuple[int, ...] | None = None
@@ -59,13 +71,9 @@ class Cell:
         check_image(self.image, name)
         check_label(self.label, model.classes, f"the label of {name}")
         check_classes(self.prices, model.classes)
-        if self.target is not None:
-            check_label(self.target, model.classes, f"the target of {name}")
-            if self.target == self.label:
-                raise InputError(
-                    f"the target of {name} is its source class, {self.label}",
-                    expected="another class",
-                )
+        self._check_goal(model, name)
+        if self.mask is not None:
+            check_mask(self.mask, self.image, name)
         if self.start is not None:
             check_image(self.start, f"the start of {name}")
             if self.start.shape != self.image.shape:
@@ -79,6 +87,26 @@ class Cell:
                 expected="one shape for all",
             )
         return tuple(self.image.shape)
+
+    def _check_goal(self, model: Model, name: str) -> None:
+        """Raise InputError unless the model has the classes of the goal, and one to reach."""
+        if not isinstance(self.goal, Goal):
+            expected = "tb.Goal.leave({...}) or tb.Goal.reach(...)"
+            raise InputError(f"is {shown(self.goal)}", expected=expected, input="goal")
+        target = self.goal.target if self.target is None else self.target
+        if self.target is not None and self.goal.target not in (None, self.target):
+            raise InputError(
+                f"the target of {name} is {self.target}, and that of its goal {self.goal.target}",
+                expected="one of them",
+            )
+        if target is not None:
+            check_label(target, model.classes, f"the target of {name}")
+            if self.goal.flagged is None and target == self.label:
+                raise InputError(
+                    f"the target of {name} is its source class, {self.label}",
+                    expected="another class",
+                )
+        self.aim.check(model.classes)
 
 
 def check_attack(attack: Attack) -> None:

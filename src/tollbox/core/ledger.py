@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .goal import Goal
 from .prices import Prices
 
 
@@ -32,7 +33,8 @@ class Ledger:
     """Counts of answers by phase and label; everything else is derived from them."""
 
     prices: Prices
-    source_label: int
+    goal: Goal
+    """For its image: which labels are flagged."""
     counts: dict[str, Counter[int]] = field(default_factory=dict)
     """For each phase, how often each label was answered."""
     _levels: list[int] = field(init=False, repr=False)
@@ -52,7 +54,7 @@ class Ledger:
         levels = [0] * len(self.prices.values)
         for tally in tallies:
             for label, count in tally.items():
-                levels[self.prices.level(label, self.source_label)] += count
+                levels[self.prices.level(label, self.goal)] += count
         return levels
 
     def _cost(self, levels: list[int]) -> float:
@@ -68,12 +70,16 @@ class Ledger:
 
     @property
     def source(self) -> int:
-        """Answers with the source class ("flagged")."""
-        return sum(tally[self.source_label] for tally in self.counts.values())
+        """Flagged answers: with the source class, or one of the goal's set."""
+        return sum(self.flagged_in(phase) for phase in self.counts)
+
+    def flagged_in(self, phase: str) -> int:
+        """Flagged answers of one phase."""
+        return sum(n for label, n in self.counts[phase].items() if self.goal.flags(label))
 
     @property
     def other(self) -> int:
-        """Answers with any other class."""
+        """Answers that are not flagged."""
         return self.queries - self.source
 
     @property
@@ -98,11 +104,11 @@ class Ledger:
         if len(labels) == 1:
             now = np.array([self.cost]), np.array([self.source]), np.array([self.queries])
             return AccountBefore(*now)
-        levels = self.prices.levels(labels, self.source_label)
+        levels = self.prices.levels(labels, self.goal)
         steps = np.zeros((len(labels), len(self.prices.values)), np.int64)
         steps[np.arange(len(labels)), levels] = 1
         before = np.cumsum(steps, axis=0) - steps + np.array(self._levels)
-        flagged = (labels == self.source_label).astype(np.int64)
+        flagged = self.goal.is_flagged(labels).astype(np.int64)
         source = np.cumsum(flagged) - flagged + self.source
         queries = self.queries + np.arange(len(labels), dtype=np.int64)
         return AccountBefore(self.prices.cost(before), source, queries)
@@ -122,7 +128,7 @@ class Ledger:
         if tally is None:
             tally = self.counts[phase] = Counter()
         tally[label] += 1
-        self._levels[self.prices.level(label, self.source_label)] += 1
+        self._levels[self.prices.level(label, self.goal)] += 1
         self._known_cost = None
 
     def charge(self, labels: NDArray[np.int64], phase: str) -> None:
@@ -131,4 +137,4 @@ class Ledger:
         self._known_cost = None
         for label, count in Counter(labels.tolist()).items():
             tally[label] += count
-            self._levels[self.prices.level(label, self.source_label)] += count
+            self._levels[self.prices.level(label, self.goal)] += count

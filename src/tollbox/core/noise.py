@@ -132,11 +132,19 @@ def normal_rows(key: Key, first: int, last: int, width: int, like: Tensor) -> Te
 class Noise:
     """Rows of standard normal numbers, made when they are needed."""
 
-    def __init__(self, key: str, rows: int, shape: tuple[int, ...], like: Tensor) -> None:
+    def __init__(
+        self,
+        key: str,
+        rows: int,
+        shape: tuple[int, ...],
+        like: Tensor,
+        mask: Tensor | None = None,
+    ) -> None:
+        """With a mask of that shape, rows are 0 where it is False."""
         digest = hashlib.blake2b(key.encode(), digest_size=8).digest()
         one, two = np.frombuffer(digest, "<i4").tolist()
         self._key: Key = (one, two)
-        self._rows, self._shape, self._like = rows, shape, like
+        self._rows, self._shape, self._like, self._mask = rows, shape, like, mask
 
     def __len__(self) -> int:
         return self._rows
@@ -149,4 +157,5 @@ class Noise:
     def __getitem__(self, rows: slice) -> Tensor:
         first, last, _ = rows.indices(self._rows)
         flat = normal_rows(self._key, first, last, math.prod(self._shape), self._like)
-        return flat.view(last - first, *self._shape)
+        made = flat.view(last - first, *self._shape)
+        return made if self._mask is None else made.mul_(self._mask)

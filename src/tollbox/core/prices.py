@@ -4,6 +4,8 @@
 2. `ratio` (the paper's c*) is what an attack plans with: source price over the price of others.
    Where others are free (c* = infinity) attacks plan with 1e5, as the paper does; a price per class
    starts from the source's price over the default.
+   A price per class that the user gave wins: the goal says which labels are flagged (goal.py), and
+   all of them have the source price only where there is no table.
 3. A cost is a function of counts: sum over the distinct prices, in rising order, of count x price.
    One formula for one row and for a million, so chunking cannot change a cost by a rounding.
 """
@@ -21,6 +23,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from .arguments import is_number, is_whole, shown
+from .goal import Goal
 
 PLANNED_RATIO_AT_INFINITY = 1e5
 """What attacks plan with at c* = infinity (the paper, comparison to stealthy attacks)."""
@@ -56,7 +59,8 @@ def _checked_class(label: int) -> int:
 
 @dataclass(frozen=True)
 class Prices:
-    """Price of a source-class ("flagged") answer and of any other; or a price per class."""
+    """Price of a flagged answer (of the source class, or of the goal's set) and of any other; or a
+    price per class."""
 
     source: float = 1.0
     other: float = 1.0
@@ -110,19 +114,24 @@ class Prices:
         """The least an answer may cost."""
         return self.values[0]
 
-    def of(self, label: int, source: int) -> float:
-        """Price of an answer `label` when the source class is `source`."""
+    def of(self, label: int, goal: Goal) -> float:
+        """Price of an answer `label`: the table's, if there is one, else by the goal's sides."""
         if self.classes is not None:
             return self.classes.get(label, self.other)
-        return self.source if label == source else self.other
+        return self.source if goal.flags(label) else self.other
 
-    def level(self, label: int, source: int) -> int:
+    def level(self, label: int, goal: Goal) -> int:
         """The position of that price in `values`."""
-        return self.values.index(self.of(label, source))
+        return self.values.index(self.of(label, goal))
 
-    def for_source(self, label: int) -> Prices:
-        """These prices with `source` set to what an answer of class `label` costs."""
-        return self if self.classes is None else replace(self, source=self.of(label, label))
+    def for_source(self, label: int, goal: Goal | None = None) -> Prices:
+        """These prices with `source` set to what a flagged answer costs: one of class `label`, or
+        of the dearest flagged class if that is not flagged."""
+        if self.classes is None:
+            return self
+        goal = (goal or Goal()).for_label(label)
+        labels = [label] if goal.flags(label) else sorted(goal.flagged or ())
+        return replace(self, source=max(self.of(each, goal) for each in labels))
 
     @property
     def ratio(self) -> float:
@@ -135,16 +144,16 @@ class Prices:
             return 1 / PLANNED_RATIO_AT_INFINITY
         return self.source / self.other
 
-    def levels(self, labels: NDArray[np.int64], source: int) -> NDArray[np.intp]:
+    def levels(self, labels: NDArray[np.int64], goal: Goal) -> NDArray[np.intp]:
         """For each label the position of its price in `values`."""
         if len(self.values) == 1:
             return np.zeros(len(labels), np.intp)
         if self.classes is None:
             low = int(self.source > self.other)  # position of the source price
-            return np.where(labels == source, low, 1 - low)
+            return np.where(goal.is_flagged(labels), low, 1 - low)
         distinct, places = np.unique(labels, return_inverse=True)
         position = {value: i for i, value in enumerate(self.values)}
-        table = np.array([position[self.of(int(label), source)] for label in distinct], np.intp)
+        table = np.array([position[self.of(int(label), goal)] for label in distinct], np.intp)
         return table[places]
 
     def cost(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -1,7 +1,7 @@
 """The problem: all that an attack on one image may know.
 
-1. The source image, its label, the prices, the goal, the metric, and random streams. No model, no
-   budget, no batch size, no other image.
+1. The source image, its label, the prices, the goal, the mask, the metric, and random streams. No
+   model, no budget, no batch size, no other image.
 2. Random numbers are a function of (seed, content of the image, purpose, step, row, column) and of
    nothing else (noise.py). Prices and parts are not among these, so that variants see the same
    start and noise, and comparisons are paired.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -20,6 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .ask import Asking, Iterate
+from .devices import carried
+from .goal import Goal, aim
+from .mask import whole_mask
 from .metric import Metric
 from .noise import Noise, content_hash
 from .prices import Prices
@@ -46,7 +50,7 @@ class Problem:
     prices: Prices = field(default_factory=Prices)
     """With `source` set to what the source class costs: `prices.ratio` is c*."""
     target: int | None = None
-    """The goal: any other class (None), or this class."""
+    """Short for a goal with this target; always that of the goal."""
     seed: int = 0
     content: str = ""
     """Hash of the source image; made from it if it is not given."""
@@ -54,19 +58,51 @@ class Problem:
     """An image to begin from, in place of what the attack's start would find."""
     norm: Metric = Metric.L2
     """What distances are measured in."""
+    goal: Goal = field(default_factory=Goal)
+    """Which labels are flagged, and which adversarial, for this image."""
+    mask: Tensor | None = field(default=None, repr=False)
+    """Which numbers of the image may change, (c, h, w), bool; None: all."""
     accepted: list[Accepted] = field(default_factory=list, repr=False)
     """Iterates that the engine has not collected yet."""
     notes: dict[str, Any] = field(default_factory=dict, repr=False)
     """Notes of the iteration under way."""
 
     def __post_init__(self) -> None:
-        self.prices = self.prices.for_source(self.label)
+        self.goal = aim(self.label, self.target, self.goal)
+        self.target = self.goal.target
+        self.prices = self.prices.for_source(self.label, self.goal)
         self.content = self.content or content_hash(self.source)
+        self._host_mask: Tensor | None = None
+        if self.mask is not None:
+            self._host_mask = whole_mask(self.mask, self.source).cpu()
+            self.mask = carried(self._host_mask, self.source.device, torch.bool)
+            if self.start_image is not None:
+                self.start_image = self.within_mask(self.start_image)
 
-    @property
+    @cached_property
     def dimension(self) -> int:
-        """d, the number of pixels times channels."""
-        return self.source.numel()
+        """d, the number of pixels times channels that may change."""
+        return self.source.numel() if self._host_mask is None else int(self._host_mask.sum())
+
+    @cached_property
+    def free_places(self) -> Tensor | None:
+        """Where in the flattened image something may change; None: everywhere."""
+        if self._host_mask is None:
+            return None
+        places = self._host_mask.flatten().nonzero().flatten()
+        return carried(places, self.source.device, torch.int64)
+
+    def may_change(self, rows: slice, columns: slice) -> bool:
+        """Whether anything may, in a rectangle of pixels."""
+        return self._host_mask is None or bool(self._host_mask[:, rows, columns].any())
+
+    def within_mask(self, points: Tensor) -> Tensor:
+        """Points, (c, h, w) or (n, c, h, w), that are the source image outside the mask."""
+        return points if self.mask is None else torch.where(self.mask, points, self.source)
+
+    def only_mask(self, directions: Tensor) -> Tensor:
+        """Directions, (c, h, w) or (n, c, h, w), that are 0 outside the mask."""
+        return directions if self.mask is None else directions * self.mask
 
     @property
     def resolution(self) -> float:
@@ -75,9 +111,7 @@ class Problem:
 
     def is_adversarial(self, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which labels are what the goal asks for."""
-        if self.target is None:
-            return np.not_equal(labels, self.label)
-        return np.equal(labels, self.target)
+        return self.goal.is_adversarial(labels)
 
     def noise(
         self,
@@ -86,9 +120,12 @@ class Problem:
         rows: int,
         shape: tuple[int, ...] | None = None,
     ) -> Noise:
-        """Standard normal rows of `shape` (an image's by default) for one purpose at one step."""
+        """Standard normal rows of `shape` for one purpose at one step; by default of an image's
+        shape, and then 0 outside the mask."""
         key = f"{self.seed}/{self.content}/{purpose}/{step}"
-        return Noise(key, rows, shape or tuple(self.source.shape), self.source)
+        if shape is not None:
+            return Noise(key, rows, shape, self.source)
+        return Noise(key, rows, tuple(self.source.shape), self.source, self.mask)
 
     def accept(self, iterate: Iterate | Tensor) -> None:
         """Mark a point, which was asked and found adversarial, as the iterate of this iteration.

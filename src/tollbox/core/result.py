@@ -140,7 +140,8 @@ class Result:
     @classmethod
     def nothing(cls, index: int, cell: Cell, stop: Stop) -> Result:
         """The result of a cell of which nothing is known."""
-        ledger = Ledger(cell.prices.for_source(cell.label), cell.label)
+        goal = cell.aim
+        ledger = Ledger(cell.prices.for_source(cell.label, goal), goal)
         limits = cell.budget, cell.max_queries, cell.seed
         return cls(
             index, cell.name, stop, "", ledger, None, (), (), *limits, norm=Metric(cell.norm)

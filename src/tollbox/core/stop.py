@@ -57,7 +57,8 @@ _ADVICE = {
         "is far from its target: try another schedule, or an attack without one."
     ),
     Stop.ALREADY_MISCLASSIFIED: (
-        "The model does not give the clean image the label that came with it; medians leave it out."
+        "The model does not give the clean image the label that came with it, or a flagged one; "
+        "medians leave it out."
     ),
     Stop.MODEL_ERROR: "The model failed on a point of this image; see the result's reason.",
     Stop.ATTACK_ERROR: "The attack itself failed on this image; see the result's reason.",

@@ -51,8 +51,10 @@ class CellRun:
             content,
             start,
             Metric(cell.norm),
+            cell.goal,
+            cell.mask,
         )
-        self.ledger = Ledger(cell.prices, cell.label)
+        self.ledger = Ledger(cell.prices, self.problem.goal)
         self.account = Account(
             self.problem, self.ledger, cell.budget, cell.max_queries, charging=cell.charge_clean
         )
@@ -76,7 +78,9 @@ class CellRun:
     def best(self) -> Tensor | None:
         """The nearest adversarial point so far, as it was sent."""
         best = self.account.best_point()
-        return None if best is None else self._model.sent(best.clone())[0].to(best.dtype)
+        if best is None:
+            return None
+        return self._model.sent(self.problem.within_mask(best.clone()))[0].to(best.dtype)
 
     def begin(self) -> None:
         """Ask for the clean image."""
@@ -208,7 +212,7 @@ class CellRun:
             self._resume(answers)
 
     def _begin_attack(self, label: int) -> None:
-        if label != self.cell.label:
+        if not self.problem.goal.flags(label):
             self._end(Stop.ALREADY_MISCLASSIFIED, f"the model answers {label}")
             return
         try:
@@ -259,7 +263,8 @@ class CellRun:
             }
             self._steps.append(step)
             if known is None:
-                sent = self._model.sent(point[None].clone()).to(self._model.dtype)
+                inside = self.problem.within_mask(point[None].clone())
+                sent = self._model.sent(inside).to(self._model.dtype)
                 distance = self.problem.norm.norms(sent - self.problem.source)[0]
                 self.iterate_distances.append((distance, step))
 

@@ -209,7 +209,7 @@ class Engine:
         cell_run = CellRun(index, cell, slot, self._model, self._metered)
         cell_run.held_bytes, cell_run.history = held_bytes, history
         if self._stopping is None:
-            self.sender.place(slot, cell_run.problem.source, cell_run.problem.norm)
+            self.sender.place(slot, cell_run.problem)
         self._cell_runs[slot] = cell_run  # from here on nothing raises
         self._held_bytes += held_bytes
         if self._stopping is not None:

@@ -152,7 +152,7 @@ class Pending:
             return spent + prices.dearest <= budget
 
         for state in self.runs:
-            levels = prices.levels(state.labels[: state.known], self._problem.label)
+            levels = prices.levels(state.labels[: state.known], self._problem.goal)
             tally += np.bincount(levels, minlength=len(tally))
             known_cost = float(prices.cost(tally))
             left = 0 if state.end is not None else state.size - state.known

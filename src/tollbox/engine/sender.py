@@ -4,9 +4,11 @@
    Padding is never delivered. A metered model gets no padding, since there a row is a query. Unless
    there is one shape only, at most `COARSEST` times the rows that are wanted are computed, or the
    smallest shape.
-2. Points stay on the device. Labels, distances and whatever else waits to be read cross to the host
+2. Where a cell has a mask, its rows are the source image outside it, whoever made them; then they
+   are made what is sent.
+3. Points stay on the device. Labels, distances and whatever else waits to be read cross to the host
    in one transfer per batch; waiting for it is the only synchronisation.
-3. Out of memory: the shapes are halved, the rows are sent again, and results say so. Any other
+4. Out of memory: the shapes are halved, the rows are sent again, and results say so. Any other
    error of the model: the batch is bisected until the rows that cause it are found.
 """
 
@@ -25,6 +27,7 @@ from ..core.fused import kernels_for
 from ..core.memory import is_out_of_memory
 from ..core.metric import Metric
 from ..core.model import Model
+from ..core.problem import Problem
 from ..core.stop import Stop
 from .mixtures import Mixture, MixtureRows, write
 from .pending import Failure, Pending
@@ -108,6 +111,8 @@ class Sender:
         self._sources: Tensor | None = None
         self._norms: dict[int, Metric] = {}
         """By slot, what distances from its source image are measured in."""
+        self._masks: dict[int, Tensor] = {}
+        """By slot, where its points may differ from its source image, if not everywhere."""
         self.memory_warnings: list[str] = []
         """What had to be changed because memory ran out, in words."""
         self.exhausted = False
@@ -127,9 +132,13 @@ class Sender:
             shapes.add(max(smallest, min(shapes) // COARSEST))
         return sorted(shapes)
 
-    def place(self, slot: int, source: Tensor, norm: Metric) -> None:
-        """Put the source image of a live cell into the table, with its metric."""
-        self._norms[slot] = norm
+    def place(self, slot: int, problem: Problem) -> None:
+        """Put the source image of a live cell into the table, with its metric and its mask."""
+        source = problem.source
+        self._norms[slot] = problem.norm
+        self._masks.pop(slot, None)
+        if problem.mask is not None:
+            self._masks[slot] = problem.mask
         if self._sources is None or slot >= len(self._sources):
             rows = max(8, 2 * slot)
             table = torch.zeros((rows, *source.shape), dtype=source.dtype, device=source.device)
@@ -175,7 +184,7 @@ class Sender:
             first = last
         if not parts:
             return self._fly([], extra, 0, failures=failures)
-        distances = self._distances(self.model.sent(torch.cat(parts)), slots)
+        distances = self._distances(self._sent(torch.cat(parts), slots), slots)
         answers = torch.from_numpy(np.concatenate(known)).to(distances.device, torch.float64)
         flight = self._fly(sound, extra, len(slots), (answers, distances), failures)
         return replace(flight, recalled=True)
@@ -236,8 +245,9 @@ class Sender:
         if not slots:
             return self._fly([], extra, 0, failures=failures)
         padded = self.padded(len(slots))
-        batch = self.model.sent(self._batch(parts, mixed, places, len(slots), padded))
+        batch = self._batch(parts, mixed, places, len(slots), padded)
         slots += [slots[0]] * (padded - len(slots))
+        batch = self._sent(batch, slots)
         distances = self._distances(batch, slots)
         labels = self.model(batch)
         return self._fly(sound, extra, padded, (labels.double(), distances), failures)
@@ -263,6 +273,20 @@ class Sender:
         if rows < padded:
             batch[rows:] = batch[0]
         return batch
+
+    def _sent(self, batch: Tensor, slots: list[int]) -> Tensor:
+        """The points as they are sent; `batch` may be overwritten."""
+        if self._masks and self._sources is not None:
+            masked = [(row, slot) for row, slot in enumerate(slots) if slot in self._masks]
+            if masked:
+                places = torch.tensor(masked, pin_memory=batch.is_cuda)
+                rows, owners = places.to(batch.device, non_blocking=True).unbind(1)
+                masks = torch.stack([self._masks[slot] for _, slot in masked])
+                inside = torch.where(
+                    masks, batch.index_select(0, rows), self._sources.index_select(0, owners)
+                )
+                batch = batch.index_copy(0, rows, inside)
+        return self.model.sent(batch)
 
     def _follows(self, piece: Piece, failures: Sequence[tuple[Piece, Failure]]) -> bool:
         """Does a piece come after a failed one of the same run, so that it will not be asked?

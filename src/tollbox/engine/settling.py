@@ -153,7 +153,7 @@ def settle_few(pending: Pending, account: Account) -> Answers | None:
             account.improvements.append(Improvement(*spent, distance, cost_before))
     if best_row >= 0:
         account.keep(state.run.points, best_row)
-    return Answers(labels, adversarial, distances, ledger.source_label, ledger.prices)
+    return Answers(labels, adversarial, distances, ledger.goal, ledger.prices)
 
 
 def _keep_best(
@@ -184,7 +184,7 @@ def _answers(answered: AnsweredRows, counts: list[int], ledger: Ledger) -> Answe
     runs, first = [], 0
     for count in counts:
         labels, adversarial, distances = answered.between(first, first + count)
-        runs.append(Answers(labels, adversarial, distances, ledger.source_label, ledger.prices))
+        runs.append(Answers(labels, adversarial, distances, ledger.goal, ledger.prices))
         first += count
     return joined(runs)
 

@@ -233,7 +233,8 @@ def _lost(index: int, cell: Cell, reason: str) -> Result:
 def _without_views(cell: Cell) -> Cell:
     """The cell with images of its own: a view would take all that it is a view of along."""
     start = None if cell.start is None else cell.start.clone()
-    return replace(cell, image=cell.image.clone(), start=start)
+    mask = None if cell.mask is None else cell.mask.clone()
+    return replace(cell, image=cell.image.clone(), start=start, mask=mask)
 
 
 # -- in the other process -------------------------------------------------------------------------

@@ -3,5 +3,14 @@
 from ..core.model import Model, as_model, from_callable
 from .embedded import Embedded, embedded
 from .pytorch import from_torch
+from .thresholds import thresholded
 
-__all__ = ["Embedded", "Model", "as_model", "embedded", "from_callable", "from_torch"]
+__all__ = [
+    "Embedded",
+    "Model",
+    "as_model",
+    "embedded",
+    "from_callable",
+    "from_torch",
+    "thresholded",
+]

@@ -115,7 +115,7 @@ def first_estimate(result: Result) -> tuple[float, int] | None:
     tally = ledger.counts.get(PHASE)
     if not tally:
         return None
-    return 1 - tally[ledger.source_label] / tally.total(), tally.total()
+    return 1 - ledger.flagged_in(PHASE) / tally.total(), tally.total()
 
 
 # -- the figure -----------------------------------------------------------------------------------

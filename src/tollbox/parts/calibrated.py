@@ -24,6 +24,7 @@ from ..core.problem import Problem
 from ..core.ranges import MAX_VALUE, above, check, number, whole
 from .drawn import LARGEST_BLOCK, DrawnDirections
 from .estimates import PHASE, Estimate, Estimator
+from .masked import drawing_for
 from .overshoot import Belief, Scores
 from .registry import register
 from .subspaces import Drawing, Full, Prior
@@ -72,7 +73,7 @@ class Calibrated:
     def begin(self, problem: Problem) -> Estimator:
         """For one image."""
         ratio = problem.prices.ratio
-        sampler = CalibratedSampler(problem, self.subspace.begin(problem), ratio, self.chunk)
+        sampler = CalibratedSampler(problem, drawing_for(problem, self.subspace), ratio, self.chunk)
 
         def estimate(t: int, iterate: Iterate, queries: int) -> Asking[Tensor | None]:
             slack, cost = self.slack * iterate.distance, queries * (ratio + 1) / 2

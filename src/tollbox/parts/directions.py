@@ -15,6 +15,7 @@ normal coefficient. Nothing is remembered.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -25,8 +26,9 @@ from torch.nn.functional import hardshrink
 
 from ..core.problem import Problem
 from ..core.ranges import MAX_VALUE, Range, check, number, whole
+from .masked import dimension_for
 from .registry import register
-from .subspaces import Dct, Subspace
+from .subspaces import Dct, Shape, Subspace
 from .vectors import unit, unit_rows
 
 PHASE = "direction"
@@ -97,7 +99,8 @@ class _SpectralDirections:
         self._part, self._image = part, tuple(problem.source.shape)
         # whole blocks, to the last: a part of one would be rounded in another way
         self._noise = problem.noise(PHASE, 0, count + BLOCK, part.subspace.shape(self._image))
-        size = part.subspace.dimension(self._image)
+        self._frame = _frame(problem, part.subspace)
+        size = dimension_for(problem, part.subspace)
         weights = part.subspace.project(problem.source[None] - part.centre)[0].abs()
         if part.gamma is not None:
             weights = torch.tanh(part.gamma * weights)
@@ -107,10 +110,10 @@ class _SpectralDirections:
         # of a block no more than the memory: a direction is across twice as many at most
         self._block_size = max(1, min(BLOCK, size // 8, remembered or BLOCK))
         blocks = -(-remembered // self._block_size)
-        self._before = problem.source.new_zeros(1 + blocks * self._block_size, size)
+        self._before = problem.source.new_zeros(1 + blocks * self._block_size, self._frame.width)
         """The first boundary point's direction, and after it those that are remembered."""
         if size > 1:  # or nothing would be left
-            self._before[0] = unit(part.subspace.project(away[None]).flatten())
+            self._before[0] = unit(self._frame.of_image(away))
         self._made: Tensor | None = None
         self._next = 0
 
@@ -126,8 +129,8 @@ class _SpectralDirections:
     def _block(self, first: int) -> Tensor:
         """The directions from `first` on."""
         noise = self._noise[first : first + self._block_size]
-        drawn = (hardshrink(noise, CENTRAL_THIRD).sign_() * self._weights).flatten(1)
-        rows = unit_rows(drawn)
+        drawn = hardshrink(noise, CENTRAL_THIRD).sign_() * self._weights
+        rows = unit_rows(self._frame.of_drawn(drawn))
         rows = torch.addmm(rows, rows @ self._before.T, self._before, alpha=-1)
         if len(self._before) == 1:
             rows = unit_rows(rows)
@@ -135,7 +138,56 @@ class _SpectralDirections:
             rows = _orthonormal(rows)
             oldest = 1 + first % (len(self._before) - 1)
             self._before[oldest : oldest + len(rows)] = rows
-        return self._part.subspace.expand(rows.view(-1, *self._weights.shape), self._image)
+        return self._frame.images(rows)
+
+
+class _Coefficients:
+    """Directions as coefficients of a subspace, which keep lengths and angles."""
+
+    def __init__(self, subspace: Subspace, image: Shape) -> None:
+        self._subspace, self._image = subspace, image
+        self._shape = subspace.shape(image)
+        self.width = math.prod(self._shape)
+
+    def of_drawn(self, drawn: Tensor) -> Tensor:
+        """Of rows of coefficients, (n, width)."""
+        return drawn.flatten(1)
+
+    def of_image(self, image: Tensor) -> Tensor:
+        """Of one image, (width)."""
+        return self._subspace.project(image[None]).flatten()
+
+    def images(self, rows: Tensor) -> Tensor:
+        """The images of rows."""
+        return self._subspace.expand(rows.view(-1, *self._shape), self._image)
+
+
+class _MaskedImages:
+    """Directions as images within a mask: what is left of coefficients there keeps no angles."""
+
+    def __init__(self, subspace: Subspace, problem: Problem) -> None:
+        self._subspace, self._problem = subspace, problem
+        self._image = tuple(problem.source.shape)
+        self.width = problem.source.numel()
+
+    def of_drawn(self, drawn: Tensor) -> Tensor:
+        """Of rows of coefficients, (n, width)."""
+        return self._problem.only_mask(self._subspace.expand(drawn, self._image)).flatten(1)
+
+    def of_image(self, image: Tensor) -> Tensor:
+        """Of one image, (width)."""
+        return self._problem.only_mask(image).flatten()
+
+    def images(self, rows: Tensor) -> Tensor:
+        """The images of rows."""
+        return rows.view(-1, *self._image)
+
+
+def _frame(problem: Problem, subspace: Subspace) -> _Coefficients | _MaskedImages:
+    """What directions are remembered and made orthogonal in."""
+    if problem.mask is not None:
+        return _MaskedImages(subspace, problem)
+    return _Coefficients(subspace, tuple(problem.source.shape))
 
 
 def _orthonormal(rows: Tensor) -> Tensor:
@@ -171,6 +223,7 @@ class _Waves:
         self._subspace, self._image = subspace, tuple(problem.source.shape)
         self._small = subspace.shape(self._image)
         self._noise = problem.noise(PHASE, 0, count + BLOCK, (2, *self._small))
+        self._problem = problem
         self._made: Tensor | None = None
         self._next = 0
 
@@ -188,4 +241,5 @@ class _Waves:
         drawn, coefficients = self._noise[first : first + BLOCK].flatten(3).unbind(1)
         chosen = drawn == drawn.amax(-1, keepdim=True)
         rows = unit_rows((coefficients * chosen).view(-1, *self._small))
-        return self._subspace.expand(rows, self._image)
+        waves = self._subspace.expand(rows, self._image)
+        return waves if self._problem.mask is None else unit_rows(self._problem.only_mask(waves))

@@ -32,6 +32,7 @@ from .. import theory
 from ..core.ask import Ask, Asking, Iterate
 from ..core.problem import Problem
 from ..core.ranges import MAX_VALUE, above, check, number, whole
+from .masked import dimension_for, drawing_for
 from .registry import register
 from .subspaces import Full, Prior
 from .vectors import sum_weights, unit
@@ -63,9 +64,9 @@ class _DirectionSum:
     def __init__(
         self, problem: Problem, t: int, iterate: Iterate, limit: int, subspace: Prior
     ) -> None:
-        self._draw = subspace.begin(problem).at(iterate.point)
+        self._draw = drawing_for(problem, subspace).at(iterate.point)
         self._noise = problem.noise(PHASE, t, limit, self._draw.shape)
-        self._sums = problem.source.new_zeros(2, problem.dimension)
+        self._sums = problem.source.new_zeros(2, problem.source.numel())
         """Of the displacements that were answered adversarial, and of all."""
         self.asked = self.adversarial = 0
         self.cost = 0.0
@@ -211,7 +212,7 @@ class Agrest:
 
     def _dimension(self, problem: Problem) -> int:
         """d'."""
-        return self.subspace.dimension(tuple(problem.source.shape))
+        return dimension_for(problem, self.subspace)
 
     def _estimate(
         self, problem: Problem, t: int, iterate: Iterate, queries: int
@@ -282,7 +283,7 @@ class _WithFeedback:
 
     def estimate(self, t: int, iterate: Iterate, queries: int) -> Asking[Tensor | None]:
         part, problem = self._part, self._problem
-        d = part.subspace.dimension(tuple(problem.source.shape))
+        d = dimension_for(problem, part.subspace)
         omega = self._bias * part.delta / math.sqrt(d)
         centre = move_outward(problem, iterate.point, omega)
         total = _DirectionSum(problem, t, iterate, queries, part.subspace)

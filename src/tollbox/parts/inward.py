@@ -32,6 +32,7 @@ from ..core.ask import Ask, Asking, Iterate, first_adversarial
 from ..core.problem import Problem
 from ..core.ranges import MAX_VALUE, check, whole
 from ..engine.mixtures import Mixture
+from .masked import drawing_for
 from .overshoot import limit_ratio
 from .priors import Spectrum
 from .registry import register
@@ -162,7 +163,7 @@ def _try_rays(
         if is_given := given is not None and number == 1:
             way = given
         else:
-            drawing = spectrum.begin(problem)
+            drawing = drawing_for(problem, spectrum)
             noise = problem.noise("inward", place, 1, drawing.shape)
             way = drawing(noise[0:1], 1.0).view(shape)
         far = min(FARTHEST_RADIUS * scale, within * RADIUS_STEP)
@@ -192,6 +193,7 @@ def _from_afar(problem: Problem, ratio: float, numbers: range) -> Asking[_Found 
     start = None
     if ratio >= DEAR:
         extremes = torch.stack([torch.ones_like(source), torch.zeros_like(source), 1 - source])
+        extremes = problem.within_mask(extremes)
         apart = torch.linalg.vector_norm((extremes - source).flatten(1), dim=1)
         start = yield from first_adversarial(extremes[apart.argsort(stable=True)], PHASE)
     if start is None:

@@ -44,10 +44,12 @@ class Start(Protocol):
 
 
 def begin(problem: Problem, start: Start) -> Asking[Iterate | None]:
-    """From the image that was given for this problem, if one was; else by `start`."""
+    """From the image that was given for this problem, if one was; else by `start`. The point is
+    within the mask, as it was sent."""
     if problem.start_image is not None:
-        return first_adversarial(problem.start_image[None], PHASE)
-    return start(problem)
+        return (yield from first_adversarial(problem.start_image[None], PHASE))
+    found = yield from start(problem)
+    return None if found is None else found._replace(point=problem.within_mask(found.point))
 
 
 class _GrowingNoiseRows:
@@ -174,6 +176,7 @@ class Pool:
             allowed = problem.is_adversarial(self.labels.cpu().numpy())
         if not allowed.any():
             return None
+        images = problem.within_mask(images)
         apart = torch.linalg.vector_norm((images - problem.source).flatten(1), dim=1)
         refused = torch.from_numpy(~allowed).to(apart.device, non_blocking=True)
         order = apart.masked_fill_(refused, math.inf).argsort(stable=True)

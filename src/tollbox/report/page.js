@@ -29,8 +29,9 @@
     star: "11,0 12.4,4.1 16.7,4.1 13.2,6.7 14.5,10.9 11,8.3 7.5,10.9 8.8,6.7 5.3,4.1 9.6,4.1",
   };
   const TERMS = {
-    "c*": "What an answer with the image's own class costs; any other answer costs 1",
-    flagged: "A query is flagged if the answer is the image's own class; it costs c*, any other costs 1",
+    "c*": "What a flagged answer costs; any other answer costs 1",
+    flagged: "A query is flagged if the answer is the image's own class, or one of the study's flagged classes; it costs c*, any "
+      + "other costs 1",
     "hard budget": "A query is asked only if its dearest answer can still be paid for; what counts is the nearest "
       + "adversarial image asked for until then",
     "told apart": "Two attacks are told apart if the 95\u202f% interval of the difference of their medians, over the "

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..core.goal import Goal
 from ..core.ledger import Ledger
 from ..core.result import AXES, By, Values, known_up_to, needed, reached_at
 from ..core.stop import Stop
@@ -98,7 +99,9 @@ def series_of(results: StudyResults) -> list[SeriesRuns]:
         if end.stop is Stop.ALREADY_MISCLASSIFIED:
             misclassified[number] += 1
         else:
-            curves[number].append(_curve(place, results.images[place.image][1], end, trace))
+            label = results.images[place.image][1]
+            goal = results.study.goal.for_label(label)
+            curves[number].append(_curve(place, label, goal, end, trace))
     for runs in curves.values():
         runs.sort(key=lambda run: (run.image, run.seed))
     return [
@@ -107,13 +110,13 @@ def series_of(results: StudyResults) -> list[SeriesRuns]:
     ]
 
 
-def _curve(place: Place, label: int, end: End, trace: Trace) -> CellCurve:
+def _curve(place: Place, label: int, goal: Goal, end: End, trace: Trace) -> CellCurve:
     tariff = place.series.tariff
-    ledger = Ledger(tariff.prices.for_source(label), label, trace.counts)
+    ledger = Ledger(tariff.prices.for_source(label, goal), goal, trace.counts)
     spent: dict[By, float] = {"cost": end.cost, "source": end.source, "queries": end.queries}
     limits = {"budget": tariff.budget, "max_queries": tariff.max_queries}
     notes = [step.notes for step in trace.steps]
-    improvements = trace.improvements(ledger.prices, label)
+    improvements = trace.improvements(ledger.prices, goal)
     return CellCurve(
         place.image,
         place.seed,

@@ -10,6 +10,7 @@ from pathlib import Path
 from ..attacks.methods import Method
 from ..core.stop import Stop
 from ..studies.reading import StudyResults
+from ..studies.spec.specs import GoalSpec
 from ..studies.store.record import ModelFingerprint
 from .numbers import THIN, count, distance, interval, percent
 from .paper_table import PaperTable
@@ -43,8 +44,22 @@ def summary(
     ]
     done = sum(len(runs.runs) + runs.misclassified for runs in all_series)
     sentences = [f"{', '.join(sizes)}{seeds}; {done:,} of {len(results.grid):,} runs are finished."]
+    sentences += goal_sentences(study.goal)
     columns = (nearest(table, number) for number in range(len(table.columns)))
     return sentences + [sentence for sentence in columns if sentence is not None]
+
+
+def goal_sentences(goal: GoalSpec) -> list[str]:
+    """What is flagged, what adversarial and what may change, where it is not the usual."""
+    said = []
+    if goal.flagged is not None:
+        adversarial = "any other class is adversarial" if goal.target is None else "it costs c*"
+        said.append(f"Flagged is an answer of {goal.goal.flagged_text}; {adversarial}.")
+    if goal.target is not None:
+        said.append(f"Adversarial is class {goal.target} alone.")
+    if goal.mask is not None:
+        said.append(f"Only pixels within a mask may change ({goal.mask.name}).")
+    return said
 
 
 def nearest(table: PaperTable, number: int) -> str | None:

@@ -12,7 +12,7 @@ from ..engine.executors import MOST_PROCESSES, within_cores
 from ..errors import InputError
 from ..files.output import check_free, staged
 from .grid import Grid
-from .identity import attack_parts, current_environment, price_texts
+from .identity import attack_parts, current_environment, flagged_labels, price_texts
 from .loading import Loaded
 from .spec.study import Study
 from .store.folder import read_record, shard_path
@@ -55,6 +55,7 @@ def begin(
         scale=scale,
         kept=loaded.kept,
         surrogates=surrogates,
+        masks=loaded.masks_digest,
     )
     names = (name.encode("utf-8", "backslashreplace").decode() for name in images.names)
     rows = list(zip(range(len(images)), loaded.hashes, images.labels, names, strict=True))
@@ -94,6 +95,7 @@ def describe(
         made_by=made_by,
         attacks=attack_parts(study),
         noise=NOISE_VERSION,
+        flagged=flagged_labels(study),
         norm=study.norm,
     )
 

@@ -72,7 +72,8 @@ def write_csv(results: StudyResults, folder: Path, price: float | None = None) -
             names = series.model.name, series.attack.name, series.tariff.name
             counted = series.tariff.name if price is None else price_name(price)
             head = (*map(plain_text, (*names, counted)), seed, content)
-            for row in trace.improvements(series.tariff.prices.for_source(label), label):
+            goal = results.study.goal.for_label(label)
+            for row in trace.improvements(series.tariff.prices.for_source(label, goal), goal):
                 cost = row.cost if price is None else cost_at(price, row.source, row.queries)
                 steps.writerow((*head, cost, row.source, row.queries, row.distance, norm))
     with _file(folder / "images.txt") as file:

@@ -1,4 +1,5 @@
-"""Whether a study is still the one that was begun: its images, models, prices, attacks and noise.
+"""Whether a study is still the one that was begun: its images, masks, models, prices, flagged
+classes, attacks and noise.
 
 1. What a study was begun with is in its record. It is read whatever has changed; it is resumed only
    by the same, and a refusal names what differs.
@@ -123,9 +124,21 @@ def price_texts(study: Study) -> tuple[str, ...]:
     return tuple(f"{tariff.name}: {tariff.prices!r}" for tariff in study.tariffs)
 
 
+def flagged_labels(study: Study) -> tuple[int, ...] | None:
+    """The flagged classes, to tell whether a file of them has changed."""
+    return None if study.goal.flagged is None else tuple(sorted(study.goal.flagged))
+
+
 def recorded_study(record: StudyRecord, *, files: bool) -> Study:
     """The study as it was begun; with `files`, what it names must be there."""
     study = Study.from_text(record.text, record.folder, record.where, files=files)
+    check_tables(record, study)
+    return study
+
+
+def check_tables(record: StudyRecord, study: Study) -> None:
+    """Raise FileError unless the files of prices and of flagged classes say what they did when the
+    study was begun."""
     for now, begun in zip(price_texts(study), record.prices, strict=True):
         if now != begun:
             raise FileError(
@@ -133,7 +146,13 @@ def recorded_study(record: StudyRecord, *, files: bool) -> Study:
                 remedy=f"bring the file of prices back, {BEGIN_ANEW}",
                 where=study.where,
             )
-    return study
+    if flagged_labels(study) != record.flagged:
+        raise FileError(
+            f"the flagged classes of {study.goal.flagged_file} have changed since the study was "
+            "begun",
+            remedy=f"bring the file back, {BEGIN_ANEW}",
+            where=study.where,
+        )
 
 
 def attack_parts(study: Study) -> dict[str, dict[str, str]]:
@@ -177,6 +196,15 @@ def check_images(
         f"the images of {study.images.path} are not those that {folder} was begun with: {change}",
         remedy=f"bring them back, {BEGIN_ANEW}",
     )
+
+
+def check_masks(study: Study, now: str | None, recorded: str | None, folder: Path) -> None:
+    """Raise FileError unless the masks, by their digests, are those that were recorded."""
+    if now != recorded:
+        raise FileError(
+            f"the masks of {study.goal.mask} are not those that {folder} was begun with",
+            remedy=f"bring them back, {BEGIN_ANEW}",
+        )
 
 
 def check_exactness(spec: ModelSpec, now: Exactness, begun: Exactness, folder: Path) -> None:

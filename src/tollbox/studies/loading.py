@@ -30,12 +30,14 @@ from ..engine.engine import default_batch_size, trial_batch_size
 from ..engine.executors import threads_each
 from ..errors import InputError, mention
 from ..files.images import ImageSet
+from ..files.masks import masks_digest
 from ..files.starts import check_target
 from ..files.tables import LARGEST, in_a_line
 from .grid import Grid, Place
 from .identity import (
     check_exactness,
     check_images,
+    check_masks,
     check_repeatable,
     check_surrogate,
     fingerprint,
@@ -44,6 +46,7 @@ from .sources import (
     check_digest,
     find_device,
     load_images,
+    load_masks,
     load_model,
     load_starts,
     load_surrogate,
@@ -63,6 +66,7 @@ class Loaded:
     images: ImageSet
     hashes: tuple[str, ...]
     starts: list[Tensor | None]
+    masks: list[Tensor | None]
     device: torch.device
     supplied: Mapping[str, Model]
     """Models that are used instead of loading them, by name."""
@@ -170,8 +174,10 @@ class Loaded:
 
     def _check_classes(self, classes: int) -> None:
         """Raise InputError unless a surrogate of so many classes has those of the models."""
-        largest = max(*self.images.labels, self.study.goal.target or 0)
-        others = [f"class {largest} is of an image, or the target"] if largest >= classes else []
+        goal = self.study.goal
+        largest = max(*self.images.labels, goal.target or 0, *(goal.flagged or ()))
+        what = "is of an image, or of the goal" if goal.flagged else "is of an image, or the target"
+        others = [f"class {largest} {what}"] if largest >= classes else []
         for spec in self.study.models:
             count = self.model(spec).classes
             if count not in (None, classes):
@@ -200,12 +206,13 @@ class Loaded:
             prices=series.tariff.prices,
             budget=series.tariff.budget,
             max_queries=series.tariff.max_queries,
-            target=self.study.goal.target,
+            goal=self.study.goal.goal,
             seed=place.seed,
             name=self.images.names[image],
             charge_clean=self.study.charge_clean,
             start=self.starts[image],
             norm=self.study.norm,
+            mask=self.masks[image],
         )
 
     def correct(self, spec: ModelSpec, limit: int | None) -> list[int]:
@@ -223,8 +230,9 @@ class Loaded:
                 failed = f"failed when the images were judged: {in_a_line(error)}"
                 raise _about_model(self.study, spec, failed) from None
             truth = labels[first : first + size]
-            right = zip(answers, truth, strict=False)  # the rest is padding
-            places += [first + row for row, (said, label) in enumerate(right) if said == label]
+            goals = (self.study.goal.for_label(label) for label in truth)
+            right = zip(answers, goals, strict=False)  # the rest is padding
+            places += [first + row for row, (said, goal) in enumerate(right) if goal.flags(said)]
         return places[:limit]
 
     def only(self, kept: Kept) -> Loaded:
@@ -235,10 +243,20 @@ class Loaded:
             images=take(self.images, places),
             hashes=tuple(self.hashes[place] for place in places),
             starts=[self.starts[place] for place in places],
+            masks=[self.masks[place] for place in places],
             kept=kept,
         )
         fewer._models.update(self._models)
         return fewer
+
+    @property
+    def masks_digest(self) -> str | None:
+        """What tells the masks from others."""
+        return masks_digest(self.masks)
+
+    def check_masks(self, recorded: str | None, folder: Path) -> None:
+        """Raise FileError unless the masks are those that the study was begun with."""
+        check_masks(self.study, self.masks_digest, recorded, folder)
 
     def check_images(self, recorded: list[tuple[str, int, str]], folder: Path) -> None:
         """Raise FileError unless the images are those that the study was begun with."""
@@ -300,7 +318,7 @@ def _load(
     images = load_images(study, limit)
     starts = load_starts(study, images, limit)
     hashes = tuple(content_hash(image) for image in images.images)
-    return Loaded(study, images, hashes, starts, device, supplied)
+    return Loaded(study, images, hashes, starts, load_masks(study, images), device, supplied)
 
 
 def _judged(study: Study, device: torch.device, supplied: Mapping[str, Model]) -> Loaded:
@@ -338,6 +356,7 @@ def _check(study: Study, images: ImageSet, spec: ModelSpec, model: Model) -> Non
             classes = model.classes or (LARGEST if label > LARGEST else None)
             check_label(label, classes, f"{origin}: the label of image {name}")
         check_target(study.goal.target, images, model.classes)
+        study.goal.goal.check(model.classes)
         for tariff in study.tariffs:
             for number in tariff.prices.classes or {}:
                 if model.classes is not None and number >= model.classes:

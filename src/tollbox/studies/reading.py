@@ -176,6 +176,7 @@ class StudyResults:
             image,
             name=name,
             label=label,
+            goal=self.study.goal.for_label(label),
             tariff=place.series.tariff,
             norm=self.record.norm,
         )
@@ -196,6 +197,7 @@ class StudyResults:
         places = [self.grid.place(cell) for cell, _ in cells]
         for attack in dict.fromkeys(place.series.attack for place in places):
             self._loaded.check_surrogate(attack, self.record.surrogates, self.folder)
+        self._loaded.check_masks(self.record.masks, self.folder)
         [model] = {place.series.model for place in places}
         answers = self._answers({cell for cell, _ in cells})
         journal = _ReplayJournal([answers[cell] for cell, _ in cells])

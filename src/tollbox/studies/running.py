@@ -33,7 +33,7 @@ from ..files.tables import path_of
 from ..running import ModelWarning
 from .beginning import begin, holds
 from .care import ShardCare
-from .identity import check_attacks, recorded_study
+from .identity import check_attacks, check_tables, recorded_study
 from .loading import Loaded, load
 from .reading import StudyResults
 from .shard import Event, Options, Outcome, Shard, Tell
@@ -153,8 +153,10 @@ class _ShardJob:
     def __call__(self, load_study: _Loader, link: Link) -> Outcome:
         with Store.open(self.path, write=True) as store:
             loaded = load_study(store.study)
+            check_tables(store.study, loaded.study)
             check_attacks(store.study, loaded.study, self.path.parent)
             loaded.check_images(store.images(), self.path.parent)
+            loaded.check_masks(store.study.masks, self.path.parent)
             for spec in loaded.study.attacks:
                 loaded.check_surrogate(spec, store.study.surrogates, self.path.parent)
             options = replace(self.options, time_limit=link.ask("seconds left") or 0.0)

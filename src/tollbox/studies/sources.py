@@ -16,6 +16,7 @@ from ..core.devices import usable
 from ..core.model import Model
 from ..errors import InputError
 from ..files import images as image_files
+from ..files import masks as mask_files
 from ..files import starts as start_files
 from ..files.functions import importable
 from ..files.image_functions import images_from
@@ -66,6 +67,12 @@ def load_starts(study: Study, images: ImageSet, limit: int | None) -> list[Tenso
     """The image to begin from, for each of the images; None where the attack finds one itself."""
     with reported(study, ("goal", "start")):
         return start_files.load_starts(study.goal.start, images, limit)
+
+
+def load_masks(study: Study, images: ImageSet) -> list[Tensor | None]:
+    """Which pixels of each of the images may change; None: all."""
+    with reported(study, ("goal", "mask")):
+        return mask_files.load_masks(study.goal.mask, images)
 
 
 def load_model(study: Study, spec: ModelSpec, example: Tensor, device: str | torch.device) -> Model:

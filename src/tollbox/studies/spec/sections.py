@@ -2,7 +2,7 @@
 
 1. With `files`, whatever the file names must be there, and a list of images be readable; so that a
    study does not end at its second model after a night. Without, for a study that is only looked
-   at, only a CSV of prices is read.
+   at, only a CSV of prices and a file of flagged classes are read.
 2. Names of attacks, models and prices are unique each among themselves: results go by them.
 """
 
@@ -17,16 +17,19 @@ from typing import Any
 
 from ...attacks import described
 from ...errors import FileError, InputError
+from ...files.classes import flagged_classes
 from ...files.functions import is_function
+from ...files.masks import EXPECTED as MASK
 from ...files.pictures import SUFFIXES
 from ...files.tables import kind_of
 from ...models.precision import DTYPE_NAMES, DTYPES
 from ...models.pytorch import RUNNING
 from ...models.registry import is_model_name
 from .file import Item, shown, spelled, table_name
+from .key_lines import Key
 from .overrides import overridden
 from .selection import DIGITS, is_hash, read_list
-from .specs import AttackSpec, Goal, ImagesSpec, ModelSpec, SurrogateSpec
+from .specs import AttackSpec, GoalSpec, ImagesSpec, ModelSpec, SurrogateSpec
 
 IMAGES = "a folder of images, an .npz file, or module:function"
 MODEL = "a model file, or module:function"
@@ -118,19 +121,38 @@ def _path(item: Item | None, folder: Path, expected: str) -> Path | None:
     return None if item is None else item.path(folder, expected)
 
 
-def goal_of(item: Item | None, folder: Path, files: bool) -> Goal:
+GOAL_KEYS = ("target", "start", "flagged", "mask")
+
+
+def goal_of(item: Item | None, folder: Path, files: bool) -> GoalSpec:
     """[goal]."""
-    items = {} if item is None else item.table(("target", "start"))
+    items = {} if item is None else item.table(GOAL_KEYS)
     target = items["target"].whole(0) if "target" in items else None
     expected = "an image file, or an .npz with one for each image"
     start = _path(items.get("start"), folder, expected)
     if start is not None and files:
         check_there(items["start"], start, expected)
+    mask = _path(items.get("mask"), folder, MASK)
+    if mask is not None and files and _kind(items["mask"], mask) != "folder":
+        check_there(items["mask"], mask, MASK)
     try:
-        return Goal(target, start)
+        flagged, file = _flagged(items.get("flagged"), folder)
+        return GoalSpec(target, start, flagged, file, mask)
     except InputError as error:
-        keys = {"target": ("goal", "target"), "start": ("goal", "start")}
-        raise items["target"].source.about(error, keys) from None
+        if error.where or item is None:  # it is placed already
+            raise
+        keys: dict[str, Key] = {key: ("goal", key) for key in GOAL_KEYS}
+        raise item.source.about(error, keys) from None
+
+
+def _flagged(item: Item | None, folder: Path) -> tuple[frozenset[int] | None, Path | None]:
+    """The flagged classes, from a list or a file, and the file."""
+    if item is None:
+        return None, None
+    if isinstance(item.value, list):
+        return frozenset(one.whole(0) for one in item.entries("flagged = [151, 152]")), None
+    file = item.path(folder, "a list of classes, or a file with one in each line")
+    return flagged_classes(file), file
 
 
 def models_of(item: Item, folder: Path, files: bool) -> tuple[ModelSpec, ...]:

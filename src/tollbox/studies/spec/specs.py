@@ -13,6 +13,7 @@ from typing import Any
 
 from ...attacks import Preset, described
 from ...core.cell import check_limits
+from ...core.goal import Goal
 from ...core.prices import Prices
 from ...core.problem import Attack
 from ...errors import InputError
@@ -178,11 +179,27 @@ class Tariff:
 
 
 @dataclass(frozen=True)
-class Goal:
-    """The class to reach (None: any but the source), and the image, or images, to begin from."""
+class GoalSpec:
+    """The class to reach (None: any that is not flagged), the image, or images, to begin from, the
+    classes that are flagged (None: the source class), and the pixels that may change."""
 
     target: int | None = None
     start: Path | None = None
+    flagged: frozenset[int] | None = None
+    flagged_file: Path | None = None
+    """Where those are from, if they are from a file."""
+    mask: Path | None = None
+    """A picture, or a folder with one for each image: white may change."""
 
     def __post_init__(self) -> None:
         check_goal(self.target, self.start)
+        self.goal  # noqa: B018  refuses what is wrong with it
+
+    @property
+    def goal(self) -> Goal:
+        """What is flagged, and what adversarial."""
+        return Goal(self.flagged, self.target)
+
+    def for_label(self, label: int) -> Goal:
+        """The goal for an image of that class."""
+        return self.goal.for_label(label)

@@ -24,11 +24,11 @@ from ...models.pytorch import RUNNING
 from .file import Item, Source, parsed, read_text
 from .key_lines import Key
 from .sections import attacks_of, goal_of, images_of, models_of
-from .specs import AttackSpec, Goal, ImagesSpec, ModelSpec, Tariff
+from .specs import AttackSpec, GoalSpec, ImagesSpec, ModelSpec, Tariff
 from .tariffs import tariffs_of
 from .writing import study_text
 
-__all__ = ["AttackSpec", "Goal", "ImagesSpec", "ModelSpec", "Study", "Tariff"]
+__all__ = ["AttackSpec", "GoalSpec", "ImagesSpec", "ModelSpec", "Study", "Tariff"]
 
 REQUIRED = {
     "images": '[images] with path = "images"',
@@ -51,6 +51,8 @@ KEYS: Mapping[str, Key] = {
     "correct_only": ("images", "correct_only"),
     "target": ("goal", "target"),
     "start": ("goal", "start"),
+    "flagged": ("goal", "flagged"),
+    "mask": ("goal", "mask"),
 }
 """By the name of an argument, the key that it comes from."""
 MODEL_KEYS: Mapping[str, Key] = {
@@ -82,7 +84,7 @@ class Study:
     attacks: tuple[AttackSpec, ...]
     tariffs: tuple[Tariff, ...]
     seeds: tuple[int, ...] = (0,)
-    goal: Goal = field(default_factory=Goal)
+    goal: GoalSpec = field(default_factory=GoalSpec)
     norm: Metric = Metric.L2
     """What distances are measured in."""
     device: str | None = None
@@ -123,7 +125,7 @@ class Study:
         attacks: Sequence[AttackSpec],
         tariffs: Sequence[Tariff],
         seeds: Sequence[int] = (0,),
-        goal: Goal = Goal(),  # noqa: B008
+        goal: GoalSpec = GoalSpec(),  # noqa: B008
         folder: Path = Path(),
         where: str = "a study made in memory",
         **settings: Any,

@@ -16,7 +16,7 @@ from typing import Any
 from ...core.metric import Metric
 from ...core.prices import Prices
 from ...errors import InputError
-from .specs import AttackSpec, Goal, ImagesSpec, ModelSpec, Tariff
+from .specs import AttackSpec, GoalSpec, ImagesSpec, ModelSpec, Tariff
 
 
 def study_text(
@@ -26,7 +26,7 @@ def study_text(
     models: Iterable[ModelSpec],
     attacks: Iterable[AttackSpec],
     tariffs: Iterable[Tariff],
-    goal: Goal,
+    goal: GoalSpec,
     norm: Metric = Metric.L2,
     **top: Any,
 ) -> str:
@@ -34,7 +34,7 @@ def study_text(
     tables = [
         ("", {**top, "norm": None if norm == Metric.L2 else norm}),
         ("[images]", _images(images)),
-        ("[goal]", {"target": goal.target, "start": goal.start}),
+        ("[goal]", _goal(goal)),
         *(("[[prices]]", _price(tariff)) for tariff in tariffs),
         *(("[[models]]", _model(model)) for model in models),
         *(("[[attacks]]", _attack(attack)) for attack in attacks),
@@ -74,6 +74,16 @@ def _images(images: ImagesSpec) -> dict[str, Any]:
         "list": images.listed,
         "digest": images.digest,
         "correct_only": images.correct_only or None,
+    }
+
+
+def _goal(goal: GoalSpec) -> dict[str, Any]:
+    flagged = None if goal.flagged is None else sorted(goal.flagged)
+    return {
+        "target": goal.target,
+        "start": goal.start,
+        "flagged": goal.flagged_file or flagged,
+        "mask": goal.mask,
     }
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.goal import Goal
 from ...core.ledger import Ledger
 from ...core.metric import Metric
 from ...core.result import Improvement, Result, Step
@@ -122,8 +123,8 @@ class Trace:
     def __init__(self, content: bytes, file: Path) -> None:
         self._text, self._file = zlib.decompress(content).decode(), file
 
-    def improvements(self, prices: Prices, label: int) -> tuple[Improvement, ...]:
-        """Its improvements, of a run of source class `label` under these prices; the steps, which
+    def improvements(self, prices: Prices, goal: Goal) -> tuple[Improvement, ...]:
+        """Its improvements, of a run with that goal under these prices; the steps, which
         are most of a trace, are not decoded for them."""
         with reading(self._file):
             first = self._text.index(IMPROVEMENTS) + len(IMPROVEMENTS) - 1
@@ -132,7 +133,7 @@ class Trace:
                 raise ValueError("an improvement has a value below 0")
             if all(len(row) == len(Improvement._fields) for row in rows):
                 return tuple(Improvement(*row) for row in rows)
-            ledger = Ledger(prices, label, self.counts)
+            ledger = Ledger(prices, goal, self.counts)
             return tuple(_query_included(row, ledger) for row in rows)
 
     @cached_property
@@ -164,13 +165,14 @@ def _query_included(row: Sequence[Any], ledger: Ledger) -> Improvement:
     cost, source, queries, distance = row
     if not ledger.queries:  # a clean image that was free
         return Improvement(cost, source, queries, distance, cost)
-    prices, label = ledger.prices, ledger.source_label
+    prices, goal = ledger.prices, ledger.goal
     if prices.classes is None:
+        label = goal.representative  # version 0.1.0 had no sets
         counts = Counter({label: source, label + 1: queries + 1 - source})
-        spent = Ledger(prices, label, {"": counts}).cost
+        spent = Ledger(prices, goal, {"": counts}).cost
     else:  # which class it was is not recorded: the dearest of those that were answered
-        others = {other for tally in ledger.counts.values() for other in tally} - {label}
-        spent = cost + max(prices.of(other, label) for other in others)
+        answered = {label for tally in ledger.counts.values() for label in tally}
+        spent = cost + max(prices.of(each, goal) for each in answered if not goal.flags(each))
     return Improvement(spent, source, queries + 1, distance, cost)
 
 
@@ -181,19 +183,20 @@ def build_result(
     *,
     name: str,
     label: int,
+    goal: Goal,
     tariff: Tariff,
     norm: Metric = Metric.L2,
 ) -> Result:
     """The result of a cell."""
-    prices = tariff.prices.for_source(label)
+    prices = tariff.prices.for_source(label, goal)
     return Result(
         index=end.cell,
         name=name,
         stop=end.stop,
         reason=end.reason,
-        ledger=Ledger(prices, label, trace.counts),
+        ledger=Ledger(prices, goal, trace.counts),
         adversarial=image,
-        improvements=trace.improvements(prices, label),
+        improvements=trace.improvements(prices, goal),
         trace=tuple(trace.steps),
         budget=tariff.budget,
         max_queries=tariff.max_queries,

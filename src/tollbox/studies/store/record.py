@@ -162,6 +162,11 @@ class StudyRecord:
     """Which images each model has, where it has only those that it classifies correctly."""
     surrogates: Mapping[str, str] = field(default_factory=dict)
     """By attack, the digest of its surrogate's weights, where it has one."""
+    flagged: tuple[int, ...] | None = None
+    """The classes that are flagged, to tell whether a file of them has changed; None: the source
+    class."""
+    masks: str | None = None
+    """A digest of the masks, if there are any."""
     norm: Metric = Metric.L2
     """What distances are measured in. (Older stores do not say: ℓ2.)"""
 
@@ -201,6 +206,7 @@ class StudyRecord:
                     name: Exactness.from_json(found)
                     for name, found in values.get("exactness", {}).items()
                 },
+                "flagged": _tuple_or_none(values.get("flagged")),
                 "norm": Metric(values.get("norm", Metric.L2)),
                 "kept": Kept.from_json(values["kept"]) if "kept" in values else None,
             }
