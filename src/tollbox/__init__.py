@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .errors import FileError, InputError, ModelFault, TollboxError, UnknownNameError
     from .files.images import ImageSet
     from .running import ModelWarning, run, run_cells, stream
+    from .studies.merging import merge_parts
     from .studies.reading import StudyResults
     from .studies.running import run_study
     from .studies.spec.study import Study
@@ -65,6 +66,7 @@ __all__ = [
     "Until",
     "Workers",
     "check_model",
+    "merge_parts",
     "models",
     "preset",
     "presets",
@@ -123,6 +125,7 @@ _NAMES = {
         "run_cells",
         "stream",
     ),
+    "studies.merging": ("merge_parts",),
     "studies.reading": ("StudyResults",),
     "studies.running": ("run_study",),
     "studies.spec.study": ("Study",),

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from ..errors import InputError, mention
-from ..studies.beginning import begin, check_new
+from ..studies.beginning import WHOLE, Part, begin, check_new, shard_count
 from ..studies.loading import Loaded, load
 from ..studies.shard import Options, model_speed
 from ..studies.spec.selection import images_digest
@@ -34,6 +34,10 @@ class RunOptions:
         bool, Parameter(help="Print the cells, queries and time, and do nothing.", negative="")
     ] = False
     check: Annotated[bool, Parameter(help=CHECK_HELP, negative="")] = False
+    shard: Annotated[
+        str | None,
+        Parameter(help="K/N: only part K of N, in a folder of its own; see `tollbox merge`."),
+    ] = None
     time_limit: Annotated[float | None, Parameter(help="Seconds after which the run ends.")] = None
     force_workers: Annotated[bool, Parameter(help=FORCE_HELP, negative="")] = False
 
@@ -44,6 +48,7 @@ def run(study: Path, options: RunOptions = RunOptions()) -> int:  # noqa: B008
     Results are in --out as they come; after a stop of any kind, `tollbox resume` continues.
     """
     limit = seconds(options.time_limit)
+    part = WHOLE if options.shard is None else Part.parse(options.shard)
     if options.out is None and not options.dry_run:
         raise InputError(
             "is not given",
@@ -53,20 +58,20 @@ def run(study: Path, options: RunOptions = RunOptions()) -> int:  # noqa: B008
     chosen = Study.from_toml(study)
     out = options.out or Path()
     if not options.dry_run:
-        check_new(chosen, out)
+        check_new(chosen, out, part)
     loaded = load(replace(chosen, check=True) if options.check else chosen)
     if options.dry_run:
-        _plan(loaded)
+        _plan(loaded, part)
         return 0
     force = options.force_workers
-    say_findings(begin(loaded, out, "run", force_workers=force))
+    say_findings(begin(loaded, out, "run", force_workers=force, part=part))
     how = Options(time_limit=limit, force_workers=force)
     with keeping(out):
         return say_end(out, *run_left(out, how, loaded))
 
 
-def _plan(loaded: Loaded) -> None:
-    """Print what a run would do."""
+def _plan(loaded: Loaded, part: Part) -> None:
+    """Print what a run would do; of a part, what the whole study would."""
     study, grid, to = loaded.study, loaded.grid, console()
     table = Table(title=f"{study.name}: {len(grid):,} cells")
     table.add_column("")
@@ -90,6 +95,10 @@ def _plan(loaded: Loaded) -> None:
     for name, speed in speeds.items():
         if speed is not None:
             to.print(f"model {name}: {speed:,.0f} images/s alone, on {loaded.device}")
+    if part != WHOLE:
+        shard_count(study, len(grid), force=False, part=part)
+        cells = len(range(part.number, len(grid), part.total))
+        to.print(f"part {part} has {cells:,} of these cells.")
     if not math.isnan(total):
         to.print(f"all: at most about {_time(total)}, if each query is as cheap as can be.")
 

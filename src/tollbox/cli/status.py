@@ -26,7 +26,8 @@ def status(folder: Path) -> int:
         series, running, notes = study.status(), study.running, study.warnings
         sentences = [*study.kept, *study.exactness]
         name, left = study.record.name, study.cells - sum(each.done for each in series)
-    show(f"{name}: {folder}", series)
+        part = f" (part {study.record.part_name})" if study.record.parts > 1 else ""
+    show(f"{name}{part}: {folder}", series)
     to = console()
     for note in notes:
         to.print(f"Note: {note}.", soft_wrap=True)

@@ -47,7 +47,7 @@ def run_left(folder: Path, options: Options, loaded: Loaded | None = None) -> tu
     none. `loaded` is the study, if it is at hand."""
     with StudyResults(folder) as before:
         watch = StudyWatch(console(stderr=True), before, options.failed)
-        if options.failed or len(before) < len(before.grid):
+        if options.failed or len(before) < before.record.cells:
             device = find_device(before.study) if loaded is None else loaded.device
             workers, force = before.study.workers, options.force_workers
             for notice in (
@@ -70,7 +70,7 @@ def keeping(folder: Path) -> Iterator[None]:
     except KeyboardInterrupt as stop:
         ignore_signals()
         with StudyResults(folder) as results:
-            done, total = len(results), len(results.grid)
+            done, total = len(results), results.record.cells
             cells = "images" if results.record.made_by == "attack" else "cells"
         rest = f", and all answers are kept: go on with `tollbox resume {folder}`" * (done < total)
         raise type(stop)(
@@ -81,7 +81,7 @@ def keeping(folder: Path) -> Iterator[None]:
 def say_end(folder: Path, outcome: Outcome, interruption: int) -> int:
     """Say how a run ended; gives the exit code, that of the interruption if there was one."""
     with StudyResults(folder) as results:
-        series, total = results.status(), len(results.grid)
+        series, total = results.status(), results.record.cells
         show(f"{results.study.name}: {folder}", series)
         for sentence in [*results.kept, *results.exactness]:
             console().print(sentence, soft_wrap=True)
@@ -117,17 +117,26 @@ def say_end(folder: Path, outcome: Outcome, interruption: int) -> int:
 def _unfit_models(results: StudyResults) -> tuple[list[str], bool]:
     """What seems wrong with the answers of each model whose cells are all done; and whether one of
     them misclassifies all images."""
-    grid, models = results.grid, results.study.models
-    cells_each = len(grid) // len(models)
+    grid, models, record = results.grid, results.study.models, results.record
+    series_each, cells_each = len(grid.series) // len(models), len(grid) // len(models)
     misclassified: list[set[int]] = [set() for _ in models]
     suspect_cells: list[set[int]] = [set() for _ in models]
+    images: list[set[int]] = [set() for _ in models]
     for end in results.finished():
         number = end.cell // cells_each
+        image = grid.place(end.cell).image
+        images[number].add(image)
         if not end.stop.attacked:
-            misclassified[number].add(grid.place(end.cell).image)
+            misclassified[number].add(image)
         if not end.stop.attacked or end.source == end.queries:
             suspect_cells[number].add(end.cell)
-    suspects = [number for number, cells in enumerate(suspect_cells) if len(cells) == cells_each]
+    here = [
+        record.cells_of(number * series_each, (number + 1) * series_each)
+        for number in range(len(models))
+    ]
+    suspects = [
+        number for number, cells in enumerate(suspect_cells) if 0 < len(cells) == here[number]
+    ]
     labels = {number: Counter[int]() for number in suspects}
     for cell, _, trace in results.traces() if suspects else ():
         if cell // cells_each in labels:
@@ -136,13 +145,13 @@ def _unfit_models(results: StudyResults) -> tuple[list[str], bool]:
     sentences = [
         hints.unfit_model(
             f"the model {models[number].name!r}",
-            grid.images,
+            len(images[number]),
             len(misclassified[number]),
             labels[number],
         )
         for number in suspects
     ]
-    nothing_measured = any(len(misclassified[number]) == grid.images for number in suspects)
+    nothing_measured = any(misclassified[number] == images[number] for number in suspects)
     return [hint for hint in sentences if hint], nothing_measured
 
 

@@ -42,8 +42,9 @@ def summary(
         counted(len(study.tariffs), "price"),
         counted(results.grid.images, "image"),
     ]
+    total = results.record.cells
     done = sum(len(runs.runs) + runs.misclassified for runs in all_series)
-    sentences = [f"{', '.join(sizes)}{seeds}; {done:,} of {len(results.grid):,} runs are finished."]
+    sentences = [f"{', '.join(sizes)}{seeds}; {done:,} of {total:,} runs are finished."]
     sentences += goal_sentences(study.goal)
     columns = (nearest(table, number) for number in range(len(table.columns)))
     return sentences + [sentence for sentence in columns if sentence is not None]
@@ -104,9 +105,12 @@ def nearest(table: PaperTable, number: int) -> str | None:
 def notes(results: StudyResults, all_series: Sequence[SeriesRuns]) -> list[str]:
     """What a reader of the numbers must know."""
     sentences = results.kept
-    left = len(results.grid) - len(results)
+    record = results.record
+    if record.parts > 1:
+        sentences.append(f"This is part {record.part_name} of the study.")
+    left = record.cells - len(results)
     if left:
-        runs_left = f"{counted(left, 'run')} of {len(results.grid):,}"
+        runs_left = f"{counted(left, 'run')} of {record.cells:,}"
         sentences.append(f"{runs_left} are not finished: the numbers are preliminary.")
     misclassified = max((runs.misclassified for runs in all_series), default=0) // max(
         1, len(results.study.seeds)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from ..core.arguments import shown
 from ..core.noise import NOISE_VERSION
 from ..engine.executors import MOST_PROCESSES, within_cores
 from ..errors import InputError
@@ -20,6 +22,33 @@ from .store.record import Environment, ModelFingerprint, StudyRecord, first_diff
 from .store.store import Store
 
 
+class Part(NamedTuple):
+    """Part `number` (from 0) of `total`, each of which is run in a folder of its own."""
+
+    number: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.number + 1}/{self.total}"
+
+    @classmethod
+    def parse(cls, text: str) -> Part:
+        """K/N, with K from 1 to N; an InputError if it is not that."""
+        match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", str(text).strip())
+        if match is None or not 1 <= int(match[1]) <= int(match[2]):
+            raise InputError(
+                f"is {shown(text)}", expected="K/N with K from 1 to N, such as 3/16", input="shard"
+            )
+        return cls(int(match[1]) - 1, int(match[2]))
+
+
+WHOLE = Part(0, 1)
+
+
+def _words(part: Part) -> str:
+    return "the whole" if part == WHOLE else f"part {part}"
+
+
 def begin(
     loaded: Loaded,
     out: Path,
@@ -29,14 +58,16 @@ def begin(
     settings: Mapping[str, Any] | None = None,
     experiment: str | None = None,
     scale: str | None = None,
+    part: Part = WHOLE,
 ) -> list[str]:
-    """Try every model and every surrogate once, and make the folder of a new study.
+    """Try every model and every surrogate once, and make the folder of a new study, or of a part of
+    it.
 
     Gives what the check of the models found, if the study asks for it; the store keeps it, too.
     """
     study, images = loaded.study, loaded.images
-    check_new(study, out)
-    shards = shard_count(study, len(loaded.grid), force_workers)
+    check_new(study, out, part)
+    shards = shard_count(study, len(loaded.grid), force_workers, part)
     examined = {spec.name: loaded.check_model(spec, shards) for spec in study.models}
     findings = [
         f"the model {name!r}: {finding}"
@@ -48,6 +79,8 @@ def begin(
     record = replace(
         describe(study, loaded.grid, current_environment(loaded.device), models, made_by),
         shards=shards,
+        parts=part.total,
+        part=part.number,
         settings=settings or {},
         findings=tuple(findings),
         exactness={name: found.exactness for name, found in examined.items()},
@@ -60,15 +93,15 @@ def begin(
     names = (name.encode("utf-8", "backslashreplace").decode() for name in images.names)
     rows = list(zip(range(len(images)), loaded.hashes, images.labels, names, strict=True))
     with staged(out) as stage:
-        for number in range(record.shards):
+        for number in record.folder_shards:
             Store.create(shard_path(stage.folder, number), replace(record, shard=number), rows)
         stage.commit()
     return findings
 
 
-def check_new(study: Study, out: Path) -> None:
-    """Raise InputError unless a study can be begun in a folder."""
-    if holds(study, out):
+def check_new(study: Study, out: Path, part: Part = WHOLE) -> None:
+    """Raise InputError unless a study, or a part of it, can be begun in a folder."""
+    if holds(study, out, part):
         raise InputError(f"{out} has this study already: go on with `tollbox resume {out}`.")
     check_free(out)
 
@@ -100,9 +133,18 @@ def describe(
     )
 
 
-def shard_count(study: Study, cells: int, force: bool) -> int:
+def shard_count(study: Study, cells: int, force: bool, part: Part = WHOLE) -> int:
     """A shard for each of the study's workers, but none without a cell, and no more than cores
-    unless they are forced."""
+    unless they are forced. Of parts each has as many, whatever cores there are: all parts must
+    have the same number of shards."""
+    if part.total > cells:
+        raise InputError(
+            f"is {part}, and the study has {cells} cells",
+            expected=f"at most {cells} parts",
+            input="shard",
+        )
+    if part.total > 1:
+        return part.total * min(study.workers, cells // part.total, MOST_PROCESSES)
     count = within_cores(min(study.workers, cells), force)
     if count > MOST_PROCESSES:
         raise study.about(
@@ -111,14 +153,19 @@ def shard_count(study: Study, cells: int, force: bool) -> int:
     return count
 
 
-def holds(study: Study, out: Path) -> bool:
-    """Whether a folder has this very study; raises InputError if it has another."""
+def holds(study: Study, out: Path, part: Part = WHOLE) -> bool:
+    """Whether a folder has this very study, or part of it; raises InputError if it has another."""
     record = read_record(out)
     if record is None:
         return False
     line = first_difference(record.text, study.text)
-    if line is None:
+    if line is None and (record.part, record.parts) == part:
         return True
+    if line is None:
+        raise InputError(
+            f"{out} has {_words(Part(record.part, record.parts))} of this study, not "
+            f"{_words(part)}: give another folder."
+        )
     raise InputError(
         f"{out} has another study, begun from {record.where}; line {line} of {study.where} is the "
         f"first that differs: go on with the study as it was by `tollbox resume {out}`, or give "

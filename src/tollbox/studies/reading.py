@@ -217,8 +217,8 @@ class StudyResults:
 
     def _answers(self, cells: set[int]) -> dict[int, list[Answered]]:
         answers: dict[int, list[Answered]] = {}
-        for number, store in enumerate(self._stores):
-            here = {cell for cell in cells if cell % len(self._stores) == number}
+        for store in self._stores:
+            here = {cell for cell in cells if cell in store.study.shard_cells}
             if here:
                 finished = {end.cell for end in store.results()}
                 answers |= {c: a for c, a in store.answers(here).items() if c in finished}

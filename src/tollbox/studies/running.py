@@ -31,7 +31,7 @@ from ..engine.executors import (
 from ..errors import InputError, TollboxError
 from ..files.tables import path_of
 from ..running import ModelWarning
-from .beginning import begin, holds
+from .beginning import WHOLE, Part, begin, holds
 from .care import ShardCare
 from .identity import check_attacks, check_tables, recorded_study
 from .loading import Loaded, load
@@ -59,6 +59,7 @@ def run_study(
     tell: Tell | None = None,
     time_limit: float = math.inf,
     force_workers: bool = False,
+    shard: str | None = None,
 ) -> StudyResults:
     """Run a study in a new folder, or resume it if the folder already holds it.
 
@@ -67,6 +68,7 @@ def run_study(
     time_limit: seconds after which the run ends; it can be resumed. A model that hangs in this
         process cannot be ended by it.
     force_workers: use all the processes that the study asks for, even if they are more than cores.
+    shard: "K/N" runs part K of N only; `merge_parts` makes one folder of all parts.
     """
     if not isinstance(study, Study):
         raise InputError(
@@ -75,11 +77,12 @@ def run_study(
     check_seconds("time_limit", time_limit)
     check_function("tell", tell)
     check_flag("force_workers", force_workers)
+    part = WHOLE if shard is None else Part.parse(shard)
     folder = path_of(out, "out")
     record = read_record(folder)
     loaded = load(study, models, None if record is None else record.kept)
-    if not holds(study, folder):
-        findings = begin(loaded, folder, "python", force_workers=force_workers)
+    if not holds(study, folder, part):
+        findings = begin(loaded, folder, "python", force_workers=force_workers, part=part)
         if findings:
             warnings.warn(" ".join(findings), ModelWarning, stacklevel=2)
     notice = fewer_notice(study.workers, len(loaded.grid), force_workers, "force_workers=True")
@@ -108,12 +111,17 @@ def run_folder(
         does not answer; it is to end the process.
     """
     paths = shard_paths(folder)
-    shards = [n for n, path in enumerate(paths) if _has_work(path, options.failed)]
-    shards = shards or [0]  # which sees whether all is as it was
-    count = within_cores(len(shards), options.force_workers)
+    with Store.open(paths[0], write=False) as store:
+        record = store.study
+    shards = dict(zip(record.folder_shards, paths, strict=True))
+    left = {n: path for n, path in shards.items() if _has_work(path, options.failed)}
+    left = left or {record.part: paths[0]}  # which sees whether all is as it was
+    count = within_cores(len(left), options.force_workers)
+    if loaded is None or len(paths) > 1:  # of a merged study there may be more than workers
+        count = min(count, recorded_study(record, files=False).workers)
     options = replace(options, share=1 / count, own_process=len(paths) > 1)
-    care = ShardCare(folder, shards, options.time_limit, tell, stopper)
-    jobs = [_ShardJob(paths[shard], options) for shard in shards]
+    care = ShardCare(folder, [*left], options.time_limit, tell, stopper)
+    jobs = [_ShardJob(path, options) for path in left.values()]
     if len(paths) == 1:
         with care.watching(hang):
             return _run_jobs(SameProcess(_Loader(loaded)), jobs, care, stopper)

@@ -70,8 +70,8 @@ class StudyStatus:
 
     @property
     def cells(self) -> int:
-        """How many cells there are in all."""
-        return len(self.record.series) * self.record.width
+        """How many cells there are in all, in this folder."""
+        return self.record.cells
 
     def finished(self) -> list[End]:
         """How each finished cell ended, in the order of the grid."""
@@ -79,12 +79,13 @@ class StudyStatus:
 
     def status(self) -> list[SeriesStatus]:
         """How far each series has come."""
-        width, ends = self.record.width, defaultdict[int, list[End]](list)
+        record, ends = self.record, defaultdict[int, list[End]](list)
         for end in self.finished():
-            ends[end.cell // width].append(end)
-        names = enumerate(self.record.series)
-        norm = self.record.norm
-        return [_series_status(name, width, ends[number], norm) for number, name in names]
+            ends[end.cell // record.width].append(end)
+        return [
+            _series_status(name, record.cells_of(n, n + 1), ends[n], record.norm)
+            for n, name in enumerate(record.series)
+        ]
 
     @property
     def warnings(self) -> list[str]:
@@ -107,7 +108,7 @@ class StudyStatus:
 
     def exactness_of(self, model: str) -> Exactness:
         """What was found of a model, and whether it held until now."""
-        per_model = self.cells // len(self.record.models)
+        per_model = len(self.record.series) * self.record.width // len(self.record.models)
         number = [*self.record.models].index(model)
         ends = (end for end in self.finished() if end.cell // per_model == number)
         return self.record.exactness_of(model).after(text for end in ends for text in end.warnings)
@@ -119,11 +120,11 @@ class StudyStatus:
         return [holder for holder in holders if holder is not None]
 
 
-def _series_status(name: str, width: int, ends: list[End], norm: Metric) -> SeriesStatus:
+def _series_status(name: str, cells: int, ends: list[End], norm: Metric) -> SeriesStatus:
     counted = [end for end in ends if counts_in_median(end.stop)]
     return SeriesStatus(
         name,
-        cells=width,
+        cells=cells,
         done=len(ends),
         failed=sum(end.stop.failed for end in ends),
         queries=sum(end.queries for end in ends),

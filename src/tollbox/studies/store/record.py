@@ -4,7 +4,9 @@
 2. A study is resumed by the attacks and the random numbers that it was begun with: the record has
    the parts of each attack, field by field, and the version of the noise. (A store of version 0.1.0
    has neither: its attacks are not compared, and its noise is version 1.)
-3. A model is the same if its file, its weights, its answers to a few images and how it is run are,
+3. A folder has all shards of a study, or a part of them: part k of n has those whose number is k
+   modulo n, so that the files of all parts together are the study's.
+4. A model is the same if its file, its weights, its answers to a few images and how it is run are,
    as far as both sides know them.
 """
 
@@ -146,6 +148,9 @@ class StudyRecord:
     made_by: str
     """run, python, attack, paper or demo."""
     shard: int = 0
+    parts: int = 1
+    """In how many parts the study is run, each in a folder of its own; `shards` is a multiple."""
+    part: int = 0
     attacks: Mapping[str, AttackParts] | None = None
     noise: int = FIRST_NOISE
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -169,6 +174,40 @@ class StudyRecord:
     """A digest of the masks, if there are any."""
     norm: Metric = Metric.L2
     """What distances are measured in. (Older stores do not say: ℓ2.)"""
+
+    @property
+    def folder_shards(self) -> range:
+        """The shards that are in this folder."""
+        return range(self.part, self.shards, self.parts)
+
+    @property
+    def cells(self) -> int:
+        """How many cells this folder has, of all series."""
+        return self.cells_of(0, len(self.series))
+
+    def cells_of(self, first: int, last: int) -> int:
+        """How many cells this folder has of the series from `first` up to `last`, without it."""
+        below = [-(-(number * self.width - self.part) // self.parts) for number in (first, last)]
+        return below[1] - below[0]
+
+    @property
+    def of_study(self) -> StudyRecord:
+        """What all shards of a study say alike, wherever each was run."""
+        environment = dataclasses.replace(self.environment, python="", device="")
+        return dataclasses.replace(
+            self,
+            shard=0,
+            where="",
+            folder=Path(),
+            environment=environment,
+            findings=(),
+            exactness={},
+        )
+
+    @property
+    def part_name(self) -> str:
+        """Which part it is, as `--shard` has it."""
+        return f"{self.part + 1}/{self.parts}"
 
     @property
     def shard_cells(self) -> range:

@@ -71,10 +71,7 @@ class Store:
             with connection:
                 for statement in TABLES.split(";"):
                     connection.execute(statement)
-                connection.executemany(
-                    "INSERT INTO about VALUES (?, ?)",
-                    [(key, json.dumps(value)) for key, value in study.to_json().items()],
-                )
+                _write_about(connection, study)
                 connection.executemany("INSERT INTO images VALUES (?, ?, ?, ?)", images)
 
     @classmethod
@@ -190,7 +187,28 @@ class Store:
             row = (cell, last, why)
             connection.execute("INSERT OR REPLACE INTO restarts VALUES (?, ?, ?)", row)
 
+    def copy_to(self, path: Path, study: StudyRecord) -> None:
+        """Write all that is in it, as far as it is committed, into a new file, which says `study`
+        about itself."""
+        with making(path), contextlib.closing(sqlite3.connect(path)) as copy:
+            self._connection.backup(copy)
+            with copy:
+                copy.execute("DELETE FROM about")
+                _write_about(copy, study)
+
     # -- reading ----------------------------------------------------------------------------------
+
+    def check_whole(self) -> None:
+        """Raise FileError if anything in it is damaged: every page, result, trace and batch is
+        read."""
+        with reading(self.path):
+            (found,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                raise damaged(self.path, found)
+            finished = {end.cell for end in self.results()}
+            for _, trace, _ in self.traces():
+                _ = trace.counts, trace.steps
+            self.answers(finished | set(self.study.shard_cells))
 
     def images(self) -> list[tuple[str, int, str]]:
         """Content hash, label and name of each image."""
@@ -242,6 +260,13 @@ class Store:
                     if batch > restarts.get(answered.cell, 0):
                         answers.setdefault(answered.cell, []).append(answered)
             return answers
+
+
+def _write_about(connection: sqlite3.Connection, study: StudyRecord) -> None:
+    connection.executemany(
+        "INSERT INTO about VALUES (?, ?)",
+        [(key, json.dumps(value)) for key, value in study.to_json().items()],
+    )
 
 
 def _end(row: Sequence[Any]) -> End:
