@@ -75,6 +75,13 @@ def fetched(source: Source, load: Callable[[], Any], local: bool = False) -> Any
     try:
         with quiet():
             return load()
+    except ImportError as error:
+        raise InputError(
+            f"is {source.text!r}, and something that it needs cannot be imported "
+            f"({with_kind(error)})",
+            remedy="install it, or mend the installation",
+            input="model",
+        ) from None
     except Exception as error:  # no connection, no room, a broken cache: many kinds
         if local:
             raise FileError(
