@@ -13,7 +13,14 @@ from tollbox.errors import FileError, InputError
 from tollbox.files.class_names import class_names
 from tollbox.models.image_processor import preprocessing_of
 from tollbox.models.imagenet import imagenet
-from tollbox.models.registry import file_of, is_model_name, located, packages_of, short_name
+from tollbox.models.registry import (
+    file_of,
+    files_of,
+    is_model_name,
+    located,
+    packages_of,
+    short_name,
+)
 from tollbox.studies.spec.specs import ModelSpec
 
 MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.25, 0.3]
@@ -52,6 +59,18 @@ def test_paths_in_names_are_from_the_studys_folder(tmp_path: Path) -> None:
     assert file_of(f"onnx:{tmp_path / 'net.onnx'}") == tmp_path / "net.onnx"
     spec = ModelSpec.of("onnx:net.onnx", folder=tmp_path)
     assert (spec.name, spec.resolved) == ("net", f"onnx:{tmp_path / 'net.onnx'}")
+
+
+def test_all_files_of_a_name(tmp_path: Path) -> None:
+    for name in ("net.onnx", "net.onnx.data", "other.onnx", "net.pt2", "net.pt2.bak"):
+        (tmp_path / name).touch()
+    assert files_of(f"onnx:{tmp_path / 'net.onnx'}") == [
+        tmp_path / "net.onnx",
+        tmp_path / "net.onnx.data",
+    ]
+    assert files_of(str(tmp_path / "net.pt2")) == [tmp_path / "net.pt2"]
+    assert files_of(str(tmp_path / "none.pt2")) == []
+    assert files_of("my.models:net") == []
 
 
 def test_a_file_comes_before_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

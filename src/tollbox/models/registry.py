@@ -58,6 +58,18 @@ def file_of(text: str) -> Path | None:
     return Path(text.partition(":")[2]) if adapter.path == "file" else None
 
 
+def files_of(text: str) -> list[Path]:
+    """All files of a source, as far as they are there: a file that is named may have its weights in
+    others beside it, whose names begin with its own."""
+    file = file_of(text)
+    if file is None or not file.is_file():
+        return []
+    if not is_model_name(text):
+        return [file]
+    beside = [each for each in file.parent.iterdir() if each.name.startswith(file.name)]
+    return sorted(each for each in beside if each.is_file())
+
+
 def short_name(text: str) -> str:
     """What a model is called after a name that is no path."""
     adapter = adapter_of(Source(text))

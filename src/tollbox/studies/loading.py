@@ -32,7 +32,7 @@ from ..errors import InputError, mention
 from ..files.images import ImageSet
 from ..files.starts import check_target
 from ..files.tables import LARGEST, in_a_line
-from ..models.registry import file_of
+from ..models.registry import files_of
 from .grid import Grid, Place
 from .identity import (
     check_exactness,
@@ -99,7 +99,7 @@ class Loaded:
                 replace(model, running=running),
                 self.images.images,
                 size=trial_batch_size(model, self.study.batch_size),
-                file=None if spec.name in self.supplied else file_of(spec.resolved),
+                files=[] if spec.name in self.supplied else files_of(spec.resolved),
                 ask=not (self.study.metered or exact),
             )
         return self._fingerprints[spec.name]
