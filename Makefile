@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo studies-small test test-quick check format mutants torture bench bench-peers clean
+.PHONY: setup demo studies-small test test-quick test-neighbours check format mutants torture bench bench-peers clean
 
 setup: $(STAMP)
 
@@ -52,19 +52,23 @@ torture: setup
 bench: setup
 	$(BIN)/python benchmarks/throughput.py
 
-# ART does not run with NumPy 2, which all else is pinned to: an environment of its own.
-PEERS := build/peers
-$(PEERS)/.installed: pyproject.toml constraints.txt
-	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
-	sed 's/^numpy==.*/numpy==1.26.4/' constraints.txt > $(PEERS)/constraints.txt
-	PIP_CONSTRAINT=$(CURDIR)/$(PEERS)/constraints.txt $(PEERS)/bin/python -m pip install --quiet \
+# Neighbours and peers, each in an environment of its own: ART does not run with NumPy 2, which all
+# else is pinned to.
+build/%/.installed: pyproject.toml constraints.txt
+	test -x build/$*/bin/python || $(PYTHON) -m venv build/$*
+	sed 's/^numpy==.*/numpy==1.26.4/' constraints.txt > build/$*/constraints.txt
+	PIP_CONSTRAINT=$(CURDIR)/build/$*/constraints.txt build/$*/bin/python -m pip install --quiet \
 		torch numpy setuptools
-	PIP_CONSTRAINT=$(CURDIR)/$(PEERS)/constraints.txt $(PEERS)/bin/python -m pip install --quiet \
-		--no-build-isolation --editable '.[peers]'
+	PIP_CONSTRAINT=$(CURDIR)/build/$*/constraints.txt build/$*/bin/python -m pip install --quiet \
+		--no-build-isolation --editable '.[$*]'
 	touch $@
 
-bench-peers: $(PEERS)/.installed
-	$(PEERS)/bin/python benchmarks/peers.py --out benchmarks/results/peers-cifar10.json
+# Models and attacks of other packages: transformers, timm, torchvision, onnxruntime, Foolbox, ART.
+test-neighbours: build/neighbours/.installed
+	OMP_NUM_THREADS=1 build/neighbours/bin/python -m pytest tests/neighbours
+
+bench-peers: build/peers/.installed
+	build/peers/bin/python benchmarks/peers.py --out benchmarks/results/peers-cifar10.json
 
 clean:
 	rm -rf $(VENV) demo-output build .mypy_cache .ruff_cache .pytest_cache .hypothesis

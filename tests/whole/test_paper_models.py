@@ -3,61 +3,33 @@
 from __future__ import annotations
 
 import sys
-import types
 from collections.abc import Callable
 from typing import Any
 
+import fake_packages as fake
 import pytest
 import torch
 from torch import Tensor, nn
 
+import tollbox as tb
 from tollbox.errors import InputError
 from tollbox.models import stand_ins, zoo
 from tollbox.models.embedded import embedded
+from tollbox.models.imagenet import imagenet
 from tollbox.models.loading import load_model
+from tollbox.models.registry import packages_of
 from tollbox.models.tiny_vit import tiny_vit
 
-NAMES = [f"class {number}" for number in range(1000)]
+CLIP = "clip:openai/clip-vit-base-patch32"
+FINE_TUNED = "vit_base_patch32_clip_224.openai_ft_in1k"
+EXTRAS = {"torchvision": "torchvision", "timm": "timm", "transformers": "hf"}
 
 
-class Mean(nn.Module):
-    """Logits from the mean of each channel."""
-
-    def forward(self, images: Tensor) -> Tensor:
-        return images.mean((2, 3)).repeat(1, 400)[:, :1000]
-
-
-class Vision(nn.Module):
-    def forward(self, pixel_values: Tensor) -> Any:
-        return types.SimpleNamespace(pooler_output=pixel_values.mean((2, 3)))
-
-
-class Text(nn.Module):
-    def forward(self, input_ids: Tensor) -> Any:
-        return types.SimpleNamespace(pooler_output=torch.eye(3)[input_ids % 3])
-
-
-class Clip(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.vision_model, self.text_model = Vision(), Text()
-        self.visual_projection, self.text_projection = nn.Identity(), nn.Identity()
-
-
-def words(prompts: list[str], padding: bool, return_tensors: str) -> dict[str, Tensor]:
-    assert (padding, return_tensors) == (True, "pt")
-    assert all(prompt.startswith("a photo of a class ") for prompt in prompts)
-    return {"input_ids": torch.tensor([int(prompt.split()[-1]) for prompt in prompts])}
-
-
-def torchvision(made: Callable[..., nn.Module]) -> dict[str, Any]:
-    weights = types.SimpleNamespace(meta={"categories": NAMES})
-    models = types.ModuleType("torchvision.models")
-    vars(models).update(
-        get_model=made,
-        get_model_weights=lambda name: types.SimpleNamespace(IMAGENET1K_V1=weights),
-    )
-    return {"torchvision": types.ModuleType("torchvision"), "torchvision.models": models}
+def words(prompts: list[str], **how: Any) -> dict[str, Tensor]:
+    """The number of a prompt's class."""
+    assert how == {"padding": True, "truncation": True, "return_tensors": "pt"}
+    known = [f"a photo of a {name}" for name in imagenet().names]
+    return {"input_ids": torch.tensor([known.index(prompt) for prompt in prompts])}
 
 
 @pytest.fixture
@@ -65,89 +37,111 @@ def packages(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
     """Fake packages; what was loaded from them."""
     asked: list[tuple[str, Any]] = []
 
-    def get_model(name: str, weights: str) -> nn.Module:
-        asked.append((name, weights))
-        return Mean()
+    def made(network: Callable[[], nn.Module]) -> Callable[..., nn.Module]:
+        def make(name: str, **how: Any) -> nn.Module:
+            asked.append((name, *(getattr(value, "name", value) for value in how.values())))
+            return network()
 
-    def create_model(name: str, pretrained: bool) -> nn.Module:
-        asked.append((name, pretrained))
-        return Mean()
+        return make
 
-    transformers, timm = types.ModuleType("transformers"), types.ModuleType("timm")
-    vars(transformers).update(
-        CLIPModel=types.SimpleNamespace(
-            from_pretrained=lambda name: asked.append((name, 0)) or Clip()
-        ),
-        CLIPTokenizer=types.SimpleNamespace(from_pretrained=lambda name: words),
-    )
-    vars(timm).update(create_model=create_model)
     for name, module in {
-        **torchvision(get_model),
-        "transformers": transformers,
-        "timm": timm,
+        **fake.torchvision(made(fake.Mean)),
+        **fake.timm(made(fake.Mean), FINE_TUNED),
+        **fake.transformers(made(fake.Clip), words),
     }.items():
         monkeypatch.setitem(sys.modules, name, module)
     return asked
 
 
+@pytest.mark.parametrize("source", ["tollbox.models.zoo:{}", "torchvision:{}.IMAGENET1K_V1"])
 @pytest.mark.parametrize("name", ["resnet50", "vit_b_32", "vit_b_16"])
-def test_torchvision_networks(name: str, packages: list[tuple[str, Any]]) -> None:
-    model = load_model(f"tollbox.models.zoo:{name}", torch.rand(3, 8, 8))
+def test_torchvision_networks(source: str, name: str, packages: list[tuple[str, Any]]) -> None:
+    model = load_model(source.format(name), torch.rand(3, 8, 8))
     assert packages == [(name, "IMAGENET1K_V1")]
     assert model.classes == 1000
-    image = torch.tensor([0.485, 0.456, 0.406]).reshape(1, 3, 1, 1).repeat(1, 1, 8, 8)
+    image = torch.tensor(fake.MEAN).reshape(1, 3, 1, 1).repeat(1, 1, 8, 8)
     brighter = image + torch.tensor([0.0, 0.0, 0.01]).reshape(1, 3, 1, 1)
     assert model(brighter).tolist() == [2]  # normalised: the third channel is the largest
 
 
-def test_clip_zero_shot(packages: list[tuple[str, Any]]) -> None:
-    model = load_model("tollbox.models.zoo:clip_zero_shot", torch.rand(3, 8, 8))
-    assert packages == [("openai/clip-vit-base-patch32", 0)]
+def test_what_a_name_says_of_images_and_classes(packages: list[tuple[str, Any]]) -> None:
+    model = tb.models.load("torchvision:resnet50")
+    assert packages == [("resnet50", "IMAGENET1K_V2")]  # the default
+    assert model.preprocessing == tb.models.Preprocessing(
+        (8, 8), 9, (8, 8), "bilinear", fake.MEAN, fake.STD
+    )
+    assert model.names == tuple(fake.NAMES)
+    assert model.running["mean"] == "0.485, 0.456, 0.406"
+    other = tb.models.load("torchvision:resnet50", mean=[0.5], std=[1.0])
+    assert other.preprocessing is not None
+    assert (other.preprocessing.mean, other.preprocessing.std) == ((0.5,), (1.0,))
+    few = tb.models.load(f"timm:{FINE_TUNED}", mean=[0.0])
+    assert few.preprocessing is not None
+    assert few.preprocessing.resize == 8  # 8 / 0.9, rounded down
+    assert few.names == imagenet().names
+    assert few.in_layout("contiguous").names == few.names
+
+
+@pytest.mark.parametrize(
+    "source", [zoo.NAMES["clip_zero_shot"], "tollbox.models.zoo:clip_zero_shot"]
+)
+def test_clip_zero_shot(source: str, packages: list[tuple[str, Any]]) -> None:
+    model = load_model(source, torch.rand(3, 8, 8))
+    assert packages == [("openai/clip-vit-base-patch32",)]
     assert model.classes == 1000
-    images = torch.tensor(zoo.CLIP_MEAN).reshape(1, 3, 1, 1).repeat(3, 1, 8, 8)
+    images = torch.tensor(fake.CLIP_MEAN).reshape(1, 3, 1, 1).repeat(3, 1, 8, 8)
     images += 0.1 * torch.eye(3).reshape(3, 3, 1, 1)
     assert (model(images) % 3).tolist() == [0, 1, 2]
 
 
 def test_clip_fine_tuned(packages: list[tuple[str, Any]]) -> None:
     model = load_model("tollbox.models.zoo:clip_fine_tuned", torch.rand(3, 8, 8))
-    assert packages == [("vit_base_patch32_clip_224.openai_ft_in1k", True)]
+    assert packages == [(FINE_TUNED, True)]
     assert model.classes == 1000
 
 
-@pytest.mark.parametrize("name", zoo.PACKAGES)
+@pytest.mark.parametrize("name", zoo.NAMES)
 def test_what_is_missing_is_reported(
     name: str, packages: list[tuple[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise OSError("Connection refused\nand more")
 
-    source, example = f"tollbox.models.zoo:{name}", torch.rand(3, 8, 8)
-    for package in zoo.PACKAGES[name]:
+    example = torch.rand(3, 8, 8)
+    for source in (f"tollbox.models.zoo:{name}", zoo.NAMES[name]):
+        [package] = packages_of(zoo.NAMES[name])
         with monkeypatch.context() as missing:
             missing.setitem(sys.modules, package, None)
             missing.delitem(sys.modules, f"{package}.models", raising=False)
-            with pytest.raises(InputError, match=f"^{package} .*pip install {package}`") as error:
+            told = rf"^{package} .*pip install 'tollbox\[{EXTRAS[package]}\]'`"
+            with pytest.raises(InputError, match=told) as error:
                 load_model(source, example)
             assert "\n" not in str(error.value)
-    with monkeypatch.context() as offline:
-        for made in torchvision(refuse).items():
-            offline.setitem(sys.modules, *made)
-        offline.setattr(sys.modules["timm"], "create_model", refuse)
-        offline.setattr(sys.modules["transformers"].CLIPModel, "from_pretrained", refuse)
-        with pytest.raises(InputError, match=r"^the weights of .*: OSError: Connection") as error:
-            load_model(source, example)
-        assert "\n" not in str(error.value)
-        assert "where there is a connection" in str(error.value)
+        with monkeypatch.context() as offline:
+            for made in (fake.torchvision(refuse) | fake.timm(refuse, FINE_TUNED)).items():
+                offline.setitem(sys.modules, *made)
+            offline.setattr(sys.modules["transformers"].CLIPModel, "from_pretrained", refuse)
+            with pytest.raises(InputError, match=r"cannot be loaded \(OSError: Conn") as error:
+                load_model(source, example)
+            assert "\n" not in str(error.value)
+            assert "copy that cache here" in str(error.value)
 
 
-def test_the_zoo_is_what_the_studies_name() -> None:
-    functions = {
-        name
-        for name, value in vars(zoo).items()
-        if isinstance(value, types.FunctionType) and value.__module__ == zoo.__name__
-    }
-    assert set(zoo.PACKAGES) == {name for name in functions if not name.startswith("_")}
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("torchvision:resnt50", "there is no 'resnt50': did you mean 'resnet50'"),
+        ("torchvision:resnet50.V9", "there is no 'V9'"),
+        ("timm:vit_base_patch32", "did you mean 'vit_base_patch32_clip_224"),
+        ("timm:", "model is 'timm:': expected timm:NAME"),
+        ("timm:../here", "../here does not exist"),
+    ],
+)
+def test_unknown_names(source: str, says: str, packages: list[tuple[str, Any]]) -> None:
+    with pytest.raises(InputError) as error:
+        load_model(source, torch.rand(3, 8, 8))
+    assert says in str(error.value)
+    assert not packages
 
 
 def test_stand_ins_classify_their_images() -> None:

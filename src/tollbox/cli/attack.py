@@ -61,16 +61,29 @@ class AttackOptions:
     model: Annotated[
         str,
         _option(
-            "A torch.export file (.pt2), a TorchScript file, or module:function, a function or "
-            "network that gives logits or labels for images (n, c, h, w) in [0,1]."
+            "hf:NAME, timm:NAME, torchvision:NAME, clip:NAME, onnx:FILE, a torch.export file "
+            "(.pt2), a TorchScript file, or module:function, a function or network that gives "
+            "logits or labels for images (n, c, h, w) in [0,1]."
         ),
     ]
     images: Annotated[Path, _option("A folder (with --labels), or an .npz: images and labels.")]
     out: Annotated[Path, _option("Folder for the results: a new one, or an empty one.")]
     labels: Annotated[Path | None, _option("CSV with the columns file and label.")] = None
     limit: Annotated[int | None, _whole("Use only the first so many images.")] = None
+    names: Annotated[
+        Path | None,
+        _option(
+            "Text file with the name of a class on each line, in the order of the labels; for "
+            "clip: what it is asked with, a prompt after a tab if wanted."
+        ),
+    ] = None
     mean: Annotated[
-        str | None, _option("Subtracted from images in [0,1]; a number or one per channel.", True)
+        str | None,
+        _option(
+            "Subtracted from images in [0,1]; a number or one per channel. Default: as the "
+            "model's own configuration says, if it has one.",
+            True,
+        ),
     ] = None
     std: Annotated[str | None, _option("Divides after the mean; likewise.", True)] = None
     quantize: Annotated[int | None, _whole("Bits per channel that the model takes.")] = None
@@ -203,6 +216,7 @@ def study_of(options: AttackOptions) -> Study:
             ModelSpec.of(
                 options.model,
                 name="model",
+                names=options.names,
                 mean=choices.numbers("mean", options.mean),
                 std=choices.numbers("std", options.std),
                 quantize=options.quantize,
@@ -276,6 +290,7 @@ def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
         "seed": options.seed,
         "model": options.model,
         "model_sha256": loaded.fingerprint(model).file,
+        "names": None if options.names is None else str(options.names),
         "mean": options.mean,
         "std": options.std,
         "quantize": options.quantize,

@@ -19,7 +19,7 @@ from cyclopts import Parameter
 from ..errors import FileError, InputError, UnknownNameError, mention
 from ..files.output import check_free, staged
 from ..files.tables import kind_of
-from ..models.zoo import PACKAGES
+from ..models.registry import packages_of
 from ..paper import outputs
 from ..paper.experiments import EXPERIMENTS, Experiment, Scale, experiment, study_at
 from ..report.runs import Reading
@@ -275,16 +275,12 @@ def _takes(study: Study) -> str:
     lines = len(study.models) * len(study.attacks)
     cells = lines * len(study.tariffs) * len(study.seeds) * images
     most = lines * len(study.seeds) * images * sum(most_queries(tariff) for tariff in study.tariffs)
-    packages = list(dict.fromkeys(name for m in study.models for name in _packages(m.source)))
+    packages = list(dict.fromkeys(name for m in study.models for name in packages_of(m.source)))
     needs = f"; needs {' and '.join(packages)}" if packages else ""
     return (
         f"{', '.join(model.name for model in study.models)}; {images} images, {cells:,} cells, at "
         f"most {_large(most)} queries{needs}"
     )
-
-
-def _packages(source: str) -> tuple[str, ...]:
-    return PACKAGES.get(source.rpartition(":")[2], ()) if "models.zoo:" in source else ()
 
 
 def _large(number: float) -> str:

@@ -24,6 +24,7 @@ from torch import Tensor
 from ..errors import InputError, ModelFault
 from .arguments import check_whole, shown
 from .devices import usable
+from .preprocessing import Preprocessing
 
 LAYOUTS = {"true": "channels_last", "false": "contiguous"}
 """How images lie in memory, by what `running` says of channels_last."""
@@ -56,6 +57,10 @@ class Model:
     """Makes the same model with `channels_last` True or False, if it can change."""
     running: Mapping[str, str] = field(default_factory=dict, hash=False)
     """How the network is run: the options of `from_torch`, by name, in words."""
+    names: tuple[str, ...] | None = None
+    """Of its classes, if they are known."""
+    preprocessing: Preprocessing | None = None
+    """How pictures become images for it, if its own configuration says so."""
 
     def __post_init__(self) -> None:
         if not callable(self.predict):
@@ -80,7 +85,14 @@ class Model:
             return self
         if self.relaid is None or layout not in LAYOUTS.values():
             raise InputError(f"is in the layout {self.layout!r}", expected=layout, input="model")
-        return replace(self.relaid(layout == LAYOUTS["true"]), classes=self.classes)
+        other = self.relaid(layout == LAYOUTS["true"])
+        return replace(
+            other,
+            classes=self.classes,
+            running={**self.running, **other.running},
+            names=self.names,
+            preprocessing=self.preprocessing,
+        )
 
     def sent(self, points: Tensor) -> Tensor:
         """The points as they are sent; `points` may be overwritten."""

@@ -1,9 +1,11 @@
-"""A user's own model, by name: a file, `module:function`, or whatever the registry knows.
+"""A user's own model: a file, a name such as `hf:microsoft/resnet-50`, or `module:function`.
 
 1. What a file is, is decided by its content, not by its name. A pickle (a state dict, a whole
    module) is refused with what to do instead: it would run code.
 2. The model is tried on one image, uncharged, before a run: that shows whether it takes such
    images, and the number of classes. Whatever it raises, even an exit, is reported in a sentence.
+3. Mean and std are the user's if given, else those of the model's own configuration, which also has
+   the names of the classes and how pictures are resized and cropped for it.
 """
 
 from __future__ import annotations
@@ -11,16 +13,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from os import PathLike
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..core.model import Model
+from ..core.preprocessing import Preprocessing
 from ..errors import FileError, InputError, ModelFault
+from ..files.class_names import class_names
 from ..files.functions import with_kind
 from ..files.tables import in_a_line
-from .normalise import Normalisation
+from .configured import grey, normalisation, normalised_in_words, numbers
+from .normalise import Normalisation, Normalised
 from .precision import points_dtype
 from .pytorch import (
     RUNNING,
@@ -35,7 +41,7 @@ from .pytorch import (
 from .registry import EXPECTED, adapter_of
 from .source import Network, Source
 
-_MODULES = "networks that module:function names"
+_MODULES = "networks by name or by module:function"
 _WITH = {
     "dtype": _MODULES,
     "channels_last": _MODULES,
@@ -48,8 +54,9 @@ _WITH = {
 
 def load_model(
     source: str,
-    example: Tensor,
+    example: Tensor | None = None,
     *,
+    names: str | PathLike[str] | Sequence[str] | None = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     device: str | torch.device = "cpu",
@@ -63,16 +70,22 @@ def load_model(
 ) -> Model:
     """The model that `source` names, tried on `example` (c, h, w), for batches of `batch_size`.
 
-    How it is run is told as for `from_torch`, as far as that applies to its kind.
+    Without an example it is tried on a grey image, if its size is known. `names` are those of the
+    classes, in order, or a file with one on each line, and for `clip:` what it is asked with. How
+    the model is run is told as for `from_torch`, as far as that applies to its kind.
     """
     device = torch.device(device)
-    network = _network(source, device, batch_size)
+    given = None if names is None else class_names(names)
+    network = _network(Source.at(source, device, batch_size, given))
     if batch_size and network.batch not in (None, batch_size):
         raise InputError(
             f"is {batch_size}, and the model {source} takes {network.batch} only",
             input="batch_size",
         )
-    _check_shape(source, network, example)
+    example = grey(network) if example is None else example
+    if example is not None:
+        _check_shape(source, network, example)
+    mean, std = normalisation(source, network, mean, std)
     how: dict[str, Any] = {"compile": compile, "cuda_graphs": cuda_graphs, "tf32": tf32}
     _check_options(source, network, dtype=dtype, channels_last=channels_last, **how)
     normalise = Normalisation.checked(
@@ -81,7 +94,7 @@ def load_model(
         dtype=points_dtype(network.dtype),
         device=device,
         layout=torch.contiguous_format,
-        channels=len(example),
+        channels=None if example is None else len(example),
     )
     if isinstance(network.forward, nn.Module) and network.options >= frozenset(RUNNING):
         model = from_torch(
@@ -110,16 +123,40 @@ def load_model(
             outputs=outputs,
             running=in_words(dtype=network.dtype, **how) if network.options else {},
         )
-    return replace(model, classes=_classes(source, model, example))
+    own = network.preprocessing
+    model = replace(
+        model,
+        classes=None if example is None else _classes(source, model, example, own),
+        running={**model.running, **normalised_in_words(network, mean, std)},
+        names=network.names if given is None else given.names,
+        preprocessing=None if own is None else replace(own, mean=numbers(mean), std=numbers(std)),
+    )
+    if model.names is not None and model.classes not in (None, len(model.names)):
+        if given is None:  # the configuration's own mistake
+            return replace(model, names=None)
+        raise InputError(
+            f"has {len(model.names)} names, and {source} has {model.classes} classes",
+            expected="one for each class, in order",
+            input="names",
+        )
+    return model
 
 
-def load_network(source: str, example: Tensor, device: str | torch.device = "cpu") -> nn.Module:
+def load_network(
+    source: str,
+    example: Tensor | None = None,
+    device: str | torch.device = "cpu",
+    *,
+    normalised: bool = True,
+) -> nn.Module:
     """The torch network that `source` names, which takes an image like `example` (c, h, w) alone.
 
-    It is for its gradients: what can only be asked is refused.
+    It is for its gradients: what can only be asked is refused. `normalised`: with the mean and std
+    of its own configuration before it, if it has any.
     """
-    found = _network(source, torch.device(device), None)
-    _check_shape(source, found, example)
+    found = _network(Source.at(source, torch.device(device), None))
+    if example is not None:
+        _check_shape(source, found, example)
     if not isinstance(found.forward, nn.Module):
         raise InputError(
             f"{source} is {found.kind}",
@@ -133,7 +170,10 @@ def load_network(source: str, example: Tensor, device: str | torch.device = "cpu
             expected="one that takes a single image",
             input="model",
         )
-    return found.forward
+    own = found.preprocessing
+    if not normalised or own is None or own.mean is None or own.std is None:
+        return found.forward
+    return Normalised(found.forward, own.mean, own.std).to(device).eval()
 
 
 def _check_shape(source: str, network: Network, example: Tensor) -> None:
@@ -181,11 +221,11 @@ def _check_options(source: str, network: Network, **options: Any) -> None:
             )
 
 
-def _network(text: str, device: torch.device, batch_size: int | None) -> Network:
-    """The network that the first adapter which takes the text gives."""
+def _network(source: Source) -> Network:
+    """The network that the first adapter which takes the source gives."""
+    text = source.text
     if not text.strip():
         raise InputError(f"is {text!r}", expected=EXPECTED, input="model")
-    source = Source.at(text, device, batch_size)
     adapter = adapter_of(source)
     if adapter is None:
         raise FileError(f"{text} {_why_not(source)}", expected=EXPECTED, input="model")
@@ -217,7 +257,7 @@ def _why_not(source: Source) -> str:
     return "is not a model"
 
 
-def _classes(source: str, model: Model, example: Tensor) -> int | None:
+def _classes(source: str, model: Model, example: Tensor, own: Preprocessing | None) -> int | None:
     """The number of classes, if the model gives logits; an InputError if it fails.
 
     For one image nothing is compiled or recorded.
@@ -229,10 +269,14 @@ def _classes(source: str, model: Model, example: Tensor) -> int | None:
         plain(model)(batch)
     except (Exception, SystemExit) as error:  # the user's own code: any kind may come
         what = in_a_line(error) if isinstance(error, ModelFault) else with_kind(error)
+        made_for = ""
+        if own is not None and own.size not in (None, tuple(example.shape[1:])):
+            made_for = ", {} x {} as its configuration says,".format(*own.size)
         raise InputError(
             f"{source} failed on a batch of {len(batch)} of the given images, of shape "
             f"{tuple(example.shape)} ({what})",
-            expected="logits (n, classes) or integer labels (n) from images (n, c, h, w) in [0,1]",
+            expected="logits (n, classes) or integer labels (n) from images (n, c, h, w)"
+            f"{made_for} in [0,1]",
             input="model",
         ) from None
     return output.shape[1] if output.ndim == 2 else None

@@ -2,18 +2,25 @@
 
 To add one, write a module here with an `ADAPTER`, and add its name to `MODULES`. From then on
 `load_model`, `tollbox attack --model` and the `source` of a study take it, and messages that say
-what was expected mention it.
+what was expected mention it. Names with a word come before `module:function`, whose form they have.
 """
 
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 
+from ..files.tables import kind_of
 from .source import Adapter, Source
 
 MODULES = (
     "exported",
     "scripted",
+    "hugging_face",
+    "timm_models",
+    "torchvision_models",
+    "clip",
+    "onnx_files",
     "functions",
 )
 ADAPTERS: tuple[Adapter, ...] = tuple(
@@ -30,3 +37,50 @@ def adapter_of(source: Source) -> Adapter | None:
 def is_model_name(text: str) -> bool:
     """Whether a text names a model by its form alone, so that no file of that name is needed."""
     return adapter_of(Source(text)) is not None
+
+
+def located(text: str, folder: Path) -> str:
+    """A model's name, in which a path is relative to `folder`, good from the current folder."""
+    adapter = adapter_of(Source(text))
+    word, _, name = text.partition(":")
+    if adapter is None or not adapter.path:
+        return text
+    path = folder / name
+    there = adapter.path == "file" or kind_of(path, text, input="model") == adapter.path
+    return f"{word}:{path}" if there else text
+
+
+def file_of(text: str) -> Path | None:
+    """The file that a source is, or names; it need not be there. None: it is something else."""
+    adapter = adapter_of(Source(text))
+    if adapter is None:
+        return Path(text)
+    return Path(text.partition(":")[2]) if adapter.path == "file" else None
+
+
+def files_of(text: str) -> list[Path]:
+    """All files of a source, as far as they are there: a file that is named may have its weights in
+    others beside it, whose names begin with its own."""
+    file = file_of(text)
+    if file is None or not file.is_file():
+        return []
+    if not is_model_name(text):
+        return [file]
+    beside = [each for each in file.parent.iterdir() if each.name.startswith(file.name)]
+    return sorted(each for each in beside if each.is_file())
+
+
+def short_name(text: str) -> str:
+    """What a model is called after a name that is no path."""
+    adapter = adapter_of(Source(text))
+    name = text.rpartition(":")[2]
+    if adapter is None or not adapter.word:
+        return name.rpartition(".")[2]
+    path = Path(text.partition(":")[2])
+    return (path.stem if adapter.path == "file" else path.name) or text
+
+
+def packages_of(text: str) -> tuple[str, ...]:
+    """What a model of that name needs besides tollbox."""
+    adapter = adapter_of(Source(text))
+    return () if adapter is None else adapter.packages

@@ -1,7 +1,7 @@
 """What a model adapter is given, what it gives, and what the registry knows of it.
 
-An adapter turns a source (a file, `module:function`, ...) into a `Network`. Trying it on an image,
-normalisation and the checks against the images are the same for all (`loading.py`).
+An adapter turns a source (a file, a name, `module:function`, ...) into a `Network`. Trying it on an
+image, normalisation and the checks against the images are the same for all (`loading.py`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from ..core.preprocessing import Preprocessing
 from ..errors import FileError
+from ..files.class_names import ClassNames
 from ..files.tables import kind_of
 
 
@@ -30,11 +32,19 @@ class Source:
     """Rows of a model batch, if the user chose."""
     kind: str = "nothing"
     """What is at that path: file, folder, other, nothing."""
+    names: ClassNames | None = None
+    """Of its classes, if the user gave them."""
 
     @classmethod
-    def at(cls, text: str, device: torch.device, batch_size: int | None) -> Source:
+    def at(
+        cls,
+        text: str,
+        device: torch.device,
+        batch_size: int | None,
+        names: ClassNames | None = None,
+    ) -> Source:
         """The source with what is on the disk under its name."""
-        return cls(text, device, batch_size, kind_of(text, text, input="model"))
+        return cls(text, device, batch_size, kind_of(text, text, input="model"), names)
 
     @property
     def path(self) -> Path | None:
@@ -75,6 +85,13 @@ class Network:
     kind: str = "a function of images"
     options: frozenset[str] = frozenset()
     """Of how networks are run, those that apply to this kind."""
+    preprocessing: Preprocessing | None = None
+    """What its own configuration says of images; its mean and std hold unless the user gives some.
+    """
+    names: tuple[str, ...] | None = None
+    """Of its classes, if it has them."""
+    lacking: str = ""
+    """Why it is not known how images are normalised for it, where they should be."""
 
 
 @dataclass(frozen=True)
@@ -86,3 +103,9 @@ class Adapter:
     accepts: Callable[[Source], bool]
     """Whether a source is of this kind, by its form or its content."""
     load: Callable[[Source], Network]
+    word: str = ""
+    """What its names begin with, before a colon, if they do."""
+    path: Literal["", "folder", "file"] = ""
+    """What follows the word: a name; a name or a folder; a file."""
+    packages: tuple[str, ...] = ()
+    """What it needs besides tollbox."""

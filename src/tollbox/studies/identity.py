@@ -63,25 +63,28 @@ def environment_notice(record: StudyRecord, device: torch.device) -> str | None:
 
 
 def fingerprint(
-    model: Model, images: Tensor, *, size: int, file: Path | None, ask: bool
+    model: Model, images: Tensor, *, size: int, files: Sequence[Path], ask: bool
 ) -> ModelFingerprint:
-    """What tells a model from another; `file` is where it is from, `ask`: it may be asked.
+    """What tells a model from another; `files` are where it is from, `ask`: it may be asked.
 
     `size`: rows of a batch, here and below; a model may be compiled for those of a run.
     """
     return ModelFingerprint(
         dtype=str(model.dtype).removeprefix("torch."),
         quantize=model.quantize,
-        file=_hash_file(file) if file is not None and file.is_file() else None,
+        file=_hash_files(files) if files else None,
         network=None if model.network is None else weights_digest(model.network),
         answers=_labels(model, images[:PROBES], size) if ask else None,
         running=model.running or None,
     )
 
 
-def _hash_file(path: Path) -> str:
-    with open(path, "rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
+def _hash_files(paths: Sequence[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as content:
+            hashlib.file_digest(content, lambda: digest)
+    return digest.hexdigest()
 
 
 def check_repeatable(model: Model, images: Tensor, size: int) -> None:

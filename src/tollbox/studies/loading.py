@@ -33,6 +33,7 @@ from ..files.images import ImageSet
 from ..files.masks import masks_digest
 from ..files.starts import check_target
 from ..files.tables import LARGEST, in_a_line
+from ..models.registry import files_of
 from .grid import Grid, Place
 from .identity import (
     check_exactness,
@@ -102,7 +103,7 @@ class Loaded:
                 replace(model, running=running),
                 self.images.images,
                 size=trial_batch_size(model, self.study.batch_size),
-                file=None if spec.name in self.supplied else Path(spec.resolved),
+                files=[] if spec.name in self.supplied else files_of(spec.resolved),
                 ask=not (self.study.metered or exact),
             )
         return self._fingerprints[spec.name]

@@ -83,6 +83,7 @@ def load_model(study: Study, spec: ModelSpec, example: Tensor, device: str | tor
         return model_loading.load_model(
             spec.resolved,
             example,
+            names=spec.names,
             mean=spec.mean,
             std=spec.std,
             device=device,
@@ -107,7 +108,11 @@ def load_surrogate(
     if any(":" in source for source in spec.resolved):
         importable(str(study.folder.resolve()))
     with reported(study, spec=attack):
-        networks = [model_loading.load_network(one, example, device) for one in spec.resolved]
+        own = spec.mean is None and spec.std is None
+        networks = [
+            model_loading.load_network(one, example, device, normalised=own)
+            for one in spec.resolved
+        ]
         return Surrogate(networks, mean=spec.mean, std=spec.std)
 
 

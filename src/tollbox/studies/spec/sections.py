@@ -24,7 +24,7 @@ from ...files.pictures import SUFFIXES
 from ...files.tables import kind_of
 from ...models.precision import DTYPE_NAMES, DTYPES
 from ...models.pytorch import RUNNING
-from ...models.registry import is_model_name
+from ...models.registry import file_of, is_model_name, located
 from .file import Item, shown, spelled, table_name
 from .key_lines import Key
 from .overrides import overridden
@@ -32,7 +32,8 @@ from .selection import DIGITS, is_hash, read_list
 from .specs import AttackSpec, GoalSpec, ImagesSpec, ModelSpec, SurrogateSpec
 
 IMAGES = "a folder of images, an .npz file, or module:function"
-MODEL = "a model file, or module:function"
+MODEL = "a model file, a name such as hf:microsoft/resnet-50, or module:function"
+NAMES = "a text file with the name of a class on each line"
 FLAGS = tuple(name for name in RUNNING if name != "dtype")
 """Keys of [[models]] that are true or false."""
 
@@ -164,15 +165,19 @@ def models_of(item: Item, folder: Path, files: bool) -> tuple[ModelSpec, ...]:
 
 
 def _model(item: Item, folder: Path, files: bool) -> ModelSpec:
-    items = item.table(("name", "source", "mean", "std", "quantize", *RUNNING))
+    items = item.table(("name", "source", "names", "mean", "std", "quantize", *RUNNING))
     if "source" not in items:
         raise item.error(
             f'{table_name(item.key)} has no source: expected {MODEL}, as source = "model.pt2".'
         )
+    names = _path(items.get("names"), folder, NAMES)
+    if files and names is not None:
+        check_there(items["names"], names, NAMES)
     return ModelSpec.of(
         _source(items["source"], folder, files),
         folder=folder,
         name=items["name"].name() if "name" in items else "",
+        names=names,
         mean=_per_channel(items.get("mean"), False),
         std=_per_channel(items.get("std"), True),
         quantize=items["quantize"].whole(1, 16) if "quantize" in items else None,
@@ -181,10 +186,12 @@ def _model(item: Item, folder: Path, files: bool) -> ModelSpec:
 
 
 def _source(item: Item, folder: Path, files: bool) -> str:
-    """A model file, or module:function."""
+    """A model file, which is there, or a name; a file in that is there, too."""
     source = item.text(f"{MODEL}, in quotes")
-    path = folder / source
-    if files and (_kind(item, path) != "nothing" or not is_model_name(source)):
+    path: Path | None = folder / source
+    if is_model_name(source) and _kind(item, folder / source) == "nothing":
+        path = file_of(located(source, folder))
+    if files and path is not None:
         check_there(item, path, MODEL)
     return source
 

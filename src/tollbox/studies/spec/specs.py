@@ -20,7 +20,7 @@ from ...errors import InputError
 from ...files.price_tables import prices_per_class
 from ...files.starts import check_goal
 from ...files.tables import kind_of
-from ...models.registry import is_model_name
+from ...models.registry import is_model_name, located, short_name
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ModelSpec:
     source: str
     """As the file has it."""
     resolved: str
-    """A path that is good from the current folder, or module:function."""
+    """A path that is good from the current folder, or a name; likewise a path in that."""
     mean: tuple[float, ...] | None = None
     """One number, or one per channel."""
     std: tuple[float, ...] | None = None
@@ -64,30 +64,34 @@ class ModelSpec:
     cuda_graphs: bool = False
     tf32: bool | None = None
     """None: torch's own setting."""
+    names: Path | None = None
+    """A file with the names of its classes, and for CLIP with prompts."""
 
     @classmethod
     def of(
         cls, source: str, *, folder: Path = Path(), name: str = "", **settings: Any
     ) -> ModelSpec:
-        """A file, relative to `folder`, or module:function; called like it unless given a name.
+        """A file, relative to `folder`, or a name; called like it unless given a name of its own.
 
         `settings` are the other fields.
         """
         file = _file(source, folder, "model")
-        usual = source.rpartition(":")[2].rpartition(".")[2] if file is None else file.stem
-        return cls(name or usual, source, _resolved(source, file), **settings)
+        usual = short_name(source) if file is None else file.stem
+        return cls(name or usual, source, _resolved(source, file, folder), **settings)
 
 
 def _file(source: str, folder: Path, input: str) -> Path | None:
-    """The file that a source means; None if it is module:function. `input` is what gives it."""
+    """The file that a source means; None if it is a name. `input` is what gives it."""
     path = folder / source
     named = is_model_name(source) and kind_of(path, source, input=input) == "nothing"
     return None if named else path
 
 
-def _resolved(source: str, file: Path | None) -> str:
+def _resolved(source: str, file: Path | None, folder: Path) -> str:
     """A source that is good from the current folder."""
-    return source if file is None or not source.strip() else str(file)
+    if file is None:
+        return located(source, folder)
+    return str(file) if source.strip() else source
 
 
 @dataclass(frozen=True)
@@ -110,9 +114,9 @@ class SurrogateSpec:
         mean: tuple[float, ...] | None = None,
         std: tuple[float, ...] | None = None,
     ) -> SurrogateSpec:
-        """Files, relative to `folder`, or module:function."""
-        files = [_file(source, folder, "surrogate") for source in sources]
-        return cls(sources, tuple(map(_resolved, sources, files)), mean, std)
+        """Files, relative to `folder`, or names."""
+        resolved = (_resolved(one, _file(one, folder, "surrogate"), folder) for one in sources)
+        return cls(sources, tuple(resolved), mean, std)
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ KEYS: Mapping[str, Key] = {
 """By the name of an argument, the key that it comes from."""
 MODEL_KEYS: Mapping[str, Key] = {
     "model": ("source",),
-    **{key: (key,) for key in ("mean", "std", "quantize", *RUNNING)},
+    **{key: (key,) for key in ("names", "mean", "std", "quantize", *RUNNING)},
 }
 """Likewise, in a table of [[models]]."""
 ATTACK_KEYS: Mapping[str, Key] = {

@@ -1,0 +1,344 @@
+"""hf: and clip: with transformers: labels are those of its own pipeline, and can be attacked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from PIL import Image
+
+import tollbox as tb
+from tollbox.errors import InputError
+
+MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.25, 0.3]
+SETTINGS = {
+    "do_normalize": True,
+    "do_rescale": True,
+    "do_resize": True,
+    "image_mean": MEAN,
+    "image_processor_type": "ViTImageProcessor",
+    "image_std": STD,
+    "resample": 2,
+    "rescale_factor": 1 / 255,
+    "size": {"height": 32, "width": 32},
+}
+STUDY = """\
+budget = 60
+prices = [10]
+device = "cpu"
+images = {path = "set.npz"}
+
+[[models]]
+source = "hf:vit"
+
+[[models]]
+source = "clip:clip"
+names = "names.txt"
+
+[[attacks]]
+preset = "surfree"
+
+[[attacks]]
+preset = "frugal+surrogate"
+surrogate = "hf:vit"
+"""
+NAMES = ("ant", "bee", "cat", "dog", "eel")
+
+
+def vit(folder: Path, settings: dict | None = SETTINGS, **config: object) -> Path:
+    """A small transformer, as a folder that save_pretrained makes."""
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    network = transformers.ViTForImageClassification(
+        transformers.ViTConfig(
+            **shape,
+            intermediate_size=64,
+            image_size=32,
+            patch_size=8,
+            **({"id2label": dict(enumerate(NAMES))} | config),
+        )
+    )
+    with torch.no_grad():  # so that images have various labels
+        network.classifier.weight.normal_(0, 1)
+        noise = torch.rand(16, 3, 1, 1) * 4 - 2 + torch.rand(16, 3, 32, 32)
+        network.classifier.bias.sub_(network.eval()(noise).logits.mean(0))
+    network.save_pretrained(folder)
+    if settings is not None:
+        (folder / "preprocessor_config.json").write_text(json.dumps(settings))
+    return folder
+
+
+def piped(folder: Path, pictures: np.ndarray) -> list[str]:
+    """The names of the classes that transformers' own pipeline gives."""
+    pipe = transformers.pipeline("image-classification", model=str(folder), top_k=1)
+    return [pipe(Image.fromarray(picture))[0]["label"] for picture in pictures]
+
+
+def test_labels_are_those_of_the_pipeline(
+    tmp_path: Path, pictures: np.ndarray, images: torch.Tensor
+) -> None:
+    folder = vit(tmp_path / "vit")
+    model = tb.models.load(f"hf:{folder}")
+    assert model.names == NAMES
+    assert model.classes == 5
+    assert model.preprocessing == tb.models.Preprocessing(
+        (32, 32), (32, 32), None, "bilinear", tuple(MEAN), tuple(STD)
+    )
+    labels = [model.names[label] for label in model(images).tolist()]
+    assert labels == piped(folder, pictures)
+    assert len(set(labels)) > 1
+
+
+def test_attacked_in_three_lines(tmp_path: Path, images: torch.Tensor) -> None:
+    model = tb.models.load(f"hf:{vit(tmp_path / 'vit')}")
+    results = tb.run(tb.preset("a-hsja"), model, images[:3], model(images[:3]), budget=150)
+    assert all(np.isfinite(result.distance) for result in results)
+    assert all(result.ledger.cost <= 150 for result in results)
+    points = torch.stack([result.adversarial for result in results])
+    assert (model(points) != model(images[:3])).all()
+
+
+def test_the_command(
+    tmp_path: Path, pictures: np.ndarray, images: torch.Tensor, tollbox: Any
+) -> None:
+    model = tb.models.load(f"hf:{vit(tmp_path / 'vit')}")
+    np.savez(tmp_path / "set.npz", images=pictures[:2], labels=model(images[:2]).tolist())
+    command = ["attack", "--model", "hf:vit", "--images", "set.npz", "--budget", "100"]
+    done = tollbox(*command, "--out", "out")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("\n") <= 1
+    settings = json.loads((tmp_path / "out" / "ledger.json").read_text())["settings"]
+    assert settings["running"]["mean"] == "0.5, 0.4, 0.3"
+
+
+def test_mean_and_std_that_are_given_win(tmp_path: Path, images: torch.Tensor) -> None:
+    folder = vit(tmp_path / "vit")
+    network = transformers.ViTForImageClassification.from_pretrained(folder).eval()
+    model = tb.models.load(f"hf:{folder}", mean=[0.1, 0.2, 0.3], std=[1.0])
+    shifted = images - torch.tensor([0.1, 0.2, 0.3]).reshape(1, 3, 1, 1)
+    with torch.inference_mode():
+        wanted = network(shifted).logits.argmax(1)
+    assert model(images).tolist() == wanted.tolist()
+    assert model(images).tolist() != tb.models.load(f"hf:{folder}")(images).tolist()
+
+
+def test_colours_in_another_order(
+    tmp_path: Path, pictures: np.ndarray, images: torch.Tensor
+) -> None:
+    settings = {
+        "do_flip_channel_order": True,
+        "do_rescale": True,
+        "do_resize": False,
+        "do_center_crop": False,
+        "image_processor_type": "MobileViTImageProcessor",
+        "rescale_factor": 1 / 255,
+        "do_normalize": False,
+    }
+    folder = vit(tmp_path / "vit", settings)
+    model = tb.models.load(f"hf:{folder}")
+    assert [NAMES[label] for label in model(images).tolist()] == piped(folder, pictures)
+
+
+def test_a_resnet_that_takes_any_size(tmp_path: Path, pictures: np.ndarray) -> None:
+    """Resized and cropped as its configuration says, by Pillow."""
+    torch.manual_seed(1)
+    config = transformers.ResNetConfig(
+        embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic", num_labels=4
+    )
+    network = transformers.ResNetForImageClassification(config)
+    with torch.no_grad():
+        network.classifier[1].weight.normal_(0, 5)
+    network.save_pretrained(tmp_path)
+    settings = {
+        "crop_pct": 0.875,
+        "do_resize": True,
+        "do_normalize": True,
+        "image_processor_type": "ConvNextImageProcessor",
+        "image_mean": MEAN,
+        "image_std": STD,
+        "resample": 3,
+        "size": {"shortest_edge": 28},
+    }
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
+    model = tb.models.load(f"hf:{tmp_path}")
+    assert model.names is None  # LABEL_0 says nothing
+    own = model.preprocessing
+    assert own is not None
+    assert (own.size, own.resize, own.crop, own.interpolation) == (
+        (28, 28),
+        32,
+        (28, 28),
+        "bicubic",
+    )
+    cut = torch.from_numpy(pictures[:, 2:30, 2:30]).permute(0, 3, 1, 2).float() / 255
+    assert [f"LABEL_{label}" for label in model(cut).tolist()] == piped(tmp_path, pictures)
+
+
+def test_a_real_one(data: Path) -> None:
+    folder = data / "models" / "vit-cifar10"
+    with np.load(data / "cifar10-test-1000.npz") as held:
+        pictures, truth = held["images"][:100], held["labels"][:100]
+    images = torch.from_numpy(pictures).permute(0, 3, 1, 2).float() / 255
+    model = tb.models.load(f"hf:{folder}")
+    labels = model(images)
+    assert model.names is not None
+    assert [model.names[label] for label in labels[:20].tolist()] == piped(folder, pictures[:20])
+    assert (labels.numpy() == truth).mean() > 0.7
+    correct = torch.nonzero(labels == torch.from_numpy(truth)).flatten()[:2]
+    results = tb.run(tb.preset("a-hsja"), model, images[correct], labels[correct], budget=200)
+    assert all(np.isfinite(result.distance) for result in results)
+
+
+@pytest.mark.parametrize(
+    ("files", "image", "says"),
+    [
+        ({}, (1, 32, 32), "takes images of shape (3, any, any), but the images are (1, 32, 32)"),
+        ({}, (3, 40, 40), "32 x 32 as its configuration says"),
+        ({"preprocessor_config.json": None}, (3, 32, 32), "give mean and std (0 and 1 if"),
+        ({"config.json": None}, (3, 32, 32), "has no config.json: expected a folder that save_pre"),
+        ({"config.json": b"{"}, (3, 32, 32), "cannot be loaded ("),
+        ({"model.safetensors": None}, (3, 32, 32), "cannot be loaded ("),
+        ({"model.safetensors": b"cut"}, (3, 32, 32), "cannot be loaded ("),
+    ],
+)
+def test_what_is_refused(
+    tmp_path: Path, files: dict[str, bytes | None], image: tuple[int, ...], says: str
+) -> None:
+    folder = vit(tmp_path / "vit")
+    for name, content in files.items():
+        if content is None:
+            (folder / name).unlink()
+        else:
+            (folder / name).write_bytes(content)
+    with pytest.raises(InputError) as error:
+        tb.models.load(f"hf:{folder}", torch.rand(image))
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_network_without_a_trained_classifier_is_refused(tmp_path: Path) -> None:
+    body = transformers.ViTModel(
+        transformers.ViTConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
+    )
+    body.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match=r"has no weights for classifier\.bias: expected a class"):
+        tb.models.load(f"hf:{tmp_path}")
+
+
+@pytest.mark.parametrize("word", ["hf", "clip"])
+def test_weights_that_are_not_there(word: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(
+        InputError, match=r"its weights cannot be loaded .* copy that cache"
+    ) as error:
+        tb.models.load(f"{word}:nobody/nothing")
+    assert "\n" not in str(error.value)
+    assert capfd.readouterr().err == ""
+
+
+def clip(folder: Path) -> Path:
+    """A small CLIP, with a vocabulary of bytes."""
+    torch.manual_seed(0)
+    small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    network = transformers.CLIPModel(
+        transformers.CLIPConfig(
+            text_config={
+                **small,
+                "intermediate_size": 64,
+                "vocab_size": 514,
+                "bos_token_id": 512,
+                "eos_token_id": 513,
+            },
+            vision_config={**small, "intermediate_size": 64, "image_size": 32, "patch_size": 8},
+            projection_dim=16,
+        )
+    )
+    network.save_pretrained(folder)
+    letters = [chr(code) for code in (*range(33, 127), *range(161, 173), *range(174, 256))]
+    letters += [chr(256 + number) for number in range(256 - len(letters))]
+    words = [*letters, *(f"{letter}</w>" for letter in letters)]
+    words += ["<|startoftext|>", "<|endoftext|>"]
+    (folder / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+    (folder / "preprocessor_config.json").write_text(
+        json.dumps(
+            {
+                **SETTINGS,
+                "image_processor_type": "CLIPImageProcessor",
+                "do_center_crop": True,
+                "size": {"shortest_edge": 32},
+                "crop_size": {"height": 32, "width": 32},
+            }
+        )
+    )
+    return folder
+
+
+def test_clip_answers_as_the_zero_shot_pipeline(
+    tmp_path: Path, pictures: np.ndarray, images: torch.Tensor
+) -> None:
+    folder, names = clip(tmp_path / "clip"), tmp_path / "names.txt"
+    names.write_text("a wall\nsea\tsome water\nx\tzzzzzzzzzz\n")
+    prompts = ["a photo of a a wall", "some water", "zzzzzzzzzz"]
+    network = transformers.CLIPModel.from_pretrained(folder).eval()
+    tokens = transformers.CLIPTokenizer.from_pretrained(folder)(
+        prompts, padding=True, return_tensors="pt"
+    )
+    normalised = (images - torch.tensor(MEAN).reshape(1, 3, 1, 1)) / torch.tensor(STD).reshape(
+        1, 3, 1, 1
+    )
+    with torch.inference_mode():
+        wanted = network(**tokens, pixel_values=normalised).logits_per_image.argmax(1)
+    model = tb.models.load(f"clip:{folder}", names=names)
+    assert model.names == ("a wall", "sea", "x")
+    assert model(images).tolist() == wanted.tolist()
+    many = tb.models.load(f"clip:{folder}")
+    assert many.classes == 1000
+    assert many.names is not None
+    assert many.names[:2] == ("tench", "goldfish")
+    [result] = tb.run(tb.preset("a-hsja"), many, images[:1], many(images[:1]), budget=60)
+    assert result.ledger.cost <= 60
+    with pytest.raises(InputError, match=r"has no weights for classifier\.bias.*write clip:"):
+        tb.models.load(f"hf:{folder}")
+
+
+def test_a_study(tmp_path: Path, pictures: np.ndarray, images: torch.Tensor, tollbox: Any) -> None:
+    """Folders and files are from the study's own; a name's mean and std are part of the study."""
+    folder = tmp_path / "study"
+    folder.mkdir()
+    (folder / "names.txt").write_text("\n".join(NAMES))
+    (folder / "study.toml").write_text(STUDY)
+    labels = [  # each model is right about one of them
+        int(tb.models.load(f"hf:{vit(folder / 'vit')}")(images[:1])),
+        int(tb.models.load(f"clip:{clip(folder / 'clip')}", names=NAMES)(images[1:2])),
+    ]
+    np.savez(folder / "set.npz", images=pictures[:2], labels=labels)
+    done = tollbox("run", "study/study.toml", "--out", "out")
+    assert done.returncode == 0, done.stderr
+    with tb.StudyResults(tmp_path / "out") as results:
+        assert [spec.name for spec in results.study.models] == ["vit", "clip"]
+        assert results.record.models["vit"].running["std"] == "0.2, 0.25, 0.3"
+        assert len(results) == 8
+    file = folder / "clip" / "preprocessor_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "image_std": [0.2, 0.25, 0.31]}))
+    done = tollbox("resume", "out", "--rerun")
+    assert done.returncode == 2, done.stderr
+    assert "std, which was 0.2, 0.25, 0.3 and is 0.2, 0.25, 0.31, changed" in done.stderr
+    (folder / "names.txt").write_text("")
+    done = tollbox("run", "study/study.toml", "--out", "other")
+    assert done.returncode == 2
+    assert "names.txt is empty" in done.stderr
+    assert not (tmp_path / "other").exists()
+
+
+def test_exact(tmp_path: Path, images: torch.Tensor) -> None:
+    model = tb.models.load(f"hf:{vit(tmp_path / 'vit')}", dtype=torch.float64)
+    labels = model(images.double())
+    [result] = tb.run(
+        tb.preset("surfree"), model, images[:1], labels[:1], budget=60, exact=True, batch_size=16
+    )
+    assert result.ledger.cost <= 60

@@ -1,0 +1,202 @@
+"""Models by name, without the packages behind them: names, paths in them, configurations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import tollbox as tb
+from tollbox.core.preprocessing import Preprocessing
+from tollbox.errors import FileError, InputError
+from tollbox.files.class_names import class_names
+from tollbox.models.image_processor import preprocessing_of
+from tollbox.models.imagenet import imagenet
+from tollbox.models.registry import (
+    file_of,
+    files_of,
+    is_model_name,
+    located,
+    packages_of,
+    short_name,
+)
+from tollbox.studies.spec.specs import ModelSpec
+
+MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.25, 0.3]
+USUAL = {"image_mean": MEAN, "image_std": STD, "resample": 3}
+
+
+@pytest.mark.parametrize(
+    ("source", "short", "package"),
+    [
+        ("hf:microsoft/resnet-50", "resnet-50", "transformers"),
+        ("timm:resnet50.a1_in1k", "resnet50.a1_in1k", "timm"),
+        ("torchvision:resnet50", "resnet50", "torchvision"),
+        ("clip:openai/clip-vit-base-patch32", "clip-vit-base-patch32", "transformers"),
+        ("onnx:nets/small.onnx", "small", "onnxruntime"),
+    ],
+)
+def test_each_word_is_an_adapters(source: str, short: str, package: str) -> None:
+    assert is_model_name(source)
+    assert short_name(source) == short
+    assert packages_of(source) == (package,)
+
+
+def test_module_and_function_are_still_that() -> None:
+    assert short_name("my.models:nets.small") == "small"
+    assert packages_of("my.models:net") == ()
+    assert file_of("my.models:net") is None
+
+
+def test_paths_in_names_are_from_the_studys_folder(tmp_path: Path) -> None:
+    (tmp_path / "vit").mkdir()
+    assert located("hf:vit", tmp_path) == f"hf:{tmp_path / 'vit'}"
+    assert located("hf:owner/vit", tmp_path) == "hf:owner/vit"  # no such folder: to be fetched
+    assert located("torchvision:vit", tmp_path) == "torchvision:vit"  # never a folder
+    assert located("onnx:net.onnx", tmp_path) == f"onnx:{tmp_path / 'net.onnx'}"
+    assert located("hf:vit", Path()) == "hf:vit"
+    assert file_of(f"onnx:{tmp_path / 'net.onnx'}") == tmp_path / "net.onnx"
+    spec = ModelSpec.of("onnx:net.onnx", folder=tmp_path)
+    assert (spec.name, spec.resolved) == ("net", f"onnx:{tmp_path / 'net.onnx'}")
+
+
+def test_all_files_of_a_name(tmp_path: Path) -> None:
+    for name in ("net.onnx", "net.onnx.data", "other.onnx", "net.pt2", "net.pt2.bak"):
+        (tmp_path / name).touch()
+    assert files_of(f"onnx:{tmp_path / 'net.onnx'}") == [
+        tmp_path / "net.onnx",
+        tmp_path / "net.onnx.data",
+    ]
+    assert files_of(str(tmp_path / "net.pt2")) == [tmp_path / "net.pt2"]
+    assert files_of(str(tmp_path / "none.pt2")) == []
+    assert files_of("my.models:net") == []
+
+
+def test_a_file_comes_before_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("hf:net").write_text("no model")
+    assert ModelSpec.of("hf:net").resolved == "hf:net"
+    with pytest.raises(FileError, match="hf:net is neither an exported program nor TorchScript"):
+        tb.models.load("hf:net")
+
+
+def test_messages_name_all_kinds() -> None:
+    with pytest.raises(FileError) as error:
+        tb.models.load("nowhere.pt2")
+    for word in ("hf", "timm", "torchvision", "clip", "onnx"):
+        assert f"{word}:" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"size": {"height": 32, "width": 24}}, Preprocessing.of((32, 24))),
+        (
+            {
+                "size": {"shortest_edge": 256},
+                "do_center_crop": True,
+                "crop_size": {"height": 224, "width": 200},
+            },
+            Preprocessing.of(256, (224, 200)),
+        ),
+        (
+            {
+                "size": 256,
+                "do_center_crop": True,
+                "crop_size": 224,
+                "feature_extractor_type": "DeiTFeatureExtractor",
+            },
+            Preprocessing.of((256, 256), (224, 224)),
+        ),
+        ({"size": 224, "feature_extractor_type": "CLIPFeatureExtractor"}, Preprocessing.of(224)),
+        ({"size": {"shortest_edge": 224}, "crop_pct": 0.875}, Preprocessing.of(256, (224, 224))),
+        ({"size": {"shortest_edge": 384}, "crop_pct": 1.0}, Preprocessing.of((384, 384))),
+        ({"size": {"longest_edge": 9}, "do_resize": True}, Preprocessing.of()),
+        ({"size": 9, "do_resize": False}, Preprocessing.of()),
+    ],
+)
+def test_what_a_configuration_says_of_sizes(
+    settings: dict[str, object], expected: Preprocessing
+) -> None:
+    found = preprocessing_of({**USUAL, **settings})
+    assert (found.size, found.resize, found.crop) == (
+        expected.size,
+        expected.resize,
+        expected.crop,
+    )
+    assert found.interpolation == "bicubic"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"rescale_factor": 1 / 255},
+        {"do_rescale": False},
+        {"rescale_factor": 1 / 127.5, "rescale_offset": True},
+        {"do_normalize": False},
+    ],
+)
+def test_what_it_says_of_values_is_mean_and_std(settings: dict[str, object]) -> None:
+    """The same numbers as if done in the order of the processor, on values of 0 to 255."""
+    values = torch.tensor([0.0, 100.0, 255.0])
+    wanted = values
+    if settings.get("do_rescale", True):
+        wanted = wanted * settings.get("rescale_factor", 1 / 255)
+        wanted = wanted - 1 if settings.get("rescale_offset") else wanted
+    if settings.get("do_normalize", True):
+        wanted = (wanted - torch.tensor(MEAN)) / torch.tensor(STD)
+    own = preprocessing_of({**USUAL, **settings})
+    assert own.mean is not None
+    assert own.std is not None
+    found = (values / 255 - torch.tensor(own.mean)) / torch.tensor(own.std)
+    assert torch.allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_without_numbers_nothing_is_known() -> None:
+    own = preprocessing_of({"size": 8})
+    assert (own.mean, own.std) == (None, None)
+
+
+def test_names_and_prompts(tmp_path: Path) -> None:
+    file = tmp_path / "names.txt"
+    file.write_text("\ufeffcat\nold  dog\ta picture of an old dog \n\n", encoding="utf-8")
+    classes = class_names(file)
+    assert classes.names == ("cat", "old  dog")
+    assert classes.prompts == ("a photo of a cat", "a picture of an old dog")
+    assert class_names(["cat"]).prompts == ("a photo of a cat",)
+
+
+def test_names_that_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "names.txt"
+    for content, says in (
+        (b"", r"names\.txt is empty: expected a text file with a class on each line"),
+        (b"cat\n\ndog\n", r"names\.txt, line 2: .*there is no name"),
+        (b"cat\n\ta prompt\n", r"names\.txt, line 2: .*there is no name"),
+        (b"\xff\xfe\x00", r"names\.txt is not UTF-8 text"),
+    ):
+        file.write_bytes(content)
+        with pytest.raises(FileError, match=says):
+            class_names(file)
+    file.unlink()
+    with pytest.raises(FileError, match=r"names\.txt cannot be read: No such file"):
+        class_names(file)
+    with pytest.raises(InputError, match=r"names is .*: expected a text file"):
+        class_names([])
+
+
+def test_more_classes_than_names(tmp_path: Path) -> None:
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)).eval()
+    file = tmp_path / "net.pt2"
+    torch.export.save(torch.export.export(net, (torch.rand(1, 1, 2, 2),)), file)
+    assert tb.models.load(str(file), names=["a", "b", "c"]).names == ("a", "b", "c")
+    with pytest.raises(InputError, match=r"names has 2 names, and .*net\.pt2 has 3 classes"):
+        tb.models.load(str(file), names=["a", "b"])
+
+
+def test_imagenet() -> None:
+    names = imagenet().names
+    assert len(names) == len(set(names)) == 1000
+    assert (names[0], names[207], names[999]) == ("tench", "Golden Retriever", "toilet paper")
+    assert imagenet().prompts[1] == "a photo of a goldfish"
