@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.model import Model
+from ..core.model import Decision, Model
 from ..errors import FileError, InputError, ModelFault
 from ..files.functions import with_kind
 from ..files.tables import in_a_line
@@ -24,7 +24,6 @@ from .normalise import Normalisation
 from .precision import points_dtype
 from .pytorch import (
     RUNNING,
-    Decision,
     Forward,
     check_running,
     from_torch,
