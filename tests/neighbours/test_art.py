@@ -15,8 +15,8 @@ import tollbox as tb
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what ART imports
-    art = pytest.importorskip("art")
-    classification = pytest.importorskip("art.estimators.classification")
+    import art
+    from art.estimators import classification
 
 OPTIONS: dict[str, Any] = {"prices": tb.Prices(source=10), "budget": 1500}
 CASES = [(0, 1, False), (0, 255, False), (-1.5, 2.0, False), (0, 255, True), (0, 1, True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+import foolbox
 import numpy as np
 import pytest
 import torch
@@ -12,8 +13,6 @@ from counted import CLASSES, Counted, goals, pictures
 from torch import Tensor
 
 import tollbox as tb
-
-foolbox = pytest.importorskip("foolbox")
 
 PRICES = tb.Prices(source=10)
 OPTIONS: dict[str, Any] = {"prices": PRICES, "budget": 1500}
