@@ -37,6 +37,12 @@ DRAWING = (
     "import tollbox.paper.outputs, tollbox.report.figure_files, tollbox.cli.report\nprint('fine')"
 )
 EMBEDDED = "import tollbox as tb\ntb.models.embedded()"
+FOOLBOX = "import tollbox as tb\ntb.foolbox.Attack('frugal', budget=9)"
+ART = "import tollbox as tb\ntb.art.Attack('frugal', None, budget=9)"
+POLARS = """
+from tollbox.studies.reading import StudyResults
+StudyResults.to_polars(None)
+"""
 COMMAND = "from tollbox.__main__ import main\nsys.argv = ['tollbox', 'presets']\nmain()"
 
 
@@ -62,6 +68,9 @@ def test_drawing_is_imported_without_matplotlib() -> None:
         ("PIL", "cli", PICTURE),
         ("safetensors", "cli", EMBEDDED),
         ("matplotlib", "report", FIGURE),
+        ("foolbox", "foolbox", FOOLBOX),
+        ("art", "art", ART),
+        ("polars", "polars", POLARS),
     ],
 )
 def test_a_missing_package_is_told_with_how_to_install_it(

@@ -26,7 +26,7 @@ COMMANDS = {
     "run": "Run a study: models x attacks x prices x images, from a TOML file.",
     "resume": "Continue a study or an attack; recorded answers are not asked again.",
     "status": "Show how far a study has come; it may be running.",
-    "export": "Write a study's finished cells, their steps and the list of images as CSV files.",
+    "export": "Write a study's finished cells, their steps and its images, as CSV or Parquet.",
     "report": "Make a page of a study: table, curves, trade-offs, gallery; finished or not.",
     "paper": "Run an experiment of the paper, or all, and draw it; without a name, list them.",
     "demo": "Attack the embedded model: a study and its page, in about a minute.",
