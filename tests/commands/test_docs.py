@@ -19,7 +19,10 @@ from tollbox.attacks import PRESETS, WITH_SURROGATE
 
 ROOT = Path(__file__).parents[2]
 REFERRING = ("docs/paper.md", "docs/design.md", "docs/attacks.md")
-ALL = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/speed.md", *REFERRING)
+ALL = (
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/speed.md", "docs/neighbours.md"),
+    *REFERRING,
+)
 PLACES = (ROOT, ROOT / "src" / "tollbox", ROOT / "tests", ROOT / "docs")
 DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 FILE = re.compile(r"[\w./-]+\.(py|md|json|toml|txt)")
