@@ -23,11 +23,10 @@ from torch import Tensor
 from .core import tf32
 from .core.arguments import check_whole
 from .core.exactness import Exactness, Seen, listed
-from .core.model import LAYOUTS, Model, as_model
+from .core.model import LAYOUTS, Model, as_model, labels_of
 from .engine.engine import LARGEST_BATCH, default_batch_size
 from .engine.sender import Sender
 from .errors import InputError, mention
-from .models.pytorch import labels_of
 
 CHECKED_IMAGES = 8
 """Images that a model is checked on before a run."""

@@ -15,7 +15,7 @@ import functools
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any, ParamSpec, TypeVar
 
@@ -65,16 +65,19 @@ def _suggesting(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def checked(*args: P.args, **options: P.kwargs) -> T:
-        for name in options:
-            if name not in names:
-                near = difflib.get_close_matches(name, names, n=1)
-                hint = f": did you mean {near[0]!r}?" if near else f"; it has {', '.join(names)}"
-                raise TypeError(
-                    f"{function.__name__}() got an unexpected keyword argument {name!r}{hint}"
-                )
+        check_names(function.__name__, options, names)
         return function(*args, **options)
 
     return checked
+
+
+def check_names(function: str, options: Iterable[str], names: Collection[str]) -> None:
+    """Raise TypeError, in the name of a function, for the first option that it does not have."""
+    for name in options:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f": did you mean {near[0]!r}?" if near else f"; it has {', '.join(names)}"
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
 
 
 @_suggesting
@@ -381,14 +384,9 @@ def _asks_uncharged(name: str) -> InputError:
 
 def _cells(attack: Attack, inputs: Mapping[str, Any], **options: Any) -> Iterator[Cell]:
     """A cell for each image. `inputs` are fields of a cell, for all images or one for each."""
-    check_attack(attack)
-    options["norm"] = norm_of(options["norm"])
-    check_made_for(attack, options["norm"])
-    if options["prices"] is None:
-        options["prices"] = Prices()
-    if options["max_queries"] is None:
-        options["max_queries"] = math.inf
-    check_limits(options["prices"], options["budget"], options["max_queries"])
+    options |= checked_limits(
+        attack, options["prices"], options["budget"], options["max_queries"], options["norm"]
+    )
     columns: dict[str, Iterator[Any]] = {}
     for name, value in inputs.items():
         values = _column(name, value)
@@ -397,6 +395,19 @@ def _cells(attack: Attack, inputs: Mapping[str, Any], **options: Any) -> Iterato
         elif value is not None:
             options[name] = _plain(value) if name == "target" else value
     return _zipped(attack, columns, options)
+
+
+def checked_limits(
+    attack: Attack, prices: Prices | None, budget: float, max_queries: float | None, norm: str
+) -> dict[str, Any]:
+    """What a cell has of these arguments of `run`; raises InputError if they cannot be run."""
+    check_attack(attack)
+    metric = norm_of(norm)
+    check_made_for(attack, metric)
+    prices = Prices() if prices is None else prices
+    most = math.inf if max_queries is None else max_queries
+    check_limits(prices, budget, most)
+    return {"prices": prices, "budget": budget, "max_queries": most, "norm": metric}
 
 
 def _column(name: str, values: Any) -> Iterable[Any] | None:

@@ -131,6 +131,8 @@ def check_files(case: Case, prices: Prices) -> None:
     assert [int(row["label"]) for row in rows] == LABELS
     assert [account["content"] for account in told["images"]] == [*map(content_hash, sources)]
     assert rows[4]["stop"] == "already_misclassified"
+    marks = [row["already_misclassified"] for row in rows]
+    assert marks == ["false", "false", "false", "false", "true"]
     assert float(rows[4]["distance"]) == 0
     assert stored["index"].tolist() == [0, 1, 2, 3]
     assert stored["labels"].tolist() == LABELS[:4]

@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +16,8 @@ from small_studies import rewrite_record
 
 from tollbox.cli.app import main
 from tollbox.files.tables import plain_text
-from tollbox.studies.export import FILES
+from tollbox.studies.export import STEPS, files_of
+from tollbox.studies.reading import COLUMNS, StudyResults
 from tollbox.studies.store.store import Store
 
 STORE = Path(__file__).parent.parent / "stores" / "v1"
@@ -52,7 +54,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_another_price_has_a_folder_of_its_own(folder: Path, export: Export) -> None:
     assert export()[0] == 0
     plain = contents(folder / "export")
-    assert set(plain) == FILES
+    assert set(plain) == files_of("csv")
     assert export("--price", "1000")[0] == 0
     assert export("--price", "inf")[0] == 0
     assert contents(folder / "export") == plain
@@ -110,6 +112,56 @@ def test_other_files_are_not_overwritten(folder: Path, export: Export, tmp_path:
     code, text = export("--out", str(tmp_path / "mine"))
     assert (code, "files that this command does not write" in text) == (2, True)
     assert (tmp_path / "mine" / "cells.csv").read_text() == "precious"
+
+
+def test_images_misclassified_from_the_start_are_marked(folder: Path, export: Export) -> None:
+    with closing(sqlite3.connect(folder / "shard-0.sqlite")) as store, store:
+        [first] = store.execute("SELECT min(cell) FROM results").fetchone()
+        store.execute(
+            "UPDATE results SET stop = 'already_misclassified', distance = 0 WHERE cell = ?",
+            (first,),
+        )
+    assert export()[0] == 0
+    cells = rows(folder / "export" / "cells.csv")
+    assert list(cells[0]) == list(COLUMNS)
+    assert [row["already_misclassified"] for row in cells] == ["true"] + ["false"] * (
+        len(cells) - 1
+    )
+    steps = rows(folder / "export" / "steps.csv")
+    assert list(steps[0]) == list(STEPS)
+    key = ("model", "attack", "price", "seed", "image")
+    marked = {tuple(row[name] for name in key) for row in cells[:1]}
+    for row in steps:
+        of_it = tuple(row[name] for name in key) in marked
+        assert row["already_misclassified"] == str(of_it).lower()
+
+
+def test_the_price_of_the_run_is_a_number(folder: Path, export: Export) -> None:
+    assert export("--price", "7")[0] == 0
+    for name in ("cells.csv", "steps.csv"):
+        for row in rows(folder / "export-price-7" / name):
+            assert (row["price"], row["price_ratio"], row["counted_price"]) == ("3", "3.0", "7")
+
+
+def test_rows_have_the_columns_and_types_that_are_told(folder: Path) -> None:
+    with StudyResults(folder) as results:
+        for row in results.rows():
+            assert {name: type(value) for name, value in row.items()} == COLUMNS
+
+
+def test_parquet_without_pyarrow_is_told_and_nothing_is_written(
+    folder: Path, export: Export, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = set(folder.iterdir())
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    code, text = export("--format", "parquet")
+    assert (code, set(folder.iterdir())) == (2, before)
+    assert "pyarrow is not installed: it writes Parquet files" in text
+    assert text.endswith("install it with `pip install 'tollbox[parquet]'`.")
+    code, text = export("--format", "excel")
+    assert (code, set(folder.iterdir())) == (2, before)
+    assert "excel" in text
+    assert "parquet" in text
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])

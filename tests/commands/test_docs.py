@@ -20,10 +20,7 @@ from tollbox.attacks import PRESETS, WITH_SURROGATE
 ROOT = Path(__file__).parents[2]
 REFERRING = ("docs/paper.md", "docs/design.md", "docs/attacks.md")
 ALL = (
-    "README.md",
-    "CONTRIBUTING.md",
-    "CHANGELOG.md",
-    "docs/speed.md",
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/speed.md", "docs/neighbours.md"),
     "docs/models.md",
     *REFERRING,
 )

@@ -38,6 +38,12 @@ DRAWING = (
 )
 EMBEDDED = "import tollbox as tb\ntb.models.embedded()"
 NAMED = "import sys, tollbox as tb\ntb.models.load({!r})"
+FOOLBOX = "import tollbox as tb\ntb.foolbox.Attack('frugal', budget=9)"
+ART = "import tollbox as tb\ntb.art.Attack('frugal', None, budget=9)"
+POLARS = """
+from tollbox.studies.reading import StudyResults
+StudyResults.to_polars(None)
+"""
 COMMAND = "from tollbox.__main__ import main\nsys.argv = ['tollbox', 'presets']\nmain()"
 
 
@@ -68,6 +74,9 @@ def test_drawing_is_imported_without_matplotlib() -> None:
         ("timm", "timm", NAMED.format("timm:net")),
         ("torchvision", "torchvision", NAMED.format("torchvision:net")),
         ("onnxruntime", "onnx", NAMED.format(f"onnx:{__file__}")),
+        ("foolbox", "foolbox", FOOLBOX),
+        ("art", "art", ART),
+        ("polars", "polars", POLARS),
     ],
 )
 def test_a_missing_package_is_told_with_how_to_install_it(

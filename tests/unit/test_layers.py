@@ -28,7 +28,7 @@ LAYERS = (
     {"parts", "models", "files"},
     {"attacks"},
     {"running", "check"},
-    {"studies", "testing"},
+    {"studies", "testing", "wrapping", "foolbox", "art"},
     {"report"},
     {"paper", "audit"},
     {"cli"},

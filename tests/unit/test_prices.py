@@ -105,3 +105,22 @@ def test_by_phase_and_sides():
     assert ledger.by_phase == {"search": 21, "estimate": 1}
     assert (ledger.cost, ledger.queries, ledger.source, ledger.other) == (22, 4, 2, 2)
     assert ledger.counts == {"search": Counter({2: 2, 0: 1}), "estimate": Counter({1: 1})}
+
+
+@pytest.mark.parametrize(
+    ("prices", "ratio"),
+    [
+        (tb.Prices(), 1),
+        (tb.Prices(source=3), 3),
+        (tb.Prices(source=1, other=4), 0.25),
+        (tb.Prices(source=0), 0),
+        (tb.Prices.flagged_only(), math.inf),
+        (tb.Prices.per_class({3: 8, 4: 1}, default=2).for_source(3), 4),
+        (tb.Prices.per_class({3: 8, 4: 1}, default=2).for_source(5), 1),
+        (tb.Prices.per_class({3: 8}, default=0).for_source(3), math.inf),
+    ],
+)
+def test_the_ratio_as_it_is(prices: tb.Prices, ratio: float) -> None:
+    assert prices.true_ratio == ratio
+    if prices.classes is None:
+        assert str(prices) == f"c*={ratio:g}"

@@ -19,7 +19,7 @@ from tollbox.report.page import page
 from tollbox.report.paper_table import paper_table
 from tollbox.report.runs import Reading, series_of
 from tollbox.report.table_files import comma_separated
-from tollbox.studies.export import write_csv
+from tollbox.studies.export import write_export
 from tollbox.studies.status import StudyStatus
 
 LINF = 'norm = "linf"\n' + TEXT.replace("surfree", "rays").replace("a-hsja", "a-hsja-linf")
@@ -58,7 +58,7 @@ def test_what_is_written_of_it_says_linf(folder: Path, tmp_path: Path) -> None:
     with tb.StudyResults(folder) as found:
         data = page_data(found)
         table = paper_table(found.study, series_of(found), Reading.HARD)
-        write_csv(found, tmp_path)
+        write_export(found, tmp_path)
     for name in ("cells.csv", "steps.csv"):
         with open(tmp_path / name, newline="") as file:
             assert {row["norm"] for row in csv.DictReader(file)} == {"linf"}

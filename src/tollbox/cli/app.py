@@ -27,7 +27,7 @@ COMMANDS = {
     "resume": "Continue a study or an attack; recorded answers are not asked again.",
     "merge": "Make one folder of the parts of a study that `tollbox run --shard` ran.",
     "status": "Show how far a study has come; it may be running.",
-    "export": "Write a study's finished cells, their steps and the list of images as CSV files.",
+    "export": "Write a study's finished cells, their steps and its images, as CSV or Parquet.",
     "report": "Make a page of a study: table, curves, trade-offs, gallery; finished or not.",
     "paper": "Run an experiment of the paper, or all, and draw it; without a name, list them.",
     "demo": "Attack the embedded model: a study and its page, in about a minute.",

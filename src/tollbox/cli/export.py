@@ -1,4 +1,4 @@
-"""`tollbox export`: the results of a study as CSV files."""
+"""`tollbox export`: the results of a study as CSV or Parquet files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from cyclopts import Parameter
 
 from ..errors import FileError, InputError
 from ..files.output import staged
-from ..studies.export import FILES, check_folder, export_folder, write_csv
+from ..studies.export import (
+    FILES,
+    Format,
+    check_folder,
+    check_format,
+    export_folder,
+    files_of,
+    write_export,
+)
 from ..studies.reading import StudyResults
 from .streams import console
 
@@ -24,9 +32,13 @@ class ExportOptions:
         Path | None,
         Parameter(
             help="Folder for the files. Default: export, in the study's folder; with --price, "
-            "export-price-PRICE."
+            "export-price-PRICE; with --format parquet, export-parquet."
         ),
     ] = None
+    format: Annotated[
+        Format,
+        Parameter(help="csv or parquet, which needs `pip install 'tollbox[parquet]'`."),
+    ] = "csv"
     price: Annotated[
         float | None,
         Parameter(
@@ -36,17 +48,18 @@ class ExportOptions:
 
 
 def export(folder: Path, options: ExportOptions = ExportOptions()) -> int:  # noqa: B008
-    """Write a study's finished cells, their steps and the list of images as CSV files."""
-    out = options.out or export_folder(folder, options.price)
+    """Write a study's finished cells, their steps and its images, as CSV or Parquet."""
+    out = options.out or export_folder(folder, options.price, options.format)
     if options.price is not None and not options.price >= 0:
         raise InputError(
             f"is {options.price}", expected="a number that is 0 or more, or inf", input="price"
         )
+    check_format(options.format)
     with StudyResults(folder) as results:
         check_folder(results, out)
         with staged(out, FILES) as stage:
             try:
-                write_csv(results, stage.folder, options.price)
+                write_export(results, stage.folder, options.price, options.format)
             except OSError as error:  # it can be repeated: nothing is left behind
                 raise FileError(
                     f"{out} cannot be written: {error.strerror or error}. Nothing was saved.",
@@ -54,5 +67,6 @@ def export(folder: Path, options: ExportOptions = ExportOptions()) -> int:  # no
                 ) from None
             stage.commit()
         done = len(results)
-    console().print(f"{done} cells are in {out}: {', '.join(sorted(FILES))}.", soft_wrap=True)
+    names = ", ".join(sorted(files_of(options.format)))
+    console().print(f"{done} cells are in {out}: {names}.", soft_wrap=True)
     return 0

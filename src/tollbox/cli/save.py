@@ -9,7 +9,8 @@
    classes, any outside it.
 3. `results.csv` has a line for each image; distance `inf` where no adversarial point was found, and
    0 where the clean image is misclassified anyway (which makes neither a point nor a PNG; with a
-   target it is `inf` unless it has that class). `target` is empty where any other class will do.
+   target it is `inf` unless it has that class); `already_misclassified` marks these. `target`
+   is empty where any other class will do.
 4. `ledger.json` has the settings of the run and, for each image, how often each label was answered
    in each phase; costs follow from these. It is strict JSON: what is not finite is null.
 5. What fails to be written does not keep the rest from it: the numbers come first, PNGs last.
@@ -34,8 +35,7 @@ from ..core.model import Model
 from ..core.noise import content_hash
 from ..core.result import Result
 from ..core.stop import Stop
-from ..files.tables import plain_text
-from .streams import encodable
+from ..files.tables import flag_text, plain_text, utf8
 
 COLUMNS = (
     "index",
@@ -43,6 +43,7 @@ COLUMNS = (
     "label",
     "target",
     "stop",
+    "already_misclassified",
     "reason",
     "distance",
     "cost",
@@ -157,7 +158,7 @@ def _strict(value: Any) -> Any:
         return [_strict(part) for part in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    return encodable(value) if isinstance(value, str) else value
+    return utf8(value)
 
 
 def _write_points(file: Path, cells: Sequence[Cell], results: Sequence[Result]) -> None:
@@ -215,6 +216,7 @@ def _row(
         cell.label,
         "" if cell.aim.target is None else cell.aim.target,
         result.stop.value,
+        flag_text(not result.stop.attacked),
         plain_text(result.reason),
         repr(result.distance),
         repr(ledger.cost),
@@ -222,7 +224,7 @@ def _row(
         ledger.source,
         ledger.other,
         pictures.get(result.index, ""),
-        "" if still is None else str(still).lower(),
+        flag_text(still),
         str(result.norm),
     ]
 

@@ -7,7 +7,8 @@
    as sent. Lower precision is inside a model.
 3. An answer that is not one integer per row is a `ModelFault`, which says what came.
 
-Any callable is a model; `as_model` gives it the attributes below. To wrap one's own:
+Any callable is a model; `as_model` gives it the attributes below. So are a Foolbox model and an ART
+classifier (`peers.py`). To wrap one's own:
 
     model = tb.models.from_callable(lambda images: my_service(images).labels, quantize=8)
 """
@@ -24,6 +25,7 @@ from torch import Tensor
 from ..errors import InputError, ModelFault
 from .arguments import check_whole, shown
 from .devices import usable
+from .peers import Peer, peer_of
 from .preprocessing import Preprocessing
 
 LAYOUTS = {"true": "channels_last", "false": "contiguous"}
@@ -116,6 +118,28 @@ class Model:
         return answer.long()
 
 
+def labels_of(output: Tensor) -> Tensor:
+    """Labels from a network's output: logits (n, classes) are decided, labels (n) pass.
+
+    A row of logits with a NaN has no largest one: it is `UNDECIDED`.
+    """
+    if output.ndim == 2 and output.is_floating_point():
+        return output.argmax(1).masked_fill_(output.isnan().any(1), UNDECIDED)
+    return output
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Labels (n) from what a network gives; a class, so that it can be sent to another process."""
+
+    outputs: Callable[[Tensor], Tensor]
+
+    @torch.inference_mode()
+    def __call__(self, images: Tensor) -> Tensor:
+        """Labels (n)."""
+        return labels_of(self.outputs(images))
+
+
 def check_dtype(dtype: torch.dtype) -> None:
     """Raise InputError unless points can be sent in it."""
     if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
@@ -141,8 +165,16 @@ def from_callable(
     return Model(predict, usable(device), dtype, quantize, batch, classes)
 
 
+def from_peer(peer: Peer, **options: Any) -> Model:
+    """A model from a classifier of another package; `options` are fields of the model."""
+    known = {"device": peer.device, "classes": peer.classes}
+    given = {name: value for name, value in options.items() if value is not None}
+    return Model(Decision(peer.outputs), **{**known, **given}, outputs=peer.outputs)
+
+
 def as_model(model: Any) -> Model:
-    """`model` itself if it is one, else the callable wrapped; a bare network is refused."""
+    """`model` itself if it is one, else the callable, the Foolbox model or the ART classifier
+    wrapped; a bare network is refused."""
     if isinstance(model, Model):
         return model
     if isinstance(model, torch.nn.Module):
@@ -152,6 +184,8 @@ def as_model(model: Any) -> Model:
             remedy="wrap it with tb.models.from_torch(net, mean=..., std=...)",
             input="model",
         )
+    if (peer := peer_of(model)) is not None:
+        return from_peer(peer)
     if callable(model):
         return from_callable(model)
     expected = "a callable from images to labels"

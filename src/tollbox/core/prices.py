@@ -144,6 +144,13 @@ class Prices:
             return 1 / PLANNED_RATIO_AT_INFINITY
         return self.source / self.other
 
+    @property
+    def true_ratio(self) -> float:
+        """c* as it is: 0 where the source is free, and infinite where others are."""
+        if self.source == self.other:
+            return 1.0
+        return self.source / self.other if self.other else math.inf
+
     def levels(self, labels: NDArray[np.int64], goal: Goal) -> NDArray[np.intp]:
         """For each label the position of its price in `values`."""
         if len(self.values) == 1:
@@ -166,6 +173,4 @@ class Prices:
     def __str__(self) -> str:
         if self.classes is not None:
             return f"per class ({len(self.classes)} listed, default {self.other:g})"
-        if self.other == 0:
-            return "c*=inf"
-        return f"c*={self.source / self.other:g}"
+        return f"c*={self.true_ratio:g}"

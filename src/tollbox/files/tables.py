@@ -67,6 +67,16 @@ def plain_text(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
+def flag_text(value: bool | None) -> str:
+    """true, false, or nothing, for a CSV file."""
+    return "" if value is None else str(value).lower()
+
+
+def utf8(value: Any) -> Any:
+    """A value for a table that holds nothing but UTF-8, with backslashes for what it has not."""
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+
+
 def rows_of(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
     """(line number, the values of `columns`) of each line that is not empty.
 

@@ -4,6 +4,7 @@ from ..core.model import Model, as_model, from_callable
 from ..core.preprocessing import Preprocessing
 from .embedded import Embedded, embedded
 from .loading import load_model as load
+from .peers import from_art, from_foolbox
 from .pytorch import from_torch
 from .thresholds import thresholded
 
@@ -13,7 +14,9 @@ __all__ = [
     "Preprocessing",
     "as_model",
     "embedded",
+    "from_art",
     "from_callable",
+    "from_foolbox",
     "from_torch",
     "load",
     "thresholded",

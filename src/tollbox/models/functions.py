@@ -1,7 +1,7 @@
 """Models that `module:function` names: a network, a function of images, or one that makes either.
 
 It is imported with the current folder first on the path. A function without arguments is called,
-and gives the network.
+and gives the network. A Foolbox model or an ART classifier will do for a network.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.model import Model
+from ..core.model import Model, from_peer
+from ..core.peers import peer_of
 from ..errors import InputError
 from ..files.functions import called, imported, is_function
 from .pytorch import RUNNING, tensor_of
@@ -24,9 +25,9 @@ NETWORK = "a network (an instance of nn.Module)"
 
 def load(source: Source) -> Network:
     """What the name stands for."""
-    model = imported(source.text, "model")
+    model = _ready(imported(source.text, "model"))
     if inspect.isfunction(model) and not inspect.signature(model).parameters:
-        model = called(model, source.text, "model")
+        model = _ready(called(model, source.text, "model"))
         if not isinstance(model, nn.Module | Model):
             raise InputError(
                 f"is {source.text!r}, a function without arguments, and it gave "
@@ -47,6 +48,11 @@ def load(source: Source) -> Network:
     if isinstance(model, Model):
         return Network(model, model.dtype, model.batch, kind="a model that is ready to be asked")
     return Network(_answering_with_tensors(model))
+
+
+def _ready(model: Any) -> Any:
+    """The same, as a model if it is a classifier of Foolbox or ART."""
+    return model if (peer := peer_of(model)) is None else from_peer(peer)
 
 
 def _answering_with_tensors(function: Callable[[Tensor], Any]) -> Callable[[Tensor], Tensor]:

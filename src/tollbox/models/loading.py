@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.model import Model
+from ..core.model import Decision, Model
 from ..core.preprocessing import Preprocessing
 from ..errors import FileError, InputError, ModelFault
 from ..files.class_names import class_names
@@ -30,7 +30,6 @@ from .normalise import Normalisation, Normalised
 from .precision import points_dtype
 from .pytorch import (
     RUNNING,
-    Decision,
     Forward,
     check_running,
     from_torch,

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ..core.arguments import check_flag, shown
 from ..core.devices import usable
-from ..core.model import UNDECIDED, Model
+from ..core.model import Decision, Model
 from ..errors import InputError, ModelFault
 from .compiled import Compiled, check_compiler
 from .graphs import Graphed
@@ -51,16 +51,6 @@ def tensor_of(output: Any) -> Tensor:
     )
 
 
-def labels_of(output: Tensor) -> Tensor:
-    """Labels from a network's output: logits (n, classes) are decided, labels (n) pass.
-
-    A row of logits with a NaN has no largest one: it is `UNDECIDED`.
-    """
-    if output.ndim == 2 and output.is_floating_point():
-        return output.argmax(1).masked_fill_(output.isnan().any(1), UNDECIDED)
-    return output
-
-
 @dataclass(frozen=True)
 class Forward:
     """Normalise, cast, forward; a class, so that it can be sent to another process."""
@@ -76,18 +66,6 @@ class Forward:
         """What the network gives: logits (n, classes) or labels (n)."""
         with matrix_products(self.tf32):
             return tensor_of(self.network(self.normalise(images).to(self.dtype)))
-
-
-@dataclass(frozen=True)
-class Decision:
-    """Labels (n) from what a network gives; likewise a class."""
-
-    outputs: Callable[[Tensor], Tensor]
-
-    @torch.inference_mode()
-    def __call__(self, images: Tensor) -> Tensor:
-        """Labels (n)."""
-        return labels_of(self.outputs(images))
 
 
 def from_torch(

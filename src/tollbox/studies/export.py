@@ -1,15 +1,18 @@
-"""A study as CSV files.
+"""A study as tables, CSV or Parquet.
 
-    cells.csv    a row for each finished cell
-    steps.csv    a row for each point that was nearer than all before it, with all that had been
+    cells        a row for each finished cell
+    steps        a row for each point that was nearer than all before it, with all that had been
                  spent once it was found
     images.txt   content hash, label and name of each image: what `images.list` of a study takes
     export.json  which study it is of
 
-1. With a price, costs are those that the same answers would have had then; `counted_price` says
-   which price the costs of a row are counted at.
-2. A folder with the export of another study is left as it is.
-3. Text that a spreadsheet would take for a formula is marked as text.
+1. Columns and their types are the same in both formats: `COLUMNS` and `STEPS`.
+2. With a price, costs are those that the same answers would have had then; `counted_price` says
+   which price the costs of a row are counted at. `price_ratio` is the c* of the run, as a number.
+3. An image that was misclassified from the start has distance 0, and `already_misclassified`:
+   medians leave it out.
+4. A folder with the export of another study is left as it is.
+5. In a CSV file text that a spreadsheet would take for a formula is marked as text.
 """
 
 from __future__ import annotations
@@ -17,26 +20,60 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
-from typing import TextIO
+from typing import Any, Literal, TextIO
 
 from ..errors import InputError
 from ..files.output import check_free
-from ..files.tables import plain_text
+from ..files.packages import optional
+from ..files.tables import flag_text, plain_text, utf8
 from .reading import COLUMNS, StudyResults, cost_at, price_name
 
+Format = Literal["csv", "parquet"]
+Rows = Iterable[Mapping[str, Any]]
 MARKER = "export.json"
-FILES = frozenset({"cells.csv", "steps.csv", "images.txt", MARKER})
-STEPS = (
-    *("model", "attack", "price", "counted_price", "seed", "image"),
-    *("cost", "flagged", "queries", "distance", "norm"),
-)
+TABLES = ("cells", "steps")
+STEPS: dict[str, type] = {
+    "model": str,
+    "attack": str,
+    "price": str,
+    "price_ratio": float,
+    "counted_price": str,
+    "seed": int,
+    "image": str,
+    "already_misclassified": bool,
+    "cost": float,
+    "flagged": int,
+    "queries": int,
+    "distance": float,
+    "norm": str,
+}
+AT_A_TIME = 10_000
+"""Rows of a Parquet file that are in memory at once."""
 
 
-def export_folder(study: Path, price: float | None = None) -> Path:
-    """Where an export goes unless it is said: a folder for each price."""
-    return study / ("export" if price is None else f"export-price-{price_name(price)}")
+def files_of(format: Format) -> frozenset[str]:
+    """The files of an export."""
+    return frozenset({*(f"{table}.{format}" for table in TABLES), "images.txt", MARKER})
+
+
+FILES = files_of("csv") | files_of("parquet")
+"""What an export may replace."""
+
+
+def export_folder(study: Path, price: float | None = None, format: Format = "csv") -> Path:
+    """Where an export goes unless it is said: a folder for each price and format."""
+    name = "export" if format == "csv" else f"export-{format}"
+    return study / (name if price is None else f"{name}-price-{price_name(price)}")
+
+
+def check_format(format: Format) -> None:
+    """Raise InputError if what writes the format is not there."""
+    if format == "parquet":
+        _parquet()
 
 
 def check_folder(results: StudyResults, folder: Path) -> None:
@@ -57,31 +94,78 @@ def check_folder(results: StudyResults, folder: Path) -> None:
         )
 
 
-def write_csv(results: StudyResults, folder: Path, price: float | None = None) -> None:
+def write_export(
+    results: StudyResults, folder: Path, price: float | None = None, format: Format = "csv"
+) -> None:
     """Write all files into a folder."""
-    with _file(folder / "cells.csv") as file:
-        cells = csv.writer(file)
-        cells.writerow(COLUMNS)
-        cells.writerows(map(plain_text, row.values()) for row in results.rows(price))
-    norm = str(results.record.norm)
-    with _file(folder / "steps.csv") as file:
-        steps = csv.writer(file)
-        steps.writerow(STEPS)
-        for _, (series, seed, image), trace in results.traces():
-            content, label, _ = results.images[image]
-            names = series.model.name, series.attack.name, series.tariff.name
-            counted = series.tariff.name if price is None else price_name(price)
-            head = (*map(plain_text, (*names, counted)), seed, content)
-            goal = results.study.goal.for_label(label)
-            for row in trace.improvements(series.tariff.prices.for_source(label, goal), goal):
-                cost = row.cost if price is None else cost_at(price, row.source, row.queries)
-                steps.writerow((*head, cost, row.source, row.queries, row.distance, norm))
+    write = _write_csv if format == "csv" else _write_parquet
+    write(folder / f"cells.{format}", COLUMNS, results.rows(price))
+    write(folder / f"steps.{format}", STEPS, steps(results, price))
     with _file(folder / "images.txt") as file:
         for content, label, name in results.images:
             file.write(f"{content} {label} {' '.join(name.split())}\n")
     marker = {"study": results.record.name, "identity": _identity(results)}
     with _file(folder / MARKER) as file:
         file.write(json.dumps(marker, indent=1) + "\n")
+
+
+def steps(results: StudyResults, price: float | None = None) -> Iterator[dict[str, Any]]:
+    """A row for each point that was nearer than all before it, with the values of `STEPS`."""
+    stops = {end.cell: end.stop for end in results.finished()}
+    for cell, (series, seed, image), trace in results.traces():
+        if cell not in stops:  # it has just been finished
+            continue
+        content, label, _ = results.images[image]
+        goal = results.study.goal.for_label(label)
+        prices = series.tariff.prices.for_source(label, goal)
+        for row in trace.improvements(prices, goal):
+            yield {
+                "model": series.model.name,
+                "attack": series.attack.name,
+                "price": series.tariff.name,
+                "price_ratio": prices.true_ratio,
+                "counted_price": series.tariff.name if price is None else price_name(price),
+                "seed": seed,
+                "image": content,
+                "already_misclassified": not stops[cell].attacked,
+                "cost": row.cost if price is None else cost_at(price, row.source, row.queries),
+                "flagged": row.source,
+                "queries": row.queries,
+                "distance": row.distance,
+                "norm": str(results.record.norm),
+            }
+
+
+def _write_csv(file: Path, columns: Mapping[str, type], rows: Rows) -> None:
+    with _file(file) as opened:
+        table = csv.writer(opened)
+        table.writerow(columns)
+        for row in rows:
+            table.writerow(
+                flag_text(value) if isinstance(value, bool) else plain_text(value)
+                for value in row.values()
+            )
+
+
+def _write_parquet(file: Path, columns: Mapping[str, type], rows: Rows) -> None:
+    pyarrow, parquet = _parquet()
+    types = {
+        str: pyarrow.string(),
+        int: pyarrow.int64(),
+        float: pyarrow.float64(),
+        bool: pyarrow.bool_(),
+    }
+    schema = pyarrow.schema([(name, types[kind]) for name, kind in columns.items()])
+    clean = ({name: utf8(value) for name, value in row.items()} for row in rows)
+    with parquet.ParquetWriter(file, schema) as writer:
+        while part := list(islice(clean, AT_A_TIME)):
+            writer.write_table(pyarrow.Table.from_pylist(part, schema=schema))
+
+
+def _parquet() -> tuple[Any, Any]:
+    names = "pyarrow", "pyarrow.parquet"
+    pyarrow, parquet = (optional(name, "it writes Parquet files", "parquet") for name in names)
+    return pyarrow, parquet
 
 
 def _identity(results: StudyResults) -> str:

@@ -27,6 +27,8 @@ from ..core.result import Result, Results
 from ..engine.engine import Engine
 from ..engine.journal import Answered, History
 from ..errors import InputError, UnknownNameError
+from ..files.packages import optional
+from ..files.tables import utf8
 from .grid import Grid, Place
 from .identity import recorded_study, resume_obstacle
 from .loading import Loaded, load
@@ -35,10 +37,27 @@ from .status import SeriesStatus, StudyStatus
 from .store.codec import End, Trace, build_result, unpack_image
 from .store.opening import reading
 
-COLUMNS = (
-    *("model", "attack", "price", "counted_price", "seed", "image", "name", "label", "stop"),
-    *("reason", "distance", "cost", "queries", "flagged", "warnings", "norm"),
-)
+COLUMNS: dict[str, type] = {
+    "model": str,
+    "attack": str,
+    "price": str,
+    "price_ratio": float,
+    "counted_price": str,
+    "seed": int,
+    "image": str,
+    "name": str,
+    "label": int,
+    "stop": str,
+    "already_misclassified": bool,
+    "reason": str,
+    "distance": float,
+    "cost": float,
+    "queries": int,
+    "flagged": int,
+    "warnings": str,
+    "norm": str,
+}
+"""What there is of a finished cell, wherever it is written or read: its columns and their types."""
 
 
 class StudyResults:
@@ -75,7 +94,11 @@ class StudyResults:
 
     def rows(self, price: float | None = None) -> Iterator[dict[str, Any]]:
         """A row for each finished cell, with the values of `COLUMNS` in that order; with `price`,
-        as its answers would have cost then."""
+        as its answers would have cost then.
+
+        `price_ratio` is c*, the price of the image's class over that of others, and infinite where
+        others are free.
+        """
         if price is not None and not price >= 0:
             raise InputError(
                 f"is {price}", expected="a number that is 0 or more, or inf", input="price"
@@ -87,12 +110,16 @@ class StudyResults:
                 "model": series.model.name,
                 "attack": series.attack.name,
                 "price": series.tariff.name,
+                "price_ratio": series.tariff.prices.for_source(
+                    label, self.study.goal.for_label(label)
+                ).true_ratio,
                 "counted_price": series.tariff.name if price is None else price_name(price),
                 "seed": end.seed,
                 "image": content,
                 "name": name,
                 "label": label,
                 "stop": end.stop.value,
+                "already_misclassified": not end.stop.attacked,
                 "reason": end.reason,
                 "distance": end.distance,
                 "cost": end.cost if price is None else cost_at(price, end.source, end.queries),
@@ -104,15 +131,14 @@ class StudyResults:
 
     def to_pandas(self, price: float | None = None) -> Any:
         """The rows as a pandas DataFrame, if pandas is there."""
-        try:
-            import pandas
-        except ImportError:
-            raise InputError(
-                "pandas is not installed",
-                expected="it for to_pandas",
-                remedy="install it, or use rows()",
-            ) from None
+        pandas = optional("pandas", "to_pandas gives a DataFrame of it")
         return pandas.DataFrame(list(self.rows(price)), columns=list(COLUMNS))
+
+    def to_polars(self, price: float | None = None) -> Any:
+        """The rows as a polars DataFrame, if polars is there."""
+        polars = optional("polars", "to_polars gives a DataFrame of it", "polars")
+        rows = [{name: utf8(value) for name, value in row.items()} for row in self.rows(price)]
+        return polars.DataFrame(rows, schema=COLUMNS)
 
     def status(self) -> list[SeriesStatus]:
         """How far each series has come."""
