@@ -224,7 +224,7 @@ def command(small: StudyFolder, *words: object) -> subprocess.Popen[str]:
 @pytest.mark.slow
 def test_four_processes_of_which_one_is_killed(small: StudyFolder) -> None:
     """`torture.py` does this with sixteen."""
-    small.file.write_text(small.file.read_text().replace("budget = 60", "budget = 4000"))
+    small.file.write_text(small.file.read_text().replace("budget = 60", "budget = 600"))
     wanted = whole(small)
     runs = [
         command(small, "run", "study.toml", "--out", f"p{k}", "--shard", f"{k}/4")
