@@ -16,7 +16,7 @@ ART is imported when `Attack` is used first.
 from __future__ import annotations
 
 from types import new_class
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -39,7 +39,7 @@ NAMES = Names(images="x", labels="y", starts="x_adv_init")
 class ArtAttack:
     """What ART's base class asks for; `Attack` is both."""
 
-    attack_params = ("attack", "targeted", "channels_first", "options")
+    attack_params: ClassVar[list[str]] = ["attack", "targeted", "channels_first", "options"]
     """What `set_params` may change."""
     results: Results | None = None
     """Of the last `generate`: ledgers, distances and all else that `tb.run` gives."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from typing import Any
 
-import foolbox
 import numpy as np
 import pytest
 import torch
@@ -13,6 +13,10 @@ from counted import CLASSES, Counted, goals, pictures
 from torch import Tensor
 
 import tollbox as tb
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of what Foolbox imports
+    import foolbox
 
 PRICES = tb.Prices(source=10)
 OPTIONS: dict[str, Any] = {"prices": PRICES, "budget": 1500}

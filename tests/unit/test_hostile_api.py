@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from test_peers import ArtLike, FoolboxLike
 
 import tollbox as tb
 from tollbox.errors import InputError
@@ -89,6 +90,8 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] 
         tb.models.from_torch,
         {"network": torch.nn.Flatten()},
     ),
+    "from_foolbox": (tb.models.from_foolbox, tb.models.from_foolbox, {"model": FoolboxLike()}),
+    "from_art": (tb.models.from_art, tb.models.from_art, {"classifier": ArtLike()}),
     "as_model": (tb.models.as_model, tb.models.as_model, {"model": MODEL}),
     "embedded": (tb.models.embedded, tb.models.embedded, {}),
     "check_model": (

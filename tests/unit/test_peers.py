@@ -45,13 +45,14 @@ class FoolboxLike:
     bounds: Bounds = BOUNDS
     data_format: str = "channels_first"
     asked: list[Tensor] = field(default_factory=list)
+    answer: Callable[[Tensor], Tensor] | None = None
 
     def transform_bounds(self, bounds: Bounds) -> FoolboxLike:
         return FoolboxLike(bounds)
 
     def __call__(self, images: Tensor) -> Any:
         self.asked.append(images.clone())
-        return brightness(images, *self.bounds)
+        return self.answer(images) if self.answer else brightness(images, *self.bounds)
 
 
 @dataclass
@@ -184,8 +185,8 @@ def made():
 
 
 @given(
-    low=st.floats(-300, 300, width=32),
-    width=st.floats(0.015625, 1000, width=32),
+    low=st.floats(-300, 300),
+    width=st.floats(0.01, 1000),
     dtype=st.sampled_from([torch.float32, torch.float64]),
 )
 def test_images_come_back_within_a_rounding(low: float, width: float, dtype: torch.dtype) -> None:
@@ -212,16 +213,33 @@ def test_labels_that_are_not_given_are_asked_for() -> None:
     assert (brightness(found, 0, 255).argmax(1) == 1).all()
 
 
+def test_an_image_without_an_answer_does_not_spoil_the_others() -> None:
+    def scores(images: Tensor) -> Tensor:
+        return brightness(images, 0, 255) + torch.where(images[:, :1, 0, 0] == 51, torch.nan, 0)
+
+    model = FoolboxLike(answer=scores)
+    inputs = IMAGES * 255
+    inputs[2, 0, 0, 0] = 51
+    points, results = wrapped().run(tb.models.as_model(model), Pixels(0, 255), inputs)
+    assert [r.stop.failed for r in results] == [False, False, True, False]
+    assert [torch.equal(a, b) for a, b in zip(points, inputs, strict=True)] == [
+        r.stop.failed for r in results
+    ]
+
+
 def test_an_image_with_its_target_class_is_no_attack() -> None:
-    model, pixels = tb.models.as_model(FoolboxLike()), Pixels(0, 255)
-    inputs = torch.cat([IMAGES[:1], 1 - IMAGES[:1]]) * 255
-    starts = (1 - IMAGES[:2]) * 255
+    bounds = Bounds(0.3, 7.7)
+    model, pixels = tb.models.as_model(FoolboxLike(bounds)), Pixels(*bounds)
+    inputs = torch.cat([IMAGES[:1], 1 - IMAGES[:1]]) * 7.4 + 0.3
+    starts = (1 - IMAGES[:2]) * 7.4 + 0.3
     points, results = wrapped().run(model, pixels, inputs, targets=[1, 1], starts=starts)
     assert torch.equal(points[1], inputs[1])
+    back = pixels.theirs(pixels.ours(inputs, "x"))
+    assert not torch.equal(back[1], inputs[1])  # it is the image itself, not what was made of it
     assert (results[1].stop, results[1].distance) == (tb.Stop.ALREADY_MISCLASSIFIED, 0)
     assert (results[1].ledger.queries, results[1].ledger.source) == (1, 0)
     assert results[0].stop is tb.Stop.BUDGET
-    assert (brightness(points, 0, 255).argmax(1) == 1).all()
+    assert (brightness(points, *bounds).argmax(1) == 1).all()
 
 
 def test_errors_speak_of_the_arguments_of_the_other_package() -> None:

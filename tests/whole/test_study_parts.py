@@ -224,7 +224,7 @@ def command(small: StudyFolder, *words: object) -> subprocess.Popen[str]:
 @pytest.mark.slow
 def test_four_processes_of_which_one_is_killed(small: StudyFolder) -> None:
     """`torture.py` does this with sixteen."""
-    small.file.write_text(small.file.read_text().replace("budget = 60", "budget = 4000"))
+    small.file.write_text(small.file.read_text().replace("budget = 60", "budget = 600"))
     wanted = whole(small)
     runs = [
         command(small, "run", "study.toml", "--out", f"p{k}", "--shard", f"{k}/4")
@@ -250,3 +250,31 @@ def test_four_processes_of_which_one_is_killed(small: StudyFolder) -> None:
     assert incomplete.returncode == 2
     assert "part 2/4 is missing" in said
     assert not (small.folder / "other").exists()
+
+
+@pytest.mark.slow
+def test_the_job_array_of_the_examples(small: StudyFolder) -> None:
+    """As Slurm would run it: the variables of the task, and a second time once it has ended."""
+    script = Path(__file__).parents[2] / "examples" / "job_array.sh"
+    bin_folder = small.folder / "bin"
+    bin_folder.mkdir()
+    tollbox = bin_folder / "tollbox"
+    tollbox.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tollbox "$@"\n')
+    tollbox.chmod(0o755)
+    for task in (1, 2, 2):
+        subprocess.run(
+            ["bash", script, "study.toml", "results"],
+            cwd=small.folder,
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": "1",
+                "PATH": f"{bin_folder}:{os.environ['PATH']}",
+                "SLURM_ARRAY_TASK_ID": str(task),
+                "SLURM_ARRAY_TASK_COUNT": "2",
+            },
+            check=True,
+            capture_output=True,
+        )
+    parts = [small.folder / "results-parts" / str(task) for task in (1, 2)]
+    merge_parts(small.folder / "merged", parts).close()
+    assert contents(small.folder / "merged") == whole(small)

@@ -16,7 +16,7 @@ def test_the_examples_run() -> None:
     scope: dict[str, Any] = {}
     for block in blocks:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what ART imports
+            warnings.simplefilter("ignore")  # of what Foolbox and ART import
             exec(compile(block, DOCUMENT.name, "exec"), scope)
     assert scope["attack"] == scope["tb"].preset("a-hsja")
     assert scope["success"][-1].all()

@@ -103,3 +103,14 @@ def test_to_polars_has_the_rows(folder: Path) -> None:
     kept = frame.filter(~polars.col("already_misclassified"))
     assert len(kept) == len(rows) - 1
     assert set(kept["price_ratio"]) == {3.0}
+
+
+def test_text_that_is_not_utf_8_is_written_with_backslashes(folder: Path) -> None:
+    with closing(sqlite3.connect(folder / "shard-0.sqlite")) as store, store:
+        store.execute("UPDATE results SET warnings = ?", ('["a \\udcff"]',))
+    assert export(str(folder), "--format", "parquet") == 0
+    table = pyarrow.parquet.read_table(folder / "export-parquet" / "cells.parquet")
+    with tb.StudyResults(folder) as results:
+        assert {row["warnings"] for row in results.rows()} == {"a \udcff"}
+        frame = results.to_polars()
+    assert {*table.column("warnings").to_pylist(), *frame["warnings"]} == {r"a \udcff"}
