@@ -25,7 +25,7 @@ COMMANDS = {
     "attack": "Attack your own model on your own images, under a price for flagged answers.",
     "run": "Run a study: models x attacks x prices x images, from a TOML file.",
     "resume": "Continue a study or an attack; recorded answers are not asked again.",
-    "merge": "Make one folder of the parts of a study that `tollbox run --shard` ran.",
+    "merge": "Make one folder of the parts of a study, each run with --shard.",
     "status": "Show how far a study has come; it may be running.",
     "export": "Write a study's finished cells, their steps and its images, as CSV or Parquet.",
     "report": "Make a page of a study: table, curves, trade-offs, gallery; finished or not.",

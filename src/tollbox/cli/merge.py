@@ -9,7 +9,7 @@ from .streams import console
 
 
 def merge(out: Path, *folders: Path) -> int:
-    """Make one folder of the parts of a study that `tollbox run --shard` ran.
+    """Make one folder of the parts of a study, each run with --shard.
 
     It is then read, resumed and reported like any other; the parts are left as they are.
     """
