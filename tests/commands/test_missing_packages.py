@@ -37,6 +37,7 @@ DRAWING = (
     "import tollbox.paper.outputs, tollbox.report.figure_files, tollbox.cli.report\nprint('fine')"
 )
 EMBEDDED = "import tollbox as tb\ntb.models.embedded()"
+NAMED = "import sys, tollbox as tb\ntb.models.load({!r})"
 COMMAND = "from tollbox.__main__ import main\nsys.argv = ['tollbox', 'presets']\nmain()"
 
 
@@ -62,6 +63,11 @@ def test_drawing_is_imported_without_matplotlib() -> None:
         ("PIL", "cli", PICTURE),
         ("safetensors", "cli", EMBEDDED),
         ("matplotlib", "report", FIGURE),
+        ("transformers", "hf", NAMED.format("hf:owner/net")),
+        ("transformers", "hf", NAMED.format("clip:owner/net")),
+        ("timm", "timm", NAMED.format("timm:net")),
+        ("torchvision", "torchvision", NAMED.format("torchvision:net")),
+        ("onnxruntime", "onnx", NAMED.format(f"onnx:{__file__}")),
     ],
 )
 def test_a_missing_package_is_told_with_how_to_install_it(

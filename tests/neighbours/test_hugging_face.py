@@ -27,6 +27,26 @@ SETTINGS = {
     "rescale_factor": 1 / 255,
     "size": {"height": 32, "width": 32},
 }
+STUDY = """\
+budget = 60
+prices = [10]
+device = "cpu"
+images = {path = "set.npz"}
+
+[[models]]
+source = "hf:vit"
+
+[[models]]
+source = "clip:clip"
+names = "names.txt"
+
+[[attacks]]
+preset = "surfree"
+
+[[attacks]]
+preset = "frugal+surrogate"
+surrogate = "hf:vit"
+"""
 NAMES = ("ant", "bee", "cat", "dog", "eel")
 
 
@@ -284,3 +304,44 @@ def test_clip_answers_as_the_zero_shot_pipeline(
     assert result.ledger.cost <= 60
     with pytest.raises(InputError, match=r"has no weights for classifier\.bias.*write clip:"):
         tb.models.load(f"hf:{folder}")
+
+
+def test_a_study(tmp_path: Path, pictures: np.ndarray, images: torch.Tensor, tollbox: Any) -> None:
+    """Folders and files are from the study's own; a name's mean and std are part of the study."""
+    folder = tmp_path / "study"
+    folder.mkdir()
+    (folder / "names.txt").write_text("\n".join(NAMES))
+    (folder / "study.toml").write_text(STUDY)
+    labels = [  # each model is right about one of them
+        int(tb.models.load(f"hf:{vit(folder / 'vit')}")(images[:1])),
+        int(tb.models.load(f"clip:{clip(folder / 'clip')}", names=NAMES)(images[1:2])),
+    ]
+    np.savez(folder / "set.npz", images=pictures[:2], labels=labels)
+    stopped = tollbox("run", "study/study.toml", "--out", "out", "--time-limit", "0.01")
+    assert (stopped.returncode, "cells left" in stopped.stderr) == (0, True), stopped.stderr
+    file = folder / "clip" / "preprocessor_config.json"
+    settings = file.read_text()
+    file.write_text(json.dumps({**json.loads(settings), "image_std": [0.2, 0.25, 0.31]}))
+    refused = tollbox("resume", "out")
+    assert refused.returncode == 2, refused.stderr
+    assert "std, which was 0.2, 0.25, 0.3 and is 0.2, 0.25, 0.31, changed" in refused.stderr
+    file.write_text(settings)
+    done = tollbox("resume", "out")
+    assert done.returncode == 0, done.stderr
+    with tb.StudyResults(tmp_path / "out") as results:
+        assert [spec.name for spec in results.study.models] == ["vit", "clip"]
+        assert len(results) == 8
+    (folder / "names.txt").write_text("")
+    done = tollbox("run", "study/study.toml", "--out", "other")
+    assert done.returncode == 2
+    assert "names.txt is empty" in done.stderr
+    assert not (tmp_path / "other").exists()
+
+
+def test_exact(tmp_path: Path, images: torch.Tensor) -> None:
+    model = tb.models.load(f"hf:{vit(tmp_path / 'vit')}", dtype=torch.float64)
+    labels = model(images.double())
+    [result] = tb.run(
+        tb.preset("surfree"), model, images[:1], labels[:1], budget=60, exact=True, batch_size=16
+    )
+    assert result.ledger.cost <= 60

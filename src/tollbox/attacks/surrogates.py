@@ -158,7 +158,8 @@ def _logits(network: nn.Module, normalise: Normalisation, point: Tensor) -> tupl
     """A point as the network gets it, to be differentiated by, and its logits."""
     with torch.enable_grad():
         image = point.detach().to(torch.float32)[None].clone().requires_grad_(True)
-        outputs = network(normalise(image))
+        answer = network(normalise(image))
+    outputs = getattr(answer, "logits", answer)  # of transformers, an object that has them
     if not isinstance(outputs, Tensor) or outputs.ndim != 2:
         raise InputError(
             f"gives {shown(outputs)}", expected="logits (n, classes)", input="surrogate"
