@@ -76,6 +76,7 @@ def test_all_files_of_a_name(tmp_path: Path) -> None:
 def test_a_file_comes_before_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("hf:net").write_text("no model")
+    assert files_of("hf:net") == [Path("hf:net")]
     assert ModelSpec.of("hf:net").resolved == "hf:net"
     with pytest.raises(FileError, match="hf:net is neither an exported program nor TorchScript"):
         tb.models.load("hf:net")

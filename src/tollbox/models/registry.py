@@ -53,7 +53,7 @@ def located(text: str, folder: Path) -> str:
 def file_of(text: str) -> Path | None:
     """The file that a source is, or names; it need not be there. None: it is something else."""
     adapter = adapter_of(Source(text))
-    if adapter is None:
+    if adapter is None or kind_of(text, text, input="model") == "file":
         return Path(text)
     return Path(text.partition(":")[2]) if adapter.path == "file" else None
 
@@ -64,7 +64,7 @@ def files_of(text: str) -> list[Path]:
     file = file_of(text)
     if file is None or not file.is_file():
         return []
-    if not is_model_name(text):
+    if text == str(file):
         return [file]
     beside = [each for each in file.parent.iterdir() if each.name.startswith(file.name)]
     return sorted(each for each in beside if each.is_file())
