@@ -43,7 +43,7 @@ def located(text: str, folder: Path) -> str:
     """A model's name, in which a path is relative to `folder`, good from the current folder."""
     adapter = adapter_of(Source(text))
     word, _, name = text.partition(":")
-    if adapter is None or not adapter.path:
+    if adapter is None or not adapter.path or not name.strip():
         return text
     path = folder / name
     there = adapter.path == "file" or kind_of(path, text, input="model") == adapter.path
