@@ -47,9 +47,10 @@ def images(pictures: np.ndarray) -> torch.Tensor:
 @pytest.fixture
 def data() -> Path:
     """The folder of real models and images, if there is one."""
-    folder = Path(os.environ.get("TOLLBOX_DATA", ""))
-    if not os.environ.get("TOLLBOX_DATA") or not (folder / "models" / "vit-cifar10").is_dir():
-        pytest.skip("TOLLBOX_DATA has no models/vit-cifar10")
+    beside = Path(__file__).parents[3] / "shared" / "data"
+    folder = Path(os.environ.get("TOLLBOX_DATA", beside))
+    if not (folder / "models" / "vit-cifar10").is_dir():
+        pytest.skip(f"{folder} has no models/vit-cifar10: set TOLLBOX_DATA")
     return folder
 
 

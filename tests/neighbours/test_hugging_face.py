@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from PIL import Image
 import tollbox as tb
 from tollbox.errors import InputError
 
+ROOT = Path(__file__).parents[2]
 MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.25, 0.3]
 SETTINGS = {
     "do_normalize": True,
@@ -94,13 +96,24 @@ def test_labels_are_those_of_the_pipeline(
     assert len(set(labels)) > 1
 
 
-def test_attacked_in_three_lines(tmp_path: Path, images: torch.Tensor) -> None:
-    model = tb.models.load(f"hf:{vit(tmp_path / 'vit')}")
-    results = tb.run(tb.preset("a-hsja"), model, images[:3], model(images[:3]), budget=150)
+@pytest.mark.parametrize("document", ["README.md", "docs/models.md"])
+def test_attacked_in_three_lines(
+    document: str, tmp_path: Path, images: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the documents have it, with a model of one's own."""
+    folder = vit(tmp_path / "my-vit")
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
+    [block] = [block for block in blocks if '"hf:' in block]
+    labels = tb.models.load(f"hf:{folder}")(images[:2])
+    space = {"images": images[:2], "labels": labels}
+    text = block.replace("hf:microsoft/resnet-50", "hf:my-vit")
+    exec(compile(text, document, "exec"), space)
+    results, model = space["results"], space["model"]
     assert all(np.isfinite(result.distance) for result in results)
-    assert all(result.ledger.cost <= 150 for result in results)
+    assert all(result.ledger.cost <= 5_000 for result in results)
     points = torch.stack([result.adversarial for result in results])
-    assert (model(points) != model(images[:3])).all()
+    assert (model(points) != labels).all()
 
 
 def test_the_command(
@@ -317,17 +330,20 @@ def test_a_study(tmp_path: Path, pictures: np.ndarray, images: torch.Tensor, tol
         int(tb.models.load(f"clip:{clip(folder / 'clip')}", names=NAMES)(images[1:2])),
     ]
     np.savez(folder / "set.npz", images=pictures[:2], labels=labels)
-    done = tollbox("run", "study/study.toml", "--out", "out")
+    stopped = tollbox("run", "study/study.toml", "--out", "out", "--time-limit", "0.01")
+    assert (stopped.returncode, "cells left" in stopped.stderr) == (0, True), stopped.stderr
+    file = folder / "clip" / "preprocessor_config.json"
+    settings = file.read_text()
+    file.write_text(json.dumps({**json.loads(settings), "image_std": [0.2, 0.25, 0.31]}))
+    refused = tollbox("resume", "out")
+    assert refused.returncode == 2, refused.stderr
+    assert "std, which was 0.2, 0.25, 0.3 and is 0.2, 0.25, 0.31, changed" in refused.stderr
+    file.write_text(settings)
+    done = tollbox("resume", "out")
     assert done.returncode == 0, done.stderr
     with tb.StudyResults(tmp_path / "out") as results:
         assert [spec.name for spec in results.study.models] == ["vit", "clip"]
-        assert results.record.models["vit"].running["std"] == "0.2, 0.25, 0.3"
         assert len(results) == 8
-    file = folder / "clip" / "preprocessor_config.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "image_std": [0.2, 0.25, 0.31]}))
-    done = tollbox("resume", "out", "--rerun")
-    assert done.returncode == 2, done.stderr
-    assert "std, which was 0.2, 0.25, 0.3 and is 0.2, 0.25, 0.31, changed" in done.stderr
     (folder / "names.txt").write_text("")
     done = tollbox("run", "study/study.toml", "--out", "other")
     assert done.returncode == 2

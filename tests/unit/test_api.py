@@ -164,8 +164,9 @@ def test_a_stream_takes_targets_and_starts_as_they_come():
 def test_the_python_of_the_readme_runs():
     text = (ROOT / "README.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert blocks
-    for block in blocks:
+    own = [block for block in blocks if '"hf:' not in block]  # that is one of the neighbours
+    assert own
+    for block in own:
         exec(compile(block, "README.md", "exec"), {"torch": torch})
 
 

@@ -56,6 +56,7 @@ def test_paths_in_names_are_from_the_studys_folder(tmp_path: Path) -> None:
     assert located("torchvision:vit", tmp_path) == "torchvision:vit"  # never a folder
     assert located("onnx:net.onnx", tmp_path) == f"onnx:{tmp_path / 'net.onnx'}"
     assert located("hf:vit", Path()) == "hf:vit"
+    assert located("hf:", Path()) == "hf:"
     assert file_of(f"onnx:{tmp_path / 'net.onnx'}") == tmp_path / "net.onnx"
     spec = ModelSpec.of("onnx:net.onnx", folder=tmp_path)
     assert (spec.name, spec.resolved) == ("net", f"onnx:{tmp_path / 'net.onnx'}")
@@ -76,9 +77,16 @@ def test_all_files_of_a_name(tmp_path: Path) -> None:
 def test_a_file_comes_before_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("hf:net").write_text("no model")
+    assert files_of("hf:net") == [Path("hf:net")]
     assert ModelSpec.of("hf:net").resolved == "hf:net"
     with pytest.raises(FileError, match="hf:net is neither an exported program nor TorchScript"):
         tb.models.load("hf:net")
+
+
+@pytest.mark.parametrize("word", ["hf", "timm", "torchvision", "clip", "onnx"])
+def test_a_word_alone_is_refused(word: str) -> None:
+    with pytest.raises(InputError, match=f"^model is '{word}:': expected {word}:"):
+        tb.models.load(f"{word}:")
 
 
 def test_messages_name_all_kinds() -> None:

@@ -705,7 +705,7 @@ def test_how_a_network_is_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ("nets:make", "cuda_graphs = true"): "cuda_graphs is set, and the device is cpu",
         ("nets:make", "tf32 = true"): "tf32 is set, and the device is cpu: expected a CUDA device",
         ("bright:labels", "compile = true"): "compile is given, and bright:labels is a function of "
-        "images: expected it for networks that module:function names and exported programs only",
+        "images: expected it for networks by name or module:function and exported programs only",
     }
     for (source, line), words in refused.items():
         text = base(('"bright:labels"', f'"{source}"\nname = "it"\n{line}'))

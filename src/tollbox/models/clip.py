@@ -68,4 +68,4 @@ def _embedded(clip: Any, tokenise: Any, prompts: tuple[str, ...]) -> Tensor:
     return torch.cat(texts).clone()
 
 
-ADAPTER = adapter("clip", "clip:NAME, or clip: and a folder", load, ("transformers",), "folder")
+ADAPTER = adapter("clip", "clip:NAME", load, ("transformers",), "folder")

@@ -89,4 +89,4 @@ def _names(config: Any) -> tuple[str, ...] | None:
     return None if made_up else tuple(str(names[number]) for number in range(len(names)))
 
 
-ADAPTER = adapter("hf", "hf:NAME, or hf: and a folder", load, ("transformers",), "folder")
+ADAPTER = adapter("hf", "hf:NAME", load, ("transformers",), "folder")

@@ -40,7 +40,7 @@ from .pytorch import (
 from .registry import EXPECTED, adapter_of
 from .source import Network, Source
 
-_MODULES = "networks by name or by module:function"
+_MODULES = "networks by name or module:function"
 _WITH = {
     "dtype": _MODULES,
     "channels_last": _MODULES,

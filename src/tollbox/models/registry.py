@@ -43,7 +43,7 @@ def located(text: str, folder: Path) -> str:
     """A model's name, in which a path is relative to `folder`, good from the current folder."""
     adapter = adapter_of(Source(text))
     word, _, name = text.partition(":")
-    if adapter is None or not adapter.path:
+    if adapter is None or not adapter.path or not name.strip():
         return text
     path = folder / name
     there = adapter.path == "file" or kind_of(path, text, input="model") == adapter.path
@@ -53,7 +53,7 @@ def located(text: str, folder: Path) -> str:
 def file_of(text: str) -> Path | None:
     """The file that a source is, or names; it need not be there. None: it is something else."""
     adapter = adapter_of(Source(text))
-    if adapter is None:
+    if adapter is None or kind_of(text, text, input="model") == "file":
         return Path(text)
     return Path(text.partition(":")[2]) if adapter.path == "file" else None
 
@@ -64,7 +64,7 @@ def files_of(text: str) -> list[Path]:
     file = file_of(text)
     if file is None or not file.is_file():
         return []
-    if not is_model_name(text):
+    if text == str(file):
         return [file]
     beside = [each for each in file.parent.iterdir() if each.name.startswith(file.name)]
     return sorted(each for each in beside if each.is_file())
