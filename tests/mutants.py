@@ -134,6 +134,43 @@ MUTANTS = [
         "if self.ledger.cost >= budget:",
     ),
     Mutant(
+        "goal: a label of the set is counted as other",
+        "core/goal.py",
+        "        return np.isin(labels, self._label_array)\n",
+        "        return np.equal(labels, self._labels[0])\n",
+    ),
+    Mutant(
+        "goal: a clean answer must be the label",
+        "engine/cell_run.py",
+        "if not self.problem.goal.flags(label):",
+        "if label != self.cell.label:",
+    ),
+    Mutant(
+        "mask: it is not applied when points are sent",
+        "engine/sender.py",
+        "                batch = batch.index_copy(0, rows, inside)\n",
+        "",
+    ),
+    Mutant(
+        "mask: a slot keeps the mask of the cell before",
+        "engine/sender.py",
+        "        self._masks.pop(slot, None)\n",
+        "",
+    ),
+    Mutant(
+        "mask: the best point is reported as it was asked for",
+        "engine/cell_run.py",
+        "return self._model.sent(self.problem.within_mask(best.clone()))[0]",
+        "return self._model.sent(best.clone())[0]",
+    ),
+    Mutant(
+        "mask: directions are drawn everywhere",
+        "parts/masked.py",
+        "    if problem.mask is None:\n        return drawing\n",
+        "    return drawing\n",
+        ["tests/unit/test_masks.py"],
+    ),
+    Mutant(
         "double charge",
         "engine/settling.py",
         "account.ledger.charge(charged.labels, pending.ask.phase)",
