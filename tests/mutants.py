@@ -264,8 +264,8 @@ MUTANTS = [
     Mutant(
         "best point not asked: it is kept before it is clipped and rounded",
         "engine/cell_run.py",
-        "return None if best is None else self._model.sent(best.clone())[0].to(best.dtype)",
-        "return None if best is None else best[0]",
+        "return self._model.sent(self.problem.within_mask(best.clone()))[0].to(best.dtype)",
+        "return self.problem.within_mask(best)[0]",
     ),
     Mutant(
         "best point not asked: rows past the budget count",
@@ -306,20 +306,20 @@ MUTANTS = [
     Mutant(
         "label against side: charged by side",
         "core/prices.py",
-        "return np.where(labels == source, low, 1 - low)",
-        "return np.where(labels <= source, low, 1 - low)",
+        "return np.where(goal.is_flagged(labels), low, 1 - low)",
+        "return np.where(goal.is_adversarial(labels), 1 - low, low)",
     ),
     Mutant(
         "label against side: answers are flagged if they are not adversarial",
         "core/ask.py",
-        "return np.equal(self.labels, self.source)",
+        "return self.goal.is_flagged(self.labels)",
         "return ~self.adversarial",
     ),
     Mutant(
         "label against side: the goal is any other class",
-        "core/problem.py",
+        "core/goal.py",
         "return np.equal(labels, self.target)",
-        "return np.not_equal(labels, self.label)",
+        "return ~self.is_flagged(labels)",
     ),
     Mutant(
         "distance_at: what was spent, without the dearest answer",
@@ -524,8 +524,8 @@ MUTANTS = [
     Mutant(
         "surrogate: back to the source class",
         "attacks/surrogates.py",
-        "torch.autograd.grad(rival - logits[label], image)",
-        "torch.autograd.grad(logits[label] - rival, image)",
+        "torch.autograd.grad(rival - logits[flagged].amax(), image)",
+        "torch.autograd.grad(logits[flagged].amax() - rival, image)",
         tests=["tests/whole/test_surrogates.py"],
     ),
     Mutant(
