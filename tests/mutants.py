@@ -134,6 +134,43 @@ MUTANTS = [
         "if self.ledger.cost >= budget:",
     ),
     Mutant(
+        "goal: a label of the set is counted as other",
+        "core/goal.py",
+        "        return np.isin(labels, self._label_array)\n",
+        "        return np.equal(labels, self._labels[0])\n",
+    ),
+    Mutant(
+        "goal: a clean answer must be the label",
+        "engine/cell_run.py",
+        "if not self.problem.goal.flags(label):",
+        "if label != self.cell.label:",
+    ),
+    Mutant(
+        "mask: it is not applied when points are sent",
+        "engine/sender.py",
+        "                batch = batch.index_copy(0, rows, inside)\n",
+        "",
+    ),
+    Mutant(
+        "mask: a slot keeps the mask of the cell before",
+        "engine/sender.py",
+        "        self._masks.pop(slot, None)\n",
+        "",
+    ),
+    Mutant(
+        "mask: the best point is reported as it was asked for",
+        "engine/cell_run.py",
+        "return self._model.sent(self.problem.within_mask(best.clone()))[0]",
+        "return self._model.sent(best.clone())[0]",
+    ),
+    Mutant(
+        "mask: directions are drawn everywhere",
+        "parts/masked.py",
+        "    if problem.mask is None:\n        return drawing\n",
+        "    return drawing\n",
+        ["tests/unit/test_masks.py"],
+    ),
+    Mutant(
         "double charge",
         "engine/settling.py",
         "account.ledger.charge(charged.labels, pending.ask.phase)",
@@ -227,8 +264,8 @@ MUTANTS = [
     Mutant(
         "best point not asked: it is kept before it is clipped and rounded",
         "engine/cell_run.py",
-        "return None if best is None else self._model.sent(best.clone())[0].to(best.dtype)",
-        "return None if best is None else best[0]",
+        "return self._model.sent(self.problem.within_mask(best.clone()))[0].to(best.dtype)",
+        "return self.problem.within_mask(best)[0]",
     ),
     Mutant(
         "best point not asked: rows past the budget count",
@@ -269,20 +306,20 @@ MUTANTS = [
     Mutant(
         "label against side: charged by side",
         "core/prices.py",
-        "return np.where(labels == source, low, 1 - low)",
-        "return np.where(labels <= source, low, 1 - low)",
+        "return np.where(goal.is_flagged(labels), low, 1 - low)",
+        "return np.where(goal.is_adversarial(labels), 1 - low, low)",
     ),
     Mutant(
         "label against side: answers are flagged if they are not adversarial",
         "core/ask.py",
-        "return np.equal(self.labels, self.source)",
+        "return self.goal.is_flagged(self.labels)",
         "return ~self.adversarial",
     ),
     Mutant(
         "label against side: the goal is any other class",
-        "core/problem.py",
+        "core/goal.py",
         "return np.equal(labels, self.target)",
-        "return np.not_equal(labels, self.label)",
+        "return ~self.is_flagged(labels)",
     ),
     Mutant(
         "distance_at: what was spent, without the dearest answer",
@@ -487,8 +524,8 @@ MUTANTS = [
     Mutant(
         "surrogate: back to the source class",
         "attacks/surrogates.py",
-        "torch.autograd.grad(rival - logits[label], image)",
-        "torch.autograd.grad(logits[label] - rival, image)",
+        "torch.autograd.grad(rival - logits[flagged].amax(), image)",
+        "torch.autograd.grad(logits[flagged].amax() - rival, image)",
         tests=["tests/whole/test_surrogates.py"],
     ),
     Mutant(

@@ -159,7 +159,8 @@ class Wanderer:
             runs = []
             for number in range(choose.choice([1, 1, 1, 2, 3])):
                 count = choose.choice([1, 1, 2, 5, 13])
-                noise = problem.noise(f"wander{number}", step, count)
+                shape = tuple(problem.source.shape)  # given: so it strays outside any mask
+                noise = problem.noise(f"wander{number}", step, count, shape)
                 points = problem.source + choose.choice([0.05, 0.3, 1.0]) * noise[0:count]
                 until = choose.choice([None, None, tb.Until.ADVERSARIAL, tb.Until.NOT_ADVERSARIAL])
                 runs.append(tb.Run(points, until))
