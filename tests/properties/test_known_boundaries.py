@@ -518,6 +518,7 @@ def test_without_a_start_there_is_no_distance():
         uniform += ("boundary", "a-boundary", "hsja-original")
         expected = dict.fromkeys(uniform, 10_000)
         expected |= dict.fromkeys(("frugal", "frugal+seri"), 6 + 3 + 1000)
+        expected["frugal-linf"] = 6 + 1000
         tries = expected.get(cell.name, 1000)
         assert result.ledger.by_phase == {"clean": 10, "start": 10 * tries}
         assert result.ledger.source == tries + 1

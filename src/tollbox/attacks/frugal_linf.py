@@ -31,7 +31,7 @@ from ..parts.drawn import LARGEST_BLOCK
 from ..parts.overshoot import limit_ratio, optimum
 from ..parts.priors import Photo, Spectrum
 from ..parts.profile_start import ProfileStart
-from ..parts.profiles import Profile, ProfileTurn
+from ..parts.profiles import FirstProfile, Profile, ProfileTurn
 from ..parts.searches import narrow, optimal_rule
 from ..parts.subspaces import Dct, Prior
 from ..parts.turns import MOST_BINS, REFERENCE, BeliefPath, TurnBelief, bin_width, search_cost
@@ -42,7 +42,7 @@ from .frugal import FALLBACK_OFFSET, FIRST_BINS, LOW_OFFSETS, SMALLEST_DELTA
 class FrugalLinf:
     """The attack, with its parts."""
 
-    start: ProfileStart = field(default_factory=ProfileStart)
+    start: FirstProfile = field(default_factory=ProfileStart)
     prior: Prior = field(default_factory=Photo)
     """What convolutional networks look at."""
     low_prior: Prior = field(default_factory=lambda: Dct(4))

@@ -22,7 +22,8 @@ from .inward import FARTHEST_RADIUS, NEAREST_RADIUS, RADIUS_STEP, SMOOTH, tries_
 from .overshoot import limit_ratio
 from .paths import Box
 from .priors import Spectrum
-from .profiles import Profile, ProfileRay, moved
+from .profiles import FirstProfile, Profile, ProfileRay, moved
+from .registry import register
 from .searches import narrow, optimal_rule
 from .starts import PHASE
 
@@ -36,6 +37,7 @@ GIVEN_BINS = 200
 """Of the way inward from a given start."""
 
 
+@register(FirstProfile)
 @dataclass(frozen=True)
 class ProfileStart:
     """The nearest of several profiles of noise."""

@@ -17,12 +17,13 @@ small turn then flips a few pixels whole: its way is mostly noise, and real boun
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from ..core.ask import Iterate
+from ..core.ask import Asking, Iterate
+from ..core.problem import Problem
 from .paths import NEGLIGIBLE_ROUNDINGS
 
 
@@ -34,6 +35,17 @@ class Profile(NamedTuple):
     radius: float
     smooth: bool | None = None
     """Whether the ray that it is from was smooth; None for another kind."""
+
+
+class FirstProfile(Protocol):
+    """A part: finds a boundary point to begin with."""
+
+    @property
+    def tolerance(self) -> float:
+        """How near to the boundary it ends, as a share of its radius."""
+
+    def __call__(self, problem: Problem, /) -> Asking[Profile | None]:
+        """Its profile, or None."""
 
 
 class ProfileRay:
