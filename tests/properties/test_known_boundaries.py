@@ -106,10 +106,6 @@ ONE_NORMAL = (
     "it goes straight along a normal: that of one face of the wedge meets the other at 4/3, 1.49 "
     "of the optimum, and only estimates that hit both faces bring it nearer"
 )
-CLIPPED_PROFILE = (
-    "a profile keeps its length, and on a plane ends at 1.17; the budget pays for 500 flagged "
-    "answers"
-)
 
 DRY = ("half-space", "wedge", "slab")
 """Where uniform noise is seldom adversarial."""
@@ -117,7 +113,6 @@ WHY: list[tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], str]] = [
     ((), (1, 10, 100), ("stealthy-rays",), COARSE),
     (("linf corner",), (1, 10, 100), ("rays", "a-rays"), ONE_BY_ONE),
     (tuple(SMOOTH), (1, 10), ("rays-l2",), ONLY_SIGNS),
-    (("linf corner",), (100,), ("frugal-linf",), CLIPPED_PROFILE),
     ((), (10,), ("hsja-linf",), LARGE),
     (("linf half-space", "linf corner"), (100,), ("hsja-linf", "a-hsja-linf"), NOISE),
     (("slab",), (10, 100), ("cgba+as", "hsja+as", "geoda+as", "a-surfree"), LAYER),
@@ -523,7 +518,6 @@ def test_without_a_start_there_is_no_distance():
         uniform += ("boundary", "a-boundary", "hsja-original")
         expected = dict.fromkeys(uniform, 10_000)
         expected |= dict.fromkeys(("frugal", "frugal+seri"), 6 + 3 + 1000)
-        expected["frugal-linf"] = 6 + 1000
         tries = expected.get(cell.name, 1000)
         assert result.ledger.by_phase == {"clean": 10, "start": 10 * tries}
         assert result.ledger.source == tries + 1

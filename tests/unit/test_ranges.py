@@ -16,7 +16,6 @@ from tollbox.attacks.boundary import BoundaryAttack
 from tollbox.attacks.cgba import CGBA
 from tollbox.attacks.cgba_h import CGBAH
 from tollbox.attacks.frugal import Frugal
-from tollbox.attacks.frugal_linf import FrugalLinf
 from tollbox.attacks.geoda import GeoDA, _GrowingRadii
 from tollbox.attacks.geoda_original import GeoDAOriginal
 from tollbox.attacks.hsja import HSJA
@@ -48,7 +47,6 @@ from tollbox.parts.gaussian_rays import GaussianRays
 from tollbox.parts.inward import Inward
 from tollbox.parts.opt_style import OptStyle
 from tollbox.parts.priors import Photo, Reweighed, Spectrum, Texture
-from tollbox.parts.profile_start import ProfileStart
 from tollbox.parts.radii import AdaptiveRadius, RelativeRadius, ThetaSearch
 from tollbox.parts.registry import PARTS
 from tollbox.parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch
@@ -153,9 +151,6 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (GaussianRays, "directions"): COUNT,
     (GaussianRays, "tries"): COUNT,
     (Inward, "tries"): COUNT,
-    (ProfileStart, "tries"): COUNT,
-    (ProfileStart, "spread"): LENGTH,
-    (ProfileStart, "starts"): COUNT,
     (Spectrum, "cut"): WAVES,
     (Spectrum, "grey"): FROM_0_TO_1,
     (Texture, "power"): ([0, 1.5, 10], [-1e-9, 10.1, 1e300], "a number from 0 to 10"),
@@ -256,10 +251,6 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     ),
     (Frugal, "chunk"): COUNT,
     (Frugal, "iterations"): LIMIT,
-    (FrugalLinf, "relative_delta"): FROM_0_TO_1,
-    (FrugalLinf, "tail"): FROM_0_TO_1,
-    (FrugalLinf, "chunk"): COUNT,
-    (FrugalLinf, "iterations"): LIMIT,
 }
 """Of every number: values that are allowed, values that are not, and what is expected."""
 GOOD_REASONS = (
@@ -349,7 +340,6 @@ PLACES: dict[type, tuple[str, str]] = {
     GaussianRays: ("opt", "start"),
     Calibrated: ("cgba+calibrated", "estimate"),
     Inward: ("frugal", "start"),
-    ProfileStart: ("frugal-linf", "start"),
     Spectrum: ("frugal", "prior"),
     Texture: ("frugal", "prior"),
     Photo: ("frugal", "prior"),

@@ -19,8 +19,6 @@ from tollbox.parts import (
     inward,
     opt_style,
     priors,
-    profile_start,
-    profiles,
     radii,
     searches,
     starts,
@@ -249,7 +247,6 @@ def test_every_part_can_take_the_place_of_its_kind(kind: Any) -> None:
         ("surfree", directions.Directions, "directions"),
         ("surfree", subspaces.Subspace, "directions.subspace"),
         ("frugal", subspaces.Prior, "prior"),
-        ("frugal-linf", profiles.FirstProfile, "start"),
     ]
     [(preset, _, key)] = [place for place in places if place[1] is kind]
     for part in PARTS[kind]:
@@ -296,7 +293,7 @@ def test_every_part_of_ours_is_known() -> None:
     """Whoever adds a part registers it, unless it takes more than numbers and words."""
     not_parts = {"Tolerance", "SplitRule", "OptimalRule", "Pool"}
     modules = [starts, searches, estimates, opt_style, subspaces, directions, sweeps]
-    modules += [calibrated, gaussian_rays, inward, priors, profile_start, radii]
+    modules += [calibrated, gaussian_rays, inward, priors, radii]
     found = {
         name
         for module in modules

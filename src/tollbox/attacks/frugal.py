@@ -170,7 +170,7 @@ class Frugal:
             path = BeliefPath(circle, iterate, *prediction, self.tail)
             width = bin_width(iterate.distance, delta, way.likened(information, prediction[0]))
             way.bins = path.count_bins(width)
-            turn = yield from _search(path, circle, way.bins, width, rule)
+            turn = yield from _search(path, way.bins, width, rule)
             angle = (turn.low + turn.high) / 2
             way.turns.update(angle, information, way.place)
             stuck = stuck and turn.iterate.distance > LEAST_GAIN * iterate.distance
@@ -293,13 +293,13 @@ class _Turn(NamedTuple):
     moved: bool
 
 
-def _search(path: BeliefPath, circle: Circle, bins: int, width: float, rule: Rule) -> Asking[_Turn]:
+def _search(path: BeliefPath, bins: int, width: float, rule: Rule) -> Asking[_Turn]:
     """Search a path, and its last bin once more if that is much wider than it should be."""
     iterate, place = yield from narrow(path, bins, rule)
     low, high = (path.angle((place + side) / bins) for side in (0, 1))
     if place and high - low > COARSEST_BIN * width:
         count = min(math.ceil((high - low) / width), MOST_BINS)
-        arc = Arc(circle, iterate, low, high)
+        arc = Arc(path.circle, iterate, low, high)
         iterate, part = yield from narrow(arc, count, rule)
         step = (high - low) / count
         low, high = low + part * step, low + (part + 1) * step

@@ -7,7 +7,6 @@ from . import gaussian_rays as gaussian_rays
 from . import inward as inward
 from . import opt_style as opt_style
 from . import priors as priors
-from . import profile_start as profile_start
 from . import radii as radii
 from . import searches as searches
 from . import starts as starts

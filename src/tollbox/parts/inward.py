@@ -108,7 +108,7 @@ class Inward:
     def nearest(self, problem: Problem, given: Tensor | None = None) -> Asking[Nearest | None]:
         """The same, with the kind of the ray; `given` is the direction of one more."""
         ratio = limit_ratio(problem.prices.ratio)
-        tries = tries_at(self.tries, ratio)
+        tries = self._tries(ratio)
         best = yield from _try_rays(problem, ratio, range(tries), given=given)
         if best is None:
             best = yield from _from_afar(problem, ratio, range(tries, len(ROUGH_NEXT)))
@@ -130,10 +130,9 @@ class Inward:
                 return Nearest(nearer, found.smooth)
         return None
 
-
-def tries_at(tries: int, ratio: float) -> int:
-    """How many rays of `tries` are tried at a c*: the dearer flagged answers are, the fewer."""
-    return max(min(tries, 2), math.ceil(tries / (1 + max(0.0, math.log10(ratio)))))
+    def _tries(self, ratio: float) -> int:
+        least = min(self.tries, 2)
+        return max(least, math.ceil(self.tries / (1 + max(0.0, math.log10(ratio)))))
 
 
 class _Found(NamedTuple):

@@ -151,10 +151,6 @@ class Circle:
         cosine, sine = math.cos(phi), math.sin(phi)
         return Mixture(self.source, self.away, cosine * cosine, self.side, cosine * sine)
 
-    def point(self, phi: float) -> Tensor:
-        """The point at that angle."""
-        return self.at(phi).point()
-
     def at_unknown(self, phi: Tensor) -> Tensor:
         """The point at an angle that only the device knows, a tensor without dimension."""
         cosine, sine = torch.cos(phi), torch.sin(phi)

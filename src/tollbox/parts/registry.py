@@ -1,7 +1,7 @@
 """The registry: which classes can take the place of a part, by kind. Study files name them so.
 
 1. A kind is the protocol that annotates an attack's field: Start, Search, Estimate, Subspace,
-   Prior, Directions, Sweep, FirstProfile.
+   Prior, Directions, Sweep.
 2. A part is registered by one line above its class, in a file that `parts/__init__.py` imports:
 
        @register(Search)

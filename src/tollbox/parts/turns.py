@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 from scipy.special import lambertw, ndtr
@@ -41,6 +40,7 @@ from torch import Tensor
 from ..core.ask import Iterate
 from ..engine.mixtures import Mixture
 from ..theory.search_costs import optimal_search_cost
+from .paths import Circle
 
 FIRST_LOG_Q, LOG_Q_SPREAD = math.log(1 / 64), 1.5
 """c at first, and its spread."""
@@ -141,25 +141,15 @@ _ANGLES = np.concatenate([[0.0], np.geomspace(SMALLEST_ANGLE, LARGEST_ANGLE, 400
 _LOG_TANGENTS = np.concatenate([[-np.inf], np.log(np.tan(_ANGLES[1:]))])
 
 
-class Turning(Protocol):
-    """Points by the angle from x, such as those of a circle."""
-
-    def point(self, phi: float) -> Tensor:
-        """The point at the angle phi."""
-
-    def at(self, phi: float) -> Mixture | None:
-        """Its terms, or None if it is no sum of images."""
-
-
 class BeliefPath:
     """A path along a circle: T(theta) is where the boundary is believed to lie before, with
     probability theta. A share `tail` of the belief is spread over the whole arc."""
 
     def __init__(
-        self, circle: Turning, start: Iterate, middle: float, spread: float, tail: float
+        self, circle: Circle, start: Iterate, middle: float, spread: float, tail: float
     ) -> None:
         self.start, self.length = start, start.distance
-        self._circle, self._tail = circle, tail
+        self.circle, self._tail = circle, tail
         self._middle, self._spread = middle, spread
         mass = (1 - tail) * ndtr((_LOG_TANGENTS - middle) / spread) + tail * _ANGLES / LARGEST_ANGLE
         self._mass = mass / mass[-1]
@@ -178,8 +168,8 @@ class BeliefPath:
 
     def __call__(self, theta: float) -> Tensor:
         """T(theta)."""
-        return self._circle.point(self.angle(theta))
+        return self.mixture(theta).point()
 
-    def mixture(self, theta: float) -> Mixture | None:
-        """The terms of T(theta), if it is a sum of images."""
-        return self._circle.at(self.angle(theta))
+    def mixture(self, theta: float) -> Mixture:
+        """The terms of T(theta)."""
+        return self.circle.at(self.angle(theta))

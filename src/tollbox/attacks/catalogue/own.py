@@ -1,7 +1,6 @@
 """Our own: `+calibrated` measures the overshoot, `frugal` is an attack of its own.
 
-`frugal-linf` is what becomes of it in ℓ∞. `frugal+surrogate` is `frugal` with networks of the
-user's, which are given with the name.
+`frugal+surrogate` is that with networks of the user's, which are given with the name.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from ...parts.starts import GrowingNoise
 from ...parts.subspaces import Dct, Full, Subspace
 from ..cgba import CGBA
 from ..frugal import Frugal
-from ..frugal_linf import FrugalLinf
 from ..geoda import GeoDA
 from ..hsja import HSJA
 from ..methods import Method
@@ -54,14 +52,6 @@ OWN = [
         "inward start, optimal search, overshoot, priors",
         SOURCE,
         Frugal(),
-    ),
-    Preset(
-        "frugal-linf",
-        "Frugal-linf",
-        Method.OWN,
-        "linf: inward start, profiles, overshoot, priors",
-        "docs/attacks.md",
-        FrugalLinf(),
     ),
 ]
 WITH_SURROGATE = {
