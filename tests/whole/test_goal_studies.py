@@ -18,7 +18,7 @@ import tollbox as tb
 from tollbox.errors import FileError, InputError
 from tollbox.report.data import page_data
 from tollbox.studies.care import Stopper
-from tollbox.studies.export import write_csv
+from tollbox.studies.export import write_export
 from tollbox.studies.running import run_folder
 from tollbox.studies.shard import Options
 
@@ -100,7 +100,7 @@ def test_the_numbers_are_those_of_a_run(study: StudyFolder) -> None:
 
 def test_what_is_written_of_it_says_so(study: StudyFolder, tmp_path: Path) -> None:
     with tb.StudyResults(study.folder / "out") as found:
-        write_csv(found, tmp_path)
+        write_export(found, tmp_path)
         summary = page_data(found)["summary"]
         wanted = [result.ledger.source for result in found.results()]
     assert "Flagged is an answer of classes 1, 2, 3; any other class is adversarial." in summary
