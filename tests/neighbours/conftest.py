@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
-import runpy
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,7 +20,11 @@ import pytest
 import torch
 
 SHIM = Path(__file__).parent / "shim"
-runpy.run_path(str(SHIM / "sitecustomize.py"))
+_spec = importlib.util.spec_from_file_location("torchvision_shim", SHIM / "sitecustomize.py")
+assert _spec is not None
+assert _spec.loader is not None
+sys.modules[_spec.name] = importlib.util.module_from_spec(_spec)  # what it declares lives with it
+_spec.loader.exec_module(sys.modules[_spec.name])
 os.environ["PYTHONPATH"] = os.pathsep.join([str(SHIM), os.environ.get("PYTHONPATH", "")])
 os.environ["HF_HUB_OFFLINE"] = "1"
 
