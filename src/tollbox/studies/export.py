@@ -36,21 +36,12 @@ Format = Literal["csv", "parquet"]
 Rows = Iterable[Mapping[str, Any]]
 MARKER = "export.json"
 TABLES = ("cells", "steps")
-STEPS: dict[str, type] = {
-    "model": str,
-    "attack": str,
-    "price": str,
-    "price_ratio": float,
-    "counted_price": str,
-    "seed": int,
-    "image": str,
-    "already_misclassified": bool,
-    "cost": float,
-    "flagged": int,
-    "queries": int,
-    "distance": float,
-    "norm": str,
-}
+_STEP_COLUMNS = (
+    *("model", "attack", "price", "price_ratio", "counted_price", "seed", "image"),
+    *("already_misclassified", "cost", "flagged", "queries", "distance", "norm"),
+)
+STEPS: dict[str, type] = {name: COLUMNS[name] for name in _STEP_COLUMNS}
+"""What there is of a step: columns of its cell, and its own account."""
 AT_A_TIME = 10_000
 """Rows of a Parquet file that are in memory at once."""
 
