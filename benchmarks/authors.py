@@ -2,7 +2,7 @@
 
     git clone https://github.com/mahdisalmani/Asymmetric-Attacks ../authors-code    # b898fce
     python -m venv ../authors-env
-    ../authors-env/bin/pip install torch==2.13.0 "numpy<2" scipy pandas pillow safetensors
+    ../authors-env/bin/pip install torch==2.13.0 scipy pandas pillow safetensors
     python benchmarks/authors.py --code ../authors-code --python ../authors-env/bin/python \\
         --net resnet20 --images 12 --out out.json
 
@@ -86,7 +86,7 @@ def run_theirs(
     """Their runs, and the start of each image."""
     with tempfile.TemporaryDirectory(prefix="authors-") as folder:
         place = Path(folder)
-        kept = ("net", "device", "seed", "iterations")
+        kept = ("net", "device", "seed", "iterations", "tf32")
         job = {name: getattr(args, name) for name in kept} | {"labels": loaded.labels}
         (place / "job.json").write_text(json.dumps({**job, "cells": wanted}))
         np.save(place / "images.npy", torch.stack(loaded.images).numpy())
@@ -315,6 +315,9 @@ def main() -> None:
     parser.add_argument("--attacks", nargs="+", choices=names, default=names)
     parser.add_argument("--prices", nargs="+", type=float, default=[2.0, 100.0])
     parser.add_argument("--iterations", type=int, default=3)
+    parser.add_argument(
+        "--tf32", action="store_true", help="on their side, as PyTorch's default is"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=None, help="write the JSON here")
     args = parser.parse_args()
@@ -351,7 +354,12 @@ def main() -> None:
     report = {
         **common.provenance(args.device),
         "code": {"ours": revision(HERE), "theirs": revision(args.code)},
-        "settings": {"net": args.net, "iterations": args.iterations, "images": loaded.hashes},
+        "settings": {
+            "net": args.net,
+            "iterations": args.iterations,
+            "their_tf32": args.tf32,
+            "images": loaded.hashes,
+        },
         "pooled": pooled,
         "entries": kept,
     }

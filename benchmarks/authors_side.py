@@ -11,6 +11,10 @@ checkout it imports the attacks and the model's wrapper as they are, and changes
 3. Settings are those of their README, and the paper's m. The generator is seeded anew for every
    image, so all attacks on an image have one start.
 4. Their loops have no bound; a run that asks `LIMIT` queries, or fails, is told as failed.
+5. On a GPU convolutions are in fp32, unless told. PyTorch's default is TF32, where their delta is
+   lost.
+6. Their minimisation hands arrays of one element to `scipy.integrate.quad`, which newer versions of
+   numpy refuse; it is given their numbers.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ from typing import Any
 import nets
 import numpy as np
 import torch
+from scipy import integrate
 from torch import Tensor
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -122,6 +127,12 @@ def attack_of(name: str, **settings: Any) -> Any:
             use_gradient_moment=name == "geoda",
         )
     return getattr(importlib.import_module(module), found)(**settings)
+
+
+def take_numbers() -> None:
+    """Let `quad` take bounds that are arrays of one element."""
+    quad = integrate.quad
+    integrate.quad = lambda f, *bounds: quad(f, *(float(np.squeeze(bound)) for bound in bounds))
 
 
 def run(job: dict[str, Any], images: Tensor) -> tuple[list[dict[str, Any]], Tensor]:
@@ -242,12 +253,14 @@ def main() -> None:
     sys.path.insert(0, str(args.code.resolve()))
     if importlib.util.find_spec("pandas") is None:  # they read lists of images with it: not here
         sys.modules["pandas"] = ModuleType("pandas")
+    take_numbers()
     if args.numbers:
         for attack, side in (("hsja", 224), ("cgba", 224), ("hsja", 32), ("cgba", 32)):
             for price in (2.0, 5.0, 100.0, 1000.0):
                 print(json.dumps(numbers(attack, side, price, [1, 2, 3, 10])), flush=True)
         return
     job = json.loads((args.job / "job.json").read_text())
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = job["tf32"]
     entries, starts = run(job, torch.from_numpy(np.load(args.job / "images.npy")))
     np.save(args.job / "starts.npy", starts.numpy())
     (args.job / "theirs.json").write_text(json.dumps(entries))

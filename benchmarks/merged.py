@@ -146,10 +146,10 @@ class Table:
         self._steps = 255.0 if self._settings.get("norm") == "linf" else 1.0
         """Distances in l∞ are shown in steps of 8 bits."""
 
-    def marks(self, price: float, budget: float) -> list[float]:
-        """The marks that all entries of a price and budget have."""
+    def marks(self, price: float, budget: float, some: bool = False) -> list[float]:
+        """The marks that all entries of a price and budget have, or some of them."""
         have = [set(e["at"]) for (_, p, b), e in self._entries.items() if (p, b) == (price, budget)]
-        return sorted(float(mark) for mark in set.intersection(*have))
+        return sorted(float(mark) for mark in (set.union if some else set.intersection)(*have))
 
     @property
     def columns(self) -> list[Column]:
@@ -171,11 +171,12 @@ class Table:
         return [n for n in range(len(self._settings["images"])) if n not in lost]
 
     def values(self, preset: str, column: Column) -> paired.Values | None:
-        """Distances over the kept images; None if the preset was not run."""
+        """Distances over the kept images; None if the preset was not run or not read there."""
         entry = self._entries.get((preset, column.price, column.budget))
-        if entry is None:
+        at = {} if entry is None else {float(mark): values for mark, values in entry["at"].items()}
+        found = at.get(column.mark)
+        if found is None:
             return None
-        found = next(values for mark, values in entry["at"].items() if float(mark) == column.mark)
         kept = [found[number] for number in self._kept(column)]
         return np.array([math.inf if value is None else self._steps * value for value in kept])
 
@@ -260,7 +261,7 @@ class Table:
         """Medians of some presets at all marks, with intervals where all have a start."""
         blocks = []
         for price, budget in self._runs:
-            columns = [Column(price, budget, mark) for mark in self.marks(price, budget)]
+            columns = [Column(price, budget, mark) for mark in self.marks(price, budget, some=True)]
             body = [[p, *(self._spread(self.values(p, c)) for c in columns)] for p in presets]
             blocks.append(grid(["preset", *map(self._title, columns)], body))
         return "\n\n".join(blocks)
