@@ -84,7 +84,7 @@ def join(parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
 
 
 def first(report: dict[str, Any], count: int) -> dict[str, Any]:
-    """The report of the first `count` images alone."""
+    """The report of the first `count` images alone, without the costs by phase, which are of all."""
 
     def cut(value: Any) -> Any:
         return value[:count] if isinstance(value, list) else value
@@ -93,6 +93,7 @@ def first(report: dict[str, Any], count: int) -> dict[str, Any]:
         {
             **{key: cut(value) for key, value in entry.items()},
             "at": {mark: cut(values) for mark, values in entry["at"].items()},
+            "phases": {},
         }
         for entry in report["entries"]
     ]
@@ -284,16 +285,25 @@ class Table:
             blocks.append(grid([f"/ {base}", *map(self._title, columns)], body))
         return "\n\n".join(blocks)
 
+    def priced(self, base: str) -> list[float]:
+        """The prices at which a preset was run."""
+        return [price for price, budget in self._runs if (base, price, budget) in self._entries]
+
     def ranking(self, base: str) -> str:
-        """G of every row at every price: the mean over marks and images of log(d / d_base), as a
-        factor, with an interval that draws images. Marks should be equal ratios apart. Where a row
-        has no adversarial point yet, the farthest that any row has on that image counts; images on
-        which none has any are left out."""
+        """G of every row at every price, beside a preset."""
         runs = [run for run in self._runs if (base, *run) in self._entries]
         if not runs:
             return ""
-        found: dict[str, list[str]] = {row.preset: [] for row in self.rows}
         head = ["G", *(f"c*={p:g}, {self._range(p, b)}" for p, b in runs)]
+        return grid(head, self.rankings(base))
+
+    def rankings(self, base: str) -> list[list[str]]:
+        """Every row with its G at every price: the mean over marks and images of log(d / d_base),
+        as a factor, with an interval that draws images. Marks should be equal ratios apart. Where
+        a row has no adversarial point yet, the farthest that any row has on that image counts;
+        images on which none has any are left out."""
+        runs = [run for run in self._runs if (base, *run) in self._entries]
+        found: dict[str, list[str]] = {row.preset: [] for row in self.rows}
         for price, budget in runs:
             columns = [Column(price, budget, mark) for mark in self.marks(price, budget)]
             kept = min((self._kept(column) for column in columns), key=len)
@@ -316,7 +326,7 @@ class Table:
                 found[row.preset].append(
                     str(paired.ratio(gain, np.ones(len(gain)), paired.geometric_mean))
                 )
-        return grid(head, [[preset, *cells] for preset, cells in found.items()])
+        return [[preset, *cells] for preset, cells in found.items()]
 
     def _range(self, price: float, budget: float) -> str:
         marks = self.marks(price, budget)

@@ -1,0 +1,133 @@
+"""Every preset beside every other, and every asymmetric form beside its vanilla one.
+
+    python benchmarks/everywhere.py run --net vit --presets opt a-opt ... --prices 1 2 100 \\
+        --images 50 --out attacks-vit.json
+    python benchmarks/all_presets.py attacks-vit.json everywhere-vit.json [--markdown table.md]
+
+The parts are of one network, made by everywhere.py; the images that all of them have are read.
+Printed is one table of all presets: at each price the median distances at the plan's three marks,
+and G, the distance over all costs beside `cgba` (`merged.Table.ranking`). Then a table of ratios at
+c* = 100: what asymmetric search, with AGREST where there is an estimate, brings to each family.
+
+At c* = 1 asymmetric search is binary search, query for query, so such a row may have been run under
+one of its two names; it stands in the table under both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import everywhere
+import merged
+import paired
+
+PRICES = (1, 2, 100)
+DEAR = 100
+REFERENCE = "cgba"
+
+
+def searched(preset: str) -> str:
+    """The preset that has binary search where this one has asymmetric search."""
+    family = preset.removeprefix("a-").removesuffix("+as")
+    if preset.startswith("a-") and f"{family}+agrest" in merged.PRESETS:
+        return f"{family}+agrest"
+    return family
+
+
+def twin(preset: str, known: set[str]) -> str | None:
+    """The name under which a preset was run at c* = 1."""
+    if preset in known:
+        return preset
+    same = [name for name in known if searched(name) == searched(preset)]
+    return same[0] if same else None
+
+
+def joined(paths: list[Path]) -> dict[str, Any]:
+    """The parts as one report, of the images that all of them have."""
+    reports = [(path.name, json.loads(path.read_text())) for path in paths]
+    count = min(len(report["settings"]["images"]) for _, report in reports)
+    report = merged.join([(name, merged.first(part, count)) for name, part in reports])
+    at_one = {e["preset"]: e for e in report["entries"] if e["price"] == 1}
+    missing = {e["preset"] for e in report["entries"] if e["price"] in PRICES} - set(at_one)
+    for preset in sorted(missing):
+        same = twin(preset, set(at_one))
+        if same is not None:
+            report["entries"].append({**at_one[same], "preset": preset})
+    wanted = [e for e in report["entries"] if e["price"] in PRICES]
+    return {**report, "entries": wanted}
+
+
+def medians(net: str, table: merged.Table) -> str:
+    """All presets: medians at the marks of each price, and G."""
+    gains = {row[0]: row[1:] for row in table.rankings(REFERENCE)}
+    head, body = ["preset"], []
+    for price in PRICES:
+        marks = everywhere.PLANS[net].marks[price]
+        head += [f"c\\*={price}: {' / '.join(map(merged.thousands, marks))}", "G"]
+    for row in table.rows:
+        cells = [f"`{row.preset}`"]
+        for number, price in enumerate(PRICES):
+            marks = everywhere.PLANS[net].marks[price]
+            values = [
+                table.values(row.preset, merged.Column(price, marks[-1], mark)) for mark in marks
+            ]
+            found = [paired.told(paired.median(each)) for each in values if each is not None]
+            cells += [" / ".join(found) or "–", gains[row.preset][number].partition(" ")[0]]
+        body.append(cells)
+    return merged.grid(head, body)
+
+
+def asymmetric(net: str, table: merged.Table) -> str:
+    """Each asymmetric form over its vanilla one at a high price."""
+    marks = everywhere.PLANS[net].marks[DEAR]
+    known, body = {row.preset for row in table.rows}, []
+    for name in (row.preset for row in table.rows if row.preset.startswith("a-")):
+        base = name.removeprefix("a-")
+        if base not in known:
+            continue
+        cells = [f"`{name}` / `{base}`"]
+        for mark in marks:
+            column = merged.Column(DEAR, marks[-1], mark)
+            ours, theirs = table.values(name, column), table.values(base, column)
+            if ours is None or theirs is None:
+                cells.append("–")
+                continue
+            shares = [f"{100 * paired.success(each):.0f} %" for each in (ours, theirs)]
+            ratio = str(paired.ratio(ours, theirs))
+            cells.append(f"{ratio} ({', '.join(shares)})" if shares != ["100 %"] * 2 else ratio)
+        gains = {row[0]: row[1:] for row in table.rankings(base)}
+        prices = table.priced(base)
+        body.append([*cells, gains[name][prices.index(DEAR)] if DEAR in prices else "–"])
+    head = [f"c\\*={DEAR}", *(merged.thousands(mark) for mark in marks), "G"]
+    return merged.grid(head, body)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("parts", nargs="+", type=Path)
+    parser.add_argument("--markdown", type=Path, default=None)
+    args = parser.parse_args()
+    try:
+        report = joined(args.parts)
+    except merged.Disagreement as error:
+        sys.exit(str(error))
+    net, table = report["settings"]["net"], merged.Table(report)
+    blocks = [
+        f"{net}, {len(report['settings']['images'])} images.",
+        medians(net, table),
+        "Ratio of medians with a 95 % interval, paired; in brackets the shares of images with an "
+        "adversarial point, where not all have one.",
+        asymmetric(net, table),
+    ]
+    text = "\n\n".join(blocks)
+    print(text)
+    if args.markdown is not None:
+        args.markdown.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
