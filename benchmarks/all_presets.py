@@ -25,6 +25,8 @@ import everywhere
 import merged
 import paired
 
+from tollbox.attacks import PRESETS
+
 PRICES = (1, 2, 100)
 DEAR = 100
 REFERENCE = "cgba"
@@ -33,7 +35,7 @@ REFERENCE = "cgba"
 def searched(preset: str) -> str:
     """The preset that has binary search where this one has asymmetric search."""
     family = preset.removeprefix("a-").removesuffix("+as")
-    if preset.startswith("a-") and f"{family}+agrest" in merged.PRESETS:
+    if preset.startswith("a-") and f"{family}+agrest" in PRESETS:
         return f"{family}+agrest"
     return family
 
@@ -63,20 +65,21 @@ def joined(paths: list[Path]) -> dict[str, Any]:
 
 def medians(net: str, table: merged.Table) -> str:
     """All presets: medians at the marks of each price, and G."""
-    gains = {row[0]: row[1:] for row in table.rankings(REFERENCE)}
+    gains = table.rankings(REFERENCE)
     head, body = ["preset"], []
     for price in PRICES:
         marks = everywhere.PLANS[net].marks[price]
         head += [f"c\\*={price}: {' / '.join(map(merged.thousands, marks))}", "G"]
     for row in table.rows:
         cells = [f"`{row.preset}`"]
-        for number, price in enumerate(PRICES):
+        for price in PRICES:
             marks = everywhere.PLANS[net].marks[price]
             values = [
                 table.values(row.preset, merged.Column(price, marks[-1], mark)) for mark in marks
             ]
             found = [paired.told(paired.median(each)) for each in values if each is not None]
-            cells += [" / ".join(found) or "–", gains[row.preset][number].partition(" ")[0]]
+            gain = gains.get((row.preset, price), "–")
+            cells += [" / ".join(found) or "–", gain.partition(" ")[0]]
         body.append(cells)
     return merged.grid(head, body)
 
@@ -99,9 +102,7 @@ def asymmetric(net: str, table: merged.Table) -> str:
             shares = [f"{100 * paired.success(each):.0f} %" for each in (ours, theirs)]
             ratio = str(paired.ratio(ours, theirs))
             cells.append(f"{ratio} ({', '.join(shares)})" if shares != ["100 %"] * 2 else ratio)
-        gains = {row[0]: row[1:] for row in table.rankings(base)}
-        prices = table.priced(base)
-        body.append([*cells, gains[name][prices.index(DEAR)] if DEAR in prices else "–"])
+        body.append([*cells, table.rankings(base).get((name, DEAR), "–")])
     head = [f"c\\*={DEAR}", *(merged.thousands(mark) for mark in marks), "G"]
     return merged.grid(head, body)
 

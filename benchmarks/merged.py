@@ -84,7 +84,7 @@ def join(parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
 
 
 def first(report: dict[str, Any], count: int) -> dict[str, Any]:
-    """The report of the first `count` images alone, without the costs by phase, which are of all."""
+    """The report of the first `count` images alone, without costs by phase, which are of all."""
 
     def cut(value: Any) -> Any:
         return value[:count] if isinstance(value, list) else value
@@ -285,26 +285,27 @@ class Table:
             blocks.append(grid([f"/ {base}", *map(self._title, columns)], body))
         return "\n\n".join(blocks)
 
-    def priced(self, base: str) -> list[float]:
-        """The prices at which a preset was run."""
-        return [price for price, budget in self._runs if (base, price, budget) in self._entries]
-
     def ranking(self, base: str) -> str:
         """G of every row at every price, beside a preset."""
         runs = [run for run in self._runs if (base, *run) in self._entries]
         if not runs:
             return ""
+        found = self.rankings(base)
         head = ["G", *(f"c*={p:g}, {self._range(p, b)}" for p, b in runs)]
-        return grid(head, self.rankings(base))
+        body = [
+            [row.preset, *(found.get((row.preset, p), "–") for p, _ in runs)] for row in self.rows
+        ]
+        return grid(head, body)
 
-    def rankings(self, base: str) -> list[list[str]]:
-        """Every row with its G at every price: the mean over marks and images of log(d / d_base),
-        as a factor, with an interval that draws images. Marks should be equal ratios apart. Where
-        a row has no adversarial point yet, the farthest that any row has on that image counts;
-        images on which none has any are left out."""
-        runs = [run for run in self._runs if (base, *run) in self._entries]
-        found: dict[str, list[str]] = {row.preset: [] for row in self.rows}
-        for price, budget in runs:
+    def rankings(self, base: str) -> dict[tuple[str, float], str]:
+        """G by preset and price, where it and the base were run: the mean over marks and images of
+        log(d / d_base), as a factor, with an interval that draws images. Marks should be equal
+        ratios apart. Where a row has no adversarial point yet, the farthest that any row has on
+        that image counts; images on which none has any are left out."""
+        found = {}
+        for price, budget in self._runs:
+            if (base, price, budget) not in self._entries:
+                continue
             columns = [Column(price, budget, mark) for mark in self.marks(price, budget)]
             kept = min((self._kept(column) for column in columns), key=len)
             logs = {}
@@ -318,15 +319,11 @@ class Table:
             farthest = np.max([np.nan_to_num(v, nan=-np.inf) for v in logs.values()], axis=(0, 1))
             some = np.isfinite(farthest)
             filled = {name: np.where(np.isnan(v), farthest, v)[:, some] for name, v in logs.items()}
-            for row in self.rows:
-                if row.preset not in filled:
-                    found[row.preset].append("–")
-                    continue
-                gain = np.exp((filled[row.preset] - filled[base]).mean(axis=0))
-                found[row.preset].append(
-                    str(paired.ratio(gain, np.ones(len(gain)), paired.geometric_mean))
-                )
-        return [[preset, *cells] for preset, cells in found.items()]
+            for preset, values in filled.items():
+                gain = np.exp((values - filled[base]).mean(axis=0))
+                ratio = paired.ratio(gain, np.ones(len(gain)), paired.geometric_mean)
+                found[preset, price] = str(ratio)
+        return found
 
     def _range(self, price: float, budget: float) -> str:
         marks = self.marks(price, budget)

@@ -186,6 +186,53 @@ def test_a_table_in_linf_has_steps_of_8_bits(named: Any) -> None:
     assert table.markdown([]).startswith("Median l∞ distance, in 1/255. ")
 
 
+def small_part(net: str, found: dict[tuple[str, int], list[float | None]]) -> dict[str, Any]:
+    """A report of some presets and prices, the same distances at every mark of the plan."""
+    marks = {1: (500, 1000, 2000), 2: (500, 1000, 2000), 100: (1500, 3000, 6000)}
+    count = len(next(iter(found.values())))
+    entries = [
+        {
+            "preset": preset,
+            "price": price,
+            "budget": marks[price][-1],
+            "stop": ["budget"] * count,
+            "at": {str(mark): distances for mark in marks[price]},
+            "phases": {"search": float(count)},
+            "cut": {},
+        }
+        for (preset, price), distances in found.items()
+    ]
+    settings = {"net": net, "by": "cost", "images": [f"image{n}" for n in range(count)]}
+    return {"settings": settings, "parts": [], "entries": entries}
+
+
+def test_every_preset_of_the_images_that_all_parts_have(named: Any, tmp_path: Path) -> None:
+    all_presets, merged = named("all_presets"), named("merged")
+    many = small_part("vit", {("cgba", 1): [2.0, 4.0, 9.0], ("cgba", 100): [2.0, 4.0, 9.0]})
+    few = small_part("vit", {("cgba+as", 100): [1.0, None], ("a-cgba", 100): [1.0, 2.0]})
+    paths = [tmp_path / "many.json", tmp_path / "few.json"]
+    for path, part in zip(paths, (many, few), strict=True):
+        path.write_text(json.dumps(part))
+    table = merged.Table(all_presets.joined(paths))
+    told = all_presets.medians("vit", table).splitlines()
+    # At c* = 1 asymmetric search is binary search: cgba+as has cgba's figures there, a-cgba, which
+    # has AGREST as well, has not.
+    assert "| `cgba` | 3.00 / 3.00 / 3.00 | 1.00 | – | – | 3.00 / 3.00 / 3.00 | 1.00 |" in told
+    assert "| `cgba+as` | 3.00 / 3.00 / 3.00 | 1.00 | – | – | ∞ / ∞ / ∞ | 0.71 |" in told
+    assert "| `a-cgba` | – | – | – | – | 1.50 / 1.50 / 1.50 | 0.50 |" in told
+    (ratio,) = all_presets.asymmetric("vit", table).splitlines()[2:]
+    assert ratio == "| `a-cgba` / `cgba` | " + " | ".join(["0.50 [0.50, 0.50]"] * 4) + " |"
+
+
+def test_a_curve_has_marks_that_some_rows_lack(named: Any) -> None:
+    report = small_part("vit", {("cgba", 2): [2.0, 4.0], ("a-cgba", 2): [1.0, 2.0]})
+    del report["entries"][0]["at"]["1000"]
+    told = named("merged").Table(report).curves(["cgba", "a-cgba"]).splitlines()
+    assert told[0] == "| preset | c*=2, 500 | c*=2, 1K | c*=2, 2K |"
+    assert told[2].split("|")[3].strip() == "–"
+    assert told[3].split("|")[3].strip().startswith("1.50")
+
+
 def test_a_radius_that_follows_the_distance_stays(named: Any) -> None:
     common = named("common")
     assert common.with_delta(tb.preset("hsja"), 0.5).estimate.delta == 0.5
