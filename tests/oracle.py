@@ -40,14 +40,20 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
     )
     flagged = {cell.label} if cell.goal.flagged is None else set(cell.goal.flagged)
     target = cell.goal.target if cell.target is None else cell.target
-    dearest = max(
-        [cell.prices.other]
-        + (
-            [cell.prices.source]
-            if cell.prices.classes is None
-            else list(cell.prices.classes.values())
-        )
-    )
+
+    def of_flagged(n: int) -> float:
+        """What the n-th flagged answer costs, where prices are not by class."""
+        growing = cell.prices.escalation
+        if growing is None:
+            return cell.prices.source
+        while growing.again is not None and n >= growing.again:
+            n -= growing.again - 1
+        return [value for first, value in growing.steps if first <= n][-1]
+
+    def dearest() -> float:
+        if cell.prices.classes is None:
+            return max(cell.prices.other, of_flagged(out.source + 1))
+        return max(cell.prices.other, *cell.prices.classes.values())
 
     def price(label: int) -> float:
         if cell.prices.classes is not None:
@@ -64,6 +70,9 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
         return model.sent(point[None].clone())
 
     def total() -> float:  # from counts, cheapest price first
+        if cell.prices.escalation is not None:
+            flags = sum(of_flagged(n + 1) for n in range(out.source))
+            return (out.queries - out.source) * cell.prices.other + flags
         values = Counter()
         for (_, label), number in out.counts.items():
             values[price(label)] += number
@@ -74,7 +83,7 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
             if out.queries >= cell.max_queries:
                 out.stop = Stop.MAX_QUERIES
                 return None
-            if out.cost + dearest > cell.budget:
+            if out.cost + dearest() > cell.budget:
                 out.stop = Stop.BUDGET
                 return None
         sent = sendable(point)

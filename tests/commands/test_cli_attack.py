@@ -216,6 +216,23 @@ def test_results_are_those_of_the_library(case: Case) -> None:
     assert stored["cost"].tolist() == [r.ledger.cost for r in same]
 
 
+def test_a_price_that_grows_is_that_of_the_library(case: Case) -> None:
+    """An account is lost with every 20th flagged answer."""
+    Path("prices.csv").write_text("flagged,price\n1,2\n20,60\n21,again\n")
+    code, _, err = case.run(price="prices.csv", limit="2", budget="300")
+    assert code == 0, err
+    images = torch.from_numpy(pixels()[:2]).permute(0, 3, 1, 2).float() / 255
+    model = load_model(case.options["model"], images[0])
+    prices = Prices.escalating({1: 2.0, 20: 60.0}, again=21)
+    same = run(preset("hsja"), model, images, LABELS[:2], prices=prices, budget=300)
+    stored = arrays()
+    assert stored["cost"].tolist() == [r.ledger.cost for r in same]
+    for result in same:
+        rounds, rest = divmod(result.ledger.source, 20)
+        assert result.ledger.cost == rounds * (19 * 2 + 60) + rest * 2 + result.ledger.other
+        assert result.ledger.source > 20
+
+
 NETWORK = """
 import torch
 from torch import nn
@@ -422,6 +439,14 @@ def test_prices_and_limits_that_are_wrong(case: Case) -> None:
         "class,price\n7,1\n": "class 7, but the model has 2 classes",
         "class,price\n": "has no prices",
         "0,1\n": "line 1: the header is '0,1'",
+        "flagged,price\n": "has no prices",
+        "flagged,price\n0,1\n": "line 2: the flagged answer is '0'",
+        "flagged,price\n1,1\n1,2\n": "line 3: flagged 1 has a price already",
+        "flagged,price\n5,1\n": "prices.csv: the first price begins at flagged answer 5",
+        "flagged,price\n1,1\n9,again\n10,again\n": "line 4: the prices begin again at 9 already",
+        "flagged,price\n1,1\n9,4\n8,again\n": "begin again at flagged answer 8",
+        "flagged,price\n1,0\ndefault,0\n": "all prices are 0",
+        "flagged,price\n1,500\n": "--budget is 150: expected at least 500",
     }.items():
         table.write_text(text)
         case.refused(told, price="prices.csv")

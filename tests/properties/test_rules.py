@@ -54,6 +54,11 @@ def model(predict, dtype=torch.float64, quantize=None):
     return tb.models.from_callable(predict, dtype=dtype, quantize=quantize)
 
 
+growing_steps = st.dictionaries(
+    st.integers(2, 6), st.sampled_from([0.0, 0.25, 1.0, 3.0, 20.0]), max_size=3
+).flatmap(lambda later: st.sampled_from([0.5, 1.0, 2.0]).map(lambda first: {1: first, **later}))
+"""Prices from a flagged answer on; of halves and quarters, which add up without rounding."""
+
 prices = st.one_of(
     st.builds(
         tb.Prices,
@@ -66,6 +71,12 @@ prices = st.one_of(
         tb.Prices.per_class,
         st.dictionaries(st.integers(0, 3), st.sampled_from([0.1, 1.0, 7.0]), min_size=1),
         default=st.sampled_from([0.2, 1.0]),
+    ),
+    st.builds(
+        tb.Prices.escalating,
+        growing_steps,
+        again=st.sampled_from([None, None, 7, 11]),
+        other=st.sampled_from([0.5, 1.0, 4.0]),
     ),
 )
 

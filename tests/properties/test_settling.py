@@ -17,6 +17,11 @@ from tollbox.core.result import Improvement
 from tollbox.engine.pending import Pending
 from tollbox.engine.settling import FEW_ROWS, Account, settle, settle_few
 
+growing_steps = st.dictionaries(
+    st.integers(2, 6), st.sampled_from([0.0, 0.25, 1.0, 3.0, 20.0]), max_size=3
+).flatmap(lambda later: st.sampled_from([0.5, 1.0, 2.0]).map(lambda first: {1: first, **later}))
+"""Prices from a flagged answer on; of halves and quarters, which add up without rounding."""
+
 prices = st.one_of(
     st.builds(
         tb.Prices,
@@ -28,6 +33,12 @@ prices = st.one_of(
         tb.Prices.per_class,
         st.dictionaries(st.integers(0, 3), st.sampled_from([0.1, 1.0, 7.0]), min_size=1),
         default=st.sampled_from([0.2, 1.0]),
+    ),
+    st.builds(
+        tb.Prices.escalating,
+        growing_steps,
+        again=st.sampled_from([None, None, 7, 11]),
+        other=st.sampled_from([0.5, 1.0, 4.0]),
     ),
 )
 
@@ -101,7 +112,7 @@ def test_both_paths_give_the_same(scene):
 def test_few_rows_that_can_be_paid_for_take_the_fast_path(scene):
     account, pending = scene
     rows = pending.runs[0].known
-    account.budget = account.ledger.cost + (rows + 2) * account.ledger.prices.dearest
+    account.budget = account.ledger.bound(rows + 2)
     account.max_queries = account.ledger.queries + rows
     finite = not np.isnan(pending.runs[0].distances[:rows]).any()
     assert (settle_few(pending, account) is not None) == finite

@@ -133,9 +133,11 @@ def test_many_values_at_once_are_read_as_one_by_one(by):
     one = result(STEPS, stop=Stop.CONVERGED)
     values = np.arange(0, 120, 0.5)
     distances = np.array([step[3] for step in STEPS])
-    at_once = reached_at(needed(one.improvements, 10, by), distances, values)
+    at_once = reached_at(needed(one.improvements, tb.Prices(10), by), distances, values)
     assert at_once.tolist() == [one.distance_at(value, by) for value in values]
-    assert reached_at(needed([], 10, by), np.array([]), values).tolist() == [math.inf] * 240
+    assert (
+        reached_at(needed([], tb.Prices(10), by), np.array([]), values).tolist() == [math.inf] * 240
+    )
 
 
 @pytest.mark.parametrize("stop", Stop)

@@ -487,6 +487,25 @@ def test_a_changed_file_of_prices_is_told(case: Case) -> None:
     assert contents(case.out) == wanted
 
 
+def test_a_study_under_a_price_that_grows_goes_on_where_it_was(case: Case) -> None:
+    prices = case.folder / "growing.csv"
+    prices.write_text("flagged,price\n1,1\n5,8\n6,again\n")
+    case.text = case.text.replace("prices = [1, 10]", 'prices = [1, "growing.csv"]')
+    wanted = case.unbroken()
+    half_done(case)
+    prices.write_text("flagged,price\n1,1\n5,9\n6,again\n")
+    with pytest.raises(FileError, match=r"the prices have changed .*when there was growing: "):
+        StudyResults(case.out)
+    prices.write_text("flagged,price\n1,1\n5,8\n6,again\n")
+    case.run(Net())
+    assert contents(case.out) == wanted
+    found = [r for r in StudyResults(case.out).results(price="growing") if r.ledger.source >= 5]
+    assert found
+    for result in found:
+        ledger, (rounds, rest) = result.ledger, divmod(result.ledger.source, 5)
+        assert ledger.cost == rounds * (4 + 8) + rest + ledger.other
+
+
 def test_another_study_in_the_folder_is_told(case: Case) -> None:
     half_done(case)
     before = case.text

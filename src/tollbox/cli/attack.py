@@ -12,7 +12,7 @@ It is a study of one attack: all that is answered is recorded in the output fold
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -143,7 +143,8 @@ class AttackOptions:
         str,
         _option(
             "c*: what a flagged answer costs, others cost 1. A number, inf, or a CSV with the "
-            "columns class and price (class may be `default`, which is 1 if absent).",
+            "columns class and price, or flagged and price for one that grows from a flagged "
+            "answer on (class, or flagged, may be `default`, which is 1 if absent).",
             True,
         ),
     ] = "1"
@@ -282,7 +283,12 @@ def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
         "mask": None if options.mask is None else str(options.mask),
         "mask_digest": loaded.masks_digest,
         "price": options.price,
-        "prices": {"source": prices.source, "other": prices.other, "classes": classes},
+        "prices": {
+            "source": prices.source,
+            "other": prices.other,
+            "classes": classes,
+            "escalation": None if prices.escalation is None else asdict(prices.escalation),
+        },
         "norm": str(study.norm),
         "budget": tariff.budget,
         "max_queries": tariff.max_queries,

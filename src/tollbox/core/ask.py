@@ -91,7 +91,7 @@ class Answers:
 
     @property
     def prices(self) -> NDArray[np.float64]:
-        """What each answer cost."""
+        """What each answer cost; of a price that grows, flagged ones as the first."""
         return self.tariff.value_array[self.tariff.levels(self.labels, self.goal)]
 
     @property

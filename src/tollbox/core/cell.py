@@ -136,10 +136,11 @@ def check_limits(prices: Prices, budget: float, max_queries: float) -> None:
     for name, value in (("budget", budget), ("max_queries", max_queries)):
         if not is_number(value):
             raise InputError(f"is {shown(value)}", expected="a number", input=name)
-    if budget < prices.dearest:
+    first = float(prices.dearest_next([0] * len(prices.values)))
+    if budget < first:
         raise InputError(
             f"is {budget:g}",
-            expected=f"at least {prices.dearest:g}, which one query may cost",
+            expected=f"at least {first:g}, which one query may cost",
             input="budget",
         )
     if not (max_queries >= 1 and (math.isinf(max_queries) or max_queries % 1 == 0)):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,8 @@ class AccountBefore(NamedTuple):
     cost: NDArray[np.float64]
     source: NDArray[np.int64]
     queries: NDArray[np.int64]
+    dearest_next: Any
+    """The most that the row itself may cost."""
 
 
 @dataclass(repr=False)
@@ -58,6 +60,8 @@ class Ledger:
         return levels
 
     def _cost(self, levels: list[int]) -> float:
+        if self.prices.escalation is not None:
+            return float(self.prices.cost(np.array(levels)))
         total = 0.0  # a plain sum, to the last bit as `Prices.cost` has it
         for count, value in zip(levels, self.prices.values, strict=True):
             total += count * value
@@ -96,14 +100,28 @@ class Ledger:
 
     @property
     def by_phase(self) -> dict[str, float]:
-        """Cost by phase."""
-        return {name: self._cost(self._by_level(tally)) for name, tally in self.counts.items()}
+        """Cost by phase; of a price that grows, flagged answers at what they cost on average."""
+        levels = {name: self._by_level(tally) for name, tally in self.counts.items()}
+        if self.prices.escalation is None:
+            return {name: self._cost(counts) for name, counts in levels.items()}
+        others, flagged = self._levels
+        mean = (self.cost - others * self.prices.other) / flagged if flagged else 0.0
+        return {name: n[0] * self.prices.other + n[1] * mean for name, n in levels.items()}
+
+    @property
+    def dearest_next(self) -> float:
+        """The most that the next answer may cost."""
+        return float(self.prices.dearest_next(self._levels))
+
+    def bound(self, rows: int) -> float:
+        """Not less than the cost with `rows` more answers."""
+        return self.cost + self.prices.bound(self._levels, rows)
 
     def account_before(self, labels: NDArray[np.int64]) -> AccountBefore:
         """The account before each of `labels`, were they charged in order."""
         if len(labels) == 1:
             now = np.array([self.cost]), np.array([self.source]), np.array([self.queries])
-            return AccountBefore(*now)
+            return AccountBefore(*now, self.dearest_next)
         levels = self.prices.levels(labels, self.goal)
         steps = np.zeros((len(labels), len(self.prices.values)), np.int64)
         steps[np.arange(len(labels)), levels] = 1
@@ -111,15 +129,16 @@ class Ledger:
         flagged = self.goal.is_flagged(labels).astype(np.int64)
         source = np.cumsum(flagged) - flagged + self.source
         queries = self.queries + np.arange(len(labels), dtype=np.int64)
-        return AccountBefore(self.prices.cost(before), source, queries)
+        dearest = self.prices.dearest_next(before)
+        return AccountBefore(self.prices.cost(before), source, queries, dearest)
 
     def affordable(self, labels: NDArray[np.int64], budget: float, max_queries: float) -> int:
         """How many of `labels` may be asked: the dearest answer fits, and the cap leaves room."""
-        rows, dearest = len(labels), self.prices.dearest
-        if self.queries + rows <= max_queries and self.cost + (rows + 1) * dearest <= budget:
+        rows = len(labels)
+        if self.queries + rows <= max_queries and self.bound(rows + 1) <= budget:
             return rows  # even if all were the dearest, with a row to spare for rounding
         before = self.account_before(labels)
-        fits = (before.cost + dearest <= budget) & (before.queries < max_queries)
+        fits = (before.cost + before.dearest_next <= budget) & (before.queries < max_queries)
         return rows if fits.all() else int(fits.argmin())
 
     def charge_one(self, label: int, phase: str) -> None:

@@ -8,21 +8,26 @@
    all of them have the source price only where there is no table.
 3. A cost is a function of counts: sum over the distinct prices, in rising order, of count x price.
    One formula for one row and for a million, so chunking cannot change a cost by a rounding.
+4. A price may grow with the flagged answers (escalation.py): the n-th costs p(n). Counts are then
+   of others and of flagged answers, attacks plan with p(1), and the dearest next answer is p(n+1),
+   if that is not below what others cost.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
 from .arguments import is_number, is_whole, shown
+from .escalation import Escalation, worst_before_last
 from .goal import Goal
 
 PLANNED_RATIO_AT_INFINITY = 1e5
@@ -67,6 +72,8 @@ class Prices:
     classes: Mapping[int, float] | None = field(default=None, hash=False)
     """Price by label; a label that is not listed costs `other`. `source` is then only for `ratio`,
     and is set by `for_source`."""
+    escalation: Escalation | None = None
+    """How the price of a flagged answer grows; `source` is then that of the first."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", _checked_price("the source price", self.source))
@@ -78,6 +85,17 @@ class Prices:
                 for label, price in self.classes.items()
             }
             object.__setattr__(self, "classes", table)
+        if self.escalation is not None:
+            if not isinstance(self.escalation, Escalation):
+                raise InputError(
+                    f"the price that grows is {shown(self.escalation)}",
+                    expected="tb.Prices.escalating({1: 1.0, 100: 50.0})",
+                )
+            if self.classes is not None:
+                raise InputError(
+                    "there are prices per class and one that grows", expected="one of the two"
+                )
+            object.__setattr__(self, "source", self.escalation.first)
         if self.dearest == 0:
             raise InputError("all prices are 0", expected="at least one answer to cost something")
 
@@ -88,13 +106,24 @@ class Prices:
         return cls(source=default, other=default, classes=prices)
 
     @classmethod
+    def escalating(
+        cls, steps: Mapping[int, float], again: int | None = None, other: float = 1.0
+    ) -> Prices:
+        """The n-th flagged answer costs p(n): `steps` has the price from a flagged answer on, as
+        {1: 1.0, 100: 50.0}; with `again=101` the 101st costs what the first did, and so on."""
+        return cls(other=other, escalation=Escalation.of(steps, again))
+
+    @classmethod
     def flagged_only(cls) -> Prices:
         """c* = infinity: a source-class answer costs 1, any other is free; needs `max_queries`."""
         return cls(source=1.0, other=0.0)
 
     @cached_property
     def values(self) -> tuple[float, ...]:
-        """The distinct prices that an answer may have, rising."""
+        """The distinct prices that an answer may have, rising; of one that grows, what others and
+        the first flagged answer cost."""
+        if self.escalation is not None:
+            return self.other, self.source
         if self.classes is None:
             return tuple(sorted({self.source, self.other}))
         return tuple(sorted({self.other, *self.classes.values()}))
@@ -106,13 +135,41 @@ class Prices:
 
     @property
     def dearest(self) -> float:
-        """The most an answer may cost."""
+        """The most an answer may ever cost."""
+        if self.escalation is not None:
+            return max(self.other, self.escalation.dearest)
         return self.values[-1]
 
     @property
     def cheapest(self) -> float:
-        """The least an answer may cost."""
+        """The least that answers may cost for ever."""
+        if self.escalation is not None:
+            return min(self.other, self.escalation.cheapest)
         return self.values[0]
+
+    def dearest_next(self, counts: Sequence[int] | NDArray[np.int64]) -> Any:
+        """The most that the next answer may cost, after counts by level; any leading axes."""
+        if self.escalation is None:
+            return self.dearest
+        flagged = np.asarray(counts)[..., -1]
+        return np.maximum(self.escalation.price(flagged), self.other)
+
+    def bound(self, counts: Sequence[int], rows: int) -> float:
+        """Not less than `rows` more answers may cost, after counts by level."""
+        if self.escalation is None:
+            return self.dearest * rows
+        flagged = counts[-1]
+        more = self.escalation.total(flagged + rows) - self.escalation.total(flagged)
+        return float(more) + self.other * rows
+
+    def worst_before_last(self, counts: NDArray[np.int64], rows: int) -> float:
+        """The most that what is spent before the last of `rows` more answers, with the dearest that
+        it may have, can come to; to the last bit as the ledger will have it."""
+        if self.escalation is None:
+            worst = np.append(counts[:-1], counts[-1] + rows - 1)
+            return float(self.cost(worst)) + self.dearest
+        others, flagged = counts.tolist()
+        return worst_before_last(self.escalation, self.other, flagged, others, rows)
 
     def of(self, label: int, goal: Goal) -> float:
         """Price of an answer `label`: the table's, if there is one, else by the goal's sides."""
@@ -122,6 +179,8 @@ class Prices:
 
     def level(self, label: int, goal: Goal) -> int:
         """The position of that price in `values`."""
+        if self.escalation is not None:
+            return int(goal.flags(label))
         return self.values.index(self.of(label, goal))
 
     def for_source(self, label: int, goal: Goal | None = None) -> Prices:
@@ -153,6 +212,8 @@ class Prices:
 
     def levels(self, labels: NDArray[np.int64], goal: Goal) -> NDArray[np.intp]:
         """For each label the position of its price in `values`."""
+        if self.escalation is not None:
+            return goal.is_flagged(labels).astype(np.intp)
         if len(self.values) == 1:
             return np.zeros(len(labels), np.intp)
         if self.classes is None:
@@ -165,12 +226,22 @@ class Prices:
 
     def cost(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
         """Cost of counts by level (last axis); any leading axes."""
+        if self.escalation is not None:
+            flagged = self.escalation.total(counts[..., 1])
+            return np.asarray(counts[..., 0] * self.other + flagged)
         total = np.zeros(counts.shape[:-1])
         for level, value in enumerate(self.values):
             total = total + counts[..., level] * value
         return total
 
+    def __repr__(self) -> str:
+        fields = f"source={self.source!r}, other={self.other!r}, classes={self.classes!r}"
+        growing = "" if self.escalation is None else f", escalation={self.escalation!r}"
+        return f"Prices({fields}{growing})"
+
     def __str__(self) -> str:
         if self.classes is not None:
             return f"per class ({len(self.classes)} listed, default {self.other:g})"
+        if self.escalation is not None:
+            return f"escalating ({self.escalation}; others {self.other:g})"
         return f"c*={self.true_ratio:g}"

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from .cell import Cell
+    from .prices import Prices
 
 By = Literal["cost", "source", "queries"]
 
@@ -36,13 +37,17 @@ Values = NDArray[np.float64]
 AXES: tuple[By, ...] = ("cost", "source", "queries")
 
 
-def needed(improvements: Sequence[Improvement], dearest: float, by: By = "cost") -> Values:
+def needed(improvements: Sequence[Improvement], prices: Prices, by: By = "cost") -> Values:
     """From which cost (flagged queries, queries) on each improvement counts (rule 1).
 
-    `dearest` is the most that an answer may cost; the values rise.
+    The values rise, whatever the prices: an answer that was the dearest next one is in the cost.
     """
     if by == "cost":
-        return np.array([row.cost_before for row in improvements], float) + dearest
+        # The answer itself is adversarial, and so never flagged: before it as many were as after.
+        counts = [[row.queries - row.source, row.source] for row in improvements]
+        dearest = prices.dearest_next(np.array(counts, np.int64).reshape(-1, 2))
+        before = np.array([row.cost_before for row in improvements], float)
+        return np.asarray(before + dearest)
     if by == "source":  # the answer itself is adversarial, and so never flagged
         return np.array([row.source for row in improvements], float) + 1.0
     return np.maximum([row.queries for row in improvements], 1.0)  # a free clean image counts too
@@ -176,7 +181,7 @@ class Result:
                 f"({self.stop})",
                 remedy="run it with a larger limit to know what it would have reached",
             )
-        needs = needed(self.improvements, self.ledger.prices.dearest, by)
+        needs = needed(self.improvements, self.ledger.prices, by)
         distances = np.array([row.distance for row in self.improvements])
         return float(reached_at(needs, distances, value))
 

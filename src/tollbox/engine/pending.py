@@ -126,30 +126,28 @@ class Pending:
         self._wanted, self._metered = None, metered
         ledger, prices, size = self._ledger, self._ledger.prices, self.size
         within = ledger.queries + size <= max_queries
-        if not metered and within and ledger.cost + prices.dearest * size <= budget:
+        if not metered and within and ledger.bound(size) <= budget:
             self._limits, self.limited = [state.size for state in self.runs], False
             return
         if not metered and len(self.runs) == 1:  # the next rows, if those are paid for in any case
             [state] = self.runs
             looked_at = BUDGET_CHECK_ROWS if state.run.until is None else UNTIL_CHECK_ROWS
             next_rows = min(size, state.known + looked_at)
-            cost = ledger.cost + prices.dearest * next_rows
-            if ledger.queries + next_rows <= max_queries and cost <= budget:
+            enough = ledger.bound(next_rows) <= budget
+            if ledger.queries + next_rows <= max_queries and enough:
                 self._limits, self.limited = [next_rows], next_rows < size
                 return
-        mean = prices.dearest if metered or not ledger.queries else ledger.cost / ledger.queries
+        mean = ledger.cost / ledger.queries if ledger.queries else ledger.dearest_next
         tally = ledger.levels
         ahead = 0  # rows before this run whose price is not known yet
         self._limits = []
 
         def is_affordable(rows: int) -> bool:
             """May `rows` more rows be asked, the last of them at its dearest?"""
-            if metered:  # to the last bit as the ledger will have it
-                worst = np.append(tally[:-1], tally[-1] + ahead + rows - 1)
-                spent = float(prices.cost(worst))
-            else:
-                spent = known_cost + (ahead + rows - 1) * mean
-            return spent + prices.dearest <= budget
+            if metered:
+                return prices.worst_before_last(tally, ahead + rows) <= budget
+            spent = known_cost + (ahead + rows - 1) * mean
+            return spent + float(prices.dearest_next(tally)) <= budget
 
         for state in self.runs:
             levels = prices.levels(state.labels[: state.known], self._problem.goal)

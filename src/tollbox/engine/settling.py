@@ -62,7 +62,7 @@ class Account:
         budget, max_queries = self.limits
         if self.ledger.queries >= max_queries:
             return Stop.MAX_QUERIES
-        if self.ledger.cost + self.ledger.prices.dearest > budget:
+        if self.ledger.cost + self.ledger.dearest_next > budget:
             return Stop.BUDGET
         return None
 
@@ -133,7 +133,7 @@ def settle_few(pending: Pending, account: Account) -> Answers | None:
     if len(pending.runs) > 1 or count > FEW_ROWS or not state.complete or not account.charging:
         return None
     budget, max_queries = account.limits
-    worst = ledger.cost + (count + 1) * ledger.prices.dearest  # a row to spare for rounding
+    worst = ledger.bound(count + 1)  # a row to spare for rounding
     if count > 1 and (worst > budget or ledger.queries + count > max_queries):
         return None
     labels, distances = state.labels[:count], state.distances[:count]
@@ -167,7 +167,7 @@ def _keep_best(
     before = np.minimum.accumulate(np.concatenate([[account.distance], reached]))[:-1]
     nearer = np.flatnonzero(reached < before)
     # The account before each row and, for the row added here, after the last.
-    cost, source, queries = account.ledger.account_before(np.append(labels, labels[-1]))
+    cost, source, queries, _ = account.ledger.account_before(np.append(labels, labels[-1]))
     included = nearer + 1 if account.charging else nearer
     columns = cost[included], source[included], queries[included], distances[nearer], cost[nearer]
     rows = zip(*(column.tolist() for column in columns), strict=True)

@@ -77,6 +77,16 @@ def utf8(value: Any) -> Any:
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
+def header_of(file: Path) -> list[str]:
+    """The columns of a CSV file, in small letters; none of an empty one, or if it cannot be read,
+    which `rows_of` tells."""
+    try:
+        with open(file, newline="", encoding="utf-8-sig") as text:
+            return [name.strip().lower() for name in next(csv.reader(text), [])]
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return []
+
+
 def rows_of(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
     """(line number, the values of `columns`) of each line that is not empty.
 

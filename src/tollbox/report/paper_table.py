@@ -25,16 +25,19 @@ from .statistics import Mark, Median, median_at, told_apart
 
 
 def price_label(tariff: Tariff) -> str:
-    """A price as a reader is told it: c* = 100, or how many classes have a price."""
+    """A price as a reader is told it: c* = 100, how many classes have a price, or how it grows."""
     name, ratio = price_words(tariff)
     return name + (f"c* = {ratio}" if ratio else "")
 
 
 def price_words(tariff: Tariff) -> tuple[str, str]:
-    """What stands before c*, if anything, and c* itself, which prices per class do not have."""
+    """What stands before c*, if anything, and c* itself, which prices per class, or one that grows,
+    do not have."""
     prices = tariff.prices
     if prices.classes is not None:
         return f"{tariff.name}: per class ({len(prices.classes)} listed)", ""
+    if prices.escalation is not None:
+        return f"{tariff.name}: growing ({prices.escalation})", ""
     ratio = prices.source / prices.other if prices.other else math.inf
     name = "" if tariff.name == f"{ratio:g}" else f"{tariff.name}: "
     return name, "∞" if math.isinf(ratio) else f"{ratio:g}"

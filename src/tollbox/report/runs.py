@@ -121,7 +121,7 @@ def _curve(place: Place, label: int, goal: Goal, end: End, trace: Trace) -> Cell
         place.image,
         place.seed,
         end.stop,
-        {by: needed(improvements, ledger.prices.dearest, by) for by in AXES},
+        {by: needed(improvements, ledger.prices, by) for by in AXES},
         np.array([row.distance for row in improvements], float),
         {
             "cost": np.array([step.cost for step in trace.steps], float),

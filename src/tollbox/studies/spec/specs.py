@@ -17,7 +17,7 @@ from ...core.goal import Goal
 from ...core.prices import Prices
 from ...core.problem import Attack
 from ...errors import InputError
-from ...files.price_tables import prices_per_class
+from ...files.price_tables import COLUMNS, prices_from
 from ...files.starts import check_goal
 from ...files.tables import kind_of
 from ...models.registry import is_model_name, located, short_name
@@ -143,7 +143,7 @@ class AttackSpec:
         return described(self.preset, self.surrogate is not None)
 
 
-PRICE = "a number that is 0 or more, inf, or the path of a CSV with the columns class and price"
+PRICE = f"a number that is 0 or more, inf, or the path of a CSV {COLUMNS}"
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Tariff:
     budget: float
     max_queries: float
     file: Path | None = None
-    """The CSV with the prices per class."""
+    """The CSV with the prices, if they are from one."""
 
     def __post_init__(self) -> None:
         check_limits(self.prices, self.budget, self.max_queries)
@@ -174,7 +174,7 @@ class Tariff:
         if isinstance(price, str):
             file = folder / price
             text = str(file) if price.strip() else price
-            prices = prices_per_class(text)
+            prices = prices_from(text)
             return cls(name or file.stem, prices, budget, max_queries, file)
         if not price >= 0:
             raise InputError(f"is {price:g}", expected=PRICE, input="price")

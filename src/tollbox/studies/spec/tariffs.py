@@ -1,6 +1,6 @@
 """The prices of a study, each with its limits.
 
-1. A price is c* (a number that is 0 or more, or inf) or a CSV with the columns class and price.
+1. A price is c* (a number that is 0 or more, or inf) or a CSV of prices (files/price_tables.py).
 2. An entry of the list is the price itself, under the limits at the top of the file; or a table
    with `ratio`, and with limits of its own where it gives them. `inf` lifts a limit.
 3. Every price has a limit that ends a run, and a budget that admits a query.
