@@ -86,6 +86,34 @@ DELIVER = (
 
 MUTANTS = [
     Mutant(
+        "growing price: of the last flagged answer, not of the next",
+        "core/escalation.py",
+        "place + 1, side",
+        "place, side",
+        ["tests/unit/test_escalation.py"],
+    ),
+    Mutant(
+        "growing price: begins again one too late",
+        "core/escalation.py",
+        "rounds, rest = np.divmod(count, self.again - 1)",
+        "rounds, rest = np.divmod(count, self.again)",
+        ["tests/unit/test_escalation.py"],
+    ),
+    Mutant(
+        "growing price: the dearest next answer is the first flagged one",
+        "core/prices.py",
+        "return np.maximum(self.escalation.price(flagged), self.other)",
+        "return np.maximum(self.escalation.price(0 * flagged), self.other)",
+        ["tests/properties/test_rules.py", "tests/unit/test_escalation.py"],
+    ),
+    Mutant(
+        "growing price: a metered model's worst case is that all are flagged",
+        "core/escalation.py",
+        "return float(np.max(spent",
+        "return float((lambda found: found[-1])(spent",
+        ["tests/unit/test_escalation.py"],
+    ),
+    Mutant(
         "prefix: a cut ask is charged whole",
         "engine/settling.py",
         "account.ledger.charge(charged.labels, pending.ask.phase)",
@@ -124,7 +152,7 @@ MUTANTS = [
     Mutant(
         "dearest price: only the cheapest answer must fit",
         "core/ledger.py",
-        "fits = (before.cost + dearest <= budget)",
+        "fits = (before.cost + before.dearest_next <= budget)",
         "fits = (before.cost + self.prices.cheapest <= budget)",
     ),
     Mutant(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tollbox as tb
@@ -40,6 +40,8 @@ def test_prices_and_sums_are_those_of_a_loop(given_steps):
 
 
 @given(escalations(), st.integers(0, 30), st.integers(0, 30), st.integers(1, 12))
+@example(({1: 0, 3: 50}, 4), 0, 2, 2)
+@example(({1: 0}, None), 3, 2, 5)
 def test_what_is_certain_to_be_affordable_is_the_worst_of_all_answers(told, flagged, others, rows):
     """All ways in which rows may be answered, against the closed form and the loose bound."""
     steps, again = told
