@@ -158,7 +158,7 @@ MUTANTS = [
     Mutant(
         "dearest price: the next ask is not looked at",
         "engine/settling.py",
-        "if self.ledger.cost + self.ledger.prices.dearest > budget:",
+        "if self.ledger.cost + self.ledger.dearest_next > budget:",
         "if self.ledger.cost >= budget:",
     ),
     Mutant(
@@ -220,8 +220,8 @@ MUTANTS = [
     Mutant(
         "metered: rows that may not be affordable are sent",
         "engine/pending.py",
-        "tally[-1] + ahead + rows - 1",
-        "tally[-1] + ahead",
+        "prices.worst_before_last(tally, ahead + rows)",
+        "prices.worst_before_last(tally, ahead + 1)",
     ),
     Mutant(
         "order: rows of a batch are mixed up",
@@ -352,8 +352,8 @@ MUTANTS = [
     Mutant(
         "distance_at: what was spent, without the dearest answer",
         "core/result.py",
-        "for row in improvements], float) + dearest",
-        "for row in improvements], float)",
+        "np.asarray(before + dearest)",
+        "np.asarray(before)",
     ),
     Mutant(
         "bisection: a bad row takes its neighbours along",
