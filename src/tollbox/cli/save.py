@@ -9,6 +9,7 @@
 3. `results.csv` has a line for each image; distance `inf` where no adversarial point was found, and
    0 where the clean image is misclassified anyway (which makes neither a point nor a PNG; with a
    target it is `inf` unless it has that class). `target` is empty where any other class will do.
+   `class` is the name of the label, if the names of the classes are known.
 4. `ledger.json` has the settings of the run and, for each image, how often each label was answered
    in each phase; costs follow from these. It is strict JSON: what is not finite is null.
 5. What fails to be written does not keep the rest from it: the numbers come first, PNGs last.
@@ -33,6 +34,7 @@ from ..core.model import Model
 from ..core.noise import content_hash
 from ..core.result import Result
 from ..core.stop import Stop
+from ..files.classes import class_name
 from ..files.tables import plain_text
 from .streams import encodable
 
@@ -51,6 +53,7 @@ COLUMNS = (
     "png",
     "png_adversarial",
     "norm",
+    "class",
 )
 
 
@@ -108,13 +111,15 @@ def write_all(
     results: Sequence[Result],
     rounded: dict[int, Rounded],
     settings: dict[str, Any],
+    classes: Sequence[str] = (),
 ) -> None:
-    """Write all files into `folder`; the first error is raised after all was tried."""
+    """Write all files into `folder`; the first error is raised after all was tried. `classes` are
+    the names of the classes, if they are known."""
     names = {i: _picture_name(cells[i], i, picture) for i, picture in rounded.items()}
     steps: list[Callable[[], None]] = [
         lambda: _write_points(folder / "adversarial.npz", cells, results),
-        lambda: _write_table(folder / "results.csv", cells, results, names, rounded),
-        lambda: _write_ledger(folder / "ledger.json", cells, results, settings),
+        lambda: _write_table(folder / "results.csv", cells, results, names, rounded, classes),
+        lambda: _write_ledger(folder / "ledger.json", cells, results, settings, classes),
         lambda: _write_pictures(folder, names, rounded),
     ]
     errors: list[Exception] = []
@@ -133,17 +138,25 @@ def _write_table(
     results: Sequence[Result],
     names: dict[int, str],
     rounded: dict[int, Rounded],
+    classes: Sequence[str],
 ) -> None:
     with open(path, "w", newline="", encoding="utf-8", errors="backslashreplace") as file:
         table = csv.writer(file)
         table.writerow(COLUMNS)
-        table.writerows(_row(cells[r.index], r, names, rounded) for r in results)
+        table.writerows(
+            [*_row(cells[r.index], r, names, rounded), plain_text(_name(cells[r.index], classes))]
+            for r in results
+        )
 
 
 def _write_ledger(
-    path: Path, cells: Sequence[Cell], results: Sequence[Result], settings: dict[str, Any]
+    path: Path,
+    cells: Sequence[Cell],
+    results: Sequence[Result],
+    settings: dict[str, Any],
+    classes: Sequence[str],
 ) -> None:
-    images = [_account(cells[result.index], result) for result in results]
+    images = [_account(cells[result.index], result, classes) for result in results]
     text = json.dumps(_strict({"settings": settings, "images": images}), indent=1, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
 
@@ -226,12 +239,18 @@ def _row(
     ]
 
 
-def _account(cell: Cell, result: Result) -> dict[str, Any]:
+def _name(cell: Cell, classes: Sequence[str]) -> str:
+    """What the class of an image is called; empty if that is not known."""
+    return class_name(cell.label, classes)
+
+
+def _account(cell: Cell, result: Result, classes: Sequence[str]) -> dict[str, Any]:
     ledger = result.ledger
     return {
         "index": result.index,
         "name": cell.name,
         "label": cell.label,
+        "class": _name(cell, classes) or None,
         "target": cell.target,
         "content": content_hash(cell.image),
         "start_content": None if cell.start is None else content_hash(cell.start),

@@ -139,6 +139,7 @@ def _unfit_models(results: StudyResults) -> tuple[list[str], bool]:
             grid.images,
             len(misclassified[number]),
             labels[number],
+            results.record.classes,
         )
         for number in suspects
     ]

@@ -20,8 +20,12 @@ from rich.text import Text
 from ..attacks.surrogates import Surrogate
 from ..core.result import Result, Results
 from ..core.stop import Stop
+from ..files.classes import class_words, numbered
 from . import hints
 from .streams import console
+
+MOST_CLASSES = 3
+"""That are named."""
 
 
 def show(
@@ -30,11 +34,13 @@ def show(
     lost: int | None,
     folder: Path,
     surrogate: Surrogate | None = None,
+    classes: Sequence[str] = (),
 ) -> None:
     """Print it; `lost` points are no longer adversarial at 8 bits (None: the model was not asked);
-    all is saved in `folder`; `surrogate` is the one that was asked in this process."""
+    all is saved in `folder`; `surrogate` is the one that was asked in this process; `classes` are
+    the names of the classes, if they are known."""
     to, target, norm = console(), settings["target"], results[0].norm
-    goal = "" if target is None else f", target {target}"
+    goal = "" if target is None else f", target {numbered(target, classes)}"
     title = f"{settings['attack']}, price {settings['price']}{goal}"
     ended = [r for r in results.counted if not r.stop.cut_short]
     early = [r for r in results.counted if r.stop.unfinished]
@@ -44,6 +50,8 @@ def show(
     table.add_column()
     table.add_column(justify="right")
     table.add_row("images", f"{len(results)}")
+    if classes:
+        table.add_row("classes", _most(Counter(r.ledger.source_label for r in results), classes))
     table.add_row("misclassified anyway", f"{results.misclassified}")
     table.add_row("no adversarial point", f"{sum(math.isinf(r.distance) for r in ended)}")
     table.add_row("failed", f"{results.failed}")
@@ -73,7 +81,11 @@ def show(
             to.print(hint[:1].upper() + hint[1:], soft_wrap=True)
     no_start = sum(r.stop is Stop.NO_START for r in results)
     if settings["start"] is not None and no_start:
-        answer = "the source class" if target is None else f"another class than {target}"
+        answer = (
+            "the source class"
+            if target is None
+            else f"another class than {numbered(target, classes)}"
+        )
         to.print(
             f"{no_start} images have no start: the model answers {answer} to it.", soft_wrap=True
         )
@@ -82,6 +94,13 @@ def show(
     pictures = "PNGs, " if any(folder.glob("[0-9]*.png")) else ""
     files = f"adversarial.npz, {pictures}results.csv, ledger.json"
     to.print(f"Saved in {folder}: {files}.", soft_wrap=True)
+
+
+def _most(labels: Counter[int], classes: Sequence[str]) -> str:
+    """The classes of the images, the most frequent ones by name."""
+    named = [f"{class_words(k, classes)} {n}" for k, n in labels.most_common(MOST_CLASSES)]
+    more = len(labels) - len(named)
+    return ", ".join([*named, *([f"{more} more"] if more else [])])
 
 
 def _median(name: str, results: Sequence[Result]) -> tuple[str, str]:

@@ -29,6 +29,7 @@ from ..core.problem import Attack
 from ..engine.engine import default_batch_size, trial_batch_size
 from ..engine.executors import threads_each
 from ..errors import InputError, mention
+from ..files.classes import check_names
 from ..files.images import ImageSet
 from ..files.starts import check_target
 from ..files.tables import LARGEST, in_a_line
@@ -332,10 +333,13 @@ def _about_model(study: Study, spec: ModelSpec, what: str, remedy: str = "") -> 
 
 
 def _check(study: Study, images: ImageSet, spec: ModelSpec, model: Model) -> None:
-    """The model has the classes of the labels, of the target and of the prices."""
+    """The model has the classes of the labels, of the target and of the prices, and as many as
+    there are names."""
     try:
+        check_names(images.classes, model.classes)
+        known = model.classes or len(images.classes) or None
         for label, name, origin in zip(images.labels, images.names, images.origins, strict=True):
-            classes = model.classes or (LARGEST if label > LARGEST else None)
+            classes = known or (LARGEST if label > LARGEST else None)
             check_label(label, classes, f"{origin}: the label of image {name}")
         check_target(study.goal.target, images, model.classes)
         for tariff in study.tariffs:

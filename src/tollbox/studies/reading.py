@@ -27,6 +27,7 @@ from ..core.result import Result, Results
 from ..engine.engine import Engine
 from ..engine.journal import Answered, History
 from ..errors import InputError, UnknownNameError
+from ..files.classes import class_name
 from .grid import Grid, Place
 from .identity import recorded_study, resume_obstacle
 from .loading import Loaded, load
@@ -37,7 +38,7 @@ from .store.opening import reading
 
 COLUMNS = (
     *("model", "attack", "price", "counted_price", "seed", "image", "name", "label", "stop"),
-    *("reason", "distance", "cost", "queries", "flagged", "warnings", "norm"),
+    *("reason", "distance", "cost", "queries", "flagged", "warnings", "norm", "class"),
 )
 
 
@@ -100,6 +101,7 @@ class StudyResults:
                 "flagged": end.source,
                 "warnings": "; ".join(end.warnings),
                 "norm": str(self.record.norm),
+                "class": class_name(label, self.record.classes),
             }
 
     def to_pandas(self, price: float | None = None) -> Any:

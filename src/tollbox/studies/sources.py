@@ -17,6 +17,7 @@ from ..core.model import Model
 from ..errors import InputError
 from ..files import images as image_files
 from ..files import starts as start_files
+from ..files.classes import read_names
 from ..files.functions import importable
 from ..files.image_functions import images_from
 from ..files.images import ImageSet
@@ -57,15 +58,19 @@ def check_digest(study: Study, images: ImageSet) -> None:
 
 def _all_images(spec: ImagesSpec, limit: int | None) -> ImageSet:
     """The images before any are chosen; without a list, no more than `limit`."""
+    limit = limit if spec.listed is None else None
+    names = () if spec.names is None else read_names(spec.names)
     if spec.function is not None:
-        return images_from(spec.function)
-    return image_files.load_images(spec.path, spec.labels, limit if spec.listed is None else None)
+        return images_from(spec.function, limit, resizing=spec.resizing, names=names)
+    return image_files.load_images(
+        spec.path, spec.labels, limit, resizing=spec.resizing, names=names
+    )
 
 
 def load_starts(study: Study, images: ImageSet, limit: int | None) -> list[Tensor | None]:
     """The image to begin from, for each of the images; None where the attack finds one itself."""
     with reported(study, ("goal", "start")):
-        return start_files.load_starts(study.goal.start, images, limit)
+        return start_files.load_starts(study.goal.start, images, limit, study.images.resizing)
 
 
 def load_model(study: Study, spec: ModelSpec, example: Tensor, device: str | torch.device) -> Model:

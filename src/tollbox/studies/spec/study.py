@@ -49,6 +49,7 @@ KEYS: Mapping[str, Key] = {
     "labels": ("images", "labels"),
     "limit": ("images", "limit"),
     "correct_only": ("images", "correct_only"),
+    **{name: ("images", name) for name in ("resize", "crop", "interpolation", "names")},
     "target": ("goal", "target"),
     "start": ("goal", "start"),
 }
