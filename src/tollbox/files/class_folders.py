@@ -75,5 +75,4 @@ def _check_numbers(folder: Path, classes: Sequence[str]) -> None:
                 expected="names that are no numbers, or the numbers of the classes in order",
                 remedy=f"give the names of all classes, in the model's order, with "
                 f"{mention('names')}",
-                input="images",
             )

@@ -39,7 +39,7 @@ def read_names(file: Path) -> tuple[str, ...]:
     for number, name in enumerate(names, 1):
         if not name or len(name) > MOST_CHARACTERS or not name.isprintable():
             raise FileError(
-                f"is {shortened(name)!r}" if name else "is empty",
+                f"the name is {shortened(name)!r}" if name else "the line is empty",
                 expected=f"the name of class {number - 1}, of at most {MOST_CHARACTERS} characters",
                 where=f"{file}, line {number}",
             )

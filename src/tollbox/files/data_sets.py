@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from torch import Tensor
 from ..core.arguments import is_whole, shown
 from ..errors import InputError
 from .classes import labels_of
+from .functions import called
 from .images import ImageSet, check_pictures
 from .packages import optional
 from .pictures import GREY, READING, check_alike, pixels_of, readable
@@ -54,7 +56,10 @@ def data_set_images(
 ) -> ImageSet:
     """The first `limit` images of a data set, which `origin` gave; `names` are of the classes."""
     count = len(data) if limit is None else min(limit, len(data))
-    items = [_item(data[number], number) for number in range(count)]
+    items = [
+        _item(called(functools.partial(data.__getitem__, number), origin, "images"), number)
+        for number in range(count)
+    ]
     labels = integer_labels(np.array([label for _, label in items]), count)
     own = _class_names(data)
     if own and names:
@@ -72,10 +77,7 @@ def data_set_images(
 def _item(item: Any, number: int) -> tuple[Any, int]:
     """The image and the label of an item."""
     if isinstance(item, Mapping):
-        found = [
-            [item[key] for key in keys if key in item][:1] for keys in (IMAGE_KEYS, LABEL_KEYS)
-        ]
-        item = [part for parts in found for part in parts]
+        item = [_value(item, keys, number) for keys in (IMAGE_KEYS, LABEL_KEYS)]
     if not isinstance(item, tuple | list) or len(item) != 2:
         raise InputError(f"item {number} is {type(item).__name__}", expected=ITEM)
     image, label = item
@@ -86,6 +88,14 @@ def _item(item: Any, number: int) -> tuple[Any, int]:
     if not is_whole(label) or abs(label) > LARGEST:
         raise InputError(f"the label of item {number} is {shown(label)}", expected="an integer")
     return image, int(label)
+
+
+def _value(item: Mapping[str, Any], keys: Sequence[str], number: int) -> Any:
+    """What a mapping has under the first of these keys that it has."""
+    for key in keys:
+        if key in item:
+            return item[key]
+    raise InputError(f"item {number} has no {keys[0]}", expected=ITEM)
 
 
 def _is_picture(value: Any) -> bool:

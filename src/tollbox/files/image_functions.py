@@ -50,16 +50,13 @@ def images_from(
     answer = called(value, function, "images")
     try:
         if called(lambda: is_data_set(answer), function, "images"):
-            found: ImageSet = called(
-                lambda: data_set_images(answer, function, limit, resizing, names),
-                function,
-                "images",
-            )
-            return found
+            return data_set_images(answer, function, limit, resizing, names)
         check_pictures(resizing, "the function gives arrays")
         images, labels, own_names = _parts(answer)
         classes = answer.classes if isinstance(answer, ImageSet) else ()
     except InputError as error:
+        if error.input == "images":  # from the user's own code, of which it speaks already
+            raise
         raise InputError(
             f"is {function!r}: {mention(error.input) + ' ' if error.input else ''}{error.given}",
             expected=error.expected,
