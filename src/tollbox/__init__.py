@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from .engine.engine import Engine, Progress
     from .engine.workers import Workers
     from .errors import FileError, InputError, ModelFault, TollboxError, UnknownNameError
-    from .files.images import ImageSet
+    from .files.images import ImageSet, load_images
+    from .files.resizing import Resizing
     from .running import ModelWarning, run, run_cells, stream
     from .studies.reading import StudyResults
     from .studies.running import run_study
@@ -50,6 +51,7 @@ __all__ = [
     "Prices",
     "Problem",
     "Progress",
+    "Resizing",
     "Result",
     "Results",
     "Run",
@@ -63,6 +65,7 @@ __all__ = [
     "Until",
     "Workers",
     "check_model",
+    "load_images",
     "models",
     "preset",
     "presets",
@@ -100,7 +103,11 @@ _NAMES = {
         "TollboxError",
         "UnknownNameError",
     ),
-    "files.images": ("ImageSet",),
+    "files.images": (
+        "ImageSet",
+        "load_images",
+    ),
+    "files.resizing": ("Resizing",),
     "core.ledger": ("Ledger",),
     "core.metric": ("Metric",),
     "core.prices": ("Prices",),

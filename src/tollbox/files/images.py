@@ -19,7 +19,7 @@ from .folders import labelled_files
 from .npz import read_npz
 from .pictures import SUFFIXES, is_grey, read_pictures
 from .resizing import Resizing
-from .tables import kind_of
+from .tables import kind_of, path_of
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class ImageSet:
 
 
 def load_images(
-    path: Path,
-    labels: Path | None = None,
+    path: str | Path,
+    labels: str | Path | None = None,
     limit: int | None = None,
     *,
     resizing: Resizing | None = None,
@@ -51,6 +51,8 @@ def load_images(
     or of an `.npz`; `names` are those of the model's classes."""
     if limit is not None and limit < 1:
         raise InputError(f"is {limit}", expected="1 or more", input="limit")
+    path = path_of(path, "images")
+    labels = None if labels is None else path_of(labels, "labels")
     kind = kind_of(path, str(path), input="images")
     if kind == "folder" and labels is None:
         return _load_classes(path, limit, resizing, names)
