@@ -22,7 +22,7 @@ from .packages import optional
 if TYPE_CHECKING:
     from PIL import Image
 
-INTERPOLATIONS = ("bilinear", "bicubic", "lanczos", "nearest")
+INTERPOLATIONS = ("bilinear", "bicubic", "lanczos", "nearest", "box", "hamming")
 LARGEST_SIDE = 4096
 Side = int | tuple[int, int]
 """A length in pixels, or a height and a width."""
