@@ -54,7 +54,7 @@ def test_a_folder_of_classes_is_torchvisions(tmp_path: Path) -> None:
         picture(20, 16, number).save(tmp_path / name / f"{number}.png")
     theirs = datasets.ImageFolder(str(tmp_path))
     ours = tb.load_images(tmp_path)
-    assert ours.classes == tuple(theirs.classes)
+    assert ours.class_names == tuple(theirs.classes)
     labels = {str(Path(file).relative_to(tmp_path)): label for file, label in theirs.samples}
     assert dict(zip(ours.names, ours.labels, strict=True)) == labels
 
@@ -66,7 +66,7 @@ def test_data_sets_of_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (tmp_path / "set" / name).mkdir(parents=True, exist_ok=True)
         picture(20, 16, number).save(tmp_path / "set" / name / f"{number}.png")
     plain = given(datasets.ImageFolder(str(tmp_path / "set")), tmp_path, monkeypatch)
-    assert (plain.labels, plain.classes) == ((0, 1, 1), ("a", "b"))
+    assert (plain.labels, plain.class_names) == ((0, 1, 1), ("a", "b"))
     tensors = datasets.ImageFolder(str(tmp_path / "set"), transforms.ToTensor())
     assert torch.equal(given(tensors, tmp_path, monkeypatch).images, plain.images)
     fake = datasets.FakeData(5, (3, 40, 50), 4)
@@ -82,7 +82,7 @@ def test_data_sets_of_hugging_face(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     rows = {"image": [picture(20, 16, n) for n in range(3)], "label": [1, 0, 1]}
     data = datasets.Dataset.from_dict(rows, features=features)
     found = given(data, tmp_path, monkeypatch)
-    assert (found.labels, found.classes) == ((1, 0, 1), ("cat", "dog"))
+    assert (found.labels, found.class_names) == ((1, 0, 1), ("cat", "dog"))
     wanted = np.asarray(picture(20, 16, 1)).transpose(2, 0, 1).astype(np.float32) / 255
     assert np.array_equal(found.images[1].numpy(), wanted)
     by_name = given(data, tmp_path, monkeypatch, names=("dog", "cow", "cat"))

@@ -37,7 +37,7 @@ def test_folders_are_classes_in_the_order_of_their_names(tmp_path: Path) -> None
     found = load_images(root)
     assert found.names == ("Zebra/z.png", "cat/x.JPG", "dog/b.png", "dog/deep/a.png")
     assert found.labels == (0, 1, 2, 2)
-    assert found.classes == ("Zebra", "cat", "dog")
+    assert found.class_names == ("Zebra", "cat", "dog")
     assert found.origins[1] == str(root / "cat/x.JPG")
 
 
@@ -58,7 +58,7 @@ def test_folders_go_by_the_names_of_the_classes(tmp_path: Path) -> None:
         "TENCH/b.png": 0,
         "box tortoise/c.png": 4,
     }
-    assert found.classes == NAMES
+    assert found.class_names == NAMES
     assert labels_of(["Tinca tinca", "a"], ("a, b", "tinca tinca")) == [1, 0]
     assert labels_of(["b"], ("a, b", "b")) == [1]  # the whole name comes first
     for folder, told in {
@@ -82,6 +82,14 @@ def test_numbers_are_classes_only_in_their_order(tmp_path: Path) -> None:
     assert load_images(tree(tmp_path / "more", "00/a.png", "01/a.png")).labels == (0, 1)
     with pytest.raises(InputError, match=r"'1' in .* would be class 0"):
         load_images(tree(tmp_path / "few", "1/a.png", "2/a.png"))
+
+
+def test_a_class_may_be_a_link(tmp_path: Path) -> None:
+    root = tree(tmp_path / "set", "a/1.png")
+    (root / "b").symlink_to(tree(tmp_path / "elsewhere", "2.png"), target_is_directory=True)
+    (root / "a" / "loop").symlink_to(root, target_is_directory=True)
+    found = load_images(root)
+    assert (found.names, found.labels) == (("a/1.png", "b/2.png"), (0, 1))
 
 
 def test_folders_that_are_no_classes(tmp_path: Path) -> None:

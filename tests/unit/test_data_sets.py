@@ -14,6 +14,7 @@ from PIL import Image
 
 from tollbox.errors import InputError
 from tollbox.files.image_functions import images_from
+from tollbox.files.images import ImageSet
 from tollbox.files.resizing import Resizing
 
 NUMBERS = itertools.count()
@@ -72,7 +73,7 @@ def test_pairs_of_pictures_and_labels(give: Any) -> None:
     found = give(data, limit=3)
     assert found.labels == (0, 1, 0)
     assert found.names == ("0", "1", "2")
-    assert found.classes == ("cat", "dog")
+    assert found.class_names == ("cat", "dog")
     assert max(data.asked) == 2
     wanted = np.asarray(picture(5, 4, 1)).transpose(2, 0, 1).astype(np.float32) / 255
     assert np.array_equal(found.images[1].numpy(), wanted)
@@ -80,7 +81,7 @@ def test_pairs_of_pictures_and_labels(give: Any) -> None:
 
 def test_mappings_arrays_tensors_and_grey(give: Any) -> None:
     keyed = HuggingFace([{"img": picture(5, 4, n), "label": 1, "more": 0} for n in range(2)])
-    assert (give(keyed).labels, give(keyed).classes) == ((1, 1), ("cat", "dog"))
+    assert (give(keyed).labels, give(keyed).class_names) == ((1, 1), ("cat", "dog"))
     arrays = [(np.asarray(picture(5, 4)), np.int64(3)), (np.asarray(picture(5, 4)), 3)]
     assert torch.equal(give(arrays).images, give([(picture(5, 4), 3)] * 2).images)
     tensors = [(torch.full((2, 4, 5), n / 4), torch.tensor(n)) for n in range(3)]
@@ -106,7 +107,7 @@ def test_pictures_of_a_data_set_are_resized(give: Any) -> None:
 def test_labels_go_by_name_if_both_are_named(give: Any) -> None:
     data = Lazy([(picture(5, 4), n) for n in (0, 1, 1)])
     found = give(data, names=("dog", "horse", "cat"))
-    assert (found.labels, found.classes) == ((2, 0, 0), ("dog", "horse", "cat"))
+    assert (found.labels, found.class_names) == ((2, 0, 0), ("dog", "horse", "cat"))
     assert give(list(data), names=("dog", "horse", "cat")).labels == (0, 1, 1)
     with pytest.raises(InputError, match="the class 'dog' is none of the 2 names of the classes"):
         give(data, names=("horse", "cat"))
@@ -144,6 +145,20 @@ def test_mistakes(give: Any, data: Any, told: str) -> None:
     assert told in str(error.value)
     assert str(error.value).startswith("images is 'data_")
     assert str(error.value).count("images is 'data_") == 1
+
+
+@pytest.mark.filterwarnings("ignore:Creating a tensor from a list:UserWarning")  # it is slow
+def test_two_arrays_and_their_labels_are_no_data_set(give: Any) -> None:
+    arrays = [np.full((3, 4, 5), value, np.float32) for value in (0.25, 0.5)]
+    found = give((arrays, [7, 8]))
+    assert (found.images.shape, found.labels) == ((2, 3, 4, 5), (7, 8))
+
+
+def test_labels_of_an_image_set_go_by_name_too(give: Any) -> None:
+    given = ImageSet(torch.zeros(2, 1, 4, 5), (0, 1), ("x", "y"), ("here",) * 2, ("cat", "dog"))
+    assert give(given).class_names == ("cat", "dog")
+    found = give(given, names=("dog", "cow", "cat"))
+    assert (found.labels, found.class_names) == ((2, 0), ("dog", "cow", "cat"))
 
 
 def test_arrays_are_not_resized(give: Any) -> None:

@@ -43,7 +43,7 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: Loaded) ->
     unfinished = {text for r in results for text in r.warnings} - set(warnings)
     settings["warnings"] = warnings + sorted(unfinished)
     settings["exactness"] = exactness
-    model, classes = loaded.model(loaded.study.models[0]), loaded.images.classes
+    model, classes = loaded.model(loaded.study.models[0]), loaded.images.class_names
     pictures = {path.name for path in folder.iterdir() if PICTURE.fullmatch(path.name)}
     with staged(folder, FILES | pictures, shared=True) as stage:
         with stage.writing():

@@ -139,7 +139,7 @@ def _unfit_models(results: StudyResults) -> tuple[list[str], bool]:
             grid.images,
             len(misclassified[number]),
             labels[number],
-            results.record.classes,
+            results.record.class_names,
         )
         for number in suspects
     ]

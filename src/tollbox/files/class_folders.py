@@ -21,21 +21,15 @@ from .folders import image_files
 from .pictures import SUFFIXES
 from .tables import shortened
 
+ENDINGS = ", ".join(sorted(SUFFIXES))
+
 
 def class_files(folder: Path, names: Sequence[str]) -> tuple[list[tuple[str, int]], list[str]]:
     """Each picture, as its path in the folder, with its label; and the folder's classes."""
-    files = image_files(folder)
-    classes = sorted(
-        entry.name
-        for entry in os.scandir(folder)
-        if entry.is_dir() and not entry.name.startswith(".")
-    )
-    if not files:
-        raise FileError(
-            f"the folder {folder} has no images",
-            expected=f"files ending in {', '.join(sorted(SUFFIXES))}",
-        )
-    beside = [name for name in files if "/" not in name]
+    entries = sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    classes = [name for name in entries if (folder / name).is_dir()]
+    beside = [name for name in entries if Path(name).suffix.lower() in SUFFIXES]
+    beside = [name for name in beside if name not in classes]
     if beside:
         raise InputError(
             f"{folder} is a folder, and no labels are given; the image {beside[0]} is in no folder "
@@ -44,23 +38,25 @@ def class_files(folder: Path, names: Sequence[str]) -> tuple[list[tuple[str, int
             remedy=f"give {mention('labels')}, or move the images into such folders",
             input="images",
         )
-    of_class: dict[str, list[str]] = {name: [] for name in classes}
-    for name in files:
-        of_class[name.partition("/")[0]].append(name)
+    if not classes:
+        raise FileError(
+            f"the folder {folder} has no images",
+            expected=f"a folder for each class, with files ending in {ENDINGS}",
+        )
+    of_class = {name: image_files(folder / name) for name in classes}
     for name, own in of_class.items():
         if not own:
             raise FileError(
                 f"the folder {folder / name} has no images",
-                expected=f"each folder in {folder} to be a class, with files ending in "
-                f"{', '.join(sorted(SUFFIXES))}",
+                expected=f"each folder in {folder} to be a class, with files ending in {ENDINGS}",
                 remedy="move it elsewhere",
             )
     if not names:
         _check_numbers(folder, classes)
     labels = dict(zip(classes, labels_of(classes, names), strict=True))
-    turns = itertools.zip_longest(*of_class.values())
-    order = [name for turn in turns for name in turn if name is not None]
-    return [(name, labels[name.partition("/")[0]]) for name in order], classes
+    paths = [[(f"{name}/{file}", labels[name]) for file in of_class[name]] for name in classes]
+    order = [each for turn in itertools.zip_longest(*paths) for each in turn if each is not None]
+    return order, [name.encode("utf-8", "backslashreplace").decode() for name in classes]
 
 
 def _check_numbers(folder: Path, classes: Sequence[str]) -> None:

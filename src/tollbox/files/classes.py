@@ -61,6 +61,24 @@ def labels_of(own: Sequence[str], names: Sequence[str]) -> list[int]:
     ]
 
 
+def relabelled(
+    labels: tuple[int, ...], own: Sequence[str], names: Sequence[str]
+) -> tuple[int, ...]:
+    """The labels of the model for those of a set, by the names of both; as they are if either has
+    none."""
+    if not own or not names:
+        return labels
+    for label in labels:
+        if not 0 <= label < len(own):
+            raise InputError(
+                f"a label is {label}, and the data set has {len(own)} names of classes",
+                expected=f"0 to {len(own) - 1}",
+            )
+    used = sorted(set(labels))
+    place = dict(zip(used, labels_of([own[label] for label in used], names), strict=True))
+    return tuple(place[label] for label in labels)
+
+
 def _place(name: str, found: set[int] | None, names: Sequence[str]) -> int:
     """The one place that was found for a name."""
     if found is not None and len(found) == 1:

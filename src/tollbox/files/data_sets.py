@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ..core.arguments import is_whole, shown
 from ..errors import InputError
-from .classes import labels_of
+from .classes import relabelled
 from .functions import called
 from .images import ImageSet, check_pictures
 from .packages import optional
@@ -48,7 +48,7 @@ def is_data_set(value: Any) -> bool:
     if isinstance(first, Mapping):
         return any(key in first for key in IMAGE_KEYS)
     pair = isinstance(first, tuple | list) and len(first) == 2
-    return pair and (_is_picture(first[0]) or isinstance(first[0], Tensor | np.ndarray))
+    return pair and _is_image(first[0]) and not _is_image(first[1])
 
 
 def data_set_images(
@@ -62,8 +62,7 @@ def data_set_images(
     ]
     labels = integer_labels(np.array([label for _, label in items]), count)
     own = _class_names(data)
-    if own and names:
-        labels = _by_name(labels, own, names)
+    labels = relabelled(labels, own, names)
     images = [image for image, _ in items]
     if any(isinstance(image, Tensor) for image in images):
         check_pictures(resizing, "the data set has tensors")
@@ -103,6 +102,11 @@ def _is_picture(value: Any) -> bool:
     return any(
         each.__module__ == "PIL.Image" and each.__name__ == "Image" for each in type(value).__mro__
     )
+
+
+def _is_image(value: Any) -> bool:
+    """Whether it is a picture, or has the axes of one."""
+    return _is_picture(value) or (isinstance(value, Tensor | np.ndarray) and value.ndim > 1)
 
 
 def _from_array(image: Any, number: int) -> Any:
@@ -163,16 +167,3 @@ def _class_names(data: Any) -> tuple[str, ...]:
     if not isinstance(names, tuple | list) or not all(isinstance(name, str) for name in names):
         return ()
     return tuple(names)
-
-
-def _by_name(labels: Sequence[int], own: Sequence[str], names: Sequence[str]) -> tuple[int, ...]:
-    """The labels of the model for those of the set, by the names of both."""
-    for label in labels:
-        if not 0 <= label < len(own):
-            raise InputError(
-                f"a label is {label}, and the data set has {len(own)} names of classes",
-                expected=f"0 to {len(own) - 1}",
-            )
-    used = sorted(set(labels))
-    place = dict(zip(used, labels_of([own[label] for label in used], names), strict=True))
-    return tuple(place[label] for label in labels)

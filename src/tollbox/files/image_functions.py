@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, mention
+from .classes import relabelled
 from .data_sets import data_set_images, is_data_set
 from .functions import called, imported
 from .images import ImageSet, check_pictures
@@ -53,7 +54,8 @@ def images_from(
             return data_set_images(answer, function, limit, resizing, names)
         check_pictures(resizing, "the function gives arrays")
         images, labels, own_names = _parts(answer)
-        classes = answer.classes if isinstance(answer, ImageSet) else ()
+        own_classes = answer.class_names if isinstance(answer, ImageSet) else ()
+        labels = relabelled(labels, own_classes, names)
     except InputError as error:
         if error.input == "images":  # from the user's own code, of which it speaks already
             raise
@@ -63,7 +65,7 @@ def images_from(
             remedy=error.remedy,
             input="images",
         ) from None
-    return ImageSet(images, labels, own_names, (function,) * len(images), names or classes)
+    return ImageSet(images, labels, own_names, (function,) * len(images), names or own_classes)
 
 
 def _parts(answer: Any) -> tuple[Tensor, tuple[int, ...], tuple[str, ...]]:

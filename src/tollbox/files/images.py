@@ -32,7 +32,7 @@ class ImageSet:
     names: tuple[str, ...]
     origins: tuple[str, ...]
     """Where each label was read: a file, and the line if any."""
-    classes: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
     """The names of the classes, by label, if they are known."""
 
     def __len__(self) -> int:

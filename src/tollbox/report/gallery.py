@@ -109,7 +109,7 @@ def _pictures(results: StudyResults, chosen: Sequence[SeriesRuns]) -> dict[str, 
             break
         for number, image in enumerate(shown):
             entries = [
-                _entry(results.record.classes, shot, _difference(pictures, shot), factor)
+                _entry(results.record.class_names, shot, _difference(pictures, shot), factor)
                 for shot in shots
                 if shot.series is runs and shot.run.image == image
             ]
@@ -122,7 +122,7 @@ def _pictures(results: StudyResults, chosen: Sequence[SeriesRuns]) -> dict[str, 
         images.append(
             {
                 "name": name,
-                "label": class_words(label, results.record.classes),
+                "label": class_words(label, results.record.class_names),
                 "original": original,
             }
         )

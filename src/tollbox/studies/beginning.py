@@ -55,7 +55,7 @@ def begin(
         scale=scale,
         kept=loaded.kept,
         surrogates=surrogates,
-        classes=images.classes,
+        class_names=images.class_names,
     )
     names = (name.encode("utf-8", "backslashreplace").decode() for name in images.names)
     rows = list(zip(range(len(images)), loaded.hashes, images.labels, names, strict=True))

@@ -336,8 +336,8 @@ def _check(study: Study, images: ImageSet, spec: ModelSpec, model: Model) -> Non
     """The model has the classes of the labels, of the target and of the prices, and as many as
     there are names."""
     try:
-        check_names(images.classes, model.classes)
-        known = model.classes or len(images.classes) or None
+        check_names(images.class_names, model.classes)
+        known = model.classes or len(images.class_names) or None
         for label, name, origin in zip(images.labels, images.names, images.origins, strict=True):
             classes = known or (LARGEST if label > LARGEST else None)
             check_label(label, classes, f"{origin}: the label of image {name}")

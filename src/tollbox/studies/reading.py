@@ -101,7 +101,7 @@ class StudyResults:
                 "flagged": end.source,
                 "warnings": "; ".join(end.warnings),
                 "norm": str(self.record.norm),
-                "class": class_name(label, self.record.classes),
+                "class": class_name(label, self.record.class_names),
             }
 
     def to_pandas(self, price: float | None = None) -> Any:

@@ -164,7 +164,7 @@ class StudyRecord:
     """By attack, the digest of its surrogate's weights, where it has one."""
     norm: Metric = Metric.L2
     """What distances are measured in. (Older stores do not say: ℓ2.)"""
-    classes: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
     """The names of the classes, if they are known."""
 
     @property
@@ -204,7 +204,7 @@ class StudyRecord:
                     for name, found in values.get("exactness", {}).items()
                 },
                 "norm": Metric(values.get("norm", Metric.L2)),
-                "classes": tuple(values.get("classes", ())),
+                "class_names": tuple(values.get("class_names", ())),
                 "kept": Kept.from_json(values["kept"]) if "kept" in values else None,
             }
         )
