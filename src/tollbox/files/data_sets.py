@@ -28,7 +28,7 @@ from .functions import called
 from .images import ImageSet, check_pictures
 from .packages import optional
 from .pictures import GREY, READING, check_alike, pixels_of, readable
-from .pixels import integer_labels, unit_pixels
+from .pixels import unit_pixels
 from .resizing import Resizing
 from .tables import LARGEST
 
@@ -56,21 +56,22 @@ def data_set_images(
 ) -> ImageSet:
     """The first `limit` images of a data set, which `origin` gave; `names` are of the classes."""
     count = len(data) if limit is None else min(limit, len(data))
-    items = [
-        _item(called(functools.partial(data.__getitem__, number), origin, "images"), number)
-        for number in range(count)
-    ]
-    labels = integer_labels(np.array([label for _, label in items]), count)
+    images: list[Tensor | NDArray[np.uint8]] = []
+    labels: list[int] = []
+    for number in range(count):
+        item = called(functools.partial(data.__getitem__, number), origin, "images")
+        image, label = _item(item, number)
+        images.append(_pixels(image, number, resizing))
+        labels.append(label)
+    tensors = any(isinstance(image, Tensor) for image in images)
     own = _class_names(data)
-    labels = relabelled(labels, own, names)
-    images = [image for image, _ in items]
-    if any(isinstance(image, Tensor) for image in images):
-        check_pictures(resizing, "the data set has tensors")
-        pixels = _tensors(images)
-    else:
-        pixels = _pictures(images, resizing)
-    numbers = tuple(str(number) for number in range(count))
-    return ImageSet(pixels, labels, numbers, (origin,) * count, names or own)
+    return ImageSet(
+        _tensors(images) if tensors else _pictures(images),
+        relabelled(tuple(labels), own, names),
+        tuple(str(number) for number in range(count)),
+        (origin,) * count,
+        names or own,
+    )
 
 
 def _item(item: Any, number: int) -> tuple[Any, int]:
@@ -128,15 +129,22 @@ def _from_array(image: Any, number: int) -> Any:
     return optional("PIL.Image", READING, extra="cli").fromarray(image)
 
 
-def _pictures(pictures: Sequence[Any], resizing: Resizing | None) -> Tensor:
+def _pixels(image: Any, number: int, resizing: Resizing | None) -> Tensor | NDArray[np.uint8]:
+    """A tensor as it is; of a picture the pixels (c, h, w), resized: it need not be kept."""
+    if isinstance(image, Tensor):
+        check_pictures(resizing, "the data set has tensors")
+        return image
+    with readable(f"{number}"):
+        return pixels_of(image, f"{number}", resizing, image.mode in GREY)
+
+
+def _pictures(arrays: Sequence[Any]) -> Tensor:
     """(n, c, h, w) in [0,1]; with one channel if all are grey."""
-    grey = all(picture.mode in GREY for picture in pictures)
-    arrays: list[NDArray[np.uint8]] = []
-    for number, picture in enumerate(pictures):
-        with readable(f"{number}"):
-            arrays.append(pixels_of(picture, f"{number}", resizing, grey))
-        check_alike(arrays[-1].shape, arrays[0].shape, f"{number}", "0")
-    return unit_pixels(np.stack(arrays))
+    for number, array in enumerate(arrays):
+        check_alike(array.shape[1:], arrays[0].shape[1:], f"{number}", "0")
+    channels = max(len(array) for array in arrays)
+    shape = (channels, *arrays[0].shape[1:])
+    return unit_pixels(np.stack([np.broadcast_to(array, shape) for array in arrays]))
 
 
 def _tensors(images: Sequence[Any]) -> Tensor:
