@@ -33,14 +33,13 @@ STUDY = """\
 budget = 60
 prices = [10]
 device = "cpu"
-images = {path = "set.npz"}
+images = {path = "set.npz", names = "names.txt"}
 
 [[models]]
 source = "hf:vit"
 
 [[models]]
 source = "clip:clip"
-names = "names.txt"
 
 [[attacks]]
 preset = "surfree"

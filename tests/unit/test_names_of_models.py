@@ -180,9 +180,14 @@ def test_names_that_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "names.txt"
     for content, says in (
         (b"", r"names\.txt is empty: expected a text file with a class on each line"),
-        (b"cat\n\ndog\n", r"names\.txt, line 2: .*there is no name"),
-        (b"cat\n\ta prompt\n", r"names\.txt, line 2: .*there is no name"),
+        (b"cat\n\ndog\n", r"names\.txt, line 2: .*has no name for class 1"),
+        (b"cat\n\ta prompt\n", r"names\.txt, line 2: .*has no name for class 1"),
         (b"\xff\xfe\x00", r"names\.txt is not UTF-8 text"),
+        (
+            b"cat\n" + b"a" * 300,
+            r"names\.txt, line 2: .*names has 'aaaa.* for class 1: expected a name",
+        ),
+        (b"c\x07at\n", r"names\.txt, line 1: .*names has 'c\\x07at'"),
     ):
         file.write_bytes(content)
         with pytest.raises(FileError, match=says):

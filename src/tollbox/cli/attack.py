@@ -24,6 +24,7 @@ from ..engine.engine import LARGEST_BATCH
 from ..errors import InputError, mention
 from ..files.classes import flagged_classes
 from ..files.output import check_free
+from ..files.resizing import INTERPOLATIONS, Resizing
 from ..models.precision import DTYPE_NAMES, DTYPES
 from ..studies.beginning import begin
 from ..studies.identity import current_environment
@@ -66,10 +67,30 @@ class AttackOptions:
             "logits or labels for images (n, c, h, w) in [0,1]."
         ),
     ]
-    images: Annotated[Path, _option("A folder (with --labels), or an .npz: images and labels.")]
+    images: Annotated[
+        Path,
+        _option(
+            "A folder with a folder for each class, or with --labels; an .npz with images and "
+            "labels; or module:function, which gives a data set, or images and labels."
+        ),
+    ]
     out: Annotated[Path, _option("Folder for the results: a new one, or an empty one.")]
     labels: Annotated[Path | None, _option("CSV with the columns file and label.")] = None
     limit: Annotated[int | None, _whole("Use only the first so many images.")] = None
+    resize: Annotated[
+        str | None,
+        _option(
+            "Length in pixels to which the shorter side of each picture is brought; or "
+            "height,width to which it is stretched."
+        ),
+    ] = None
+    crop: Annotated[
+        str | None, _option("Then cut out the middle: a side in pixels, or height,width.")
+    ] = None
+    interpolation: Annotated[
+        str | None,
+        _option(f"How to resize: {', '.join(INTERPOLATIONS)}; antialiased. Default: bilinear."),
+    ] = None
     names: Annotated[
         Path | None,
         _option(
@@ -211,12 +232,21 @@ def study_of(options: AttackOptions) -> Study:
     return Study.of(
         name="attack",
         where="tollbox attack",
-        images=ImagesSpec(options.images, options.labels, options.limit),
+        images=ImagesSpec.of(
+            str(options.images),
+            labels=options.labels,
+            limit=options.limit,
+            resizing=Resizing.of(
+                choices.side("resize", options.resize),
+                choices.side("crop", options.crop),
+                options.interpolation,
+            ),
+            names=options.names,
+        ),
         models=[
             ModelSpec.of(
                 options.model,
                 name="model",
-                names=options.names,
                 mean=choices.numbers("mean", options.mean),
                 std=choices.numbers("std", options.std),
                 quantize=options.quantize,
@@ -299,6 +329,9 @@ def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
         "images": str(options.images),
         "labels": None if options.labels is None else str(options.labels),
         "limit": options.limit,
+        "resize": options.resize,
+        "crop": options.crop,
+        "interpolation": options.interpolation,
         "device": str(loaded.device),
         "batch_size": options.batch_size,
         "workers": options.workers,

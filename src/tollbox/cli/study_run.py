@@ -148,6 +148,7 @@ def _unfit_models(results: StudyResults) -> tuple[list[str], bool]:
             len(images[number]),
             len(misclassified[number]),
             labels[number],
+            results.record.class_names,
         )
         for number in suspects
     ]

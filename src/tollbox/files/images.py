@@ -1,8 +1,9 @@
-"""Images in: a folder with a CSV of labels, or an `.npz` file.
+"""Images in: a folder with a CSV of labels, a folder of classes, or an `.npz` file.
 
 1. Images come out as float32 in [0,1], (n, c, h, w), all of one shape; 8-bit values are divided by
-   255. Nothing is resized or cropped.
+   255. Pictures are resized and cropped if that is told (`resizing`), and nothing else is.
 2. Each image knows where its label came from, for messages.
+3. The names of the classes are those that are given, or else the folders of a folder of classes.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from pathlib import Path
 from torch import Tensor
 
 from ..errors import FileError, InputError
+from .class_folders import class_files
 from .folders import labelled_files
 from .npz import read_npz
 from .pictures import SUFFIXES, is_grey, read_pictures
-from .tables import kind_of
+from .resizing import Resizing
+from .tables import kind_of, path_of
 
 
 @dataclass(frozen=True)
@@ -29,24 +32,32 @@ class ImageSet:
     names: tuple[str, ...]
     origins: tuple[str, ...]
     """Where each label was read: a file, and the line if any."""
+    class_names: tuple[str, ...] = ()
+    """The names of the classes, by label, if they are known."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
 
-def load_images(path: Path, labels: Path | None = None, limit: int | None = None) -> ImageSet:
-    """The first `limit` images of a folder (with its label file) or of an `.npz`."""
+def load_images(
+    path: str | Path,
+    labels: str | Path | None = None,
+    limit: int | None = None,
+    *,
+    resizing: Resizing | None = None,
+    names: tuple[str, ...] = (),
+) -> ImageSet:
+    """The first `limit` images of a folder (with its label file, or with a folder for each class)
+    or of an `.npz`; `names` are those of the model's classes."""
     if limit is not None and limit < 1:
         raise InputError(f"is {limit}", expected="1 or more", input="limit")
+    path = path_of(path, "images")
+    labels = None if labels is None else path_of(labels, "labels")
     kind = kind_of(path, str(path), input="images")
-    if kind == "folder":
-        if labels is None:
-            raise InputError(
-                f"{path} is a folder, and no labels are given",
-                expected="a CSV file with the columns file and label",
-                input="images",
-            )
-        return _load_folder(path, labels, limit)
+    if kind == "folder" and labels is None:
+        return _load_classes(path, limit, resizing, names)
+    if kind == "folder" and labels is not None:
+        return _load_labelled(path, labels, limit, resizing, names)
     if kind == "nothing":
         raise FileError(
             f"{path} does not exist", expected="a folder of images or an .npz file", input="images"
@@ -64,18 +75,56 @@ def load_images(path: Path, labels: Path | None = None, limit: int | None = None
             remedy="leave the label file out",
             input="labels",
         )
+    check_pictures(resizing, f"{path} has arrays")
     images, classes = read_npz(path, limit)
-    names = tuple(str(number) for number in range(len(images)))
-    return ImageSet(images, classes, names, (f"{path}",) * len(images))
+    numbers = tuple(str(number) for number in range(len(images)))
+    return ImageSet(images, classes, numbers, (f"{path}",) * len(images), names)
 
 
-def _load_folder(folder: Path, table: Path, limit: int | None) -> ImageSet:
+def check_pictures(resizing: Resizing | None, what: str) -> None:
+    """Raise InputError if arrays, which `what` says there are, were to be resized."""
+    if resizing is not None:
+        raise InputError(
+            f"is given, and {what}",
+            expected="pictures, which alone are resized and cropped",
+            remedy="leave it out, and make the arrays of the model's size",
+            input="crop" if resizing.resize is None else "resize",
+        )
+
+
+def _load_labelled(
+    folder: Path,
+    table: Path,
+    limit: int | None,
+    resizing: Resizing | None,
+    names: tuple[str, ...],
+) -> ImageSet:
     files = labelled_files(folder, table)
-    grey = all(is_grey(folder / file.name) for file in files)
-    files = files[:limit]
     return ImageSet(
-        read_pictures(folder, [file.name for file in files], grey),
-        tuple(file.label for file in files),
-        tuple(file.name for file in files),
-        tuple(f"{table}, line {file.line}" for file in files),
+        _pictures(folder, [file.name for file in files], limit, resizing),
+        tuple(file.label for file in files[:limit]),
+        tuple(file.name for file in files[:limit]),
+        tuple(f"{table}, line {file.line}" for file in files[:limit]),
+        names,
     )
+
+
+def _load_classes(
+    folder: Path, limit: int | None, resizing: Resizing | None, names: tuple[str, ...]
+) -> ImageSet:
+    files, classes = class_files(folder, names)
+    return ImageSet(
+        _pictures(folder, [name for name, _ in files], limit, resizing),
+        tuple(label for _, label in files[:limit]),
+        tuple(name for name, _ in files[:limit]),
+        tuple(f"{folder / name}" for name, _ in files[:limit]),
+        names or tuple(classes),
+    )
+
+
+def _pictures(
+    folder: Path, files: list[str], limit: int | None, resizing: Resizing | None
+) -> Tensor:
+    """The first so many; with one channel if all are grey."""
+    grey = all(is_grey(folder / file) for file in files)
+    return read_pictures(folder, files[:limit], grey, resizing)

@@ -89,6 +89,7 @@ def begin(
         kept=loaded.kept,
         surrogates=surrogates,
         masks=loaded.masks_digest,
+        class_names=images.class_names,
     )
     names = (name.encode("utf-8", "backslashreplace").decode() for name in images.names)
     rows = list(zip(range(len(images)), loaded.hashes, images.labels, names, strict=True))

@@ -31,6 +31,7 @@ from ..engine.executors import threads_each
 from ..errors import InputError, mention
 from ..files.images import ImageSet
 from ..files.masks import masks_digest
+from ..files.naming import check_names
 from ..files.starts import check_target
 from ..files.tables import LARGEST, in_a_line
 from ..models.registry import files_of
@@ -351,10 +352,13 @@ def _about_model(study: Study, spec: ModelSpec, what: str, remedy: str = "") -> 
 
 
 def _check(study: Study, images: ImageSet, spec: ModelSpec, model: Model) -> None:
-    """The model has the classes of the labels, of the target and of the prices."""
+    """The model has the classes of the labels, of the target and of the prices, and as many as
+    there are names."""
     try:
+        check_names(images.class_names, model.classes)
+        known = model.classes or len(images.class_names) or None
         for label, name, origin in zip(images.labels, images.names, images.origins, strict=True):
-            classes = model.classes or (LARGEST if label > LARGEST else None)
+            classes = known or (LARGEST if label > LARGEST else None)
             check_label(label, classes, f"{origin}: the label of image {name}")
         check_target(study.goal.target, images, model.classes)
         study.goal.goal.check(model.classes)

@@ -27,6 +27,7 @@ from ..core.result import Result, Results
 from ..engine.engine import Engine
 from ..engine.journal import Answered, History
 from ..errors import InputError, UnknownNameError
+from ..files.naming import class_name
 from ..files.packages import optional
 from ..files.tables import utf8
 from .grid import Grid, Place
@@ -56,6 +57,7 @@ COLUMNS: dict[str, type] = {
     "flagged": int,
     "warnings": str,
     "norm": str,
+    "class": str,
 }
 """What there is of a finished cell, wherever it is written or read: its columns and their types."""
 
@@ -127,6 +129,7 @@ class StudyResults:
                 "flagged": end.source,
                 "warnings": "; ".join(end.warnings),
                 "norm": str(self.record.norm),
+                "class": class_name(label, self.record.class_names),
             }
 
     def to_pandas(self, price: float | None = None) -> Any:

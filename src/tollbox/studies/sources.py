@@ -18,6 +18,7 @@ from ..errors import InputError
 from ..files import images as image_files
 from ..files import masks as mask_files
 from ..files import starts as start_files
+from ..files.class_names import class_names
 from ..files.functions import importable
 from ..files.image_functions import images_from
 from ..files.images import ImageSet
@@ -58,15 +59,19 @@ def check_digest(study: Study, images: ImageSet) -> None:
 
 def _all_images(spec: ImagesSpec, limit: int | None) -> ImageSet:
     """The images before any are chosen; without a list, no more than `limit`."""
+    limit = limit if spec.listed is None else None
+    names = () if spec.names is None else class_names(spec.names).names
     if spec.function is not None:
-        return images_from(spec.function)
-    return image_files.load_images(spec.path, spec.labels, limit if spec.listed is None else None)
+        return images_from(spec.function, limit, resizing=spec.resizing, names=names)
+    return image_files.load_images(
+        spec.path, spec.labels, limit, resizing=spec.resizing, names=names
+    )
 
 
 def load_starts(study: Study, images: ImageSet, limit: int | None) -> list[Tensor | None]:
     """The image to begin from, for each of the images; None where the attack finds one itself."""
     with reported(study, ("goal", "start")):
-        return start_files.load_starts(study.goal.start, images, limit)
+        return start_files.load_starts(study.goal.start, images, limit, study.images.resizing)
 
 
 def load_masks(study: Study, images: ImageSet) -> list[Tensor | None]:
@@ -83,7 +88,7 @@ def load_model(study: Study, spec: ModelSpec, example: Tensor, device: str | tor
         return model_loading.load_model(
             spec.resolved,
             example,
-            names=spec.names,
+            names=study.images.names,
             mean=spec.mean,
             std=spec.std,
             device=device,

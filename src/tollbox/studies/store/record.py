@@ -174,6 +174,8 @@ class StudyRecord:
     """A digest of the masks, if there are any."""
     norm: Metric = Metric.L2
     """What distances are measured in. (Older stores do not say: ℓ2.)"""
+    class_names: tuple[str, ...] = ()
+    """The names of the classes, if they are known."""
 
     @property
     def folder_shards(self) -> range:
@@ -247,6 +249,7 @@ class StudyRecord:
                 },
                 "flagged": _tuple_or_none(values.get("flagged")),
                 "norm": Metric(values.get("norm", Metric.L2)),
+                "class_names": tuple(values.get("class_names", ())),
                 "kept": Kept.from_json(values["kept"]) if "kept" in values else None,
             }
         )

@@ -1,0 +1,104 @@
+"""Names of classes: which label a name means, and how a label is shown.
+
+1. Two classes may have one name, as in ImageNet; a class that is *given* by such a name is not
+   known.
+2. A set of images may have classes of its own: the folders that they lie in, or the names that a
+   data set has. If the names of the model's classes are known, each goes by its name, and its label
+   is the place of that name; else labels are the places in the set's own order.
+3. Names are compared without regard to case, and `_` is a space. A name such as "tench, Tinca
+   tinca" is known by each of its words between commas.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from ..errors import InputError, mention
+from .tables import shortened
+
+
+def labels_of(own: Sequence[str], names: Sequence[str]) -> list[int]:
+    """The label of each class of a set, by its name among `names`; in order if there are none."""
+    if not names:
+        return list(range(len(own)))
+    places: dict[str, set[int]] = {}
+    whole: dict[str, set[int]] = {}
+    for place, name in enumerate(names):
+        whole.setdefault(_plain(name), set()).add(place)
+        for word in name.split(","):
+            places.setdefault(_plain(word), set()).add(place)
+    return [
+        _place(name, whole.get(_plain(name)) or places.get(_plain(name)), names) for name in own
+    ]
+
+
+def relabelled(
+    labels: tuple[int, ...], own: Sequence[str], names: Sequence[str]
+) -> tuple[int, ...]:
+    """The labels of the model for those of a set, by the names of both; as they are if either has
+    none."""
+    if not own or not names:
+        return labels
+    for label in labels:
+        if not 0 <= label < len(own):
+            raise InputError(
+                f"a label is {label}, and the data set has {len(own)} names of classes",
+                expected=f"0 to {len(own) - 1}",
+            )
+    used = sorted(set(labels))
+    place = dict(zip(used, labels_of([own[label] for label in used], names), strict=True))
+    return tuple(place[label] for label in labels)
+
+
+def _place(name: str, found: set[int] | None, names: Sequence[str]) -> int:
+    """The one place that was found for a name."""
+    if found is not None and len(found) == 1:
+        return next(iter(found))
+    if found is not None:
+        first, second = sorted(found)[:2]
+        raise InputError(
+            f"the class {shortened(name)!r} is both {first} and {second} by the names of the "
+            "classes",
+            expected="a name that one class has",
+            remedy=f"rename it in {mention('names')}, or give labels as numbers",
+        )
+    near = difflib.get_close_matches(_plain(name), [_plain(each) for each in names], n=1)
+    hint = f" (nearest is {near[0]!r})" if near else ""
+    raise InputError(
+        f"the class {shortened(name)!r} is none of the {len(names)} names of the classes{hint}",
+        expected="the name of a class for each",
+        remedy="rename it, or leave it out",
+    )
+
+
+def check_names(names: Sequence[str], classes: int | None) -> None:
+    """Raise InputError unless there is a name for each of the model's classes, as far as both are
+    known."""
+    if names and classes is not None and len(names) != classes:
+        raise InputError(
+            f"the model has {classes} classes, and there are {len(names)} names of classes "
+            f"({shortened(names[0])}, ...)",
+            expected="one for each",
+            remedy=f"give all names in the model's order with {mention('names')}",
+        )
+
+
+def class_name(label: int, names: Sequence[str]) -> str:
+    """What a class is called; empty if that is not known."""
+    return names[label] if 0 <= label < len(names) else ""
+
+
+def numbered(label: int, names: Sequence[str], before: str = "") -> str:
+    """The number of a class, with its name behind it if that is known: `5 (sandal)`."""
+    name = class_name(label, names)
+    return f"{before}{label} ({name})" if name else f"{before}{label}"
+
+
+def class_words(label: int, names: Sequence[str]) -> str:
+    """A class as a reader wants it: by its name, else by its number."""
+    return class_name(label, names) or f"class {label}"
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.replace("_", " ").casefold().split())
