@@ -124,11 +124,8 @@ def test_an_attack_on_a_folder_of_classes_names_them(place: Place) -> None:
     assert {row["stop"] for row in told} == {"budget"}
     ledger = json.loads(Path("out/ledger.json").read_text())
     assert [image["class"] for image in ledger["images"]] == ["bright", "dark"] * 2
-    assert {key: ledger["settings"][key] for key in ("resize", "crop", "interpolation")} == {
-        "resize": "12",
-        "crop": "8,10",
-        "interpolation": None,
-    }
+    sizes = {"resize": 12, "crop": [8, 10], "interpolation": "bilinear"}
+    assert ledger["settings"]["resizing"] == sizes
     with np.load("out/adversarial.npz") as stored:
         assert stored["images"].shape == (4, 3, 8, 10)
 

@@ -236,11 +236,11 @@ def test_a_start_is_resized_unless_it_has_the_size_already(tmp_path: Path) -> No
     images = load_images(root, resizing=resizing)
     noise(33, 21).save(tmp_path / "large.png")
     noise(8, 8).save(tmp_path / "small.png")
-    large = load_starts(tmp_path / "large.png", images, None, resizing)[0]
+    large = load_starts(tmp_path / "large.png", images, None)[0]
     wanted = np.asarray(resizing.applied(noise(33, 21), "x"))
     assert large is not None
     assert np.array_equal(large.mul(255).round().byte().permute(1, 2, 0).numpy(), wanted)
-    small = load_starts(tmp_path / "small.png", images, None, resizing)[1]
+    small = load_starts(tmp_path / "small.png", images, None)[1]
     assert small is not None
     assert np.array_equal(
         small.mul(255).round().byte().permute(1, 2, 0).numpy(), np.asarray(noise(8, 8))

@@ -12,7 +12,7 @@ It is a study of one attack: all that is answered is recorded in the output fold
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -81,7 +81,8 @@ class AttackOptions:
         str | None,
         _option(
             "Length in pixels to which the shorter side of each picture is brought; or "
-            "height,width to which it is stretched."
+            "height,width to which it is stretched. Default: as the model's own configuration "
+            "says of both this and --crop, if it has one."
         ),
     ] = None
     crop: Annotated[
@@ -94,8 +95,9 @@ class AttackOptions:
     names: Annotated[
         Path | None,
         _option(
-            "Text file with the name of a class on each line, in the order of the labels; for "
-            "clip: what it is asked with, a prompt after a tab if wanted."
+            "Text file with the name of a class on each line, in the order of the labels: they are "
+            "shown, folders go by them, and clip: is asked with them, or with a prompt after a "
+            "tab. Default: as the model's own configuration says, if it has one."
         ),
     ] = None
     mean: Annotated[
@@ -301,6 +303,7 @@ def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
     """What it takes to run the attack again, for ledger.json."""
     study, [model], [tariff] = loaded.study, loaded.study.models, loaded.study.tariffs
     prices, environment = tariff.prices, current_environment(loaded.device)
+    resizing = loaded.images.resizing
     classes = None if prices.classes is None else {str(k): v for k, v in prices.classes.items()}
     return {
         "attack": study.attacks[0].name,
@@ -329,9 +332,7 @@ def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
         "images": str(options.images),
         "labels": None if options.labels is None else str(options.labels),
         "limit": options.limit,
-        "resize": options.resize,
-        "crop": options.crop,
-        "interpolation": options.interpolation,
+        "resizing": None if resizing is None else asdict(resizing),
         "device": str(loaded.device),
         "batch_size": options.batch_size,
         "workers": options.workers,

@@ -33,6 +33,7 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: Loaded) ->
     with StudyResults(folder) as store:
         settings, finished = dict(store.record.settings), {r.index: r for r in store.results()}
         warnings, exactness, shards = store.warnings, store.exactness, store.record.shards
+        sizes = store.sizes
     cells = [loaded.cell(loaded.grid.place(number)) for number in range(len(loaded.grid))]
     results = Results(
         finished.get(number)
@@ -55,7 +56,16 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: Loaded) ->
     surrogate = loaded.surrogate(loaded.study.attacks[0]) if shards == 1 else None
     lost_points = None if loaded.study.metered else lost
     labels = [cell.label for cell in cells]
-    summary.show(results, settings, lost_points, folder, surrogate, labels=labels, classes=classes)
+    summary.show(
+        results,
+        settings,
+        lost_points,
+        folder,
+        surrogate,
+        labels=labels,
+        classes=classes,
+        sizes=sizes,
+    )
     return _exit_code(folder, results, outcome, interruption, classes)
 
 

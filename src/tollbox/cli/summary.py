@@ -37,10 +37,12 @@ def show(
     *,
     labels: Sequence[int],
     classes: Sequence[str],
+    sizes: Sequence[str] = (),
 ) -> None:
     """Print it; `lost` points are no longer adversarial at 8 bits (None: the model was not asked);
     all is saved in `folder`; `surrogate` is the one that was asked in this process; `labels` are
-    those of the images, and `classes` the names of the classes, if they are known."""
+    those of the images, and `classes` the names of the classes, if they are known; `sizes`
+    says how pictures got theirs."""
     to, target, norm = console(), settings["target"], results[0].norm
     flagged_set = ""
     if settings.get("flagged"):
@@ -77,7 +79,7 @@ def show(
     to.print(table)
     for warning in settings["warnings"]:
         to.print(f"Note: {warning}.", soft_wrap=True)
-    for sentence in settings["exactness"]:
+    for sentence in [*sizes, *settings["exactness"]]:
         to.print(sentence, soft_wrap=True)
     without_point = Counter(r.stop for r in ended if math.isinf(r.distance))
     points = sum(r.adversarial is not None for r in results.counted)

@@ -1,7 +1,7 @@
 """A folder of classes: each of its folders holds the pictures of one class.
 
 1. The folders are the classes, sorted by name as torchvision's ImageFolder does, or each at the
-   place of its name if the names of the model's classes are known (`classes`). A class may have
+   place of its name if the names of the model's classes are known (`naming`). A class may have
    folders within; what is hidden is left out.
 2. Pictures come one of each class in turn, so that the first so many are of all classes.
 3. Names that are numbers are refused where the order of the names is not that of the numbers: 10
@@ -17,15 +17,18 @@ from pathlib import Path
 
 from ..errors import FileError, InputError, mention
 from .folders import image_files
-from .naming import labels_of
+from .naming import in_order, labels_of
 from .pictures import SUFFIXES
 from .tables import shortened
 
 ENDINGS = ", ".join(sorted(SUFFIXES))
 
 
-def class_files(folder: Path, names: Sequence[str]) -> tuple[list[tuple[str, int]], list[str]]:
-    """Each picture, as its path in the folder, with its label; and the folder's classes."""
+def class_files(
+    folder: Path, names: Sequence[str], own: bool = False
+) -> tuple[list[tuple[str, int]], list[str]]:
+    """Each picture, as its path in the folder, with its label; and the folder's classes. `own`: the
+    names are the model's own."""
     entries = sorted(name for name in os.listdir(folder) if not name.startswith("."))
     classes = [name for name in entries if (folder / name).is_dir()]
     beside = [name for name in entries if Path(name).suffix.lower() in SUFFIXES]
@@ -44,16 +47,16 @@ def class_files(folder: Path, names: Sequence[str]) -> tuple[list[tuple[str, int
             expected=f"a folder for each class, with files ending in {ENDINGS}",
         )
     of_class = {name: image_files(folder / name) for name in classes}
-    for name, own in of_class.items():
-        if not own:
+    for name, pictures in of_class.items():
+        if not pictures:
             raise FileError(
                 f"the folder {folder / name} has no images",
                 expected=f"each folder in {folder} to be a class, with files ending in {ENDINGS}",
                 remedy="move it elsewhere",
             )
-    if not names:
+    if in_order(classes, names, own):
         _check_numbers(folder, classes)
-    labels = dict(zip(classes, labels_of(classes, names), strict=True))
+    labels = dict(zip(classes, labels_of(classes, names, own), strict=True))
     paths = [[(f"{name}/{file}", labels[name]) for file in of_class[name]] for name in classes]
     order = [each for turn in itertools.zip_longest(*paths) for each in turn if each is not None]
     return order, [name.encode("utf-8", "backslashreplace").decode() for name in classes]

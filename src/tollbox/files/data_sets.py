@@ -29,7 +29,7 @@ from .naming import relabelled
 from .packages import optional
 from .pictures import GREY, READING, check_alike, pixels_of, readable
 from .pixels import unit_pixels
-from .resizing import Resizing
+from .preparation import Preparation
 from .tables import LARGEST
 
 IMAGE_KEYS = ("image", "img")
@@ -51,26 +51,25 @@ def is_data_set(value: Any) -> bool:
     return pair and _is_image(first[0]) and not _is_image(first[1])
 
 
-def data_set_images(
-    data: Any, origin: str, limit: int | None, resizing: Resizing | None, names: tuple[str, ...]
-) -> ImageSet:
-    """The first `limit` images of a data set, which `origin` gave; `names` are of the classes."""
+def data_set_images(data: Any, origin: str, limit: int | None, prepared: Preparation) -> ImageSet:
+    """The first `limit` images of a data set, which `origin` gave."""
     count = len(data) if limit is None else min(limit, len(data))
     images: list[Tensor | NDArray[np.uint8]] = []
     labels: list[int] = []
     for number in range(count):
         item = called(functools.partial(data.__getitem__, number), origin, "images")
         image, label = _item(item, number)
-        images.append(_pixels(image, number, resizing))
+        images.append(_pixels(image, number, prepared))
         labels.append(label)
     tensors = any(isinstance(image, Tensor) for image in images)
     own = _class_names(data)
     return ImageSet(
         _tensors(images) if tensors else _pictures(images),
-        relabelled(tuple(labels), own, names),
+        relabelled(tuple(labels), own, prepared.names, prepared.own_names),
         tuple(str(number) for number in range(count)),
         (origin,) * count,
-        names or own,
+        prepared.names or own,
+        None if tensors else prepared.resizing,
     )
 
 
@@ -129,13 +128,13 @@ def _from_array(image: Any, number: int) -> Any:
     return optional("PIL.Image", READING, extra="cli").fromarray(image)
 
 
-def _pixels(image: Any, number: int, resizing: Resizing | None) -> Tensor | NDArray[np.uint8]:
+def _pixels(image: Any, number: int, prepared: Preparation) -> Tensor | NDArray[np.uint8]:
     """A tensor as it is; of a picture the pixels (c, h, w), resized: it need not be kept."""
     if isinstance(image, Tensor):
-        check_pictures(resizing, "the data set has tensors")
+        check_pictures(prepared.given_resizing, "the data set has tensors")
         return image
     with readable(f"{number}"):
-        return pixels_of(image, f"{number}", resizing, image.mode in GREY)
+        return pixels_of(image, f"{number}", prepared.resizing, image.mode in GREY)
 
 
 def _pictures(arrays: Sequence[Any]) -> Tensor:

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from .functions import called, imported
 from .images import ImageSet, check_pictures
 from .naming import relabelled
 from .pixels import integer_labels, unit_pixels
+from .preparation import Configured, Preparation
 from .resizing import Resizing
 
 EXPECTED = (
@@ -36,10 +38,12 @@ def images_from(
     limit: int | None = None,
     *,
     resizing: Resizing | None = None,
-    names: tuple[str, ...] = (),
+    names: str | PathLike[str] | Sequence[str] | None = None,
+    model: Configured | None = None,
 ) -> ImageSet:
     """The images that `function`, of the form module:function, gives; of a data set the first
-    `limit`. `names` are those of the model's classes."""
+    `limit`. The others are as for `load_images`."""
+    prepared = Preparation.of(resizing, names, model)
     value = imported(function, "images")
     if isinstance(value, type) or not callable(value):
         what = "a class" if isinstance(value, type) else type(value).__name__
@@ -51,11 +55,12 @@ def images_from(
     answer = called(value, function, "images")
     try:
         if called(lambda: is_data_set(answer), function, "images"):
-            return data_set_images(answer, function, limit, resizing, names)
+            return data_set_images(answer, function, limit, prepared)
         check_pictures(resizing, "the function gives arrays")
         images, labels, own_names = _parts(answer)
-        own_classes = answer.class_names if isinstance(answer, ImageSet) else ()
-        labels = relabelled(labels, own_classes, names)
+        ready = isinstance(answer, ImageSet)
+        own_classes, sizes = (answer.class_names, answer.resizing) if ready else ((), None)
+        labels = relabelled(labels, own_classes, prepared.names, prepared.own_names)
     except InputError as error:
         if error.input == "images":  # from the user's own code, of which it speaks already
             raise
@@ -65,7 +70,8 @@ def images_from(
             remedy=error.remedy,
             input="images",
         ) from None
-    return ImageSet(images, labels, own_names, (function,) * len(images), names or own_classes)
+    classes = prepared.names or own_classes
+    return ImageSet(images, labels, own_names, (function,) * len(images), classes, sizes)
 
 
 def _parts(answer: Any) -> tuple[Tensor, tuple[int, ...], tuple[str, ...]]:

@@ -1,14 +1,18 @@
 """Images in: a folder with a CSV of labels, a folder of classes, or an `.npz` file.
 
 1. Images come out as float32 in [0,1], (n, c, h, w), all of one shape; 8-bit values are divided by
-   255. Pictures are resized and cropped if that is told (`resizing`), and nothing else is.
+   255. Pictures are resized and cropped if that is told, by the user or by a model's configuration
+   (`preparation`), and nothing else is.
 2. Each image knows where its label came from, for messages.
-3. The names of the classes are those that are given, or else the folders of a folder of classes.
+3. The names of the classes are those that are given, else the model's own, else the folders of a
+   folder of classes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 
 from torch import Tensor
@@ -18,6 +22,7 @@ from .class_folders import class_files
 from .folders import labelled_files
 from .npz import read_npz
 from .pictures import SUFFIXES, is_grey, read_pictures
+from .preparation import Configured, Preparation
 from .resizing import Resizing
 from .tables import kind_of, path_of
 
@@ -34,6 +39,8 @@ class ImageSet:
     """Where each label was read: a file, and the line if any."""
     class_names: tuple[str, ...] = ()
     """The names of the classes, by label, if they are known."""
+    resizing: Resizing | None = None
+    """How pictures got their size; None: as they are."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -45,23 +52,26 @@ def load_images(
     limit: int | None = None,
     *,
     resizing: Resizing | None = None,
-    names: tuple[str, ...] = (),
+    names: str | PathLike[str] | Sequence[str] | None = None,
+    model: Configured | None = None,
 ) -> ImageSet:
     """The first `limit` images of a folder (with its label file, or with a folder for each class)
-    or of an `.npz`; `names` are those of the model's classes."""
+    or of an `.npz`.
+
+    resizing: how pictures get the size that the model takes.
+    names: of the model's classes, in order, or a file with one on each line.
+    model: one whose own configuration says both where they are not given.
+    """
     if limit is not None and limit < 1:
         raise InputError(f"is {limit}", expected="1 or more", input="limit")
+    prepared = Preparation.of(resizing, names, model)
     path = path_of(path, "images")
     labels = None if labels is None else path_of(labels, "labels")
-    kind = kind_of(path, str(path), input="images")
+    kind = check_there(path)
     if kind == "folder" and labels is None:
-        return _load_classes(path, limit, resizing, names)
+        return _load_classes(path, limit, prepared)
     if kind == "folder" and labels is not None:
-        return _load_labelled(path, labels, limit, resizing, names)
-    if kind == "nothing":
-        raise FileError(
-            f"{path} does not exist", expected="a folder of images or an .npz file", input="images"
-        )
+        return _load_labelled(path, labels, limit, prepared)
     if path.suffix.lower() in SUFFIXES:
         raise FileError(
             f"{path} is a single picture",
@@ -78,7 +88,17 @@ def load_images(
     check_pictures(resizing, f"{path} has arrays")
     images, classes = read_npz(path, limit)
     numbers = tuple(str(number) for number in range(len(images)))
-    return ImageSet(images, classes, numbers, (f"{path}",) * len(images), names)
+    return ImageSet(images, classes, numbers, (f"{path}",) * len(images), prepared.names)
+
+
+def check_there(path: Path) -> str:
+    """What is at the path of images; raises FileError if there is nothing."""
+    kind = kind_of(path, str(path), input="images")
+    if kind == "nothing":
+        raise FileError(
+            f"{path} does not exist", expected="a folder of images or an .npz file", input="images"
+        )
+    return kind
 
 
 def check_pictures(resizing: Resizing | None, what: str) -> None:
@@ -92,33 +112,28 @@ def check_pictures(resizing: Resizing | None, what: str) -> None:
         )
 
 
-def _load_labelled(
-    folder: Path,
-    table: Path,
-    limit: int | None,
-    resizing: Resizing | None,
-    names: tuple[str, ...],
-) -> ImageSet:
-    files = labelled_files(folder, table)
+def _load_labelled(folder: Path, table: Path, limit: int | None, prepared: Preparation) -> ImageSet:
+    files, resizing = labelled_files(folder, table), prepared.resizing
     return ImageSet(
         _pictures(folder, [file.name for file in files], limit, resizing),
         tuple(file.label for file in files[:limit]),
         tuple(file.name for file in files[:limit]),
         tuple(f"{table}, line {file.line}" for file in files[:limit]),
-        names,
+        prepared.names,
+        resizing,
     )
 
 
-def _load_classes(
-    folder: Path, limit: int | None, resizing: Resizing | None, names: tuple[str, ...]
-) -> ImageSet:
-    files, classes = class_files(folder, names)
+def _load_classes(folder: Path, limit: int | None, prepared: Preparation) -> ImageSet:
+    files, classes = class_files(folder, prepared.names, prepared.own_names)
+    resizing = prepared.resizing
     return ImageSet(
         _pictures(folder, [name for name, _ in files], limit, resizing),
         tuple(label for _, label in files[:limit]),
         tuple(name for name, _ in files[:limit]),
         tuple(f"{folder / name}" for name, _ in files[:limit]),
-        names or tuple(classes),
+        prepared.names or tuple(classes),
+        resizing,
     )
 
 

@@ -11,9 +11,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..core.arguments import check_whole, shown
 from ..errors import FileError, InputError, mention
@@ -64,7 +65,7 @@ class Resizing:
             _check_side(name, getattr(self, name))
         if self.resize is None or self.crop is None:
             return
-        height, width = _pair(self.crop)
+        height, width = pair(self.crop)
         if isinstance(self.resize, int):  # of the shorter side; the longer may be any length
             fits = min(height, width) <= self.resize
         else:
@@ -76,6 +77,27 @@ class Resizing:
                 remedy=f"make {mention('resize')} larger, or the crop smaller",
                 input="crop",
             )
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Resizing:
+        """What was written, with lists for pairs."""
+        resize, crop = (values[key] for key in ("resize", "crop"))
+        return cls(
+            tuple(resize) if isinstance(resize, list) else resize,
+            tuple(crop) if isinstance(crop, list) else crop,
+            values["interpolation"],
+        )
+
+    def __str__(self) -> str:
+        """As a sentence has it, after "pictures are"."""
+        steps = []
+        if isinstance(self.resize, tuple):
+            steps.append(f"stretched to {_words(self.resize)} ({self.interpolation})")
+        elif self.resize is not None:
+            steps.append(f"resized to {self.resize} on the shorter side ({self.interpolation})")
+        if self.crop is not None:
+            steps.append(f"cropped to {_words(pair(self.crop))}")
+        return " and ".join(steps)
 
     def applied(self, picture: Image.Image, name: str | Path) -> Image.Image:
         """The picture at its new size; `name` is what messages call it."""
@@ -93,7 +115,7 @@ class Resizing:
         return picture if self.crop is None else self._cropped(picture, self.crop, name)
 
     def _cropped(self, picture: Image.Image, crop: Side, name: str | Path) -> Image.Image:
-        height, width = _pair(crop)
+        height, width = pair(crop)
         if width > picture.width or height > picture.height:
             raise FileError(
                 f"is {_words(crop)}, and the image {name} is {picture.width}x{picture.height}"
@@ -128,7 +150,7 @@ def _check_long(size: tuple[int, int], name: str | Path) -> None:
         )
 
 
-def _pair(side: Side) -> tuple[int, int]:
+def pair(side: Side) -> tuple[int, int]:
     """Height and width."""
     return side if isinstance(side, tuple) else (side, side)
 

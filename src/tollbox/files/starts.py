@@ -49,15 +49,12 @@ def check_target(target: int | None, images: ImageSet, classes: int | None) -> N
         )
 
 
-def load_starts(
-    start: Path | None, images: ImageSet, limit: int | None, resizing: Resizing | None = None
-) -> list[Tensor | None]:
-    """The image to begin from, for each image; None where none was given. `resizing`: how the
-    images got their size."""
+def load_starts(start: Path | None, images: ImageSet, limit: int | None) -> list[Tensor | None]:
+    """The image to begin from, for each image; None where none was given."""
     count, shape = len(images), tuple(images.images.shape[1:])
     if start is None:
         return [None] * count
-    starts = _load(start, shape, limit, resizing)
+    starts = _load(start, shape, limit, images.resizing)
     if tuple(starts.shape[1:]) != shape:
         raise InputError(
             f"{start} is {_size(tuple(starts.shape[1:]))}, and the images are {_size(shape)}",

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -73,14 +73,74 @@ def load_model(
     classes, in order, or a file with one on each line, and for `clip:` what it is asked with. How
     the model is run is told as for `from_torch`, as far as that applies to its kind.
     """
-    device = torch.device(device)
+    return fitted(
+        opened(source, names=names, device=device, batch_size=batch_size),
+        example,
+        mean=mean,
+        std=std,
+        quantize=quantize,
+        dtype=dtype,
+        channels_last=channels_last,
+        compile=compile,
+        cuda_graphs=cuda_graphs,
+        tf32=tf32,
+    )
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model whose network is loaded, and which has not been tried on an image yet."""
+
+    source: Source
+    network: Network
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Of its classes: the user's, or else those of its own configuration."""
+        given = self.source.names
+        return self.network.names if given is None else given.names
+
+    @property
+    def preprocessing(self) -> Preprocessing | None:
+        """What its own configuration says of images."""
+        return self.network.preprocessing
+
+
+def opened(
+    source: str,
+    *,
+    names: str | PathLike[str] | Sequence[str] | None = None,
+    device: str | torch.device = "cpu",
+    batch_size: int | None = None,
+) -> Opened:
+    """The first half of `load_model`, which needs no image: its configuration is known then."""
     given = None if names is None else class_names(names)
-    network = _network(Source.at(source, device, batch_size, given))
+    found = Source.at(source, torch.device(device), batch_size, given)
+    network = _network(found)
     if batch_size and network.batch not in (None, batch_size):
         raise InputError(
             f"is {batch_size}, and the model {source} takes {network.batch} only",
             input="batch_size",
         )
+    return Opened(found, network)
+
+
+def fitted(
+    opened: Opened,
+    example: Tensor | None,
+    *,
+    mean: Sequence[float] | None,
+    std: Sequence[float] | None,
+    quantize: int | None,
+    dtype: torch.dtype | None,
+    channels_last: bool | None,
+    compile: bool,
+    cuda_graphs: bool,
+    tf32: bool | None,
+) -> Model:
+    """The second half of `load_model`: ready for images like `example`."""
+    network, given = opened.network, opened.source.names
+    source, device = opened.source.text, opened.source.device
     example = grey(network) if example is None else example
     if example is not None:
         _check_shape(source, network, example)
@@ -127,7 +187,7 @@ def load_model(
         model,
         classes=None if example is None else _classes(source, model, example, own),
         running={**model.running, **normalised_in_words(network, mean, std)},
-        names=network.names if given is None else given.names,
+        names=opened.names,
         preprocessing=None if own is None else replace(own, mean=numbers(mean), std=numbers(std)),
     )
     if model.names is not None and model.classes not in (None, len(model.names)):

@@ -80,6 +80,13 @@ def short_name(text: str) -> str:
     return (path.stem if adapter.path == "file" else path.name) or text
 
 
+def brings_configuration(text: str) -> bool:
+    """Whether a model of that name may say itself how large images are, and what its classes are
+    called."""
+    adapter = adapter_of(Source(text))
+    return adapter is not None and bool(adapter.word)
+
+
 def packages_of(text: str) -> tuple[str, ...]:
     """What a model of that name needs besides tollbox."""
     adapter = adapter_of(Source(text))

@@ -107,7 +107,7 @@ def nearest(table: PaperTable, number: int) -> str | None:
 
 def notes(results: StudyResults, all_series: Sequence[SeriesRuns]) -> list[str]:
     """What a reader of the numbers must know."""
-    sentences = results.kept
+    sentences = results.kept + results.sizes
     record = results.record
     if record.parts > 1:
         sentences.append(f"This is part {record.part_name} of the study.")

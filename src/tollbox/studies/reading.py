@@ -267,6 +267,11 @@ class StudyResults:
         return self._status.kept
 
     @property
+    def sizes(self) -> list[str]:
+        """How pictures got their size, in a sentence, where they were resized or cropped."""
+        return self._status.sizes
+
+    @property
     def exactness(self) -> list[str]:
         """Whether repeated runs agree bit for bit, for each model in a sentence."""
         return self._status.exactness
@@ -284,7 +289,7 @@ class StudyResults:
     @cached_property
     def _loaded(self) -> Loaded:
         study = recorded_study(self.record, files=False)
-        return self._at_hand or load(study, kept=self.record.kept)
+        return self._at_hand or load(study, begun=self.record)
 
 
 class _SilentModel:

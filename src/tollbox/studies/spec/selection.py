@@ -105,4 +105,5 @@ def take(images: ImageSet, places: Sequence[int]) -> ImageSet:
         tuple(images.names[place] for place in places),
         tuple(images.origins[place] for place in places),
         images.class_names,
+        images.resizing,
     )
