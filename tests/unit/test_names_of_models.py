@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -165,6 +167,38 @@ def test_what_it_says_of_values_is_mean_and_std(settings: dict[str, object]) -> 
 def test_without_numbers_nothing_is_known() -> None:
     own = preprocessing_of({"size": 8})
     assert (own.mean, own.std) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("onx:net", "'onx:net', and there is neither .* called 'onx': did you mean 'onnx:net'?"),
+        ("onx:a/net.onnx", "called 'onx': did you mean 'onnx:a/net.onnx'?"),
+        ("HF:microsoft/resnet-50", "called 'HF': did you mean 'hf:microsoft/resnet-50'?"),
+    ],
+)
+def test_words_that_are_not_known(text: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=re.escape(says).replace(r"\.\*", ".*")) as error:
+        tb.models.load(text)
+    assert "\n" not in str(error.value)
+    (tmp_path / "study.toml").write_text(
+        'images = {path = "x:images"}\nprices = [1]\nbudget = 1\nattacks = [{preset = "hsja"}]\n'
+        f'[[models]]\nsource = "{text}"\n'
+    )
+    if not text.endswith(":net"):  # which is told when it is imported
+        with pytest.raises(InputError, match=r"study\.toml, line 6: .* called '"):
+            tb.Study.from_toml(tmp_path / "study.toml")
+
+
+def test_a_module_comes_before_a_word_that_is_near(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "onx.py").write_text("def net(images):\n    return images.mean((2, 3))\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [str(tmp_path), *sys.path])
+    assert tb.models.load("onx:net", torch.rand(3, 4, 4)).classes == 3
+    with pytest.raises(InputError, match=r"is 'my_modle:net': No module named 'my_modle'"):
+        tb.models.load("my_modle:net")
 
 
 def test_names_and_prompts(tmp_path: Path) -> None:

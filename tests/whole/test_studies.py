@@ -248,7 +248,7 @@ def test_a_model_is_loaded_and_fingerprinted_once(
     tiny_study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    for module, name in ((loading, "open_model"), (loading, "fingerprint")):
+    for module, name in ((loading, "load_model"), (loading, "fingerprint")):
         original = getattr(module, name)
 
         def counted(
@@ -260,7 +260,7 @@ def test_a_model_is_loaded_and_fingerprinted_once(
         monkeypatch.setattr(module, name, counted)
     with tb.run_study(tiny_study, tmp_path / "out") as results:
         assert len(results) == 12
-    assert sorted(calls) == ["fingerprint", "open_model"]
+    assert sorted(calls) == ["fingerprint", "load_model"]
 
 
 def test_two_processes_do_what_one_does(case: Case) -> None:

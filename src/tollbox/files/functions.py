@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Callable
@@ -22,6 +23,12 @@ def is_function(text: str) -> bool:
     module, colon, attribute = text.partition(":")
     names = [*module.split("."), *attribute.split(".")]
     return bool(colon) and all(name.isidentifier() for name in names)
+
+
+def is_module(name: str) -> bool:
+    """Whether there is a module of that name, without dots, to be imported."""
+    importable(os.getcwd())
+    return name in sys.modules or importlib.util.find_spec(name) is not None
 
 
 def importable(folder: str) -> None:

@@ -37,7 +37,7 @@ from .pytorch import (
     outputs_of,
     plain,
 )
-from .registry import EXPECTED, adapter_of
+from .registry import EXPECTED, adapter_of, misspelt
 from .source import Network, Source
 
 _MODULES = "networks by name or module:function"
@@ -286,6 +286,8 @@ def _network(source: Source) -> Network:
     if not text.strip():
         raise InputError(f"is {text!r}", expected=EXPECTED, input="model")
     adapter = adapter_of(source)
+    if source.kind == "nothing" and (error := misspelt(text)) is not None:
+        raise error
     if adapter is None:
         raise FileError(f"{text} {_why_not(source)}", expected=EXPECTED, input="model")
     if source.path is None:

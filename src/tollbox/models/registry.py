@@ -7,9 +7,12 @@ what was expected mention it. Names with a word come before `module:function`, w
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from pathlib import Path
 
+from ..errors import InputError
+from ..files.functions import is_module
 from ..files.tables import kind_of
 from .source import Adapter, Source
 
@@ -32,6 +35,26 @@ EXPECTED = ", or ".join(adapter.expected for adapter in ADAPTERS)
 def adapter_of(source: Source) -> Adapter | None:
     """The first adapter that takes a source."""
     return next((adapter for adapter in ADAPTERS if adapter.accepts(source)), None)
+
+
+def misspelt(text: str) -> InputError | None:
+    """The error for a text that looks like a name whose word is misspelt: it is near a known one,
+    and is not a module's."""
+    word, colon, name = text.partition(":")
+    if not colon or not word.isidentifier() or is_module(word):
+        return None
+    words = sorted(adapter.word for adapter in ADAPTERS if adapter.word)
+    if word in words:
+        return None
+    near = difflib.get_close_matches(word.lower(), words, n=1)
+    if not near:
+        return None
+    meant = f"{near[0]}:{name}"
+    return InputError(
+        f"is {text!r}, and there is neither a kind of model nor a module called {word!r}: did you "
+        f"mean {meant!r}?",
+        input="model",
+    )
 
 
 def is_model_name(text: str) -> bool:

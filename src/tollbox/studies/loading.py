@@ -50,9 +50,9 @@ from .identity import (
 from .sources import (
     check_digest,
     find_device,
-    fit_model,
     load_images,
     load_masks,
+    load_model,
     load_starts,
     load_surrogate,
     open_model,
@@ -97,9 +97,8 @@ class Loaded:
         if spec.name not in self._models:
             model = self.supplied.get(spec.name)
             if model is None:
-                opened = self.opened.pop(spec.name, None)
-                opened = opened or open_model(self.study, spec, self.device)
-                model = fit_model(self.study, spec, opened, self.images.images[0])
+                opened, example = self.opened.pop(spec.name, None), self.images.images[0]
+                model = load_model(self.study, spec, example, self.device, opened)
             _check(self.study, self.images, spec, model)
             self._models[spec.name] = model
         return self._models[spec.name]

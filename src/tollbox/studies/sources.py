@@ -81,7 +81,7 @@ def load_masks(study: Study, images: ImageSet) -> list[Tensor | None]:
         return mask_files.load_masks(study.goal.mask, images)
 
 
-def open_model(study: Study, spec: ModelSpec, device: torch.device) -> Opened:
+def open_model(study: Study, spec: ModelSpec, device: str | torch.device) -> Opened:
     """One of the models, not tried on an image yet."""
     if ":" in spec.resolved:
         importable(str(study.folder.resolve()))
@@ -91,8 +91,15 @@ def open_model(study: Study, spec: ModelSpec, device: torch.device) -> Opened:
         )
 
 
-def fit_model(study: Study, spec: ModelSpec, opened: Opened, example: Tensor) -> Model:
-    """One of the models, tried on `example` (c, h, w)."""
+def load_model(
+    study: Study,
+    spec: ModelSpec,
+    example: Tensor,
+    device: str | torch.device,
+    opened: Opened | None = None,
+) -> Model:
+    """One of the models, tried on `example` (c, h, w); `opened` is the same, if it is at hand."""
+    opened = opened or open_model(study, spec, device)
     with reported(study, spec=spec):
         return model_loading.fitted(
             opened,

@@ -25,7 +25,7 @@ from ...files.resizing import LARGEST_SIDE, Resizing, Side
 from ...files.tables import kind_of
 from ...models.precision import DTYPE_NAMES, DTYPES
 from ...models.pytorch import RUNNING
-from ...models.registry import file_of, is_model_name, located
+from ...models.registry import file_of, is_model_name, located, misspelt
 from .file import Item, shown, spelled, table_name
 from .key_lines import Key
 from .overrides import overridden
@@ -217,6 +217,8 @@ def _source(item: Item, folder: Path, files: bool) -> str:
     path: Path | None = folder / source
     if is_model_name(source) and _kind(item, folder / source) == "nothing":
         path = file_of(located(source, folder))
+    elif _kind(item, folder / source) == "nothing" and (error := misspelt(source)) is not None:
+        raise item.source.about(error, {"model": item.key})
     if files and path is not None:
         check_there(item, path, MODEL)
     return source
