@@ -1,8 +1,9 @@
 """Which way up is a line of text? A classifier of an OCR package, on pictures rendered here.
 
-    pip install onnxruntime
+    pip install 'tollbox[all,onnx]'
     pip install --no-deps rapidocr-onnxruntime
     cd examples/text_direction
+    python text_direction.py                  # copies the model file here: direction.onnx
     tollbox run study.toml --out results
     tollbox report results                    # results/report.html
 
@@ -11,19 +12,15 @@ The network is the two-class direction classifier in the wheel of `rapidocr-onnx
 the flagged class: an answer "upright" costs c*, and the attack looks for the nearest picture of
 upright text that is taken for upside down, and would be turned before it is read.
 
-`direction` is the model and `lines` are the pictures, as `study.toml` names them.
+`lines` are the pictures, as `study.toml` names them.
 """
 
 from __future__ import annotations
 
-from functools import cache
+import shutil
 from importlib.metadata import distribution
-from typing import Any
 
-import numpy as np
-import torch
 from PIL import Image, ImageDraw, ImageFont
-from torch import Tensor
 
 FILE = "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx"
 HEIGHT, WIDTH = 48, 192
@@ -37,24 +34,10 @@ WORDS = (
 )
 
 
-@cache
-def session() -> Any:
-    """The network. Its file is found by the list of what the package installed: the package itself
+def copy_model(target: str = "direction.onnx") -> None:
+    """The network's file. It is found by the list of what the package installed: the package itself
     need not be imported, which would take all that it needs for reading."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    file = distribution("rapidocr-onnxruntime").locate_file(FILE)
-    return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-
-
-def direction(images: Tensor) -> Tensor:
-    """Probabilities (n, 2) of upright and upside down, for images (n, 3, h, w) in [0,1]."""
-    network = session()
-    pixels = np.ascontiguousarray((images.numpy() - 0.5) / 0.5, dtype=np.float32)
-    [probabilities] = network.run(None, {network.get_inputs()[0].name: pixels})
-    return torch.from_numpy(probabilities)
+    shutil.copyfile(str(distribution("rapidocr-onnxruntime").locate_file(FILE)), target)
 
 
 def lines() -> list[tuple[Image.Image, int]]:
@@ -74,3 +57,7 @@ def rendered(words: str) -> Image.Image:
             break
     draw.text(((WIDTH - width) / 2 - left, (HEIGHT - height) / 2 - top), words, INK, font)
     return picture
+
+
+if __name__ == "__main__":
+    copy_model()

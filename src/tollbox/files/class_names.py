@@ -44,7 +44,11 @@ def class_names(given: str | PathLike[str] | Sequence[str]) -> ClassNames:
     """The names in a file, or those of a list."""
     if isinstance(given, str | PathLike):
         return _read(Path(given))
-    if not given or not all(isinstance(name, str) and name.strip() for name in given):
+    if (
+        not isinstance(given, Sequence)
+        or not given
+        or not all(isinstance(name, str) and name.strip() for name in given)
+    ):
         raise InputError(f"is {shown(given)}", expected=f"{EXPECTED}, or a list", input="names")
     return ClassNames.of(given)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Protocol
 
+from ..core.arguments import shown
 from ..core.preprocessing import Preprocessing
 from ..errors import InputError, mention
 from .class_names import class_names
@@ -47,9 +48,16 @@ class Preparation:
         names: str | PathLike[str] | Sequence[str] | None = None,
         model: Configured | None = None,
     ) -> Preparation:
-        """With names from a file, or as a list."""
-        given = names is not None and (isinstance(names, str | PathLike) or len(names) > 0)
-        return cls(resizing, class_names(names).names if given and names else (), model)
+        """With names from a file, or as a list; without any if that is empty."""
+        if resizing is not None and not isinstance(resizing, Resizing):
+            raise InputError(f"is {shown(resizing)}", expected="a tb.Resizing", input="resizing")
+        if model is not None and not hasattr(model, "preprocessing"):
+            raise InputError(
+                f"is {shown(model)}", expected="a model, as of tb.models.load", input="model"
+            )
+        if names is None or (isinstance(names, tuple | list) and not names):
+            return cls(resizing, model=model)
+        return cls(resizing, class_names(names).names, model)
 
     @property
     def names(self) -> tuple[str, ...]:
