@@ -17,6 +17,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from ..core.arguments import check_whole
 from ..errors import FileError, InputError
 from .class_folders import class_files
 from .folders import labelled_files
@@ -62,11 +63,13 @@ def load_images(
     names: of the model's classes, in order, or a file with one on each line.
     model: one whose own configuration says both where they are not given.
     """
-    if limit is not None and limit < 1:
-        raise InputError(f"is {limit}", expected="1 or more", input="limit")
+    if limit is not None:
+        check_whole("limit", limit, 1)
     prepared = Preparation.of(resizing, names, model)
     path = path_of(path, "images")
     labels = None if labels is None else path_of(labels, "labels")
+    if labels is not None:
+        kind_of(labels, str(labels), input="labels")  # whether it can be the name of a file
     kind = check_there(path)
     if kind == "folder" and labels is None:
         return _load_classes(path, limit, prepared)
