@@ -65,7 +65,8 @@ build/%/.installed: pyproject.toml constraints.txt
 
 # Of the OCR package an example takes the model file alone, so what it needs for reading stays out.
 build/neighbours/.ocr: build/neighbours/.installed
-	build/neighbours/bin/python -m pip install --quiet --no-deps 'rapidocr-onnxruntime==1.4.4'
+	build/neighbours/bin/python -m pip install --quiet --no-deps \
+		-c constraints.txt rapidocr-onnxruntime
 	touch $@
 
 # Models and attacks of other packages: transformers, timm, torchvision, onnxruntime, Foolbox, ART;
