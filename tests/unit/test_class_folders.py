@@ -10,9 +10,10 @@ import pytest
 import torch
 from PIL import Image
 
+from tollbox.core.labels import class_words, numbered
 from tollbox.errors import FileError, InputError
 from tollbox.files.images import load_images
-from tollbox.files.naming import class_words, labels_of, numbered
+from tollbox.files.naming import labels_of
 from tollbox.files.resizing import Resizing
 from tollbox.files.starts import load_starts
 

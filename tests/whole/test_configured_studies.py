@@ -81,10 +81,13 @@ def test_folders_that_go_by_their_order_do_so_again(study: Callable[[], tb.Study
     model = configured(names=("first", "second"))
     for limit in (0.001, 60):
         with tb.run_study(study(), "out", models={"net": model}, time_limit=limit) as found:
-            labels = {row["name"]: (row["label"], row["class"]) for row in found.rows()}
+            rows = list(found.rows())
+    labels = {row["name"]: (row["label"], row["class"]) for row in rows}
     assert labels["bright/0.png"] == (0, "first")
     assert labels["dark/1.png"] == (1, "second")
     assert found.record.own_names
+    wrong = {row["reason"] for row in rows}  # the folders are in another order
+    assert wrong == {"the model answers 1 (second)", "the model answers 0 (first)"}
 
 
 def test_without_a_configuration_nothing_is_resized(study: Callable[[], tb.Study]) -> None:

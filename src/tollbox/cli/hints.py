@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..core.labels import numbered
 from ..core.metric import Metric
 from ..core.stop import Stop
-from ..files.naming import numbered
 
 MANY_QUERIES = 100
 """Of so many answers, some are expected to be of another class."""

@@ -32,11 +32,11 @@ import torch
 from torch import Tensor
 
 from ..core.cell import Cell
+from ..core.labels import class_name
 from ..core.model import Model
 from ..core.noise import content_hash
 from ..core.result import Result
 from ..core.stop import Stop
-from ..files.naming import class_name
 from ..files.tables import flag_text, plain_text, utf8
 
 COLUMNS = (

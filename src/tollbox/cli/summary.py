@@ -18,9 +18,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..attacks.surrogates import Surrogate
+from ..core.labels import class_words, numbered
 from ..core.result import Result, Results
 from ..core.stop import Stop
-from ..files.naming import class_words, numbered
 from . import hints
 from .streams import console
 

@@ -1,4 +1,4 @@
-"""Names of classes: which label a name means, and how a label is shown.
+"""Names of classes: which label a name means.
 
 1. Two classes may have one name, as in ImageNet; a class that is *given* by such a name is not
    known.
@@ -101,22 +101,6 @@ def check_names(names: Sequence[str], classes: int | None) -> None:
             expected="one for each",
             remedy=f"give all names in the model's order with {mention('names')}",
         )
-
-
-def class_name(label: int, names: Sequence[str]) -> str:
-    """What a class is called; empty if that is not known."""
-    return names[label] if 0 <= label < len(names) else ""
-
-
-def numbered(label: int, names: Sequence[str], before: str = "") -> str:
-    """The number of a class, with its name behind it if that is known: `5 (sandal)`."""
-    name = class_name(label, names)
-    return f"{before}{label} ({name})" if name else f"{before}{label}"
-
-
-def class_words(label: int, names: Sequence[str]) -> str:
-    """A class as a reader wants it: by its name, else by its number."""
-    return class_name(label, names) or f"class {label}"
 
 
 def _plain(name: str) -> str:

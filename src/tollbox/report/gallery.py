@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..core.labels import class_words
 from ..core.result import Result
 from ..errors import InputError
-from ..files.naming import class_words
 from ..files.packages import optional
 from ..studies.grid import Place
 from ..studies.reading import StudyResults

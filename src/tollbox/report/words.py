@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..attacks.methods import Method
+from ..core.labels import numbered
 from ..core.stop import Stop
-from ..files.naming import numbered
 from ..studies.reading import StudyResults
 from ..studies.spec.specs import GoalSpec
 from ..studies.store.record import ModelFingerprint

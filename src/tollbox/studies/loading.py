@@ -100,6 +100,7 @@ class Loaded:
                 opened, example = self.opened.pop(spec.name, None), self.images.images[0]
                 model = load_model(self.study, spec, example, self.device, opened)
             _check(self.study, self.images, spec, model)
+            model = replace(model, names=self.images.class_names or None)
             self._models[spec.name] = model
         return self._models[spec.name]
 

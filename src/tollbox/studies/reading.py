@@ -21,13 +21,13 @@ import torch
 from torch import Tensor
 
 from ..core.exactness import Exactness, Seen
+from ..core.labels import class_name
 from ..core.model import Model
 from ..core.prices import Prices
 from ..core.result import Result, Results
 from ..engine.engine import Engine
 from ..engine.journal import Answered, History
 from ..errors import InputError, UnknownNameError
-from ..files.naming import class_name
 from ..files.packages import optional
 from ..files.tables import utf8
 from .grid import Grid, Place
