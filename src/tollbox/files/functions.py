@@ -26,9 +26,12 @@ def is_function(text: str) -> bool:
 
 
 def is_module(name: str) -> bool:
-    """Whether there is a module of that name, without dots, to be imported."""
+    """Whether there is a module, or a package for it, to be imported by that name."""
     importable(os.getcwd())
-    return name in sys.modules or importlib.util.find_spec(name) is not None
+    first = name.partition(".")[0]
+    if not first.isidentifier():
+        return False
+    return first in sys.modules or importlib.util.find_spec(first) is not None
 
 
 def importable(folder: str) -> None:

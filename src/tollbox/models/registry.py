@@ -41,13 +41,9 @@ def misspelt(text: str) -> InputError | None:
     """The error for a text that looks like a name whose word is misspelt: it is near a known one,
     and is not a module's."""
     word, colon, name = text.partition(":")
-    if not colon or not word.isidentifier() or is_module(word):
-        return None
     words = sorted(adapter.word for adapter in ADAPTERS if adapter.word)
-    if word in words:
-        return None
     near = difflib.get_close_matches(word.lower(), words, n=1)
-    if not near:
+    if not colon or word in words or not near or is_module(word):
         return None
     meant = f"{near[0]}:{name}"
     return InputError(
