@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_vit import NAMES, SETTINGS, class_folders, vit
+from small_models import NAMES, SETTINGS, class_folders, vit
 
 import tollbox as tb
 

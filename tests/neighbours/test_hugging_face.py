@@ -1,4 +1,4 @@
-"""hf: and clip: with transformers: labels are those of its own pipeline, and can be attacked."""
+"""hf: with transformers: labels are those of its own pipeline, and can be attacked."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from small_vit import MEAN, NAMES, SETTINGS, STD, piped, vit
+from small_models import MEAN, NAMES, STD, clip, piped, vit
 
 import tollbox as tb
 from tollbox.errors import InputError
 
-ROOT = Path(__file__).parents[2]
 STUDY = """\
 budget = 60
 prices = [10]
@@ -174,72 +173,6 @@ def test_weights_that_are_not_there(word: str, capfd: pytest.CaptureFixture[str]
         tb.models.load(f"{word}:nobody/nothing")
     assert "\n" not in str(error.value)
     assert capfd.readouterr().err == ""
-
-
-def clip(folder: Path) -> Path:
-    """A small CLIP, with a vocabulary of bytes."""
-    torch.manual_seed(0)
-    small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    network = transformers.CLIPModel(
-        transformers.CLIPConfig(
-            text_config={
-                **small,
-                "intermediate_size": 64,
-                "vocab_size": 514,
-                "bos_token_id": 512,
-                "eos_token_id": 513,
-            },
-            vision_config={**small, "intermediate_size": 64, "image_size": 32, "patch_size": 8},
-            projection_dim=16,
-        )
-    )
-    network.save_pretrained(folder)
-    letters = [chr(code) for code in (*range(33, 127), *range(161, 173), *range(174, 256))]
-    letters += [chr(256 + number) for number in range(256 - len(letters))]
-    words = [*letters, *(f"{letter}</w>" for letter in letters)]
-    words += ["<|startoftext|>", "<|endoftext|>"]
-    (folder / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
-    (folder / "merges.txt").write_text("#version: 0.2\n")
-    (folder / "preprocessor_config.json").write_text(
-        json.dumps(
-            {
-                **SETTINGS,
-                "image_processor_type": "CLIPImageProcessor",
-                "do_center_crop": True,
-                "size": {"shortest_edge": 32},
-                "crop_size": {"height": 32, "width": 32},
-            }
-        )
-    )
-    return folder
-
-
-def test_clip_answers_as_the_zero_shot_pipeline(
-    tmp_path: Path, pictures: np.ndarray, images: torch.Tensor
-) -> None:
-    folder, names = clip(tmp_path / "clip"), tmp_path / "names.txt"
-    names.write_text("a wall\nsea\tsome water\nx\tzzzzzzzzzz\n")
-    prompts = ["a photo of a a wall", "some water", "zzzzzzzzzz"]
-    network = transformers.CLIPModel.from_pretrained(folder).eval()
-    tokens = transformers.CLIPTokenizer.from_pretrained(folder)(
-        prompts, padding=True, return_tensors="pt"
-    )
-    normalised = (images - torch.tensor(MEAN).reshape(1, 3, 1, 1)) / torch.tensor(STD).reshape(
-        1, 3, 1, 1
-    )
-    with torch.inference_mode():
-        wanted = network(**tokens, pixel_values=normalised).logits_per_image.argmax(1)
-    model = tb.models.load(f"clip:{folder}", names=names)
-    assert model.names == ("a wall", "sea", "x")
-    assert model(images).tolist() == wanted.tolist()
-    many = tb.models.load(f"clip:{folder}")
-    assert many.classes == 1000
-    assert many.names is not None
-    assert many.names[:2] == ("tench", "goldfish")
-    [result] = tb.run(tb.preset("a-hsja"), many, images[:1], many(images[:1]), budget=60)
-    assert result.ledger.cost <= 60
-    with pytest.raises(InputError, match=r"has no weights for classifier\.bias.*write clip:"):
-        tb.models.load(f"hf:{folder}")
 
 
 def test_a_study(tmp_path: Path, pictures: np.ndarray, images: torch.Tensor, tollbox: Any) -> None:

@@ -1,4 +1,5 @@
-"""A small transformer in a folder, as Hugging Face has them, and pictures of its classes."""
+"""A small transformer and a small CLIP in folders, as Hugging Face has them, and pictures of
+classes."""
 
 from __future__ import annotations
 
@@ -45,6 +46,44 @@ def vit(folder: Path, settings: dict | None = SETTINGS, **config: object) -> Pat
     network.save_pretrained(folder)
     if settings is not None:
         (folder / "preprocessor_config.json").write_text(json.dumps(settings))
+    return folder
+
+
+def clip(folder: Path) -> Path:
+    """A small CLIP, with a vocabulary of bytes."""
+    torch.manual_seed(0)
+    small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    network = transformers.CLIPModel(
+        transformers.CLIPConfig(
+            text_config={
+                **small,
+                "intermediate_size": 64,
+                "vocab_size": 514,
+                "bos_token_id": 512,
+                "eos_token_id": 513,
+            },
+            vision_config={**small, "intermediate_size": 64, "image_size": 32, "patch_size": 8},
+            projection_dim=16,
+        )
+    )
+    network.save_pretrained(folder)
+    letters = [chr(code) for code in (*range(33, 127), *range(161, 173), *range(174, 256))]
+    letters += [chr(256 + number) for number in range(256 - len(letters))]
+    words = [*letters, *(f"{letter}</w>" for letter in letters)]
+    words += ["<|startoftext|>", "<|endoftext|>"]
+    (folder / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+    (folder / "preprocessor_config.json").write_text(
+        json.dumps(
+            {
+                **SETTINGS,
+                "image_processor_type": "CLIPImageProcessor",
+                "do_center_crop": True,
+                "size": {"shortest_edge": 32},
+                "crop_size": {"height": 32, "width": 32},
+            }
+        )
+    )
     return folder
 
 
