@@ -35,7 +35,7 @@ from ..files.naming import check_names
 from ..files.preparation import Configured
 from ..files.starts import check_target
 from ..files.tables import LARGEST, in_a_line
-from ..models.loading import Opened
+from ..models.opening import Opened
 from ..models.registry import brings_configuration, files_of
 from .configuration import Configurations, Recorded
 from .grid import Grid, Place

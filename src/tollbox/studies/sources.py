@@ -23,7 +23,7 @@ from ..files.image_functions import images_from
 from ..files.images import ImageSet
 from ..files.preparation import Configured
 from ..models import loading as model_loading
-from ..models.loading import Opened
+from ..models.opening import Opened, opened
 from ..models.precision import DTYPES
 from .spec.key_lines import Key
 from .spec.selection import images_digest, select, take
@@ -86,7 +86,7 @@ def open_model(study: Study, spec: ModelSpec, device: str | torch.device) -> Ope
     if ":" in spec.resolved:
         importable(str(study.folder.resolve()))
     with reported(study, spec=spec):
-        return model_loading.opened(
+        return opened(
             spec.resolved, names=study.images.names, device=device, batch_size=study.batch_size
         )
 
