@@ -63,8 +63,15 @@ build/%/.installed: pyproject.toml constraints.txt
 		--no-build-isolation --editable '.[$*]'
 	touch $@
 
-# Models and attacks of other packages: transformers, timm, torchvision, onnxruntime, Foolbox, ART.
-test-neighbours: build/neighbours/.installed
+# Of the OCR package an example takes the model file alone, so what it needs for reading stays out.
+build/neighbours/.ocr: build/neighbours/.installed
+	build/neighbours/bin/python -m pip install --quiet --no-deps \
+		-c constraints.txt rapidocr-onnxruntime
+	touch $@
+
+# Models and attacks of other packages: transformers, timm, torchvision, onnxruntime, Foolbox, ART;
+# and the examples that need them.
+test-neighbours: build/neighbours/.installed build/neighbours/.ocr
 	OMP_NUM_THREADS=1 build/neighbours/bin/python -m pytest tests/neighbours
 
 bench-peers: build/peers/.installed

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from .engine.engine import Engine, Progress
     from .engine.workers import Workers
     from .errors import FileError, InputError, ModelFault, TollboxError, UnknownNameError
-    from .files.images import ImageSet
+    from .files.images import ImageSet, load_images
+    from .files.resizing import Resizing
     from .running import ModelWarning, run, run_cells, stream
     from .studies.merging import merge_parts
     from .studies.reading import StudyResults
@@ -53,6 +54,7 @@ __all__ = [
     "Prices",
     "Problem",
     "Progress",
+    "Resizing",
     "Result",
     "Results",
     "Run",
@@ -66,6 +68,7 @@ __all__ = [
     "Until",
     "Workers",
     "check_model",
+    "load_images",
     "merge_parts",
     "models",
     "preset",
@@ -104,8 +107,12 @@ _NAMES = {
         "TollboxError",
         "UnknownNameError",
     ),
-    "files.images": ("ImageSet",),
     "core.goal": ("Goal",),
+    "files.images": (
+        "ImageSet",
+        "load_images",
+    ),
+    "files.resizing": ("Resizing",),
     "core.ledger": ("Ledger",),
     "core.metric": ("Metric",),
     "core.prices": ("Prices",),

@@ -159,7 +159,7 @@ def test_models_that_exit(attack: Attack) -> None:
 
 
 def test_interrupted_after_all_was_saved(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(summary, "show", interrupted)

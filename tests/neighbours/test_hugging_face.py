@@ -1,9 +1,8 @@
-"""hf: and clip: with transformers: labels are those of its own pipeline, and can be attacked."""
+"""hf: with transformers: labels are those of its own pipeline, and can be attacked."""
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,36 +10,22 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from PIL import Image
+from small_models import MEAN, NAMES, STD, clip, piped, vit
 
 import tollbox as tb
 from tollbox.errors import InputError
 
-ROOT = Path(__file__).parents[2]
-MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.25, 0.3]
-SETTINGS = {
-    "do_normalize": True,
-    "do_rescale": True,
-    "do_resize": True,
-    "image_mean": MEAN,
-    "image_processor_type": "ViTImageProcessor",
-    "image_std": STD,
-    "resample": 2,
-    "rescale_factor": 1 / 255,
-    "size": {"height": 32, "width": 32},
-}
 STUDY = """\
 budget = 60
 prices = [10]
 device = "cpu"
-images = {path = "set.npz"}
+images = {path = "set.npz", names = "names.txt"}
 
 [[models]]
 source = "hf:vit"
 
 [[models]]
 source = "clip:clip"
-names = "names.txt"
 
 [[attacks]]
 preset = "surfree"
@@ -49,36 +34,6 @@ preset = "surfree"
 preset = "frugal+surrogate"
 surrogate = "hf:vit"
 """
-NAMES = ("ant", "bee", "cat", "dog", "eel")
-
-
-def vit(folder: Path, settings: dict | None = SETTINGS, **config: object) -> Path:
-    """A small transformer, as a folder that save_pretrained makes."""
-    torch.manual_seed(0)
-    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-    network = transformers.ViTForImageClassification(
-        transformers.ViTConfig(
-            **shape,
-            intermediate_size=64,
-            image_size=32,
-            patch_size=8,
-            **({"id2label": dict(enumerate(NAMES))} | config),
-        )
-    )
-    with torch.no_grad():  # so that images have various labels
-        network.classifier.weight.normal_(0, 1)
-        noise = torch.rand(16, 3, 1, 1) * 4 - 2 + torch.rand(16, 3, 32, 32)
-        network.classifier.bias.sub_(network.eval()(noise).logits.mean(0))
-    network.save_pretrained(folder)
-    if settings is not None:
-        (folder / "preprocessor_config.json").write_text(json.dumps(settings))
-    return folder
-
-
-def piped(folder: Path, pictures: np.ndarray) -> list[str]:
-    """The names of the classes that transformers' own pipeline gives."""
-    pipe = transformers.pipeline("image-classification", model=str(folder), top_k=1)
-    return [pipe(Image.fromarray(picture))[0]["label"] for picture in pictures]
 
 
 def test_labels_are_those_of_the_pipeline(
@@ -94,39 +49,6 @@ def test_labels_are_those_of_the_pipeline(
     labels = [model.names[label] for label in model(images).tolist()]
     assert labels == piped(folder, pictures)
     assert len(set(labels)) > 1
-
-
-@pytest.mark.parametrize("document", ["README.md", "docs/models.md"])
-def test_attacked_in_three_lines(
-    document: str, tmp_path: Path, images: torch.Tensor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As the documents have it, with a model of one's own."""
-    folder = vit(tmp_path / "my-vit")
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
-    [block] = [block for block in blocks if '"hf:' in block]
-    labels = tb.models.load(f"hf:{folder}")(images[:2])
-    space = {"images": images[:2], "labels": labels}
-    text = block.replace("hf:microsoft/resnet-50", "hf:my-vit")
-    exec(compile(text, document, "exec"), space)
-    results, model = space["results"], space["model"]
-    assert all(np.isfinite(result.distance) for result in results)
-    assert all(result.ledger.cost <= 5_000 for result in results)
-    points = torch.stack([result.adversarial for result in results])
-    assert (model(points) != labels).all()
-
-
-def test_the_command(
-    tmp_path: Path, pictures: np.ndarray, images: torch.Tensor, tollbox: Any
-) -> None:
-    model = tb.models.load(f"hf:{vit(tmp_path / 'vit')}")
-    np.savez(tmp_path / "set.npz", images=pictures[:2], labels=model(images[:2]).tolist())
-    command = ["attack", "--model", "hf:vit", "--images", "set.npz", "--budget", "100"]
-    done = tollbox(*command, "--out", "out")
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("\n") <= 1
-    settings = json.loads((tmp_path / "out" / "ledger.json").read_text())["settings"]
-    assert settings["running"]["mean"] == "0.5, 0.4, 0.3"
 
 
 def test_mean_and_std_that_are_given_win(tmp_path: Path, images: torch.Tensor) -> None:
@@ -251,72 +173,6 @@ def test_weights_that_are_not_there(word: str, capfd: pytest.CaptureFixture[str]
         tb.models.load(f"{word}:nobody/nothing")
     assert "\n" not in str(error.value)
     assert capfd.readouterr().err == ""
-
-
-def clip(folder: Path) -> Path:
-    """A small CLIP, with a vocabulary of bytes."""
-    torch.manual_seed(0)
-    small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    network = transformers.CLIPModel(
-        transformers.CLIPConfig(
-            text_config={
-                **small,
-                "intermediate_size": 64,
-                "vocab_size": 514,
-                "bos_token_id": 512,
-                "eos_token_id": 513,
-            },
-            vision_config={**small, "intermediate_size": 64, "image_size": 32, "patch_size": 8},
-            projection_dim=16,
-        )
-    )
-    network.save_pretrained(folder)
-    letters = [chr(code) for code in (*range(33, 127), *range(161, 173), *range(174, 256))]
-    letters += [chr(256 + number) for number in range(256 - len(letters))]
-    words = [*letters, *(f"{letter}</w>" for letter in letters)]
-    words += ["<|startoftext|>", "<|endoftext|>"]
-    (folder / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
-    (folder / "merges.txt").write_text("#version: 0.2\n")
-    (folder / "preprocessor_config.json").write_text(
-        json.dumps(
-            {
-                **SETTINGS,
-                "image_processor_type": "CLIPImageProcessor",
-                "do_center_crop": True,
-                "size": {"shortest_edge": 32},
-                "crop_size": {"height": 32, "width": 32},
-            }
-        )
-    )
-    return folder
-
-
-def test_clip_answers_as_the_zero_shot_pipeline(
-    tmp_path: Path, pictures: np.ndarray, images: torch.Tensor
-) -> None:
-    folder, names = clip(tmp_path / "clip"), tmp_path / "names.txt"
-    names.write_text("a wall\nsea\tsome water\nx\tzzzzzzzzzz\n")
-    prompts = ["a photo of a a wall", "some water", "zzzzzzzzzz"]
-    network = transformers.CLIPModel.from_pretrained(folder).eval()
-    tokens = transformers.CLIPTokenizer.from_pretrained(folder)(
-        prompts, padding=True, return_tensors="pt"
-    )
-    normalised = (images - torch.tensor(MEAN).reshape(1, 3, 1, 1)) / torch.tensor(STD).reshape(
-        1, 3, 1, 1
-    )
-    with torch.inference_mode():
-        wanted = network(**tokens, pixel_values=normalised).logits_per_image.argmax(1)
-    model = tb.models.load(f"clip:{folder}", names=names)
-    assert model.names == ("a wall", "sea", "x")
-    assert model(images).tolist() == wanted.tolist()
-    many = tb.models.load(f"clip:{folder}")
-    assert many.classes == 1000
-    assert many.names is not None
-    assert many.names[:2] == ("tench", "goldfish")
-    [result] = tb.run(tb.preset("a-hsja"), many, images[:1], many(images[:1]), budget=60)
-    assert result.ledger.cost <= 60
-    with pytest.raises(InputError, match=r"has no weights for classifier\.bias.*write clip:"):
-        tb.models.load(f"hf:{folder}")
 
 
 def test_a_study(tmp_path: Path, pictures: np.ndarray, images: torch.Tensor, tollbox: Any) -> None:

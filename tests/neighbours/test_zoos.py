@@ -118,7 +118,11 @@ def test_our_names_are_imagenets() -> None:
     ],
 )
 def test_what_is_not_there(
-    source: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: str,
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     with pytest.raises(InputError) as error:
@@ -126,3 +130,4 @@ def test_what_is_not_there(
     assert says in str(error.value)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 500
+    assert capfd.readouterr().err == ""

@@ -175,19 +175,6 @@ def test_versions_agree():
     assert f"version: {tb.__version__}" in (ROOT / "CITATION.cff").read_text()
 
 
-def test_the_example_runs_and_keeps_the_rules():
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples" / "own_attack.py"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert len(lines) == 2
-    assert all(line.endswith(", []") for line in lines), lines
-
-
 def test_status_does_not_wait_for_torch():
     code = """
 import sys

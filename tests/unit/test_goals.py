@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +11,13 @@ import torch
 from torch import nn
 
 import tollbox as tb
-from tollbox.core.goal import aim
+from tollbox.core.goal import Goal, aim
+from tollbox.core.labels import numbered
 from tollbox.core.stop import Stop
 from tollbox.errors import FileError, InputError
 from tollbox.files.classes import flagged_classes
+from tollbox.report.words import goal_sentences
+from tollbox.studies.spec.specs import GoalSpec
 
 SHAPE = (3, 6, 6)
 LABELS = np.arange(5)
@@ -215,3 +219,16 @@ def test_a_file_of_classes_that_cannot_be_read(tmp_path):
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(FileError, match="cannot be read as text"):
         flagged_classes(tmp_path / "bytes")
+
+
+def test_classes_of_a_goal_are_shown_with_their_names() -> None:
+    names = ("ant", "bee", "cat")
+    told = goal_sentences(GoalSpec(flagged=frozenset({0, 2})), names)
+    assert told == [
+        "Flagged is an answer of classes 0 (ant), 2 (cat); any other class is adversarial."
+    ]
+    start = Path("start.png")
+    assert goal_sentences(GoalSpec(1, start), names) == ["Adversarial is class 1 (bee) alone."]
+    assert goal_sentences(GoalSpec(1, start)) == ["Adversarial is class 1 alone."]
+    many = Goal.leave(range(9)).flagged_text(lambda label: numbered(label, names))
+    assert many == "9 classes from 0 (ant) to 8"

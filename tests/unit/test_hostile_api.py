@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from test_peers import ArtLike, FoolboxLike
 
 import tollbox as tb
@@ -103,6 +104,8 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] 
     "Workers": (tb.Workers, workers, {"model": MODEL, "count": 1}),
     "Study.from_toml": (tb.Study.from_toml, tb.Study.from_toml, {"path": "study.toml"}),
     "StudyResults": (tb.StudyResults, tb.StudyResults, {"folder": "study"}),
+    "load_images": (tb.load_images, tb.load_images, {"path": "set"}),
+    "Resizing": (tb.Resizing, tb.Resizing, {}),
     "run_study": (tb.run_study, tb.run_study, {"study": None, "out": "out"}),
 }
 INTERNAL = frozenset({"journal", "shuffle", "memory"})
@@ -123,6 +126,9 @@ def sentence_of(call: Callable[[], Any]) -> str:
 @pytest.mark.parametrize("function", CALLS)
 def test_a_wrong_value_is_taken_or_refused_in_a_sentence(function, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    for number in range(2):
+        (tmp_path / "set" / f"class {number}").mkdir(parents=True)
+        Image.new("RGB", (9, 8)).save(tmp_path / "set" / f"class {number}" / "x.png")
     signature, call, right = CALLS[function]
     taken, refused = [], []
     for argument in inspect.signature(signature).parameters:

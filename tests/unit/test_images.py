@@ -127,7 +127,7 @@ def test_folders_that_are_wrong(tmp_path: Path) -> None:
         load_images(empty, table)
     with pytest.raises(FileError, match="does not exist"):
         load_images(tmp_path / "nowhere", table)
-    with pytest.raises(InputError, match=r"^limit is 0: expected 1 or more"):
+    with pytest.raises(InputError, match=r"^limit is 0: expected a whole number, 1 or more"):
         load_images(where, table, limit=0)
 
 
@@ -318,7 +318,7 @@ def test_pictures_are_turned_as_they_say(tmp_path: Path, mode: str) -> None:
     image = load_images(where, table).images[0]
     assert image.shape == (1 if mode == "L" else 3, 3, 1)
     assert image[0, :, 0].mul(255).round().tolist() == [0, 100, 200]
-    start = read_picture(where / "a.png", len(image))
+    start = read_picture(where / "a.png", image.shape)
     assert torch.equal(start[0], image)
 
 
@@ -337,7 +337,7 @@ def test_a_picture_that_is_transparent_is_refused(tmp_path: Path, mode: str, alp
     with pytest.raises(FileError, match=r"a\.png is transparent in places: expected an image that"):
         load_images(where, table)
     with pytest.raises(FileError, match="is transparent in places"):
-        read_picture(where / "a.png", 3)
+        read_picture(where / "a.png", (3, 4, 5))
 
 
 def test_a_single_picture_is_not_taken_for_a_set(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -167,6 +169,38 @@ def test_without_numbers_nothing_is_known() -> None:
     assert (own.mean, own.std) == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("onx:net", "'onx:net', and there is neither .* called 'onx': did you mean 'onnx:net'?"),
+        ("onx:a/net.onnx", "called 'onx': did you mean 'onnx:a/net.onnx'?"),
+        ("HF:microsoft/resnet-50", "called 'HF': did you mean 'hf:microsoft/resnet-50'?"),
+    ],
+)
+def test_words_that_are_not_known(text: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=re.escape(says).replace(r"\.\*", ".*")) as error:
+        tb.models.load(text)
+    assert "\n" not in str(error.value)
+    (tmp_path / "study.toml").write_text(
+        'images = {path = "x:images"}\nprices = [1]\nbudget = 1\nattacks = [{preset = "hsja"}]\n'
+        f'[[models]]\nsource = "{text}"\n'
+    )
+    if not text.endswith(":net"):  # which is told when it is imported
+        with pytest.raises(InputError, match=r"study\.toml, line 6: .* called '"):
+            tb.Study.from_toml(tmp_path / "study.toml")
+
+
+def test_a_module_comes_before_a_word_that_is_near(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "onx.py").write_text("def net(images):\n    return images.mean((2, 3))\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [str(tmp_path), *sys.path])
+    assert tb.models.load("onx:net", torch.rand(3, 4, 4)).classes == 3
+    with pytest.raises(InputError, match=r"is 'my_modle:net': No module named 'my_modle'"):
+        tb.models.load("my_modle:net")
+
+
 def test_names_and_prompts(tmp_path: Path) -> None:
     file = tmp_path / "names.txt"
     file.write_text("\ufeffcat\nold  dog\ta picture of an old dog \n\n", encoding="utf-8")
@@ -180,9 +214,14 @@ def test_names_that_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "names.txt"
     for content, says in (
         (b"", r"names\.txt is empty: expected a text file with a class on each line"),
-        (b"cat\n\ndog\n", r"names\.txt, line 2: .*there is no name"),
-        (b"cat\n\ta prompt\n", r"names\.txt, line 2: .*there is no name"),
+        (b"cat\n\ndog\n", r"names\.txt, line 2: .*has no name for class 1"),
+        (b"cat\n\ta prompt\n", r"names\.txt, line 2: .*has no name for class 1"),
         (b"\xff\xfe\x00", r"names\.txt is not UTF-8 text"),
+        (
+            b"cat\n" + b"a" * 300,
+            r"names\.txt, line 2: .*names has 'aaaa.* for class 1: expected a name",
+        ),
+        (b"c\x07at\n", r"names\.txt, line 1: .*names has 'c\\x07at'"),
     ):
         file.write_bytes(content)
         with pytest.raises(FileError, match=says):

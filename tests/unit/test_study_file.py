@@ -480,7 +480,6 @@ MISTAKES: list[tuple[str, str, int | None, list[str]]] = [
     # what is not there
     ('"set.npz"', '"start.png"', 9, ["'start.png', a single picture", "put it into a folder"]),
     ('"set.npz"', '"sett.npz"', 9, ["images.path is 'sett.npz'", "does not exist", "an .npz"]),
-    ('"set.npz"', '"pictures"', 9, ["a folder, and images.labels is not given", "labels.csv"]),
     ('"set.npz"', f'"{"x" * 300}"', 9, ["images.path is 'xxx", "cannot be read: File name too"]),
     ("limit = 2", 'labels = "labels.csv"', 10, ["images.labels is given", "leave images.labels"]),
     ('"images.txt"', '"list.txt"', 11, ["list.txt does not exist", "a content hash on each"]),

@@ -152,9 +152,9 @@ def test_more_images_are_loaded_until_there_are_enough(
     loaded: list[int | None] = []
     plain = loading.load_images
 
-    def counted(study: Study, limit: int | None) -> Any:
+    def counted(study: Study, limit: int | None, own: Any) -> Any:
         loaded.append(limit)
-        return plain(study, limit)
+        return plain(study, limit, own)
 
     monkeypatch.setattr(loading, "load_images", counted)
     wrong = {"first": set(), "second": set(range(1, 12))}

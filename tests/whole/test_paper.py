@@ -174,9 +174,11 @@ def test_images_of_a_user_are_written_into_the_study(tmp_path: Path) -> None:
     study = study_at("table-1", Scale.PAPER, tmp_path / 'a "b"', tmp_path / "c.csv", 7)
     assert (study.images.path, study.images.labels) == (tmp_path / 'a "b"', tmp_path / "c.csv")
     assert study.images.limit == 7
+    assert study.images.resizing == tb.Resizing(None, 224)
     (tmp_path / "set.npz").write_text("")
     study = study_at("table-1", Scale.PAPER, tmp_path / "set.npz")
     assert (study.images.labels, study.images.limit) == (None, 500)
+    assert study.images.resizing is None  # arrays are taken as they are
 
 
 def test_the_wheel_has_the_files(tmp_path: Path) -> None:
@@ -263,14 +265,15 @@ def test_the_papers_scale_with_images_of_a_user(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generator = torch.Generator().manual_seed(0)
-    network = nn.Sequential(nn.Flatten(), nn.Linear(192, 1000)).requires_grad_(False)
-    network[1].weight.copy_(torch.randn(1000, 192, generator=generator))
+    network = nn.Sequential(nn.AdaptiveAvgPool2d(8), nn.Flatten(), nn.Linear(192, 1000))
+    network.requires_grad_(False)[2].weight.copy_(torch.randn(1000, 192, generator=generator))
     for module in fake.torchvision(lambda name, weights: network).items():
         monkeypatch.setitem(sys.modules, *module)
     (tmp_path / "images").mkdir()
     lines = ["file,label"]
     for number in range(3):
         pixels = torch.randint(0, 256, (8, 8, 3), generator=generator, dtype=torch.uint8)
+        pixels = pixels.repeat_interleave(28, 0).repeat_interleave(28, 1)
         Image.fromarray(pixels.numpy()).save(tmp_path / "images" / f"{number}.png")
         image = pixels.permute(2, 0, 1)[None].float() / 255
         lines.append(f"{number}.png,{int(resnet50()(image).argmax())}")

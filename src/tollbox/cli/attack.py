@@ -24,6 +24,7 @@ from ..engine.engine import LARGEST_BATCH
 from ..errors import InputError, mention
 from ..files.classes import flagged_classes
 from ..files.output import check_free
+from ..files.resizing import INTERPOLATIONS, Resizing
 from ..models.precision import DTYPE_NAMES, DTYPES
 from ..studies.beginning import begin
 from ..studies.identity import current_environment
@@ -66,15 +67,37 @@ class AttackOptions:
             "logits or labels for images (n, c, h, w) in [0,1]."
         ),
     ]
-    images: Annotated[Path, _option("A folder (with --labels), or an .npz: images and labels.")]
+    images: Annotated[
+        Path,
+        _option(
+            "A folder with a folder for each class, or with --labels; an .npz with images and "
+            "labels; or module:function, which gives a data set, or images and labels."
+        ),
+    ]
     out: Annotated[Path, _option("Folder for the results: a new one, or an empty one.")]
     labels: Annotated[Path | None, _option("CSV with the columns file and label.")] = None
     limit: Annotated[int | None, _whole("Use only the first so many images.")] = None
+    resize: Annotated[
+        str | None,
+        _option(
+            "Length in pixels to which the shorter side of each picture is brought; or "
+            "height,width to which it is stretched. Default: as the model's own configuration "
+            "says of both this and --crop, if it has one."
+        ),
+    ] = None
+    crop: Annotated[
+        str | None, _option("Then cut out the middle: a side in pixels, or height,width.")
+    ] = None
+    interpolation: Annotated[
+        str | None,
+        _option(f"How to resize: {', '.join(INTERPOLATIONS)}; antialiased. Default: bilinear."),
+    ] = None
     names: Annotated[
         Path | None,
         _option(
-            "Text file with the name of a class on each line, in the order of the labels; for "
-            "clip: what it is asked with, a prompt after a tab if wanted."
+            "Text file with the name of a class on each line, in the order of the labels: they are "
+            "shown, folders go by them, and clip: is asked with them, or with a prompt after a "
+            "tab. Default: as the model's own configuration says, if it has one."
         ),
     ] = None
     mean: Annotated[
@@ -212,12 +235,21 @@ def study_of(options: AttackOptions) -> Study:
     return Study.of(
         name="attack",
         where="tollbox attack",
-        images=ImagesSpec(options.images, options.labels, options.limit),
+        images=ImagesSpec.of(
+            str(options.images),
+            labels=options.labels,
+            limit=options.limit,
+            resizing=Resizing.of(
+                choices.side("resize", options.resize),
+                choices.side("crop", options.crop),
+                options.interpolation,
+            ),
+            names=options.names,
+        ),
         models=[
             ModelSpec.of(
                 options.model,
                 name="model",
-                names=options.names,
                 mean=choices.numbers("mean", options.mean),
                 std=choices.numbers("std", options.std),
                 quantize=options.quantize,
@@ -272,6 +304,7 @@ def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
     """What it takes to run the attack again, for ledger.json."""
     study, [model], [tariff] = loaded.study, loaded.study.models, loaded.study.tariffs
     prices, environment = tariff.prices, current_environment(loaded.device)
+    resizing = loaded.images.resizing
     classes = None if prices.classes is None else {str(k): v for k, v in prices.classes.items()}
     return {
         "attack": study.attacks[0].name,
@@ -305,6 +338,7 @@ def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
         "images": str(options.images),
         "labels": None if options.labels is None else str(options.labels),
         "limit": options.limit,
+        "resizing": None if resizing is None else asdict(resizing),
         "device": str(loaded.device),
         "batch_size": options.batch_size,
         "workers": options.workers,

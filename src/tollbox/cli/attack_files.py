@@ -33,6 +33,7 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: Loaded) ->
     with StudyResults(folder) as store:
         settings, finished = dict(store.record.settings), {r.index: r for r in store.results()}
         warnings, exactness, shards = store.warnings, store.exactness, store.record.shards
+        sizes = store.sizes
     cells = [loaded.cell(loaded.grid.place(number)) for number in range(len(loaded.grid))]
     results = Results(
         finished.get(number)
@@ -43,21 +44,38 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: Loaded) ->
     unfinished = {text for r in results for text in r.warnings} - set(warnings)
     settings["warnings"] = warnings + sorted(unfinished)
     settings["exactness"] = exactness
-    model = loaded.model(loaded.study.models[0])
+    model, classes = loaded.model(loaded.study.models[0]), loaded.images.class_names
     pictures = {path.name for path in folder.iterdir() if PICTURE.fullmatch(path.name)}
     with staged(folder, FILES | pictures, shared=True) as stage:
         with stage.writing():
             size = trial_batch_size(model, loaded.study.batch_size)
             rounded = round_points(model, results, size, ask=not loaded.study.metered)
-            write_all(stage.folder, cells, results, rounded, settings)
+            write_all(stage.folder, cells, results, rounded, settings, classes)
         stage.commit()
     lost = sum(still_adversarial(cells[i], point) is False for i, point in rounded.items())
     surrogate = loaded.surrogate(loaded.study.attacks[0]) if shards == 1 else None
-    summary.show(results, settings, None if loaded.study.metered else lost, folder, surrogate)
-    return _exit_code(folder, results, outcome, interruption)
+    lost_points = None if loaded.study.metered else lost
+    labels = [cell.label for cell in cells]
+    summary.show(
+        results,
+        settings,
+        lost_points,
+        folder,
+        surrogate,
+        labels=labels,
+        classes=classes,
+        sizes=sizes,
+    )
+    return _exit_code(folder, results, outcome, interruption, classes)
 
 
-def _exit_code(folder: Path, results: Results, outcome: Outcome, interruption: int) -> int:
+def _exit_code(
+    folder: Path,
+    results: Results,
+    outcome: Outcome,
+    interruption: int,
+    classes: tuple[str, ...],
+) -> int:
     """The exit code; if it is not 0, says why."""
     if interruption:
         finished = sum(r.stop is not Stop.INTERRUPTED for r in results)
@@ -77,7 +95,7 @@ def _exit_code(folder: Path, results: Results, outcome: Outcome, interruption: i
         say(f"no run succeeded: {summary.failures(results)}")
         return FAILED
     labels = sum((t for r in results for t in r.ledger.counts.values()), Counter[int]())
-    unfit = hints.unfit_model("the model", len(results), results.misclassified, labels)
+    unfit = hints.unfit_model("the model", len(results), results.misclassified, labels, classes)
     if unfit:
         say(unfit)
     return FAILED if results.misclassified == len(results) else 0

@@ -9,6 +9,7 @@ from typing import Any
 from cyclopts import Token
 
 from ..errors import InputError
+from ..files.resizing import Side
 from ..files.tables import shortened
 
 OPTIONS = {"path": "--images", "prices": "--price"}
@@ -52,6 +53,20 @@ def numbers(name: str, text: str | None) -> tuple[float, ...] | None:
     except ValueError:
         expected = "a number, or numbers separated by commas, one per channel"
         raise InputError(f"is {text!r}", expected=expected, input=name) from None
+
+
+def side(name: str, text: str | None) -> Side | None:
+    """'224', or '48,192' as height and width; None if not given."""
+    if text is None:
+        return None
+    try:
+        lengths = [int(part) for part in text.split(",")]
+    except ValueError:
+        lengths = []
+    if len(lengths) not in (1, 2):
+        expected = "a whole number, or a height and a width separated by a comma"
+        raise InputError(f"is {shortened(text)!r}", expected=expected, input=name)
+    return lengths[0] if len(lengths) == 1 else (lengths[0], lengths[1])
 
 
 def price(text: str) -> float | str:

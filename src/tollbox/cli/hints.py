@@ -8,8 +8,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from ..core.labels import numbered
 from ..core.metric import Metric
 from ..core.stop import Stop
 
@@ -45,9 +46,16 @@ def infinite_median(counted: int, without_point: Mapping[Stop, int], norm: Metri
     )
 
 
-def unfit_model(name: str, images: int, misclassified: int, labels: Mapping[int, int]) -> str:
-    """What is wrong with a model's answers; `labels` counts them. Empty if nothing seems to be."""
-    single = f"class {next(iter(labels))}" if len(labels) == 1 else ""
+def unfit_model(
+    name: str,
+    images: int,
+    misclassified: int,
+    labels: Mapping[int, int],
+    classes: Sequence[str] = (),
+) -> str:
+    """What is wrong with a model's answers; `labels` counts them, `classes` are their names. Empty
+    if nothing seems to be."""
+    single = numbered(next(iter(labels)), classes, "class ") if len(labels) == 1 else ""
     if misclassified == images:
         answers = f" (it answers {single} to each)" if single else ""
         return (

@@ -36,9 +36,9 @@ from .streams import console, say
 from .study_run import keeping, run_left, say_end
 
 IMAGES = (
-    "images of ImageNet's validation set, 224 x 224, enough for each model to classify 500 of them "
-    "correctly (1000 will do), as a folder with --labels, a CSV with the columns file and label; "
-    "or as an .npz with images and labels"
+    "images of ImageNet's validation set, enough for each model to classify 500 of them correctly "
+    "(1000 will do), as a folder with --labels, a CSV with the columns file and label, of which "
+    "the middle 224 x 224 are taken; or as an .npz with images of that size and labels"
 )
 
 

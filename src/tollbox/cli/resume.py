@@ -48,7 +48,7 @@ def resume(folder: Path, options: ResumeOptions = ResumeOptions()) -> int:  # no
         force_workers=options.force_workers,
     )
     if record.made_by == "attack":
-        loaded = load(recorded_study(record, files=True), kept=record.kept)
+        loaded = load(recorded_study(record, files=True), begun=record)
         with keeping(folder):
             return attack_files.finish(folder, *run_left(folder, how, loaded), loaded)
     if record.made_by == "run" and (change := _describe_edit(record)) is not None:

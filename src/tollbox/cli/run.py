@@ -92,6 +92,8 @@ def _plan(loaded: Loaded, part: Part) -> None:
     to.print(f"images: {len(loaded.images)}, digest {images_digest(loaded.images)}")
     for sentence in loaded.kept.sentences if loaded.kept is not None else ():
         to.print(sentence, soft_wrap=True)
+    if loaded.images.resizing is not None:
+        to.print(f"Pictures are {loaded.images.resizing}.", soft_wrap=True)
     for name, speed in speeds.items():
         if speed is not None:
             to.print(f"model {name}: {speed:,.0f} images/s alone, on {loaded.device}")

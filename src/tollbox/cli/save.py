@@ -10,7 +10,8 @@
 3. `results.csv` has a line for each image; distance `inf` where no adversarial point was found, and
    0 where the clean image is misclassified anyway (which makes neither a point nor a PNG; with a
    target it is `inf` unless it has that class); `already_misclassified` marks these. `target`
-   is empty where any other class will do.
+   is empty where any other class will do. `class` is the name of the label, if the names of the
+   classes are known.
 4. `ledger.json` has the settings of the run and, for each image, how often each label was answered
    in each phase; costs follow from these. It is strict JSON: what is not finite is null.
 5. What fails to be written does not keep the rest from it: the numbers come first, PNGs last.
@@ -31,6 +32,7 @@ import torch
 from torch import Tensor
 
 from ..core.cell import Cell
+from ..core.labels import class_name
 from ..core.model import Model
 from ..core.noise import content_hash
 from ..core.result import Result
@@ -53,6 +55,7 @@ COLUMNS = (
     "png",
     "png_adversarial",
     "norm",
+    "class",
 )
 
 
@@ -110,13 +113,15 @@ def write_all(
     results: Sequence[Result],
     rounded: dict[int, Rounded],
     settings: dict[str, Any],
+    classes: Sequence[str] = (),
 ) -> None:
-    """Write all files into `folder`; the first error is raised after all was tried."""
+    """Write all files into `folder`; the first error is raised after all was tried. `classes` are
+    the names of the classes, if they are known."""
     names = {i: _picture_name(cells[i], i, picture) for i, picture in rounded.items()}
     steps: list[Callable[[], None]] = [
         lambda: _write_points(folder / "adversarial.npz", cells, results),
-        lambda: _write_table(folder / "results.csv", cells, results, names, rounded),
-        lambda: _write_ledger(folder / "ledger.json", cells, results, settings),
+        lambda: _write_table(folder / "results.csv", cells, results, names, rounded, classes),
+        lambda: _write_ledger(folder / "ledger.json", cells, results, settings, classes),
         lambda: _write_pictures(folder, names, rounded),
     ]
     errors: list[Exception] = []
@@ -135,17 +140,25 @@ def _write_table(
     results: Sequence[Result],
     names: dict[int, str],
     rounded: dict[int, Rounded],
+    classes: Sequence[str],
 ) -> None:
     with open(path, "w", newline="", encoding="utf-8", errors="backslashreplace") as file:
         table = csv.writer(file)
         table.writerow(COLUMNS)
-        table.writerows(_row(cells[r.index], r, names, rounded) for r in results)
+        table.writerows(
+            [*_row(cells[r.index], r, names, rounded), plain_text(_name(cells[r.index], classes))]
+            for r in results
+        )
 
 
 def _write_ledger(
-    path: Path, cells: Sequence[Cell], results: Sequence[Result], settings: dict[str, Any]
+    path: Path,
+    cells: Sequence[Cell],
+    results: Sequence[Result],
+    settings: dict[str, Any],
+    classes: Sequence[str],
 ) -> None:
-    images = [_account(cells[result.index], result) for result in results]
+    images = [_account(cells[result.index], result, classes) for result in results]
     text = json.dumps(_strict({"settings": settings, "images": images}), indent=1, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
 
@@ -234,12 +247,18 @@ def _flagged_labels(cell: Cell) -> list[int] | None:
     return None if cell.goal.flagged is None else sorted(cell.goal.flagged)
 
 
-def _account(cell: Cell, result: Result) -> dict[str, Any]:
+def _name(cell: Cell, classes: Sequence[str]) -> str:
+    """What the class of an image is called; empty if that is not known."""
+    return class_name(cell.label, classes)
+
+
+def _account(cell: Cell, result: Result, classes: Sequence[str]) -> dict[str, Any]:
     ledger = result.ledger
     return {
         "index": result.index,
         "name": cell.name,
         "label": cell.label,
+        "class": _name(cell, classes) or None,
         "target": cell.aim.target,
         "flagged_labels": _flagged_labels(cell),
         "content": content_hash(cell.image),

@@ -24,7 +24,7 @@ def status(folder: Path) -> int:
     """Show how far a study has come; it may be running."""
     with StudyStatus(folder) as study:
         series, running, notes = study.status(), study.running, study.warnings
-        sentences = [*study.kept, *study.exactness]
+        sentences = [*study.kept, *study.sizes, *study.exactness]
         name, left = study.record.name, study.cells - sum(each.done for each in series)
         part = f" (part {study.record.part_name})" if study.record.parts > 1 else ""
     show(f"{name}{part}: {folder}", series)

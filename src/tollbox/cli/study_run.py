@@ -83,7 +83,7 @@ def say_end(folder: Path, outcome: Outcome, interruption: int) -> int:
     with StudyResults(folder) as results:
         series, total = results.status(), results.record.cells
         show(f"{results.study.name}: {folder}", series)
-        for sentence in [*results.kept, *results.exactness]:
+        for sentence in [*results.kept, *results.sizes, *results.exactness]:
             console().print(sentence, soft_wrap=True)
         left = total - len(results)
         failed = [end for end in results.finished() if end.stop.failed]
@@ -148,6 +148,7 @@ def _unfit_models(results: StudyResults) -> tuple[list[str], bool]:
             len(images[number]),
             len(misclassified[number]),
             labels[number],
+            results.record.class_names,
         )
         for number in suspects
     ]

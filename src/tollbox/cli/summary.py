@@ -18,10 +18,14 @@ from rich.table import Table
 from rich.text import Text
 
 from ..attacks.surrogates import Surrogate
+from ..core.labels import class_words, numbered
 from ..core.result import Result, Results
 from ..core.stop import Stop
 from . import hints
 from .streams import console
+
+MOST_CLASSES = 3
+"""That are named."""
 
 
 def show(
@@ -30,12 +34,21 @@ def show(
     lost: int | None,
     folder: Path,
     surrogate: Surrogate | None = None,
+    *,
+    labels: Sequence[int],
+    classes: Sequence[str],
+    sizes: Sequence[str] = (),
 ) -> None:
     """Print it; `lost` points are no longer adversarial at 8 bits (None: the model was not asked);
-    all is saved in `folder`; `surrogate` is the one that was asked in this process."""
+    all is saved in `folder`; `surrogate` is the one that was asked in this process; `labels` are
+    those of the images, and `classes` the names of the classes, if they are known; `sizes`
+    says how pictures got theirs."""
     to, target, norm = console(), settings["target"], results[0].norm
-    flagged_set = results[0].ledger.goal.flagged_text if settings.get("flagged") else ""
-    goal = "" if target is None else f", target {target}"
+    flagged_set = ""
+    if settings.get("flagged"):
+        aim = results[0].ledger.goal
+        flagged_set = aim.flagged_text(lambda label: numbered(label, classes))
+    goal = "" if target is None else f", target {numbered(target, classes)}"
     goal += f", flagged {flagged_set}" if flagged_set else ""
     goal += "" if settings.get("mask") is None else ", within a mask"
     title = f"{settings['attack']}, price {settings['price']}{goal}"
@@ -47,6 +60,8 @@ def show(
     table.add_column()
     table.add_column(justify="right")
     table.add_row("images", f"{len(results)}")
+    if classes:
+        table.add_row("classes", _most(Counter(labels), classes))
     table.add_row("misclassified anyway", f"{results.misclassified}")
     table.add_row("no adversarial point", f"{sum(math.isinf(r.distance) for r in ended)}")
     table.add_row("failed", f"{results.failed}")
@@ -64,7 +79,7 @@ def show(
     to.print(table)
     for warning in settings["warnings"]:
         to.print(f"Note: {warning}.", soft_wrap=True)
-    for sentence in settings["exactness"]:
+    for sentence in [*sizes, *settings["exactness"]]:
         to.print(sentence, soft_wrap=True)
     without_point = Counter(r.stop for r in ended if math.isinf(r.distance))
     points = sum(r.adversarial is not None for r in results.counted)
@@ -77,7 +92,8 @@ def show(
     no_start = sum(r.stop is Stop.NO_START for r in results)
     if settings["start"] is not None and no_start:
         flagged_answer = "a flagged class" if flagged_set else "the source class"
-        answer = flagged_answer if target is None else f"another class than {target}"
+        other = "" if target is None else f"another class than {numbered(target, classes)}"
+        answer = other or flagged_answer
         to.print(
             f"{no_start} images have no start: the model answers {answer} to it.", soft_wrap=True
         )
@@ -86,6 +102,13 @@ def show(
     pictures = "PNGs, " if any(folder.glob("[0-9]*.png")) else ""
     files = f"adversarial.npz, {pictures}results.csv, ledger.json"
     to.print(f"Saved in {folder}: {files}.", soft_wrap=True)
+
+
+def _most(labels: Counter[int], classes: Sequence[str]) -> str:
+    """The classes of the images, the most frequent ones by name."""
+    named = [f"{class_words(k, classes)} {n}" for k, n in labels.most_common(MOST_CLASSES)]
+    more = len(labels) - len(named)
+    return ", ".join([*named, *([f"{more} more"] if more else [])])
 
 
 def _median(name: str, results: Sequence[Result]) -> tuple[str, str]:

@@ -16,7 +16,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -121,15 +121,15 @@ class Goal:
                 input="flagged",
             )
 
-    @property
-    def flagged_text(self) -> str:
-        """The set in a few words, as "classes 3, 5"; empty if there is none."""
+    def flagged_text(self, shown: Callable[[int], str] = str) -> str:
+        """The set in a few words, as "classes 3, 5"; empty if there is none. `shown` gives a class
+        as a reader wants it."""
         if self.flagged is None:
             return ""
         labels = self._labels
         if len(labels) <= MOST_SHOWN:
-            return f"class{'es' * (len(labels) > 1)} {', '.join(map(str, labels))}"
-        return f"{len(labels)} classes from {labels[0]} to {labels[-1]}"
+            return f"class{'es' * (len(labels) > 1)} {', '.join(map(shown, labels))}"
+        return f"{len(labels)} classes from {shown(labels[0])} to {shown(labels[-1])}"
 
 
 def aim(label: int, target: int | None, goal: Goal | None) -> Goal:

@@ -25,6 +25,7 @@ from torch import Tensor
 from ..errors import InputError, ModelFault
 from .arguments import check_whole, shown
 from .devices import usable
+from .labels import numbered
 from .peers import Peer, peer_of
 from .preprocessing import Preprocessing
 
@@ -63,6 +64,10 @@ class Model:
     """Of its classes, if they are known."""
     preprocessing: Preprocessing | None = None
     """How pictures become images for it, if its own configuration says so."""
+
+    def shown(self, label: int) -> str:
+        """A label, with the name of its class if that is known."""
+        return numbered(label, self.names or ())
 
     def __post_init__(self) -> None:
         if not callable(self.predict):

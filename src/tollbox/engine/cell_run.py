@@ -213,7 +213,7 @@ class CellRun:
 
     def _begin_attack(self, label: int) -> None:
         if not self.problem.goal.flags(label):
-            self._end(Stop.ALREADY_MISCLASSIFIED, f"the model answers {label}")
+            self._end(Stop.ALREADY_MISCLASSIFIED, f"the model answers {self._model.shown(label)}")
             return
         try:
             asking = self.cell.attack(self.problem)

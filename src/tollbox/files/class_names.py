@@ -13,7 +13,10 @@ from pathlib import Path
 
 from ..core.arguments import shown
 from ..errors import FileError, InputError
+from .tables import shortened
 
+MOST_CHARACTERS = 200
+"""Of a name."""
 PROMPT = "a photo of a {}"
 EXPECTED = "a text file with a class on each line, in the order of the labels"
 
@@ -41,7 +44,11 @@ def class_names(given: str | PathLike[str] | Sequence[str]) -> ClassNames:
     """The names in a file, or those of a list."""
     if isinstance(given, str | PathLike):
         return _read(Path(given))
-    if not given or not all(isinstance(name, str) and name.strip() for name in given):
+    if (
+        not isinstance(given, Sequence)
+        or not given
+        or not all(isinstance(name, str) and name.strip() for name in given)
+    ):
         raise InputError(f"is {shown(given)}", expected=f"{EXPECTED}, or a list", input="names")
     return ClassNames.of(given)
 
@@ -60,8 +67,14 @@ def _read(file: Path) -> ClassNames:
     if not lines:
         raise FileError(f"{file} is empty", expected=EXPECTED, input="names")
     for number, line in enumerate(lines, 1):
-        if not line.partition("\t")[0].strip():
+        name = line.partition("\t")[0].strip()
+        if not name or len(name) > MOST_CHARACTERS or not name.isprintable():
             raise FileError(
-                "there is no name", expected=EXPECTED, input="names", where=f"{file}, line {number}"
+                f"has {shortened(name)!r} for class {number - 1}"
+                if name
+                else f"has no name for class {number - 1}",
+                expected=f"a name of at most {MOST_CHARACTERS} characters on each line",
+                input="names",
+                where=f"{file}, line {number}",
             )
     return ClassNames.of(lines)

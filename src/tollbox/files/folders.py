@@ -29,7 +29,7 @@ class Labelled:
 
 def labelled_files(folder: Path, table: Path) -> list[Labelled]:
     """The images of a folder, in the order of the label file."""
-    files = _image_files(folder)
+    files = image_files(folder)
     if not files:
         raise FileError(
             f"the folder {folder} has no images",
@@ -47,7 +47,7 @@ def labelled_files(folder: Path, table: Path) -> list[Labelled]:
     return list(labelled.values())
 
 
-def _image_files(folder: Path) -> list[str]:
+def image_files(folder: Path) -> list[str]:
     """The images below a folder, as paths relative to it; nothing that is hidden."""
 
     def refuse(error: OSError) -> None:

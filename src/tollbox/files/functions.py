@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Callable
@@ -22,6 +23,15 @@ def is_function(text: str) -> bool:
     module, colon, attribute = text.partition(":")
     names = [*module.split("."), *attribute.split(".")]
     return bool(colon) and all(name.isidentifier() for name in names)
+
+
+def is_module(name: str) -> bool:
+    """Whether there is a module, or a package for it, to be imported by that name."""
+    importable(os.getcwd())
+    first = name.partition(".")[0]
+    if not first.isidentifier():
+        return False
+    return first in sys.modules or importlib.util.find_spec(first) is not None
 
 
 def importable(folder: str) -> None:

@@ -4,27 +4,46 @@
    names); arrays or tensors.
 2. Images are (n, c, h, w): uint8, which is divided by 255, or floats in [0,1]. Labels are n
    integers, names n texts; without names the images go by their numbers.
+3. Or it gives a data set: any sequence of (image, label), such as torchvision and Hugging Face have
+   (`data_sets`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import InputError, mention
+from .data_sets import data_set_images, is_data_set
 from .functions import called, imported
-from .images import ImageSet
+from .images import ImageSet, check_pictures
+from .naming import relabelled
 from .pixels import integer_labels, unit_pixels
+from .preparation import Configured, Preparation
+from .resizing import Resizing
 
-EXPECTED = "images (n, c, h, w) with labels, as (images, labels) or (images, labels, names)"
+EXPECTED = (
+    "images (n, c, h, w) with labels, as (images, labels) or (images, labels, names), or a "
+    "sequence of (image, label)"
+)
 
 
-def images_from(function: str) -> ImageSet:
-    """The images that `function`, of the form module:function, gives."""
+def images_from(
+    function: str,
+    limit: int | None = None,
+    *,
+    resizing: Resizing | None = None,
+    names: str | PathLike[str] | Sequence[str] | None = None,
+    model: Configured | None = None,
+) -> ImageSet:
+    """The images that `function`, of the form module:function, gives; of a data set the first
+    `limit`. The others are as for `load_images`."""
+    prepared = Preparation.of(resizing, names, model)
     value = imported(function, "images")
     if isinstance(value, type) or not callable(value):
         what = "a class" if isinstance(value, type) else type(value).__name__
@@ -35,15 +54,24 @@ def images_from(function: str) -> ImageSet:
         )
     answer = called(value, function, "images")
     try:
-        images, labels, names = _parts(answer)
+        if called(lambda: is_data_set(answer), function, "images"):
+            return data_set_images(answer, function, limit, prepared)
+        check_pictures(resizing, "the function gives arrays")
+        images, labels, own_names = _parts(answer)
+        ready = isinstance(answer, ImageSet)
+        own_classes, sizes = (answer.class_names, answer.resizing) if ready else ((), None)
+        labels = relabelled(labels, own_classes, prepared.names, prepared.own_names)
     except InputError as error:
+        if error.input == "images":  # from the user's own code, of which it speaks already
+            raise
         raise InputError(
-            f"is {function!r}: {error.given}",
+            f"is {function!r}: {mention(error.input) + ' ' if error.input else ''}{error.given}",
             expected=error.expected,
             remedy=error.remedy,
             input="images",
         ) from None
-    return ImageSet(images, labels, names, (function,) * len(images))
+    classes = prepared.names or own_classes
+    return ImageSet(images, labels, own_names, (function,) * len(images), classes, sizes)
 
 
 def _parts(answer: Any) -> tuple[Tensor, tuple[int, ...], tuple[str, ...]]:

@@ -1,22 +1,31 @@
-"""Images in: a folder with a CSV of labels, or an `.npz` file.
+"""Images in: a folder with a CSV of labels, a folder of classes, or an `.npz` file.
 
 1. Images come out as float32 in [0,1], (n, c, h, w), all of one shape; 8-bit values are divided by
-   255. Nothing is resized or cropped.
+   255. Pictures are resized and cropped if that is told, by the user or by a model's configuration
+   (`preparation`), and nothing else is.
 2. Each image knows where its label came from, for messages.
+3. The names of the classes are those that are given, else the model's own, else the folders of a
+   folder of classes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 
 from torch import Tensor
 
+from ..core.arguments import check_whole
 from ..errors import FileError, InputError
+from .class_folders import class_files
 from .folders import labelled_files
 from .npz import read_npz
 from .pictures import SUFFIXES, is_grey, read_pictures
-from .tables import kind_of
+from .preparation import Configured, Preparation
+from .resizing import Resizing
+from .tables import kind_of, path_of
 
 
 @dataclass(frozen=True)
@@ -29,28 +38,43 @@ class ImageSet:
     names: tuple[str, ...]
     origins: tuple[str, ...]
     """Where each label was read: a file, and the line if any."""
+    class_names: tuple[str, ...] = ()
+    """The names of the classes, by label, if they are known."""
+    resizing: Resizing | None = None
+    """How pictures got their size; None: as they are."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
 
-def load_images(path: Path, labels: Path | None = None, limit: int | None = None) -> ImageSet:
-    """The first `limit` images of a folder (with its label file) or of an `.npz`."""
-    if limit is not None and limit < 1:
-        raise InputError(f"is {limit}", expected="1 or more", input="limit")
-    kind = kind_of(path, str(path), input="images")
-    if kind == "folder":
-        if labels is None:
-            raise InputError(
-                f"{path} is a folder, and no labels are given",
-                expected="a CSV file with the columns file and label",
-                input="images",
-            )
-        return _load_folder(path, labels, limit)
-    if kind == "nothing":
-        raise FileError(
-            f"{path} does not exist", expected="a folder of images or an .npz file", input="images"
-        )
+def load_images(
+    path: str | Path,
+    labels: str | Path | None = None,
+    limit: int | None = None,
+    *,
+    resizing: Resizing | None = None,
+    names: str | PathLike[str] | Sequence[str] | None = None,
+    model: Configured | None = None,
+) -> ImageSet:
+    """The first `limit` images of a folder (with its label file, or with a folder for each class)
+    or of an `.npz`.
+
+    resizing: how pictures get the size that the model takes.
+    names: of the model's classes, in order, or a file with one on each line.
+    model: one whose own configuration says both where they are not given.
+    """
+    if limit is not None:
+        check_whole("limit", limit, 1)
+    prepared = Preparation.of(resizing, names, model)
+    path = path_of(path, "images")
+    labels = None if labels is None else path_of(labels, "labels")
+    if labels is not None:
+        kind_of(labels, str(labels), input="labels")  # whether it can be the name of a file
+    kind = check_there(path)
+    if kind == "folder" and labels is None:
+        return _load_classes(path, limit, prepared)
+    if kind == "folder" and labels is not None:
+        return _load_labelled(path, labels, limit, prepared)
     if path.suffix.lower() in SUFFIXES:
         raise FileError(
             f"{path} is a single picture",
@@ -64,18 +88,61 @@ def load_images(path: Path, labels: Path | None = None, limit: int | None = None
             remedy="leave the label file out",
             input="labels",
         )
+    check_pictures(resizing, f"{path} has arrays")
     images, classes = read_npz(path, limit)
-    names = tuple(str(number) for number in range(len(images)))
-    return ImageSet(images, classes, names, (f"{path}",) * len(images))
+    numbers = tuple(str(number) for number in range(len(images)))
+    return ImageSet(images, classes, numbers, (f"{path}",) * len(images), prepared.names)
 
 
-def _load_folder(folder: Path, table: Path, limit: int | None) -> ImageSet:
-    files = labelled_files(folder, table)
-    grey = all(is_grey(folder / file.name) for file in files)
-    files = files[:limit]
+def check_there(path: Path) -> str:
+    """What is at the path of images; raises FileError if there is nothing."""
+    kind = kind_of(path, str(path), input="images")
+    if kind == "nothing":
+        raise FileError(
+            f"{path} does not exist", expected="a folder of images or an .npz file", input="images"
+        )
+    return kind
+
+
+def check_pictures(resizing: Resizing | None, what: str) -> None:
+    """Raise InputError if arrays, which `what` says there are, were to be resized."""
+    if resizing is not None:
+        raise InputError(
+            f"is given, and {what}",
+            expected="pictures, which alone are resized and cropped",
+            remedy="leave it out, and make the arrays of the model's size",
+            input="crop" if resizing.resize is None else "resize",
+        )
+
+
+def _load_labelled(folder: Path, table: Path, limit: int | None, prepared: Preparation) -> ImageSet:
+    files, resizing = labelled_files(folder, table), prepared.resizing
     return ImageSet(
-        read_pictures(folder, [file.name for file in files], grey),
-        tuple(file.label for file in files),
-        tuple(file.name for file in files),
-        tuple(f"{table}, line {file.line}" for file in files),
+        _pictures(folder, [file.name for file in files], limit, resizing),
+        tuple(file.label for file in files[:limit]),
+        tuple(file.name for file in files[:limit]),
+        tuple(f"{table}, line {file.line}" for file in files[:limit]),
+        prepared.names,
+        resizing,
     )
+
+
+def _load_classes(folder: Path, limit: int | None, prepared: Preparation) -> ImageSet:
+    files, classes = class_files(folder, prepared.names, prepared.own_names)
+    resizing = prepared.resizing
+    return ImageSet(
+        _pictures(folder, [name for name, _ in files], limit, resizing),
+        tuple(label for _, label in files[:limit]),
+        tuple(name for name, _ in files[:limit]),
+        tuple(f"{folder / name}" for name, _ in files[:limit]),
+        prepared.names or tuple(classes),
+        resizing,
+    )
+
+
+def _pictures(
+    folder: Path, files: list[str], limit: int | None, resizing: Resizing | None
+) -> Tensor:
+    """The first so many; with one channel if all are grey."""
+    grey = all(is_grey(folder / file) for file in files)
+    return read_pictures(folder, files[:limit], grey, resizing)

@@ -1,10 +1,13 @@
 """Picture files, by Pillow.
 
 1. Pictures have 8 bits a channel; deeper ones are refused, since Pillow would cut some to 8 bits.
-2. They are read as grey or as RGB: palettes are resolved. Nothing is resized or cropped; a picture
-   is turned only as its EXIF orientation says, so that it is read as viewers show it.
-3. A picture that is transparent anywhere is refused: what it shows depends on what is behind it.
-4. A picture of more than `MOST_PIXELS` is refused before it is decoded.
+2. They are read as grey or as RGB: palettes are resolved, and CMYK is converted as Pillow does it,
+   without a colour profile. A picture is turned as its EXIF orientation says, so that it is read as
+   viewers show it, and then resized and cropped if that is told (`resizing`), else left as it is.
+3. A picture that is transparent anywhere is refused: what it shows depends on what is behind it. So
+   is one that is animated. (The first picture of a phone's MPO is the photograph.)
+4. A picture of more than `MOST_PIXELS` is refused before it is decoded; one that is resized may
+   have `MOST_RESIZED`.
 """
 
 from __future__ import annotations
@@ -20,8 +23,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import FileError, InputError
+from ..errors import FileError, InputError, mention
 from .packages import optional
+from .resizing import Resizing
 from .tables import in_a_line
 
 if TYPE_CHECKING:
@@ -32,9 +36,8 @@ SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp"})
 GREY = frozenset({"1", "L"})
 WITH_ALPHA = frozenset({"LA", "PA", "RGBA"})
 EIGHT_BITS = GREY | WITH_ALPHA | {"P", "RGB", "RGBX", "CMYK", "YCbCr", "HSV", "LAB"}
-
-
 MOST_PIXELS = 4096 * 4096
+MOST_RESIZED = 8 * MOST_PIXELS
 OPAQUE = 255
 
 
@@ -44,43 +47,62 @@ def is_grey(file: Path) -> bool:
         return _mode(picture, file) in GREY
 
 
-def read_pictures(folder: Path, names: Sequence[str], grey: bool) -> Tensor:
+def read_pictures(
+    folder: Path, names: Sequence[str], grey: bool, resizing: Resizing | None = None
+) -> Tensor:
     """(n, c, h, w) in [0,1], with one channel or three."""
     pixels: Tensor | None = None
     for row, name in enumerate(names):
-        array = _read(folder / name, grey)
+        with _opened(folder / name) as picture:
+            array = pixels_of(picture, folder / name, resizing, grey)
         if pixels is None:
             pixels = torch.empty((len(names), *array.shape), dtype=torch.float32)
-        if array.shape != pixels.shape[1:]:
-            raise InputError(
-                f"the image {name} is {_size(array.shape)}, but {names[0]} is "
-                f"{_size(tuple(pixels.shape[1:]))}",
-                expected="one size for all",
-                remedy="resize them first",
-            )
+        check_alike(array.shape, pixels.shape[1:], name, names[0])
         pixels[row] = torch.from_numpy(array)
     if pixels is None:
         raise InputError("there are no images", expected="at least one")
     return pixels.div_(255)
 
 
-def read_picture(file: Path, channels: int) -> Tensor:
-    """(1, c, h, w) in [0,1]: grey if one channel is asked for and the picture has no more."""
-    return read_pictures(file.parent, [file.name], grey=channels == 1 and is_grey(file))
+def check_alike(shape: Sequence[int], first: Sequence[int], name: str, first_name: str) -> None:
+    """Raise InputError unless an image has the size of the first."""
+    if tuple(shape) != tuple(first):
+        raise InputError(
+            f"the image {name} is {_size(shape)}, but {first_name} is {_size(first)}",
+            expected="one size for all",
+            remedy=f"give {mention('resize')} and {mention('crop')}, as 256 and 224",
+        )
 
 
-def _read(file: Path, grey: bool) -> NDArray[np.uint8]:
-    """(c, h, w)."""
-    with _opened(file) as picture:
-        _mode(picture, file)
-        _check_size(picture, file)
-        turned = optional("PIL.ImageOps", READING, extra="cli").exif_transpose(picture)
-        if turned.mode in WITH_ALPHA or "transparency" in turned.info:
-            turned = turned.convert("RGBA")
-            _check_opaque(turned, file)
-        elif turned.mode == "P":
-            turned = turned.convert("RGB")
-        array = np.array(turned.convert("L" if grey else "RGB"), np.uint8)
+def read_picture(file: Path, shape: Sequence[int], resizing: Resizing | None = None) -> Tensor:
+    """(1, c, h, w) in [0,1], for use beside images of a `shape`: grey if they are and it has no
+    more channels, and resized as they were if it is not of their size already."""
+    grey = shape[0] == 1 and is_grey(file)
+    if resizing is not None:
+        with _opened(file) as picture:
+            turned = optional("PIL.ImageOps", READING, extra="cli").exif_transpose(picture)
+            if turned.size == (shape[2], shape[1]):
+                resizing = None
+    return read_pictures(file.parent, [file.name], grey, resizing)
+
+
+def pixels_of(
+    picture: Image.Image, name: str | Path, resizing: Resizing | None, grey: bool
+) -> NDArray[np.uint8]:
+    """The pixels (c, h, w) of a picture, which messages call `name`."""
+    _mode(picture, name)
+    _check_still(picture, name)
+    _check_size(picture, name, MOST_PIXELS if resizing is None else MOST_RESIZED)
+    turned = optional("PIL.ImageOps", READING, extra="cli").exif_transpose(picture)
+    if turned.mode in WITH_ALPHA or "transparency" in turned.info:
+        turned = turned.convert("RGBA")
+        _check_opaque(turned, name)
+    elif turned.mode == "P":
+        turned = turned.convert("RGB")
+    turned = turned.convert("L" if grey else "RGB")
+    if resizing is not None:
+        turned = resizing.applied(turned, name)
+    array = np.array(turned, np.uint8)
     return array[None] if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
 
 
@@ -88,24 +110,31 @@ def _read(file: Path, grey: bool) -> NDArray[np.uint8]:
 def _opened(file: Path) -> Iterator[Image.Image]:
     """The picture, not decoded yet; whatever Pillow raises meanwhile is a FileError."""
     pillow = optional("PIL.Image", READING, extra="cli")
+    with readable(file), warnings.catch_warnings():
+        warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
+        with pillow.open(file) as picture:
+            yield picture
+
+
+@contextlib.contextmanager
+def readable(name: str | Path) -> Iterator[None]:
+    """While entered, whatever Pillow raises is a FileError about the picture `name`."""
+    pillow = optional("PIL.Image", READING, extra="cli")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
-            with pillow.open(file) as picture:
-                yield picture
-    except FileError:
+        yield
+    except InputError:
         raise
     except pillow.DecompressionBombError:  # far above MOST_PIXELS; Pillow does not say how far
         raise FileError(
-            f"the image {file} has more pixels than can be read",
+            f"the image {name} has more pixels than can be read",
             expected=f"at most {MOST_PIXELS:,}",
             remedy="resize it first",
         ) from None
     except Exception as error:  # Pillow raises many kinds for broken files
-        raise FileError(f"the image {file} cannot be read: {in_a_line(error)}") from None
+        raise FileError(f"the image {name} cannot be read: {in_a_line(error)}") from None
 
 
-def _mode(picture: Image.Image, file: Path) -> str:
+def _mode(picture: Image.Image, file: str | Path) -> str:
     """Pillow's name of what a pixel is, which is one of 8 bits."""
     raw = [f"{tile[3]}" for tile in getattr(picture, "tile", ())]  # e.g. RGB;16B
     deep = picture.format != "BMP" and any(";16" in kind for kind in raw)
@@ -118,17 +147,29 @@ def _mode(picture: Image.Image, file: Path) -> str:
     return picture.mode
 
 
-def _check_size(picture: Image.Image, file: Path) -> None:
-    width, height = picture.size
-    if width * height > MOST_PIXELS:
+def _check_still(picture: Image.Image, file: str | Path) -> None:
+    frames = getattr(picture, "n_frames", 1)
+    if frames > 1 and picture.format != "MPO":
         raise FileError(
-            f"the image {file} has {width}x{height} pixels",
-            expected=f"at most {MOST_PIXELS:,} in all",
-            remedy="resize it first",
+            f"the image {file} is animated, with {frames} frames",
+            expected="a single picture",
+            remedy="save one of its frames first",
         )
 
 
-def _check_opaque(picture: Image.Image, file: Path) -> None:
+def _check_size(picture: Image.Image, file: str | Path, most: int) -> None:
+    width, height = picture.size
+    if width * height > most:
+        raise FileError(
+            f"the image {file} has {width}x{height} pixels",
+            expected=f"at most {most:,} in all",
+            remedy="resize it first"
+            if most == MOST_RESIZED
+            else f"resize it first, or give {mention('resize')}",
+        )
+
+
+def _check_opaque(picture: Image.Image, file: str | Path) -> None:
     least, _ = picture.getchannel("A").getextrema()
     if least != OPAQUE:
         raise FileError(
@@ -138,5 +179,5 @@ def _check_opaque(picture: Image.Image, file: Path) -> None:
         )
 
 
-def _size(shape: tuple[int, ...]) -> str:
+def _size(shape: Sequence[int]) -> str:
     return f"{shape[-1]}x{shape[-2]}"

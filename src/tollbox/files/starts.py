@@ -2,7 +2,8 @@
 
 1. A target needs a start: noise hardly ever ends in a class of one's choice.
 2. A start is one picture for all images, or an `.npz` whose image i goes with image i. It is of the
-   images' size and channels, and never resized; a grey picture counts as RGB beside RGB images.
+   images' size and channels; a grey picture counts as RGB beside RGB images. A picture of another
+   size is resized as the images are, if they are.
 3. Whether the model gives a start its class is found out by a charged query, as for any point.
 """
 
@@ -15,6 +16,7 @@ from torch import Tensor
 from ..errors import FileError, InputError, mention
 from .images import ImageSet, load_images
 from .pictures import read_picture
+from .resizing import Resizing
 from .tables import LARGEST, kind_of
 
 
@@ -52,7 +54,7 @@ def load_starts(start: Path | None, images: ImageSet, limit: int | None) -> list
     count, shape = len(images), tuple(images.images.shape[1:])
     if start is None:
         return [None] * count
-    starts = _load(start, shape[0], limit)
+    starts = _load(start, shape, limit, images.resizing)
     if tuple(starts.shape[1:]) != shape:
         raise InputError(
             f"{start} is {_size(tuple(starts.shape[1:]))}, and the images are {_size(shape)}",
@@ -71,7 +73,9 @@ def load_starts(start: Path | None, images: ImageSet, limit: int | None) -> list
     return list(starts)
 
 
-def _load(start: Path, channels: int, limit: int | None) -> Tensor:
+def _load(
+    start: Path, shape: tuple[int, ...], limit: int | None, resizing: Resizing | None
+) -> Tensor:
     """(n, c, h, w) in [0,1]."""
     kind = kind_of(start, str(start), input="start")
     if kind != "file":
@@ -79,7 +83,7 @@ def _load(start: Path, channels: int, limit: int | None) -> Tensor:
         raise FileError(f"{start} {what}", expected="an image file, or an .npz", input="start")
     if start.suffix.lower() == ".npz":
         return load_images(start, None, limit).images
-    return read_picture(start, channels)
+    return read_picture(start, shape, resizing)
 
 
 def _size(shape: tuple[int, ...]) -> str:

@@ -1,7 +1,6 @@
 """A user's own model: a file, a name such as `hf:microsoft/resnet-50`, or `module:function`.
 
-1. What a file is, is decided by its content, not by its name. A pickle (a state dict, a whole
-   module) is refused with what to do instead: it would run code.
+1. It is opened first (`opening.py`): from then on its own configuration is known.
 2. The model is tried on one image, uncharged, before a run: that shows whether it takes such
    images, and the number of classes. Whatever it raises, even an exit, is reported in a sentence.
 3. Mean and std are the user's if given, else those of the model's own configuration, which also has
@@ -21,12 +20,12 @@ from torch import Tensor, nn
 
 from ..core.model import Decision, Model
 from ..core.preprocessing import Preprocessing
-from ..errors import FileError, InputError, ModelFault
-from ..files.class_names import class_names
+from ..errors import InputError, ModelFault
 from ..files.functions import with_kind
 from ..files.tables import in_a_line
 from .configured import grey, normalisation, normalised_in_words, numbers
 from .normalise import Normalisation, Normalised
+from .opening import Opened, network_of, opened
 from .precision import points_dtype
 from .pytorch import (
     RUNNING,
@@ -37,7 +36,6 @@ from .pytorch import (
     outputs_of,
     plain,
 )
-from .registry import EXPECTED, adapter_of
 from .source import Network, Source
 
 _MODULES = "networks by name or module:function"
@@ -73,14 +71,36 @@ def load_model(
     classes, in order, or a file with one on each line, and for `clip:` what it is asked with. How
     the model is run is told as for `from_torch`, as far as that applies to its kind.
     """
-    device = torch.device(device)
-    given = None if names is None else class_names(names)
-    network = _network(Source.at(source, device, batch_size, given))
-    if batch_size and network.batch not in (None, batch_size):
-        raise InputError(
-            f"is {batch_size}, and the model {source} takes {network.batch} only",
-            input="batch_size",
-        )
+    return fitted(
+        opened(source, names=names, device=device, batch_size=batch_size),
+        example,
+        mean=mean,
+        std=std,
+        quantize=quantize,
+        dtype=dtype,
+        channels_last=channels_last,
+        compile=compile,
+        cuda_graphs=cuda_graphs,
+        tf32=tf32,
+    )
+
+
+def fitted(
+    opened: Opened,
+    example: Tensor | None,
+    *,
+    mean: Sequence[float] | None,
+    std: Sequence[float] | None,
+    quantize: int | None,
+    dtype: torch.dtype | None,
+    channels_last: bool | None,
+    compile: bool,
+    cuda_graphs: bool,
+    tf32: bool | None,
+) -> Model:
+    """The second half of `load_model`: ready for images like `example`."""
+    network, given = opened.network, opened.source.names
+    source, device = opened.source.text, opened.source.device
     example = grey(network) if example is None else example
     if example is not None:
         _check_shape(source, network, example)
@@ -127,7 +147,7 @@ def load_model(
         model,
         classes=None if example is None else _classes(source, model, example, own),
         running={**model.running, **normalised_in_words(network, mean, std)},
-        names=network.names if given is None else given.names,
+        names=opened.names,
         preprocessing=None if own is None else replace(own, mean=numbers(mean), std=numbers(std)),
     )
     if model.names is not None and model.classes not in (None, len(model.names)):
@@ -153,7 +173,7 @@ def load_network(
     It is for its gradients: what can only be asked is refused. `normalised`: with the mean and std
     of its own configuration before it, if it has any.
     """
-    found = _network(Source.at(source, torch.device(device), None))
+    found = network_of(Source.at(source, torch.device(device), None))
     if example is not None:
         _check_shape(source, found, example)
     if not isinstance(found.forward, nn.Module):
@@ -218,42 +238,6 @@ def _check_options(source: str, network: Network, **options: Any) -> None:
                 remedy="leave it out",
                 input=name,
             )
-
-
-def _network(source: Source) -> Network:
-    """The network that the first adapter which takes the source gives."""
-    text = source.text
-    if not text.strip():
-        raise InputError(f"is {text!r}", expected=EXPECTED, input="model")
-    adapter = adapter_of(source)
-    if adapter is None:
-        raise FileError(f"{text} {_why_not(source)}", expected=EXPECTED, input="model")
-    if source.path is None:
-        return adapter.load(source)
-    try:
-        return adapter.load(source)
-    except InputError:
-        raise
-    except Exception as error:  # torch raises many kinds for broken files
-        raise FileError(
-            f"{text} cannot be loaded ({with_kind(error)})",
-            expected=f"a file that was saved whole, by a version of torch that this one "
-            f"({torch.__version__}) can read",
-            input="model",
-        ) from None
-
-
-def _why_not(source: Source) -> str:
-    """Why no adapter takes a source."""
-    if source.kind == "nothing":
-        return "does not exist"
-    if source.kind != "file":
-        return "is a folder" if source.kind == "folder" else "is not a regular file"
-    if not source.entries:
-        return "is neither an exported program nor TorchScript"
-    if "data.pkl" in source.entries:
-        return "is a pickle (a state dict or a whole module), which is not loaded"
-    return "is not a model"
 
 
 def _classes(source: str, model: Model, example: Tensor, own: Preprocessing | None) -> int | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import io
 import logging
 import os
 import sys
@@ -106,7 +107,7 @@ def unknown(source: Source, name: str, known: Iterable[str]) -> InputError:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """While entered, the packages log errors only, and show no progress but in a terminal."""
+    """While entered, the packages log errors only, and show nothing else but in a terminal."""
     logs = [logging.getLogger(name) for name in LOGS]
     levels = [log.level for log in logs]
     for log in logs:
@@ -115,8 +116,10 @@ def quiet() -> Iterator[None]:
     hidden = bars is not None and bars.is_progress_bar_enabled() and not sys.stderr.isatty()
     if hidden:
         bars.disable_progress_bar()
+    terminal = sys.stderr.isatty()
     try:
-        yield
+        with contextlib.nullcontext() if terminal else contextlib.redirect_stderr(io.StringIO()):
+            yield
     finally:
         if hidden:
             bars.enable_progress_bar()

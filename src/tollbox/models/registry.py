@@ -7,9 +7,12 @@ what was expected mention it. Names with a word come before `module:function`, w
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from pathlib import Path
 
+from ..errors import InputError
+from ..files.functions import is_module
 from ..files.tables import kind_of
 from .source import Adapter, Source
 
@@ -32,6 +35,22 @@ EXPECTED = ", or ".join(adapter.expected for adapter in ADAPTERS)
 def adapter_of(source: Source) -> Adapter | None:
     """The first adapter that takes a source."""
     return next((adapter for adapter in ADAPTERS if adapter.accepts(source)), None)
+
+
+def misspelt(text: str) -> InputError | None:
+    """The error for a text that looks like a name whose word is misspelt: it is near a known one,
+    and is not a module's."""
+    word, colon, name = text.partition(":")
+    words = sorted(adapter.word for adapter in ADAPTERS if adapter.word)
+    near = difflib.get_close_matches(word.lower(), words, n=1)
+    if not colon or word in words or not near or is_module(word):
+        return None
+    meant = f"{near[0]}:{name}"
+    return InputError(
+        f"is {text!r}, and there is neither a kind of model nor a module called {word!r}: did you "
+        f"mean {meant!r}?",
+        input="model",
+    )
 
 
 def is_model_name(text: str) -> bool:
@@ -78,6 +97,13 @@ def short_name(text: str) -> str:
         return name.rpartition(".")[2]
     path = Path(text.partition(":")[2])
     return (path.stem if adapter.path == "file" else path.name) or text
+
+
+def brings_configuration(text: str) -> bool:
+    """Whether a model of that name may say itself how large images are, and what its classes are
+    called."""
+    adapter = adapter_of(Source(text))
+    return adapter is not None and bool(adapter.word)
 
 
 def packages_of(text: str) -> tuple[str, ...]:

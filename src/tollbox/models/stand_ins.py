@@ -68,7 +68,8 @@ def images() -> ImageSet:
     numbers = torch.nonzero(correct).flatten()
     names = tuple(str(number) for number in numbers.tolist())
     labels = tuple(shipped.labels[numbers].tolist())
-    return ImageSet(shipped.images[numbers], labels, names, ("the embedded images",) * len(names))
+    origins = ("the embedded images",) * len(names)
+    return ImageSet(shipped.images[numbers], labels, names, origins, CLASSES)
 
 
 def _network(shipped: Embedded) -> nn.Sequential:

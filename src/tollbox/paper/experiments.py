@@ -171,6 +171,8 @@ def study_at(
     if images is not None:
         changes["path"] = _quoted(images)
         changes["labels"] = None if labels is None else _quoted(labels)
+        if not images.is_dir():  # arrays, which are not cropped
+            changes["crop"] = None
     if limit is not None:
         changes["limit"] = str(limit)
     text = "\n".join(_changed(text, changes)) + "\n" if changes else text

@@ -24,11 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..core.labels import class_words
 from ..core.result import Result
 from ..errors import InputError
 from ..files.packages import optional
-from ..models import stand_ins
-from ..models.embedded import CLASSES
 from ..studies.grid import Place
 from ..studies.reading import StudyResults
 from .paper_table import PaperTable
@@ -44,8 +43,6 @@ MOST_WORK = 3e9
 """Numbers in all the points that are made again, about: a minute's work."""
 MOST_BYTES = 8_000_000
 FACTORS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
-CLASS_NAMES = {f"{stand_ins.images.__module__}:{stand_ins.images.__name__}": CLASSES}
-"""By the function that the images of a study come from."""
 
 
 class Shot(NamedTuple):
@@ -112,7 +109,7 @@ def _pictures(results: StudyResults, chosen: Sequence[SeriesRuns]) -> dict[str, 
             break
         for number, image in enumerate(shown):
             entries = [
-                _entry(results, shot, _difference(pictures, shot), factor)
+                _entry(results.record.class_names, shot, _difference(pictures, shot), factor)
                 for shot in shots
                 if shot.series is runs and shot.run.image == image
             ]
@@ -122,7 +119,13 @@ def _pictures(results: StudyResults, chosen: Sequence[SeriesRuns]) -> dict[str, 
     for image in shown:
         _, label, name = results.images[image]
         original = _png(pictures[image].numpy())
-        images.append({"name": name, "label": _class(results, label), "original": original})
+        images.append(
+            {
+                "name": name,
+                "label": class_words(label, results.record.class_names),
+                "original": original,
+            }
+        )
     return {"factor": factor, "images": images, "rows": rows}
 
 
@@ -136,20 +139,15 @@ def _names(runs: SeriesRuns) -> dict[str, str]:
 
 
 def _entry(
-    results: StudyResults, shot: Shot, difference: NDArray[Any], factor: int
+    names: tuple[str, ...], shot: Shot, difference: NDArray[Any], factor: int
 ) -> dict[str, Any]:
     return {
         "cost": float(f"{shot.cost:.5g}"),
         "distance": float(f"{shot.result.distance:.5g}"),
-        "label": None if shot.answer is None else _class(results, shot.answer),
+        "label": None if shot.answer is None else class_words(shot.answer, names),
         "image": _png(_array(shot.result)),
         "difference": _png(np.clip(0.5 + factor * difference, 0, 1)),
     }
-
-
-def _class(results: StudyResults, label: int) -> str:
-    names = CLASS_NAMES.get(results.study.images.function or "")
-    return names[label] if names and 0 <= label < len(names) else f"class {label}"
 
 
 def _affordable(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..attacks.methods import Method
+from ..core.labels import numbered
 from ..core.stop import Stop
 from ..studies.reading import StudyResults
 from ..studies.spec.specs import GoalSpec
@@ -45,19 +46,21 @@ def summary(
     total = results.record.cells
     done = sum(len(runs.runs) + runs.misclassified for runs in all_series)
     sentences = [f"{', '.join(sizes)}{seeds}; {done:,} of {total:,} runs are finished."]
-    sentences += goal_sentences(study.goal)
+    sentences += goal_sentences(study.goal, results.record.class_names)
     columns = (nearest(table, number) for number in range(len(table.columns)))
     return sentences + [sentence for sentence in columns if sentence is not None]
 
 
-def goal_sentences(goal: GoalSpec) -> list[str]:
-    """What is flagged, what adversarial and what may change, where it is not the usual."""
+def goal_sentences(goal: GoalSpec, names: Sequence[str] = ()) -> list[str]:
+    """What is flagged, what adversarial and what may change, where it is not the usual; `names` are
+    those of the classes."""
     said = []
     if goal.flagged is not None:
         adversarial = "any other class is adversarial" if goal.target is None else "it costs c*"
-        said.append(f"Flagged is an answer of {goal.goal.flagged_text}; {adversarial}.")
+        flagged = goal.goal.flagged_text(lambda label: numbered(label, names))
+        said.append(f"Flagged is an answer of {flagged}; {adversarial}.")
     if goal.target is not None:
-        said.append(f"Adversarial is class {goal.target} alone.")
+        said.append(f"Adversarial is {numbered(goal.target, names, 'class ')} alone.")
     if goal.mask is not None:
         said.append(f"Only pixels within a mask may change ({goal.mask.name}).")
     return said
@@ -104,7 +107,7 @@ def nearest(table: PaperTable, number: int) -> str | None:
 
 def notes(results: StudyResults, all_series: Sequence[SeriesRuns]) -> list[str]:
     """What a reader of the numbers must know."""
-    sentences = results.kept
+    sentences = results.kept + results.sizes
     record = results.record
     if record.parts > 1:
         sentences.append(f"This is part {record.part_name} of the study.")

@@ -89,6 +89,9 @@ def begin(
         kept=loaded.kept,
         surrogates=surrogates,
         masks=loaded.masks_digest,
+        class_names=images.class_names,
+        own_names=loaded.own_names,
+        resizing=images.resizing,
     )
     names = (name.encode("utf-8", "backslashreplace").decode() for name in images.names)
     rows = list(zip(range(len(images)), loaded.hashes, images.labels, names, strict=True))

@@ -9,9 +9,9 @@ study that goes on does not judge again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,15 @@ from ..core.problem import Attack
 from ..engine.engine import default_batch_size, trial_batch_size
 from ..engine.executors import threads_each
 from ..errors import InputError, mention
-from ..files.images import ImageSet
+from ..files.images import ImageSet, check_there
 from ..files.masks import masks_digest
+from ..files.naming import check_names
+from ..files.preparation import Configured
 from ..files.starts import check_target
 from ..files.tables import LARGEST, in_a_line
-from ..models.registry import files_of
+from ..models.opening import Opened
+from ..models.registry import brings_configuration, files_of
+from .configuration import Configurations, Recorded
 from .grid import Grid, Place
 from .identity import (
     check_exactness,
@@ -51,12 +55,13 @@ from .sources import (
     load_model,
     load_starts,
     load_surrogate,
+    open_model,
     reported,
 )
 from .spec.selection import take
 from .spec.specs import AttackSpec, ModelSpec
 from .spec.study import Study
-from .store.record import Kept, ModelFingerprint
+from .store.record import Kept, ModelFingerprint, StudyRecord
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,10 @@ class Loaded:
     device: torch.device
     supplied: Mapping[str, Model]
     """Models that are used instead of loading them, by name."""
+    own_names: bool
+    """Whether the names of the classes are from a model's configuration."""
+    opened: dict[str, Opened] = field(repr=False)
+    """Models that are loaded and not tried yet, by name."""
     kept: Kept | None = None
     """Which of the images each model has; None: all of them."""
     _models: dict[str, Model] = field(default_factory=dict, init=False, repr=False)
@@ -88,8 +97,10 @@ class Loaded:
         if spec.name not in self._models:
             model = self.supplied.get(spec.name)
             if model is None:
-                model = load_model(self.study, spec, self.images.images[0], self.device)
+                opened, example = self.opened.pop(spec.name, None), self.images.images[0]
+                model = load_model(self.study, spec, example, self.device, opened)
             _check(self.study, self.images, spec, model)
+            model = replace(model, names=self.images.class_names or None)
             self._models[spec.name] = model
         return self._models[spec.name]
 
@@ -266,12 +277,12 @@ class Loaded:
 
 
 def load(
-    study: Study, models: Mapping[str, Model] | None = None, kept: Kept | None = None
+    study: Study, models: Mapping[str, Model] | None = None, begun: StudyRecord | None = None
 ) -> Loaded:
     """Load the images and starts of a study; `models` are used instead of loading them.
 
-    kept: which images each model has, as recorded; without, they are judged if the study asks for
-        it.
+    begun: what was recorded when it was begun; without it, models that bring a configuration are
+        loaded, too, and images are judged if the study asks for it.
     """
     correct_only = study.images.correct_only
     if study.metered and correct_only:
@@ -302,34 +313,56 @@ def load(
             )
     supplied = {name: as_model(model) for name, model in (models or {}).items()}
     device, limit = find_device(study), study.images.limit
+    if study.images.function is None:
+        with reported(study, ("images", "path")):  # before a model is fetched
+            check_there(study.images.path)
+    opened = _opened(study, device, supplied) if begun is None else {}
+    own = Configurations({**supplied, **opened}) if begun is None else Recorded(begun)
+    ready = partial(_load, study, device, supplied, opened, own)
+    kept = None if begun is None else begun.kept
     if not correct_only:
-        loaded = _load(study, device, supplied, limit)
+        loaded = ready(limit)
     elif kept is not None:
-        loaded = _load(study, device, supplied, max(kept.looked_at.values())).only(kept)
+        loaded = ready(max(kept.looked_at.values())).only(kept)
     else:
-        loaded = _judged(study, device, supplied)
+        loaded = _judged(study, ready)
     check_digest(study, loaded.images)
     return loaded
 
 
+def _opened(study: Study, device: torch.device, supplied: Mapping[str, Model]) -> dict[str, Opened]:
+    """Those models that may bring a configuration, by name."""
+    return {
+        spec.name: open_model(study, spec, device)
+        for spec in study.models
+        if spec.name not in supplied and brings_configuration(spec.resolved)
+    }
+
+
 def _load(
-    study: Study, device: torch.device, supplied: Mapping[str, Model], limit: int | None
+    study: Study,
+    device: torch.device,
+    supplied: Mapping[str, Model],
+    opened: dict[str, Opened],
+    own: Configured,
+    limit: int | None,
 ) -> Loaded:
-    """With the first `limit` images."""
-    images = load_images(study, limit)
+    """With the first `limit` images, made ready as the study or `own` says."""
+    images = load_images(study, limit, own)
     starts = load_starts(study, images, limit)
     hashes = tuple(content_hash(image) for image in images.images)
-    return Loaded(study, images, hashes, starts, load_masks(study, images), device, supplied)
+    masks, own_names = load_masks(study, images), study.images.names is None and bool(own.names)
+    return Loaded(study, images, hashes, starts, masks, device, supplied, own_names, opened)
 
 
-def _judged(study: Study, device: torch.device, supplied: Mapping[str, Model]) -> Loaded:
+def _judged(study: Study, ready: Callable[[int | None], Loaded]) -> Loaded:
     """With those images that each model classifies correctly. Half as many again as are wanted are
     loaded, then twice as many each time, until there are enough or no more."""
     limit = study.images.limit
     count = None if limit is None else limit + limit // 2 + 1
     models: dict[str, Model] = {}
     while True:
-        loaded = _load(study, device, supplied, count)
+        loaded = ready(count)
         loaded._models.update(models)
         correct = {spec.name: loaded.correct(spec, limit) for spec in study.models}
         enough = all(len(places) == limit for places in correct.values())
@@ -351,10 +384,13 @@ def _about_model(study: Study, spec: ModelSpec, what: str, remedy: str = "") -> 
 
 
 def _check(study: Study, images: ImageSet, spec: ModelSpec, model: Model) -> None:
-    """The model has the classes of the labels, of the target and of the prices."""
+    """The model has the classes of the labels, of the target and of the prices, and as many as
+    there are names."""
     try:
+        check_names(images.class_names, model.classes)
+        known = model.classes or len(images.class_names) or None
         for label, name, origin in zip(images.labels, images.names, images.origins, strict=True):
-            classes = model.classes or (LARGEST if label > LARGEST else None)
+            classes = known or (LARGEST if label > LARGEST else None)
             check_label(label, classes, f"{origin}: the label of image {name}")
         check_target(study.goal.target, images, model.classes)
         study.goal.goal.check(model.classes)

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from ..core.exactness import Exactness, Seen
+from ..core.labels import class_name
 from ..core.model import Model
 from ..core.prices import Prices
 from ..core.result import Result, Results
@@ -56,6 +57,7 @@ COLUMNS: dict[str, type] = {
     "flagged": int,
     "warnings": str,
     "norm": str,
+    "class": str,
 }
 """What there is of a finished cell, wherever it is written or read: its columns and their types."""
 
@@ -127,6 +129,7 @@ class StudyResults:
                 "flagged": end.source,
                 "warnings": "; ".join(end.warnings),
                 "norm": str(self.record.norm),
+                "class": class_name(label, self.record.class_names),
             }
 
     def to_pandas(self, price: float | None = None) -> Any:
@@ -264,6 +267,11 @@ class StudyResults:
         return self._status.kept
 
     @property
+    def sizes(self) -> list[str]:
+        """How pictures got their size, in a sentence, where they were resized or cropped."""
+        return self._status.sizes
+
+    @property
     def exactness(self) -> list[str]:
         """Whether repeated runs agree bit for bit, for each model in a sentence."""
         return self._status.exactness
@@ -281,7 +289,7 @@ class StudyResults:
     @cached_property
     def _loaded(self) -> Loaded:
         study = recorded_study(self.record, files=False)
-        return self._at_hand or load(study, kept=self.record.kept)
+        return self._at_hand or load(study, begun=self.record)
 
 
 class _SilentModel:

@@ -79,9 +79,9 @@ def run_study(
     check_flag("force_workers", force_workers)
     part = WHOLE if shard is None else Part.parse(shard)
     folder = path_of(out, "out")
-    record = read_record(folder)
-    loaded = load(study, models, None if record is None else record.kept)
-    if not holds(study, folder, part):
+    resumed = holds(study, folder, part)
+    loaded = load(study, models, read_record(folder) if resumed else None)
+    if not resumed:
         findings = begin(loaded, folder, "python", force_workers=force_workers, part=part)
         if findings:
             warnings.warn(" ".join(findings), ModelWarning, stacklevel=2)
@@ -147,7 +147,7 @@ class _Loader:
     def __call__(self, record: StudyRecord) -> Loaded:
         if self.loaded is None:
             study = recorded_study(record, files=not self.models)
-            self.loaded = load(study, self.models, record.kept)
+            self.loaded = load(study, self.models, record)
         return self.loaded
 
 

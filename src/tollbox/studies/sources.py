@@ -21,7 +21,9 @@ from ..files import starts as start_files
 from ..files.functions import importable
 from ..files.image_functions import images_from
 from ..files.images import ImageSet
+from ..files.preparation import Configured
 from ..models import loading as model_loading
+from ..models.opening import Opened, opened
 from ..models.precision import DTYPES
 from .spec.key_lines import Key
 from .spec.selection import images_digest, select, take
@@ -29,13 +31,14 @@ from .spec.specs import AttackSpec, ImagesSpec, ModelSpec, SurrogateSpec
 from .spec.study import Study
 
 
-def load_images(study: Study, limit: int | None) -> ImageSet:
-    """The images: those of the list if there is one, the first `limit`."""
+def load_images(study: Study, limit: int | None, own: Configured | None = None) -> ImageSet:
+    """The images: those of the list if there is one, the first `limit`; made ready as the study
+    says, or else as `own` does."""
     spec = study.images
     if spec.function is not None:
         importable(str(study.folder.resolve()))
     with reported(study, ("images", "path")):
-        images = _all_images(spec, limit)
+        images = _all_images(spec, limit, own)
     if spec.listed is not None:
         images = select(images, spec.listed, spec.path)
     if limit is not None and len(images) > limit:
@@ -56,11 +59,14 @@ def check_digest(study: Study, images: ImageSet) -> None:
         )
 
 
-def _all_images(spec: ImagesSpec, limit: int | None) -> ImageSet:
+def _all_images(spec: ImagesSpec, limit: int | None, own: Configured | None) -> ImageSet:
     """The images before any are chosen; without a list, no more than `limit`."""
+    limit, ready = limit if spec.listed is None else None, spec.resizing
     if spec.function is not None:
-        return images_from(spec.function)
-    return image_files.load_images(spec.path, spec.labels, limit if spec.listed is None else None)
+        return images_from(spec.function, limit, resizing=ready, names=spec.names, model=own)
+    return image_files.load_images(
+        spec.path, spec.labels, limit, resizing=ready, names=spec.names, model=own
+    )
 
 
 def load_starts(study: Study, images: ImageSet, limit: int | None) -> list[Tensor | None]:
@@ -75,20 +81,32 @@ def load_masks(study: Study, images: ImageSet) -> list[Tensor | None]:
         return mask_files.load_masks(study.goal.mask, images)
 
 
-def load_model(study: Study, spec: ModelSpec, example: Tensor, device: str | torch.device) -> Model:
-    """One of the models, tried on `example` (c, h, w)."""
+def open_model(study: Study, spec: ModelSpec, device: str | torch.device) -> Opened:
+    """One of the models, not tried on an image yet."""
     if ":" in spec.resolved:
         importable(str(study.folder.resolve()))
     with reported(study, spec=spec):
-        return model_loading.load_model(
-            spec.resolved,
+        return opened(
+            spec.resolved, names=study.images.names, device=device, batch_size=study.batch_size
+        )
+
+
+def load_model(
+    study: Study,
+    spec: ModelSpec,
+    example: Tensor,
+    device: str | torch.device,
+    opened: Opened | None = None,
+) -> Model:
+    """One of the models, tried on `example` (c, h, w); `opened` is the same, if it is at hand."""
+    opened = opened or open_model(study, spec, device)
+    with reported(study, spec=spec):
+        return model_loading.fitted(
+            opened,
             example,
-            names=spec.names,
             mean=spec.mean,
             std=spec.std,
-            device=device,
             quantize=spec.quantize,
-            batch_size=study.batch_size,
             dtype=None if spec.dtype is None else DTYPES[spec.dtype],
             channels_last=spec.channels_last,
             compile=spec.compile,

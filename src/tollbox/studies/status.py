@@ -99,6 +99,11 @@ class StudyStatus:
         return [] if self.record.kept is None else self.record.kept.sentences
 
     @property
+    def sizes(self) -> list[str]:
+        """How pictures got their size, in a sentence, where they were resized or cropped."""
+        return [] if self.record.resizing is None else [f"Pictures are {self.record.resizing}."]
+
+    @property
     def exactness(self) -> list[str]:
         """Whether repeated runs agree bit for bit, for each model in a sentence."""
         found = {name: self.exactness_of(name).sentence for name in self.record.models}

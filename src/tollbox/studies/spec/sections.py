@@ -17,14 +17,15 @@ from typing import Any
 
 from ...attacks import described
 from ...errors import FileError, InputError
+from ...files.class_names import EXPECTED as CLASS_NAMES
 from ...files.classes import flagged_classes
-from ...files.functions import is_function
 from ...files.masks import EXPECTED as MASK
 from ...files.pictures import SUFFIXES
+from ...files.resizing import LARGEST_SIDE, Resizing, Side
 from ...files.tables import kind_of
 from ...models.precision import DTYPE_NAMES, DTYPES
 from ...models.pytorch import RUNNING
-from ...models.registry import file_of, is_model_name, located
+from ...models.registry import file_of, is_model_name, located, misspelt
 from .file import Item, shown, spelled, table_name
 from .key_lines import Key
 from .overrides import overridden
@@ -33,43 +34,77 @@ from .specs import AttackSpec, GoalSpec, ImagesSpec, ModelSpec, SurrogateSpec
 
 IMAGES = "a folder of images, an .npz file, or module:function"
 MODEL = "a model file, a name such as hf:microsoft/resnet-50, or module:function"
-NAMES = "a text file with the name of a class on each line"
+SIZES = ("resize", "crop", "interpolation")
+"""Keys of [images] that say how large pictures become."""
 FLAGS = tuple(name for name in RUNNING if name != "dtype")
 """Keys of [[models]] that are true or false."""
 
 
 def images_of(item: Item, folder: Path, files: bool) -> ImagesSpec:
     """[images]."""
-    items = item.table(("path", "labels", "limit", "list", "digest", "correct_only"))
+    items = item.table(
+        ("path", "labels", "limit", "list", "digest", "correct_only", *SIZES, "names")
+    )
     if "path" not in items:
         raise item.error(f'[images] has no path: expected {IMAGES}, as path = "images".')
-    path = items["path"].path(folder, IMAGES)
-    function = None
-    if is_function(items["path"].text()) and _kind(items["path"], path) == "nothing":
-        function = items["path"].text()
-        path = Path(function)
+    source = items["path"].text(f"{IMAGES}, as a path in quotes")
+    _kind(items["path"], folder / source)
     labels = _path(items.get("labels"), folder, "a CSV file with the columns file and label")
     listed = _path(items.get("list"), folder, "a text file with a content hash on each line")
+    names = _path(items.get("names"), folder, CLASS_NAMES)
     digest = None
     if "digest" in items:
         expected = f"{DIGITS} hexadecimal digits, as the digest of the images is written"
         digest = items["digest"].text(expected).lower()
         if not is_hash(digest):
             raise items["digest"].wrong(expected)
+    spec = ImagesSpec.of(
+        source,
+        folder=folder,
+        labels=labels,
+        limit=items["limit"].whole(1) if "limit" in items else None,
+        listed=listed,
+        digest=digest,
+        correct_only="correct_only" in items and items["correct_only"].flag(),
+        resizing=_resizing(items),
+        names=names,
+    )
     if files:
-        _check_images(items, path, labels, function)
+        _check_images(items, spec.path, labels, spec.function)
         if listed is not None:
             check_there(items["list"], listed, "a text file with a content hash on each line")
             read_list(listed)
-    limit = items["limit"].whole(1) if "limit" in items else None
-    correct_only = "correct_only" in items and items["correct_only"].flag()
-    return ImagesSpec(path, labels, limit, listed, digest, function, correct_only)
+        if names is not None:
+            check_there(items["names"], names, CLASS_NAMES)
+    return spec
+
+
+def _resizing(items: dict[str, Item]) -> Resizing | None:
+    """What the table says of sizes."""
+    resize, crop = (_side(items[key]) if key in items else None for key in ("resize", "crop"))
+    interpolation = items["interpolation"].text() if "interpolation" in items else None
+    try:
+        return Resizing.of(resize, crop, interpolation)
+    except InputError as error:
+        keys = {name: ("images", name) for name in SIZES}
+        raise items["path"].source.about(error, keys) from None
+
+
+def _side(item: Item) -> Side:
+    """A length, or a list of height and width."""
+    expected = f"a whole number from 1 to {LARGEST_SIDE}, or a list of height and width"
+    if not isinstance(item.value, list):
+        return item.whole(1, LARGEST_SIDE, expected)
+    if len(item.value) != 2:
+        raise item.wrong(expected)
+    height, width = (one.whole(1, LARGEST_SIDE) for one in item.entries("[224, 224]"))
+    return height, width
 
 
 def _check_images(
     items: dict[str, Item], path: Path, labels: Path | None, function: str | None
 ) -> None:
-    """The images are there, and a folder comes with labels, anything else without."""
+    """The images are there, and labels come with a folder alone."""
     if function is not None:
         if labels is not None:
             raise items["labels"].error(
@@ -80,11 +115,6 @@ def _check_images(
     kind = _kind(items["path"], path)
     if kind in ("nothing", "other"):
         check_there(items["path"], path, IMAGES)
-    if kind == "folder" and labels is None:
-        raise items["path"].error(
-            f"images.path is {shown(items['path'].value)}, a folder, and images.labels is not "
-            'given: expected a CSV file with the columns file and label, as labels = "labels.csv".'
-        )
     if kind == "folder" and labels is not None:
         check_there(items["labels"], labels, "a CSV file with the columns file and label")
     if kind == "file" and path.suffix.lower() in SUFFIXES:
@@ -165,19 +195,15 @@ def models_of(item: Item, folder: Path, files: bool) -> tuple[ModelSpec, ...]:
 
 
 def _model(item: Item, folder: Path, files: bool) -> ModelSpec:
-    items = item.table(("name", "source", "names", "mean", "std", "quantize", *RUNNING))
+    items = item.table(("name", "source", "mean", "std", "quantize", *RUNNING))
     if "source" not in items:
         raise item.error(
             f'{table_name(item.key)} has no source: expected {MODEL}, as source = "model.pt2".'
         )
-    names = _path(items.get("names"), folder, NAMES)
-    if files and names is not None:
-        check_there(items["names"], names, NAMES)
     return ModelSpec.of(
         _source(items["source"], folder, files),
         folder=folder,
         name=items["name"].name() if "name" in items else "",
-        names=names,
         mean=_per_channel(items.get("mean"), False),
         std=_per_channel(items.get("std"), True),
         quantize=items["quantize"].whole(1, 16) if "quantize" in items else None,
@@ -191,6 +217,8 @@ def _source(item: Item, folder: Path, files: bool) -> str:
     path: Path | None = folder / source
     if is_model_name(source) and _kind(item, folder / source) == "nothing":
         path = file_of(located(source, folder))
+    elif _kind(item, folder / source) == "nothing" and (error := misspelt(source)) is not None:
+        raise item.source.about(error, {"model": item.key})
     if files and path is not None:
         check_there(item, path, MODEL)
     return source

@@ -104,4 +104,6 @@ def take(images: ImageSet, places: Sequence[int]) -> ImageSet:
         tuple(images.labels[place] for place in places),
         tuple(images.names[place] for place in places),
         tuple(images.origins[place] for place in places),
+        images.class_names,
+        images.resizing,
     )

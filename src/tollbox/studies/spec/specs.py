@@ -17,7 +17,9 @@ from ...core.goal import Goal
 from ...core.prices import Prices
 from ...core.problem import Attack
 from ...errors import InputError
+from ...files.functions import is_function
 from ...files.price_tables import COLUMNS, prices_from
+from ...files.resizing import Resizing
 from ...files.starts import check_goal
 from ...files.tables import kind_of
 from ...models.registry import is_model_name, located, short_name
@@ -41,6 +43,19 @@ class ImagesSpec:
     correct_only: bool = False
     """For each model those that it classifies correctly; the limit is then the first so many of
     these."""
+    resizing: Resizing | None = None
+    """How pictures get the size that the models take."""
+    names: Path | None = None
+    """A file with the names of the classes, and prompts for CLIP."""
+
+    @classmethod
+    def of(cls, source: str, *, folder: Path = Path(), **settings: Any) -> ImagesSpec:
+        """A folder or file, relative to `folder`, or module:function; `settings` are the other
+        fields."""
+        path = folder / source
+        if is_function(source) and kind_of(path, source, input="images") == "nothing":
+            return cls(Path(source), function=source, **settings)
+        return cls(path, **settings)
 
 
 @dataclass(frozen=True)
@@ -64,8 +79,6 @@ class ModelSpec:
     cuda_graphs: bool = False
     tf32: bool | None = None
     """None: torch's own setting."""
-    names: Path | None = None
-    """A file with the names of its classes, and for CLIP with prompts."""
 
     @classmethod
     def of(

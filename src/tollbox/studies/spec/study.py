@@ -49,6 +49,7 @@ KEYS: Mapping[str, Key] = {
     "labels": ("images", "labels"),
     "limit": ("images", "limit"),
     "correct_only": ("images", "correct_only"),
+    **{name: ("images", name) for name in ("resize", "crop", "interpolation", "names")},
     "target": ("goal", "target"),
     "start": ("goal", "start"),
     "flagged": ("goal", "flagged"),
@@ -57,7 +58,7 @@ KEYS: Mapping[str, Key] = {
 """By the name of an argument, the key that it comes from."""
 MODEL_KEYS: Mapping[str, Key] = {
     "model": ("source",),
-    **{key: (key,) for key in ("names", "mean", "std", "quantize", *RUNNING)},
+    **{key: (key,) for key in ("mean", "std", "quantize", *RUNNING)},
 }
 """Likewise, in a table of [[models]]."""
 ATTACK_KEYS: Mapping[str, Key] = {

@@ -16,6 +16,7 @@ from typing import Any
 from ...core.metric import Metric
 from ...core.prices import Prices
 from ...errors import InputError
+from ...files.resizing import Resizing
 from .specs import AttackSpec, GoalSpec, ImagesSpec, ModelSpec, Tariff
 
 
@@ -74,6 +75,10 @@ def _images(images: ImagesSpec) -> dict[str, Any]:
         "list": images.listed,
         "digest": images.digest,
         "correct_only": images.correct_only or None,
+        "resize": None if images.resizing is None else images.resizing.resize,
+        "crop": None if images.resizing is None else images.resizing.crop,
+        "interpolation": _interpolation(images.resizing),
+        "names": images.names,
     }
 
 
@@ -85,6 +90,11 @@ def _goal(goal: GoalSpec) -> dict[str, Any]:
         "flagged": goal.flagged_file or flagged,
         "mask": goal.mask,
     }
+
+
+def _interpolation(resizing: Resizing | None) -> str | None:
+    """Where something is interpolated."""
+    return None if resizing is None or resizing.resize is None else resizing.interpolation
 
 
 def _price(tariff: Tariff) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from typing import Any
 
 from ...core.exactness import Exactness, Seen
 from ...core.metric import Metric
+from ...files.resizing import Resizing
 
 FIRST_NOISE = 1
 """The noise of a store that does not say which it has."""
@@ -174,6 +175,12 @@ class StudyRecord:
     """A digest of the masks, if there are any."""
     norm: Metric = Metric.L2
     """What distances are measured in. (Older stores do not say: ℓ2.)"""
+    class_names: tuple[str, ...] = ()
+    """The names of the classes, if they are known."""
+    own_names: bool = False
+    """Whether these are from a model's configuration."""
+    resizing: Resizing | None = None
+    """How pictures got their size, as the study or a model's configuration says."""
 
     @property
     def folder_shards(self) -> range:
@@ -247,6 +254,8 @@ class StudyRecord:
                 },
                 "flagged": _tuple_or_none(values.get("flagged")),
                 "norm": Metric(values.get("norm", Metric.L2)),
+                "class_names": tuple(values.get("class_names", ())),
+                "resizing": _resizing(values.get("resizing")),
                 "kept": Kept.from_json(values["kept"]) if "kept" in values else None,
             }
         )
@@ -278,6 +287,10 @@ def first_difference(before: str, now: str) -> int | None:
     """The first line in which two texts differ, counted from 1; None if they are the same."""
     pairs = itertools.zip_longest(before.splitlines(), now.splitlines())
     return next((number for number, (old, new) in enumerate(pairs, 1) if old != new), None)
+
+
+def _resizing(values: Mapping[str, Any] | None) -> Resizing | None:
+    return None if values is None else Resizing.from_json(values)
 
 
 def _tuple_or_none(values: list[int] | None) -> tuple[int, ...] | None:
