@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torture
 from small_studies import contents
-from torture import Kill, Nursery, Torture, differences, unbroken, write_studies
+from torture import Kill, Nursery, Torture, children, differences, unbroken, write_studies
 
 
 def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
@@ -34,9 +34,9 @@ def test_one_of_two_processes_is_killed(tmp_path: Path) -> None:
         while not (written.exists() and written.stat().st_size):
             os.kill(command, 0)  # it is there
             time.sleep(0.005)
-        os.kill(int((out / "shard-1.lock").read_text().split()[1]), signal.SIGKILL)
+        os.kill(children(command)[1], signal.SIGKILL)
         assert nursery.ended() == 0, log.read_text()
-    assert "the process of shard 1 died (signal 9); another goes on" in log.read_text()
+    assert "the process of engine 1 died (signal 9); another goes on" in log.read_text()
     assert differences(contents(out), expected) == []
 
 

@@ -26,9 +26,9 @@ from ..files.classes import flagged_classes
 from ..files.output import check_free
 from ..models.precision import DTYPE_NAMES, DTYPES
 from ..studies.beginning import begin
+from ..studies.events import Options
 from ..studies.identity import current_environment
 from ..studies.loading import Loaded, load
-from ..studies.shard import Options
 from ..studies.spec.specs import (
     AttackSpec,
     GoalSpec,

@@ -8,9 +8,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from ..studies.events import Options
 from ..studies.identity import recorded_study
 from ..studies.loading import load
-from ..studies.shard import Options
 from ..studies.store.folder import shard_paths
 from ..studies.store.record import StudyRecord, first_difference
 from ..studies.store.store import Store

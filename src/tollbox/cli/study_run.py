@@ -15,12 +15,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..engine.executors import Stopper, fewer_notice
+from ..engine.cores import fewer_notice
+from ..engine.executors import Stopper
+from ..studies.events import Options, Outcome
 from ..studies.identity import environment_notice
 from ..studies.loading import Loaded
 from ..studies.reading import StudyResults
 from ..studies.running import run_folder
-from ..studies.shard import Options, Outcome
 from ..studies.sources import find_device
 from . import hints
 from .codes import FAILED

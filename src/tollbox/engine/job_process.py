@@ -1,9 +1,7 @@
-"""What runs inside a process of `executors.Processes` once it has begun (`job_start.py`): one job
-after another.
+"""What runs inside a process of a crew once it has begun: one job after another.
 
-Messages to the parent: ready, failed (what is shared cannot be loaded), tell, ask, value, error,
-memory (an error, too: there was not enough). Messages from it: what is shared, and then job,
-answer, stop, close. Each is a pickled tuple that begins with its kind.
+The pipe is one of `multiprocessing`, or anything that sends and receives bytes as it does. First
+comes what is shared, and then messages (`crew.py`), each of them pickled.
 """
 
 from __future__ import annotations

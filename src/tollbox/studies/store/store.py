@@ -140,12 +140,10 @@ class Store:
                 "make room, or put right what is wrong, and go on with `tollbox resume`."
             ) from None
 
-    def record(self, answers: Sequence[Answered]) -> None:
-        """Commit the labels of a batch."""
+    def record(self, content: bytes) -> None:
+        """Commit the labels of a batch (`codec.pack_answers`)."""
         with self._writing() as connection:
-            connection.execute(
-                "INSERT INTO batches (content) VALUES (?)", (codec.pack_answers(answers),)
-            )
+            connection.execute("INSERT INTO batches (content) VALUES (?)", (content,))
 
     def save(self, cell: int, result: Result, image: bool) -> None:
         """Commit how a cell ended."""
