@@ -155,7 +155,7 @@ def make(folder: Path, images: int, steps: int) -> dict[str, Any]:
                         batches += 1
                         queries += ROWS * len(group)
                 for cell, result in zip(live, done, strict=True):
-                    store.save(cell, result, image=False)
+                    store.save(cell, replace(result, adversarial=None))
     sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
     return {
         "cells": len(grid),
@@ -300,7 +300,7 @@ def stored(
         journal, saving, results = Timed(store), 0.0, []
         for result in tb.Engine(model, journal=journal).run(cells):
             ended = time.perf_counter()
-            store.save(result.index, result, image=False)
+            store.save(result.index, replace(result, adversarial=None))
             saving += time.perf_counter() - ended
             results.append(result)
         seconds = time.perf_counter() - began

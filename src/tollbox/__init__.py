@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .files.images import ImageSet
     from .running import ModelWarning, run, run_cells, stream
     from .studies.merging import merge_parts
+    from .studies.ray_engines import RayEngines
     from .studies.reading import StudyResults
     from .studies.running import run_study
     from .studies.spec.study import Study
@@ -53,6 +54,7 @@ __all__ = [
     "Prices",
     "Problem",
     "Progress",
+    "RayEngines",
     "Result",
     "Results",
     "Run",
@@ -127,6 +129,7 @@ _NAMES = {
     ),
     "studies.merging": ("merge_parts",),
     "studies.reading": ("StudyResults",),
+    "studies.ray_engines": ("RayEngines",),
     "studies.running": ("run_study",),
     "studies.spec.study": ("Study",),
     "engine.workers": ("Workers",),

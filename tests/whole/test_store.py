@@ -121,8 +121,8 @@ def test_runs_come_back_with_counts_improvements_and_steps(path: Path, attack: s
     result = replace(result, warnings=("one", "and another"), reason="said", seed=-(2**63))
     tariff = Tariff("4", prices, 300, result.max_queries)
     with Store.open(path, write=True) as store:
-        store.save(7, result, image=True)
-        store.save(8, result, image=False)
+        store.save(7, result)
+        store.save(8, replace(result, adversarial=None))
     with Store.open(path, write=False) as store:
         end, other = store.results()
         (_, trace, image), (_, _, none) = store.traces(images=True)

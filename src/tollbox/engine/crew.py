@@ -7,7 +7,7 @@
    says. Nothing is heard of a process that was taken for dead, whatever it may still say: with it
    goes the only way by which its messages come.
 3. How a process is begun, how messages travel and how one waits for them is said by each kind of
-   crew (`processes.py`, `ray_engines.py`); all else is here.
+   crew (`processes.py`, `studies/ray_engines.py`); all else is here.
 """
 
 from __future__ import annotations

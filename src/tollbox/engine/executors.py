@@ -13,8 +13,8 @@
    on, and the processes are ready for the next run.
 
 There are three: `SameProcess` here, and two crews (`crew.py`), which differ in nothing but how a
-process is begun and how messages travel: `Processes` (`processes.py`) and `RayEngines`
-(`ray_engines.py`).
+process is begun and how messages travel: `Processes` (`processes.py`), and the actors of a Ray
+cluster (`studies/ray_engines.py`).
 """
 
 from __future__ import annotations

@@ -88,6 +88,11 @@ class EngineCare:
         self._end = now + self._time_limit if self._end is None else self._end
         return max(0.0, self._end - now)
 
+    @property
+    def time_is_up(self) -> bool:
+        """Whether no time is left."""
+        return self._end is not None and time.monotonic() >= self._end
+
     def silence(self, engine: int) -> float:
         """Seconds for which an engine was silent though its time is up; 0 within the grace."""
         clock = self._clocks.get(engine)

@@ -160,7 +160,12 @@ class Desk:
     @property
     def finished(self) -> bool:
         """Nothing is left that an engine could do."""
-        return not any(self._left.values()) and not any(seat.cells for seat in self._seats)
+        return self.idle and not any(self._left.values())
+
+    @property
+    def idle(self) -> bool:
+        """No engine has a cell."""
+        return not any(seat.cells for seat in self._seats)
 
     def end(self) -> Outcome:
         """How the run went; what nobody has begun, or has brought to its end, is unfinished."""
@@ -247,7 +252,7 @@ class Desk:
             self.outcome.diverged[cell] = f"{report.why} ({report.changes})"
 
     def _save(self, engine: int, cell: int, result: Result) -> None:
-        self._stores[cell % self._shards].save(cell, result, image=True)
+        self._stores[cell % self._shards].save(cell, result)
         series, queries = cell // self._width, result.ledger.queries
         self._tell(CellEnded(engine, cell, series, result.stop, result.distance, queries))
 

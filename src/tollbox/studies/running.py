@@ -34,9 +34,12 @@ from .engine_job import EngineJob, Loader
 from .events import Event, Options, Outcome, Tell
 from .identity import recorded_study
 from .loading import Loaded, load
+from .ray_engines import RayCrew, RayEngines
 from .reading import StudyResults
+from .sources import find_device
 from .spec.study import Study
 from .store.folder import read_record, shard_paths
+from .store.record import StudyRecord
 from .store.store import Store
 
 
@@ -57,6 +60,7 @@ def run_study(
     time_limit: float = math.inf,
     force_workers: bool = False,
     shard: str | None = None,
+    executor: RayEngines | None = None,
 ) -> StudyResults:
     """Run a study in a new folder, or resume it if the folder already holds it.
 
@@ -66,6 +70,7 @@ def run_study(
         process cannot be ended by it.
     force_workers: use all the processes that the study asks for, even if they are more than cores.
     shard: "K/N" runs part K of N only; `merge_parts` makes one folder of all parts.
+    executor: engines on a Ray cluster (`tb.RayEngines`) instead of processes of this machine.
     """
     if not isinstance(study, Study):
         raise InputError(
@@ -74,6 +79,10 @@ def run_study(
     check_seconds("time_limit", time_limit)
     check_function("tell", tell)
     check_flag("force_workers", force_workers)
+    if executor is not None and not isinstance(executor, RayEngines):
+        raise InputError(f"is {shown(executor)}", expected="a tb.RayEngines", input="executor")
+    if executor is not None:
+        executor.rooms(find_device(study))  # before anything is made
     part = WHOLE if shard is None else Part.parse(shard)
     folder = path_of(out, "out")
     record = read_record(folder)
@@ -86,7 +95,7 @@ def run_study(
     if notice is not None:
         warnings.warn(notice, stacklevel=2)
     options = Options(time_limit=time_limit, force_workers=force_workers)
-    run_folder(folder, options, tell or _ignore, Stopper(), loaded)
+    run_folder(folder, options, tell or _ignore, Stopper(), loaded, cluster=executor)
     return StudyResults(folder, loaded)
 
 
@@ -101,11 +110,13 @@ def run_folder(
     stopper: Stopper,
     loaded: Loaded | None = None,
     hang: Callable[[str], None] | None = None,
+    cluster: RayEngines | None = None,
 ) -> Outcome:
     """Run what is left of the study in a folder; `loaded` is that study, if it is at hand.
 
     hang: called in another thread, with a sentence, if the time is up and a model in this process
         does not answer; it is to end the process.
+    cluster: where engines run instead of on this machine.
     """
     paths = shard_paths(folder)
     with Store.open(paths[0], write=False) as store:
@@ -113,6 +124,8 @@ def run_folder(
     shards = dict(zip(record.folder_shards, paths, strict=True))
     left = {n: path for n, path in shards.items() if _has_work(path, options.failed)}
     left = left or {record.part: paths[0]}  # whose engine sees whether all is as it was
+    if cluster is not None:
+        return _run_on(cluster, left, record, options, tell, stopper, loaded)
     count = within_cores(len(left), options.force_workers)
     if loaded is None or len(paths) > 1:  # of a merged study there may be more than workers
         count = min(count, recorded_study(record, files=False).workers)
@@ -127,6 +140,29 @@ def run_folder(
         loader = Loader(models=loaded.supplied if loaded is not None else {})
         with Processes(count, loader) as processes:
             return _run_jobs(processes, jobs, desk, care, stopper)
+
+
+def _run_on(
+    cluster: RayEngines,
+    left: Mapping[int, Path],
+    record: StudyRecord,
+    options: Options,
+    tell: Tell,
+    stopper: Stopper,
+    loaded: Loaded | None,
+) -> Outcome:
+    """The same by engines of a cluster; `left` are the shards that have work, by number."""
+    folder = next(iter(left.values())).parent
+    with writing(left) as stores:
+        study = recorded_study(record, files=False)
+        loader = Loader(models=loaded.supplied if loaded is not None else {})
+        with RayCrew(cluster, find_device(study), loader) as crew:
+            engines = range(crew.wanted)
+            options = replace(options, share=crew.share, own_process=True)
+            care = EngineCare(folder, engines, options.time_limit, tell, stopper, cluster=True)
+            desk = Desk(stores, engines, options, care.seconds_left, care.tell)
+            jobs = [EngineJob(engine, record, folder, options) for engine in engines]
+            return _run_jobs(crew, jobs, desk, care, stopper)
 
 
 def _has_work(path: Path, failed: bool) -> bool:
@@ -155,7 +191,7 @@ def _run_jobs(
                 stopper()
             elif end is not None and end.died and stopper.reason is None:
                 deaths.append(f"engine {jobs[end.job].engine} ({end.died})")
-            if desk.had_work and desk.finished:
+            if desk.had_work and (desk.finished or (care.time_is_up and desk.idle)):
                 break  # some may wait for a process that never comes
     if first_error is not None:
         raise first_error

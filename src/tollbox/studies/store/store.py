@@ -145,8 +145,8 @@ class Store:
         with self._writing() as connection:
             connection.execute("INSERT INTO batches (content) VALUES (?)", (content,))
 
-    def save(self, cell: int, result: Result, image: bool) -> None:
-        """Commit how a cell ended."""
+    def save(self, cell: int, result: Result) -> None:
+        """Commit how a cell ended, with its image if the result has it."""
         ledger = result.ledger
         row = (
             cell,
@@ -159,7 +159,7 @@ class Store:
             ledger.queries,
             ledger.source,
         )
-        picture = codec.pack_image(result.adversarial) if image else None
+        picture = codec.pack_image(result.adversarial)
         with self._writing() as connection:
             marks = ", ".join("?" * len(row))
             connection.execute(
