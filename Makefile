@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo studies-small test test-quick test-neighbours check format mutants torture bench bench-peers clean
+.PHONY: setup demo studies-small test test-quick test-neighbours check format mutants torture \
+	torture-ray bench bench-scale bench-peers clean
 
 setup: $(STAMP)
 
@@ -48,6 +49,7 @@ mutants: setup
 
 torture: setup
 	$(BIN)/python tests/torture.py
+	$(BIN)/python tests/torture_parts.py
 
 bench: setup
 	$(BIN)/python benchmarks/throughput.py
@@ -63,9 +65,13 @@ build/%/.installed: pyproject.toml constraints.txt
 		--no-build-isolation --editable '.[$*]'
 	touch $@
 
-# Models and attacks of other packages: transformers, timm, torchvision, onnxruntime, Foolbox, ART.
+# Models and attacks of other packages: transformers, timm, torchvision, onnxruntime, Foolbox, ART;
+# and Ray, on two nodes that are both here.
 test-neighbours: build/neighbours/.installed
 	OMP_NUM_THREADS=1 build/neighbours/bin/python -m pytest tests/neighbours
+
+torture-ray: build/neighbours/.installed
+	OMP_NUM_THREADS=1 build/neighbours/bin/python tests/torture_ray.py
 
 bench-peers: build/peers/.installed
 	build/peers/bin/python benchmarks/peers.py --out benchmarks/results/peers-cifar10.json
