@@ -104,7 +104,7 @@ def test_two_hosts_on_one_file_system(tmp_path: Path) -> None:
     whole. Nothing is shared but files."""
     if subprocess.run([*HOST, "true"], capture_output=True).returncode:
         pytest.skip("there can be no namespaces here")
-    write_studies(tmp_path, images=2, seeds=2, budget=500, attacks=3)
+    write_studies(tmp_path, images=2, seeds=2, budget=1000, attacks=3)
     with on_a_host(["run", "study-1.toml", "--out", "whole"], tmp_path) as whole:
         assert whole.wait() == 0
     parts = [
@@ -115,13 +115,16 @@ def test_two_hosts_on_one_file_system(tmp_path: Path) -> None:
     while not recorded.exists() or recorded.stat().st_size < 60_000:
         assert parts[1].poll() is None
         time.sleep(0.01)
+    victims = children(parts[1].pid)
+    for pid in victims:
+        os.kill(pid, signal.SIGSTOP)
     assert not list(tmp_path.glob("*/*-shm"))
     with on_a_host(["resume", "p2"], tmp_path) as second:
         told, _ = second.communicate()
         assert second.returncode == 2, told
         assert "is in use by another process (process " in told
         assert " on " in told
-    for pid in children(parts[1].pid):
+    for pid in victims:
         os.kill(pid, signal.SIGKILL)
     parts[1].wait()
     for words in (["status", "p2"], ["resume", "p2"]):

@@ -7,7 +7,7 @@
 2. An engine whose process has not enough memory waits until another process is free, with one
    process less. If there was no other process beside it, it ends.
 3. On a cluster processes die with their nodes, and memory is that of many machines: there an engine
-   goes on elsewhere, nine times without a cell that ended in between.
+   goes on elsewhere, nine times while no cell ends.
 4. At the time limit an engine ends after the batch under way. If that does not come back, its
    process is ended from outside after a grace time: the larger of `GRACE_SECONDS`, `GRACE_SHARE` of
    the limit, and twice the longest time between two reports so far, since batches may be slow.
@@ -31,7 +31,7 @@ from .events import CellEnded, EngineLost, Event, Tell
 AFTER_DEATHS = (Then.NOW, Then.LATER, Then.END)
 """What becomes of an engine when its process died for the first time, the second, the third."""
 ELSEWHERE = (Then.NOW,) * 9 + (Then.END,)
-"""The same on a cluster, since a cell of the engine ended last."""
+"""The same on a cluster, since a cell ended last."""
 GRACE_SECONDS = 10.0
 GRACE_SHARE = 0.1
 LOOK_SECONDS = 0.5
@@ -79,7 +79,7 @@ class EngineCare:
         clock = self._clocks.setdefault(event.engine, _Clock(now))
         clock.longest, clock.last = max(clock.longest, now - clock.last), now
         if self._cluster and isinstance(event, CellEnded):
-            self._deaths[event.engine] = 0
+            self._deaths.clear()
         self._tell(event)
 
     def seconds_left(self) -> float:

@@ -1,13 +1,13 @@
 """The desk: the one owner of a study's stores. It hands out cells, and takes what becomes of them.
 
-1. Engines, wherever they run, pull cells one by one, each with what was recorded of it. What they
-   send is committed before it is acknowledged, so that labels are durable before they are told
+1. Engines, wherever they run, pull cells, a few at a time, each with what was recorded of it. What
+   they send is committed before it is acknowledged, so that labels are durable before they are told
    (rule 9); the stores are written by nobody else.
 2. Every beginning of an engine has an epoch, and all it sends carries it. When the engine is taken
    for lost, its epoch ends and its cells go back: whatever comes under an old epoch, or of a cell
    that is not the sender's, is refused, and changes nothing.
 3. An engine takes the cells of its own shard first, then those that others have left. A cell that
-   was under way in `MOST_DEATHS` engines that died is left as it is.
+   was under way in `MOST_DEATHS` engines that died, without a label in between, is left as it is.
 4. Each cell goes to one engine at a time; results are those of one engine (rule 4).
 5. A cell that ended is saved. One that the clock or an interruption ended is not: its answers are
    recorded, and it continues when the study is resumed.
@@ -33,6 +33,9 @@ from .store.record import StudyRecord
 from .store.store import Store
 
 MOST_DEATHS = 3
+MOST_AT_ONCE = 16
+"""Cells that are given out at a time, so that a slow network is not waited for at each; fewer when
+few are left."""
 
 
 # -- what engines ask, and tell -------------------------------------------------------------------
@@ -60,8 +63,8 @@ class Open(NamedTuple):
 
 
 class Take(NamedTuple):
-    """The next cell of a model: its number, and what was recorded of it; `NO_CELL` if none is
-    left."""
+    """The next cells of a model, a few: their numbers, and what was recorded of each; none if none
+    is left."""
 
     epoch: int
     model: int
@@ -100,8 +103,7 @@ class Diverged(NamedTuple):
     """What is different from when the study was begun."""
 
 
-Taken = tuple[int, list[Answered] | None]
-NO_CELL: Taken = (-1, None)
+Taken = list[tuple[int, list[Answered] | None]]
 
 
 # -- the owner's side -----------------------------------------------------------------------------
@@ -195,21 +197,25 @@ class Desk:
         assert isinstance(request, Record), request  # noqa: S101
         return self._record(seat, request)
 
+    def _queues(self, model: int) -> list[deque[int]]:
+        return [cells for (number, _), cells in self._left.items() if number == model and cells]
+
     def _share(self, model: int) -> int:
         """No engine has more cells under way than this, or the first would take all."""
-        left = sum(len(cells) for (number, _), cells in self._left.items() if number == model)
-        return math.ceil(left / len(self._seats))
+        return math.ceil(sum(map(len, self._queues(model))) / len(self._seats))
 
     def _take(self, seat: _Seat, shard: int, model: int) -> Taken:
-        queues = [cells for (number, _), cells in self._left.items() if number == model and cells]
-        own = self._left.get((model, shard))
+        queues = self._queues(model)
         if not queues:
-            return NO_CELL
-        cell = (own or max(queues, key=len)).popleft()
-        if cell in self._unread:
-            self._read([cell, *(cell for cells in queues for cell in cells)])
-        seat.cells.add(cell)
-        return cell, self._answers.pop(cell, None)
+            return []
+        own = self._left.get((model, shard)) or max(queues, key=len)
+        left = sum(map(len, queues))
+        count = max(1, min(MOST_AT_ONCE, len(own), left // (4 * len(self._seats))))
+        if not self._unread.isdisjoint(own):
+            self._read([cell for cells in queues for cell in cells])
+        cells = [own.popleft() for _ in range(count)]
+        seat.cells.update(cells)
+        return [(cell, self._answers.pop(cell, None)) for cell in cells]
 
     def _read(self, cells: Sequence[int]) -> None:
         """Read the answers of cells that are still to be read."""
@@ -223,8 +229,10 @@ class Desk:
     def _record(self, seat: _Seat, request: Record) -> bool | None:
         if any(not cells <= seat.cells for _, cells, _ in request.pieces):
             return None
-        for shard, _, content in request.pieces:
+        for shard, cells, content in request.pieces:
             self._stores[shard].record(content)
+            for cell in cells if self._deaths else ():
+                self._deaths.pop(cell, None)
         return True
 
     # -- reports ----------------------------------------------------------------------------------

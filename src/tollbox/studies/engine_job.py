@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,7 +36,7 @@ from ..engine.engine import (
 from ..engine.executors import Link
 from ..engine.journal import Answered, History
 from ..errors import TollboxError
-from .desk import NO_CELL, Begin, Begun, Diverged, Ended, Open, Record, Take, Unfinished, pack
+from .desk import Begin, Begun, Diverged, Ended, Open, Record, Take, Unfinished, pack
 from .events import EngineProgress, ModelBegun, Options, Tell
 from .grid import Grid
 from .identity import check_attacks, check_model, check_tables, current_environment, recorded_study
@@ -121,19 +121,23 @@ class DeskJournal:
         self._desk, self._study, self._ask_again = desk, record, ask_again
         self.cells: list[int] = []
         """The numbers in the grid of the engine's cells."""
+        self._taken: deque[tuple[int, list[Answered] | None]] = deque()
+        """Cells that came with the last, and were not begun."""
         self._answers: dict[int, list[Answered]] = {}
         self.diverged_cells: dict[int, str] = {}
         """By their place in the engine."""
 
     def take(self, model: int) -> int | None:
         """The next cell of a model, if there is one."""
-        cell, answers = self._desk.ask(Take(self._desk.epoch, model))
-        if (cell, answers) == NO_CELL:
+        if not self._taken:
+            self._taken.extend(self._desk.ask(Take(self._desk.epoch, model)))
+        if not self._taken:
             return None
+        cell, answers = self._taken.popleft()
         if answers is not None:
             self._answers[len(self.cells)] = answers
         self.cells.append(cell)
-        return int(cell)
+        return cell
 
     def record(self, answers: Sequence[Answered]) -> None:
         """Have the labels of a batch committed."""

@@ -10,8 +10,8 @@
 3. More engines may be asked for than there is room: Ray begins the others when a node comes. The
    cells of a node that goes are taken by the engines that are there.
 4. A node has the same versions of tollbox, torch and numpy as the driver, or its engine is refused.
-5. Messages to an actor are numbered, since Ray does not promise to deliver calls in order; and they
-   are sent from the loop alone, since a signal handler must not call Ray.
+5. Messages to an actor (`ray_actor.py`) are sent from the loop alone, since a signal handler must
+   not call Ray.
 """
 
 from __future__ import annotations
@@ -38,13 +38,12 @@ from ..engine.executors import Job
 from ..errors import InputError
 from ..files.packages import optional
 from ..files.tables import in_a_line
+from .ray_actor import GROUPS, actor_class
 
 ANSWER_SECONDS = 5.0
 """How long an address is given to answer."""
 LOOK_SECONDS = 0.2
 """Time between two looks at what is to be said."""
-GROUPS = {"hear": 1, "say": 1}
-"""Methods of an actor that wait for nothing but themselves, and their threads."""
 MOST_WORDS = 120
 """Letters of what Ray says that are passed on."""
 
@@ -118,7 +117,7 @@ class RayCrew(Crew["_Engine"]):
         """Of a node's memory, or of a GPU's, that an engine has."""
         try:
             self._shared = self.ray.put(self.ray.cloudpickle.dumps(shared))
-            self._actor = self.ray.remote(concurrency_groups=GROUPS)(_actor_class(self.ray))
+            self._actor = self.ray.remote(concurrency_groups=GROUPS)(actor_class(self.ray))
             self._hire(self.wanted)
         except BaseException:
             self.close()
@@ -247,76 +246,3 @@ def _connect(ray: Any, address: str | None) -> None:
     finally:
         if main:
             signal.signal(signal.SIGTERM, before)  # Ray sets one of its own
-
-
-def _actor_class(ray: Any) -> type:
-    """The actor. It is made inside a function so that it travels by value: a node with another
-    tollbox can then say so."""
-
-    class TollboxEngine:
-        """Runs jobs in a thread; what it says waits until the driver asks for it."""
-
-        def __init__(self) -> None:
-            import queue
-            import threading
-
-            self.lock = threading.Lock()
-            self.inbox: Any = queue.SimpleQueue()
-            self.outbox: Any = queue.SimpleQueue()
-            self.early: dict[int, bytes] = {}
-            self.next = 0
-
-        def begin(
-            self, versions: dict[str, str], shared: bytes, threads: int, precision: bytes
-        ) -> str | None:
-            """Begin to serve; what is different here, in words, if anything is."""
-            import pickle
-            import threading
-
-            import numpy
-            import torch
-
-            import tollbox
-
-            here = {"tollbox": tollbox, "torch": torch, "numpy": numpy}
-            differences = [
-                f"{name} is {module.__version__} there and {versions[name]} here"
-                for name, module in here.items()
-                if module.__version__ != versions[name]
-            ]
-            if differences:
-                return ", ".join(differences)
-            from tollbox.engine.job_process import work
-
-            self.say(0, shared)
-            arguments = (self, threads, pickle.loads(precision))
-            threading.Thread(target=work, args=arguments, daemon=True).start()
-            return None
-
-        def send_bytes(self, content: bytes) -> None:
-            """As a pipe: what the driver is to hear."""
-            self.outbox.put(content)
-
-        def recv_bytes(self) -> bytes:
-            """As a pipe: what the driver said."""
-            content: bytes = self.inbox.get()
-            return content
-
-        @ray.method(concurrency_group="hear")  # type: ignore[untyped-decorator]
-        def hear(self) -> list[bytes]:
-            """All that is to be heard; waits until there is something."""
-            contents = [self.outbox.get()]
-            while not self.outbox.empty():
-                contents.append(self.outbox.get())
-            return contents
-
-        @ray.method(concurrency_group="say")  # type: ignore[untyped-decorator]
-        def say(self, number: int, content: bytes) -> None:
-            """Message `number` of the driver."""
-            with self.lock:
-                self.early[number] = content
-                while self.next in self.early:
-                    self.inbox.put(self.early.pop(self.next))
-                    self.next += 1
-
-    return TollboxEngine

@@ -21,33 +21,11 @@ VARIABLE = "TOLLBOX_JOURNAL"
 WAL, ROLLBACK = "wal", "rollback"
 MOUNTS = Path("/proc/self/mounts")
 NETWORK = frozenset(
-    [
-        "9p",
-        "acfs",
-        "afs",
-        "beegfs",
-        "ceph",
-        "cifs",
-        "coda",
-        "fhgfs",
-        "gfs",
-        "gfs2",
-        "glusterfs",
-        "gpfs",
-        "lustre",
-        "ncpfs",
-        "nfs",
-        "nfs4",
-        "ocfs2",
-        "orangefs",
-        "panfs",
-        "pvfs2",
-        "smb3",
-        "smbfs",
-        "vboxsf",
-        "virtiofs",
-        "wekafs",
-    ]
+    (
+        *("9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "fhgfs", "gfs", "gfs2", "gpfs"),
+        *("glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "panfs", "pvfs2"),
+        *("smb3", "smbfs", "vboxsf", "virtiofs", "wekafs"),
+    )
 )
 """Kinds of file systems that machines share; besides these, all of FUSE but what is local."""
 LOCAL_FUSE = frozenset({"fuseblk", "fuse.fuse-overlayfs", "fuse.lxcfs"})
