@@ -330,10 +330,10 @@ def simulation(engines: int, images: int, latency: float, life: float) -> dict[s
     """Engines that die, behind a slow network, and one to which nothing happens."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        still = write_study(folder, KNOWN.format(seconds=0), images, budget=100, batch=ROWS)
+        still = write_study(folder, KNOWN.format(seconds=0), images, budget=40, batch=ROWS)
         tb.run_study(still, folder / "one").close()
         study = write_study(
-            folder, KNOWN.format(seconds=1 / H200_TF32), images, budget=100, batch=ROWS
+            folder, KNOWN.format(seconds=1 / H200_TF32), images, budget=40, batch=ROWS
         )
         out = folder / "many"
         begin(load(study), out, "python")
@@ -350,10 +350,11 @@ def simulation(engines: int, images: int, latency: float, life: float) -> dict[s
             began = time.monotonic()
             outcome = running._run_jobs(crew, jobs, desk, care, stopper)
             seconds = time.monotonic() - began
+        one, many = found(folder / "one"), found(out)
         queries = sum(event.queries for event in events if isinstance(event, CellEnded))
         deaths = [event for event in events if isinstance(event, EngineLost)]
         return {
-            "cells": len(found(out)),
+            "cells": len(many),
             "engines": engines,
             "latency_ms": 1e3 * latency,
             "mean_life_s": life,
@@ -362,9 +363,7 @@ def simulation(engines: int, images: int, latency: float, life: float) -> dict[s
             "seconds": round(seconds, 1),
             "queries_per_s": round(queries / seconds),
             "left": len(outcome.unfinished),
-            "cells_that_differ": sum(
-                found(out).get(cell) != value for cell, value in found(folder / "one").items()
-            ),
+            "cells_that_differ": sum(many.get(cell) != value for cell, value in one.items()),
         }
 
 

@@ -37,8 +37,8 @@ CHECK_HELP = (
     "found is said, and kept with the results."
 )
 RAY_HELP = (
-    "Engines on a Ray cluster, at ADDRESS (host:port); without one, the cluster that runs on this "
-    "machine, or a fresh one."
+    "Engines on a Ray cluster, at ADDRESS (host:port); without one, that of RAY_ADDRESS, or a new "
+    "one on this machine."
 )
 RAY_ENGINES_HELP = "How many engines; default: as many as the cluster has room for."
 RAY_GPUS_HELP = "GPUs of an engine, as 0.5; default: 1 if the study runs on a GPU."

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import pickle
 import signal
 import socket
@@ -53,8 +54,8 @@ class RayEngines:
     """Where engines run: `tb.run_study(study, out, executor=tb.RayEngines("10.0.0.1:6379"))`."""
 
     address: str | None = None
-    """Of the head, host:port; None: the cluster that `RAY_ADDRESS` names, or that runs on this
-    machine, or else a fresh one on this machine alone."""
+    """Of the head, host:port; None: what `RAY_ADDRESS` says, or else a fresh one, of this machine
+    alone."""
     engines: int | None = None
     """How many; None: as many as there is room for when the run begins."""
     num_gpus: float | None = None
@@ -63,10 +64,7 @@ class RayEngines:
     """Cores of each."""
 
     def __post_init__(self) -> None:
-        if self.address is not None and not _is_address(self.address):
-            raise InputError(
-                f"is {shown(self.address)}", expected="host:port, as 10.0.0.1:6379", input="ray"
-            )
+        _checked(self.address, "ray")
         if self.engines is not None:
             check_whole("ray_engines", self.engines, 1)
         for name, value in (("ray_gpus", self.num_gpus), ("num_cpus", self.num_cpus)):
@@ -83,7 +81,7 @@ class RayEngines:
         nobody else uses it. Raises InputError if there is no cluster, or no room."""
         ray = optional("ray", "engines on a cluster need it", "ray")
         if not ray.is_initialized():
-            _connect(ray, self.address)
+            _connect(ray, self.address or _checked(os.environ.get("RAY_ADDRESS"), "RAY_ADDRESS"))
         cpus, gpus = self.needs(device).values()
         rooms = []
         for node in ray.nodes():
@@ -98,9 +96,12 @@ class RayEngines:
         return rooms
 
 
-def _is_address(text: object) -> bool:
-    host, _, port = str(text).rpartition(":")
-    return isinstance(text, str) and bool(host) and "//" not in host and port.isdecimal()
+def _checked(address: str | None, name: str) -> str | None:
+    """An address; raises InputError if it is none."""
+    host, _, port = str(address).rpartition(":")
+    if address is None or (host and "//" not in host and port.isdecimal()):
+        return address
+    raise InputError(f"is {shown(address)}", expected="host:port, as 10.0.0.1:6379", input=name)
 
 
 class RayCrew(Crew["_Engine"]):
@@ -236,7 +237,7 @@ def _connect(ray: Any, address: str | None) -> None:
     main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM) if main else None
     try:
-        ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
+        ray.init(address or "local", logging_level=logging.ERROR, log_to_driver=False)
     except Exception as error:
         where = "the Ray cluster" + (f" at {address}" if address else "")
         raise InputError(
