@@ -54,6 +54,9 @@ torture: setup
 bench: setup
 	$(BIN)/python benchmarks/throughput.py
 
+bench-scale: setup
+	for what in writer memory simulation; do $(BIN)/python benchmarks/scale.py $$what; done
+
 # Neighbours and peers, each in an environment of its own: ART does not run with NumPy 2, which all
 # else is pinned to.
 build/%/.installed: pyproject.toml constraints.txt
