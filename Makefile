@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo studies-small test test-quick test-neighbours check format mutants torture bench bench-peers clean
+.PHONY: setup demo studies-small test test-quick test-neighbours check format mutants torture \
+	torture-ray bench bench-scale bench-peers clean
 
 setup: $(STAMP)
 
@@ -48,9 +49,13 @@ mutants: setup
 
 torture: setup
 	$(BIN)/python tests/torture.py
+	$(BIN)/python tests/torture_parts.py
 
 bench: setup
 	$(BIN)/python benchmarks/throughput.py
+
+bench-scale: setup
+	for what in writer memory simulation; do $(BIN)/python benchmarks/scale.py $$what; done
 
 # Neighbours and peers, each in an environment of its own: ART does not run with NumPy 2, which all
 # else is pinned to.
@@ -70,9 +75,12 @@ build/neighbours/.ocr: build/neighbours/.installed
 	touch $@
 
 # Models and attacks of other packages: transformers, timm, torchvision, onnxruntime, Foolbox, ART;
-# and the examples that need them.
+# the examples that need them; and Ray, on two nodes that are both here.
 test-neighbours: build/neighbours/.installed build/neighbours/.ocr
 	OMP_NUM_THREADS=1 build/neighbours/bin/python -m pytest tests/neighbours
+
+torture-ray: build/neighbours/.installed
+	OMP_NUM_THREADS=1 build/neighbours/bin/python tests/torture_ray.py
 
 bench-peers: build/peers/.installed
 	build/peers/bin/python benchmarks/peers.py --out benchmarks/results/peers-cifar10.json

@@ -22,7 +22,7 @@ from tollbox.engine.cell_run import CellRun
 from tollbox.engine.engine import Engine
 from tollbox.engine.sender import Flight, Sender
 from tollbox.parts import overshoot, turns
-from tollbox.studies.shard import StoreJournal
+from tollbox.studies.engine_job import DeskJournal
 from tollbox.studies.store.store import Store
 
 PAUSE = "pause"
@@ -47,7 +47,7 @@ def watch() -> Stopwatch:
     watch.wrap(Sender, "recall", "launch")
     watch.wrap(Model, "__call__", "model")
     watch.wrap(Flight, "land", "waiting")
-    watch.wrap(StoreJournal, "record", "store")
+    watch.wrap(DeskJournal, "record", "store")
     watch.wrap(Store, "save", "store")
     return watch
 

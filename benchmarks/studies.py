@@ -42,7 +42,7 @@ from tollbox.engine.journal import Answered, History
 from tollbox.studies.beginning import describe
 from tollbox.studies.grid import Grid
 from tollbox.studies.identity import current_environment
-from tollbox.studies.shard import StoreJournal
+from tollbox.studies.store.codec import pack_answers
 from tollbox.studies.store.folder import shard_path
 from tollbox.studies.store.record import ModelFingerprint, StudyRecord
 from tollbox.studies.store.store import Store
@@ -150,11 +150,12 @@ def make(folder: Path, images: int, steps: int) -> dict[str, Any]:
                 for ask in range(asks):
                     for start in range(0, len(live), PIECES):
                         group = live[start : start + PIECES]
-                        store.record([piece(cell, ask, labels, grid, rng) for cell in group])
+                        pieces = [piece(cell, ask, labels, grid, rng) for cell in group]
+                        store.record(pack_answers(pieces))
                         batches += 1
                         queries += ROWS * len(group)
                 for cell, result in zip(live, done, strict=True):
-                    store.save(cell, result, image=False)
+                    store.save(cell, replace(result, adversarial=None))
     sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
     return {
         "cells": len(grid),
@@ -261,23 +262,24 @@ def large(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 class Timed:
-    """A shard's journal, and the seconds that are spent in it."""
+    """A journal in a store, and the seconds that are spent in it."""
 
-    def __init__(self, store: Store, cells: int) -> None:
-        self._behind = StoreJournal(store, range(cells), ask_again=True)
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self.seconds, self.batches = 0.0, 0
 
     def record(self, answers: Sequence[Answered]) -> None:
         began = time.perf_counter()
-        self._behind.record(answers)
+        if answers:
+            self._store.record(pack_answers(answers))
         self.seconds += time.perf_counter() - began
         self.batches += 1
 
-    def history(self, cell: int) -> History | None:
-        return self._behind.history(cell)
+    def history(self, cell: int) -> History | None:  # noqa: ARG002
+        return None
 
     def diverged(self, cell: int, why: str) -> None:
-        self._behind.diverged(cell, why)
+        """Never, as there is no history."""
 
 
 def plain(cells: list[tb.Cell], model: tb.models.Model) -> tuple[float, list[tb.Result]]:
@@ -295,10 +297,10 @@ def stored(
     Store.create(path, described(study, Grid(study, 0)), [])
     with Store.open(path, write=True) as store:
         began = time.perf_counter()
-        journal, saving, results = Timed(store, len(cells)), 0.0, []
+        journal, saving, results = Timed(store), 0.0, []
         for result in tb.Engine(model, journal=journal).run(cells):
             ended = time.perf_counter()
-            store.save(result.index, result, image=False)
+            store.save(result.index, replace(result, adversarial=None))
             saving += time.perf_counter() - ended
             results.append(result)
         seconds = time.perf_counter() - began

@@ -93,8 +93,8 @@ def timed_command(told: Path, words: list[str]) -> None:
     import tollbox.cli.study_run
     from tollbox import cli
     from tollbox.studies import beginning, loading, running
+    from tollbox.studies.engine_job import DeskJournal, EngineRun
     from tollbox.studies.loading import Loaded
-    from tollbox.studies.shard import Shard, StoreJournal
     from tollbox.studies.store.store import Store
 
     watch.wrap(tollbox.cli.run, "run", REST)
@@ -104,8 +104,8 @@ def timed_command(told: Path, words: list[str]) -> None:
         watch.wrap(Loaded, name, "check")
     watch.wrap(beginning, "begin", "check")
     watch.wrap(running, "run_folder", "run")
-    watch.wrap(Shard, "_run_cells", "run")
-    watch.wrap(StoreJournal, "record", "store")
+    watch.wrap(EngineRun, "_run_cells", "run")
+    watch.wrap(DeskJournal, "record", "store")
     watch.wrap(Store, "save", "store")
     watch.wrap(tollbox.cli.study_run, "say_end", "end")
     try:

@@ -275,6 +275,15 @@ def alive(pid: int) -> bool:
     return state not in "ZX"
 
 
+def children(pid: int) -> list[int]:
+    """The processes that a process has begun, in order."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        return sorted(int(n) for task in tasks for n in (task / "children").read_text().split())
+    except OSError:
+        return []
+
+
 class Torture:
     """One study in a folder, killed again and again."""
 
@@ -293,6 +302,8 @@ class Torture:
         self._log = out.with_name(out.name + ".log")
         self._torn = out.with_name(out.name + ".torn")
         self._left = 0
+        self._engines: list[int] = []
+        """Processes whose parent was killed alone."""
         self.made: Counter[str] = Counter()
         """Kills that were made, by kind."""
         self.missed = 0
@@ -373,19 +384,16 @@ class Torture:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
             return
-        for victim in (self._holder(self._workers - 1), pid):  # the other one must end by itself
+        self._engines = children(pid)
+        for victim in (*self._engines[-1:], pid):  # the other one must end by itself
             with contextlib.suppress(ProcessLookupError):
-                if victim:
-                    os.kill(victim, signal.SIGKILL)
+                os.kill(victim, signal.SIGKILL)
             time.sleep(kill.delay / 2)
-
-    def _holder(self, shard: int) -> int:
-        lock = self._file(shard, "lock")
-        return int(lock.read_text().split()[1]) if locked(lock) else 0
 
     def _wait_for_locks(self) -> None:
         end = time.monotonic() + PATIENCE
-        while any(locked(self._file(shard, "lock")) for shard in range(self._workers)):
+        locks = [self._file(shard, "lock") for shard in range(self._workers)]
+        while any(map(locked, locks)) or any(map(alive, self._engines)):
             if time.monotonic() > end:
                 self.wrong.append("a process goes on though its parent is gone")
                 return

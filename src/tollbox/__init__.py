@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .files.resizing import Resizing
     from .running import ModelWarning, run, run_cells, stream
     from .studies.merging import merge_parts
+    from .studies.ray_engines import RayEngines
     from .studies.reading import StudyResults
     from .studies.running import run_study
     from .studies.spec.study import Study
@@ -54,6 +55,7 @@ __all__ = [
     "Prices",
     "Problem",
     "Progress",
+    "RayEngines",
     "Resizing",
     "Result",
     "Results",
@@ -134,6 +136,7 @@ _NAMES = {
     ),
     "studies.merging": ("merge_parts",),
     "studies.reading": ("StudyResults",),
+    "studies.ray_engines": ("RayEngines",),
     "studies.running": ("run_study",),
     "studies.spec.study": ("Study",),
     "engine.workers": ("Workers",),

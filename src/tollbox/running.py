@@ -32,8 +32,8 @@ from .core.model import Model, as_model
 from .core.prices import Prices
 from .core.problem import Attack
 from .core.result import Result, Results
+from .engine.cores import fewer_notice, threads_each, within_cores
 from .engine.engine import Engine, Progress
-from .engine.executors import fewer_notice, threads_each, within_cores
 from .engine.workers import Workers, check_count
 from .errors import InputError, mention
 

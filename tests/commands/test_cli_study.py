@@ -669,8 +669,8 @@ def test_a_model_that_kills_its_process_is_given_up(case: Case) -> None:
     with started("run", "study.toml", "--out", "out") as process:
         _, err = process.communicate()
     assert process.returncode == 1, err
-    for shard in (0, 1):
-        died = f"the process of shard {shard} died (exit code 9)"
+    for engine in (0, 1):
+        died = f"the process of engine {engine} died (exit code 9)"
         assert err.count(f"{died}; another goes on with its cells.") == 1
         assert err.count(f"{died}; its cells wait until another is free.") == 1
         assert err.count(f"{died}; its cells are left, and the others go on.") == 1
@@ -754,7 +754,7 @@ def test_without_memory_for_a_single_process_the_study_can_be_resumed(case: Case
     parent = "Path('parent').exists() or Path('parent').write_text(str(os.getpid()))\n"
     case.code.write_text(f"{FIRST}{parent}{case.code.read_text()}")
     last = run_to_the_end(case, 1).splitlines()[-1]
-    assert "there is not enough memory, even for a single process: shard-" in last
+    assert "there is not enough memory, even for a single process: engine " in last
     assert "all that was recorded is safe" in last
     assert last.endswith("go on with `tollbox resume out`.")
     case.code.write_text(EXACT)

@@ -44,6 +44,10 @@ POLARS = """
 from tollbox.studies.reading import StudyResults
 StudyResults.to_polars(None)
 """
+RAY = """
+import torch, tollbox as tb
+tb.RayEngines().rooms(torch.device("cpu"))
+"""
 COMMAND = "from tollbox.__main__ import main\nsys.argv = ['tollbox', 'presets']\nmain()"
 
 
@@ -77,6 +81,7 @@ def test_drawing_is_imported_without_matplotlib() -> None:
         ("foolbox", "foolbox", FOOLBOX),
         ("art", "art", ART),
         ("polars", "polars", POLARS),
+        ("ray", "ray", RAY),
     ],
 )
 def test_a_missing_package_is_told_with_how_to_install_it(

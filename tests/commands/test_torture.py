@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 
 import torture
+import torture_parts
 from small_studies import contents
-from torture import Kill, Nursery, Torture, differences, unbroken, write_studies
+from torture import Kill, Nursery, Torture, children, differences, unbroken, write_studies
 
 
 def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
@@ -34,10 +35,15 @@ def test_one_of_two_processes_is_killed(tmp_path: Path) -> None:
         while not (written.exists() and written.stat().st_size):
             os.kill(command, 0)  # it is there
             time.sleep(0.005)
-        os.kill(int((out / "shard-1.lock").read_text().split()[1]), signal.SIGKILL)
+        os.kill(children(command)[1], signal.SIGKILL)
         assert nursery.ended() == 0, log.read_text()
-    assert "the process of shard 1 died (signal 9); another goes on" in log.read_text()
+    assert "the process of engine 1 died (signal 9); another goes on" in log.read_text()
     assert differences(contents(out), expected) == []
+
+
+def test_a_part_is_killed_and_resumed_and_all_are_merged(tmp_path: Path) -> None:
+    killed = torture_parts.torture(tmp_path, 4, 1, 3, images=2, seeds=1, budget=400, attacks=3)
+    assert killed == (1, 1, 0)
 
 
 def test_every_moment_of_a_commit(tmp_path: Path) -> None:

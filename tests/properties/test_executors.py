@@ -17,8 +17,9 @@ import torch
 
 from tollbox.core import tf32
 from tollbox.core.stop import Stop
-from tollbox.engine import executors
-from tollbox.engine.executors import JobEnd, Loss, Processes, SameProcess, Stopper, Then
+from tollbox.engine import crew
+from tollbox.engine.executors import JobEnd, Loss, SameProcess, Stopper, Then
+from tollbox.engine.processes import Processes
 from tollbox.errors import InputError, TollboxError
 
 # -- jobs, which other processes import from here -------------------------------------------------
@@ -438,7 +439,7 @@ def test_there_are_as_many_processes_as_there_is_memory_for(tmp_path):
 
 
 def test_a_job_that_is_overdue_is_killed(monkeypatch):
-    monkeypatch.setattr(executors, "CARE_SECONDS", 0.01)
+    monkeypatch.setattr(crew, "CARE_SECONDS", 0.01)
     with Processes(1) as pool:
         ends = pool.run(
             [waits_for_a_stop],
@@ -478,13 +479,14 @@ import os, sys, threading, time
 {heavy}
 if __name__ == "__main__":
     import test_executors as jobs
-    from tollbox.engine.executors import Processes, Stopper, _Child
-    begin = _Child.begin
+    from tollbox.engine.executors import Stopper
+    from tollbox.engine.processes import Child, Processes
+    begin = Child.begin
     def told(alone):
         child = begin(alone)
         print(child.process.pid, flush=True)
         return child
-    _Child.begin = told
+    Child.begin = told
     with Processes(2) as pool:
         for _ in pool.run(
             [jobs.waits_for_a_stop] * 2,
@@ -545,8 +547,8 @@ def test_processes_that_begin_end_when_their_parent_is_killed(tmp_path, heavy, s
 
 
 def test_without_the_kernels_help_a_thread_watches_the_parent(tmp_path):
-    heavy = f"{HEAVY}\nfrom tollbox.engine import executors\n"
-    heavy += "executors.threading.main_thread = lambda: None"  # as if begun in another thread
+    heavy = f"{HEAVY}\nfrom tollbox.engine import processes\n"
+    heavy += "processes.threading.main_thread = lambda: None"  # as if begun in another thread
     with begun(tmp_path, heavy) as (parent, children):
         time.sleep(0.5)
         parent.kill()
@@ -566,7 +568,7 @@ def test_processes_outlive_the_thread_that_began_them():
 
 def test_a_main_module_that_begins_processes_when_it_is_imported_is_refused(tmp_path):
     script = tmp_path / "no_if.py"
-    script.write_text("from tollbox.engine.executors import Processes\nProcesses(1)\n")
+    script.write_text("from tollbox.engine.processes import Processes\nProcesses(1)\n")
     ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
     assert "before the\n        current process has finished its bootstrapping" in ended.stderr
     assert "a worker process could not begin (exit code 1)" in ended.stderr

@@ -187,7 +187,7 @@ def test_there_are_no_more_processes_than_cells(monkeypatch):
 
 
 def test_there_are_no_more_processes_than_cores_unless_forced(monkeypatch):
-    monkeypatch.setattr("tollbox.engine.executors.cores", lambda: 1)
+    monkeypatch.setattr("tollbox.engine.cores.cores", lambda: 1)
     words = "and this machine has 1 core: no more processes than cores are used"
     with pytest.warns(UserWarning, match=f"workers is 2, {words}.*; force=True lifts that"):
         pool = Workers(model(), 2)

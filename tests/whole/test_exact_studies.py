@@ -24,9 +24,9 @@ from tollbox.engine.executors import Stopper
 from tollbox.errors import FileError
 from tollbox.report.data import page_data
 from tollbox.studies.beginning import begin, holds
+from tollbox.studies.events import Options
 from tollbox.studies.loading import load
 from tollbox.studies.running import run_folder
-from tollbox.studies.shard import Options
 from tollbox.studies.status import StudyStatus
 from tollbox.studies.store.store import Store
 

@@ -18,9 +18,9 @@ import tollbox as tb
 from tollbox.errors import FileError, InputError
 from tollbox.report.data import page_data
 from tollbox.studies.care import Stopper
+from tollbox.studies.events import Options
 from tollbox.studies.export import write_export
 from tollbox.studies.running import run_folder
-from tollbox.studies.shard import Options
 
 FLAGGED = {1, 2, 3}
 GOAL = TEXT.replace("[[models]]", '[goal]\nflagged = "set.txt"\nmask = "mask.png"\n\n[[models]]', 1)

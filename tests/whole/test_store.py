@@ -27,7 +27,7 @@ from tollbox.engine.journal import Answered
 from tollbox.errors import FileError, InputError
 from tollbox.studies.spec.specs import Tariff
 from tollbox.studies.store import codec
-from tollbox.studies.store.codec import Trace
+from tollbox.studies.store.codec import Trace, pack_answers
 from tollbox.studies.store.opening import StoreError
 from tollbox.studies.store.record import StudyRecord, parts_of
 from tollbox.studies.store.store import APPLICATION, SCHEMA, Store
@@ -121,8 +121,8 @@ def test_runs_come_back_with_counts_improvements_and_steps(path: Path, attack: s
     result = replace(result, warnings=("one", "and another"), reason="said", seed=-(2**63))
     tariff = Tariff("4", prices, 300, result.max_queries)
     with Store.open(path, write=True) as store:
-        store.save(7, result, image=True)
-        store.save(8, result, image=False)
+        store.save(7, result)
+        store.save(8, replace(result, adversarial=None))
     with Store.open(path, write=False) as store:
         end, other = store.results()
         (_, trace, image), (_, _, none) = store.traces(images=True)
@@ -297,8 +297,8 @@ def test_the_parts_of_an_attack_are_named_field_by_field() -> None:
 
 def test_what_was_recorded_comes_back_in_order(path: Path) -> None:
     with Store.open(path, write=True) as store:
-        store.record([answered(0, 0, [3]), answered(5, 0, [4])])
-        store.record([answered(0, 1, [1, 2]), answered(0, 1, [7], run=1)])
+        store.record(pack_answers([answered(0, 0, [3]), answered(5, 0, [4])]))
+        store.record(pack_answers([answered(0, 1, [1, 2]), answered(0, 1, [7], run=1)]))
         with Store.open(path, write=False) as reader:  # while it is written
             assert plain(reader.answers({0, 5})) == plain(store.answers({0, 5}))
     with Store.open(path, write=False) as store:
@@ -311,10 +311,10 @@ def test_what_was_recorded_comes_back_in_order(path: Path) -> None:
 
 def test_a_cell_begun_anew_has_no_history_before_that(path: Path) -> None:
     with Store.open(path, write=True) as store:
-        store.record([answered(0, 0, [3]), answered(1, 0, [4])])
+        store.record(pack_answers([answered(0, 0, [3]), answered(1, 0, [4])]))
         store.restart(0, "why")
         assert plain(store.answers({0, 1})) == {1: [(1, 0, 0, 0, [4], 0.0)]}
-        store.record([answered(0, 0, [5])])
+        store.record(pack_answers([answered(0, 0, [5])]))
         assert plain(store.answers({0})) == {0: [(0, 0, 0, 0, [5], 0.0)]}
         store.restart(0, "again")
         assert store.answers({0}) == {}
@@ -325,7 +325,7 @@ def test_a_reader_cannot_write(path: Path) -> None:
         Store.open(path, write=False) as store,
         pytest.raises(StoreError, match=r"cannot be written: attempt to write a readonly"),
     ):
-        store.record([answered(0, 0, [1])])
+        store.record(pack_answers([answered(0, 0, [1])]))
 
 
 # -- one writer -----------------------------------------------------------------------------------
@@ -396,7 +396,7 @@ def refused(path: Path, words: str) -> None:
 def test_a_file_cut_short(path: Path) -> None:
     with Store.open(path, write=True) as store:
         for ask in range(40):
-            store.record([answered(0, ask, list(range(2000)))])
+            store.record(pack_answers([answered(0, ask, list(range(2000)))]))
     whole = path.read_bytes()
     for size in (len(whole) // 2, len(whole) - 1, 4096):
         path.write_bytes(whole[:size])
@@ -437,7 +437,7 @@ def test_a_checkpoint_that_was_cut_off(path: Path, tmp_path: Path) -> None:
     store._connection.execute("PRAGMA wal_autocheckpoint=0")
     rng = np.random.default_rng(0)
     for ask in range(60):
-        store.record([answered(0, ask, rng.integers(0, 1000, 3000).tolist())])
+        store.record(pack_answers([answered(0, ask, rng.integers(0, 1000, 3000).tolist())]))
     wanted = plain(store.answers({0}))
     for file in path.parent.glob("shard-0.sqlite*"):
         shutil.copy(file, folder)  # what a kill would leave
@@ -462,7 +462,7 @@ def fill(store: Store) -> int:
     for ask in range(10_000):
         told = ""
         try:
-            store.record([answered(0, ask, rng.integers(0, 1000, 2000).tolist())])
+            store.record(pack_answers([answered(0, ask, rng.integers(0, 1000, 2000).tolist())]))
         except StoreError as error:
             told = str(error)
         if told:
@@ -480,12 +480,12 @@ def test_a_database_that_may_not_grow(path: Path) -> None:
         done = fill(store)
         assert done > 5
         with pytest.raises(StoreError, match="database or disk is full"):
-            store.record([answered(1, 0, list(range(5000)) * 4)])
+            store.record(pack_answers([answered(1, 0, list(range(5000)) * 4)]))
     with Store.open(path, write=True) as store:
         found = store.answers({0, 1})
         assert list(found) == [0]
         assert [a.ask for a in found[0]] == list(range(done))
-        store.record([answered(1, 0, [1])])
+        store.record(pack_answers([answered(1, 0, [1])]))
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
@@ -510,7 +510,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         remount(folder, "size=4m")
         with Store.open(path, write=True) as store:
             assert len(store.answers({0})[0]) == done
-            store.record([answered(0, done, [1])])
+            store.record(pack_answers([answered(0, done, [1])]))
 
 
 def test_a_disk_that_is_full_before_the_first_batch(tmp_path: Path) -> None:
@@ -523,13 +523,13 @@ def test_a_disk_that_is_full_before_the_first_batch(tmp_path: Path) -> None:
                 file.write(b"\0" * 512)
         told = pytest.raises(StoreError, match=r"cannot be written.*is safe: make room")
         with told as found, Store.open(path, write=True) as store:
-            store.record([answered(0, 0, list(range(3000)))])
+            store.record(pack_answers([answered(0, 0, list(range(3000)))]))
         assert "\n" not in str(found.value)
         with Store.open(path, write=False) as store:
             assert store.images() == [row[1:] for row in IMAGES]
         (folder / "more").unlink()
         with Store.open(path, write=True) as store:
-            store.record([answered(0, 0, [1])])
+            store.record(pack_answers([answered(0, 0, [1])]))
 
 
 def test_a_new_store_on_a_full_disk(tmp_path: Path) -> None:
@@ -546,8 +546,8 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
         path = folder / "shard-0.sqlite"
         Store.create(path, sample_record(), IMAGES)
         with Store.open(path, write=True) as store:
-            store.record([answered(0, 0, [1])])
-            store.record([answered(0, 1, [2])])
+            store.record(pack_answers([answered(0, 0, [1])]))
+            store.record(pack_answers([answered(0, 1, [2])]))
             for file in folder.glob("shard-0.sqlite*"):
                 shutil.copy(file, tmp_path)
         wanted = plain({0: [answered(0, 0, [1]), answered(0, 1, [2])]})
@@ -581,7 +581,7 @@ def test_a_folder_without_permission_to_write(path: Path) -> None:
 
 def test_a_damaged_batch_is_told(path: Path) -> None:
     with Store.open(path, write=True) as store:
-        store.record([answered(0, 0, [1, 2])])
+        store.record(pack_answers([answered(0, 0, [1, 2])]))
         store._connection.execute("UPDATE batches SET content = x'00112233'")
         store._connection.commit()
         with pytest.raises(

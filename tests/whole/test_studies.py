@@ -21,13 +21,16 @@ from torch import Tensor, nn
 import tollbox as tb
 from tollbox import Stop, Study, StudyResults
 from tollbox.core.model import Model
-from tollbox.engine.executors import Processes, Stopper
+from tollbox.engine.executors import Stopper
+from tollbox.engine.processes import Processes
 from tollbox.errors import FileError, InputError
 from tollbox.studies import loading
 from tollbox.studies.beginning import begin, holds, shard_count
+from tollbox.studies.engine_job import model_speed
+from tollbox.studies.events import CellEnded, ModelBegun, Options, Outcome
 from tollbox.studies.loading import load
 from tollbox.studies.running import run_folder
-from tollbox.studies.shard import CellEnded, Options, Outcome, model_speed
+from tollbox.studies.store.codec import unpack_answers
 from tollbox.studies.store.folder import shard_path
 from tollbox.studies.store.opening import StoreError
 from tollbox.studies.store.store import Store
@@ -208,7 +211,7 @@ def test_what_could_not_be_written_is_done_again_and_nothing_else(
             original(self, *given)
         if refused:
             if what == "record" and when == "before":
-                lost += sum(len(a.labels) for a in given[0])
+                lost += sum(len(a.labels) for a in unpack_answers(given[0]))
             raise StoreError("no room")
 
     monkeypatch.setattr(Store, what, refusing)
@@ -303,7 +306,7 @@ def test_no_more_shards_than_cells_nor_than_cores_unless_forced(
     case.text = "workers = 1000\n" + case.text
     loaded = load(case.study(), {"net": model(Net())})
     for cores, force, shards in ((2, False, 2), (64, False, 12), (2, True, 12)):
-        monkeypatch.setattr("tollbox.engine.executors.cores", lambda cores=cores: cores)
+        monkeypatch.setattr("tollbox.engine.cores.cores", lambda cores=cores: cores)
         out = case.folder / f"{cores} {force}"
         begin(loaded, out, "python", force_workers=force)
         assert shard_files(out) == shards
@@ -320,7 +323,7 @@ def test_more_workers_than_cores_are_fewer_with_a_warning(
 ) -> None:
     wanted = case.unbroken()
     case.text = "workers = 1000\n" + case.text
-    monkeypatch.setattr("tollbox.engine.executors.cores", lambda: 2)
+    monkeypatch.setattr("tollbox.engine.cores.cores", lambda: 2)
     models = {"net": model(Net())}
     warning = (
         "workers is 1000, and this machine has 2 cores: no more processes than cores are used; "
@@ -343,9 +346,9 @@ def test_shards_are_run_by_as_many_processes_as_there_are_cores_now(
     """Begun where there were more, and then forced; shards that are done have no process."""
     wanted = case.unbroken()
     case.text = "workers = 3\n" + case.text
-    monkeypatch.setattr("tollbox.engine.executors.cores", lambda: 3)
+    monkeypatch.setattr("tollbox.engine.cores.cores", lambda: 3)
     begin(load(case.study(), {"net": model(Net())}), case.out, "python")
-    monkeypatch.setattr("tollbox.engine.executors.cores", lambda: 1)
+    monkeypatch.setattr("tollbox.engine.cores.cores", lambda: 1)
     assert not case.run(Net()).unfinished
     assert contents(case.out) == wanted
     with Store.open(shard_path(case.out, 0), write=True) as store:
@@ -364,14 +367,15 @@ def test_the_time_limit_is_for_all_shards_together(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case.text = "workers = 3\n" + case.text.replace("budget = 120", "budget = 1e9")
-    monkeypatch.setattr("tollbox.engine.executors.cores", lambda: 3)
+    monkeypatch.setattr("tollbox.engine.cores.cores", lambda: 3)
     begin(load(case.study(), {"net": model(Net())}), case.out, "python")
-    monkeypatch.setattr("tollbox.engine.executors.cores", lambda: 1)
-    outcome = case.run(Net(), time_limit=1.0)
-    begun = {cell for cell, result in outcome.unfinished.items() if result is not None}
-    assert begun
-    assert {cell % 3 for cell in begun} == {0}
-    assert set(outcome.unfinished) - begun == {1, 2, 4, 5, 7, 8, 10, 11}  # they had no time
+    monkeypatch.setattr("tollbox.engine.cores.cores", lambda: 1)
+    events: list[Any] = []
+    loaded = load(case.study(), {"net": model(Net())})
+    how = Options(time_limit=1.0)
+    outcome = run_folder(case.out, how, events.append, Stopper(), loaded)
+    assert outcome.unfinished
+    assert [e.engine for e in events if isinstance(e, ModelBegun)] == [0]  # others had no time
 
 
 def test_a_model_is_tried_with_few_rows(case: Case) -> None:

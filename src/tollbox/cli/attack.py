@@ -27,9 +27,9 @@ from ..files.output import check_free
 from ..files.resizing import INTERPOLATIONS, Resizing
 from ..models.precision import DTYPE_NAMES, DTYPES
 from ..studies.beginning import begin
+from ..studies.events import Options
 from ..studies.identity import current_environment
 from ..studies.loading import Loaded, load
-from ..studies.shard import Options
 from ..studies.spec.specs import (
     AttackSpec,
     GoalSpec,

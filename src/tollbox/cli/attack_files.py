@@ -15,9 +15,9 @@ from ..core.result import Result, Results
 from ..core.stop import Stop
 from ..engine.engine import trial_batch_size
 from ..files.output import staged
+from ..studies.events import Outcome
 from ..studies.loading import Loaded
 from ..studies.reading import StudyResults
-from ..studies.shard import Outcome
 from . import hints, summary
 from .codes import FAILED
 from .save import round_points, still_adversarial, write_all
@@ -35,10 +35,10 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: Loaded) ->
         warnings, exactness, shards = store.warnings, store.exactness, store.record.shards
         sizes = store.sizes
     cells = [loaded.cell(loaded.grid.place(number)) for number in range(len(loaded.grid))]
+    begun = [result for result in outcome.unfinished.values() if result is not None]
+    why = begun[0].stop if begun else Stop.INTERRUPTED  # of those that were not begun, too
     results = Results(
-        finished.get(number)
-        or outcome.unfinished.get(number)
-        or Result.nothing(number, cell, Stop.INTERRUPTED)
+        finished.get(number) or outcome.unfinished.get(number) or Result.nothing(number, cell, why)
         for number, cell in enumerate(cells)
     )
     unfinished = {text for r in results for text in r.warnings} - set(warnings)

@@ -11,8 +11,8 @@ from cyclopts import Parameter
 from ..files.output import check_free
 from ..models import stand_ins
 from ..studies.beginning import begin
+from ..studies.events import Options
 from ..studies.loading import load
-from ..studies.shard import Options
 from ..studies.spec.study import Study
 from .choices import whole, within
 from .codes import STOPPED

@@ -24,9 +24,9 @@ from ..paper import outputs
 from ..paper.experiments import EXPERIMENTS, Experiment, Scale, experiment, study_at
 from ..report.runs import Reading
 from ..studies.beginning import begin
+from ..studies.events import Options
 from ..studies.loading import load
 from ..studies.reading import StudyResults
-from ..studies.shard import Options
 from ..studies.spec.study import Study
 from ..studies.store.folder import read_record, shard_path
 from .choices import as_option, seconds, whole, within

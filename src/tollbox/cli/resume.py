@@ -8,16 +8,25 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from ..studies.events import Options
 from ..studies.identity import recorded_study
 from ..studies.loading import load
-from ..studies.shard import Options
 from ..studies.store.folder import shard_paths
 from ..studies.store.record import StudyRecord, first_difference
 from ..studies.store.store import Store
 from . import attack_files
 from .choices import seconds
 from .streams import say
-from .study_run import FORCE_HELP, keeping, run_left, say_end
+from .study_run import (
+    FORCE_HELP,
+    RAY_ENGINES_HELP,
+    RAY_GPUS_HELP,
+    RAY_HELP,
+    cluster_of,
+    keeping,
+    run_left,
+    say_end,
+)
 
 
 @Parameter(name="*")
@@ -34,11 +43,17 @@ class ResumeOptions:
     ] = False
     time_limit: Annotated[float | None, Parameter(help="Seconds after which the run ends.")] = None
     force_workers: Annotated[bool, Parameter(help=FORCE_HELP, negative="")] = False
+    ray: Annotated[
+        list[str] | None, Parameter(help=RAY_HELP, negative="", consume_multiple=(0, 1))
+    ] = None
+    ray_engines: Annotated[int | None, Parameter(help=RAY_ENGINES_HELP)] = None
+    ray_gpus: Annotated[float | None, Parameter(help=RAY_GPUS_HELP)] = None
 
 
 def resume(folder: Path, options: ResumeOptions = ResumeOptions()) -> int:  # noqa: B008
     """Continue a study or an attack; recorded answers are not asked again."""
     limit = seconds(options.time_limit)
+    cluster = cluster_of(options.ray, options.ray_engines, options.ray_gpus)
     with Store.open(shard_paths(folder)[0], write=False) as store:
         record = store.study
     how = Options(
@@ -50,11 +65,11 @@ def resume(folder: Path, options: ResumeOptions = ResumeOptions()) -> int:  # no
     if record.made_by == "attack":
         loaded = load(recorded_study(record, files=True), begun=record)
         with keeping(folder):
-            return attack_files.finish(folder, *run_left(folder, how, loaded), loaded)
+            return attack_files.finish(folder, *run_left(folder, how, loaded, cluster), loaded)
     if record.made_by == "run" and (change := _describe_edit(record)) is not None:
         say(change)
     with keeping(folder):
-        return say_end(folder, *run_left(folder, how))
+        return say_end(folder, *run_left(folder, how, cluster=cluster))
 
 
 def _describe_edit(record: StudyRecord) -> str | None:

@@ -12,14 +12,26 @@ from rich.table import Table
 
 from ..errors import InputError, mention
 from ..studies.beginning import WHOLE, Part, begin, check_new, shard_count
+from ..studies.engine_job import model_speed
+from ..studies.events import Options
 from ..studies.loading import Loaded, load
-from ..studies.shard import Options, model_speed
 from ..studies.spec.selection import images_digest
 from ..studies.spec.specs import Tariff
 from ..studies.spec.study import Study
 from .choices import seconds
 from .streams import console
-from .study_run import CHECK_HELP, FORCE_HELP, keeping, run_left, say_end, say_findings
+from .study_run import (
+    CHECK_HELP,
+    FORCE_HELP,
+    RAY_ENGINES_HELP,
+    RAY_GPUS_HELP,
+    RAY_HELP,
+    cluster_of,
+    keeping,
+    run_left,
+    say_end,
+    say_findings,
+)
 
 
 @Parameter(name="*")
@@ -40,6 +52,11 @@ class RunOptions:
     ] = None
     time_limit: Annotated[float | None, Parameter(help="Seconds after which the run ends.")] = None
     force_workers: Annotated[bool, Parameter(help=FORCE_HELP, negative="")] = False
+    ray: Annotated[
+        list[str] | None, Parameter(help=RAY_HELP, negative="", consume_multiple=(0, 1))
+    ] = None
+    ray_engines: Annotated[int | None, Parameter(help=RAY_ENGINES_HELP)] = None
+    ray_gpus: Annotated[float | None, Parameter(help=RAY_GPUS_HELP)] = None
 
 
 def run(study: Path, options: RunOptions = RunOptions()) -> int:  # noqa: B008
@@ -48,6 +65,7 @@ def run(study: Path, options: RunOptions = RunOptions()) -> int:  # noqa: B008
     Results are in --out as they come; after a stop of any kind, `tollbox resume` continues.
     """
     limit = seconds(options.time_limit)
+    cluster = cluster_of(options.ray, options.ray_engines, options.ray_gpus)
     part = WHOLE if options.shard is None else Part.parse(options.shard)
     if options.out is None and not options.dry_run:
         raise InputError(
@@ -60,6 +78,8 @@ def run(study: Path, options: RunOptions = RunOptions()) -> int:  # noqa: B008
     if not options.dry_run:
         check_new(chosen, out, part)
     loaded = load(replace(chosen, check=True) if options.check else chosen)
+    if cluster is not None and not options.dry_run:
+        cluster.rooms(loaded.device)  # before anything is made
     if options.dry_run:
         _plan(loaded, part)
         return 0
@@ -67,7 +87,7 @@ def run(study: Path, options: RunOptions = RunOptions()) -> int:  # noqa: B008
     say_findings(begin(loaded, out, "run", force_workers=force, part=part))
     how = Options(time_limit=limit, force_workers=force)
     with keeping(out):
-        return say_end(out, *run_left(out, how, loaded))
+        return say_end(out, *run_left(out, how, loaded, cluster))
 
 
 def _plan(loaded: Loaded, part: Part) -> None:

@@ -15,12 +15,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..engine.executors import Stopper, fewer_notice
+from ..engine.cores import fewer_notice
+from ..engine.executors import Stopper
+from ..errors import InputError, mention
+from ..studies.events import Options, Outcome
 from ..studies.identity import environment_notice
 from ..studies.loading import Loaded
+from ..studies.ray_engines import RayEngines
 from ..studies.reading import StudyResults
 from ..studies.running import run_folder
-from ..studies.shard import Options, Outcome
 from ..studies.sources import find_device
 from . import hints
 from .codes import FAILED
@@ -33,7 +36,25 @@ CHECK_HELP = (
     "Test first, uncharged, whether the same images get the same labels in any batch; what is "
     "found is said, and kept with the results."
 )
+RAY_HELP = (
+    "Engines on a Ray cluster, at ADDRESS (host:port); without one, that of RAY_ADDRESS, or a new "
+    "one on this machine."
+)
+RAY_ENGINES_HELP = "How many engines; default: as many as the cluster has room for."
+RAY_GPUS_HELP = "GPUs of an engine, as 0.5; default: 1 if the study runs on a GPU."
 FORCE_HELP = "As many processes as `workers` says, even if they are more than cores."
+
+
+def cluster_of(
+    address: list[str] | None, engines: int | None, gpus: float | None
+) -> RayEngines | None:
+    """The cluster that --ray and what belongs to it name; None if --ray is not given."""
+    if address is not None:
+        return RayEngines(address[0] if address else None, engines, gpus)
+    for name, value in (("ray_engines", engines), ("ray_gpus", gpus)):
+        if value is not None:
+            raise InputError(f"is given without {mention('ray')}", input=name)
+    return None
 
 
 def say_findings(findings: Iterable[str]) -> None:
@@ -42,23 +63,31 @@ def say_findings(findings: Iterable[str]) -> None:
         say(f"Note: {finding}")
 
 
-def run_left(folder: Path, options: Options, loaded: Loaded | None = None) -> tuple[Outcome, int]:
+def run_left(
+    folder: Path,
+    options: Options,
+    loaded: Loaded | None = None,
+    cluster: RayEngines | None = None,
+) -> tuple[Outcome, int]:
     """Run what is left, with progress; gives also the exit code of an interruption, 0 if there was
-    none. `loaded` is the study, if it is at hand."""
+    none. `loaded` is the study, if it is at hand; `cluster` is where engines run, if not here."""
     with StudyResults(folder) as before:
         watch = StudyWatch(console(stderr=True), before, options.failed)
         if options.failed or len(before) < before.record.cells:
             device = find_device(before.study) if loaded is None else loaded.device
             workers, force = before.study.workers, options.force_workers
+            fewer = fewer_notice(workers, len(before.grid), force, "--force-workers")
             for notice in (
                 environment_notice(before.record, device),
-                fewer_notice(workers, len(before.grid), force, "--force-workers"),
+                fewer if cluster is None else None,
             ):
                 if notice is not None:
                     say(notice)
     stopper = Stopper()
     with watch, Interrupt(stopper, watch.announce) as interrupt:
-        outcome = run_folder(folder, options, watch.tell, stopper, loaded, watch.end_process)
+        outcome = run_folder(
+            folder, options, watch.tell, stopper, loaded, watch.end_process, cluster
+        )
     return outcome, interrupt.code
 
 

@@ -27,8 +27,8 @@ from rich.text import Text
 
 from ..core.metric import Metric
 from ..engine.executors import Then
+from ..studies.events import CellEnded, EngineLost, EngineProgress, Event
 from ..studies.reading import StudyResults
-from ..studies.shard import CellEnded, Event, ShardLost, ShardProgress
 from ..studies.status import counts_in_median
 from .codes import FAILED
 from .streams import say
@@ -57,9 +57,9 @@ class _SeriesProgress:
     failed: int = 0
     distances: list[float] = field(default_factory=list)
     queries: dict[int, int] = field(default_factory=dict)
-    """Since this run began, by shard."""
+    """Since this run began, by engine."""
     spent: dict[int, float] = field(default_factory=dict)
-    """The cells under way, each as the share of its budget that is spent, by shard."""
+    """The cells under way, each as the share of its budget that is spent, by engine."""
 
     @property
     def work(self) -> float:
@@ -173,13 +173,13 @@ class StudyWatch:
 
     def tell(self, event: Event) -> None:
         """Take in what happened, and show it every now and then."""
-        if isinstance(event, ShardLost):
-            self.announce(f"the process of shard {event.shard} {event.how}; {THEN[event.then]}.")
-        elif isinstance(event, ShardProgress):
+        if isinstance(event, EngineLost):
+            self.announce(f"the process of engine {event.engine} {event.how}; {THEN[event.then]}.")
+        elif isinstance(event, EngineProgress):
             for number, series in enumerate(self._series):
-                series.spent[event.shard] = event.spent.get(number, 0.0)
+                series.spent[event.engine] = event.spent.get(number, 0.0)
                 if number in event.queries:
-                    series.queries[event.shard] = event.queries[number]
+                    series.queries[event.engine] = event.queries[number]
         elif isinstance(event, CellEnded):
             self._ended(event)
         left = self._pace.left(self._clock(), self._work)
@@ -189,7 +189,7 @@ class StudyWatch:
     def _ended(self, event: CellEnded) -> None:
         series = self._series[event.series]
         series.done += 1
-        series.spent[event.shard] = max(0.0, series.spent.get(event.shard, 0.0) - 1)
+        series.spent[event.engine] = max(0.0, series.spent.get(event.engine, 0.0) - 1)
         series.failed += event.stop.failed
         if counts_in_median(event.stop):
             series.distances.append(event.distance)

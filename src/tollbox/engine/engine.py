@@ -115,7 +115,7 @@ class Engine:
         check_function("progress", progress)
         self.sender = Sender(model, batch_size, one_shape, metered)
         self._model, self._metered = model, metered
-        self._live_limit = live if live is not None else max(64, 2 * batch_size)
+        self._live_limit = live if live is not None else default_live(batch_size)
         self._memory = memory * _memory_for_points(model.device)  # a share of what there is
         self._time_limit, self._began = time_limit, time.monotonic()
         self._progress, self._journal, self._shuffle = progress, journal, shuffle
@@ -345,6 +345,11 @@ class Engine:
 def default_batch_size(model: Model) -> int:
     """Rows of a model batch unless the caller says otherwise."""
     return model.batch or batch_size_on(model.device)
+
+
+def default_live(batch_size: int) -> int:
+    """The most cells under way at a time, likewise."""
+    return max(64, 2 * batch_size)
 
 
 def batch_size_on(device: torch.device) -> int:

@@ -1,9 +1,7 @@
-"""What runs inside a process of `executors.Processes` once it has begun (`job_start.py`): one job
-after another.
+"""What runs inside a process of a crew once it has begun: one job after another.
 
-Messages to the parent: ready, failed (what is shared cannot be loaded), tell, ask, value, error,
-memory (an error, too: there was not enough). Messages from it: what is shared, and then job,
-answer, stop, close. Each is a pickled tuple that begins with its kind.
+The pipe is one of `multiprocessing`, or anything that sends and receives bytes as it does. First
+comes what is shared, and then messages (`crew.py`), each of them pickled.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -27,10 +25,25 @@ from ..errors import TollboxError
 from .job_start import PARENT_GONE
 
 
+class Pipe(Protocol):
+    """What bytes go through."""
+
+    def send_bytes(self, content: bytes, /) -> None:
+        """Send them."""
+
+    def recv_bytes(self) -> bytes:
+        """Wait for the next; EOFError or OSError if there will be none."""
+
+
 def serve(pipe: Connection, threads: int, precision: Setting) -> None:
-    """What a process does: one job after another."""
+    """What a process of `processes.Processes` does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    work(pipe, threads, precision)
+
+
+def work(pipe: Pipe, threads: int, precision: Setting) -> None:
+    """One job after another, in any thread."""
     torch.set_num_threads(threads)
     set_to(precision)
     try:
@@ -57,7 +70,7 @@ def serve(pipe: Connection, threads: int, precision: Setting) -> None:
 class _PipeLink:
     """A job's link to its parent. A thread reads, so that a stop is noticed at once."""
 
-    def __init__(self, pipe: Connection) -> None:
+    def __init__(self, pipe: Pipe) -> None:
         self._pipe, self._lock = pipe, threading.Lock()
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.jobs: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()

@@ -1,4 +1,4 @@
-"""The first lines of a process of `executors.Processes`: it ends when its parent is gone.
+"""The first lines of a process of `processes.Processes`: it ends when its parent is gone.
 
 1. This file is run as a script and imports nothing of tollbox. What follows, the user's main module
    and torch, takes seconds, in which the parent may die.

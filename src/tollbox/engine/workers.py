@@ -30,18 +30,11 @@ from ..core.model import Model, as_model
 from ..core.result import Result
 from ..core.stop import Stop
 from ..errors import InputError, TollboxError
+from .cores import MOST_PROCESSES, fewer_notice, within_cores
 from .engine import Engine, Progress
-from .executors import (
-    MOST_PROCESSES,
-    JobEnd,
-    Link,
-    Processes,
-    Stopper,
-    dumped,
-    fewer_notice,
-    loaded,
-    within_cores,
-)
+from .executors import JobEnd, Link, Stopper
+from .processes import Processes
+from .sending import dumped, loaded
 
 REPORT_SECONDS = 0.1
 """Seconds between two reports of a worker while no cell is finished."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ..core.arguments import shown
 from ..core.noise import NOISE_VERSION
-from ..engine.executors import MOST_PROCESSES, within_cores
+from ..engine.cores import MOST_PROCESSES, within_cores
 from ..errors import InputError
 from ..files.output import check_free, staged
 from .grid import Grid

@@ -1,16 +1,17 @@
-"""What is done about shards that lose their process, or whose model hangs.
+"""What is done about engines that lose their process, or whose model hangs.
 
-1. A shard whose process died goes on in a fresh one: what was recorded is not asked again, so
-   nothing is lost, and no number changes. The second time it waits until another process is free,
-   with one process less, since memory may have run out; the third time it is left as it is. A model
-   that kills its process each time does not loop for ever.
-2. A shard whose process has not enough memory waits until another process is free, with one process
-   less. If there was no other process beside it, it is left as it is.
-3. At the time limit a shard ends after the batch under way. If that does not come back, its process
-   is ended from outside after a grace time: the larger of `GRACE_SECONDS`, `GRACE_SHARE` of the
-   limit, and twice the longest time between two reports so far, since batches may be slow.
-4. There is one clock for all shards. It starts when the first has loaded its images; a shard asks
-   for the time that is left.
+1. An engine whose process died goes on in a fresh one, and its cells go back to the desk: what was
+   recorded is not asked again, so nothing is lost, and no number changes. The second time it waits
+   until another process is free, with one process less, since memory may have run out; the third
+   time it ends. A model that kills its process each time does not loop for ever.
+2. An engine whose process has not enough memory waits until another process is free, with one
+   process less. If there was no other process beside it, it ends.
+3. On a cluster processes die with their nodes, and memory is that of many machines: there an engine
+   goes on elsewhere, nine times while no cell ends.
+4. At the time limit an engine ends after the batch under way. If that does not come back, its
+   process is ended from outside after a grace time: the larger of `GRACE_SECONDS`, `GRACE_SHARE` of
+   the limit, and twice the longest time between two reports so far, since batches may be slow.
+5. There is one clock for all engines. It starts when the first has loaded its images.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..engine.executors import Loss, Stopper, Then
-from .shard import Event, ShardLost, Tell
+from .events import CellEnded, EngineLost, Event, Tell
 
 AFTER_DEATHS = (Then.NOW, Then.LATER, Then.END)
-"""What becomes of a shard when its process died for the first time, the second, the third."""
+"""What becomes of an engine when its process died for the first time, the second, the third."""
+ELSEWHERE = (Then.NOW,) * 9 + (Then.END,)
+"""The same on a cluster, since a cell ended last."""
 GRACE_SECONDS = 10.0
 GRACE_SHARE = 0.1
 LOOK_SECONDS = 0.5
@@ -38,52 +40,62 @@ LOOK_SECONDS = 0.5
 
 @dataclass
 class _Clock:
-    """When a shard reported."""
+    """When an engine reported."""
 
     last: float
     longest: float = 0.0
     """Between two reports."""
 
 
-class ShardCare:
-    """Watches over the shards of a run; `tell` must hear all that they report."""
+class EngineCare:
+    """Watches over the engines of a run; `tell` must hear all that they report."""
 
     def __init__(
         self,
         folder: Path,
-        shards: Sequence[int],
+        engines: Sequence[int],
         time_limit: float,
         tell: Tell,
         stopper: Stopper,
+        cluster: bool = False,
     ) -> None:
-        """`shards` are the numbers of the shards, in the order of their jobs."""
-        self._folder, self._shards, self._time_limit = folder, shards, time_limit
-        self._tell, self._stopper = tell, stopper
+        """`engines` are the numbers of the engines, in the order of their jobs."""
+        self._folder, self._engines, self._time_limit = folder, engines, time_limit
+        self._tell, self._stopper, self._cluster = tell, stopper, cluster
+        self.take_back: Callable[[int], None] | None = None
+        """Called with the place of an engine that is lost."""
         self._end: float | None = None
-        """Of the time; None before the first shard has loaded its images."""
+        """Of the time; None before the first engine has loaded its images."""
         self._clocks: dict[int, _Clock] = {}
         self._deaths: Counter[int] = Counter()
         self.out_of_memory = False
-        """A shard was left since there is not enough memory, even without others beside it."""
+        """An engine was ended since there is not enough memory, even without others beside it."""
         self.hung = 0.0
         """For how many seconds a model had not answered when its process was ended."""
 
     def tell(self, event: Event) -> None:
         """Take the time of a report, and pass it on."""
         now = time.monotonic()
-        clock = self._clocks.setdefault(event.shard, _Clock(now))
+        clock = self._clocks.setdefault(event.engine, _Clock(now))
         clock.longest, clock.last = max(clock.longest, now - clock.last), now
+        if self._cluster and isinstance(event, CellEnded):
+            self._deaths.clear()
         self._tell(event)
 
-    def seconds_left(self, place: int, request: Any) -> float:  # noqa: ARG002
-        """The answer to a shard that asks for the time that is left."""
+    def seconds_left(self) -> float:
+        """The time that is left."""
         now = time.monotonic()
         self._end = now + self._time_limit if self._end is None else self._end
         return max(0.0, self._end - now)
 
-    def silence(self, shard: int) -> float:
-        """Seconds for which a shard has not reported though its time is up; 0 within the grace."""
-        clock = self._clocks.get(shard)
+    @property
+    def time_is_up(self) -> bool:
+        """Whether no time is left."""
+        return self._end is not None and time.monotonic() >= self._end
+
+    def silence(self, engine: int) -> float:
+        """Seconds for which an engine was silent though its time is up; 0 within the grace."""
+        clock = self._clocks.get(engine)
         if clock is None or self._end is None:
             return 0.0
         grace = max(GRACE_SECONDS, GRACE_SHARE * self._time_limit, 2 * clock.longest)
@@ -91,24 +103,27 @@ class ShardCare:
         return now - clock.last if now > max(self._end, clock.last) + grace else 0.0
 
     def overdue(self, place: int) -> bool:
-        """Whether a shard's process is to be ended."""
-        silence = self.silence(self._shards[place])
+        """Whether an engine's process is to be ended."""
+        silence = self.silence(self._engines[place])
         self.hung = self.hung or silence
         return silence > 0
 
     def lost(self, loss: Loss) -> Then:
-        """What becomes of a shard that lost its process."""
+        """What becomes of an engine that lost its process."""
+        if self.take_back is not None:
+            self.take_back(loss.job)
         if self._stopper.reason is not None or self.hung:
             return Then.END
-        shard = self._shards[loss.job]
-        if loss.memory:
+        engine = self._engines[loss.job]
+        if loss.memory and not self._cluster:
             then, how = Then.END if loss.alone else Then.LATER, f"ran out of memory ({loss.how})"
             self.out_of_memory = self.out_of_memory or loss.alone
         else:
-            then, how = AFTER_DEATHS[self._deaths[shard]], f"died ({loss.how})"
-            self._deaths[shard] += 1
-        self._clocks.pop(shard, None)
-        self._tell(ShardLost(shard, how, then))
+            orders = ELSEWHERE if self._cluster else AFTER_DEATHS
+            then, how = orders[self._deaths[engine]], f"died ({loss.how})"
+            self._deaths[engine] += 1
+        self._clocks.pop(engine, None)
+        self._tell(EngineLost(engine, how, then))
         return then
 
     def sentence(self) -> str:
@@ -120,7 +135,7 @@ class ShardCare:
 
     @contextmanager
     def watching(self, hang: Callable[[str], None] | None) -> Iterator[None]:
-        """While the one shard is run in this process: if its model hangs, `hang` is called in
+        """While the one engine is run in this process: if its model hangs, `hang` is called in
         another thread with a sentence, and is to end the process."""
         if hang is None or math.isinf(self._time_limit):
             yield

@@ -26,8 +26,8 @@ from ..core.exactness import Exactness, Seen
 from ..core.model import Model, as_model
 from ..core.noise import content_hash
 from ..core.problem import Attack
+from ..engine.cores import threads_each
 from ..engine.engine import default_batch_size, trial_batch_size
-from ..engine.executors import threads_each
 from ..errors import InputError, mention
 from ..files.images import ImageSet, check_there
 from ..files.masks import masks_digest

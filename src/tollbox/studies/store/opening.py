@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import socket
 import sqlite3
 import struct
 import zlib
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...errors import FileError, InputError, TollboxError
+from .journal_mode import ROLLBACK, journal_of
 
 NO_ROOM = (
     sqlite3.SQLITE_FULL,
@@ -121,8 +123,32 @@ def connect(path: Path, write: bool) -> sqlite3.Connection:
         connection.close()
         if not isinstance(error, sqlite3.OperationalError):
             raise
+        if _journal_left(path):  # of a writer that was killed in the middle of a commit
+            return _recovered(path, address)
         # A folder that cannot be written, where no one writes.
         connection = sqlite3.connect(f"{address}?immutable=1", uri=True)
+    return connection
+
+
+def _journal_left(path: Path) -> bool:
+    """Whether a rollback journal is beside a file."""
+    journal = path.with_name(f"{path.name}-journal")
+    return journal.exists() and journal.stat().st_size > 0
+
+
+def _recovered(path: Path, address: str) -> sqlite3.Connection:
+    """A connection to read what was whole before; SQLite first undoes what was half written."""
+    connection = sqlite3.connect(f"{address}?mode=rw", uri=True, timeout=BUSY_SECONDS)
+    try:
+        connection.execute("SELECT COUNT(*) FROM about").fetchone()
+        connection.execute("PRAGMA query_only=1")
+    except sqlite3.OperationalError as error:
+        connection.close()
+        raise FileError(
+            f"{path} cannot be read: its last commit was not finished, and cannot be undone here "
+            f"({error})",
+            remedy="make it and its folder writable",
+        ) from None
     return connection
 
 
@@ -139,7 +165,13 @@ def lock(path: Path) -> int:
         ) from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except OSError as error:
+        if error.errno not in (errno.EAGAIN, errno.EACCES):
+            os.close(handle)
+            raise FileError(
+                f"{path.parent} cannot be locked: {error.strerror}",
+                remedy="choose a folder on a file system that has locks",
+            ) from None
         holder = _read_holder(handle) or "unknown"
         os.close(handle)
         raise FileError(
@@ -148,7 +180,8 @@ def lock(path: Path) -> int:
         ) from None
     with contextlib.suppress(OSError):  # a full disk: it is locked all the same
         os.ftruncate(handle, 0)
-        os.write(handle, f"process {os.getpid()}\n".encode())
+        host = f" on {socket.gethostname()}" if journal_of(path.parent) == ROLLBACK else ""
+        os.write(handle, f"process {os.getpid()}{host}\n".encode())
     return handle
 
 

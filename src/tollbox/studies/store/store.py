@@ -1,4 +1,4 @@
-"""The store: one SQLite file (WAL) for each shard of a study.
+"""The store: one SQLite file for each shard of a study.
 
     about    what the study was begun with: its text, versions, models, the shard's place
     images   content hash, label and name, in the order of the study
@@ -32,6 +32,7 @@ from ...engine.journal import Answered
 from ...errors import FileError
 from . import codec
 from .codec import End, Trace
+from .journal_mode import journal_of, set_journal
 from .opening import StoreError, check_length, connect, damaged, lock, making, reading
 from .record import StudyRecord
 
@@ -124,8 +125,7 @@ class Store:
         rows = self._connection.execute("SELECT key, value FROM about")
         self.study = StudyRecord.from_json({key: json.loads(value) for key, value in rows})
         if write:
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=NORMAL")
+            set_journal(self._connection, journal_of(self.path.parent))
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -140,15 +140,13 @@ class Store:
                 "make room, or put right what is wrong, and go on with `tollbox resume`."
             ) from None
 
-    def record(self, answers: Sequence[Answered]) -> None:
-        """Commit the labels of a batch."""
+    def record(self, content: bytes) -> None:
+        """Commit the labels of a batch (`codec.pack_answers`)."""
         with self._writing() as connection:
-            connection.execute(
-                "INSERT INTO batches (content) VALUES (?)", (codec.pack_answers(answers),)
-            )
+            connection.execute("INSERT INTO batches (content) VALUES (?)", (content,))
 
-    def save(self, cell: int, result: Result, image: bool) -> None:
-        """Commit how a cell ended."""
+    def save(self, cell: int, result: Result) -> None:
+        """Commit how a cell ended, with its image if the result has it."""
         ledger = result.ledger
         row = (
             cell,
@@ -161,7 +159,7 @@ class Store:
             ledger.queries,
             ledger.source,
         )
-        picture = codec.pack_image(result.adversarial) if image else None
+        picture = codec.pack_image(result.adversarial)
         with self._writing() as connection:
             marks = ", ".join("?" * len(row))
             connection.execute(

@@ -1,0 +1,445 @@
+"""What the desk of a study can take, in answers a second and in memory, and what engines get of it.
+
+    python benchmarks/scale.py writer        answers/s, each batch committed before it is told
+    python benchmarks/scale.py memory        of the process that owns the store, by number of cells
+    python benchmarks/scale.py simulation    engines that die, behind a slow network
+    python benchmarks/scale.py ray           two engines by Ray beside two local processes
+
+writer      batches of 256 answers, of 64 cells each: by the desk alone, with batches that were
+            packed before; and through pipes, from two processes that pack and send as fast as they
+            can. With a write-ahead log, and with the rollback journal of network file systems.
+            Labels are random, of 1000 classes, which should compress worse than those of a run.
+memory      what a desk adds to a process at most: all cells left, or all but a tenth finished.
+simulation  engines with a model whose boundary is known, and that takes as long as an H200 with
+            ResNet-50; each waits for the network at every question, and dies at random. The results
+            must be those of one engine that nothing happens to.
+ray         needs Ray, and runs in a network namespace of its own. Queries/s while both engines are
+            at work, of the two ways in turn; the ratio is that of the medians.
+
+Each prints one JSON object. The machine's cores are shared by all that runs on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import resource
+import shutil
+import signal
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import tollbox as tb
+from tollbox.core.stop import Stop
+from tollbox.engine.executors import Link, Stopper
+from tollbox.engine.journal import Answered
+from tollbox.engine.processes import Processes
+from tollbox.studies import running
+from tollbox.studies.beginning import begin, describe
+from tollbox.studies.care import EngineCare
+from tollbox.studies.desk import Begin, Desk, Record, Take, pack, writing
+from tollbox.studies.engine_job import EngineJob, Loader
+from tollbox.studies.events import CellEnded, EngineLost, EngineProgress, Event, Options
+from tollbox.studies.grid import Grid
+from tollbox.studies.loading import load
+from tollbox.studies.store.folder import shard_path
+from tollbox.studies.store.journal_mode import ROLLBACK, VARIABLE, WAL
+from tollbox.studies.store.record import Environment, ModelFingerprint, StudyRecord
+from tollbox.studies.store.store import Store
+
+ROWS, CELLS = 256, 64
+"""Of a batch."""
+H200_TF32, H200_BF16 = 5_000, 13_000
+"""Queries/s of ResNet-50, rounded (docs/speed.md)."""
+STUDY = """
+budget = {budget}
+prices = [1, 10]
+batch_size = {batch}
+workers = {workers}
+device = "cpu"
+[images]
+path = "images.npz"
+[[models]]
+name = "net"
+source = "{model}"
+[[attacks]]
+preset = "surfree"
+[[attacks]]
+preset = "a-hsja"
+"""
+KNOWN = """
+import time
+import torch
+from torch import nn
+
+NORMAL = torch.randn(192, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+SECONDS = {seconds}
+
+class HalfSpace(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.normal = nn.Parameter(NORMAL / NORMAL.norm())
+
+    def forward(self, images):
+        time.sleep(SECONDS * len(images))
+        side = (images.flatten(1) - 0.5) @ self.normal - 0.3
+        return torch.stack([-side, side], 1)
+
+net = HalfSpace().eval()
+"""
+CONVOLUTIONS = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Sequential(
+    nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(),
+    nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(512, 10),
+).double().eval()
+"""
+
+
+def record_of(cells: int) -> StudyRecord:
+    """The record of a study of which only the number of cells matters."""
+    study = tb.Study.from_text(
+        STUDY.format(budget=100, batch=64, workers=1, model="x:y"), Path(), "s.toml", files=False
+    )
+    grid = Grid(study, cells // 4)
+    models = {"net": ModelFingerprint("float32", None)}
+    return describe(study, grid, Environment("", "", "", "", ""), models, "python")
+
+
+def batch(ask: int, cells: list[int], rng: np.random.Generator) -> list[Answered]:
+    """A batch of answers, a few of each cell."""
+    each = ROWS // len(cells)
+    labels = rng.integers(0, 1000, ROWS)
+    return [
+        Answered(cell, ask, 0, 0, labels[each * n : each * (n + 1)], float(n))
+        for n, cell in enumerate(cells)
+    ]
+
+
+# -- writer ---------------------------------------------------------------------------------------
+
+
+def taken(take: Callable[[], Any]) -> list[int]:
+    """As many cells as a batch has."""
+    cells: list[int] = []
+    while len(cells) < CELLS:
+        cells += [cell for cell, _ in take()]
+    return cells[:CELLS]
+
+
+@dataclass(frozen=True)
+class Flood:
+    """A job that sends batches as fast as it can."""
+
+    record: StudyRecord
+    seconds: float
+
+    def __call__(self, shared: object, link: Link) -> int:  # noqa: ARG002
+        epoch = link.ask(Begin()).epoch
+        cells = taken(lambda: link.ask(Take(epoch, 0)))
+        rng, sent, end = np.random.default_rng(0), 0, time.monotonic() + self.seconds
+        while time.monotonic() < end:
+            link.ask(Record(epoch, pack(batch(sent, cells, rng), self.record)))
+            sent += 1
+        return sent
+
+
+def desk_of(stores: dict[int, Store], engines: int) -> Desk:
+    return Desk(stores, range(engines), Options(), lambda: math.inf, list[Event]().append)
+
+
+def writer(seconds: float) -> dict[str, Any]:
+    """Answers/s, by journal and by way."""
+    report: dict[str, Any] = {"rows_of_a_batch": ROWS, "seconds": seconds}
+    record = record_of(4096)
+    for journal in (WAL, ROLLBACK):
+        os.environ[VARIABLE] = journal
+        with tempfile.TemporaryDirectory() as name:
+            path = shard_path(Path(name), 0)
+            Store.create(path, record, [])
+            with writing({0: path}) as stores:
+                desk = desk_of(stores, 1)
+                epoch = desk.answer(0, Begin()).epoch
+                cells = taken(partial(desk.answer, 0, Take(epoch, 0)))
+                rng = np.random.default_rng(0)
+                packed = [pack(batch(ask, cells, rng), record) for ask in range(200)]
+                took, sent, began = list[float](), 0, time.monotonic()
+                while time.monotonic() < began + seconds:
+                    at = time.perf_counter()
+                    if desk.answer(0, Record(epoch, packed[sent % 200])) is not True:
+                        raise RuntimeError("not committed")
+                    took.append(time.perf_counter() - at)
+                    sent += 1
+                alone = sent * ROWS / (time.monotonic() - began)
+            path.unlink()
+            Store.create(path, record, [])
+            with writing({0: path}) as stores, Processes(2) as crew:
+                desk = desk_of(stores, 2)
+                ends = crew.run(
+                    [Flood(record, seconds)] * 2,
+                    tell=desk.hear,
+                    answer=desk.answer,
+                    stopper=Stopper(),
+                )
+                sent = sum(end.value for end in ends if end is not None)
+            with closing(sqlite3.connect(path)) as store:
+                (kept,) = store.execute("SELECT COUNT(*) FROM batches").fetchone()
+            if kept != sent:
+                raise RuntimeError(f"{kept} of {sent} batches are in the store")
+            pipes, size = sent * ROWS / seconds, path.stat().st_size / (sent * ROWS)
+        report[journal] = {
+            "desk_alone_answers_per_s": round(alone),
+            "commit_ms_median": round(1e3 * statistics.median(took), 3),
+            "commit_ms_p99": round(1e3 * float(np.quantile(took, 0.99)), 3),
+            "two_processes_answers_per_s": round(pipes),
+            "bytes_an_answer": round(size, 2),
+            "h200s_fed_tf32": round(pipes / H200_TF32, 1),
+            "h200s_fed_bfloat16": round(pipes / H200_BF16, 1),
+        }
+    del os.environ[VARIABLE]
+    return report
+
+
+# -- memory ---------------------------------------------------------------------------------------
+
+
+def peak() -> float:
+    """MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def memory_of(cells: int, finished: float) -> dict[str, float]:
+    """What a desk adds, in this process."""
+    record = record_of(cells)
+    with tempfile.TemporaryDirectory() as name:
+        path = shard_path(Path(name), 0)
+        Store.create(path, record, [])
+        done = range(int(finished * cells))
+        with closing(sqlite3.connect(path)) as store, store:
+            row = "(?, 0, 'budget', '', '[]', 1.0, 100.0, 100, 10)"
+            store.executemany(f"INSERT INTO results VALUES {row}", ((cell,) for cell in done))
+            store.executemany("INSERT INTO traces VALUES (?, x'00', NULL)", ((c,) for c in done))
+        before, began = peak(), time.monotonic()
+        with writing({0: path}) as stores:
+            desk = desk_of(stores, 1)
+            epoch = desk.answer(0, Begin()).epoch
+            taken(partial(desk.answer, 0, Take(epoch, 0)))
+        opened, seconds = peak(), time.monotonic() - began
+        return {
+            "base_mib": round(before),
+            "desk_mib": round(opened - before),
+            "seconds_to_open": round(seconds, 2),
+        }
+
+
+def memory() -> dict[str, Any]:
+    """By number of cells, each in a process of its own."""
+    report = {}
+    for cells in (10**5, 10**6):
+        for finished in (0.0, 0.9):
+            command = [sys.executable, __file__, "memory-of", str(cells), str(finished)]
+            told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            report[f"{cells:,} cells, {finished:.0%} finished"] = json.loads(told)
+    return report
+
+
+# -- simulation -----------------------------------------------------------------------------------
+
+
+@dataclass
+class _SlowLink:
+    """A link behind a slow network, of a process that may die at any word."""
+
+    link: Link
+    latency: float
+    dies_at: float
+
+    def _wait(self) -> None:
+        time.sleep(self.latency)
+        if time.monotonic() > self.dies_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def tell(self, event: Any) -> None:  # nobody waits for it
+        self.link.tell(event)
+
+    def ask(self, request: Any) -> Any:
+        self._wait()
+        return self.link.ask(request)
+
+    def on_stop(self, call: Callable[[Stop], None]) -> None:
+        self.link.on_stop(call)
+
+
+@dataclass(frozen=True)
+class _Dying:
+    """An engine's job on a node that dies after some time, on average `life` seconds."""
+
+    job: EngineJob
+    latency: float
+    life: float
+
+    @property
+    def engine(self) -> int:
+        return self.job.engine
+
+    @property
+    def folder(self) -> Path:
+        return self.job.folder
+
+    def __call__(self, shared: Loader, link: Link) -> None:
+        lived = random.Random(f"{os.getpid()}").expovariate(1 / self.life)
+        self.job(shared, _SlowLink(link, self.latency, time.monotonic() + lived))
+
+
+def write_study(folder: Path, model: str, images: int, **values: Any) -> tb.Study:
+    """A study's files."""
+    (folder / f"scaled_{folder.name}.py").write_text(model)
+    pixels = np.random.default_rng(0).integers(0, 256, (images, 3, 8, 8), np.uint8)
+    scope: dict[str, Any] = {"__name__": "scaled"}
+    exec(model, scope)
+    with torch.no_grad():
+        labels = scope["net"](torch.from_numpy(pixels).double() / 255).argmax(1).numpy()
+    np.savez(folder / "images.npz", images=pixels, labels=labels)
+    values = {"workers": 1, "model": f"scaled_{folder.name}:net", **values}
+    (folder / "study.toml").write_text(STUDY.format(**values))
+    return tb.Study.from_toml(folder / "study.toml")
+
+
+def found(folder: Path) -> dict[int, Any]:
+    """What is compared of each cell."""
+    with tb.StudyResults(folder) as results:
+        return {
+            r.index: (r.stop, r.ledger.counts, r.ledger.cost, r.improvements, r.trace)
+            for r in results.results()
+        }
+
+
+def simulation(engines: int, images: int, latency: float, life: float) -> dict[str, Any]:
+    """Engines that die, behind a slow network, and one to which nothing happens."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        still = write_study(folder, KNOWN.format(seconds=0), images, budget=40, batch=ROWS)
+        tb.run_study(still, folder / "one").close()
+        study = write_study(
+            folder, KNOWN.format(seconds=1 / H200_TF32), images, budget=40, batch=ROWS
+        )
+        out = folder / "many"
+        begin(load(study), out, "python")
+        path, stopper, events = shard_path(out, 0), Stopper(), list[Event]()
+        with Store.open(path, write=False) as store:
+            record = store.study
+        care = EngineCare(out, range(engines), math.inf, events.append, stopper, cluster=True)
+        options = Options(share=1 / engines, own_process=True)
+        with writing({0: path}) as stores, Processes(engines, Loader()) as crew:
+            desk = Desk(stores, range(engines), options, care.seconds_left, care.tell)
+            jobs: Any = [
+                _Dying(EngineJob(n, record, out, options), latency, life) for n in range(engines)
+            ]
+            began = time.monotonic()
+            outcome = running._run_jobs(crew, jobs, desk, care, stopper)
+            seconds = time.monotonic() - began
+        one, many = found(folder / "one"), found(out)
+        queries = sum(event.queries for event in events if isinstance(event, CellEnded))
+        deaths = [event for event in events if isinstance(event, EngineLost)]
+        return {
+            "cells": len(many),
+            "engines": engines,
+            "latency_ms": 1e3 * latency,
+            "mean_life_s": life,
+            "deaths": len(deaths),
+            "queries": queries,
+            "seconds": round(seconds, 1),
+            "queries_per_s": round(queries / seconds),
+            "left": len(outcome.unfinished),
+            "cells_that_differ": sum(many.get(cell) != value for cell, value in one.items()),
+        }
+
+
+# -- Ray ------------------------------------------------------------------------------------------
+
+
+def speed(study: tb.Study, out: Path, executor: tb.RayEngines | None) -> float:
+    """Queries/s while both engines are at work: up to nine tenths of the run."""
+    done: dict[int, int] = {}
+    samples: list[tuple[float, int]] = []
+
+    def tell(event: Event) -> None:
+        if isinstance(event, EngineProgress):
+            done[event.engine] = sum(event.queries.values())
+            if len(done) == 2:
+                samples.append((time.monotonic(), sum(done.values())))
+
+    shutil.rmtree(out, ignore_errors=True)
+    tb.run_study(study, out, executor=executor, tell=tell).close()
+    (began, first), most = samples[0], max(queries for _, queries in samples)
+    ended, last = max(sample for sample in samples if sample[1] <= 0.9 * most)
+    return (last - first) / (ended - began)
+
+
+def ray_speed(rounds: int, images: int) -> dict[str, Any]:
+    """Ray beside processes."""
+    if os.environ.get("TOLLBOX_SCALE_INSIDE") is None:
+        words = 'ip link set lo up && exec "$@"'
+        command = ["unshare", "--map-root-user", "--net", "sh", "-c", words, "sh", sys.executable]
+        environment = {**os.environ, "TOLLBOX_SCALE_INSIDE": "1"}
+        sys.exit(subprocess.run([*command, *sys.argv], env=environment).returncode)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        study = write_study(folder, CONVOLUTIONS, images, budget=3000, batch=64, workers=2)
+        speeds: dict[str, list[float]] = {"processes": [], "ray": []}
+        engines = tb.RayEngines(engines=2)
+        for _ in range(rounds):
+            speeds["processes"].append(speed(study, folder / "out", None))
+            speeds["ray"].append(speed(study, folder / "out", engines))
+    medians = {kind: statistics.median(values) for kind, values in speeds.items()}
+    return {
+        "queries_per_s": {kind: [round(v) for v in values] for kind, values in speeds.items()},
+        "ray_to_processes": round(medians["ray"] / medians["processes"], 3),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("writer", "memory", "memory-of", "simulation", "ray"))
+    parser.add_argument("numbers", nargs="*", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--engines", type=int, default=4)
+    parser.add_argument("--images", type=int, default=None)
+    parser.add_argument("--latency", type=float, default=0.02)
+    parser.add_argument("--life", type=float, default=40.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    if given.what == "writer":
+        report = writer(given.seconds)
+    elif given.what == "memory":
+        report = memory()
+    elif given.what == "memory-of":
+        report = memory_of(int(given.numbers[0]), given.numbers[1])
+    elif given.what == "simulation":
+        report = simulation(given.engines, given.images or 500, given.latency, given.life)
+    else:
+        report = ray_speed(given.rounds, given.images or 16)
+    print(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Stores on a network file system: a rollback journal, and nothing that two machines cannot share.
+
+There is no such file system here; `TOLLBOX_JOURNAL` stands for it, and processes with host names
+and shared memory of their own for the machines.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_studies import contents, sample_record
+from torture import children, write_studies
+
+from tollbox import merge_parts
+from tollbox.engine.journal import Answered
+from tollbox.errors import InputError
+from tollbox.studies.store import journal_mode
+from tollbox.studies.store.codec import pack_answers
+from tollbox.studies.store.store import Store
+
+HOST = ["unshare", "--map-root-user", "--uts", "--ipc", "--fork"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind", "journal"),
+    [
+        ("/data/runs/a", "nfs4", "rollback"),
+        ("/data/runs local", "ext4", "wal"),
+        ("/data/runs local/deep", "ext4", "wal"),
+        ("/scratch/x", "lustre", "rollback"),
+        ("/mnt/s", "fuse.sshfs", "rollback"),
+        ("/mnt/d", "fuseblk", "wal"),
+        ("/elsewhere", "overlay", "wal"),
+    ],
+)
+def test_the_table_of_mounts_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, kind: str, journal: str
+) -> None:
+    table = tmp_path / "mounts"
+    table.write_text(
+        "overlay / overlay rw 0 0\nserver:/x /data ext4 rw 0 0\nserver:/x /data nfs4 rw 0 0\n"
+        "/dev/a /data/runs\\040local ext4 rw 0 0\nm@o:/l /scratch lustre rw 0 0\n"
+        "me@there: /mnt/s fuse.sshfs rw 0 0\n/dev/b /mnt/d fuseblk rw 0 0\n"
+    )
+    monkeypatch.setattr(journal_mode, "MOUNTS", table)
+    assert journal_mode.file_system(Path(folder)) == kind
+    assert journal_mode.journal_of(Path(folder)) == journal
+    monkeypatch.setenv(journal_mode.VARIABLE, "wal")
+    assert journal_mode.journal_of(Path(folder)) == "wal"
+    monkeypatch.setenv(journal_mode.VARIABLE, "fast")
+    with pytest.raises(InputError, match=r"TOLLBOX_JOURNAL is 'fast': expected wal or rollback"):
+        journal_mode.journal_of(Path(folder))
+
+
+def test_what_a_killed_writer_left_half_written_is_undone_by_a_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(journal_mode.VARIABLE, "rollback")
+    path = tmp_path / "shard-0.sqlite"
+    Store.create(path, sample_record(), [])
+    whole = pack_answers([Answered(0, 0, 0, 0, np.arange(9), 1.0)])
+    with Store.open(path, write=True) as store:
+        store.record(whole)
+    pid = os.fork()
+    if pid == 0:  # writes pages of a commit that never ends
+        store = Store.open(path, write=True)
+        connection = store._connection
+        connection.execute("PRAGMA cache_size=1")
+        connection.execute("PRAGMA cache_spill=1")
+        for _ in range(200):
+            connection.execute("INSERT INTO batches (content) VALUES (?)", (os.urandom(5000),))
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert (tmp_path / "shard-0.sqlite-journal").stat().st_size
+    with Store.open(path, write=False) as store:
+        store.check_whole()
+        [answers] = store.answers({0}).values()
+        assert len(answers) == 1
+    assert not list(tmp_path.glob("*-shm"))
+
+
+def on_a_host(words: Sequence[str], folder: Path) -> subprocess.Popen[str]:
+    """A command as on a machine of its own, with the folder in common."""
+    return subprocess.Popen(
+        [*HOST, sys.executable, "-m", "tollbox", *words],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", journal_mode.VARIABLE: "rollback"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_two_hosts_on_one_file_system(tmp_path: Path) -> None:
+    """Each runs a part; one is killed, read from the other and resumed there; merged, they are the
+    whole. Nothing is shared but files."""
+    if subprocess.run([*HOST, "true"], capture_output=True).returncode:
+        pytest.skip("there can be no namespaces here")
+    write_studies(tmp_path, images=2, seeds=2, budget=1000, attacks=3)
+    with on_a_host(["run", "study-1.toml", "--out", "whole"], tmp_path) as whole:
+        assert whole.wait() == 0
+    parts = [
+        on_a_host(["run", "study-1.toml", "--out", f"p{k}", "--shard", f"{k}/2"], tmp_path)
+        for k in (1, 2)
+    ]
+    recorded = tmp_path / "p2" / "shard-1.sqlite"
+    while not recorded.exists() or recorded.stat().st_size < 60_000:
+        assert parts[1].poll() is None
+        time.sleep(0.01)
+    victims = children(parts[1].pid)
+    for pid in victims:
+        os.kill(pid, signal.SIGSTOP)
+    assert not list(tmp_path.glob("*/*-shm"))
+    with on_a_host(["resume", "p2"], tmp_path) as second:
+        told, _ = second.communicate()
+        assert second.returncode == 2, told
+        assert "is in use by another process (process " in told
+        assert " on " in told
+    for pid in victims:
+        os.kill(pid, signal.SIGKILL)
+    parts[1].wait()
+    for words in (["status", "p2"], ["resume", "p2"]):
+        with on_a_host(words, tmp_path) as other:
+            told, _ = other.communicate()
+            assert other.returncode == 0, told
+    assert parts[0].wait() == 0
+    for part in parts:
+        part.communicate()
+    merge_parts(tmp_path / "merged", [tmp_path / "p1", tmp_path / "p2"]).close()
+    assert contents(tmp_path / "merged") == contents(tmp_path / "whole")
+    assert not list(tmp_path.glob("*/*-shm"))
+    assert not list(tmp_path.glob("*/*-wal"))
