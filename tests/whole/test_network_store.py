@@ -24,8 +24,8 @@ from torture import children, write_studies
 
 from tollbox import Study, merge_parts, run_study
 from tollbox.engine.journal import Answered
-from tollbox.errors import InputError
-from tollbox.studies.store import journal_mode
+from tollbox.errors import FileError, InputError
+from tollbox.studies.store import journal_mode, opening
 from tollbox.studies.store.codec import pack_answers
 from tollbox.studies.store.store import Store
 
@@ -90,6 +90,23 @@ def test_what_a_killed_writer_left_half_written_is_undone_by_a_reader(
     assert not list(tmp_path.glob("*-shm"))
 
 
+def test_a_writer_that_stands_still_in_a_commit_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(journal_mode.VARIABLE, "rollback")
+    monkeypatch.setattr(opening, "BUSY_SECONDS", 0.1)
+    path = tmp_path / "shard-0.sqlite"
+    Store.create(path, sample_record(), [])
+    with Store.open(path, write=True) as store:
+        store._connection.execute("BEGIN EXCLUSIVE")
+        holder = (
+            rf"in use by another process \(process {os.getpid()} on .*\), which does not finish"
+        )
+        with pytest.raises(FileError, match=holder):
+            Store.open(path, write=False)
+        store._connection.rollback()
+
+
 def on_a_host(words: Sequence[str], folder: Path) -> subprocess.Popen[str]:
     """A command as on a machine of its own, with the folder in common; its words go to a file."""
     with (folder / f"{'-'.join(words)}.log".replace("/", "-")).open("w") as log:
@@ -140,7 +157,7 @@ def test_two_hosts_on_one_file_system(tmp_path: Path) -> None:
         code, told = ended(["resume", "p2"], tmp_path)
         assert code == 2, told
         assert "is in use by another process (process " in told
-        assert f" on {socket.gethostname()})" in told
+        assert f" on {socket.gethostname()})" in told  # also if it stands still in a commit
         for pid in victims:
             os.kill(pid, signal.SIGKILL)
         assert second.wait() != 0
