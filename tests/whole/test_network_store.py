@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +22,10 @@ import pytest
 from small_studies import contents, sample_record
 from torture import children, write_studies
 
-from tollbox import merge_parts
+from tollbox import Study, merge_parts, run_study
 from tollbox.engine.journal import Answered
-from tollbox.errors import InputError
-from tollbox.studies.store import journal_mode
+from tollbox.errors import FileError, InputError
+from tollbox.studies.store import journal_mode, opening
 from tollbox.studies.store.codec import pack_answers
 from tollbox.studies.store.store import Store
 
@@ -87,16 +90,49 @@ def test_what_a_killed_writer_left_half_written_is_undone_by_a_reader(
     assert not list(tmp_path.glob("*-shm"))
 
 
+def test_a_writer_that_stands_still_in_a_commit_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(journal_mode.VARIABLE, "rollback")
+    monkeypatch.setattr(opening, "BUSY_SECONDS", 0.1)
+    path = tmp_path / "shard-0.sqlite"
+    Store.create(path, sample_record(), [])
+    with Store.open(path, write=True) as store:
+        store._connection.execute("BEGIN EXCLUSIVE")
+        holder = (
+            rf"in use by another process \(process {os.getpid()} on .*\), which does not finish"
+        )
+        with pytest.raises(FileError, match=holder):
+            Store.open(path, write=False)
+        store._connection.rollback()
+
+
 def on_a_host(words: Sequence[str], folder: Path) -> subprocess.Popen[str]:
-    """A command as on a machine of its own, with the folder in common."""
-    return subprocess.Popen(
-        [*HOST, sys.executable, "-m", "tollbox", *words],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", journal_mode.VARIABLE: "rollback"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    """A command as on a machine of its own, with the folder in common; its words go to a file."""
+    with (folder / f"{'-'.join(words)}.log".replace("/", "-")).open("w") as log:
+        return subprocess.Popen(
+            [*HOST, sys.executable, "-m", "tollbox", *words],
+            cwd=folder,
+            env={**os.environ, "OMP_NUM_THREADS": "1", journal_mode.VARIABLE: "rollback"},
+            stdout=log,
+            stderr=log,
+            text=True,
+        )
+
+
+def ended(words: Sequence[str], folder: Path) -> tuple[int, str]:
+    """The exit code of such a command, and what it said."""
+    with on_a_host(words, folder) as process:
+        code = process.wait()
+    return code, (folder / f"{'-'.join(words)}.log").read_text()
+
+
+def batches(path: Path) -> int:
+    """How many are recorded."""
+    if not path.exists():
+        return 0
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=30)) as store:
+        return int(store.execute("SELECT COUNT(*) FROM batches").fetchone()[0])
 
 
 def test_two_hosts_on_one_file_system(tmp_path: Path) -> None:
@@ -105,36 +141,31 @@ def test_two_hosts_on_one_file_system(tmp_path: Path) -> None:
     if subprocess.run([*HOST, "true"], capture_output=True).returncode:
         pytest.skip("there can be no namespaces here")
     write_studies(tmp_path, images=2, seeds=2, budget=1000, attacks=3)
-    with on_a_host(["run", "study-1.toml", "--out", "whole"], tmp_path) as whole:
-        assert whole.wait() == 0
-    parts = [
-        on_a_host(["run", "study-1.toml", "--out", f"p{k}", "--shard", f"{k}/2"], tmp_path)
-        for k in (1, 2)
-    ]
-    recorded = tmp_path / "p2" / "shard-1.sqlite"
-    while not recorded.exists() or recorded.stat().st_size < 60_000:
-        assert parts[1].poll() is None
-        time.sleep(0.01)
-    victims = children(parts[1].pid)
-    for pid in victims:
-        os.kill(pid, signal.SIGSTOP)
-    assert not list(tmp_path.glob("*/*-shm"))
-    with on_a_host(["resume", "p2"], tmp_path) as second:
-        told, _ = second.communicate()
-        assert second.returncode == 2, told
+    run_study(Study.from_toml(tmp_path / "study-1.toml"), tmp_path / "whole").close()
+    words = ["run", "study-1.toml", "--out"]
+    with (
+        on_a_host([*words, "p1", "--shard", "1/2"], tmp_path) as first,
+        on_a_host([*words, "p2", "--shard", "2/2"], tmp_path) as second,
+    ):
+        while batches(tmp_path / "p2" / "shard-1.sqlite") < 3:
+            assert second.poll() is None
+            time.sleep(0.01)
+        victims = children(second.pid)
+        for pid in victims:
+            os.kill(pid, signal.SIGSTOP)
+        assert not list(tmp_path.glob("*/*-shm"))
+        code, told = ended(["resume", "p2"], tmp_path)
+        assert code == 2, told
         assert "is in use by another process (process " in told
-        assert " on " in told
-    for pid in victims:
-        os.kill(pid, signal.SIGKILL)
-    parts[1].wait()
-    for words in (["status", "p2"], ["resume", "p2"]):
-        with on_a_host(words, tmp_path) as other:
-            told, _ = other.communicate()
-            assert other.returncode == 0, told
-    assert parts[0].wait() == 0
-    for part in parts:
-        part.communicate()
+        assert f" on {socket.gethostname()})" in told  # also if it stands still in a commit
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
+        assert second.wait() != 0
+        for command in ("status", "resume"):
+            code, told = ended([command, "p2"], tmp_path)
+            assert code == 0, told
+        assert first.wait() == 0
     merge_parts(tmp_path / "merged", [tmp_path / "p1", tmp_path / "p2"]).close()
     assert contents(tmp_path / "merged") == contents(tmp_path / "whole")
-    assert not list(tmp_path.glob("*/*-shm"))
-    assert not list(tmp_path.glob("*/*-wal"))
+    assert not list(tmp_path.glob("p?/*-shm"))
+    assert not list(tmp_path.glob("p?/*-wal"))

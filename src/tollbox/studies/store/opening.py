@@ -123,6 +123,12 @@ def connect(path: Path, write: bool) -> sqlite3.Connection:
         connection.close()
         if not isinstance(error, sqlite3.OperationalError):
             raise
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+            raise FileError(
+                f"{path.parent} is in use by another process ({lock_holder(path) or 'unknown'}), "
+                "which does not finish what it writes",
+                remedy="wait until it ends, or end it",
+            ) from None
         if _journal_left(path):  # of a writer that was killed in the middle of a commit
             return _recovered(path, address)
         # A folder that cannot be written, where no one writes.
