@@ -171,7 +171,8 @@ def test_npz(case: Case) -> None:
     assert "misclassified anyway" in out
     assert "Saved in out" in out
     settings = json.loads((case.folder / "out" / "ledger.json").read_text())["settings"]
-    assert settings["prices"] == {"source": 2.0, "other": 1.0, "classes": None}
+    wanted = {"source": 2.0, "other": 1.0, "classes": None, "escalation": None}
+    assert settings["prices"] == wanted
     assert (settings["attack"], settings["budget"], settings["max_queries"]) == ("hsja", 150, None)
     assert settings["versions"]["torch"] == torch.__version__
     assert list(case.folder.glob(".*")) == []
