@@ -26,9 +26,10 @@ class Series(NamedTuple):
     tariff: Tariff
 
     def named(self, study: Study) -> str:
-        """What it is called: the model only where there are several."""
+        """What it is called: the model only where there are several; a file of prices is no c*."""
         model = f"{self.model.name}, " if len(study.models) > 1 else ""
-        return f"{model}{self.attack.name}, c* = {self.tariff.name}"
+        price = "c* =" if self.tariff.file is None else "prices"
+        return f"{model}{self.attack.name}, {price} {self.tariff.name}"
 
 
 class Place(NamedTuple):
