@@ -4,8 +4,9 @@
         --images 30 --prices 1:1000 2:1000 100:3000 --at 250 500 --out out.json
 
 Surrogates are networks of `nets.py` (with the classes of the one that is attacked), `random`, a
-ResNet-20 whose weights were never trained, and `noisy:S`, the attacked network itself with noise of
-S standard deviations added to each of its weights: a cousin, the nearer the smaller S.
+ResNet-20 or ResNet-50 whose weights were never trained, and `noisy:S`, the attacked network itself
+with noise of S standard deviations added to each of its weights: a cousin, the nearer the smaller
+S.
 
 For each price and surrogate, over the images: the geometric mean of the distance beside that of
 `frugal` alone at every mark, with a 95 % interval (images are drawn, paired; no adversarial point
@@ -40,7 +41,8 @@ def network(name: str, net: str) -> tuple[nn.Module, str]:
     """The network of a surrogate, and the name of its normalisation."""
     torch.manual_seed(0)
     if name == "random":
-        return nets.ResNet20().eval(), "resnet20"
+        untrained = nets.ResNet50() if common.CLASSES[net] == 1000 else nets.ResNet20()
+        return untrained.eval(), net
     kind, _, noise = name.partition(":")
     if kind != "noisy":
         return nets.network(name, folded=True), name

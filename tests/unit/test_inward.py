@@ -22,6 +22,7 @@ from tollbox.parts.inward import (
     ROUGH_NEXT,
     SMOOTH,
     SMOOTH_NEXT,
+    VERY_DEAR,
     Inward,
 )
 from tollbox.theory.search_costs import optimal_splits
@@ -230,6 +231,44 @@ def test_from_a_start_that_leads_nowhere_rays_are_asked_a_step_nearer():
     assert 1.5 <= found.returned.iterate.distance <= 1.5 * 1.02
     asked = [(point - GREY) / norm(point - GREY) for point in found.points[2:]]
     assert all(float((unit * way).sum()) > 0.99 for unit in asked)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_flagged_answers_are_very_dear_the_first_ray_leads_to_an_image_of_noise(seed):
+    """It is in the box, so nothing clips on its way; from 1 on all is adversarial, and from 0.9 on
+    what lies along it, so the other rays cost a flagged answer each."""
+    problem = tb.Problem(GREY, 0, tb.Prices(VERY_DEAR, 1), seed=seed)
+    noise = torch.special.ndtr(problem.noise("uniform", 0, 1)[0:1][0])
+    assert float(noise.std()) == pytest.approx(12**-0.5, rel=0.1)
+
+    def label(point):
+        away = point - GREY
+        along = cosine(away, noise - GREY) > 0.999
+        return int(norm(away) >= (0.9 if along else 1.0))
+
+    done = drive(Inward().nearest(problem), problem, label)
+    assert torch.equal(done.points[0], noise)
+    assert cosine(done.returned.iterate.point - GREY, noise - GREY) > 1 - 1e-9
+    assert 0.9 <= done.returned.iterate.distance <= 0.9 * 1.02
+    assert done.returned.smooth is False
+    cheaper = tb.Problem(GREY, 0, tb.Prices(VERY_DEAR - 1, 1), seed=seed)
+    first = drive(Inward()(cheaper), cheaper, label).points[0]
+    assert torch.equal(first, (GREY + FARTHEST_RADIUS * SCALE * ways(cheaper, 1)[0]).clamp(0, 1))
+
+
+def test_an_image_of_noise_that_is_flagged_costs_one_answer():
+    """The rays go on with the second."""
+    problem = tb.Problem(GREY, 0, tb.Prices(1000, 1))
+    noise = torch.special.ndtr(problem.noise("uniform", 0, 1)[0:1][0])
+
+    def label(point):
+        return int(norm(point - GREY) >= 1 and not torch.equal(point, noise))
+
+    done = drive(Inward()(problem), problem, label)
+    second = (GREY + FARTHEST_RADIUS * SCALE * ways(problem, 2)[1]).clamp(0, 1)
+    assert done.labels[:2] == [0, 1]
+    assert torch.equal(done.points[1], second)
+    assert 1 <= done.returned.distance <= 1.02
 
 
 def test_from_growing_noise_it_goes_inward_too():

@@ -15,7 +15,9 @@ boundary on its ray. Growing noise from the source costs a flagged answer for ev
 4. Where no ray is adversarial at its far end (the model takes such noise for the source class)
    growing noise is what is left. From c* = `DEAR` on white, black and the image's inverse come
    before it, the nearest first: its many flagged answers buy a nearer start, and are then too
-   dear. From such a start the kinds of rays that were not tried yet are.
+   dear. From such a start the kinds of rays that were not tried yet are. From `VERY_DEAR` on, where
+   a start has a few flagged answers to spend, the first ray leads to an image of uniform noise,
+   which is seldom flagged.
 5. A start from which no turn leads on (`nearer`): some fresh rays, each asked once, a step nearer.
 """
 
@@ -37,7 +39,7 @@ from .overshoot import limit_ratio
 from .priors import Spectrum
 from .registry import register
 from .searches import narrow, optimal_rule
-from .starts import PHASE, GrowingNoise, Start
+from .starts import PHASE, GrowingNoise, NoiseImage, Start
 
 FARTHEST_RADIUS, NEAREST_RADIUS = 0.35, 0.005
 """Radii of the first search, per pixel."""
@@ -51,6 +53,8 @@ ROUGH_NEXT, SMOOTH_NEXT = (
 """Kinds of rays, by whether the nearest so far is smooth."""
 DEAR = 10.0
 """c* from which on growing noise is too dear to be tried first."""
+VERY_DEAR = 300.0
+"""c* from which on the first ray leads to an image of noise."""
 SMOOTH = 14.0
 """A ray of frequencies below this is smooth."""
 
@@ -158,6 +162,12 @@ def _try_rays(
     shape, scale = tuple(problem.source.shape), math.sqrt(problem.dimension)
     best = None
     for number in numbers:
+        if number == 0 and ratio >= VERY_DEAR:
+            start = yield from NoiseImage(tries=1)(problem)
+            if start is not None:
+                found = yield from _search_from(problem, ratio, start)
+                best = found._replace(smooth=False)
+            continue
         place = number if given is None or number == 0 else number - 1
         spectrum = _kind(place, best)
         if is_given := given is not None and number == 1:
@@ -203,8 +213,15 @@ def _from_afar(problem: Problem, ratio: float, numbers: range) -> Asking[_Found 
     found = yield from _try_rays(problem, ratio, numbers, within=start.distance)
     if found is not None:
         return found
-    way, near = start.point - source, NEAREST_RADIUS / FARTHEST_RADIUS
-    return (yield from _search_ray(problem, ratio, way, start, 1.0, near))
+    return (yield from _search_from(problem, ratio, start))
+
+
+def _search_from(problem: Problem, ratio: float, start: Iterate) -> Asking[_Found]:
+    """The same of the ray that leads to an image."""
+    far = start.distance
+    way = (problem.within_mask(start.point) - problem.source) / far
+    near = far * NEAREST_RADIUS / FARTHEST_RADIUS
+    return (yield from _search_ray(problem, ratio, way, start, far, near))
 
 
 def _narrow(problem: Problem, ratio: float, found: _Found) -> Asking[Iterate]:
