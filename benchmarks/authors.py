@@ -43,7 +43,8 @@ from tollbox.core.ask import at_once
 HERE = Path(__file__).resolve().parent
 MAX_QUERIES = 200_000
 """Of one run of ours; a run of theirs has the same limit."""
-ROWS = ("", "+as", "+agrest", "a-")
+ROWS = {"vanilla": "", "as": "+as", "agrest": "+agrest", "both": "a-"}
+"""By what `--rows` calls them, what is put before or behind an attack's name."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +65,20 @@ Run = list[Iteration]
 """Iterations 0, 1, ... of one image."""
 
 
-def cells(attacks: list[str], prices: list[float]) -> list[dict[str, Any]]:
-    """All rows of the paper's Table 1 for these attacks, at each price."""
+def cells(
+    attacks: list[str], prices: list[float], rows: Sequence[str] = tuple(ROWS)
+) -> list[dict[str, Any]]:
+    """Rows of the paper's Table 1 for these attacks, at each price; all that an attack has."""
     found = []
     for price in prices:
         for attack in attacks:
-            for row in ROWS if attack != "surfree" else ("", "a-"):
-                name = row + attack if row == "a-" else attack + row
+            for name in (name for name in ROWS if name in rows):
+                row = ROWS[name]
+                if attack == "surfree" and row not in ("", "a-"):
+                    continue
+                preset = row + attack if row == "a-" else attack + row
                 agrest = row in ("+agrest", "a-") and attack != "surfree"
-                cell = {"preset": name, "attack": attack, "price": price}
+                cell = {"preset": preset, "attack": attack, "price": price}
                 found.append({**cell, "as": row in ("+as", "a-"), "agrest": agrest})
     return found
 
@@ -314,6 +320,7 @@ def main() -> None:
     names = ["hsja", "geoda", "cgba", "surfree"]
     parser.add_argument("--attacks", nargs="+", choices=names, default=names)
     parser.add_argument("--prices", nargs="+", type=float, default=[2.0, 100.0])
+    parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
     parser.add_argument("--iterations", type=int, default=3)
     parser.add_argument(
         "--tf32", action="store_true", help="on their side, as PyTorch's default is"
@@ -323,7 +330,7 @@ def main() -> None:
     args = parser.parse_args()
     common.use_tf32(False)
     loaded = common.load(args.net, args.device, args.images)
-    wanted = cells(args.attacks, args.prices)
+    wanted = cells(args.attacks, args.prices, args.rows)
     entries, starts = run_theirs(args, loaded, wanted)
     pooled, kept = [], []
     for entry in entries:

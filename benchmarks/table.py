@@ -20,7 +20,8 @@ first.
 
 A part has, for each preset and price, lists over the images: why the run ended, queries, flagged
 queries, the final distance, that of the first adversarial point, distances at the marks (null: no
-adversarial point yet); and the cost of all by phase. `cut` holds runs that an error or the clock
+adversarial point yet), with `--by source` the queries that each of these took (null: so many were
+not flagged); and the cost of all by phase. `cut` holds runs that an error or the clock
 cut short, and up to where they are known.
 
 `merge` checks that parts agree, writes them as one (which may be merged again), and prints the
@@ -103,6 +104,13 @@ def entry(
             common.short(result.distance_at(mark, by)) if mark <= result.known_up_to(by) else None
         )
 
+    def asked(result: tb.Result, mark: float) -> int | None:
+        """Queries when the nearest point within `mark` flagged answers was found; None if the run
+        did not come to so many."""
+        known = result.ledger.source >= mark and result.stop is not tb.Stop.NO_START
+        within = [row.queries for row in result.improvements if row.source < mark]
+        return within[-1] if known and within else None
+
     phases = sorted({phase for result in results for phase in result.ledger.by_phase})
     cut = {
         str(number): [str(result.reason), common.short(result.known_up_to(by), 8)]
@@ -123,6 +131,11 @@ def entry(
             for result in results
         ],
         "at": {str(common.short(m, 12)): [at(result, m) for result in results] for m in marks},
+        **(
+            {"asked": {f"{m:g}": [asked(result, m) for result in results] for m in marks}}
+            if by == "source"
+            else {}
+        ),
         "phases": {
             phase: common.short(sum(r.ledger.by_phase.get(phase, 0.0) for r in results), 8)
             for phase in phases
