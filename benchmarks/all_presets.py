@@ -3,11 +3,13 @@
     python benchmarks/everywhere.py run --net vit --presets opt a-opt ... --prices 1 2 100 \\
         --images 50 --out attacks-vit.json
     python benchmarks/all_presets.py attacks-vit.json everywhere-vit.json [--markdown table.md]
+    python benchmarks/all_presets.py pairs-resnet20.json --marks 7500 15000 30000
 
 The parts are of one network, made by everywhere.py; the images that all of them have are read.
 Printed is one table of all presets: at each price the median distances at the plan's three marks,
 and G, the distance over all costs beside `cgba` (`merged.Table.ranking`). Then a table of ratios at
 c* = 100: what asymmetric search, with AGREST where there is an estimate, brings to each family.
+With `--marks`, that table alone, at these costs, of which the last is the budget.
 
 At c* = 1 asymmetric search is binary search, query for query, so such a row may have been run under
 one of its two names; it stands in the table under both.
@@ -18,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +87,8 @@ def medians(net: str, table: merged.Table) -> str:
     return merged.grid(head, body)
 
 
-def asymmetric(net: str, table: merged.Table) -> str:
-    """Each asymmetric form over its vanilla one at a high price."""
-    marks = everywhere.PLANS[net].marks[DEAR]
+def asymmetric(table: merged.Table, marks: Sequence[int]) -> str:
+    """Each asymmetric form over its vanilla one at a high price; the last mark is the budget."""
     known, body = {row.preset for row in table.rows}, []
     for name in (row.preset for row in table.rows if row.preset.startswith("a-")):
         base = name.removeprefix("a-")
@@ -110,6 +112,7 @@ def asymmetric(net: str, table: merged.Table) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("parts", nargs="+", type=Path)
+    parser.add_argument("--marks", nargs="+", type=int, default=None, help="of the second table")
     parser.add_argument("--markdown", type=Path, default=None)
     args = parser.parse_args()
     try:
@@ -119,10 +122,10 @@ def main() -> None:
     net, table = report["settings"]["net"], merged.Table(report)
     blocks = [
         f"{net}, {len(report['settings']['images'])} images.",
-        medians(net, table),
+        *([] if args.marks else [medians(net, table)]),
         "Ratio of medians with a 95 % interval, paired; in brackets the shares of images with an "
         "adversarial point, where not all have one.",
-        asymmetric(net, table),
+        asymmetric(table, args.marks or everywhere.PLANS[net].marks[DEAR]),
     ]
     text = "\n\n".join(blocks)
     print(text)

@@ -267,6 +267,20 @@ class Table:
             blocks.append(grid(["preset", *map(self._title, columns)], body))
         return "\n\n".join(blocks)
 
+    def adbd(self, presets: list[str]) -> str:
+        """Means of some presets at all marks: RayS's average decision boundary distance, of images
+        that are classified correctly."""
+        blocks = []
+        for price, budget in self._runs:
+            columns = [Column(price, budget, mark) for mark in self.marks(price, budget, some=True)]
+            rows = [(p, [self.values(p, column) for column in columns]) for p in presets]
+            body = [
+                [p, *("–" if v is None else f"{float(np.mean(v)) / 255:.4f}" for v in values)]
+                for p, values in rows
+            ]
+            blocks.append(grid(["preset", *map(self._title, columns)], body))
+        return "\n\n".join(blocks)
+
     def against(self, base: str) -> str:
         """The median of every row over that of one of them, at all marks, paired by image."""
         blocks = []
@@ -384,6 +398,8 @@ class Table:
             ]
         if curves:
             blocks += ["Medians at smaller costs.", self.curves(curves)]
+        if curves and self._steps != 1.0:
+            blocks += ["Means, in units of the range (ADBD).", self.adbd(curves)]
         if against is not None:
             blocks += [f"Ratio of medians to that of `{against}`, paired.", self.against(against)]
         if ranking is not None:
