@@ -19,6 +19,7 @@ from ..studies.spec.selection import images_digest
 from ..studies.spec.specs import Tariff
 from ..studies.spec.study import Study
 from .choices import seconds
+from .hints import command, free_folder, page_hint
 from .streams import console
 from .study_run import (
     CHECK_HELP,
@@ -59,7 +60,14 @@ class RunOptions:
     ray_gpus: Annotated[float | None, Parameter(help=RAY_GPUS_HELP)] = None
 
 
-def run(study: Path, options: RunOptions = RunOptions()) -> int:  # noqa: B008
+STUDY = Parameter(help="The study file.")
+
+
+def run(
+    study: Annotated[Path, STUDY],
+    /,
+    options: RunOptions = RunOptions(),  # noqa: B008
+) -> int:
     """Run a study: models x attacks x prices x images, from a TOML file.
 
     Results are in --out as they come; after a stop of any kind, `tollbox resume` continues.
@@ -82,12 +90,16 @@ def run(study: Path, options: RunOptions = RunOptions()) -> int:  # noqa: B008
         cluster.rooms(loaded.device)  # before anything is made
     if options.dry_run:
         _plan(loaded, part)
+        if part == WHOLE:
+            next_step = command("run", study, "--out", options.out or free_folder())
+            console().print(f"Run it with `{next_step}`.", soft_wrap=True)
         return 0
     force = options.force_workers
     say_findings(begin(loaded, out, "run", force_workers=force, part=part))
     how = Options(time_limit=limit, force_workers=force)
+    next_step = page_hint(out) if part == WHOLE else ""
     with keeping(out):
-        return say_end(out, *run_left(out, how, loaded, cluster))
+        return say_end(out, *run_left(out, how, loaded, cluster), next_step)
 
 
 def _plan(loaded: Loaded, part: Part) -> None:
