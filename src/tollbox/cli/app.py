@@ -24,6 +24,7 @@ from .streams import safe_streams, say
 COMMANDS = {
     "demo": "Attack the embedded model: a study and its page, in about a minute.",
     "attack": "Attack your own model on your own images, under a price for flagged answers.",
+    "init": "Write a study file for your own model and images, or one to fill in.",
     "run": "Run a study: models x attacks x prices x images, from a TOML file.",
     "resume": "Continue a study or an attack; recorded answers are not asked again.",
     "status": "Show how far a study has come; it may be running.",
@@ -38,6 +39,7 @@ COMMANDS = {
 them in."""
 INSTALL = "--install-completion"
 FLAGS = ("--help", "--version", INSTALL)
+EPILOGUE = "`tollbox COMMAND --help` has the options of each."
 INSTALL_TEXT = "Let the shell complete commands, options and presets: bash, zsh or fish."
 
 
@@ -47,7 +49,7 @@ def commands(typed: str | None = None) -> App:
         name="tollbox",
         version=f"tollbox {__version__}",
         help="Robustness of image classifiers to decision-based attacks when queries have a price.",
-        help_epilogue="`tollbox COMMAND --help` has the options of each.",
+        help_epilogue=None if typed in COMMANDS else EPILOGUE,
     )
     for place, (name, text) in enumerate(COMMANDS.items()):
         own = name == typed

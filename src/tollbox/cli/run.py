@@ -60,7 +60,7 @@ class RunOptions:
     ray_gpus: Annotated[float | None, Parameter(help=RAY_GPUS_HELP)] = None
 
 
-STUDY = Parameter(help="The study file.")
+STUDY = Parameter(help="The study file; `tollbox init` writes one.")
 
 
 def run(
