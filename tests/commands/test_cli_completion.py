@@ -76,12 +76,16 @@ class Terminal:
     """A bash that somebody types in."""
 
     def __init__(self, folder: Path) -> None:
-        self.process, self._end = pty.fork()
-        if not self.process:  # the child
-            os.chdir(folder)
-            os.environ.update(HOME=str(folder), PS1="$ ", TERM="dumb", INPUTRC=os.devnull)
-            os.execv(str(BASH), ["bash", "--rcfile", ".bashrc", "-i"])
-        fcntl.ioctl(self._end, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
+        self._end, shell = pty.openpty()
+        fcntl.ioctl(shell, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
+        self._process = subprocess.Popen(
+            [str(BASH), "--rcfile", ".bashrc", "-i"],
+            **dict.fromkeys(("stdin", "stdout", "stderr"), shell),
+            cwd=folder,
+            env={"HOME": str(folder), "TERM": "dumb", "INPUTRC": os.devnull, "PATH": ""},
+            start_new_session=True,
+        )
+        os.close(shell)
 
     def type(self, text: str, until: str) -> str:
         """What is shown after something was typed, until it has a pattern."""
@@ -90,12 +94,13 @@ class Terminal:
         while not re.search(until, shown):
             assert time.monotonic() < end, shown
             if select.select([self._end], [], [], 0.1)[0]:
-                shown += os.read(self._end, 4096).decode()
+                shown += os.read(self._end, 4096).decode().replace("\a", "")
         return shown
 
     def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
         os.close(self._end)
-        os.waitpid(self.process, 0)
 
 
 @needs_bash
@@ -103,7 +108,7 @@ def test_a_new_bash_completes(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / ".bashrc").write_text("# mine\n")
+    (tmp_path / ".bashrc").write_text("PS1='ready> '\n")
     code, out, err = typed(capsys, "--install-completion", "--shell", "bash")
     assert (code, err) == (0, "")
     file = tmp_path / ".local/share/bash-completion/completions/tollbox"
@@ -113,14 +118,14 @@ def test_a_new_bash_completes(
         "Begin a new shell to have it: `exec bash`.",
     ]
     once = (tmp_path / ".bashrc").read_text()
-    assert once.startswith("# mine\n")
+    assert once.startswith("PS1='ready> '\n")
     code, out, _ = typed(capsys, "--install-completion", "--shell", "bash")
     assert (code, len(out.splitlines())) == (0, 2)
     assert (tmp_path / ".bashrc").read_text() == once
     (tmp_path / "pictures of mine").mkdir()
     terminal = Terminal(tmp_path)
     try:
-        terminal.type("", r"\$ ")
+        terminal.type("", "ready> ")
         terminal.type("tollbox attack --attack a-c\t\t", "a-cgba")
         assert "a-cgba-h" in terminal.type("\t\t", "a-cgba-h")
         terminal.type("\x15tollbox attack --images pic\t", r"pictures\\ of\\ mine/")
