@@ -5,6 +5,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import fake_packages as fake
 import numpy as np
 import pytest
 import torch
@@ -223,6 +224,24 @@ def test_many_images(
     out = typed(capsys, "run", "study.toml", "--dry-run")[1]
     [digest] = re.findall(r"digest ([0-9a-f]{32})", out)
     assert f'# digest = "{digest}"' in (here / "study.toml").read_text()
+
+
+def test_what_the_model_itself_says(
+    capsys: pytest.CaptureFixture[str], here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, module in fake.torchvision(lambda *_, **__: fake.Mean()).items():
+        monkeypatch.setitem(sys.modules, name, module)
+    for number, name in enumerate(CLASSES):
+        (here / "pictures" / name).rename(here / "pictures" / f"class {number}")
+    given = ("--model", "torchvision:resnet50", "--images", "pictures")
+    code, out, err = typed(capsys, "init", *given)
+    assert (code, err) == (0, "")
+    assert "resized to 9 on the shorter side (bilinear) and cropped to 8x8, as the model's" in out
+    assert "resnet50 has 1000 classes, with a mean (0.485, 0.456, 0.406) and std of its own" in out
+    found = tomllib.loads(Path("study.toml").read_text())
+    assert found["models"] == [{"source": "torchvision:resnet50"}]
+    assert found["images"] == {"path": "pictures"}
+    assert typed(capsys, "run", "study.toml", "--dry-run")[0] == 0
 
 
 def test_a_model_that_gets_nothing_right(capsys: pytest.CaptureFixture[str], here: Path) -> None:

@@ -56,7 +56,8 @@ def install_completion(
     to = console()
     to.print(f"The completion for {chosen} is in {file}.", soft_wrap=True)
     if added:
-        to.print(f"{Path.home() / f'.{chosen}rc'} loads it.", soft_wrap=True)
+        needs = ", as far as it runs compinit, which most do" if chosen == "zsh" else ""
+        to.print(f"{Path.home() / f'.{chosen}rc'} loads it{needs}.", soft_wrap=True)
     to.print(f"Begin a new shell to have it: `exec {chosen}`.", soft_wrap=True)
     return 0
 

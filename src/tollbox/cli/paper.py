@@ -110,6 +110,7 @@ NAME = Parameter(help="An experiment, or all.", metavar="EXPERIMENT", show_choic
 
 def paper(
     name: Annotated[ExperimentName | None, NAME] = None,
+    /,
     options: PaperOptions = PaperOptions(),  # noqa: B008
 ) -> int:
     """Run an experiment of the paper, or all, and draw it; without a name, list them."""

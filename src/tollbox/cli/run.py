@@ -44,7 +44,8 @@ class RunOptions:
         Path | None, Parameter(help="Folder for the results: a new one, or an empty one.")
     ] = None
     dry_run: Annotated[
-        bool, Parameter(help="Print the cells, queries and time, and do nothing.", negative="")
+        bool,
+        Parameter(help="Print the cells, queries and time; attack nothing.", negative=""),
     ] = False
     check: Annotated[bool, Parameter(help=CHECK_HELP, negative="")] = False
     shard: Annotated[
@@ -107,7 +108,7 @@ def _plan(loaded: Loaded, part: Part) -> None:
     study, grid, to = loaded.study, loaded.grid, console()
     table = Table(title=f"{study.name}: {len(grid):,} cells")
     table.add_column("")
-    for name in ("cells", "queries at most", "time at most"):
+    for name in ("cells", "queries at most", "model time at most"):
         table.add_column(name, justify="right")
     total, speeds = 0.0, {}
     loaded.surrogate_digests()  # whether they will do
@@ -134,7 +135,11 @@ def _plan(loaded: Loaded, part: Part) -> None:
         cells = len(range(part.number, len(grid), part.total))
         to.print(f"part {part} has {cells:,} of these cells.")
     if not math.isnan(total):
-        to.print(f"all: at most about {_time(total)}, if each query is as cheap as can be.")
+        to.print(
+            f"all: the model takes at most about {_time(total)}, if each query is as cheap as can "
+            "be; the attacks' own work comes on top, and is more if the network is small.",
+            soft_wrap=True,
+        )
 
 
 def most_queries(tariff: Tariff) -> float:
