@@ -1,5 +1,6 @@
 """`tollbox init`: a study file that `tollbox run` takes as it is, and that says what it means."""
 
+import os
 import re
 import sys
 import tomllib
@@ -14,7 +15,9 @@ from test_cli import typed
 from torch import nn
 
 from tollbox import Study
+from tollbox.cli.init import _model_from
 from tollbox.errors import InputError
+from tollbox.models.registry import located
 from tollbox.studies.spec import sections, study, template
 from tollbox.studies.spec.template import MARK, Template
 
@@ -313,3 +316,23 @@ def test_no_file_is_overwritten(capsys: pytest.CaptureFixture[str], here: Path) 
     assert 'path = "pictures"' in file.read_text()
     assert typed(capsys, "init", "--model", "no", "--images", "pictures", "--replace")[0] == 2
     assert 'path = "pictures"' in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("source", "written"),
+    [
+        ("net.pt2", "../net.pt2"),
+        ("onnx:net.onnx", "onnx:../net.onnx"),
+        ("onnx:/models/net.onnx", "onnx:/models/net.onnx"),
+        ("hf:pictures/", "hf:../pictures"),  # a folder that is there
+        ("hf:microsoft/resnet-50", "hf:microsoft/resnet-50"),
+        ("my_models:net", "my_models:net"),
+    ],
+)
+def test_sources_from_another_folder(here: Path, source: str, written: str) -> None:
+    (here / "sub").mkdir()
+    assert _model_from(Path("sub"), source) == written
+    resolved = located(written, Path("sub")) if ":" in written else f"sub/{written}"
+    word, _, name = source.rpartition(":")
+    there = resolved.removeprefix(f"{word}:")
+    assert os.path.normpath(there) == os.path.normpath(name)
