@@ -172,7 +172,10 @@ def test_the_demo_is_a_study_and_its_page(
         ]
         assert len(found) == len(found.grid) == 12
         assert all(f"{line.median:.4g}" in out for line in found.status())
-    assert out.splitlines()[-1] == "Open demo-output/report.html in a browser."
+    assert out.splitlines()[-2:] == [
+        "Open demo-output/report.html in a browser.",
+        "Now a model and images of your own: `tollbox init --model MODEL --images FOLDER`.",
+    ]
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "tollbox demo --images 2 --seed 0 --out demo-output" in page
     assert "The images cannot be shown" not in page
