@@ -26,7 +26,7 @@ def typed(capsys: pytest.CaptureFixture[str], *tokens: str) -> tuple[int, str, s
 
 
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert typed(capsys, "--version") == (0, f"{tb.__version__}\n", "")
+    assert typed(capsys, "--version") == (0, f"tollbox {tb.__version__}\n", "")
     for tokens in (("--help",), ()):
         code, out, _ = typed(capsys, *tokens)
         assert code == 0
@@ -106,7 +106,9 @@ def test_a_filter_that_matches_nothing(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("tokens", "told"),
     [
-        (["atack"], 'Did you mean "attack"?'),
+        (["atack"], "unknown command 'atack': did you mean 'attack'"),
+        (["--verison"], "unknown option '--verison': did you mean '--version'"),
+        (["run"], "STUDY requires an argument. See `tollbox run --help`"),
         (["demo", "--imags", "3"], "Did you mean --images?"),
         (["demo", "--images", "many"], "--images"),
         (["demo", "3"], "3"),
@@ -170,7 +172,10 @@ def test_the_demo_is_a_study_and_its_page(
         ]
         assert len(found) == len(found.grid) == 12
         assert all(f"{line.median:.4g}" in out for line in found.status())
-    assert out.splitlines()[-1] == "Open demo-output/report.html in a browser."
+    assert out.splitlines()[-2:] == [
+        "Open demo-output/report.html in a browser.",
+        "Now a model and images of your own: `tollbox init --model MODEL --images FOLDER`.",
+    ]
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "tollbox demo --images 2 --seed 0 --out demo-output" in page
     assert "The images cannot be shown" not in page
@@ -211,9 +216,25 @@ def test_every_command_is_listed_with_its_first_sentence(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     listed = typed(capsys, "--help")[1]
+    places = [listed.index(f" {name} ") for name in COMMANDS]
+    assert places == sorted(places)  # in the order that one meets them in
     for name, text in COMMANDS.items():
         command = getattr(importlib.import_module(f"tollbox.cli.{name}"), name)
         assert command.__doc__.splitlines()[0] == text
         assert f" {name} " in listed
         assert text in listed
     assert "adversarial.npz" in typed(capsys, "attack", "--help")[1]  # the rest of its own help
+
+
+@pytest.mark.parametrize("tokens", [["--help"], ["--version"], ["atack"], []])
+def test_what_needs_no_command_does_not_wait_for_torch(tokens: list[str]) -> None:
+    code = f"""
+import sys
+from tollbox.cli import main
+try:
+    main({tokens!r})
+except SystemExit:
+    sys.exit("torch" in sys.modules)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    assert ended.returncode == 0

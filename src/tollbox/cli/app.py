@@ -12,40 +12,53 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, UnknownCommandError
 
 from .. import __version__
-from ..errors import InputError, TollboxError
+from ..errors import InputError, TollboxError, UnknownNameError
 from .choices import as_option
 from .codes import FAILED, INTERRUPTED, MISTAKE, STOPPED, TERMINATED
 from .interrupt import Terminated, ignore_signals
 from .streams import safe_streams, say
 
 COMMANDS = {
+    "demo": "Attack the embedded model: a study and its page, in about a minute.",
     "attack": "Attack your own model on your own images, under a price for flagged answers.",
+    "init": "Write a study file for your own model and images, or one to fill in.",
     "run": "Run a study: models x attacks x prices x images, from a TOML file.",
     "resume": "Continue a study or an attack; recorded answers are not asked again.",
-    "merge": "Make one folder of the parts of a study, each run with --shard.",
     "status": "Show how far a study has come; it may be running.",
-    "export": "Write a study's finished cells, their steps and its images, as CSV or Parquet.",
     "report": "Make a page of a study: table, curves, trade-offs, gallery; finished or not.",
-    "paper": "Run an experiment of the paper, or all, and draw it; without a name, list them.",
-    "demo": "Attack the embedded model: a study and its page, in about a minute.",
+    "export": "Write a study's finished cells, their steps and its images, as CSV or Parquet.",
+    "merge": "Make one folder of the parts of a study, each run with --shard.",
     "presets": "List the attacks that can be named, with their families and parts.",
     "theory": "Print what the paper's theorems say for a price: overshoot, estimates, searches.",
+    "paper": "Run an experiment of the paper, or all, and draw it; without a name, list them.",
 }
-"""The first sentence of each, which is shown without importing it."""
+"""The first sentence of each, which is shown without importing it; in the order that one meets
+them in."""
+INSTALL = "--install-completion"
+FLAGS = ("--help", "--version", INSTALL)
+EPILOGUE = "`tollbox COMMAND --help` has the options of each."
+INSTALL_TEXT = "Let the shell complete commands, options and presets: bash, zsh or fish."
 
 
-def _app(typed: str | None) -> App:
+def commands(typed: str | None = None) -> App:
     """The command line. A command is imported when it is typed, and then has its own help."""
     app = App(
         name="tollbox",
-        version=__version__,
+        version=f"tollbox {__version__}",
         help="Robustness of image classifiers to decision-based attacks when queries have a price.",
+        help_epilogue=None if typed in COMMANDS else EPILOGUE,
     )
-    for name, text in COMMANDS.items():
-        app.command(f"tollbox.cli.{name}:{name}", help=None if name == typed else text)
+    for place, (name, text) in enumerate(COMMANDS.items()):
+        own = name == typed
+        app.command(f"tollbox.cli.{name}:{name}", help=None if own else text, sort_key=place)
+    app.command(
+        "tollbox.cli.completion:install_completion",
+        name=INSTALL,
+        help=None if typed == INSTALL else INSTALL_TEXT,
+    )
     return app
 
 
@@ -64,13 +77,18 @@ def main(arguments: Sequence[str] | None = None, ready: Callable[[], None] = lam
 
 
 def _run(tokens: list[str], ready: Callable[[], None]) -> int:
+    typed = tokens[0] if tokens else None
     try:
-        app = _app(tokens[0] if tokens else None)
+        app = commands(typed)
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
         ready()
         return int(command(*bound.args, **bound.kwargs) or 0)
+    except UnknownCommandError:  # whose own text would import all commands
+        say(str(_unknown(str(typed))))
+        return MISTAKE
     except CycloptsError as error:
-        say(f"{error} See `tollbox --help`.")
+        of = f"{typed} " if typed in COMMANDS else ""
+        say(f"{error} See `tollbox {of}--help`.")
         return MISTAKE
     except InputError as error:
         say(error.sentence(as_option))
@@ -82,3 +100,10 @@ def _run(tokens: list[str], ready: Callable[[], None]) -> int:
         ignore_signals()
         say(str(stop) or "interrupted; nothing was saved.")
         return TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
+
+
+def _unknown(typed: str) -> UnknownNameError:
+    """The mistake of a first word that is no command, and no option that stands alone."""
+    if typed.startswith("-"):
+        return UnknownNameError("option", typed, FLAGS)
+    return UnknownNameError("command", typed, COMMANDS)

@@ -41,13 +41,14 @@ from ..studies.spec.specs import (
 from ..studies.spec.study import Study
 from . import choices
 from .attack_files import finish
+from .completed import DtypeName, FileOrText, InterpolationName, NormName, PresetName
 from .study_run import CHECK_HELP, FORCE_HELP, keeping, run_left, say_findings
 
 LARGEST_SEED = 2**63 - 1
 
 
-def _option(text: str, hyphen: bool = False) -> Parameter:
-    return Parameter(help=text, allow_leading_hyphen=hyphen)
+def _option(text: str, hyphen: bool = False, metavar: str | None = None) -> Parameter:
+    return Parameter(help=text, allow_leading_hyphen=hyphen, metavar=metavar, show_choices=False)
 
 
 def _whole(text: str) -> Parameter:
@@ -60,11 +61,12 @@ class AttackOptions:
     """The options of `tollbox attack`."""
 
     model: Annotated[
-        str,
+        FileOrText,
         _option(
-            "hf:NAME, timm:NAME, torchvision:NAME, clip:NAME, onnx:FILE, a torch.export file "
-            "(.pt2), a TorchScript file, or module:function, a function or network that gives "
-            "logits or labels for images (n, c, h, w) in [0,1]."
+            "A torch.export file (.pt2), a TorchScript file, hf:NAME, timm:NAME, torchvision:NAME, "
+            "clip:NAME, onnx:FILE, or module:function, a function or network that gives logits or "
+            "labels for images (n, c, h, w) in [0,1].",
+            metavar="MODEL",
         ),
     ]
     images: Annotated[
@@ -89,8 +91,11 @@ class AttackOptions:
         str | None, _option("Then cut out the middle: a side in pixels, or height,width.")
     ] = None
     interpolation: Annotated[
-        str | None,
-        _option(f"How to resize: {', '.join(INTERPOLATIONS)}; antialiased. Default: bilinear."),
+        InterpolationName | None,
+        _option(
+            f"How to resize: {', '.join(INTERPOLATIONS)}; antialiased. Default: bilinear.",
+            metavar="FILTER",
+        ),
     ] = None
     names: Annotated[
         Path | None,
@@ -111,10 +116,11 @@ class AttackOptions:
     std: Annotated[str | None, _option("Divides after the mean; likewise.", True)] = None
     quantize: Annotated[int | None, _whole("Bits per channel that the model takes.")] = None
     dtype: Annotated[
-        str | None,
+        DtypeName | None,
         _option(
             f"What the network computes in: {DTYPE_NAMES}. Default: as its weights are, float32 "
-            "for half precision."
+            "for half precision.",
+            metavar="DTYPE",
         ),
     ] = None
     compile: Annotated[
@@ -126,10 +132,13 @@ class AttackOptions:
     tf32: Annotated[
         bool | None, _option("Allow TF32 in the network, or forbid it. Default: torch's setting.")
     ] = None
-    attack: Annotated[str, _option("A preset; see `tollbox presets`.")] = "a-hsja"
+    attack: Annotated[
+        PresetName, _option("A preset; `tollbox presets` lists them.", metavar="PRESET")
+    ] = "a-hsja"
     surrogate: Annotated[
-        tuple[str, ...],
+        tuple[FileOrText, ...],
         Parameter(
+            metavar="NETWORK",
             help="For frugal+surrogate: a network of your own with the classes of the model, as a "
             "file or module:function; it is differentiated, and costs nothing. May be repeated.",
             negative="",
@@ -163,16 +172,21 @@ class AttackOptions:
         ),
     ] = None
     price: Annotated[
-        str,
+        FileOrText,
         _option(
             "c*: what a flagged answer costs, others cost 1. A number, inf, or a CSV with the "
             "columns class and price, or flagged and price for one that grows from a flagged "
             "answer on (class, or flagged, may be `default`, which is 1 if absent).",
             True,
+            metavar="PRICE",
         ),
     ] = "1"
     norm: Annotated[
-        str, _option("What distances are measured in: l2, or linf for an attack made for that.")
+        NormName,
+        _option(
+            "What distances are measured in: l2, or linf for an attack made for that.",
+            metavar="NORM",
+        ),
     ] = "l2"
     budget: Annotated[float | None, _option("What the queries for one image may cost.")] = None
     max_queries: Annotated[int | None, _whole("How many queries an image may take.")] = None

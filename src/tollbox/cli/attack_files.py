@@ -21,7 +21,7 @@ from ..studies.reading import StudyResults
 from . import hints, summary
 from .codes import FAILED
 from .save import round_points, still_adversarial, write_all
-from .streams import say
+from .streams import console, say
 
 PICTURE = re.compile(r"\d{4,}-(adversarial|lost|unknown)\.png")
 FILES = frozenset({"adversarial.npz", "results.csv", "ledger.json"})
@@ -98,4 +98,7 @@ def _exit_code(
     unfit = hints.unfit_model("the model", len(results), results.misclassified, labels, classes)
     if unfit:
         say(unfit)
-    return FAILED if results.misclassified == len(results) else 0
+    if results.misclassified == len(results):
+        return FAILED
+    console().print(hints.page_hint(folder), soft_wrap=True)
+    return 0

@@ -17,6 +17,7 @@ from ..studies.spec.study import Study
 from .choices import whole, within
 from .codes import STOPPED
 from .report import PAGE, report
+from .streams import console
 from .study_run import keeping, run_left, say_end
 
 STUDY = """\
@@ -28,6 +29,7 @@ models = [{{name = "embedded", source = "tollbox.models.stand_ins:convolutional"
 attacks = [{{preset = "hsja"}}, {{preset = "a-hsja"}}, {{preset = "frugal"}}]
 prices = [{{ratio = 1, budget = 1200}}, {{ratio = 100, budget = 8000}}]
 """
+NEXT = "tollbox init --model MODEL --images FOLDER"
 TIME_LIMIT = 100.0
 """Seconds; it takes about a minute on two cores."""
 FILES = frozenset({PAGE, "shard-0.lock", *(f"shard-0.sqlite{end}" for end in ("", "-wal", "-shm"))})
@@ -58,4 +60,8 @@ def demo(options: DemoOptions = DemoOptions()) -> int:  # noqa: B008
     begin(loaded, options.out, "demo")
     with keeping(options.out):
         code = say_end(options.out, *run_left(options.out, Options(time_limit=TIME_LIMIT), loaded))
-        return code if code in STOPPED else report(options.out) or code
+        if code in STOPPED:
+            return code
+        report(options.out)
+    console().print(f"Now a model and images of your own: `{NEXT}`.", soft_wrap=True)
+    return code

@@ -20,6 +20,7 @@ from ..studies.export import (
     write_export,
 )
 from ..studies.reading import StudyResults
+from .status import FOLDER
 from .streams import console
 
 
@@ -47,7 +48,11 @@ class ExportOptions:
     ] = None
 
 
-def export(folder: Path, options: ExportOptions = ExportOptions()) -> int:  # noqa: B008
+def export(
+    folder: Annotated[Path, FOLDER],
+    /,
+    options: ExportOptions = ExportOptions(),  # noqa: B008
+) -> int:
     """Write a study's finished cells, their steps and its images, as CSV or Parquet."""
     out = options.out or export_folder(folder, options.price, options.format)
     if options.price is not None and not options.price >= 0:

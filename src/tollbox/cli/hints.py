@@ -4,11 +4,16 @@
    from one.
 2. A model that misclassifies every image was not measured at all, and one that answers a single
    class to everything hardly: what to check.
+3. What to type next.
 """
 
 from __future__ import annotations
 
+import itertools
+import os
+import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from ..core.labels import numbered
 from ..core.metric import Metric
@@ -79,3 +84,20 @@ def lost_by_rounding(lost: int, points: int, bits: int | None) -> str:
         f"{lost} of {points} adversarial points are lost when they are rounded to 8 bits, as "
         "in a PNG; with --quantize 8 the attack works on 8-bit images, and what it finds is one."
     )
+
+
+def command(*words: str | Path) -> str:
+    """A command as one types it, whatever its words are."""
+    return shlex.join(["tollbox", *map(str, words)])
+
+
+def free_folder() -> Path:
+    """A folder for results that is not there yet."""
+    first = Path("results")
+    others = (Path(f"{first}-{number}") for number in itertools.count(2))
+    return next(path for path in itertools.chain([first], others) if not os.path.lexists(path))
+
+
+def page_hint(folder: Path) -> str:
+    """How to look at results."""
+    return f"`{command('report', folder)}` makes a page of them."

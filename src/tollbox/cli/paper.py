@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -31,9 +31,18 @@ from ..studies.spec.study import Study
 from ..studies.store.folder import read_record, shard_path
 from .choices import as_option, seconds, whole, within
 from .codes import FAILED, STOPPED
+from .completed import offered
+from .report import ReadingName
 from .run import most_queries
 from .streams import console, say
 from .study_run import keeping, run_left, say_end
+
+if TYPE_CHECKING:
+    ExperimentName = str
+    ScaleName = str
+else:
+    ExperimentName = offered([*EXPERIMENTS, "all"])
+    ScaleName = offered(Scale)
 
 IMAGES = (
     "images of ImageNet's validation set, enough for each model to classify 500 of them correctly "
@@ -48,7 +57,12 @@ class PaperOptions:
     """The options of `tollbox paper`."""
 
     scale: Annotated[
-        str, Parameter(help="paper, or small: a few images, and stand-ins for the models.")
+        ScaleName,
+        Parameter(
+            help="paper, or small: a few images, and stand-ins for the models.",
+            metavar="SCALE",
+            show_choices=False,
+        ),
     ] = "paper"
     out: Annotated[
         Path | None, Parameter(help="Folder for the results; resumed if it already holds results.")
@@ -68,10 +82,12 @@ class PaperOptions:
         ),
     ] = None
     reading: Annotated[
-        str,
+        ReadingName,
         Parameter(
             help="How distances are read: paper (iterates only, interpolated), or hard (the best "
-            "under a hard budget)."
+            "under a hard budget).",
+            metavar="READING",
+            show_choices=False,
         ),
     ] = "paper"
     time_limit: Annotated[float | None, Parameter(help="Seconds after which a run ends.")] = None
@@ -89,7 +105,14 @@ class _Settings:
     time_limit: float
 
 
-def paper(name: str | None = None, options: PaperOptions = PaperOptions()) -> int:  # noqa: B008
+NAME = Parameter(help="An experiment, or all.", metavar="EXPERIMENT", show_choices=False)
+
+
+def paper(
+    name: Annotated[ExperimentName | None, NAME] = None,
+    /,
+    options: PaperOptions = PaperOptions(),  # noqa: B008
+) -> int:
     """Run an experiment of the paper, or all, and draw it; without a name, list them."""
     settings = _checked(options)
     if name is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -17,7 +17,14 @@ from ..report.paper_table import paper_table
 from ..report.runs import Reading, series_of
 from ..report.table_files import comma_separated, latex, markdown
 from ..studies.reading import StudyResults
+from .completed import offered
+from .status import FOLDER
 from .streams import console
+
+if TYPE_CHECKING:
+    ReadingName = str
+else:
+    ReadingName = offered(Reading)
 
 PAGE = "report.html"
 
@@ -35,15 +42,21 @@ class ReportOptions:
         Parameter(help="A folder for the figures (SVG, PDF, PNG) and tables (CSV, md, tex)."),
     ] = None
     reading: Annotated[
-        str,
+        ReadingName,
         Parameter(
             help="How distances are read: hard (the best under a hard budget), or paper (iterates "
-            "only, interpolated)."
+            "only, interpolated).",
+            metavar="READING",
+            show_choices=False,
         ),
     ] = "hard"
 
 
-def report(folder: Path, options: ReportOptions = ReportOptions()) -> int:  # noqa: B008
+def report(
+    folder: Annotated[Path, FOLDER],
+    /,
+    options: ReportOptions = ReportOptions(),  # noqa: B008
+) -> int:
     """Make a page of a study: table, curves, trade-offs, gallery; finished or not."""
     if options.reading not in list(Reading):
         raise UnknownNameError("reading", options.reading, [str(r) for r in Reading])

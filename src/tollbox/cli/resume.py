@@ -16,6 +16,8 @@ from ..studies.store.record import StudyRecord, first_difference
 from ..studies.store.store import Store
 from . import attack_files
 from .choices import seconds
+from .hints import page_hint
+from .status import FOLDER
 from .streams import say
 from .study_run import (
     FORCE_HELP,
@@ -50,7 +52,11 @@ class ResumeOptions:
     ray_gpus: Annotated[float | None, Parameter(help=RAY_GPUS_HELP)] = None
 
 
-def resume(folder: Path, options: ResumeOptions = ResumeOptions()) -> int:  # noqa: B008
+def resume(
+    folder: Annotated[Path, FOLDER],
+    /,
+    options: ResumeOptions = ResumeOptions(),  # noqa: B008
+) -> int:
     """Continue a study or an attack; recorded answers are not asked again."""
     limit = seconds(options.time_limit)
     cluster = cluster_of(options.ray, options.ray_engines, options.ray_gpus)
@@ -68,8 +74,9 @@ def resume(folder: Path, options: ResumeOptions = ResumeOptions()) -> int:  # no
             return attack_files.finish(folder, *run_left(folder, how, loaded, cluster), loaded)
     if record.made_by == "run" and (change := _describe_edit(record)) is not None:
         say(change)
+    next_step = page_hint(folder) if record.parts == 1 else ""
     with keeping(folder):
-        return say_end(folder, *run_left(folder, how, cluster=cluster))
+        return say_end(folder, *run_left(folder, how, cluster=cluster), next_step)
 
 
 def _describe_edit(record: StudyRecord) -> str | None:

@@ -19,6 +19,7 @@ from ..studies.spec.selection import images_digest
 from ..studies.spec.specs import Tariff
 from ..studies.spec.study import Study
 from .choices import seconds
+from .hints import command, free_folder, page_hint
 from .streams import console
 from .study_run import (
     CHECK_HELP,
@@ -43,7 +44,8 @@ class RunOptions:
         Path | None, Parameter(help="Folder for the results: a new one, or an empty one.")
     ] = None
     dry_run: Annotated[
-        bool, Parameter(help="Print the cells, queries and time, and do nothing.", negative="")
+        bool,
+        Parameter(help="Print the cells, queries and time; attack nothing.", negative=""),
     ] = False
     check: Annotated[bool, Parameter(help=CHECK_HELP, negative="")] = False
     shard: Annotated[
@@ -59,7 +61,14 @@ class RunOptions:
     ray_gpus: Annotated[float | None, Parameter(help=RAY_GPUS_HELP)] = None
 
 
-def run(study: Path, options: RunOptions = RunOptions()) -> int:  # noqa: B008
+STUDY = Parameter(help="The study file; `tollbox init` writes one.")
+
+
+def run(
+    study: Annotated[Path, STUDY],
+    /,
+    options: RunOptions = RunOptions(),  # noqa: B008
+) -> int:
     """Run a study: models x attacks x prices x images, from a TOML file.
 
     Results are in --out as they come; after a stop of any kind, `tollbox resume` continues.
@@ -82,12 +91,16 @@ def run(study: Path, options: RunOptions = RunOptions()) -> int:  # noqa: B008
         cluster.rooms(loaded.device)  # before anything is made
     if options.dry_run:
         _plan(loaded, part)
+        if part == WHOLE:
+            next_step = command("run", study, "--out", options.out or free_folder())
+            console().print(f"Run it with `{next_step}`.", soft_wrap=True)
         return 0
     force = options.force_workers
     say_findings(begin(loaded, out, "run", force_workers=force, part=part))
     how = Options(time_limit=limit, force_workers=force)
+    next_step = page_hint(out) if part == WHOLE else ""
     with keeping(out):
-        return say_end(out, *run_left(out, how, loaded, cluster))
+        return say_end(out, *run_left(out, how, loaded, cluster), next_step)
 
 
 def _plan(loaded: Loaded, part: Part) -> None:
@@ -95,7 +108,7 @@ def _plan(loaded: Loaded, part: Part) -> None:
     study, grid, to = loaded.study, loaded.grid, console()
     table = Table(title=f"{study.name}: {len(grid):,} cells")
     table.add_column("")
-    for name in ("cells", "queries at most", "time at most"):
+    for name in ("cells", "queries at most", "model time at most"):
         table.add_column(name, justify="right")
     total, speeds = 0.0, {}
     loaded.surrogate_digests()  # whether they will do
@@ -122,7 +135,11 @@ def _plan(loaded: Loaded, part: Part) -> None:
         cells = len(range(part.number, len(grid), part.total))
         to.print(f"part {part} has {cells:,} of these cells.")
     if not math.isnan(total):
-        to.print(f"all: at most about {_time(total)}, if each query is as cheap as can be.")
+        to.print(
+            f"all: the model takes at most about {_time(total)}, if each query is as cheap as can "
+            "be; the attacks' own work comes on top, and is more if the network is small.",
+            soft_wrap=True,
+        )
 
 
 def most_queries(tariff: Tariff) -> float:

@@ -20,8 +20,6 @@
 from __future__ import annotations
 
 import csv
-import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +35,8 @@ from ..core.model import Model
 from ..core.noise import content_hash
 from ..core.result import Result
 from ..core.stop import Stop
-from ..files.tables import flag_text, plain_text, utf8
+from ..files.tables import flag_text, plain_text
+from .json_output import json_text
 
 COLUMNS = (
     "index",
@@ -159,19 +158,8 @@ def _write_ledger(
     classes: Sequence[str],
 ) -> None:
     images = [_account(cells[result.index], result, classes) for result in results]
-    text = json.dumps(_strict({"settings": settings, "images": images}), indent=1, allow_nan=False)
+    text = json_text({"settings": settings, "images": images}, indent=1)
     path.write_text(text + "\n", encoding="utf-8")
-
-
-def _strict(value: Any) -> Any:
-    """What JSON can hold: null for what is not finite, and text that is UTF-8."""
-    if isinstance(value, dict):
-        return {_strict(key): _strict(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(part) for part in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return utf8(value)
 
 
 def _write_points(file: Path, cells: Sequence[Cell], results: Sequence[Result]) -> None:

@@ -1,17 +1,20 @@
-"""`tollbox status`: how far a study has come, and whether it is being run."""
+"""`tollbox status`: how far a study has come, and whether it is being run; in words, or as JSON."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, Any
 
+from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from ..studies.status import SeriesStatus, StudyStatus
-from .hints import infinite_median
+from .hints import infinite_median, page_hint
+from .json_output import JSON, print_json
 from .streams import console
 
 MOST_HINTS = 5
@@ -20,14 +23,21 @@ NARROWEST_TABLE = 60
 """Columns of a terminal."""
 
 
-def status(folder: Path) -> int:
+FOLDER = Parameter(help="Where the results are: what --out was.")
+
+
+def status(folder: Annotated[Path, FOLDER], /, *, json: Annotated[bool, JSON] = False) -> int:
     """Show how far a study has come; it may be running."""
     with StudyStatus(folder) as study:
-        series, running, notes = study.status(), study.running, study.warnings
-        sentences = [*study.kept, *study.sizes, *study.exactness]
-        name, left = study.record.name, study.cells - sum(each.done for each in series)
+        series, running = study.status(), study.running
+        notes, sentences = study.warnings, [*study.kept, *study.sizes, *study.exactness]
+        left = study.cells - sum(each.done for each in series)
+        if json:
+            print_json(_values(study, series, running, [*notes, *sentences]))
+            return 0
         part = f" (part {study.record.part_name})" if study.record.parts > 1 else ""
-    show(f"{name}{part}: {folder}", series)
+        title = f"{study.record.name}{part}: {folder}"
+    show(title, series)
     to = console()
     for note in notes:
         to.print(f"Note: {note}.", soft_wrap=True)
@@ -38,8 +48,46 @@ def status(folder: Path) -> int:
     elif left:
         to.print(f"{left} cells are left: go on with `tollbox resume {folder}`.", soft_wrap=True)
     else:
-        to.print("All cells are done.")
+        to.print(f"All cells are done. {page_hint(folder)}", soft_wrap=True)
     return 0
+
+
+def _values(
+    study: StudyStatus, series: Sequence[SeriesStatus], running: list[str], notes: list[str]
+) -> dict[str, Any]:
+    """What --json says of it."""
+    record, done = study.record, sum(each.done for each in series)
+    return {
+        "name": record.name,
+        "folder": str(study.folder),
+        "made_by": record.made_by,
+        "part": record.part + 1,
+        "parts": record.parts,
+        "norm": record.norm,
+        "cells": study.cells,
+        "done": done,
+        "left": study.cells - done,
+        "failed": sum(each.failed for each in series),
+        "queries": sum(each.queries for each in series),
+        "running": running,
+        "notes": [note.rstrip(".") for note in notes],
+        "series": [
+            {
+                "name": each.name,
+                "model": model,
+                "attack": attack,
+                "price": price,
+                "cells": each.cells,
+                "done": each.done,
+                "failed": each.failed,
+                "queries": each.queries,
+                "median": each.median,
+                "counted": each.counted,
+                "without_point": {str(stop): n for stop, n in each.without_point.items()},
+            }
+            for each, (model, attack, price) in zip(series, study.grid, strict=True)
+        ],
+    }
 
 
 def show(title: str, series: Sequence[SeriesStatus]) -> None:

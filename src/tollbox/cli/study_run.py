@@ -107,8 +107,9 @@ def keeping(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def say_end(folder: Path, outcome: Outcome, interruption: int) -> int:
-    """Say how a run ended; gives the exit code, that of the interruption if there was one."""
+def say_end(folder: Path, outcome: Outcome, interruption: int, next_step: str = "") -> int:
+    """Say how a run ended, and the next step if all is well; gives the exit code, that of the
+    interruption if there was one."""
     with StudyResults(folder) as results:
         series, total = results.status(), results.record.cells
         show(f"{results.study.name}: {folder}", series)
@@ -140,7 +141,11 @@ def say_end(folder: Path, outcome: Outcome, interruption: int) -> int:
         return FAILED
     if left:
         say(f"The time is up, with {left} cells left: go on with `tollbox resume {folder}`.")
-    return FAILED if nothing_measured or (failed and len(failed) == total) else 0
+    if nothing_measured or (failed and len(failed) == total):
+        return FAILED
+    if next_step and not left:
+        console().print(next_step, soft_wrap=True)
+    return 0
 
 
 def _unfit_models(results: StudyResults) -> tuple[list[str], bool]:

@@ -7,7 +7,6 @@ expected cost of searches over the same cells (cost analysis of AS).
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from ..core.prices import Prices
 from ..errors import InputError
 from ..files.tables import shortened
 from .choices import whole, within
+from .json_output import JSON, print_json
 from .streams import console
 
 LARGEST_PRICE = 1e15
@@ -59,7 +59,7 @@ class TheoryOptions:
     ] = 30
     rate: Annotated[float, _option("m of the overshooting scheduler.")] = 0.02
     delta: Annotated[float, _option("Radius of the samples of an estimate.")] = 0.0045
-    json: Annotated[bool, Parameter(help="Print JSON.", negative="")] = False
+    json: Annotated[bool, JSON] = False
 
 
 def theory(options: TheoryOptions) -> int:
@@ -81,7 +81,7 @@ def theory(options: TheoryOptions) -> int:
         "search": searches(ratio, options.cells),
     }
     if options.json:
-        console().print(json.dumps(numbers, indent=2), soft_wrap=True)
+        print_json(numbers)
     else:
         _show(numbers)
     return 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -14,6 +16,7 @@ import numpy as np
 from ..core.exactness import Exactness
 from ..core.metric import Metric
 from ..core.stop import Stop
+from ..errors import FileError
 from ..files.tables import path_of
 from .store.codec import End
 from .store.folder import shard_paths
@@ -86,6 +89,20 @@ class StudyStatus:
             _series_status(name, record.cells_of(n, n + 1), ends[n], record.norm)
             for n, name in enumerate(record.series)
         ]
+
+    @property
+    def grid(self) -> list[tuple[str, str | None, float | str]]:
+        """Of each series its model, its attack (None: the store does not say) and its price: c*, or
+        the file of prices as the study has it."""
+        record = self.record
+        try:
+            entries = tomllib.loads(record.text)["prices"]
+            prices = [entry["ratio"] if isinstance(entry, dict) else entry for entry in entries]
+            unknown = len(record.series) // (len(record.models) * len(prices))
+        except (ValueError, KeyError, TypeError, ZeroDivisionError):
+            raise FileError(f"{self.folder} has a study whose text has no prices") from None
+        attacks = [None] * unknown if record.attacks is None else [*record.attacks]
+        return [*itertools.product(record.models, attacks, prices)]
 
     @property
     def warnings(self) -> list[str]:

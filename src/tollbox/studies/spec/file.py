@@ -34,7 +34,9 @@ def read_text(path: str | Path) -> str:
     kind = kind_of(path, name)
     if kind != "file":
         what = {"nothing": "does not exist", "folder": "is a folder"}.get(kind, "is not a file")
-        raise FileError(f"{name} {what}", expected="a TOML file that describes a study")
+        remedy = "`tollbox init` writes one" if kind == "nothing" else ""
+        expected = "a TOML file that describes a study"
+        raise FileError(f"{name} {what}", expected=expected, remedy=remedy)
     try:
         with open(path, "rb") as file:
             raw = file.read(MOST_BYTES + 1)

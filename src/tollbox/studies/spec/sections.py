@@ -36,15 +36,15 @@ IMAGES = "a folder of images, an .npz file, or module:function"
 MODEL = "a model file, a name such as hf:microsoft/resnet-50, or module:function"
 SIZES = ("resize", "crop", "interpolation")
 """Keys of [images] that say how large pictures become."""
+IMAGE_KEYS = ("path", "labels", "limit", "list", "digest", "correct_only", *SIZES, "names")
+MODEL_KEYS = ("name", "source", "mean", "std", "quantize", *RUNNING)
 FLAGS = tuple(name for name in RUNNING if name != "dtype")
 """Keys of [[models]] that are true or false."""
 
 
 def images_of(item: Item, folder: Path, files: bool) -> ImagesSpec:
     """[images]."""
-    items = item.table(
-        ("path", "labels", "limit", "list", "digest", "correct_only", *SIZES, "names")
-    )
+    items = item.table(IMAGE_KEYS)
     if "path" not in items:
         raise item.error(f'[images] has no path: expected {IMAGES}, as path = "images".')
     source = items["path"].text(f"{IMAGES}, as a path in quotes")
@@ -195,7 +195,7 @@ def models_of(item: Item, folder: Path, files: bool) -> tuple[ModelSpec, ...]:
 
 
 def _model(item: Item, folder: Path, files: bool) -> ModelSpec:
-    items = item.table(("name", "source", "mean", "std", "quantize", *RUNNING))
+    items = item.table(MODEL_KEYS)
     if "source" not in items:
         raise item.error(
             f'{table_name(item.key)} has no source: expected {MODEL}, as source = "model.pt2".'

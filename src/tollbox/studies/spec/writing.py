@@ -123,17 +123,18 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _block(header: str, values: Mapping[str, Any], folder: Path) -> str:
-    lines = [f"{key} = {_value(v, folder)}" for key, v in values.items() if v is not None]
+    lines = [f"{key} = {toml_value(v, folder)}" for key, v in values.items() if v is not None]
     return "\n".join([*([header] if header else []), *lines]) if lines else ""
 
 
-def _value(value: Any, folder: Path) -> str:
+def toml_value(value: Any, folder: Path) -> str:
+    """A value as TOML has it; a path below `folder` is relative to it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, list | tuple):
-        return f"[{', '.join(_value(part, folder) for part in value)}]"
+        return f"[{', '.join(toml_value(part, folder) for part in value)}]"
     if isinstance(value, Path) and value.is_relative_to(folder):
         value = value.relative_to(folder)
     text = str(value).encode("utf-8", "backslashreplace").decode()  # a name that is not UTF-8
