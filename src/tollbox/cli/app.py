@@ -37,7 +37,7 @@ COMMANDS = {
 """The first sentence of each, which is shown without importing it."""
 
 
-def _app(typed: str | None) -> App:
+def command_line(typed: str | None) -> App:
     """The command line. A command is imported when it is typed, and then has its own help."""
     app = App(
         name="tollbox",
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None, ready: Callable[[], None] = lam
 
 def _run(tokens: list[str], ready: Callable[[], None]) -> int:
     try:
-        app = _app(tokens[0] if tokens else None)
+        app = command_line(tokens[0] if tokens else None)
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
         ready()
         return int(command(*bound.args, **bound.kwargs) or 0)
