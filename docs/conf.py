@@ -25,6 +25,7 @@ html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0b6e4f", "color-brand-content": "#0b6e4f"},
     "dark_css_variables": {"color-brand-primary": "#5fd3a8", "color-brand-content": "#5fd3a8"},
 }
+highlight_language = "text"
 pygments_style = "default"
 pygments_dark_style = "github-dark"
 

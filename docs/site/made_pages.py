@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import catalogue
@@ -65,7 +66,14 @@ def _read(_: Any, document: str, source: list[str]) -> None:
     source[0] = made(document, source[0])
 
 
+def _outdated(_: Any, env: Any, *__: Any) -> list[str]:
+    """What is made is made anew each time: the code may have changed."""
+    texts = {name: Path(env.doc2path(name)).read_text("utf-8") for name in env.found_docs}
+    return [name for name, text in texts.items() if MARK.search(text) or NAME.search(text)]
+
+
 def setup(app: Any) -> dict[str, bool]:
     """Sphinx calls this."""
     app.connect("source-read", _read)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    app.connect("env-get-outdated", _outdated)
+    return {"parallel_read_safe": False}  # each process would run the notebooks again

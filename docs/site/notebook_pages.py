@@ -11,10 +11,17 @@ import tempfile
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
 NOTEBOOKS = sorted((HERE.parents[1] / "examples").glob("*.ipynb"))
+
+
+class Running(NamedTuple):
+    """A notebook under way."""
+
+    process: subprocess.Popen[str]
+    folder: tempfile.TemporaryDirectory[str]
 
 
 def made() -> dict[str, Callable[[], str]]:
@@ -23,18 +30,22 @@ def made() -> dict[str, Callable[[], str]]:
     return {path.stem: partial(_page, path, running) for path in NOTEBOOKS}
 
 
-def _begin(path: Path) -> subprocess.Popen[str]:
+def _begin(path: Path) -> Running:
     """A notebook under way, in a folder of its own."""
-    folder = tempfile.mkdtemp(prefix="notebook-")
+    folder = tempfile.TemporaryDirectory(prefix="notebook-")
     source = os.pathsep.join([str(HERE.parents[1] / "src"), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": source}
     command = [sys.executable, str(HERE / "run_notebook.py"), str(path)]
-    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=folder.name, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    return Running(process, folder)
 
 
-def _page(path: Path, running: Callable[[], dict[str, subprocess.Popen[str]]]) -> str:
-    process = running()[path.stem]
+def _page(path: Path, running: Callable[[], dict[str, Running]]) -> str:
+    process, folder = running()[path.stem]
     out, _ = process.communicate()
+    folder.cleanup()
     if process.returncode:
         raise RuntimeError(f"{path.name} ended with exit code {process.returncode}")
     return page(json.loads(path.read_text("utf-8")), json.loads(out))
