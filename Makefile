@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo studies-small test test-quick test-neighbours check format mutants torture \
+.PHONY: setup demo docs studies-small test test-quick test-neighbours check format mutants torture \
 	torture-ray bench bench-scale bench-peers clean
 
 setup: $(STAMP)
@@ -19,6 +19,11 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: setup
 	OMP_NUM_THREADS=1 $(BIN)/tollbox demo --out demo-output --replace
+
+# The site, of docs/ and of the code: build/docs/html/index.html. It runs the notebooks of examples/.
+docs: setup
+	$(BIN)/python -m sphinx --builder html --nitpicky --fail-on-warning --keep-going --quiet \
+		--doctree-dir build/docs/doctrees docs build/docs/html
 
 # The paper's experiments on small stand-ins; what is to be looked at is kept in docs/gallery.
 SMALL := build/studies-small

@@ -11,7 +11,7 @@ labels with sides is detected. All compute in the dtype they are asked in.
     slab                a thin adversarial layer, then source again, then adversarial for good
     constant            nothing is adversarial: there is no start
 
-In ℓ∞ (`linf_boundaries`) the nearest point of a plane <w, x> = b is at b / |w|_1, with all pixels
+In ℓ∞ (`linf_boundaries`) the nearest point of a plane <w, x> = b is at b / ‖w‖₁, with all pixels
 moved alike:
 
     half-space          the same plane as above

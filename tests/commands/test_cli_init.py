@@ -94,7 +94,7 @@ def test_every_key_is_there_and_as_it_says(here: Path) -> None:
         'source = "hf:',
     )  # commented tables
     names = re.findall(r"^(?:# )?([a-z_0-9]+) = ", text, re.MULTILINE)
-    keys = {*study.TOP, *sections.IMAGE_KEYS, *sections.MODEL_KEYS, *sections.GOAL_KEYS, "preset"}
+    keys = {*study.TOP, *sections.IMAGES_KEYS, *sections.MODELS_KEYS, *sections.GOAL_KEYS, "preset"}
     assert set(names) == keys - study.TABLES
     everything = text.replace("# [goal]", "[goal]")
     assert Study.from_text(text, here, "study.toml", files=False)

@@ -20,9 +20,8 @@ from tollbox.attacks import PRESETS, WITH_SURROGATE
 ROOT = Path(__file__).parents[2]
 REFERRING = ("docs/paper.md", "docs/design.md", "docs/attacks.md")
 ALL = (
-    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/speed.md", "docs/neighbours.md"),
-    "docs/models.md",
-    *REFERRING,
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md"),
+    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
 )
 PLACES = (ROOT, ROOT / "src" / "tollbox", ROOT / "tests", ROOT / "docs")
 DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")

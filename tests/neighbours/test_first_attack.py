@@ -43,7 +43,7 @@ def test_attacked_in_three_lines(
     assert (model(points) != torch.tensor(data.labels)).all()
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/models.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/models.md", "docs/howto/own-model.md"])
 def test_attacked_in_one_command(
     document: str, tmp_path: Path, pictures: np.ndarray, tollbox: Any
 ) -> None:

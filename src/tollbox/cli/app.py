@@ -43,7 +43,7 @@ EPILOGUE = "`tollbox COMMAND --help` has the options of each."
 INSTALL_TEXT = "Let the shell complete commands, options and presets: bash, zsh or fish."
 
 
-def commands(typed: str | None = None) -> App:
+def command_line(typed: str | None = None) -> App:
     """The command line. A command is imported when it is typed, and then has its own help."""
     app = App(
         name="tollbox",
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None, ready: Callable[[], None] = lam
 def _run(tokens: list[str], ready: Callable[[], None]) -> int:
     typed = tokens[0] if tokens else None
     try:
-        app = commands(typed)
+        app = command_line(typed)
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
         ready()
         return int(command(*bound.args, **bound.kwargs) or 0)

@@ -15,7 +15,7 @@ from cyclopts.completion.detect import ShellDetectionError
 from cyclopts.completion.install import add_to_rc_file, get_default_completion_path
 
 from ..errors import FileError, InputError
-from .app import commands
+from .app import command_line
 from .streams import console
 
 Shell = Literal["bash", "zsh", "fish"]
@@ -64,7 +64,7 @@ def install_completion(
 
 def completion_script(shell: Shell) -> str:
     """The script for a shell."""
-    script = commands().generate_completion(shell=shell)
+    script = command_line().generate_completion(shell=shell)
     if shell == "bash":  # readline knows files better
         script = script.replace(BASH_FILES, "COMPREPLY=()")
         script = script.replace("complete -F", "complete -o default -F")

@@ -36,15 +36,18 @@ IMAGES = "a folder of images, an .npz file, or module:function"
 MODEL = "a model file, a name such as hf:microsoft/resnet-50, or module:function"
 SIZES = ("resize", "crop", "interpolation")
 """Keys of [images] that say how large pictures become."""
-IMAGE_KEYS = ("path", "labels", "limit", "list", "digest", "correct_only", *SIZES, "names")
-MODEL_KEYS = ("name", "source", "mean", "std", "quantize", *RUNNING)
 FLAGS = tuple(name for name in RUNNING if name != "dtype")
 """Keys of [[models]] that are true or false."""
+IMAGES_KEYS = ("path", "labels", "limit", "list", "digest", "correct_only", *SIZES, "names")
+MODELS_KEYS = ("name", "source", "mean", "std", "quantize", *RUNNING)
+ATTACKS_KEYS = ("preset", "name", "surrogate")
+"""Those that are no fields of the attack."""
+SURROGATE_KEYS = ("source", "mean", "std")
 
 
 def images_of(item: Item, folder: Path, files: bool) -> ImagesSpec:
     """[images]."""
-    items = item.table(IMAGE_KEYS)
+    items = item.table(IMAGES_KEYS)
     if "path" not in items:
         raise item.error(f'[images] has no path: expected {IMAGES}, as path = "images".')
     source = items["path"].text(f"{IMAGES}, as a path in quotes")
@@ -195,7 +198,7 @@ def models_of(item: Item, folder: Path, files: bool) -> tuple[ModelSpec, ...]:
 
 
 def _model(item: Item, folder: Path, files: bool) -> ModelSpec:
-    items = item.table(MODEL_KEYS)
+    items = item.table(MODELS_KEYS)
     if "source" not in items:
         raise item.error(
             f'{table_name(item.key)} has no source: expected {MODEL}, as source = "model.pt2".'
@@ -276,7 +279,7 @@ def _attack(item: Item, folder: Path, files: bool) -> AttackSpec:
         keys = {"surrogate": (*item.key, "surrogate")}
         raise item.source.about(error, keys, items["preset"].key, item.key) from None
     name = items["name"].name() if "name" in items else preset_name
-    beside = frozenset({"preset", "name", "surrogate"})
+    beside = frozenset(ATTACKS_KEYS)
     changes = {k: v for k, v in item.value.items() if k not in beside}
     return AttackSpec(
         name,
@@ -290,7 +293,7 @@ def _attack(item: Item, folder: Path, files: bool) -> AttackSpec:
 def _surrogate(item: Item, folder: Path, files: bool) -> SurrogateSpec:
     """A source, a list of them, or a table with either and how images are normalised."""
     table = isinstance(item.value, dict)
-    items = item.table(("source", "mean", "std")) if table else {"source": item}
+    items = item.table(SURROGATE_KEYS) if table else {"source": item}
     if "source" not in items:
         raise item.error(
             f'{spelled(item.key)} has no source: expected {MODEL}, as surrogate.source = "net.pt2".'

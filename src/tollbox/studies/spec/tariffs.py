@@ -19,6 +19,8 @@ from .specs import PRICE, Tariff
 
 BUDGET = "a number, what the queries for one image may cost"
 LIMITS: tuple[str, ...] = ("budget", "max_queries")
+PRICE_KEYS = ("ratio", "name", *LIMITS)
+"""Keys of a price that is a table."""
 MAX_QUERIES = "a whole number of 1 or more, or inf for no cap"
 
 
@@ -35,7 +37,7 @@ def tariffs_of(top: Mapping[str, Item], folder: Path) -> tuple[Tariff, ...]:
 def _tariff(item: Item, top: Mapping[str, Item], folder: Path) -> Tariff:
     entry = {"ratio": item}
     if isinstance(item.value, dict):
-        entry = item.table(("ratio", "name", "budget", "max_queries"))
+        entry = item.table(PRICE_KEYS)
         if "ratio" not in entry:
             raise item.error(
                 f"number {int(item.key[-1]) + 1} of prices has no ratio: expected {PRICE}, as "
