@@ -88,6 +88,31 @@ Store.record = record
 tb.run_study(study, "full", executor=tb.RayEngines(cluster.address)).close()
 assert contents(Path("full")) == wanted
 """
+CUT = """
+from tollbox.engine.switchboard import Switchboard
+from tollbox.studies.events import EngineLost
+from tollbox.studies.store.store import Store
+
+# The network between an engine and the driver is cut, twice, while both are there.
+wires, calls, events, record, make = [], [], [], Store.record, Switchboard.wire
+
+def kept(self):
+    made = make(self)
+    wires.append(made[0])
+    return made
+
+def cut(self, content):
+    record(self, content)
+    calls.append(content)
+    if len(calls) in (20, 60):
+        next(wire for wire in wires if wire.connection is not None).close()
+
+Store.record, Switchboard.wire = cut, kept
+cluster = tb.RayEngines(cluster.address)
+tb.run_study(study, "cut", executor=cluster, tell=events.append).close()
+assert contents(Path("cut")) == wanted
+assert sum(isinstance(event, EngineLost) for event in events) == 2, events
+"""
 INTERRUPTED = """
 import signal, subprocess, time
 
@@ -140,7 +165,11 @@ def test_a_node_an_engine_and_the_driver_are_killed(tmp_path: Path) -> None:
     assert told.rstrip().endswith("0 wrong")
 
 
-@pytest.mark.parametrize("script", [VERSIONS, HALVES, INTERRUPTED])
+@pytest.mark.parametrize(
+    "script",
+    [VERSIONS, HALVES, CUT, INTERRUPTED],
+    ids=["versions", "halves", "cut", "interrupted"],
+)
 def test_on_a_cluster(tmp_path: Path, script: str) -> None:
     file = tmp_path / "script.py"
     file.write_text(CLUSTER + script + "\nprint('done')\n")
