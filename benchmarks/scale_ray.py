@@ -39,8 +39,8 @@ class Sample(NamedTuple):
     """Seconds."""
 
 
-def processor_seconds() -> float:
-    """Of this process, and of all that come from it and are there."""
+def processor_seconds() -> dict[int, float]:
+    """By id, of this process, and of all that come from it and are there."""
     parents, seconds = dict[int, int](), dict[int, float]()
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
@@ -54,20 +54,22 @@ def processor_seconds() -> float:
     ours = {os.getpid()}
     while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
         ours |= more
-    return sum(seconds[pid] for pid in ours)
+    return {pid: seconds[pid] for pid in ours}
 
 
 def speed(study: tb.Study, out: Path, executor: tb.RayEngines | None) -> tuple[float, float]:
     """Queries/s while both engines are at work, and microseconds of the processor for each."""
     done: dict[int, int] = {}
     samples: list[Sample] = []
+    spent: dict[int, float] = {}  # also by those that have ended since
 
     def tell(event: Event) -> None:
         if isinstance(event, EngineProgress):
             done[event.engine] = sum(event.queries.values())
             now = time.monotonic()
             if len(done) == 2 and (not samples or now > samples[-1].seconds + SAMPLE_SECONDS):
-                samples.append(Sample(sum(done.values()), now, processor_seconds()))
+                spent.update(processor_seconds())
+                samples.append(Sample(sum(done.values()), now, sum(spent.values())))
 
     shutil.rmtree(out, ignore_errors=True)
     tb.run_study(study, out, executor=executor, tell=tell).close()
