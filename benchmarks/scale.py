@@ -13,8 +13,8 @@ memory      what a desk adds to a process at most: all cells left, or all but a 
 simulation  engines with a model whose boundary is known, and that takes as long as an H200 with
             ResNet-50; each waits for the network at every question, and dies at random. The results
             must be those of one engine that nothing happens to.
-ray         needs Ray, and runs in a network namespace of its own. Queries/s while both engines are
-            at work, of the two ways in turn; the ratio is that of the medians.
+ray         needs Ray, and runs in a network namespace of its own (`scale_ray.py`); `--net resnet20`
+            for a network that takes longer than two convolutions.
 
 Each prints one JSON object. The machine's cores are shared by all that runs on it.
 """
@@ -27,7 +27,6 @@ import math
 import os
 import random
 import resource
-import shutil
 import signal
 import sqlite3
 import statistics
@@ -43,7 +42,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+from scale_ray import NETS, ray_speed
+from scale_studies import KNOWN, STUDY, write_study
 
 import tollbox as tb
 from tollbox.core.stop import Stop
@@ -55,7 +55,7 @@ from tollbox.studies.beginning import begin, describe
 from tollbox.studies.care import EngineCare
 from tollbox.studies.desk import Begin, Desk, Record, Take, pack, writing
 from tollbox.studies.engine_job import EngineJob, Loader
-from tollbox.studies.events import CellEnded, EngineLost, EngineProgress, Event, Options
+from tollbox.studies.events import CellEnded, EngineLost, Event, Options
 from tollbox.studies.grid import Grid
 from tollbox.studies.loading import load
 from tollbox.studies.store.folder import shard_path
@@ -67,52 +67,6 @@ ROWS, CELLS = 256, 64
 """Of a batch."""
 H200_TF32, H200_BF16 = 5_000, 13_000
 """Queries/s of ResNet-50, rounded (docs/speed.md)."""
-STUDY = """
-budget = {budget}
-prices = [1, 10]
-batch_size = {batch}
-workers = {workers}
-device = "cpu"
-[images]
-path = "images.npz"
-[[models]]
-name = "net"
-source = "{model}"
-[[attacks]]
-preset = "surfree"
-[[attacks]]
-preset = "a-hsja"
-"""
-KNOWN = """
-import time
-import torch
-from torch import nn
-
-NORMAL = torch.randn(192, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-SECONDS = {seconds}
-
-class HalfSpace(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.normal = nn.Parameter(NORMAL / NORMAL.norm())
-
-    def forward(self, images):
-        time.sleep(SECONDS * len(images))
-        side = (images.flatten(1) - 0.5) @ self.normal - 0.3
-        return torch.stack([-side, side], 1)
-
-net = HalfSpace().eval()
-"""
-CONVOLUTIONS = """
-import torch
-from torch import nn
-
-torch.manual_seed(0)
-net = nn.Sequential(
-    nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(),
-    nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(512, 10),
-).double().eval()
-"""
 
 
 def record_of(cells: int) -> StudyRecord:
@@ -310,20 +264,6 @@ class _Dying:
         self.job(shared, _SlowLink(link, self.latency, time.monotonic() + lived))
 
 
-def write_study(folder: Path, model: str, images: int, **values: Any) -> tb.Study:
-    """A study's files."""
-    (folder / f"scaled_{folder.name}.py").write_text(model)
-    pixels = np.random.default_rng(0).integers(0, 256, (images, 3, 8, 8), np.uint8)
-    scope: dict[str, Any] = {"__name__": "scaled"}
-    exec(model, scope)
-    with torch.no_grad():
-        labels = scope["net"](torch.from_numpy(pixels).double() / 255).argmax(1).numpy()
-    np.savez(folder / "images.npz", images=pixels, labels=labels)
-    values = {"workers": 1, "model": f"scaled_{folder.name}:net", **values}
-    (folder / "study.toml").write_text(STUDY.format(**values))
-    return tb.Study.from_toml(folder / "study.toml")
-
-
 def found(folder: Path) -> dict[int, Any]:
     """What is compared of each cell."""
     with tb.StudyResults(folder) as results:
@@ -374,49 +314,6 @@ def simulation(engines: int, images: int, latency: float, life: float) -> dict[s
         }
 
 
-# -- Ray ------------------------------------------------------------------------------------------
-
-
-def speed(study: tb.Study, out: Path, executor: tb.RayEngines | None) -> float:
-    """Queries/s while both engines are at work: up to nine tenths of the run."""
-    done: dict[int, int] = {}
-    samples: list[tuple[float, int]] = []
-
-    def tell(event: Event) -> None:
-        if isinstance(event, EngineProgress):
-            done[event.engine] = sum(event.queries.values())
-            if len(done) == 2:
-                samples.append((time.monotonic(), sum(done.values())))
-
-    shutil.rmtree(out, ignore_errors=True)
-    tb.run_study(study, out, executor=executor, tell=tell).close()
-    (began, first), most = samples[0], max(queries for _, queries in samples)
-    ended, last = max(sample for sample in samples if sample[1] <= 0.9 * most)
-    return (last - first) / (ended - began)
-
-
-def ray_speed(rounds: int, images: int) -> dict[str, Any]:
-    """Ray beside processes."""
-    if os.environ.get("TOLLBOX_SCALE_INSIDE") is None:
-        words = 'ip link set lo up && exec "$@"'
-        command = ["unshare", "--map-root-user", "--net", "sh", "-c", words, "sh", sys.executable]
-        environment = {**os.environ, "TOLLBOX_SCALE_INSIDE": "1"}
-        sys.exit(subprocess.run([*command, *sys.argv], env=environment).returncode)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        study = write_study(folder, CONVOLUTIONS, images, budget=3000, batch=64, workers=2)
-        speeds: dict[str, list[float]] = {"processes": [], "ray": []}
-        engines = tb.RayEngines(engines=2)
-        for _ in range(rounds):
-            speeds["processes"].append(speed(study, folder / "out", None))
-            speeds["ray"].append(speed(study, folder / "out", engines))
-    medians = {kind: statistics.median(values) for kind, values in speeds.items()}
-    return {
-        "queries_per_s": {kind: [round(v) for v in values] for kind, values in speeds.items()},
-        "ray_to_processes": round(medians["ray"] / medians["processes"], 3),
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("writer", "memory", "memory-of", "simulation", "ray"))
@@ -427,6 +324,7 @@ def main() -> None:
     parser.add_argument("--latency", type=float, default=0.02)
     parser.add_argument("--life", type=float, default=40.0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--net", choices=NETS, default="small")
     given = parser.parse_args()
     if given.what == "writer":
         report = writer(given.seconds)
@@ -437,7 +335,7 @@ def main() -> None:
     elif given.what == "simulation":
         report = simulation(given.engines, given.images or 500, given.latency, given.life)
     else:
-        report = ray_speed(given.rounds, given.images or 16)
+        report = ray_speed(given.rounds, given.images or 16, given.net)
     print(json.dumps(report, indent=1))
 
 

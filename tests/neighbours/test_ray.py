@@ -55,15 +55,24 @@ tb.run_study(study, "refused").close()  # without Ray
 assert contents(Path("refused")) == wanted
 """
 HALVES = """
-from tollbox.studies.events import ModelBegun
+import time
+import ray
 from tollbox.studies.store.opening import StoreError
 from tollbox.studies.store.store import Store
 
-events = []
+# Two engines on one GPU: nothing goes on before both have their halves.
+left = []
+
+def tell(event):
+    end = time.monotonic() + 60
+    while not left and ray.available_resources().get("GPU", 0) and time.monotonic() < end:
+        time.sleep(0.1)
+    left.append(ray.available_resources().get("GPU", 0))
+
 halves = tb.RayEngines(cluster.address, num_gpus=0.5)
-tb.run_study(study, "halves", executor=halves, tell=events.append).close()
+tb.run_study(study, "halves", executor=halves, tell=tell).close()
 assert contents(Path("halves")) == wanted
-assert {event.engine for event in events if isinstance(event, ModelBegun)} == {0, 1}
+assert left[0] == 0, left
 
 # More engines than there is room for: the others wait, and nobody waits for them.
 tb.run_study(study, "many", executor=tb.RayEngines(cluster.address, engines=7)).close()
@@ -87,6 +96,31 @@ except StoreError as error:
 Store.record = record
 tb.run_study(study, "full", executor=tb.RayEngines(cluster.address)).close()
 assert contents(Path("full")) == wanted
+"""
+CUT = """
+from tollbox.engine.switchboard import Switchboard
+from tollbox.studies.events import EngineLost
+from tollbox.studies.store.store import Store
+
+# The network between an engine and the driver is cut, twice, while both are there.
+wires, calls, events, record, make = [], [], [], Store.record, Switchboard.wire
+
+def kept(self):
+    made = make(self)
+    wires.append(made[0])
+    return made
+
+def cut(self, content):
+    record(self, content)
+    calls.append(content)
+    if len(calls) in (20, 60):
+        next(wire for wire in wires if wire.connection is not None).close()
+
+Store.record, Switchboard.wire = cut, kept
+cluster = tb.RayEngines(cluster.address)
+tb.run_study(study, "cut", executor=cluster, tell=events.append).close()
+assert contents(Path("cut")) == wanted
+assert sum(isinstance(event, EngineLost) for event in events) == 2, events
 """
 INTERRUPTED = """
 import signal, subprocess, time
@@ -140,7 +174,11 @@ def test_a_node_an_engine_and_the_driver_are_killed(tmp_path: Path) -> None:
     assert told.rstrip().endswith("0 wrong")
 
 
-@pytest.mark.parametrize("script", [VERSIONS, HALVES, INTERRUPTED])
+@pytest.mark.parametrize(
+    "script",
+    [VERSIONS, HALVES, CUT, INTERRUPTED],
+    ids=["versions", "halves", "cut", "interrupted"],
+)
 def test_on_a_cluster(tmp_path: Path, script: str) -> None:
     file = tmp_path / "script.py"
     file.write_text(CLUSTER + script + "\nprint('done')\n")

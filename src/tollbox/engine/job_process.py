@@ -1,7 +1,8 @@
 """What runs inside a process of a crew once it has begun: one job after another.
 
-The pipe is one of `multiprocessing`, or anything that sends and receives bytes as it does. First
-comes what is shared, and then messages (`crew.py`), each of them pickled.
+The pipe is one of `multiprocessing`, or anything that sends and receives bytes as it does, such as
+the end of a wire (`wire.py`). Messages (`crew.py`) go through it, each of them pickled; through one
+of `multiprocessing` what is shared comes first.
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ def serve(pipe: Connection, threads: int, precision: Setting) -> None:
     """What a process of `processes.Processes` does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    work(pipe, threads, precision)
-
-
-def work(pipe: Pipe, threads: int, precision: Setting) -> None:
-    """One job after another, in any thread."""
-    torch.set_num_threads(threads)
-    set_to(precision)
     try:
-        content = pipe.recv_bytes()
+        content = [pipe.recv_bytes()]
     except (EOFError, OSError):
         os._exit(PARENT_GONE)
+    work(pipe, content.pop(), threads, precision)
+
+
+def work(pipe: Pipe, content: bytes, threads: int, precision: Setting) -> None:
+    """One job after another; `content` is what they share, pickled."""
+    torch.set_num_threads(threads)
+    set_to(precision)
     link = _PipeLink(pipe)
     try:
         shared = pickle.loads(content)
@@ -116,6 +117,7 @@ class _PipeLink:
                     call(content[0])
             else:
                 self.jobs.put(None)
+                return
 
 
 def _sendable(error: Exception) -> Exception:

@@ -1,7 +1,8 @@
-"""The actor of an engine on a Ray cluster: a pipe to the driver, for a thread that works.
+"""The actor of an engine on a Ray cluster: one call, which lasts as long as the engine.
 
-1. What is said to it goes to the thread (`job_process.work`); what the thread says waits until the
-   driver asks for it. Messages to it are numbered: Ray does not promise to deliver calls in order.
+1. It compares versions, connects to the driver (`engine/wire.py`) and does what the driver says
+   (`job_process.work`), until that is over or the driver has gone. What it answers is why it could
+   not begin.
 2. The class is made inside a function, and asks for tollbox by name, so that it travels by value: a
    node with another version can then say so.
 """
@@ -10,31 +11,28 @@ from __future__ import annotations
 
 import importlib
 import pickle
-import queue
-import threading
 from typing import Any
 
-GROUPS = {"hear": 1, "say": 1}
-"""Methods of an actor that wait for nothing but themselves, and their threads."""
+VERSIONS, ADDRESS = "versions", "address"
+"""What an engine may be refused for."""
 
 
 def actor_class(ray: Any) -> type:
     """The actor's class."""
 
     class TollboxEngine:
-        """Runs jobs in a thread; what it says waits until the driver asks for it."""
+        """Runs jobs."""
 
-        def __init__(self) -> None:
-            self.lock = threading.Lock()
-            self.inbox: Any = queue.SimpleQueue()
-            self.outbox: Any = queue.SimpleQueue()
-            self.early: dict[int, bytes] = {}
-            self.next = 0
-
-        def begin(
-            self, versions: dict[str, str], shared: bytes, threads: int, precision: bytes
-        ) -> str | None:
-            """Begin to serve; what is different here, in words, if anything is."""
+        def serve(
+            self,
+            versions: dict[str, str],
+            shared: list[Any],
+            meeting: tuple[Any, int, bytes],
+            threads: int,
+            precision: bytes,
+        ) -> tuple[str, str] | None:
+            """Run them; what it is refused for, and why. `shared` has a reference to what they
+            share; `meeting` is the driver's address, the number of the wire and its key."""
             here = {name: importlib.import_module(name).__version__ for name in versions}
             differences = [
                 f"{name} is {here[name]} there and {version} here"
@@ -42,37 +40,13 @@ def actor_class(ray: Any) -> type:
                 if here[name] != version
             ]
             if differences:
-                return ", ".join(differences)
+                return VERSIONS, ", ".join(differences)
+            try:
+                pipe = importlib.import_module("tollbox.engine.wire").connect(*meeting)
+            except OSError as error:
+                return ADDRESS, "{}:{}: {}".format(*meeting[0], error)
             process = importlib.import_module("tollbox.engine.job_process")
-            self.say(0, shared)
-            arguments = (self, threads, pickle.loads(precision))
-            threading.Thread(target=process.work, args=arguments, daemon=True).start()
+            process.work(pipe, ray.get(shared.pop()), threads, pickle.loads(precision))
             return None
-
-        def send_bytes(self, content: bytes) -> None:
-            """As a pipe: what the driver is to hear."""
-            self.outbox.put(content)
-
-        def recv_bytes(self) -> bytes:
-            """As a pipe: what the driver said."""
-            content: bytes = self.inbox.get()
-            return content
-
-        @ray.method(concurrency_group="hear")  # type: ignore[untyped-decorator]
-        def hear(self) -> list[bytes]:
-            """All that is to be heard; waits until there is something."""
-            contents = [self.outbox.get()]
-            while not self.outbox.empty():
-                contents.append(self.outbox.get())
-            return contents
-
-        @ray.method(concurrency_group="say")  # type: ignore[untyped-decorator]
-        def say(self, number: int, content: bytes) -> None:
-            """Message `number` of the driver."""
-            with self.lock:
-                self.early[number] = content
-                while self.next in self.early:
-                    self.inbox.put(self.early.pop(self.next))
-                    self.next += 1
 
     return TollboxEngine

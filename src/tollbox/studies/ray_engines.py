@@ -4,14 +4,16 @@
    where Ctrl-C is pressed and where progress is shown, and it is what an engine of one machine
    talks to. So engines of a cluster are the same job in the same loop (`crew.py`), and a node needs
    neither the folder nor a common file system for it; only what the study itself names.
-2. An actor never calls the driver. The driver asks each for its next messages, and Ray answers when
-   there are some: a node that was taken for dead may still talk, but nobody listens (and the desk
-   refuses its epoch). When the driver dies, Ray ends its actors.
-3. More engines may be asked for than there is room: Ray begins the others when a node comes. The
+2. Ray places engines and watches over them: each is one call of an actor (`ray_actor.py`) that
+   lasts as long as it. Messages go over a wire (`engine/wire.py`), since a call of Ray takes a
+   large part of a millisecond of processor time on either side, and each batch would want two.
+3. An engine has died when Ray says so, or when its wire has ended; then nobody listens to it any
+   more (and the desk refuses its epoch), though its node may be there. An engine whose wire has
+   ended ends itself, so none is left when the driver dies; and Ray ends its actors, too.
+4. More engines may be asked for than there is room: Ray begins the others when a node comes. The
    cells of a node that goes are taken by the engines that are there.
-4. A node has the same versions of tollbox, torch and numpy as the driver, or its engine is refused.
-5. Messages to an actor (`ray_actor.py`) are sent from the loop alone, since a signal handler must
-   not call Ray.
+5. A node has the same versions of tollbox, torch and numpy as the driver, or its engine is refused.
+6. Ray is called from the loop alone, since a signal handler must not.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import pickle
 import signal
 import socket
 import threading
+import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,15 +39,21 @@ from ..core.arguments import check_whole, shown
 from ..core.tf32 import setting
 from ..engine.crew import Crew, Member
 from ..engine.executors import Job
+from ..engine.switchboard import Switchboard
+from ..engine.wire import Wire
 from ..errors import InputError
 from ..files.packages import optional
 from ..files.tables import in_a_line
-from .ray_actor import GROUPS, actor_class
+from .ray_actor import VERSIONS, actor_class
 
 ANSWER_SECONDS = 5.0
 """How long an address is given to answer."""
 LOOK_SECONDS = 0.2
-"""Time between two looks at what is to be said."""
+"""Time between two looks at what Ray says."""
+LEAVE_SECONDS = 5.0
+"""How long engines are given to end on their own."""
+REASON_SECONDS = 10.0
+"""How long Ray is given to say why a wire has ended."""
 MOST_WORDS = 120
 """Letters of what Ray says that are passed on."""
 
@@ -116,9 +125,11 @@ class RayCrew(Crew["_Engine"]):
         gpus = self._needs["num_gpus"]
         self.share = min(1.0, gpus) if gpus else 1 / max(rooms)
         """Of a node's memory, or of a GPU's, that an engine has."""
+        self._board = _switchboard(self.ray)
+        self._next_look = 0.0
         try:
             self._shared = self.ray.put(self.ray.cloudpickle.dumps(shared))
-            self._actor = self.ray.remote(concurrency_groups=GROUPS)(actor_class(self.ray))
+            self._actor = self.ray.remote(actor_class(self.ray))
             self._hire(self.wanted)
         except BaseException:
             self.close()
@@ -127,83 +138,114 @@ class RayCrew(Crew["_Engine"]):
     def __enter__(self) -> RayCrew:
         return self
 
+    def close(self) -> None:
+        """End all of them; those that are there leave by themselves, or Ray says that they died."""
+        for member in self._members:
+            member.say("close")
+        leaving = [member.serving for member in self._members if member.is_there]
+        if leaving:
+            self.ray.wait(leaving, num_returns=len(leaving), timeout=LEAVE_SECONDS)
+        super().close()
+        self._board.close()
+
     def _hire(self, count: int) -> None:
         threads = max(1, round(self._needs["num_cpus"]))
         versions = {"tollbox": __version__, "torch": torch.__version__, "numpy": np.__version__}
         for _ in range(count):
+            wire, number, key = self._board.wire()
+            meeting = self._board.address, number, key
             handle = self._actor.options(**self._needs, max_restarts=0).remote()
-            ready = handle.begin.remote(versions, self._shared, threads, pickle.dumps(setting()))
-            self._members.append(_Engine(self.ray, handle, ready))
+            serving = handle.serve.remote(
+                versions, [self._shared], meeting, threads, pickle.dumps(setting())
+            )
+            self._members.append(_Engine(self.ray, handle, serving, self._board, wire))
 
     def _packed(self, job: Job) -> bytes:
         return bytes(self.ray.cloudpickle.dumps(job))
 
     def _with_messages(self, members: list[_Engine], seconds: float | None = None) -> list[_Engine]:
-        waited = 0.0
+        end = math.inf if seconds is None else time.monotonic() + seconds
         while True:
-            for member in members:
-                member.flush()
-            found = [member for member in members if member.news]
-            if found or (seconds is not None and waited >= seconds):
+            if time.monotonic() >= self._next_look:
+                self._look()
+            found = [member for member in members if member.has_news]
+            if found or time.monotonic() >= end:
                 return found
-            pending = {member.pending: member for member in members}
-            ready, _ = self.ray.wait([*pending], num_returns=1, timeout=LOOK_SECONDS)
-            if len(pending) > 1 and ready:  # and all others that have something, too
-                ready, _ = self.ray.wait([*pending], num_returns=len(pending), timeout=0)
-            for reference in ready:
-                pending[reference].fetch()
-            waited += 0.0 if ready else LOOK_SECONDS
+            self._board.wait(LOOK_SECONDS)
+
+    def _look(self) -> None:
+        """See what Ray says of engines."""
+        self._next_look = time.monotonic() + LOOK_SECONDS
+        serving = {member.serving: member for member in self._members if not member.ended}
+        ready = []
+        if serving:
+            ready, _ = self.ray.wait([*serving], num_returns=len(serving), timeout=0)
+        for reference in ready:
+            serving[reference].learn()
+        for member in self._members:
+            member.look()
 
 
 class _Engine(Member):
     """An actor, as the driver sees it."""
 
-    def __init__(self, ray: Any, handle: Any, ready: Any) -> None:
-        """`ready` is what its beginning answers."""
+    def __init__(self, ray: Any, handle: Any, serving: Any, board: Switchboard, wire: Wire) -> None:
         super().__init__(alone=False)
         self._ray, self._handle = ray, handle
-        self.pending = ready
-        """What Ray answers when it has something to say,"""
-        self.news: deque[Any] = deque()
-        """and what it has said."""
-        self._outbox: deque[bytes] = deque()
-        self._said = 1  # the first is what is shared
-        self._begun = self._ended = False
+        self.serving = serving
+        """What Ray answers when it has ended."""
+        self._board, self._wire = board, wire
+        self._news: deque[Any] = deque()
+        """What is said of it, after all that it says itself."""
+        self.ended = self._called_off = False
+        """Nothing more is to be learnt of it; it is not wanted any more, and was not there yet."""
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is a message."""
+        return bool(self._wire.messages or self._news)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it could hear what is said."""
+        return not self.ended and self._wire.connection is not None
 
     def say(self, *message: Any) -> None:
-        """Have the loop send a message. One that has no node yet need not wait to be stopped."""
-        if message[0] == "stop" and not self._begun:
-            self._ended = True
-            self.news.append(("value", None))
-        self._outbox.append(pickle.dumps(message))
-
-    def flush(self) -> None:
-        """Send what is to be said."""
-        if self._ended:
-            self.kill()
-        while self._outbox and not self._ended:
-            self._handle.say.remote(self._said, self._outbox.popleft())
-            self._said += 1
-
-    def fetch(self) -> None:
-        """Take what Ray has answered."""
-        try:
-            answer = self._ray.get(self.pending)
-        except self._ray.exceptions.RayError as error:
-            self._ended = True
-            self.news.append(("died", in_a_line(error)[:MOST_WORDS]))
-            return
-        if not self._begun and answer is not None:
-            self.news.append(("error", _another_version(answer)))
-            self._ended = True
-            return
-        self.news.extend(map(pickle.loads, answer or ()))
-        self._begun = True
-        self.pending = self._handle.hear.remote()
+        """Send a message. One that has no node yet need not wait to be stopped."""
+        if message[0] == "stop" and not self._wire.joined:
+            self._called_off = True
+        if message[0] == "stop" and self._called_off:
+            self._news.append(("value", None))
+        self._wire.send(pickle.dumps(message))
 
     def hear(self) -> Any:
         """Its next message."""
-        return self.news.popleft()
+        if self._wire.messages:
+            return pickle.loads(self._wire.messages.popleft())
+        return self._news.popleft()
+
+    def learn(self) -> None:
+        """It has ended: take what Ray says of it."""
+        self.ended = True
+        try:
+            refusal = self._ray.get(self.serving)
+        except self._ray.exceptions.RayError as error:
+            refusal, how = None, in_a_line(error)[:MOST_WORDS]
+        else:
+            how = "it has ended"
+        self._wire.receive()
+        self._board.hang_up(self._wire)
+        self._news.append(("died", how) if refusal is None else ("error", _refused(*refusal)))
+
+    def look(self) -> None:
+        """End it if it is not wanted; or if its wire has ended, but give Ray time to say why."""
+        since = self._wire.ended
+        if self._called_off and not self.ended:
+            self.end()
+        if not self.ended and since is not None and time.monotonic() - since > REASON_SECONDS:
+            self.ended = True
+            self.kill()
+            self._news.append(("died", "its connection to the driver ended"))
 
     def kill(self) -> None:
         """End it at once."""
@@ -212,14 +254,34 @@ class _Engine(Member):
 
     def end(self) -> None:
         """The same: what counts is at the desk."""
+        self.ended = True
+        self._board.hang_up(self._wire)
         self.kill()
 
 
-def _another_version(differences: str) -> InputError:
+def _switchboard(ray: Any) -> Switchboard:
+    """Where engines connect to: at the address by which Ray's nodes know this machine."""
+    host = ray.util.get_node_ip_address()
+    try:
+        return Switchboard(host)
+    except OSError as error:
+        raise InputError(
+            f"engines cannot connect to {host}, which Ray takes for this machine ({error})",
+            remedy="give Ray an address that this machine has (`ray start --node-ip-address`)",
+        ) from None
+
+
+def _refused(what: str, why: str) -> InputError:
+    if what == VERSIONS:
+        return InputError(
+            f"a node of the Ray cluster has other versions ({why})",
+            expected="those of this machine",
+            remedy="install the same on all nodes; all that was recorded is kept",
+        )
     return InputError(
-        f"a node of the Ray cluster has other versions ({differences})",
-        expected="those of this machine",
-        remedy="install the same on all nodes; all that was recorded is kept",
+        f"a node of the Ray cluster does not reach this machine ({why})",
+        expected="that nodes can connect to the driver, at any port",
+        remedy="let them, or start the run where they can; all that was recorded is kept",
     )
 
 
