@@ -11,7 +11,7 @@ import datetime
 import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,12 @@ from ..core.result import By, Values
 from ..studies.reading import StudyResults
 from . import statistics as medians
 from . import words
+from .best_of_all import best_runs, with_best_of_all
 from .gallery import gallery
 from .paper_table import PaperTable, TableColumn, TableRow, paper_table, price_label
+from .ranking_data import ranking_data
 from .runs import Reading, SeriesRuns, series_of
+from .standings import Standings, standings
 
 MARKS = 48
 LEVELS = tuple(float(f"{digit}e{decade}") for decade in range(-4, 2) for digit in (1, 2, 3, 5))
@@ -41,11 +44,15 @@ def page_data(
     results: StudyResults,
     reading: Reading = Reading.HARD,
     all_series: Sequence[SeriesRuns] | None = None,
+    table: PaperTable | None = None,
+    ranking: Standings | None = None,
 ) -> dict[str, Any]:
-    """All that the page of a study shows; `all_series` are its series, if they have been read."""
+    """All that the page of a study shows; the others are parts of it, if they have been made."""
     study = results.study
     all_series = series_of(results) if all_series is None else all_series
-    table = paper_table(study, all_series, reading)
+    if table is None:
+        table = with_best_of_all(paper_table(study, all_series, reading), all_series, reading)
+    ranking = ranking or standings(results, all_series, table, reading)
     levels = levels_of(all_series)
     efforts = [_effort(runs, level) for runs in all_series if runs.runs for level in levels]
     return {
@@ -66,9 +73,11 @@ def page_data(
         ],
         "attacks": drawn_attacks(table.rows),
         "table": _table(table),
+        "ranking": ranking_data(ranking, [row.attack for row in table.rows]),
         "curves": [
             _curve(runs, by, reading) for runs in all_series if runs.runs for by in _axes(runs)
         ],
+        "best": list(_best_curves(all_series, table, reading)),
         "levels": levels,
         "level": usual_level(levels, efforts),
         "tradeoff": efforts,
@@ -141,22 +150,27 @@ def _table(table: PaperTable) -> dict[str, Any]:
                 "method": row.words,
                 "attack": row.attack,
                 "cells": [
-                    None
-                    if cell is None or cell.runs == 0
-                    else {
-                        "value": _number(cell.value),
-                        "low": _number(cell.low),
-                        "high": _number(cell.high),
-                        "success": round(cell.success, 4),
-                        "runs": cell.runs,
-                        "images": cell.images,
-                        "best": table.best[number][column],
-                    }
+                    _cell(cell, table.best[number][column])
                     for column, cell in enumerate(table.cells[number])
                 ],
             }
             for number, row in enumerate(table.rows)
         ],
+        "best": [_cell(cell, False) for cell in table.of_all],
+    }
+
+
+def _cell(cell: medians.Median | None, best: bool) -> dict[str, Any] | None:
+    if cell is None or cell.runs == 0:
+        return None
+    return {
+        "value": _number(cell.value),
+        "low": _number(cell.low),
+        "high": _number(cell.high),
+        "success": round(cell.success, 4),
+        "runs": cell.runs,
+        "images": cell.images,
+        "best": best,
     }
 
 
@@ -181,10 +195,31 @@ def marks_of(runs: SeriesRuns, by: By) -> Values:
 
 
 def _curve(runs: SeriesRuns, by: By, reading: Reading) -> dict[str, Any]:
-    marks = marks_of(runs, by)
+    return {**_key(runs), "by": by, **_points(runs.runs, marks_of(runs, by), by, reading)}
+
+
+def _best_curves(
+    all_series: Sequence[SeriesRuns], table: PaperTable, reading: Reading
+) -> Iterator[dict[str, Any]]:
+    """Of the best of all attacks, at each price on each model, where there are several."""
+    for model, price in dict.fromkeys((c.model, c.tariff.name) for c in table.columns):
+        runs = best_runs(all_series, model, price)
+        here = [s for s in all_series if s.runs and _key(s).items() >= _at(model, price).items()]
+        for by in _axes(here[0]) if runs else ():
+            ends = [end for s in here for end in marks_of(s, by)[[0, -1]]]
+            marks = np.geomspace(min(ends), max(ends), MARKS)
+            yield {**_at(model, price), "by": by, **_points(runs, marks, by, reading)}
+
+
+def _at(model: str, price: str) -> dict[str, str]:
+    return {"model": model, "price": price}
+
+
+def _points(runs: Sequence[medians.Run], marks: Values, by: By, reading: Reading) -> dict[str, Any]:
+    """Medians at marks, with their intervals."""
     low, middle, high = [], [], []
-    table = medians.table_of(runs.runs, marks, by, reading)
-    images = np.array([run.image for run in runs.runs])
+    table = medians.table_of(runs, marks, by, reading)
+    images = np.array([run.image for run in runs])
     for column in table.T:
         known = ~np.isnan(column)
         middle.append(medians.median(column))
@@ -196,8 +231,6 @@ def _curve(runs: SeriesRuns, by: By, reading: Reading) -> dict[str, Any]:
         low.append(ends[0])
         high.append(ends[1])
     return {
-        **_key(runs),
-        "by": by,
         "x": [_number(mark) for mark in marks],
         "y": [_number(value) for value in middle],
         "low": [_number(value) for value in low],

@@ -44,9 +44,14 @@ class Estimate(NamedTuple):
         return Estimate(value, low, high, self.images)
 
 
+def first_cost(last: float) -> float:
+    """Where the costs begin that end with `last`."""
+    return FIRST_SHARE * last
+
+
 def log_spaced(last: float) -> Values:
-    """Costs from a twentieth of the last one on."""
-    return np.geomspace(FIRST_SHARE * last, last, COSTS)
+    """The costs, equal ratios apart."""
+    return np.geomspace(first_cost(last), last, COSTS)
 
 
 def mean_logs(distances: Values, cap: float) -> Values:

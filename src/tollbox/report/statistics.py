@@ -143,7 +143,8 @@ def bootstrap(
     `images` has the image of each run. `statistic` is given the runs of several samples, by their
     numbers, (samples, runs), and answers with a row for each sample.
     """
-    groups = [np.nonzero(images == image)[0] for image in np.unique(images)]
+    counts = np.unique(images, return_counts=True)[1]
+    groups = np.split(np.argsort(images, kind="stable"), np.cumsum(counts)[:-1])
     drawn = np.random.default_rng(seed).integers(len(groups), size=(draws, len(groups)))
     if len({len(group) for group in groups}) == 1:  # samples are of one size: many at once
         runs = np.stack(groups)
