@@ -11,9 +11,11 @@ import numpy as np
 
 from .axes import (
     COLOURS,
+    FEW_ROUND,
     INK,
     PHASE_COLOURS,
     ROUND,
+    SHORT,
     any_letters,
     head,
     legend,
@@ -76,7 +78,8 @@ def draw_ranking(
                 value, low, high = estimate[:3]
                 axis.plot([low, high], [row, row], color=COLOURS[0], linewidth=1.6)
                 axis.plot([value], [row], "o", color=COLOURS[0], markersize=4.5)
-        log_ticks(axis.xaxis, ROUND)
+        low, high = axis.get_xlim()
+        log_ticks(axis.xaxis, ROUND if high / low < SHORT[ROUND] else FEW_ROUND)
         axis.set_xlabel(literal(f"G: part of {against}'s distance", longest=None))
         name_panel(axis, name)
         style(axis, grid=None)

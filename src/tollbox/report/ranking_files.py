@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import textwrap
 
 from ..files.tables import plain_text
 from .numbers import count, distance, interval
@@ -92,7 +93,8 @@ def ranking_latex(found: Standings) -> str:
     """G and O, prices across; attacks in the order of the study."""
     columns = found.columns
     names = list(dict.fromkeys(each.attack for each in found.standings))
-    lines = [f"% {explanation(found)}", rf"\begin{{tabular}}{{l{'cc' * len(columns)}}}"]
+    lines = [f"% {words}" for words in textwrap.wrap(explanation(found), 98)]
+    lines.append(rf"\begin{{tabular}}{{l{'cc' * len(columns)}}}")
     heads = [f"{tex(c.model)}, {tex_price(c.tariff)}" for c in columns]
     lines += [r"\toprule", "".join(rf" & \multicolumn{{2}}{{c}}{{{h}}}" for h in heads) + r" \\"]
     lines += [r"\textit{Attack}" + r" & $G$ & $O$" * len(columns) + r" \\", r"\midrule"]
