@@ -1,8 +1,4 @@
-"""What the page of a report shows, as plain data: every number finite, None for what is not.
-
-Curves are read at a few dozen marks, evenly spaced on a log axis, and rounded: a page of ten
-thousand cells must stay small.
-"""
+"""What the page of a report shows, as plain data: every number finite, None for what is not."""
 
 from __future__ import annotations
 
@@ -11,23 +7,23 @@ import datetime
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..core.result import By, Values
 from ..studies.reading import StudyResults
 from . import statistics as medians
 from . import words
-from .best_of_all import best_runs, with_best_of_all
+from .best_of_all import with_best_of_all
+from .curve_data import best_curves, key_of, marks_of, series_curves
 from .gallery import gallery
-from .paper_table import PaperTable, TableColumn, TableRow, paper_table, price_label
+from .numbers import rounded
+from .paper_table import PaperTable, TableRow, paper_table, price_label
 from .ranking_data import ranking_data
 from .runs import Reading, SeriesRuns, series_of
 from .standings import Standings, standings
 
-MARKS = 48
 LEVELS = tuple(float(f"{digit}e{decade}") for decade in range(-4, 2) for digit in (1, 2, 3, 5))
 MOST_LEVELS = 6
 ITERATIONS = 60
@@ -67,17 +63,15 @@ def page_data(
             {
                 "name": tariff.name,
                 "label": price_label(tariff),
-                "budget": _number(tariff.budget),
+                "budget": rounded(tariff.budget),
             }
             for tariff in study.tariffs
         ],
         "attacks": drawn_attacks(table.rows),
         "table": _table(table),
         "ranking": ranking_data(ranking, [row.attack for row in table.rows]),
-        "curves": [
-            _curve(runs, by, reading) for runs in all_series if runs.runs for by in _axes(runs)
-        ],
-        "best": list(_best_curves(all_series, table, reading)),
+        "curves": list(series_curves(all_series, reading)),
+        "best": list(best_curves(all_series, table, reading)),
         "levels": levels,
         "level": usual_level(levels, efforts),
         "tradeoff": efforts,
@@ -87,22 +81,13 @@ def page_data(
             if runs.runs
             for level in levels
         ],
-        "phases": [{**_key(runs), "phases": _phases(runs)} for runs in all_series if runs.runs],
+        "phases": [{**key_of(runs), "phases": _phases(runs)} for runs in all_series if runs.runs],
         "shares": [shares for runs in all_series if (shares := _shares(runs)) is not None],
         "gallery": gallery(results, all_series, table),
         "environment": dataclasses.asdict(results.record.environment)
         | {f"model {name}": words.running(model) for name, model in results.record.models.items()}
         | {f"surrogate of {name}": word for name, word in results.record.surrogates.items()},
         "commands": words.commands(results),
-    }
-
-
-def _key(runs: SeriesRuns) -> dict[str, str]:
-    series = runs.series
-    return {
-        "model": series.model.name,
-        "price": series.tariff.name,
-        "attack": series.attack.name,
     }
 
 
@@ -139,7 +124,7 @@ def _table(table: PaperTable) -> dict[str, Any]:
                 "model": column.model,
                 "price": column.tariff.name,
                 "label": column.head,
-                "budget": _number(column.mark),
+                "budget": rounded(column.mark),
                 "by": column.by,
             }
             for column in table.columns
@@ -164,9 +149,9 @@ def _cell(cell: medians.Median | None, best: bool) -> dict[str, Any] | None:
     if cell is None or cell.runs == 0:
         return None
     return {
-        "value": _number(cell.value),
-        "low": _number(cell.low),
-        "high": _number(cell.high),
+        "value": rounded(cell.value),
+        "low": rounded(cell.low),
+        "high": rounded(cell.high),
         "success": round(cell.success, 4),
         "runs": cell.runs,
         "images": cell.images,
@@ -174,77 +159,13 @@ def _cell(cell: medians.Median | None, best: bool) -> dict[str, Any] | None:
     }
 
 
-def _axes(runs: SeriesRuns) -> tuple[By, ...]:
-    """What its curves are drawn against."""
-    flagged = any(run.spent["source"] > 0 for run in runs.runs)
-    return ("cost", "source") if flagged else ("cost",)
-
-
-def marks_of(runs: SeriesRuns, by: By) -> Values:
-    """Marks from where the first run has a point to where the last ends."""
-    firsts = [run.needs[by][0] for run in runs.runs if len(run.distances)]
-    column = TableColumn(runs.series.model.name, runs.series.tariff)
-    last = max(run.spent[by] for run in runs.runs)
-    if by == "cost" and math.isfinite(column.tariff.budget):
-        last = column.tariff.budget
-    first = min([*firsts, last])
-    if not first < last:
-        return np.array([max(last, 1.0)])
-    first = max(first, last / 1e6)
-    return np.unique(np.append(np.geomspace(first, last, MARKS)[:-1], last))
-
-
-def _curve(runs: SeriesRuns, by: By, reading: Reading) -> dict[str, Any]:
-    return {**_key(runs), "by": by, **_points(runs.runs, marks_of(runs, by), by, reading)}
-
-
-def _best_curves(
-    all_series: Sequence[SeriesRuns], table: PaperTable, reading: Reading
-) -> Iterator[dict[str, Any]]:
-    """Of the best of all attacks, at each price on each model, where there are several."""
-    for model, price in dict.fromkeys((c.model, c.tariff.name) for c in table.columns):
-        runs = best_runs(all_series, model, price)
-        here = [s for s in all_series if s.runs and _key(s).items() >= _at(model, price).items()]
-        for by in _axes(here[0]) if runs else ():
-            ends = [end for s in here for end in marks_of(s, by)[[0, -1]]]
-            marks = np.geomspace(min(ends), max(ends), MARKS)
-            yield {**_at(model, price), "by": by, **_points(runs, marks, by, reading)}
-
-
-def _at(model: str, price: str) -> dict[str, str]:
-    return {"model": model, "price": price}
-
-
-def _points(runs: Sequence[medians.Run], marks: Values, by: By, reading: Reading) -> dict[str, Any]:
-    """Medians at marks, with their intervals."""
-    low, middle, high = [], [], []
-    table = medians.table_of(runs, marks, by, reading)
-    images = np.array([run.image for run in runs])
-    for column in table.T:
-        known = ~np.isnan(column)
-        middle.append(medians.median(column))
-        ends = (
-            medians.interval(column[known], images[known], draws=200)
-            if known.any()
-            else (math.nan, math.nan)
-        )
-        low.append(ends[0])
-        high.append(ends[1])
-    return {
-        "x": [_number(mark) for mark in marks],
-        "y": [_number(value) for value in middle],
-        "low": [_number(value) for value in low],
-        "high": [_number(value) for value in high],
-    }
-
-
 def _effort(runs: SeriesRuns, level: float) -> dict[str, Any]:
     effort = medians.effort(runs.runs, level)
     return {
-        **_key(runs),
+        **key_of(runs),
         "level": level,
-        "flagged": _number(effort.flagged),
-        "queries": _number(effort.queries),
+        "flagged": rounded(effort.flagged),
+        "queries": rounded(effort.queries),
         "share": round(effort.share, 4),
     }
 
@@ -267,10 +188,10 @@ def _success(runs: SeriesRuns, level: float, first: float, reading: Reading) -> 
     marks = np.append(first, marks_of(runs, "cost"))
     rates = medians.success(runs.runs, level, marks, "cost", reading)
     return {
-        **_key(runs),
+        **key_of(runs),
         "level": level,
-        "x": [_number(mark) for mark in marks],
-        "y": [_number(rate) for rate in rates],
+        "x": [rounded(mark) for mark in marks],
+        "y": [rounded(rate) for rate in rates],
     }
 
 
@@ -314,8 +235,4 @@ def _shares(runs: SeriesRuns) -> dict[str, Any] | None:
         planned.append(round(float(at[:, 0].mean()), 5))
         realised.append(round(float(at[:, 1].mean()), 5))
     steps = list(range(1, longest + 1))
-    return {**_key(runs), "t": steps, "planned": planned, "realised": realised}
-
-
-def _number(value: float) -> float | None:
-    return float(f"{value:.5g}") if math.isfinite(value) else None
+    return {**key_of(runs), "t": steps, "planned": planned, "realised": realised}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
+from .numbers import rounded
 from .ranking import Estimate, first_cost
 from .standings import Standings
 
@@ -21,8 +21,8 @@ def ranking_data(found: Standings, attacks: Sequence[str]) -> dict[str, Any]:
                 "model": column.model,
                 "price": column.tariff.name,
                 "by": column.by,
-                "first": _number(first_cost(column.mark)),
-                "last": _number(column.mark),
+                "first": rounded(first_cost(column.mark)),
+                "last": rounded(column.mark),
             }
             for column in found.columns
         ],
@@ -33,8 +33,8 @@ def ranking_data(found: Standings, attacks: Sequence[str]) -> dict[str, Any]:
                 "attack": each.attack,
                 "ratios": [_estimate(each.ratios.get(attack)) for attack in attacks],
                 "optimality": _estimate(each.optimality),
-                "seconds": _number(each.seconds),
-                "speed": _number(each.speed),
+                "seconds": rounded(each.seconds),
+                "speed": rounded(each.speed),
             }
             for each in found.standings
         ],
@@ -45,8 +45,4 @@ def _estimate(estimate: Estimate | None) -> list[float | None] | None:
     """Value, low, high, images; None over none."""
     if estimate is None or not estimate.images:
         return None
-    return [*map(_number, estimate[:3]), estimate.images]
-
-
-def _number(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(f"{value:.5g}")
+    return [*map(rounded, estimate[:3]), estimate.images]
