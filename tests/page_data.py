@@ -110,6 +110,40 @@ def shares(model: str, price: str, attack: str) -> dict[str, Any]:
     return keys | {"t": t, "planned": planned, "realised": realised}
 
 
+def size(attack: str) -> float:
+    """Its distance, beside that of others."""
+    return float((BETTER[method(attack)] * HALF_LIFE[family(attack)]) ** 0.7)
+
+
+def ranking(grid: list[tuple[str, str, str]], attacks: tuple[str, ...]) -> dict[str, Any]:
+    """Distances that are factors of their families and methods apart, at every cost."""
+
+    def estimate(value: float) -> list[float]:
+        return [value, 0.9 * value, 1.12 * value, 30]
+
+    return {
+        "against": attacks[0],
+        "cap": "half of the range in every pixel (ℓ2 194)",
+        "best": "best distance known in this study",
+        "ranges": [
+            {"model": m, "price": p, "by": "cost", "first": 0.05 * PRICES[p], "last": PRICES[p]}
+            for m, p in dict.fromkeys((m, p) for m, p, _ in grid)
+        ],
+        "standings": [
+            {
+                "model": m,
+                "price": p,
+                "attack": a,
+                "ratios": [estimate(size(a) / size(other)) for other in attacks],
+                "optimality": estimate(1 - size(a)),
+                "seconds": 12.5 * len(a),
+                "speed": None if p == "1000" else 5000 / len(a),
+            }
+            for m, p, a in grid
+        ],
+    }
+
+
 FACTOR = 5
 
 
@@ -148,6 +182,7 @@ def sample(
     """Data for `tollbox.report.page.page`: a whole study, small."""
     grid = [(m, p, a) for m in models for p in PRICES for a in attacks]
     least = min(BETTER[method(a)] for a in attacks)
+    nearest = min(attacks, key=size)
     columns = [
         {"model": m, "price": p, "label": f"c* = {p}", "budget": b, "by": "cost"}
         for m in models
@@ -186,7 +221,18 @@ def sample(
             }
             for a in attacks
         ],
-        "table": {"columns": columns, "rows": rows},
+        "table": {
+            "columns": columns,
+            "rows": rows,
+            "best": [cell(m, p, nearest, False) for m in models for p in PRICES],
+        },
+        "ranking": ranking(grid, attacks),
+        "best": [
+            {k: v for k, v in curve(m, p, nearest, by).items() if k != "attack"}
+            for m in models
+            for p in PRICES
+            for by in ("cost", "source")
+        ],
         "curves": [curve(*keys, by) for keys in grid for by in ("cost", "source")],
         "levels": list(LEVELS),
         "level": 20.0,

@@ -31,7 +31,6 @@ HEADINGS = {
     "gallery/table-1": "Table 1, small",
     "gallery/vit-b-32": "Table 2, small",
     "gallery/vit-b-16": "Table 3, small",
-    "tables/cifar10": "Table 1 on CIFAR-10",
     "tables/flagged": "Flagged queries",
     "tables/paper": "Table 1 on ResNet-50",
 }

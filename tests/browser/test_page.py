@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_data import BETTER, HALF_LIFE, family, method, sample
+from page_data import BETTER, HALF_LIFE, family, method, sample, size
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -27,6 +27,8 @@ from tollbox.report.page import PLACE, packaged, page
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 LINK = '<a href="http://x.y">x</a>'  # short enough to be shown whole
+BEST = "best of all attacks"
+LINES = f"plot.data.filter((t) => t.name !== '{BEST}')"
 CHARTS = ("curves", "tradeoff", "success", "phases", "shares")
 WIDTHS = (400, 1400)
 FLAGS = (
@@ -72,7 +74,9 @@ def empty() -> dict[str, Any]:
     names = ("curves", "levels", "tradeoff", "success", "phases", "shares")
     lists: dict[str, Any] = {name: [] for name in names}
     gone = {
-        "table": {"columns": [], "rows": []},
+        "table": {"columns": [], "rows": [], "best": []},
+        "ranking": sample()["ranking"] | {"ranges": [], "standings": []},
+        "best": [],
         "gallery": {"note": None, "rows": [], "images": []},
     }
     return sample() | lists | gone | {"level": None, "models": [], "prices": [], "attacks": []}
@@ -254,7 +258,9 @@ def test_the_curves_follow_their_switches(browser: webdriver.Chrome, tmp_path: P
 
     def expected(price: str, by: str) -> list[list[Any]]:
         found = [c for c in data["curves"] if c["price"] == price and c["by"] == by]
-        return [[c["attack"], c["x"][-1], [y for y in c["y"] if y is not None]] for c in found]
+        best = [c | {"attack": BEST} for c in data["best"] if (c["price"], c["by"]) == (price, by)]
+        every = [*found, *best]
+        return [[c["attack"], c["x"][-1], [y for y in c["y"] if y is not None]] for c in every]
 
     assert chart(browser, "curves", lines) == expected("2", "cost")
     press(browser, "curves", "by", "flagged queries")
@@ -266,9 +272,69 @@ def test_the_curves_follow_their_switches(browser: webdriver.Chrome, tmp_path: P
     label = browser.find_element(By.CSS_SELECTOR, checked).text
     assert label.replace("\u00a0", " ") == "c* = 100"
 
-    assert chart(browser, "curves", "plot.data.length") == 4
+    assert chart(browser, "curves", "plot.data.length") == 5
+    browser.find_element(By.CSS_SELECTOR, "#curves [data-key=best]").click()
+    assert chart(browser, "curves", lines) == expected("100", "source")[:-1]
     browser.find_element(By.CSS_SELECTOR, "#curves [data-key=bands]").click()
     assert chart(browser, "curves", "plot.data.length") == 8
+    assert trouble(browser) == []
+
+
+def ranked(browser: webdriver.Chrome) -> list[list[str]]:
+    """The rows of the ranking, cell by cell."""
+    rows = browser.find_elements(By.CSS_SELECTOR, "#ranking tbody tr")
+    return [[cell.text for cell in row.find_elements(By.CSS_SELECTOR, "th, td")] for row in rows]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_ranking_is_by_g_beside_the_attack_that_is_chosen(
+    browser: webdriver.Chrome, tmp_path: Path, width: int
+) -> None:
+    data = sample()
+    shown(browser, data, tmp_path, width)
+    sizes = {attack["name"]: size(attack["name"]) for attack in data["attacks"]}
+    order = sorted(sizes, key=sizes.__getitem__)
+    for against in ("cgba", "a-geoda"):
+        press(browser, "ranking", "against", against)
+        rows = ranked(browser)
+        assert [row[0] for row in rows] == order
+        for name, ratio, optimality, seconds, speed in rows:
+            wanted = sizes[name] / sizes[against]
+            value, small = ratio.split("\n")
+            assert value == numbers.distance(wanted)
+            ends = numbers.interval(0.9 * wanted, 1.12 * wanted)
+            assert small == ("the reference" if name == against else ends)
+            assert optimality.split("\n")[0] == numbers.distance(1 - sizes[name])
+            assert float(seconds) == pytest.approx(12.5 * len(name), rel=1e-2)
+            assert float(speed.replace("\u202f", "")) == pytest.approx(5000 / len(name), rel=1e-2)
+        first = next(name for name in order if name != against)
+        said = browser.find_element(By.CSS_SELECTOR, "#ranking .standing").text
+        nearest = numbers.distance(sizes[first] / sizes[against])
+        assert said.startswith(
+            f"Over costs from 250 to 5\u202f000, on 30 images, {first} has {nearest}"
+        )
+        assert said.endswith(f"of {against}'s distance.")
+    press(browser, "ranking", "price", "c* = 1000")
+    assert {row[4] for row in ranked(browser)} == {"–"}
+    assert trouble(browser) == []
+
+
+def test_the_best_of_all_is_a_row_that_is_never_bold_and_not_ranked(
+    browser: webdriver.Chrome, tmp_path: Path
+) -> None:
+    shown(browser, sample(), tmp_path)
+    rows = browser.find_elements(By.CSS_SELECTOR, "#table tbody tr")
+    assert rows[-1].text.startswith(BEST)
+    assert len(rows[-1].find_elements(By.CSS_SELECTOR, "td")) == 3
+    assert not rows[-1].find_elements(By.CSS_SELECTOR, "strong")
+    assert BEST not in [row[0] for row in ranked(browser)]
+    alone = sample()
+    alone["table"]["best"], alone["best"] = [], []
+    for each in alone["ranking"]["standings"]:
+        each |= {"seconds": None, "speed": None}
+    shown(browser, alone, tmp_path)
+    assert BEST not in browser.find_element(By.TAG_NAME, "main").text
+    assert {len(row) for row in ranked(browser)} == {3}
     assert trouble(browser) == []
 
 
@@ -390,6 +456,7 @@ def test_numbers_are_those_of_the_tables_in_files(
     values = [0.0, 1.2e-5, 0.00123, 0.0999, 0.5, 9.6, 10.04, 12.345, 123.4, 999.4, 999.6, 12345.0]
     values += [99_950.0, 123_456.0, 9_999_000.0, 2.5e8]
     data = sample(("cgba",))
+    data["table"]["best"] = []
     [row] = data["table"]["rows"]
     cells = [
         {**row["cells"][1], "value": value, "success": number / 17}
@@ -404,11 +471,11 @@ def test_numbers_are_those_of_the_tables_in_files(
         found: list[str] = browser.execute_script(script)
         return found
 
-    assert texts(".results td > :first-child") == [numbers.distance(value) for value in values]
+    assert texts("#table td > :first-child") == [numbers.distance(value) for value in values]
     rates = [f"found for {numbers.percent(cell['success'])}" for cell in cells]
-    assert texts(".results td small:last-child") == rates
+    assert texts("#table td small:last-child") == rates
     whole = [value for value in values if value.is_integer()]
-    budgets = set(texts(".results thead small"))
+    budgets = set(texts("#table thead small"))
     assert {f"budget {numbers.count(value)}" for value in whole} <= budgets
 
 
@@ -530,7 +597,7 @@ def test_success_begins_at_no_cost_on_a_linear_axis(
 def test_many_attacks_are_grouped_by_family(browser: webdriver.Chrome, tmp_path: Path) -> None:
     many = tuple(p for p in PRESETS if method(p) in BETTER and family(p) in HALF_LIFE)
     shown(browser, sample(many), tmp_path)
-    looks = chart(browser, "curves", "plot.data.map((t) => [t.name, t.line.color, t.line.dash])")
+    looks = chart(browser, "curves", f"{LINES}.map((t) => [t.name, t.line.color, t.line.dash])")
     assert len(looks) == len(many) > 12
     assert len({(colour, dash) for _, colour, dash in looks}) == len(many)
     colours = {(family(name), colour) for name, colour, _ in looks}
@@ -550,7 +617,7 @@ def test_more_families_than_colours_differ_in_dashes(
     many = tuple(p for p in PRESETS if method(p) in (Method.VANILLA, Method.AS, Method.BOTH))
     monkeypatch.setattr("page_data.HALF_LIFE", {family(name): 0.2 for name in many})
     shown(browser, sample(many), tmp_path)
-    looks = chart(browser, "curves", "plot.data.map((t) => [t.line.color, t.line.dash])")
+    looks = chart(browser, "curves", f"{LINES}.map((t) => [t.line.color, t.line.dash])")
     assert len({family(name) for name in many}) > 7
     assert len({(colour, dash) for colour, dash in looks}) == len(many)
     assert trouble(browser) == []

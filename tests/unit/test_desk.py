@@ -162,3 +162,27 @@ def test_what_is_interrupted_is_unfinished_and_what_ended_is_told(case: Case) ->
     reached = unfinished[cells[0]]
     assert reached is not None
     assert reached.index == cells[0]
+
+
+def test_the_time_between_batches_is_that_of_their_series_by_rows(tmp_path: Path) -> None:
+    """Two series of four cells; what was written stays, what is not yet is written at the end."""
+    record = sample_record(series=("one", "two"), width=4)
+    path = tmp_path / "shard-0.sqlite"
+    Store.create(path, record, [])
+    now = 100.0
+    with writing({0: path}) as stores:
+        desk = Desk(stores, [0], Options(), lambda: math.inf, lambda _: None, lambda: now)
+        epoch = begin(desk, 0)
+        now = 150.0  # the model is being loaded: that is nobody's
+        desk.answer(0, Open(epoch, 0))
+        take_all(desk, 0, epoch)
+        now = 152.0
+        both = [Answered(0, 0, 0, 0, np.zeros(1), 1.0), Answered(5, 0, 0, 0, np.zeros(3), 1.0)]
+        assert desk.answer(0, Record(epoch, pack(both, record))) is True
+        assert stores[0].seconds() == {0: 0.5, 1: 1.5}
+        now = 153.0
+        desk.answer(0, labels(epoch, 2, 7))
+        assert desk.answer(0, labels(epoch + 1, 2, 7)) is None
+        assert stores[0].seconds() == {0: 0.5, 1: 1.5}
+        desk.end()
+        assert stores[0].seconds() == {0: 1.5, 1: 1.5}

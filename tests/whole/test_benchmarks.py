@@ -9,6 +9,7 @@ import argparse
 import importlib
 import json
 import math
+import re
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from small_studies import write_study
@@ -24,6 +26,7 @@ import tollbox as tb
 from tollbox.engine import cell_run, settling
 from tollbox.engine.cell_run import CellRun
 from tollbox.parts.overshoot import Belief
+from tollbox.report.ranking import COSTS, distance_ratio, log_spaced
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -294,3 +297,30 @@ def test_peers_are_compared_on_the_images_that_both_have(named: Any) -> None:
     assert ratio.value == pytest.approx(1.0)
     assert ratio.low < 1 < ratio.high
     assert (ours, theirs) == (1, 1)
+
+
+def test_the_ranking_is_that_of_a_report(named: Any) -> None:
+    """G of a table of benchmarks, and of `tollbox report`: one definition."""
+    rng = np.random.default_rng(0)
+    values = {name: rng.lognormal(size=(COSTS, 9)) for name in ("cgba", "a-cgba")}
+    marks = log_spaced(1000.0)
+    report = {
+        "settings": {"by": "cost", "images": list(range(9))},
+        "parts": [],
+        "entries": [
+            {
+                "preset": name,
+                "price": 1.0,
+                "budget": 1000.0,
+                "at": {str(m): list(v) for m, v in zip(marks, distances, strict=True)},
+                "stop": ["budget"] * 9,
+                "cut": {},
+            }
+            for name, distances in values.items()
+        ],
+    }
+    told = named("merged").Table(report).rankings("cgba")["a-cgba", 1.0]
+    found = distance_ratio(values["a-cgba"].T, values["cgba"].T, np.arange(9), 1e6)
+    value, low, high = (float(text) for text in re.findall(r"[\d.]+", told))
+    assert value == pytest.approx(found.value, abs=0.005)
+    assert [low, high] == pytest.approx([found.low, found.high], abs=0.03)  # of other draws

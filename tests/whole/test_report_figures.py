@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from page_data import sample
+from page_data import NAMES, sample, size
 
 from tollbox.attacks import PRESETS, Method
 from tollbox.report import figure_files
@@ -81,12 +81,37 @@ def test_the_title_names_the_model() -> None:
         assert set(figures) == {
             "median-l2-by-cost",
             "median-l2-by-flagged",
+            "ranking",
             "success",
             "tradeoff",
             "cost-by-phase",
         }
         for figure in figures.values():
             assert f"{data['title']}, {model}" in figure.get_suptitle().replace("\n", " ")
+
+
+def test_the_ranking_has_the_interval_of_each_attack_and_its_range() -> None:
+    data = sample()
+    figure = drawn(data)["ranking"]
+    titles = [axis.get_title(loc="left") for axis in figure.axes]
+    assert titles[0] == "c* = 2, cost 250 to 5\u202f000"
+    for axis in figure.axes:
+        assert axis.get_xlabel() == "G: part of cgba's distance"
+        intervals = [line.get_xdata() for line in axis.lines[1::2]]
+        for interval, attack in zip(intervals, NAMES, strict=True):
+            wanted = size(attack) / size("cgba")
+            assert list(interval) == pytest.approx([0.9 * wanted, 1.12 * wanted])
+    assert not names_that_collide(figure)
+    assert "ranking" not in drawn(sample(("cgba",)))
+
+
+def test_the_best_of_all_is_a_curve_where_there_is_room() -> None:
+    few, many = (drawn(sample(names))["median-l2-by-cost"] for names in (NAMES, MANY))
+    assert len(few.axes[0].lines) == len(NAMES) + 1
+    assert "best of all" in [text.get_text() for text in few.axes[0].texts]
+    [legend] = few.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["as if one knew which attack"]
+    assert "best of all" not in [text.get_text() for axis in many.axes for text in axis.texts]
 
 
 def test_success_begins_at_zero() -> None:
@@ -147,7 +172,7 @@ def test_hostile_names_are_drawn_without_a_warning(tmp_path: Path) -> None:
     data["prices"] = data["prices"][:1]
     data["tradeoff"] = [each for each in data["tradeoff"] if each["price"] == "2"]
     names = figure_files.write_figures(data, tmp_path)  # warnings are errors
-    assert len(names) == 15
+    assert len(names) == 18
     legends = [axis.get_legend() for axis in drawn(data)["median-l2-by-cost"].axes]
     shown = [text.get_text() for legend in legends if legend for text in legend.get_texts()]
     assert len(shown) == len(HOSTILE)

@@ -10,11 +10,15 @@ from cyclopts import Parameter
 
 from ..errors import UnknownNameError
 from ..files.output import check_free, check_replaceable, replace_file, staged
+from ..report.best_of_all import with_best_of_all
 from ..report.data import page_data
 from ..report.figure_files import write_figures
+from ..report.floors import read_floors
 from ..report.page import GENERATOR, OLDER_PAGE, page
 from ..report.paper_table import paper_table
+from ..report.ranking_files import ranking_csv, ranking_latex, ranking_markdown
 from ..report.runs import Reading, series_of
+from ..report.standings import standings
 from ..report.table_files import comma_separated, latex, markdown
 from ..studies.reading import StudyResults
 from .completed import offered
@@ -50,6 +54,17 @@ class ReportOptions:
             show_choices=False,
         ),
     ] = "hard"
+    against: Annotated[
+        str | None,
+        Parameter(help="The attack that the ranking is beside. Default: the study's first."),
+    ] = None
+    floors: Annotated[
+        Path | None,
+        Parameter(
+            help="A CSV of image (its hash) and distance: what is known to suffice, for O of the "
+            "ranking."
+        ),
+    ] = None
 
 
 def report(
@@ -66,8 +81,11 @@ def report(
         check_free(options.figures, input="figures")
     with StudyResults(folder) as results:
         all_series = series_of(results)
-        data = page_data(results, reading, all_series)
+        floors = None if options.floors is None else read_floors(options.floors, results)
         table = paper_table(results.study, all_series, reading)
+        table = with_best_of_all(table, all_series, reading)
+        ranking = standings(results, all_series, table, reading, options.against, floors)
+        data = page_data(results, reading, all_series, table, ranking)
     replace_file(out, page(data))
     if options.figures is not None:
         with staged(options.figures, input="figures") as stage:
@@ -77,6 +95,9 @@ def report(
                     "table.md": f"Median {table.norm.sign} distance.\n\n{markdown(table)}",
                     "table.csv": comma_separated(table),
                     "table.tex": f"% median {table.norm} distance\n{latex(table)}",
+                    "ranking.md": ranking_markdown(ranking),
+                    "ranking.csv": ranking_csv(ranking),
+                    "ranking.tex": ranking_latex(ranking),
                 }
                 for name, text in texts.items():
                     (stage.folder / name).write_text(text, encoding="utf-8")

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..core.result import By
+from ..report.curve_data import marks_of
 from ..report.curves import Curve, CurvePanel, draw_curves
-from ..report.data import marks_of
 from ..report.runs import Reading, SeriesRuns, series_of
 from ..report.statistics import median, table_of
 from ..studies.reading import StudyResults

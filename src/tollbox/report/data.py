@@ -1,8 +1,4 @@
-"""What the page of a report shows, as plain data: every number finite, None for what is not.
-
-Curves are read at a few dozen marks, evenly spaced on a log axis, and rounded: a page of ten
-thousand cells must stay small.
-"""
+"""What the page of a report shows, as plain data: every number finite, None for what is not."""
 
 from __future__ import annotations
 
@@ -16,15 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from ..core.result import By, Values
 from ..studies.reading import StudyResults
 from . import statistics as medians
 from . import words
+from .best_of_all import with_best_of_all
+from .curve_data import best_curves, key_of, marks_of, series_curves
 from .gallery import gallery
-from .paper_table import PaperTable, TableColumn, TableRow, paper_table, price_label
+from .numbers import rounded
+from .paper_table import PaperTable, TableRow, paper_table, price_label
+from .ranking_data import ranking_data
 from .runs import Reading, SeriesRuns, series_of
+from .standings import Standings, standings
 
-MARKS = 48
 LEVELS = tuple(float(f"{digit}e{decade}") for decade in range(-4, 2) for digit in (1, 2, 3, 5))
 MOST_LEVELS = 6
 ITERATIONS = 60
@@ -41,11 +40,15 @@ def page_data(
     results: StudyResults,
     reading: Reading = Reading.HARD,
     all_series: Sequence[SeriesRuns] | None = None,
+    table: PaperTable | None = None,
+    ranking: Standings | None = None,
 ) -> dict[str, Any]:
-    """All that the page of a study shows; `all_series` are its series, if they have been read."""
+    """All that the page of a study shows; the others are parts of it, if they have been made."""
     study = results.study
     all_series = series_of(results) if all_series is None else all_series
-    table = paper_table(study, all_series, reading)
+    if table is None:
+        table = with_best_of_all(paper_table(study, all_series, reading), all_series, reading)
+    ranking = ranking or standings(results, all_series, table, reading)
     levels = levels_of(all_series)
     efforts = [_effort(runs, level) for runs in all_series if runs.runs for level in levels]
     return {
@@ -60,15 +63,15 @@ def page_data(
             {
                 "name": tariff.name,
                 "label": price_label(tariff),
-                "budget": _number(tariff.budget),
+                "budget": rounded(tariff.budget),
             }
             for tariff in study.tariffs
         ],
         "attacks": drawn_attacks(table.rows),
         "table": _table(table),
-        "curves": [
-            _curve(runs, by, reading) for runs in all_series if runs.runs for by in _axes(runs)
-        ],
+        "ranking": ranking_data(ranking, [row.attack for row in table.rows]),
+        "curves": list(series_curves(all_series, reading)),
+        "best": list(best_curves(all_series, table, reading)),
         "levels": levels,
         "level": usual_level(levels, efforts),
         "tradeoff": efforts,
@@ -78,22 +81,13 @@ def page_data(
             if runs.runs
             for level in levels
         ],
-        "phases": [{**_key(runs), "phases": _phases(runs)} for runs in all_series if runs.runs],
+        "phases": [{**key_of(runs), "phases": _phases(runs)} for runs in all_series if runs.runs],
         "shares": [shares for runs in all_series if (shares := _shares(runs)) is not None],
         "gallery": gallery(results, all_series, table),
         "environment": dataclasses.asdict(results.record.environment)
         | {f"model {name}": words.running(model) for name, model in results.record.models.items()}
         | {f"surrogate of {name}": word for name, word in results.record.surrogates.items()},
         "commands": words.commands(results),
-    }
-
-
-def _key(runs: SeriesRuns) -> dict[str, str]:
-    series = runs.series
-    return {
-        "model": series.model.name,
-        "price": series.tariff.name,
-        "attack": series.attack.name,
     }
 
 
@@ -130,7 +124,7 @@ def _table(table: PaperTable) -> dict[str, Any]:
                 "model": column.model,
                 "price": column.tariff.name,
                 "label": column.head,
-                "budget": _number(column.mark),
+                "budget": rounded(column.mark),
                 "by": column.by,
             }
             for column in table.columns
@@ -141,77 +135,37 @@ def _table(table: PaperTable) -> dict[str, Any]:
                 "method": row.words,
                 "attack": row.attack,
                 "cells": [
-                    None
-                    if cell is None or cell.runs == 0
-                    else {
-                        "value": _number(cell.value),
-                        "low": _number(cell.low),
-                        "high": _number(cell.high),
-                        "success": round(cell.success, 4),
-                        "runs": cell.runs,
-                        "images": cell.images,
-                        "best": table.best[number][column],
-                    }
+                    _cell(cell, table.best[number][column])
                     for column, cell in enumerate(table.cells[number])
                 ],
             }
             for number, row in enumerate(table.rows)
         ],
+        "best": [_cell(cell, False) for cell in table.of_all],
     }
 
 
-def _axes(runs: SeriesRuns) -> tuple[By, ...]:
-    """What its curves are drawn against."""
-    flagged = any(run.spent["source"] > 0 for run in runs.runs)
-    return ("cost", "source") if flagged else ("cost",)
-
-
-def marks_of(runs: SeriesRuns, by: By) -> Values:
-    """Marks from where the first run has a point to where the last ends."""
-    firsts = [run.needs[by][0] for run in runs.runs if len(run.distances)]
-    column = TableColumn(runs.series.model.name, runs.series.tariff)
-    last = max(run.spent[by] for run in runs.runs)
-    if by == "cost" and math.isfinite(column.tariff.budget):
-        last = column.tariff.budget
-    first = min([*firsts, last])
-    if not first < last:
-        return np.array([max(last, 1.0)])
-    first = max(first, last / 1e6)
-    return np.unique(np.append(np.geomspace(first, last, MARKS)[:-1], last))
-
-
-def _curve(runs: SeriesRuns, by: By, reading: Reading) -> dict[str, Any]:
-    marks = marks_of(runs, by)
-    low, middle, high = [], [], []
-    table = medians.table_of(runs.runs, marks, by, reading)
-    images = np.array([run.image for run in runs.runs])
-    for column in table.T:
-        known = ~np.isnan(column)
-        middle.append(medians.median(column))
-        ends = (
-            medians.interval(column[known], images[known], draws=200)
-            if known.any()
-            else (math.nan, math.nan)
-        )
-        low.append(ends[0])
-        high.append(ends[1])
+def _cell(cell: medians.Median | None, best: bool) -> dict[str, Any] | None:
+    if cell is None or cell.runs == 0:
+        return None
     return {
-        **_key(runs),
-        "by": by,
-        "x": [_number(mark) for mark in marks],
-        "y": [_number(value) for value in middle],
-        "low": [_number(value) for value in low],
-        "high": [_number(value) for value in high],
+        "value": rounded(cell.value),
+        "low": rounded(cell.low),
+        "high": rounded(cell.high),
+        "success": round(cell.success, 4),
+        "runs": cell.runs,
+        "images": cell.images,
+        "best": best,
     }
 
 
 def _effort(runs: SeriesRuns, level: float) -> dict[str, Any]:
     effort = medians.effort(runs.runs, level)
     return {
-        **_key(runs),
+        **key_of(runs),
         "level": level,
-        "flagged": _number(effort.flagged),
-        "queries": _number(effort.queries),
+        "flagged": rounded(effort.flagged),
+        "queries": rounded(effort.queries),
         "share": round(effort.share, 4),
     }
 
@@ -234,10 +188,10 @@ def _success(runs: SeriesRuns, level: float, first: float, reading: Reading) -> 
     marks = np.append(first, marks_of(runs, "cost"))
     rates = medians.success(runs.runs, level, marks, "cost", reading)
     return {
-        **_key(runs),
+        **key_of(runs),
         "level": level,
-        "x": [_number(mark) for mark in marks],
-        "y": [_number(rate) for rate in rates],
+        "x": [rounded(mark) for mark in marks],
+        "y": [rounded(rate) for rate in rates],
     }
 
 
@@ -281,8 +235,4 @@ def _shares(runs: SeriesRuns) -> dict[str, Any] | None:
         planned.append(round(float(at[:, 0].mean()), 5))
         realised.append(round(float(at[:, 1].mean()), 5))
     steps = list(range(1, longest + 1))
-    return {**_key(runs), "t": steps, "planned": planned, "realised": realised}
-
-
-def _number(value: float) -> float | None:
-    return float(f"{value:.5g}") if math.isfinite(value) else None
+    return {**key_of(runs), "t": steps, "planned": planned, "realised": realised}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +13,15 @@ import numpy as np
 from ..attacks.methods import Kind
 from ..core.metric import Metric
 from . import figures
-from .curves import Curve, CurvePanel, draw_curves
+from .curves import MOST_IN_PANEL, Curve, CurvePanel, draw_curves
+from .numbers import count
 from .tradeoff import TradeoffPoint, draw_tradeoff
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+BEST, NOTE = "best of all", "as if one knew which attack"
+"""A curve's name that fits at its end, and what sets it apart (`best_of_all.py`)."""
 KINDS = ("svg", "pdf", "png")
 ENOUGH_ATTACKS = 0.5
 """Share of the attacks, at each price, that a trade-off should have points of."""
@@ -27,8 +30,8 @@ BEFORE_FIRST = 0.8
 
 
 def write_figures(data: dict[str, Any], folder: Path) -> list[str]:
-    """Median distance against cost and against flagged queries, success rates, the trade-off, and
-    costs by phase, for each model."""
+    """Median distance against cost and against flagged queries, the ranking, success rates, the
+    trade-off, and costs by phase, for each model."""
     names = []
     for model in data["models"]:
         tag = f"-{_plain(model)}" if len(data["models"]) > 1 else ""
@@ -48,9 +51,15 @@ def _figures(data: dict[str, Any], model: str) -> Iterator[tuple[str, Figure]]:
         ("source", f"median-{tag}-by-flagged", "flagged queries per image"),
     ):
         panels = _panels(data, [c for c in data["curves"] if (c["model"], c["by"]) == (model, by)])
+        panels = [_with_best(data, panel, model, by) for panel in panels]
         if panels:
             head = f"{title}: median {norm}, {data['reading']}"
             yield name, draw_curves(panels, head, axis, f"median {norm} distance")
+    ranked = _ranking(data, model)
+    if len(data["attacks"]) > 1 and ranked:
+        against = data["ranking"]["against"]
+        names = [attack["name"] for attack in data["attacks"]]
+        yield "ranking", figures.draw_ranking(ranked, names, against, f"{title}: over all budgets")
     of_model = [c for c in data["success"] if (c["model"], c["level"]) == (model, data["level"])]
     panels = [_from_zero(panel) for panel in _panels(data, of_model)]
     if panels:
@@ -119,6 +128,38 @@ def _panels(data: dict[str, Any], curves: list[dict[str, Any]]) -> list[CurvePan
         ]
         if any(curve.drawn.any() for curve in at_price):
             panels.append(CurvePanel(price["label"], at_price))
+    return panels
+
+
+def _with_best(data: dict[str, Any], panel: CurvePanel, model: str, by: str) -> CurvePanel:
+    """The panel with the best of all attacks, if there is room for one more curve."""
+    labels = {price["name"]: price["label"] for price in data["prices"]}
+    best = [
+        Curve(BEST, _values(c["x"]), _values(c["y"]), note=NOTE)
+        for c in data["best"]
+        if (c["model"], c["by"], labels.get(c["price"])) == (model, by, panel.title)
+    ]
+    if len(data["attacks"]) >= MOST_IN_PANEL:
+        return panel
+    return dataclasses.replace(panel, curves=[*panel.curves, *best])
+
+
+def _ranking(data: dict[str, Any], model: str) -> list[tuple[str, list[Sequence[float] | None]]]:
+    """By price with its range, G of each attack beside the reference."""
+    names = [attack["name"] for attack in data["attacks"]]
+    labels = {price["name"]: price["label"] for price in data["prices"]}
+    at = names.index(data["ranking"]["against"]) if names else 0
+    panels = []
+    for each in data["ranking"]["ranges"]:
+        here = {
+            s["attack"]: s["ratios"][at]
+            for s in data["ranking"]["standings"]
+            if (s["model"], s["price"]) == (model, each["price"])
+        }
+        if each["model"] == model and each["price"] in labels and any(here.values()):
+            what = "cost" if each["by"] == "cost" else "queries"
+            range_ = f"{what} {count(each['first'])} to {count(each['last'])}"
+            panels.append((f"{labels[each['price']]}, {range_}", [here.get(n) for n in names]))
     return panels
 
 

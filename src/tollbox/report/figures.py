@@ -1,4 +1,4 @@
-"""Bars of costs by phase, and how a figure becomes a file."""
+"""Bars of costs by phase, the ranking over budgets, and how a figure becomes a file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .axes import PHASE_COLOURS, any_letters, head, legend, literal, new_figure, style
+from .axes import (
+    COLOURS,
+    FEW_ROUND,
+    INK,
+    PHASE_COLOURS,
+    ROUND,
+    SHORT,
+    any_letters,
+    head,
+    legend,
+    literal,
+    log_ticks,
+    name_panel,
+    new_figure,
+    style,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,6 +55,36 @@ def draw_phases(bars: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
         legend(axis, ncols=columns, loc="lower left", bbox_to_anchor=(0, 1.0))
     style(axis, grid=None)
     axis.spines["left"].set_visible(False)
+    return figure
+
+
+def draw_ranking(
+    panels: Sequence[tuple[str, Sequence[Sequence[float] | None]]],
+    attacks: Sequence[str],
+    against: str,
+    title: str = "",
+) -> Figure:
+    """G of each attack with its interval, on a log axis, a panel for each price: value, low and
+    high of each attack, or nothing."""
+    figure = new_figure(2.2 + 3.2 * len(panels), 0.3 * len(attacks) + 1.6)
+    head(figure, title)
+    rows = np.arange(len(attacks))
+    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axis, (name, estimates) in zip(axes, panels, strict=True):
+        axis.set_xscale("log")
+        axis.axvline(1.0, color=INK, linewidth=0.8, linestyle=":")
+        for row, estimate in zip(rows, estimates, strict=True):
+            if estimate is not None:
+                value, low, high = estimate[:3]
+                axis.plot([low, high], [row, row], color=COLOURS[0], linewidth=1.6)
+                axis.plot([value], [row], "o", color=COLOURS[0], markersize=4.5)
+        low, high = axis.get_xlim()
+        log_ticks(axis.xaxis, ROUND if high / low < SHORT[ROUND] else FEW_ROUND)
+        axis.set_xlabel(literal(f"G: part of {against}'s distance", longest=None))
+        name_panel(axis, name)
+        style(axis, grid=None)
+    axes[0].set_yticks(rows, [literal(name) for name in attacks])
+    axes[0].set_ylim(len(attacks) - 0.5, -0.5)
     return figure
 
 

@@ -41,5 +41,10 @@ def interval(low: float, high: float) -> str:
     return f"[{distance(low)}, {distance(high)}]"
 
 
+def rounded(value: float | None) -> float | None:
+    """A number for the page, to five digits; None for what is not finite."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.5g}")
+
+
 def _grouped(value: int) -> str:
     return f"{value:,}".replace(",", THIN)

@@ -42,6 +42,8 @@
     AS: "asymmetric search, which asks fewer flagged queries",
     AGREST: "asymmetric gradient estimation, which asks for points where most answers are cheap",
   };
+  const BEST = "best of all attacks";
+  const KNEW = "for each image, as if the attacker knew which";
   const PHASES = ["#76818f", "#2f7f95", "#a58a2b", "#9a6bb0", "#5b8c4a"];
   const CONFIG = {
     displaylogo: false, // and no button that would send the chart anywhere: these are all there are
@@ -154,7 +156,7 @@
     price: data.prices.length ? data.prices[0].name : null,
     level: data.levels.includes(data.level) ? data.level : data.levels[0],
     by: "cost", curveX: "log", curveY: "log", bands: data.attacks.length <= 2,
-    successX: "log", unit: "cost", hidden: new Set(),
+    best: true, successX: "log", unit: "cost", hidden: new Set(), against: data.ranking.against,
     galleryAttack: data.gallery.rows.length ? data.gallery.rows[0].attack : null,
     galleryPrice: data.gallery.rows.length ? data.gallery.rows[0].price : null,
   };
@@ -387,9 +389,13 @@
       bold(c.attack), `${spent} ${count(at)}`, `median ${norm} ${number(c.y[i])}`, sure(c.low[i], c.high[i]),
     ]))));
     const bands = state.bands ? found.map((c) => band(c, top)) : [];
+    const chosenBest = state.best ? data.best.filter((c) => here(c) && c.by === state.by) : [];
+    const best = chosenBest.map(begun).filter((c) => c.x.length).map((c) => line(BEST, c.x, c.y, tips(c.x.map((at, i) => [
+      bold(BEST), `${spent} ${count(at)}`, `median ${norm} ${number(c.y[i])}`, sure(c.low[i], c.high[i]),
+    ])), { line: { color: theme("--muted"), dash: "dot", width: 2, shape: "hv" } }));
     const title = flagged ? "flagged queries" : `total cost (${priceLabel(state.price)})`;
     return {
-      traces: [...bands, ...lines],
+      traces: [...bands, ...lines, ...best],
       layout: layout(
         axis(title, state.curveX, found.flatMap((c) => c.x), { rangemode: "tozero" }),
         axis(`median ${norm} distance`, state.curveY, [top], { rangemode: "tozero" }),
@@ -406,12 +412,14 @@
     state.by = options[0][0];
     section("curves", "Distance against cost",
       `Lower is better for the attacker: the median ${norm} distance reached at a given cost, or for a given number of `
-        + "flagged queries. Tick the box to shade its 95\u202f% interval over images. A curve begins where half of the runs have an adversarial image.",
+        + "flagged queries. Tick the box to shade its 95\u202f% interval over images. A curve begins where half of the runs have an adversarial image."
+        + (data.best.length ? ` The dotted one is the ${BEST} ${KNEW}.` : ""),
       toolbar(modelChoice(), priceChoice(),
         choice("by", "Against", options.map(([value, label]) => ({ value, label }))),
-        scaleChoice("curveX", "x axis"), scaleChoice("curveY", "y axis"), tick("bands", "95\u202f% intervals")),
+        scaleChoice("curveX", "x axis"), scaleChoice("curveY", "y axis"), tick("bands", "95\u202f% intervals"),
+        data.best.length ? tick("best", `${BEST} (dotted)`) : null),
       legend(data.curves),
-      chart("curves-chart", ["model", "price", "by", "curveX", "curveY", "bands", "hidden"], curvesChart));
+      chart("curves-chart", ["model", "price", "by", "curveX", "curveY", "bands", "best", "hidden"], curvesChart));
   }
 
   // Flagged against total queries --------------------------------------------------------------
@@ -658,7 +666,8 @@
   function table() {
     const { columns, rows } = data.table;
     if (!rows.length || !columns.length) return;
-    const images = new Set(rows.flatMap(({ cells }) => cells.filter(Boolean).map((entry) => entry.images)));
+    const all = [...rows.map(({ cells }) => cells), data.table.best];
+    const images = new Set(all.flatMap((cells) => cells.filter(Boolean).map((entry) => entry.images)));
     const uniform = images.size === 1;
     const bodies = [...new Set(rows.map(({ family }) => family))].map((family) => {
       const members = rows.filter((row) => row.family === family);
@@ -668,6 +677,11 @@
         make("th", { class: "text method", scope: "row", title: attack }, method),
         ...cells.map((entry) => cell(entry, uniform)))));
     });
+    if (data.table.best.some(Boolean)) {
+      bodies.push(make("tbody", { class: "best" }, make("tr", null,
+        make("th", { class: "text method", scope: "row" }, BEST, make("small", null, KNEW)),
+        ...data.table.best.map((entry) => cell(entry, uniform)))));
+    }
     const used = Object.entries(METHODS).filter(([word]) =>
       rows.some(({ method }) => method.split(/[+ ]/).includes(word)));
     const words = used.map(([word, meaning]) => `${word}: ${meaning}`).join("; ");
@@ -678,6 +692,59 @@
         + "stands beneath.",
       ...(words ? [make("p", { class: "how methods" }, `${words}.`)] : []),
       box("Table of distances", make("table", { class: "results" }, heads(columns), ...bodies)));
+  }
+
+  // Ranking over budgets -----------------------------------------------------------------------
+
+  const estimate = (entry, note = null) => (!entry ? make("td", { "aria-label": "not known" }, "–")
+    : make("td", { title: `${count(entry[3])} images` }, number(entry[0]), make("small", null, note || interval(entry[1], entry[2]))));
+  const plainCell = (value) => make("td", null, value === null ? "–" : number(value));
+
+  /** The nearest attack in a sentence, with the range of costs. */
+  function standing(rows, { by, first, last }) {
+    const nearest = rows.find(({ item, ratio }) => ratio && item.attack !== state.against);
+    const range = `${by === "cost" ? "costs" : "queries"} from ${exact(first)} to ${exact(last)}`;
+    if (!nearest) return `Over ${range}; nothing can be compared with ${state.against} there.`;
+    const [value, low, high, images] = nearest.ratio;
+    return `Over ${range}, on ${count(images)} images, ${nearest.item.attack} has ${number(value)} ${interval(low, high)} of `
+      + `${state.against}'s distance.`;
+  }
+
+  function rankingTable() {
+    const at = place(state.against);
+    const range = data.ranking.ranges.find(here);
+    const rows = data.ranking.standings.filter(here).map((item) => ({ item, ratio: item.ratios[at] }));
+    if (!range || !rows.length) return [make("p", { class: "empty" }, "Nothing to show for this choice.")];
+    rows.sort((a, b) => (a.ratio ? a.ratio[0] : Infinity) - (b.ratio ? b.ratio[0] : Infinity) || 0);
+    const timed = rows.some(({ item }) => item.seconds !== null);
+    const heads = ["G", "O", ...(timed ? ["Seconds", "Queries/s"] : [])];
+    const small = { G: `beside ${state.against}`, O: "1 is best" };
+    const head = make("thead", null, make("tr", null, make("th", { class: "text method", scope: "col" }, "Attack"),
+      ...heads.map((name) => make("th", { scope: "col" }, name, small[name] ? make("small", null, small[name]) : null))));
+    const body = make("tbody", null, ...rows.map(({ item, ratio }) => make("tr", { "data-attack": item.attack },
+      make("th", { class: "text method", scope: "row" }, item.attack),
+      estimate(ratio, item.attack === state.against ? "the reference" : null), estimate(item.optimality),
+      ...(timed ? [plainCell(item.seconds), plainCell(item.speed)] : []))));
+    return [make("p", { class: "standing" }, standing(rows, range)),
+      box("Table of the ranking", make("table", { class: "results ranking" }, head, body))];
+  }
+
+  function ranking() {
+    const { standings, cap, best } = data.ranking;
+    if (!standings.length) return;
+    const shown = make("div", null);
+    follow(["model", "price", "against"], () => shown.replaceChildren(...rankingTable()));
+    const timed = standings.some(({ seconds }) => seconds !== null);
+    section("ranking", "Ranking over budgets",
+      `G is the part of a reference's ${norm} distance that an attack has: the geometric mean over images, the same for both, and over `
+        + "costs that are equal ratios apart. Below 1 it is nearer than the reference; the nearest comes first.",
+      make("p", { class: "how" }, `O tells how much of the way to the ${best} an attack has come, image by image, on a log scale, `
+        + "averaged over the same costs: 1 if it is there at every cost, 0 if it never finds an adversarial image."),
+      ...[toolbar(modelChoice(), priceChoice(), choice("against", "Reference", data.attacks.map(({ name }) => ({ value: name, label: name }))))]
+        .filter(Boolean), shown,
+      make("p", { class: "small" }, `No adversarial image yet counts as ${cap}. Beneath the numbers stand 95\u202f% intervals over images.`
+        + (timed ? " Seconds are those of all engines together, without the loading of models; the time of a batch is split among "
+          + "attacks by their rows." : "")));
   }
 
   function shot({ cost, distance, label, image, difference }) {
@@ -780,7 +847,7 @@
       make("nav", { "aria-label": "Sections" }, make("ul", null, ...links)));
   }
 
-  for (const build of [summary, table, curves, tradeoff, success, phases, shares, gallery, environment]) build();
+  for (const build of [summary, table, ranking, curves, tradeoff, success, phases, shares, gallery, environment]) build();
   head();
   for (const { act } of followers) act();
 })();

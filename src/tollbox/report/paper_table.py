@@ -90,6 +90,8 @@ class PaperTable:
     set apart: theirs as always, any other if it is so among the others."""
     norm: Metric = Metric.L2
     """What the medians are in."""
+    of_all: Sequence[Median | None] = ()
+    """By column, the best of all attacks (`best_of_all.py`), where that is shown."""
 
     def only(self, columns: Sequence[int]) -> PaperTable:
         """The table with these columns alone."""
@@ -99,6 +101,7 @@ class PaperTable:
             [[cells[i] for i in columns] for cells in self.cells],
             [[best[i] for i in columns] for best in self.best],
             self.norm,
+            [self.of_all[i] for i in columns] if self.of_all else (),
         )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,17 @@ PERCENTILES = (2.5, 97.5)
 
 FEWEST_IMAGES = 6
 """That can tell two attacks apart."""
+
+
+class Run(Protocol):
+    """What a statistic reads of a run."""
+
+    @property
+    def image(self) -> int:
+        """The number of its image."""
+
+    def at(self, marks: Values, by: By, reading: Reading) -> Values:
+        """The distance at each mark."""
 
 
 class Mark(NamedTuple):
@@ -56,7 +67,7 @@ class Median(NamedTuple):
     images: int
 
 
-def table_of(runs: Sequence[CellCurve], marks: Values, by: By, reading: Reading) -> Values:
+def table_of(runs: Sequence[Run], marks: Values, by: By, reading: Reading) -> Values:
     """(runs, marks): the distance of each run at each mark, NaN where it is not known."""
     if not runs:
         return np.empty((0, len(marks)))
@@ -79,9 +90,7 @@ def success(
         return np.asarray((known & (table < within)).sum(axis=0) / known.sum(axis=0))
 
 
-def median_at(
-    runs: Sequence[CellCurve], mark: float, by: By, reading: Reading, seed: int = 0
-) -> Median:
+def median_at(runs: Sequence[Run], mark: float, by: By, reading: Reading, seed: int = 0) -> Median:
     """The median at one mark, with its interval over images."""
     values = table_of(runs, np.array([mark]), by, reading)[:, 0]
     images = np.array([run.image for run in runs])
@@ -134,7 +143,8 @@ def bootstrap(
     `images` has the image of each run. `statistic` is given the runs of several samples, by their
     numbers, (samples, runs), and answers with a row for each sample.
     """
-    groups = [np.nonzero(images == image)[0] for image in np.unique(images)]
+    counts = np.unique(images, return_counts=True)[1]
+    groups = np.split(np.argsort(images, kind="stable"), np.cumsum(counts)[:-1])
     drawn = np.random.default_rng(seed).integers(len(groups), size=(draws, len(groups)))
     if len({len(group) for group in groups}) == 1:  # samples are of one size: many at once
         runs = np.stack(groups)

@@ -3,7 +3,7 @@
 The best of a column is bold, and so is all that is not told from it; the share of runs with an
 adversarial point is given where it is below 100 %, and an infinite median is ∞. All numbers of a
 column have the same decimals: as many as give its middle median three digits. LaTeX needs booktabs
-and multirow.
+and multirow. The best of all attacks, where a table has it, is the last row, and never bold.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections import Counter
 
 from ..files.tables import plain_text
 from ..studies.spec.specs import Tariff
+from . import best_of_all
 from .numbers import percent
 from .paper_table import PaperTable, price_words
 from .statistics import Median
@@ -44,24 +45,34 @@ def markdown(table: PaperTable, intervals: bool = True) -> str:
         "method",
         *(f"{c.model}, {c.head}, {thousands(c.mark)}" for c in table.columns),
     ]
-    lines = [_line(heads), "|" + "---|" * len(heads)]
+    lines = [line(heads), "|" + "---|" * len(heads)]
     for row, method in enumerate(table.rows):
         cells = [_cell(table, row, column, intervals) for column in range(len(table.columns))]
-        lines.append(_line([method.family, method.words, *cells]))
+        lines.append(line([method.family, method.words, *cells]))
+    if table.of_all:
+        cells = [
+            _written(cell, False, decimals_of(table, column), intervals)
+            for column, cell in enumerate(table.of_all)
+        ]
+        lines.append(line([best_of_all.NAME, best_of_all.WORDS, *cells]))
     return "\n".join(lines) + "\n"
 
 
-def _line(cells: list[str]) -> str:
+def line(cells: list[str]) -> str:
+    """A line of a table in Markdown."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _cell(table: PaperTable, row: int, column: int, intervals: bool) -> str:
-    cell = table.cells[row][column]
+    cell, best = table.cells[row][column], table.best[row][column]
+    return _written(cell, best, decimals_of(table, column), intervals)
+
+
+def _written(cell: Median | None, best: bool, decimals: int, intervals: bool) -> str:
     if cell is None or cell.runs == 0:
         return "–"
-    decimals = decimals_of(table, column)
     value = fixed(cell.value, decimals)
-    value = f"**{value}**" if table.best[row][column] else value
+    value = f"**{value}**" if best else value
     rate = f" ({percent(cell.success)})" if cell.success < 1 else ""
     ends = [fixed(end, decimals) for end in (cell.low, cell.high)]
     return f"{value}{f' [{ends[0]}, {ends[1]}]' if intervals else ''}{rate}"
@@ -86,11 +97,14 @@ def comma_separated(table: PaperTable) -> str:
     heads = ("family", "method", "attack", "model", "price", "at")
     values = ("median", "low", "high", "success", "runs", "images")
     writer.writerow((*heads, *values, "norm"))
-    for method, cells in zip(table.rows, table.cells, strict=True):
+    rows = [(method[:3], cells) for method, cells in zip(table.rows, table.cells, strict=True)]
+    if table.of_all:
+        rows.append(((best_of_all.NAME, best_of_all.WORDS, ""), list(table.of_all)))
+    for names, cells in rows:
         for column, cell in zip(table.columns, cells, strict=True):
             if cell is not None:
                 where = (column.model, column.tariff.name, column.mark)
-                writer.writerow(map(plain_text, (*method[:3], *where, *cell, str(table.norm))))
+                writer.writerow(map(plain_text, (*names, *where, *cell, str(table.norm))))
     return file.getvalue()
 
 
@@ -99,9 +113,9 @@ def latex(table: PaperTable) -> str:
     count = len(table.columns)
     lines = [rf"\begin{{tabular}}{{ll{'c' * count}}}", r"\toprule"]
     models = Counter(column.model for column in table.columns)
-    spans = [rf"\multicolumn{{{n}}}{{c}}{{{_tex(model)}}}" for model, n in models.items()]
+    spans = [rf"\multicolumn{{{n}}}{{c}}{{{tex(model)}}}" for model, n in models.items()]
     lines.append(" & & " + " & ".join(spans) + r" \\")
-    prices = Counter((column.model, _tex_price(column.tariff)) for column in table.columns)
+    prices = Counter((column.model, tex_price(column.tariff)) for column in table.columns)
     heads = [(price, n) for (_, price), n in prices.items()]
     each = [head if n == 1 else rf"\multicolumn{{{n}}}{{c}}{{{head}}}" for head, n in heads]
     lines.append(" & & " + " & ".join(each) + r" \\")
@@ -112,7 +126,7 @@ def latex(table: PaperTable) -> str:
         if method.family != before:
             size = sum(other.family == method.family for other in table.rows)
             lines.append(r"\midrule")
-            first = rf"\multirow{{{size}}}{{*}}{{{_tex(method.family)}}}"
+            first = rf"\multirow{{{size}}}{{*}}{{{tex(method.family)}}}"
         else:
             first = ""
         before = method.family
@@ -120,18 +134,27 @@ def latex(table: PaperTable) -> str:
             _tex_cell(table.cells[row][column], table.best[row][column], decimals_of(table, column))
             for column in range(count)
         ]
-        lines.append(" & ".join([first, _tex(method.words), *cells]) + r" \\")
+        lines.append(" & ".join([first, tex(method.words), *cells]) + r" \\")
+    if table.of_all:
+        cells = [
+            _tex_cell(cell, False, decimals_of(table, column))
+            for column, cell in enumerate(table.of_all)
+        ]
+        names = [rf"\multicolumn{{2}}{{l}}{{{best_of_all.NAME}}}"]
+        lines += [r"\midrule", " & ".join([*names, *cells]) + r" \\"]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
-def _tex(text: str) -> str:
+def tex(text: str) -> str:
+    """Text as LaTeX shows it literally."""
     return "".join(ESCAPES.get(letter, letter) for letter in text)
 
 
-def _tex_price(tariff: Tariff) -> str:
+def tex_price(tariff: Tariff) -> str:
+    """A price as LaTeX."""
     name, ratio = price_words(tariff)
     ratio = r"\infty" if ratio == "∞" else ratio
-    return _tex(name) + (rf"$c^\star={ratio}$" if ratio else "")
+    return tex(name) + (rf"$c^\star={ratio}$" if ratio else "")
 
 
 def _tex_cell(cell: Median | None, best: bool, decimals: int) -> str:
@@ -139,4 +162,4 @@ def _tex_cell(cell: Median | None, best: bool, decimals: int) -> str:
         return "--"
     value = fixed(cell.value, decimals).replace("∞", r"$\infty$").replace("–", "--")
     value = rf"\textbf{{{value}}}" if best else value
-    return value + (rf" \small({_tex(percent(cell.success))})" if cell.success < 1 else "")
+    return value + (rf" \small({tex(percent(cell.success))})" if cell.success < 1 else "")

@@ -11,14 +11,17 @@
 4. Each cell goes to one engine at a time; results are those of one engine (rule 4).
 5. A cell that ended is saved. One that the clock or an interruption ended is not: its answers are
    recorded, and it continues when the study is resumed.
-6. A cell that does not ask what it asked before is named, and left as it is; with `rerun` it is
+6. The time from one batch of an engine to its next is that of the series in it, by their rows. It
+   is written every few seconds: a process that is killed loses so much of it, and nothing else.
+7. A cell that does not ask what it asked before is named, and left as it is; with `rerun` it is
    begun anew.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
+import time
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -36,6 +39,8 @@ MOST_DEATHS = 3
 MOST_AT_ONCE = 16
 """Cells that are given out at a time, so that a slow network is not waited for at each; fewer when
 few are left."""
+WRITE_SECONDS = 5.0
+"""From one writing of the seconds that series took to the next."""
 
 
 # -- what engines ask, and tell -------------------------------------------------------------------
@@ -71,10 +76,11 @@ class Take(NamedTuple):
 
 
 class Record(NamedTuple):
-    """Labels of a batch: for each shard the cells, and the packed answers. True once committed."""
+    """Labels of a batch: for each shard the cells with the number of their rows, and the packed
+    answers. True once committed."""
 
     epoch: int
-    pieces: list[tuple[int, set[int], bytes]]
+    pieces: list[tuple[int, Mapping[int, int], bytes]]
 
 
 class Ended(NamedTuple):
@@ -116,6 +122,8 @@ class _Seat:
     epoch: int = 0
     cells: set[int] = field(default_factory=set)
     """Those that it has under way."""
+    heard: float = 0.0
+    """When its last batch came, or it was about to begin with a model."""
 
 
 class Desk:
@@ -128,9 +136,13 @@ class Desk:
         options: Options,
         seconds_left: Callable[[], float],
         tell: Tell,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`stores` by shard; `engines` are the numbers of the engines, in the order of their
         jobs."""
+        self._clock, self._written = clock, clock()
+        self._seconds = defaultdict[int, float](float)
+        """By series, what is still to be written."""
         self._stores, self._engines, self._options = stores, engines, options
         self._seconds_left, self._tell = seconds_left, tell
         record = next(iter(stores.values())).study
@@ -171,6 +183,7 @@ class Desk:
 
     def end(self) -> Outcome:
         """How the run went; what nobody has begun, or has brought to its end, is unfinished."""
+        self._write_seconds()
         waiting = [cell for cells in self._left.values() for cell in cells]
         held = [cell for seat in self._seats for cell in seat.cells]
         for cell in sorted([*waiting, *held, *self._given_up]):
@@ -185,12 +198,13 @@ class Desk:
         if isinstance(request, Begin):
             self.take_back(place, died=False)
             self._epoch += 1
-            seat.epoch = self._epoch
+            seat.epoch, seat.heard = self._epoch, self._clock()
             store = next(iter(self._stores.values()))
             return Begun(seat.epoch, store.images(), self._seconds_left())
         if request.epoch != seat.epoch:
             return None
         if isinstance(request, Open):
+            seat.heard = self._clock()
             return self._share(request.model)
         if isinstance(request, Take):
             return self._take(seat, self._engines[place] % self._shards, request.model)
@@ -227,13 +241,32 @@ class Desk:
                 self._answers |= store.answers(wanted)
 
     def _record(self, seat: _Seat, request: Record) -> bool | None:
-        if any(not cells <= seat.cells for _, cells, _ in request.pieces):
+        if any(not cells.keys() <= seat.cells for _, cells, _ in request.pieces):
             return None
         for shard, cells, content in request.pieces:
             self._stores[shard].record(content)
             for cell in cells if self._deaths else ():
                 self._deaths.pop(cell, None)
+        self._time(seat, request)
         return True
+
+    def _time(self, seat: _Seat, request: Record) -> None:
+        """Count the time since the engine's last batch as that of the series in this one."""
+        rows = Counter[int]()
+        for _, cells, _ in request.pieces:
+            for cell, count in cells.items():
+                rows[cell // self._width] += count
+        now = self._clock()
+        for series, count in rows.items():
+            self._seconds[series] += (now - seat.heard) * count / rows.total()
+        seat.heard = now
+        if now - self._written >= WRITE_SECONDS:
+            self._write_seconds()
+
+    def _write_seconds(self) -> None:
+        next(iter(self._stores.values())).add_seconds(self._seconds)
+        self._seconds.clear()
+        self._written = self._clock()
 
     # -- reports ----------------------------------------------------------------------------------
 
@@ -287,12 +320,17 @@ def writing(paths: Mapping[int, Path]) -> Iterator[dict[int, Store]]:
         }
 
 
-def pack(answers: Sequence[Answered], record: StudyRecord) -> list[tuple[int, set[int], bytes]]:
+def pack(
+    answers: Sequence[Answered], record: StudyRecord
+) -> list[tuple[int, Mapping[int, int], bytes]]:
     """Answers of a batch as `Record` has them."""
     by_shard: dict[int, list[Answered]] = {}
     for answered in answers:
         by_shard.setdefault(answered.cell % record.shards, []).append(answered)
-    return [
-        (shard, {answered.cell for answered in some}, pack_answers(some))
-        for shard, some in by_shard.items()
-    ]
+    pieces: list[tuple[int, Mapping[int, int], bytes]] = []
+    for shard, some in by_shard.items():
+        rows = Counter[int]()
+        for answered in some:
+            rows[answered.cell] += len(answered.labels)
+        pieces.append((shard, rows, pack_answers(some)))
+    return pieces

@@ -147,6 +147,18 @@ class StudyResults:
         """How far each series has come."""
         return self._status.status()
 
+    def seconds(self) -> dict[int, float] | None:
+        """What each series took, by its number, counted on every engine; None if that was not
+        recorded."""
+        total: dict[int, float] = {}
+        for store in self._stores:
+            found = store.seconds()
+            if found is None:
+                return None
+            for series, seconds in found.items():
+                total[series] = total.get(series, 0.0) + seconds
+        return total
+
     @property
     def running(self) -> list[str]:
         """Who is at work on it now."""

@@ -181,6 +181,8 @@ class StudyRecord:
     """Whether these are from a model's configuration."""
     resizing: Resizing | None = None
     """How pictures got their size, as the study or a model's configuration says."""
+    shape: tuple[int, ...] | None = None
+    """Channels, height and width of an image. (Older stores do not say.)"""
 
     @property
     def folder_shards(self) -> range:
@@ -256,6 +258,7 @@ class StudyRecord:
                 "norm": Metric(values.get("norm", Metric.L2)),
                 "class_names": tuple(values.get("class_names", ())),
                 "resizing": _resizing(values.get("resizing")),
+                "shape": _tuple_or_none(values.get("shape")),
                 "kept": Kept.from_json(values["kept"]) if "kept" in values else None,
             }
         )

@@ -6,6 +6,8 @@
     results  how each finished cell ended: what a table wants
     traces   its counts, improvements and steps; the adversarial image if it is kept
     restarts cells that were begun anew: their earlier batches do not count
+    times    the seconds that each series took, all runs of the study together; a store that an
+             older tollbox made has no such table, and does not get one
 
 1. A file of another kind or schema, or one cut short, is reported as such and never written to.
 2. One process writes to a shard; a lock beside it, which ends with the process, keeps others out.
@@ -18,9 +20,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +51,7 @@ CREATE TABLE results (cell INTEGER PRIMARY KEY, seed INTEGER NOT NULL, stop TEXT
     queries INTEGER NOT NULL, source INTEGER NOT NULL);
 CREATE TABLE traces (cell INTEGER PRIMARY KEY, trace BLOB NOT NULL, image BLOB);
 CREATE TABLE restarts (cell INTEGER PRIMARY KEY, batch INTEGER NOT NULL, why TEXT NOT NULL);
+CREATE TABLE times (series INTEGER PRIMARY KEY, seconds REAL NOT NULL);
 """
 RESULT_COLUMNS = "cell, seed, stop, reason, warnings, distance, cost, queries, source"
 TRACED = "EXISTS (SELECT 1 FROM traces WHERE traces.cell = results.cell)"
@@ -185,6 +189,21 @@ class Store:
             row = (cell, last, why)
             connection.execute("INSERT OR REPLACE INTO restarts VALUES (?, ?, ?)", row)
 
+    def add_seconds(self, seconds: Mapping[int, float]) -> None:
+        """Commit what series took beyond what is there, if the store keeps times."""
+        if seconds and self._keeps_times:
+            with self._writing() as connection:
+                connection.executemany(
+                    "INSERT INTO times VALUES (?, ?) ON CONFLICT (series) "
+                    "DO UPDATE SET seconds = seconds + excluded.seconds",
+                    seconds.items(),
+                )
+
+    @property
+    def _keeps_times(self) -> bool:
+        named = "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'times'"
+        return bool(self._connection.execute(named).fetchone()[0])
+
     def copy_to(self, path: Path, study: StudyRecord) -> None:
         """Write all that is in it, as far as it is committed, into a new file, which says `study`
         about itself."""
@@ -207,6 +226,7 @@ class Store:
             for _, trace, _ in self.traces():
                 _ = trace.counts, trace.steps
             self.answers(finished | set(self.study.shard_cells))
+            self.seconds()
 
     def images(self) -> list[tuple[str, int, str]]:
         """Content hash, label and name of each image."""
@@ -228,6 +248,17 @@ class Store:
                     raise damaged(self.path, f"cell {end.cell} {fault or 'has no trace'}")
                 ends.append(end)
             return ends
+
+    def seconds(self) -> dict[int, float] | None:
+        """What each series took so far; None if the store does not keep times."""
+        with reading(self.path):
+            if not self._keeps_times:
+                return None
+            found = dict(self._connection.execute("SELECT series, seconds FROM times"))
+            for series, seconds in found.items():
+                if not (0 <= series < len(self.study.series) and 0 <= seconds < math.inf):
+                    raise damaged(self.path, f"series {series} took {seconds} seconds")
+            return found
 
     def traces(self, images: bool = False) -> Iterator[tuple[int, Trace, bytes | None]]:
         """(cell, trace, packed image) of each finished cell, one after another."""
