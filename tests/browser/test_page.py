@@ -132,7 +132,7 @@ def test_nothing_refers_to_another_place() -> None:
     for tag, attributes in Elements(page(sample())).found:
         for name in ("src", "href", "srcset", "action", "data", "poster"):
             assert (attributes.get(name) or "data:").startswith("data:"), (tag, attributes)
-    for name in ("page.html", "page.css", "page.js"):
+    for name in ("page.html", "page.css", "shared.js", "page.js"):
         found = re.findall(r"https?://[\w./-]+|@import|url\(|fetch\(|innerHTML", packaged(name))
         assert set(found) <= {"http://www.w3.org/2000/svg"}, name  # a name, which nobody fetches
 
