@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,16 +41,17 @@ from ..studies.reading import StudyResults
 from ..studies.running import run_folder
 from ..studies.spec.specs import GoalSpec, ImagesSpec, ModelSpec
 from ..studies.spec.study import Study
+from .against import against
 from .data import audit_data
-from .evidence import SETTINGS, Evidence
+from .evidence import IN_PYTHON, SETTINGS, Evidence
 from .page import page
+from .pictures import IMAGES
 from .questions import Questions
 from .suite import Suite
 from .verdict import with_words
 
 ANSWERS = "audit.json"
 PAGE = "audit.html"
-IMAGES = "images.npz"
 MODEL = "model"
 MOST_KEPT = 200_000_000
 """Bytes of adversarial images that are kept; of more none is, and the page makes some again."""
@@ -114,7 +116,7 @@ def audit(
     suite = Suite.for_images(given.images[0].numel(), budget)
     study = Study.of(
         name=name,
-        where="tollbox.audit",
+        where=IN_PYTHON,
         folder=folder,
         images=ImagesSpec(folder / IMAGES),
         models=[ModelSpec(MODEL, MODEL, MODEL)],
@@ -137,8 +139,13 @@ def audit(
         begin(loaded, folder, "audit", settings=settings_of(suite, given.images, questions))
     if not (folder / IMAGES).exists():
         _keep(folder / IMAGES, given)
-    run_folder(folder, Options(time_limit=time_limit), tell or _ignore, Stopper(), loaded)
+    run_folder(folder, options_of(time_limit), tell or _ignore, Stopper(), loaded)
     return conclude(folder, questions, loaded)
+
+
+def options_of(time_limit: float) -> Options:
+    """How an audit is run: if the time may end first, series by series."""
+    return Options(time_limit=time_limit, in_order=math.isfinite(time_limit))
 
 
 def _ignore(event: Event) -> None:
@@ -201,16 +208,24 @@ def _keep(file: Path, given: ImageSet) -> None:
 
 
 def conclude(
-    folder: Path, questions: Questions | None = None, loaded: Loaded | None = None
+    folder: Path,
+    questions: Questions | None = None,
+    loaded: Loaded | None = None,
+    other: Path | None = None,
 ) -> Audit:
     """Read what a folder has, and write audit.json and audit.html there; questions that are not
-    asked are those of its beginning. `loaded` is the study, if it is at hand."""
+    asked are those of its beginning. `loaded` is the study, if it is at hand; `other` an audit to
+    compare it with."""
     check_replaceable(folder / PAGE, GENERATOR)
-    with StudyResults(folder, loaded) as results:
+    with ExitStack() as opened:
+        results = opened.enter_context(StudyResults(folder, loaded))
         evidence = Evidence.of(results)
         asked = evidence.questions if questions is None else questions.or_else(evidence.questions)
         data = with_words(evidence, audit_data(evidence, asked))
-        text = page(data)
+        if other is not None:
+            beside = Evidence.of(opened.enter_context(StudyResults(other)))
+            data["against"] = against(evidence, beside, asked)
+        text = page(evidence, data)
     replace_file(folder / ANSWERS, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
     replace_file(folder / PAGE, text)
     return Audit(folder, data)

@@ -27,7 +27,8 @@ from ..studies.reading import StudyResults
 from .answers import Reached, reached
 from .questions import Questions
 
-MADE_BY = ("audit", "demo")
+IN_PYTHON = "tollbox.audit"
+"""Where an audit was begun that has its model from Python."""
 SETTINGS = "audit"
 """Under this key of a record's settings is what an audit keeps beside its study."""
 

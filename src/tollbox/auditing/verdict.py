@@ -17,7 +17,7 @@ from ..report.numbers import count, distance, percent
 from ..report.words import counted, goal_sentences
 from .answers import QUANTILES
 from .data import reference_price
-from .evidence import Evidence
+from .evidence import IN_PYTHON, Evidence
 
 SHARES = {0.1: "one in ten", 0.5: "half", 0.9: "nine in ten"}
 
@@ -38,7 +38,9 @@ def level_words(level: Mapping[str, Any]) -> str:
 
 
 def _cost(value: float | None) -> str:
-    return "∞" if value is None else count(round(value)) if value >= 10 else distance(value)
+    if value is None:
+        return "∞"
+    return count(round(value)) if value >= 10 or float(value).is_integer() else distance(value)
 
 
 def _interval(found: Mapping[str, Any]) -> str:
@@ -88,7 +90,10 @@ def _second(data: Mapping[str, Any], here: int) -> str:
     """What would change that."""
     worth = data["questions"]["worth"]
     if worth is not None:
-        found = _found(data["break_even"], 0.9, level=here, worth=_plain(worth))
+        half, found = (
+            _found(data["break_even"], share, level=here, worth=_plain(worth))
+            for share in (0.5, 0.9)
+        )
         what = f"If a changed image is worth {_cost(worth)}"
         if found["value"] is None:
             return (
@@ -98,15 +103,22 @@ def _second(data: Mapping[str, Any], here: int) -> str:
         if found["value"] == 0:
             return f"{what}, these attacks do not pay on nine in ten images at any price."
         return (
-            f"{what}, a flagged answer has to cost more than {_interval(found)} before these "
-            "attacks no longer pay on nine in ten images; better attacks may call for more."
+            f"{what}, a flagged answer has to cost more than {_interval(half)} before these attacks "
+            f"no longer pay on half of the images, and more than {_interval(found)} on nine in ten; "
+            "better attacks may call for more."
         )
     few, half = (_found(data["flagged"], share, level=here) for share in (0.1, 0.5))
     if few["value"] is None:
         return "Fewer than one in ten were, so nothing is said of a limit on flagged answers."
-    second = f"One in ten of them took no more than {_flagged(few['value'])}"
-    if half["value"] is not None:
-        second += f", half no more than {_flagged(half['value'])}"
+    if half["value"] == few["value"]:
+        second = f"Half of them took no more than {_flagged(half['value'])}"
+    elif half["value"] is None:
+        second = f"One in ten of them took no more than {_flagged(few['value'])}"
+    else:
+        second = (
+            f"Half of them took no more than {_flagged(half['value'])}, and one in ten no more "
+        )
+        second += f"than {few['value']}"
     return f"{second}: a limit that is to stop such attacks has to lie below that."
 
 
@@ -135,8 +147,8 @@ def advice(data: Mapping[str, Any]) -> list[str]:
             )
         elif found["value"] == 0:
             said.append(
-                f"At a worth of {worth} these attacks pay on fewer than one in ten images, whatever "
-                "flagged answers cost."
+                f"At a worth of {worth} these attacks pay on fewer than one in ten images, "
+                "whatever flagged answers cost."
             )
         else:
             said.append(
@@ -144,12 +156,17 @@ def advice(data: Mapping[str, Any]) -> list[str]:
                 "for these attacks not to pay on nine in ten images."
             )
     few = _found(data["flagged"], 0.1, level=here)
-    if few["value"] is not None and few["value"] >= 1:
+    if few["value"] == 1:
+        said.append(
+            "One in ten images fall with the flagged answer to the image itself and no other: a "
+            "limit on flagged answers does not stop that."
+        )
+    elif few["value"] is not None and few["value"] > 1:
         limit = int(few["value"]) - 1
         said.append(
             f"A limit of {counted(limit, 'flagged answer')} on attempts that belong together would "
-            "have stopped these attacks on nine in ten images; what belongs together is for whoever "
-            "sets it, and is not measured here."
+            "have stopped these attacks on nine in ten images; what belongs together is for "
+            "whoever sets it, and is not measured here."
         )
     return said
 
@@ -191,11 +208,17 @@ def notes(evidence: Evidence, data: Mapping[str, Any]) -> list[str]:
 
 def commands(evidence: Evidence) -> list[str]:
     """How to go on with it, and how to ask it something else."""
-    folder = shlex.quote(str(evidence.results.folder))
+    record, results = evidence.results.record, evidence.results
+    folder = shlex.quote(str(results.folder))
+    if record.made_by == "demo":
+        size = f"--images {len(results.images)} --seed {results.study.seeds[0]}"
+        return [f"tollbox demo {size} --out {folder}"]
     more = [f"tollbox resume {folder}"] if evidence.left_out else []
+    if more and record.where == IN_PYTHON:
+        more = [f"tb.audit(..., out={str(results.folder)!r})  # as it was begun"]
     return [
         *more,
         f"tollbox audit --out {folder} --worth 10000  # ask it something else; nothing is run",
         f"tollbox report {folder}  # attack by attack",
-        f"# the images: digest {evidence.results.digest}",
+        f"# the images: digest {results.digest}",
     ]

@@ -22,6 +22,7 @@ from .interrupt import Terminated, ignore_signals
 from .streams import safe_streams, say
 
 COMMANDS = {
+    "audit": "Tell what it costs to attack your own model, and what would make it uneconomic.",
     "attack": "Attack your own model on your own images, under a price for flagged answers.",
     "run": "Run a study: models x attacks x prices x images, from a TOML file.",
     "resume": "Continue a study or an attack; recorded answers are not asked again.",
@@ -30,7 +31,7 @@ COMMANDS = {
     "export": "Write a study's finished cells, their steps and its images, as CSV or Parquet.",
     "report": "Make a page of a study: table, curves, trade-offs, gallery; finished or not.",
     "paper": "Run an experiment of the paper, or all, and draw it; without a name, list them.",
-    "demo": "Attack the embedded model: a study and its page, in about a minute.",
+    "demo": "Audit the embedded model: what it costs to attack it, and a page, in about a minute.",
     "presets": "List the attacks that can be named, with their families and parts.",
     "theory": "Print what the paper's theorems say for a price: overshoot, estimates, searches.",
 }
