@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +14,6 @@ from typing import Any
 import pytest
 from page_data import BETTER, HALF_LIFE, family, method, sample
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
@@ -29,10 +26,6 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 LINK = '<a href="http://x.y">x</a>'  # short enough to be shown whole
 CHARTS = ("curves", "tradeoff", "success", "phases", "shares")
 WIDTHS = (400, 1400)
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync"
-    " --disable-background-networking --disable-component-update --disable-dev-shm-usage"
-)
 
 
 class Elements(HTMLParser):
@@ -138,21 +131,6 @@ def test_nothing_refers_to_another_place() -> None:
 
 
 # In a browser -------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[webdriver.Chrome]:
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        pytest.skip("needs chromium and chromedriver (Debian: chromium, chromium-driver)")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in FLAGS.split():
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    chrome = webdriver.Chrome(options=options, service=Service(driver))
-    yield chrome
-    chrome.quit()
 
 
 def resize(browser: webdriver.Chrome, width: int) -> None:

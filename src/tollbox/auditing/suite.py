@@ -33,7 +33,7 @@ BUDGET = 2000
 LARGE_BUDGET = 5000
 LARGE = 50_000
 """Values of an image (3 x 128 x 128 are 49 152)."""
-LEAST_BUDGET = 20
+LEAST_BUDGET = 100
 
 
 @dataclass(frozen=True)

@@ -103,9 +103,9 @@ def _second(data: Mapping[str, Any], here: int) -> str:
         if found["value"] == 0:
             return f"{what}, these attacks do not pay on nine in ten images at any price."
         return (
-            f"{what}, a flagged answer has to cost more than {_interval(half)} before these attacks "
-            f"no longer pay on half of the images, and more than {_interval(found)} on nine in ten; "
-            "better attacks may call for more."
+            f"{what}, a flagged answer has to cost more than {_interval(half)} before these "
+            f"attacks no longer pay on half of the images, and more than {_interval(found)} on "
+            "nine in ten; better attacks may call for more."
         )
     few, half = (_found(data["flagged"], share, level=here) for share in (0.1, 0.5))
     if few["value"] is None:

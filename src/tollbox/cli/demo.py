@@ -19,7 +19,7 @@ from .study_run import keeping, run_left
 
 MODEL = "tollbox.models.stand_ins:convolutional"
 IMAGES = "tollbox.models.stand_ins:images"
-BUDGET = 300
+BUDGET = 400
 WORTH = 10_000.0
 TIME_LIMIT = 100.0
 """Seconds; it takes about a minute on two cores."""
