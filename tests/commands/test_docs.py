@@ -22,6 +22,7 @@ REFERRING = ("docs/paper.md", "docs/design.md", "docs/attacks.md")
 ALL = (
     *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/speed.md", "docs/neighbours.md"),
     "docs/models.md",
+    "docs/audit.md",
     *REFERRING,
 )
 PLACES = (ROOT, ROOT / "src" / "tollbox", ROOT / "tests", ROOT / "docs")

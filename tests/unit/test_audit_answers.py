@@ -170,7 +170,7 @@ def test_levels_are_within_what_was_reached() -> None:
     near = np.array([1.0, 3.0, 5.0, 60.0]) / 255 * 28
     levels = Questions().levels(near, 784)
     assert [round(steps(level, 784)) for level in levels] == [1, 2, 4, 8, 16]
-    assert headline(levels, near) == 3  # none has nine in ten; the first with most
+    assert headline(levels, near) == 3  # the first that three in four were brought within
     assert round(steps(levels[headline(levels, near[:3])], 784)) == 8
     assert [round(steps(level, 784)) for level in Questions().levels(np.array([INF]), 784)] == [8]
 

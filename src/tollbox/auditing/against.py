@@ -39,9 +39,10 @@ def against(this: Evidence, other: Evidence, questions: Questions) -> dict[str, 
     nearest = [each.nearest[places] for each, places in zip((this, other), rows, strict=True)]
     both = np.maximum(*nearest)
     levels = questions.levels(both, values)
-    if not questions.epsilons:  # from what is near on either side to what both reached
-        either = questions.levels(np.minimum(*nearest), values)
-        levels = sorted({*either, *levels})
+    if not questions.epsilons:  # what half were brought within on a side
+        either = {*levels, *questions.levels(np.minimum(*nearest), values)}
+        half = min(quantile(each, 0.5) for each in nearest)
+        levels = sorted(level for level in either if level >= half) or levels
     chosen = headline(levels, *nearest)
     prices = [each for each in prices_of(this) if each in prices_of(other)]
     sides = [
@@ -70,7 +71,9 @@ def against(this: Evidence, other: Evidence, questions: Questions) -> dict[str, 
 def _names(this: Evidence, other: Evidence) -> tuple[str, str]:
     if this.name != other.name:
         return this.name, other.name
-    return str(this.results.folder), str(other.results.folder)
+    folders = this.results.folder, other.results.folder
+    short = folders[0].name, folders[1].name
+    return short if short[0] != short[1] else (str(folders[0]), str(folders[1]))
 
 
 def _common(this: Evidence, other: Evidence) -> tuple[list[int], list[int]]:

@@ -19,7 +19,7 @@
   const measured = data.images.measured;
   const worth = data.questions.worth;
   const state = {
-    level: data.headline, worth: worth === null ? 10000 : worth, price: 100, hidden: new Set(), unit: "cost",
+    level: data.headline, worth: worth === null ? 10000 : worth, price: data.reference, hidden: new Set(), unit: "cost",
     phasePrice: data.runs.length ? String(data.runs[0].price) : null,
   };
   const {
@@ -53,7 +53,7 @@
   // Cost against ε ---------------------------------------------------------------------------------
 
   const lines = data.curves.lines.filter((line) => line.price !== "inf");
-  const lineName = (line) => (line.policy ? `policy ${line.policy}` : priceName(line.price));
+  const lineName = (line) => (line.policy ? `prices of ${line.policy}` : priceName(line.price));
   const lineColour = (i) => theme(COLOURS[i % COLOURS.length]);
 
   /** A colour, nearly transparent. */
@@ -62,19 +62,14 @@
     return parts ? `rgba(${parts.slice(1).map((part) => parseInt(part, 16)).join(",")},${opacity})` : colour;
   };
 
-  /** A band from the lowest to the highest of three curves that is known, in pieces where that changes. */
+  /** A band from the lowest of three curves to the highest that is known. */
   function band(x, { low, middle, high }, colour) {
-    const runs = [[]];
-    const ends = x.map((_, i) => (high[i] === null ? middle[i] : high[i]));
-    x.forEach((at, i) => {
-      const changes = i > 0 && (high[i] === null) !== (high[i - 1] === null);
-      if ((ends[i] === null || changes) && runs[runs.length - 1].length) runs.push([]);
-      if (ends[i] !== null) runs[runs.length - 1].push(i);
-    });
+    const piece = (top, from) => x.map((_, i) => i).filter((i) => from(i) && top[i] !== null).map((i) => [i, top[i]]);
+    const partly = (i) => high[i] === null || (i > 0 && high[i - 1] === null); // up to where the whole band begins
     const xs = [], ys = [];
-    for (const run of runs.filter((each) => each.length)) {
-      xs.push(...run.map((i) => x[i]), ...[...run].reverse().map((i) => x[i]), null);
-      ys.push(...run.map((i) => low[i]), ...[...run].reverse().map((i) => ends[i]), null);
+    for (const run of [piece(middle, partly), piece(high, () => true)].filter((each) => each.length)) {
+      xs.push(...run.map(([i]) => x[i]), ...[...run].reverse().map(([i]) => x[i]), null);
+      ys.push(...run.map(([i]) => low[i]), ...[...run].reverse().map(([, top]) => top), null);
     }
     return {
       type: "scatter", mode: "lines", x: xs.slice(0, -1), y: ys.slice(0, -1), fill: "toself", hoverinfo: "skip",
@@ -260,14 +255,14 @@
     const shown = data.weakest.map((each) => {
       const seen = images.find(({ place }) => place === each.image);
       const words = make("figcaption", null, make("b", null, `${each.name} (${each.label})`),
-        `${costly(each.cost)} at c*\u00a0=\u00a0100: ${count(each.flagged)} flagged, ${count(each.others)} others, by ${each.attack} `
+        `${costly(each.cost)} at ${priceName(data.reference)}: ${count(each.flagged)} flagged, ${count(each.others)} others, by ${each.attack} `
           + `planned for ${priceName(each.planned)}; nearest ℓ2 ${number(each.distance)}`);
       return make("figure", null, seen ? make("div", { class: "three" },
         picture(seen.original, `Original ${each.name}`), picture(seen.changed, `Changed ${each.name}`),
         picture(seen.difference, `Difference, amplified ${factor} times`)) : null, words);
     });
     section("weakest", "The weakest images",
-      `Those that cost least at c* = 100 to bring within ${levelWords(data.levels[data.headline])}. From left to right: the original, the nearest changed image that the `
+      `Those that cost least at c* = ${data.reference} to bring within ${levelWords(data.levels[data.headline])}. From left to right: the original, the nearest changed image that the `
         + `cheapest run found, and the difference about grey, amplified ${factor} times throughout.`,
       ...(note ? [make("p", { class: "small" }, note)] : []), make("div", { class: "weak" }, ...shown));
   }
@@ -284,7 +279,7 @@
 
   function costTable() {
     if (!measured) return;
-    const heads = [...data.prices.map(priceName), ...(data.policy ? [`policy ${data.questions.policy.name}`] : [])];
+    const heads = [...data.prices.map(priceName), ...(data.policy ? [`prices of ${data.questions.policy.name}`] : [])];
     const rows = data.levels.map((each, n) => make("tr", null,
       make("th", { class: "text method", scope: "row" }, `${levelName(each)}`, small(`ℓ2 ${number(each.epsilon)}; reached ${percent(each.reached)}`)),
       ...data.costs.filter((row) => row.level === n).map(quantileCell),
@@ -395,8 +390,9 @@
     const other = data.against;
     if (!other) return;
     const x = other.curves.steps;
+    const first = x.findIndex((_, i) => [...other.curves.this, ...other.curves.other].some((line) => line.middle[i] !== null));
     const pairs = [["this", other.curves.this, "solid"], ["other", other.curves.other, "dash"]];
-    const both = chart("against-chart", [], () => {
+    const both = first < 0 ? null : chart("against-chart", [], () => {
       const traces = pairs.flatMap(([which, curves, dash]) => curves.map((line, i) => ({
         type: "scatter", mode: "lines", x, y: line.middle, hoverinfo: "text", connectgaps: false,
         line: { color: lineColour(i), width: 2.4, dash },
@@ -404,7 +400,7 @@
           `changed by at most ${number(at)}/255`, `half of the images: ${costly(line.middle[n])}`])),
       })));
       return {
-        traces, layout: layout(epsilonAxis(x), costAxis(), { height: 420 }),
+        traces, layout: layout({ ...epsilonAxis(x), range: [x[first], x[x.length - 1]].map(Math.log10) }, costAxis(), { height: 420 }),
         label: `Cost of an image against its change: ${other.name} and ${other.other}.`,
       };
     });
@@ -419,7 +415,7 @@
         + "ratio of the two, above 1 where this one costs more, with 95\u202f% intervals over draws of the same images for both.",
       ...other.verdict.map((text) => make("p", { class: "verdict" }, ...explained(text))),
       make("div", { class: "legend" }, ...prices.filter((price) => price !== "inf").map((price, i) => make("span", { class: "key fixed" }, swatch(i), priceName(price)))),
-      both,
+      ...(both ? [both] : []),
       box("Table of ratios", make("table", { class: "results" }, make("thead", null, make("tr", null,
         make("th", { class: "text method", scope: "col" }, "Changed by at most"), ...prices.map((price) => make("th", { scope: "col" }, priceName(price))))),
       make("tbody", null, ...rows))));

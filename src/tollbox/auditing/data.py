@@ -68,6 +68,7 @@ def audit_data(evidence: Evidence, questions: Questions) -> dict[str, Any]:
         ],
         "headline": chosen,
         "prices": [price(each) for each in prices],
+        "reference": price(reference_price(prices)),
         "costs": [
             _row(level, each, answers.costs(at[level], each))
             for level, each in ((level, each) for level in range(len(levels)) for each in prices)

@@ -5,8 +5,8 @@ None of it changes what is run, so each can be asked again, and otherwise, of a 
    steps of 8-bit pixels: 4/255 x √(values of an image).
 2. Without any, the levels are powers of two of such steps: from the first that at least a tenth of
    the images were brought within, five of them, up to the first that all were.
-3. The headline is the smallest level that at least nine in ten of the images were brought within;
-   else the one with most.
+3. The headline is the smallest level that at least three in four of the images were brought
+   within; else the one with most.
 4. A policy is a CSV of prices that grow with the flagged answers (files/price_tables.py).
 """
 
@@ -31,7 +31,7 @@ STEPS = 255.0
 LADDER = tuple(2.0**power for power in range(-4, 8))
 MOST_LEVELS = 5
 FEWEST_REACHED = 0.1
-HEADLINE_REACHED = 0.9
+HEADLINE_REACHED = 0.75
 USUAL = 8.0
 """The level, in steps, where nothing was reached."""
 EPSILON = "ℓ2 distances above 0, as 0.5,1, or steps of 8-bit pixels, as 2/255,4/255"

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +15,6 @@ from typing import Any
 from ..report.numbers import count, distance, percent
 from ..report.words import counted, goal_sentences
 from .answers import QUANTILES
-from .data import reference_price
 from .evidence import IN_PYTHON, Evidence
 
 SHARES = {0.1: "one in ten", 0.5: "half", 0.9: "nine in ten"}
@@ -69,9 +67,9 @@ def verdict(data: Mapping[str, Any]) -> list[str]:
             f"audit, with up to {_cost(data['suite']['budget'])} queries each at equal prices.",
             "That is no proof of safety: a larger budget may show more.",
         ]
-    dear = reference_price([math.inf if p == "inf" else float(p) for p in data["prices"]])
+    dear = data["reference"]
     cheap = _found(data["costs"], 0.5, level=here, price=1)
-    costly = _found(data["costs"], 0.5, level=here, price=int(dear))
+    costly = _found(data["costs"], 0.5, level=here, price=dear)
     if cheap["value"] is None:
         first = (
             f"{percent(level['reached'])} of the {counted(measured, 'image')} were brought "
@@ -80,8 +78,8 @@ def verdict(data: Mapping[str, Any]) -> list[str]:
     else:
         first = (
             f"Half of the {counted(measured, 'image')} were brought {within} for at most "
-            f"{_interval(cheap)} queries each; where a flagged answer costs {dear:g} times any "
-            f"other, the same takes a cost of {_interval(costly)}."
+            f"{_interval(cheap)} queries each; where a flagged answer costs {count(dear)} times "
+            f"any other, the same takes a cost of {_interval(costly)}."
         )
     return [first, _second(data, here)]
 

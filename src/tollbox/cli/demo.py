@@ -19,7 +19,7 @@ from .study_run import keeping, run_left
 
 MODEL = "tollbox.models.stand_ins:convolutional"
 IMAGES = "tollbox.models.stand_ins:images"
-BUDGET = 400
+BUDGET = 600
 WORTH = 10_000.0
 TIME_LIMIT = 100.0
 """Seconds; it takes about a minute on two cores."""
@@ -37,7 +37,7 @@ class DemoOptions:
     replace: Annotated[bool, Parameter(help="Replace an earlier demo's output.", negative="")] = (
         False
     )
-    images: Annotated[int, Parameter(help="How many images.", converter=whole)] = 24
+    images: Annotated[int, Parameter(help="How many images.", converter=whole)] = 20
     seed: Annotated[int, Parameter(help="Of the random numbers.", converter=whole)] = 0
 
 
