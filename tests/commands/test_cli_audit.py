@@ -65,6 +65,34 @@ def test_from_the_model_to_the_page_and_on(
     with pytest.raises(SystemExit) as end:
         main(["report", "out"])
     assert end.value.code == 0
+    assert "tollbox audit --out out" in Path("out/report.html").read_text(encoding="utf-8")
+
+
+def test_two_processes_and_resume(
+    capsys: pytest.CaptureFixture[str], study_folder: StudyFolder
+) -> None:
+    chosen = ("--model", f"{study_folder.module}:net", *ARGUMENTS, "--out", "out")
+    code, _, err = typed(capsys, *chosen, "--workers", "2", "--time", "0.01")
+    assert code == 0, err
+    assert answers(Path("out"))["left_out"]
+    with pytest.raises(SystemExit) as end:
+        main(["resume", "out"])
+    out, err = capsys.readouterr()
+    assert end.value.code == 0, err
+    found = answers(Path("out"))
+    assert found["left_out"] == []
+    assert out.splitlines()[:2] == found["verdict"]
+
+
+def test_a_model_that_is_always_wrong(
+    capsys: pytest.CaptureFixture[str], study_folder: StudyFolder
+) -> None:
+    study_folder.code.write_text(study_folder.code.read_text() + "shift = 1\nwrong = labels\n")
+    chosen = ("--model", f"{study_folder.module}:wrong", *ARGUMENTS, "--out", "out")
+    code, out, err = typed(capsys, *chosen)
+    assert code == 1
+    assert "misclassifies all" in err
+    assert out.startswith("Nothing can be said: the model misclassifies all 3 images.")
 
 
 @pytest.mark.parametrize(

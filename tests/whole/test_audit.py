@@ -27,6 +27,7 @@ from tollbox.core.ledger import Ledger
 from tollbox.core.result import Improvement, Result
 from tollbox.core.stop import Stop
 from tollbox.studies.beginning import describe
+from tollbox.studies.events import CellEnded, Event
 from tollbox.studies.grid import Grid
 from tollbox.studies.spec.specs import ImagesSpec, ModelSpec
 from tollbox.studies.spec.study import Study
@@ -189,6 +190,22 @@ def test_series_that_are_not_complete_are_left_out(tmp_path: Path) -> None:
     assert "Not measured, since not all images are finished" in " ".join(found.data["notes"])
     if not found.data["runs"]:
         assert found.data["verdict"][0].startswith("Nothing can be said yet")
+
+
+def test_where_time_is_limited_series_end_one_after_the_other(tmp_path: Path) -> None:
+    """No more cells are under way than a series has, so that the first attacks are complete first;
+    without a limit there would be 64."""
+    plane, images, labels = case()
+    ended: list[int] = []
+
+    def tell(event: Event) -> None:
+        if isinstance(event, CellEnded):
+            ended.append(event.cell)
+
+    settings: Any = {"budget": 100, "batch_size": 8, "time_limit": 1e6, "tell": tell}
+    audit(plane.model(), images, labels, out=tmp_path / "out", **settings)
+    assert sorted(ended) == list(range(100))
+    assert all(cell < place + IMAGES_COUNT for place, cell in enumerate(ended))
 
 
 @pytest.mark.parametrize(

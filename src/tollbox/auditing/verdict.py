@@ -54,6 +54,11 @@ def _found(rows: list[dict[str, Any]], share: float, **keys: Any) -> dict[str, A
 def verdict(data: Mapping[str, Any]) -> list[str]:
     """Two sentences for whoever reads nothing else."""
     measured = data["images"]["measured"]
+    if not measured and not data["left_out"]:
+        return [
+            f"Nothing can be said: the model misclassifies all {data['images']['given']} images.",
+            "Check its mean and std, and the labels.",
+        ]
     if not measured:
         return [
             "Nothing can be said yet: no attack is finished on all images.",
