@@ -146,7 +146,8 @@ def test_what_is_asked_changes_nothing_that_is_run(audited: tb.Audit, tmp_path: 
     policy = tb.Prices.escalating({1: 1.0, 5: 100.0})
     found = conclude(audited.folder, Questions.of(70, "1,2", policy))
     assert [level["epsilon"] for level in found.data["levels"]] == [1, 2]
-    assert {row["worth"] for row in found.data["break_even"]} == {70}
+    assert {row["worth"] for row in found.data["break_even"]} == {70, 100, 1000, 10_000, 100_000}
+    assert all("At a worth of 70 " in text for text in found.data["advice"][:1])
     [one, two] = [row["quantiles"][1]["value"] for row in found.data["policy"]]
     assert two is not None
     assert one is None or one >= two

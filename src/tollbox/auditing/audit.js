@@ -176,7 +176,7 @@
               : "is high enough: some attacks took no flagged answer"),
         tile(percent(pays), `of the images are worth attacking if a flagged answer costs ${count(state.price)}`),
         tile(costly(finite(median)), `is what half of the images cost at most if a flagged answer costs ${count(state.price)}`),
-        tile(costly(finite(few)), "flagged answers are enough, that for the image itself among them, for one in ten images"));
+        tile(costly(finite(few)), `flagged answer${few === 1 ? " is" : "s are"} enough for one in ten images, that to the image itself included`));
     });
     return place;
   }
@@ -239,7 +239,7 @@
 
   const LIMITS = [
     "Costs are upper bounds: other attacks, a surrogate, or knowledge of the model may do with less. What was not reached within the budgets is not known to be safe.",
-    "Only the first steps of a limit are measured: what happens when an account is closed and another opened is not.",
+    "Limits are measured image by image: what happens when an account is closed and another one is opened is not.",
     "Changes are measured by their ℓ2 length alone. Whether one is seen, or matters, is not measured.",
   ];
 
@@ -353,7 +353,7 @@
       layout: layout(axis("share of the cost", "linear", [], { tickformat: ".0%", range: [0, 1] }), axis("", "linear", [], {
         tickvals: rows, ticktext: found.map((run) => plain(run.attack)), showgrid: false, range: [found.length - 0.5, -0.5],
         tickfont: { color: theme("--ink"), size: 13 },
-      }), { barmode: "stack", bargap: 0.35, height: 90 + 34 * found.length, margin: { l: 48, r: 14, t: 10, b: 44 } }),
+      }), { barmode: "stack", bargap: 0.35, height: 110 + 34 * found.length, margin: { l: 48, r: 14, t: 32, b: 44 } }),
       label: "Share of the cost by phase, for each attack.",
     };
   }

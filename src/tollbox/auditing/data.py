@@ -25,7 +25,7 @@ from .suite import FACTORS, QUERIES_FACTOR
 
 FORMAT = 1
 WORTHS = (100.0, 1000.0, 10_000.0, 100_000.0)
-"""What a changed image may be worth, where nobody says it."""
+"""What a changed image may be worth, beside what is asked."""
 MARKS = 40
 """ε at which the curves are read."""
 REFERENCE = 100.0
@@ -43,7 +43,7 @@ def audit_data(evidence: Evidence, questions: Questions) -> dict[str, Any]:
     reached = evidence.reached(levels)
     at = [reached.at(level) for level in range(len(levels))]
     prices = prices_of(evidence)
-    worths = (questions.worth,) if questions.worth is not None else WORTHS
+    worths = sorted({*WORTHS, *(() if questions.worth is None else (float(questions.worth),))})
     return {
         "format": FORMAT,
         "model": evidence.name,

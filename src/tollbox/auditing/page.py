@@ -33,7 +33,7 @@ def page_data(evidence: Evidence, data: dict[str, Any]) -> dict[str, Any]:
         "accounts": [accounts(reached.at(n)) for n in range(len(epsilons))] if few else [],
         "pictures": pictures(evidence, data["weakest"]),
         "environment": data["environment"]
-        | {f"model {name}": running(model) for name, model in record.models.items()},
+        | {"model": running(model) for model in record.models.values()},
     }
 
 

@@ -104,7 +104,16 @@ def _second(data: Mapping[str, Any], here: int) -> str:
                 "ten images: some of them take no flagged answer."
             )
         if found["value"] == 0:
-            return f"{what}, these attacks do not pay on nine in ten images at any price."
+            return (
+                f"{what}, these attacks, as far as their budgets let them go, do not pay on nine in "
+                "ten images at any price."
+            )
+        if half["value"] == 0:
+            return (
+                f"{what}, these attacks, as far as their budgets let them go, do not pay on half "
+                "of the images at any price, and no longer on nine in ten once a flagged answer "
+                f"costs more than {_interval(found)}; better attacks may call for more."
+            )
         return (
             f"{what}, a flagged answer has to cost more than {_interval(half)} before these "
             f"attacks no longer pay on half of the images, and more than {_interval(found)} on "
@@ -139,8 +148,9 @@ def advice(data: Mapping[str, Any]) -> list[str]:
         return []
     here = data["headline"]
     said = []
+    asked = data["questions"]["worth"]
     for row in data["break_even"]:
-        if row["level"] != here:
+        if row["level"] != here or row["worth"] != (asked or row["worth"]):
             continue
         found = row["quantiles"][QUANTILES.index(0.9)]
         worth = _cost(row["worth"])
@@ -150,8 +160,8 @@ def advice(data: Mapping[str, Any]) -> list[str]:
             )
         elif found["value"] == 0:
             said.append(
-                f"At a worth of {worth} these attacks pay on fewer than one in ten images, "
-                "whatever flagged answers cost."
+                f"At a worth of {worth} these attacks, as far as their budgets let them go, pay on "
+                "fewer than one in ten images, whatever flagged answers cost."
             )
         else:
             said.append(
