@@ -144,6 +144,8 @@ def test_a_folder_that_was_moved_is_read_without_the_model(
 
 def test_what_is_asked_changes_nothing_that_is_run(audited: tb.Audit, tmp_path: Path) -> None:
     policy = tb.Prices.escalating({1: 1.0, 5: 100.0})
+    odd = conclude(audited.folder, Questions.of(worth=1234.56789)).data
+    assert "worth 1\u202f235" in odd["verdict"][1]
     found = conclude(audited.folder, Questions.of(70, "1,2", policy))
     assert [level["epsilon"] for level in found.data["levels"]] == [1, 2]
     assert {row["worth"] for row in found.data["break_even"]} == {70, 100, 1000, 10_000, 100_000}

@@ -14,6 +14,7 @@ from ..report.words import counted, running
 from .data import accounts
 from .evidence import Evidence
 from .pictures import pictures
+from .questions import Questions
 
 MOST_ACCOUNTS = 2000
 """Images of which the page has accounts; of more, it cannot be asked for other prices."""
@@ -22,25 +23,19 @@ MOST_ACCOUNTS = 2000
 def page_data(evidence: Evidence, data: dict[str, Any]) -> dict[str, Any]:
     """What the page shows: the answers, and what only a page has."""
     record = evidence.results.record
-    epsilons = [level["epsilon"] for level in data["levels"]]
-    reached = evidence.reached(evidence_levels(evidence, data))
+    [model] = record.models.values()
+    levels = Questions.from_json(data["questions"]).levels(evidence.nearest, evidence.values)
+    reached = evidence.reached(levels)
     few = len(reached.images) <= MOST_ACCOUNTS
     measured = counted(data["images"]["measured"], "image")
     runs = counted(sum(row["runs"] for row in data["runs"]), "run")
     return data | {
         "title": f"What it costs to attack {evidence.name}",
         "made": f"{measured}, {runs}; tollbox {record.environment.tollbox}",
-        "accounts": [accounts(reached.at(n)) for n in range(len(epsilons))] if few else [],
+        "accounts": [accounts(reached.at(n)) for n in range(len(levels))] if few else [],
         "pictures": pictures(evidence, data["weakest"]),
-        "environment": data["environment"]
-        | {"model": running(model) for model in record.models.values()},
+        "environment": data["environment"] | {"model": running(model)},
     }
-
-
-def evidence_levels(evidence: Evidence, data: dict[str, Any]) -> list[float]:
-    """The ε of the answers, unrounded."""
-    from_text = evidence.questions.from_json(data["questions"])
-    return from_text.levels(evidence.nearest, evidence.values)
 
 
 def page(evidence: Evidence, data: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from ..report.numbers import count, distance, percent
 from ..report.words import counted, goal_sentences
 from .answers import QUANTILES
+from .data import number
 from .evidence import IN_PYTHON, Evidence
 
 SHARES = {0.1: "one in ten", 0.5: "half", 0.9: "nine in ten"}
@@ -94,7 +95,7 @@ def _second(data: Mapping[str, Any], here: int) -> str:
     worth = data["questions"]["worth"]
     if worth is not None:
         half, found = (
-            _found(data["break_even"], share, level=here, worth=_plain(worth))
+            _found(data["break_even"], share, level=here, worth=number(worth))
             for share in (0.5, 0.9)
         )
         what = f"If a changed image is worth {_cost(worth)}"
@@ -105,8 +106,8 @@ def _second(data: Mapping[str, Any], here: int) -> str:
             )
         if found["value"] == 0:
             return (
-                f"{what}, these attacks, as far as their budgets let them go, do not pay on nine in "
-                "ten images at any price."
+                f"{what}, these attacks, as far as their budgets let them go, do not pay on nine "
+                "in ten images at any price."
             )
         if half["value"] == 0:
             return (
@@ -138,10 +139,6 @@ def _flagged(value: float) -> str:
     return counted(int(value), "flagged answer")
 
 
-def _plain(worth: float) -> float | int:
-    return int(worth) if float(worth).is_integer() else worth
-
-
 def advice(data: Mapping[str, Any]) -> list[str]:
     """What would make attacks uneconomic, as far as it was seen."""
     if not data["images"]["measured"]:
@@ -149,8 +146,9 @@ def advice(data: Mapping[str, Any]) -> list[str]:
     here = data["headline"]
     said = []
     asked = data["questions"]["worth"]
+    only = None if asked is None else number(asked)
     for row in data["break_even"]:
-        if row["level"] != here or row["worth"] != (asked or row["worth"]):
+        if row["level"] != here or row["worth"] != (only or row["worth"]):
             continue
         found = row["quantiles"][QUANTILES.index(0.9)]
         worth = _cost(row["worth"])
