@@ -100,11 +100,6 @@ def flagged_answers(at: Reached) -> Values:
     return costs(at, math.inf)
 
 
-def queries(at: Reached) -> Values:
-    """The fewest queries that each image takes."""
-    return costs(at, 1.0)
-
-
 def break_even(at: Reached, worth: float) -> Values:
     """The price above which no run on an image costs `worth` or less (rule 6)."""
     with np.errstate(divide="ignore", invalid="ignore"):

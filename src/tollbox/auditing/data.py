@@ -31,8 +31,6 @@ MARKS = 40
 REFERENCE = 100.0
 """The price that weakest images are found at, and that the verdict names beside 1."""
 WEAKEST = 6
-MOST_LISTED = 2000
-"""Images of which the page has accounts, to price them anew."""
 
 
 def audit_data(evidence: Evidence, questions: Questions) -> dict[str, Any]:

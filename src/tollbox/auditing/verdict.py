@@ -18,8 +18,6 @@ from .answers import QUANTILES
 from .data import number
 from .evidence import IN_PYTHON, Evidence
 
-SHARES = {0.1: "one in ten", 0.5: "half", 0.9: "nine in ten"}
-
 
 def with_words(evidence: Evidence, data: dict[str, Any]) -> dict[str, Any]:
     """The data with its verdict, what to do with it, notes, and the commands to go on."""
