@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from . import models
     from .attacks.presets import preset, presets
     from .attacks.surrogates import Surrogate
+    from .auditing.audit import Audit, audit
     from .check import check_model
     from .core.ask import Answers, Ask, Run, Until, together
     from .core.cell import Cell
@@ -41,6 +42,7 @@ __all__ = [
     "Answers",
     "Ask",
     "Attack",
+    "Audit",
     "Cell",
     "Engine",
     "FileError",
@@ -69,6 +71,7 @@ __all__ = [
     "UnknownNameError",
     "Until",
     "Workers",
+    "audit",
     "check_model",
     "load_images",
     "merge_parts",
@@ -95,6 +98,10 @@ _NAMES = {
         "presets",
     ),
     "attacks.surrogates": ("Surrogate",),
+    "auditing.audit": (
+        "Audit",
+        "audit",
+    ),
     "core.cell": ("Cell",),
     "check": ("check_model",),
     "core.stop": ("Stop",),

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +14,6 @@ from typing import Any
 import pytest
 from page_data import BETTER, HALF_LIFE, family, method, sample, size
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
@@ -31,10 +28,6 @@ BEST = "best of all attacks"
 LINES = f"plot.data.filter((t) => t.name !== '{BEST}')"
 CHARTS = ("curves", "tradeoff", "success", "phases", "shares")
 WIDTHS = (400, 1400)
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync"
-    " --disable-background-networking --disable-component-update --disable-dev-shm-usage"
-)
 
 
 class Elements(HTMLParser):
@@ -136,27 +129,12 @@ def test_nothing_refers_to_another_place() -> None:
     for tag, attributes in Elements(page(sample())).found:
         for name in ("src", "href", "srcset", "action", "data", "poster"):
             assert (attributes.get(name) or "data:").startswith("data:"), (tag, attributes)
-    for name in ("page.html", "page.css", "page.js"):
+    for name in ("page.html", "page.css", "shared.js", "page.js"):
         found = re.findall(r"https?://[\w./-]+|@import|url\(|fetch\(|innerHTML", packaged(name))
         assert set(found) <= {"http://www.w3.org/2000/svg"}, name  # a name, which nobody fetches
 
 
 # In a browser -------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[webdriver.Chrome]:
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        pytest.skip("needs chromium and chromedriver (Debian: chromium, chromium-driver)")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in FLAGS.split():
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    chrome = webdriver.Chrome(options=options, service=Service(driver))
-    yield chrome
-    chrome.quit()
 
 
 def resize(browser: webdriver.Chrome, width: int) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import json
 import subprocess
 import sys
 from itertools import groupby
@@ -11,6 +12,7 @@ import pytest
 
 import tollbox as tb
 from tollbox.attacks import PRESETS, WITH_SURROGATE
+from tollbox.auditing.suite import ATTACKS
 from tollbox.cli import demo as demo_command
 from tollbox.cli.app import COMMANDS, main
 from tollbox.cli.attack import AttackOptions
@@ -154,29 +156,27 @@ def test_reader_that_goes_away() -> None:
         assert process.wait() == 0
 
 
-def test_the_demo_is_a_study_and_its_page(
+def test_the_demo_is_an_audit_and_its_page(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    cheap = demo_command.STUDY.replace("budget = 1200", "budget = 150").replace("8000", "3000")
-    monkeypatch.setattr(demo_command, "STUDY", cheap)
+    monkeypatch.setattr(demo_command, "BUDGET", 150)
     code, out, err = typed(capsys, "demo", "--images", "2")
     assert code == 0, err
     folder = tmp_path / "demo-output"
     assert {file.name for file in folder.iterdir()} <= demo_command.FILES
     with tb.StudyResults(folder) as found:
         assert [line.name for line in found.status()] == [
-            f"{attack}, c* = {price}"
-            for attack in ("hsja", "a-hsja", "frugal")
-            for price in (1, 100)
+            f"{attack}, c* = {price}" for attack in ATTACKS for price in (1, 10, 100, 1000, "inf")
         ]
-        assert len(found) == len(found.grid) == 12
-        assert all(f"{line.median:.4g}" in out for line in found.status())
-    assert out.splitlines()[-2:] == [
-        "Open demo-output/report.html in a browser.",
-        "Now a model and images of your own: `tollbox init --model MODEL --images FOLDER`.",
+        assert len(found) == len(found.grid) == 40
+    answers = json.loads((folder / "audit.json").read_text(encoding="utf-8"))
+    assert out.splitlines() == [
+        *answers["verdict"],
+        "Open demo-output/audit.html in a browser.",
+        f"Now a model and images of your own: `{demo_command.NEXT}`.",
     ]
-    page = (folder / "report.html").read_text(encoding="utf-8")
+    page = (folder / "audit.html").read_text(encoding="utf-8")
     assert "tollbox demo --images 2 --seed 0 --out demo-output" in page
     assert "The images cannot be shown" not in page
     assert typed(capsys, "resume", "demo-output")[0] == 0
@@ -202,8 +202,7 @@ def test_the_demo_replaces_nothing_but_a_demo(
     (folder / "mine.txt").unlink()
     assert typed(capsys, "demo", "--images", "1000", "--replace")[0] == 2
     assert (folder / "report.html").read_text() == "old"
-    cheap = demo_command.STUDY.replace("budget = 1200", "budget = 50").replace("8000", "500")
-    monkeypatch.setattr(demo_command, "STUDY", cheap)
+    monkeypatch.setattr(demo_command, "BUDGET", 100)
     code, _, err = typed(capsys, "demo", "--images", "1", "--replace", "--seed", "3")
     assert code == 0, err
     with tb.StudyResults(folder) as found:

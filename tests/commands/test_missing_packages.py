@@ -27,6 +27,15 @@ model = tb.models.from_callable(lambda images: (images.mean((1, 2, 3)) > 0.5).lo
 [result] = tb.run(tb.preset("a-hsja"), model, torch.full((1, 1, 4, 4), 0.4), [0], budget=90)
 print(result.stop)
 """
+AUDIT = """
+import sys, tempfile, torch, tollbox as tb
+model = tb.models.from_callable(lambda images: (images.mean((1, 2, 3)) > 0.5).long())
+with tempfile.TemporaryDirectory() as folder:
+    images = torch.full((2, 1, 4, 4), 0.4) + torch.arange(2)[:, None, None, None] / 100
+    found = tb.audit(model, images, [0, 0], out=f"{folder}/out", budget=100)
+    page = (found.folder / "audit.html").read_text()
+print(len(found.data["verdict"]), "The images cannot be shown: " in page)
+"""
 PICTURE = """
 from pathlib import Path
 from tollbox.files.pictures import is_grey
@@ -54,6 +63,11 @@ COMMAND = "from tollbox.__main__ import main\nsys.argv = ['tollbox', 'presets']\
 def without(missing: tuple[str, ...], code: str) -> subprocess.CompletedProcess[str]:
     text = MISSING.format(missing=set(missing)) + code
     return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+
+
+def test_an_audit_needs_none_of_the_extras_but_for_pictures() -> None:
+    answer = without(EXTRAS, AUDIT)
+    assert (answer.stdout, answer.stderr) == ("2 True\n", "")
 
 
 def test_the_core_needs_none_of_the_extras() -> None:

@@ -30,7 +30,7 @@ LAYERS = (
     {"running", "check"},
     {"studies", "testing", "wrapping", "foolbox", "art"},
     {"report"},
-    {"paper", "audit"},
+    {"paper", "auditing"},
     {"cli"},
 )
 RANKS = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
@@ -44,7 +44,7 @@ LAZY = {
     *("transformers", "timm", "torchvision", "onnxruntime"),  # model zoos
     "torch",  # slow: `tollbox status` does not wait for it
 }
-BARE = set(RANKS) - {"report", "paper", "audit", "cli"}
+BARE = set(RANKS) - {"report", "paper", "auditing", "cli"}
 NEEDED = {*sys.stdlib_module_names, "torch", "numpy", "scipy", PACKAGE}
 WITH_TRITON = {f"{PACKAGE}.core.kernels"}
 """What is loaded where triton is, and does without it elsewhere."""

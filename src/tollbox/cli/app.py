@@ -22,7 +22,8 @@ from .interrupt import Terminated, ignore_signals
 from .streams import safe_streams, say
 
 COMMANDS = {
-    "demo": "Attack the embedded model: a study and its page, in about a minute.",
+    "demo": "Audit the embedded model: what it costs to attack it, and a page, in about a minute.",
+    "audit": "Tell what it costs to attack your own model, and what would make it uneconomic.",
     "attack": "Attack your own model on your own images, under a price for flagged answers.",
     "init": "Write a study file for your own model and images, or one to fill in.",
     "run": "Run a study: models x attacks x prices x images, from a TOML file.",

@@ -1,4 +1,4 @@
-"""`tollbox demo`: a study of the embedded model and its report, as anyone could make them."""
+"""`tollbox demo`: an audit of the embedded model, as anyone could make it of their own."""
 
 from __future__ import annotations
 
@@ -8,31 +8,25 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from ..auditing.audit import ANSWERS, PAGE, options_of, settings_of
+from ..auditing.questions import Questions
 from ..files.output import check_free
 from ..models import stand_ins
 from ..studies.beginning import begin
-from ..studies.events import Options
-from ..studies.loading import load
-from ..studies.spec.study import Study
+from .audit import AuditOptions, finish, prepared
 from .choices import whole, within
-from .codes import STOPPED
-from .report import PAGE, report
 from .streams import console
-from .study_run import keeping, run_left, say_end
+from .study_run import keeping, run_left
 
-STUDY = """\
-name = "demo"
-seeds = [{seed}]
-device = "cpu"
-images = {{path = "tollbox.models.stand_ins:images", limit = {images}}}
-models = [{{name = "embedded", source = "tollbox.models.stand_ins:convolutional"}}]
-attacks = [{{preset = "hsja"}}, {{preset = "a-hsja"}}, {{preset = "frugal"}}]
-prices = [{{ratio = 1, budget = 1200}}, {{ratio = 100, budget = 8000}}]
-"""
-NEXT = "tollbox init --model MODEL --images FOLDER"
+MODEL = "tollbox.models.stand_ins:convolutional"
+IMAGES = "tollbox.models.stand_ins:images"
+BUDGET = 600
+WORTH = 10_000.0
+NEXT = "tollbox audit --model MODEL --images FOLDER --out DIR"
 TIME_LIMIT = 100.0
 """Seconds; it takes about a minute on two cores."""
-FILES = frozenset({PAGE, "shard-0.lock", *(f"shard-0.sqlite{end}" for end in ("", "-wal", "-shm"))})
+STORE = ("shard-0.lock", *(f"shard-0.sqlite{end}" for end in ("", "-wal", "-shm")))
+FILES = frozenset({PAGE, ANSWERS, "report.html", *STORE})
 """What an earlier demo may have left."""
 
 
@@ -50,18 +44,26 @@ class DemoOptions:
 
 
 def demo(options: DemoOptions = DemoOptions()) -> int:  # noqa: B008
-    """Attack the embedded model: a study and its page, in about a minute."""
+    """Audit the embedded model: what it costs to attack it, and a page, in about a minute."""
     check_free(options.out, FILES, options.replace)
     within("images", options.images, 1, len(stand_ins.images()))
-    text = STUDY.format(images=options.images, seed=options.seed)
-    loaded = load(Study.from_text(text, Path.cwd(), "tollbox demo"))
+    chosen = AuditOptions(
+        out=options.out,
+        model=MODEL,
+        images=Path(IMAGES),
+        limit=options.images,
+        budget=BUDGET,
+        seed=options.seed,
+        device="cpu",
+    )
     for name in FILES if options.replace else ():
         (options.out / name).unlink(missing_ok=True)
-    begin(loaded, options.out, "demo")
+    suite, loaded = prepared(chosen, "embedded")
+    settings = settings_of(suite, loaded.images.images, Questions(worth=WORTH))
+    begin(loaded, options.out, "demo", settings=settings)
     with keeping(options.out):
-        code = say_end(options.out, *run_left(options.out, Options(time_limit=TIME_LIMIT), loaded))
-        if code in STOPPED:
-            return code
-        report(options.out)
-    console().print(f"Now a model and images of your own: `{NEXT}`.", soft_wrap=True)
+        outcome, interruption = run_left(options.out, options_of(TIME_LIMIT), loaded)
+        code = finish(options.out, outcome, interruption, loaded)
+    if code == 0:
+        console().print(f"Now a model and images of your own: `{NEXT}`.", soft_wrap=True)
     return code

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from ..auditing.audit import options_of
+from ..auditing.evidence import SETTINGS
 from ..studies.events import Options
 from ..studies.identity import recorded_study
 from ..studies.loading import load
 from ..studies.store.folder import shard_paths
 from ..studies.store.record import StudyRecord, first_difference
 from ..studies.store.store import Store
-from . import attack_files
+from . import attack_files, audit
 from .choices import seconds
 from .hints import page_hint
 from .status import FOLDER
@@ -72,6 +74,10 @@ def resume(
         loaded = load(recorded_study(record, files=True), begun=record)
         with keeping(folder):
             return attack_files.finish(folder, *run_left(folder, how, loaded, cluster), loaded)
+    if SETTINGS in record.settings:
+        with keeping(folder):
+            how = replace(how, in_order=options_of(limit).in_order)
+            return audit.finish(folder, *run_left(folder, how, cluster=cluster))
     if record.made_by == "run" and (change := _describe_edit(record)) is not None:
         say(change)
     next_step = page_hint(folder) if record.parts == 1 else ""

@@ -107,14 +107,17 @@ def keeping(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def say_end(folder: Path, outcome: Outcome, interruption: int, next_step: str = "") -> int:
+def say_end(
+    folder: Path, outcome: Outcome, interruption: int, next_step: str = "", table: bool = True
+) -> int:
     """Say how a run ended, and the next step if all is well; gives the exit code, that of the
-    interruption if there was one."""
+    interruption if there was one. Without `table`, only what did not go well."""
     with StudyResults(folder) as results:
         series, total = results.status(), results.record.cells
-        show(f"{results.study.name}: {folder}", series)
-        for sentence in [*results.kept, *results.sizes, *results.exactness]:
-            console().print(sentence, soft_wrap=True)
+        if table:
+            show(f"{results.study.name}: {folder}", series)
+            for sentence in [*results.kept, *results.sizes, *results.exactness]:
+                console().print(sentence, soft_wrap=True)
         left = total - len(results)
         failed = [end for end in results.finished() if end.stop.failed]
         first_failed = _name_cell(results, failed[0].cell) if failed else ""

@@ -101,7 +101,7 @@ def _pictures(results: StudyResults, chosen: Sequence[SeriesRuns]) -> dict[str, 
     shown = [begun[place] for place in places]
     shots = _shots(results, list(_affordable(chosen, shown, seed, pictures[0].numel())))
     last = [_difference(pictures, s) for s in shots if s.result.distance <= s.run.distances[-1]]
-    factor = _factor(last)
+    factor = amplification(last)
     rows: list[dict[str, Any]] = []
     room = MOST_BYTES
     for runs in chosen:
@@ -118,7 +118,7 @@ def _pictures(results: StudyResults, chosen: Sequence[SeriesRuns]) -> dict[str, 
     images = []
     for image in shown:
         _, label, name = results.images[image]
-        original = _png(pictures[image].numpy())
+        original = png(pictures[image].numpy())
         images.append(
             {
                 "name": name,
@@ -145,8 +145,8 @@ def _entry(
         "cost": float(f"{shot.cost:.5g}"),
         "distance": float(f"{shot.result.distance:.5g}"),
         "label": None if shot.answer is None else class_words(shot.answer, names),
-        "image": _png(_array(shot.result)),
-        "difference": _png(np.clip(0.5 + factor * difference, 0, 1)),
+        "image": png(_array(shot.result)),
+        "difference": png(np.clip(0.5 + factor * difference, 0, 1)),
     }
 
 
@@ -212,7 +212,7 @@ def _difference(pictures: Tensor, shot: Shot) -> NDArray[Any]:
     return apart
 
 
-def _factor(differences: Sequence[NDArray[Any]]) -> int:
+def amplification(differences: Sequence[NDArray[Any]]) -> int:
     """One amplification, at which hardly a pixel of the nearest images is cut off."""
     if not differences:
         return 1
@@ -220,7 +220,7 @@ def _factor(differences: Sequence[NDArray[Any]]) -> int:
     return max((f for f in FACTORS if f * usual <= 0.5), default=1) if usual > 0 else 1
 
 
-def _png(image: NDArray[Any]) -> str:
+def png(image: NDArray[Any]) -> str:
     """A data URI of an image (c, h, w) in [0,1]."""
     pillow = optional("PIL.Image", "the images of a page are written with it", extra="report")
     planes = image[:3] if len(image) >= 3 else image[:1].repeat(3, axis=0)

@@ -1,18 +1,10 @@
-/* What the page of a report does.
+/* What the page of a report does; `shared.js` has what all pages share.
 
-   1. Text of the data goes into the document by `make` (text nodes), and into charts by `plain`;
-      no markup is ever made of it. Pictures are data URIs, or they are not shown.
-   2. Nothing is fetched.
-   3. `state` holds what is chosen. Controls write it by `choose`; whoever shows a choice has
-      registered with `follow`, so that the same choice stands everywhere on the page.
-   4. null is infinite or unknown: "∞" in text, a gap in a curve, a line of text under a chart.
-   5. A section without data is not made.
-   6. Numbers are written as `numbers.py` writes them; a word of the field is explained where a
-      section first uses it (`explained`). */
+   1. null is infinite or unknown: "∞" in text, a gap in a curve, a line of text under a chart.
+   2. A section without data is not made. */
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const main = document.getElementById("main");
   const norm = data.norm === "linf" ? "ℓ∞" : "ℓ2";
   for (const item of [...data.prices, ...data.table.columns]) item.label = item.label.replace("c* = ", "c*\u00a0=\u00a0");
 
@@ -45,109 +37,6 @@
   const BEST = "best of all attacks";
   const KNEW = "for each image, as if the attacker knew which";
   const PHASES = ["#76818f", "#2f7f95", "#a58a2b", "#9a6bb0", "#5b8c4a"];
-  const CONFIG = {
-    displaylogo: false, // and no button that would send the chart anywhere: these are all there are
-    modeBarButtons: [["toImage"], ["zoom2d", "pan2d", "resetScale2d"]],
-    showSendToCloud: false,
-    plotlyServerURL: "",
-    responsive: true,
-    toImageButtonOptions: { format: "svg", filename: "tollbox" },
-  };
-
-  // Text and numbers ---------------------------------------------------------------------------
-
-  const grouped = (digits) => digits.replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
-
-  /** Three significant digits; thousands are set apart. */
-  function number(value) {
-    if (value === null || value === undefined) return "∞";
-    const size = Math.abs(value);
-    if (value === 0) return "0";
-    if (size < 1e-3 || size >= 1e7) return value.toExponential(2).replace("e+", "e");
-    if (size >= 999.5) return grouped(String(Number(value.toPrecision(3))));
-    return value.toPrecision(3);
-  }
-
-  /** A count: whole if it is whole. */
-  const count = (value) => (Number.isInteger(value) ? grouped(String(value)) : number(value));
-  /** All digits: for levels and budgets, which were chosen. */
-  const exact = (value) => (value === null ? "∞" : Number.isInteger(value) ? count(value) : String(value));
-  const percent = (share) => `${Number((100 * share).toPrecision(3))}\u202f%`;
-  const interval = (low, high) => `[${number(low)}, ${number(high)}]`;
-  const sure = (low, high) => `95\u202f% interval ${interval(low, high)}`;
-
-  /** Text as a chart shows it literally: charts know a few tags. */
-  const plain = (text) =>
-    String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
-
-  // Elements -----------------------------------------------------------------------------------
-
-  /** An element; children that are no nodes become text. */
-  function make(tag, attributes, ...children) {
-    const node = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes || {})) {
-      if (name === "on") for (const [event, act] of Object.entries(value)) node.addEventListener(event, act);
-      else if (value !== null && value !== false) node.setAttribute(name, value === true ? "" : value);
-    }
-    node.append(...children.filter((child) => child !== null));
-    return node;
-  }
-
-  /** A word of the field; what it means is said on hover, and beneath it with the keyboard or a touch. */
-  const term = (word, meaning) =>
-    make("abbr", { class: "term", tabindex: "0", title: meaning, "data-meaning": meaning }, word);
-
-  /** Text in which each of `TERMS` is explained where it first stands; `seen` are those that were. */
-  function explained(text, seen = new Set()) {
-    const parts = [];
-    let rest = text;
-    for (let match; (match = /c\*|\bflagged\b|\bhard budget\b|\btold apart\b/.exec(rest));) {
-      const word = match[0], end = match.index + word.length;
-      parts.push(rest.slice(0, match.index), seen.has(word) ? word : term(word, TERMS[word]));
-      seen.add(word);
-      rest = rest.slice(end);
-    }
-    return [...parts, rest];
-  }
-
-  function drawn(tag, attributes, ...children) {
-    const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-    node.append(...children);
-    return node;
-  }
-
-  function picture(uri, alt) {
-    if (!/^data:image\/(png|jpeg|webp|gif);base64,/.test(uri)) return make("p", null, `(${alt}: no picture)`);
-    const image = make("img", { src: uri, alt });
-    image.addEventListener("load", () => image.classList.toggle("coarse", image.naturalWidth < 120));
-    return image;
-  }
-
-  const sections = [];
-
-  /** A section with a heading and how it is to be read. */
-  function section(id, title, how, ...children) {
-    const heading = make("h2", { id: `${id}-title` }, title);
-    const reading = how ? make("p", { class: "how" }, ...explained(how)) : null;
-    main.append(make("section", { id, "aria-labelledby": heading.id }, heading, reading, ...children));
-    sections.push([id, title]);
-  }
-
-  /** A frame that scrolls sideways, and says so where there is more than is seen. */
-  function box(label, child) {
-    const inside = make("div", { class: "box", tabindex: "0", role: "region", "aria-label": label }, child);
-    const hint = make("p", { class: "hint", hidden: true }, "Scroll sideways for more columns →");
-    const frame = make("div", { class: "frame" }, hint, inside);
-    const look = () => {
-      const hidden = inside.scrollWidth - inside.clientWidth;
-      hint.hidden = hidden < 2;
-      frame.classList.toggle("more", hidden - inside.scrollLeft >= 2);
-    };
-    inside.addEventListener("scroll", look, { passive: true });
-    new ResizeObserver(look).observe(inside);
-    return frame;
-  }
 
   // What is chosen -----------------------------------------------------------------------------
 
@@ -160,54 +49,11 @@
     galleryAttack: data.gallery.rows.length ? data.gallery.rows[0].attack : null,
     galleryPrice: data.gallery.rows.length ? data.gallery.rows[0].price : null,
   };
-  const followers = [];
+  const {
+    number, count, exact, percent, interval, sure, plain, make, explained, drawn, picture, section, box, follow, choose,
+    choice, tick, toolbar, theme, axis, layout, chart, numbers, tips, bold, items, environment, finish,
+  } = pageTools(state, TERMS);
 
-  /** Do this whenever one of these choices changes, and once at the start. */
-  const follow = (keys, act) => followers.push({ keys, act });
-
-  function choose(key, value) {
-    state[key] = value;
-    for (const { keys, act } of followers) if (keys.includes(key)) act();
-  }
-
-  let controls = 0;
-
-  /** A choice of one: a row of buttons if there are few and short, else a list; nothing for one. */
-  function choice(key, name, options) {
-    if (options.length < 2) return null;
-    const id = `choice-${++controls}`;
-    const letters = options.reduce((sum, option) => sum + option.label.length + 3, 0);
-    return letters <= 44 ? buttons(id, key, name, options) : list(id, key, name, options);
-  }
-
-  function buttons(id, key, name, options) {
-    const inputs = options.map(({ value }) => make("input", {
-      type: "radio", name: id, on: { change: () => choose(key, value) },
-    }));
-    follow([key], () => inputs.forEach((input, i) => { input.checked = options[i].value === state[key]; }));
-    const labels = inputs.map((input, i) => make("label", null, input, options[i].label));
-    return make("div", { class: "choice", role: "radiogroup", "aria-labelledby": id, "data-key": key },
-      make("span", { class: "name", id }, name), make("div", { class: "segments" }, ...labels));
-  }
-
-  function list(id, key, name, options) {
-    const select = make("select", { id, on: { change: () => choose(key, options[select.selectedIndex].value) } },
-      ...options.map(({ label }) => make("option", null, label)));
-    follow([key], () => { select.selectedIndex = options.findIndex(({ value }) => value === state[key]); });
-    return make("div", { class: "choice", "data-key": key },
-      make("label", { class: "name", for: id }, name), select);
-  }
-
-  function tick(key, name) {
-    const input = make("input", { type: "checkbox", on: { change: () => choose(key, input.checked) } });
-    follow([key], () => { input.checked = state[key]; });
-    return make("label", { class: "tick", "data-key": key }, input, name);
-  }
-
-  const toolbar = (...children) => {
-    const shown = children.filter((child) => child !== null);
-    return shown.length ? make("div", { class: "controls" }, ...shown) : null;
-  };
   const modelChoice = () => choice("model", "Model", data.models.map((value) => ({ value, label: value })));
   const priceChoice = () =>
     choice("price", "Price", data.prices.map(({ name, label }) => ({ value: name, label })));
@@ -244,7 +90,6 @@
   const colour = (attack) => theme(variable(attack));
   const dash = (attack) => DASHES[look(attack).dash];
   const symbol = (attack) => SYMBOLS[look(attack).symbol];
-  const theme = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   /** How an attack is drawn: its line, or its marker. */
   function swatch(attack, marked) {
@@ -288,49 +133,6 @@
   }
 
   // Charts -------------------------------------------------------------------------------------
-
-  function axis(text, type, values, more) {
-    const largest = Math.max(0, ...values);
-    return {
-      title: { text: plain(text), standoff: 10, font: { size: 13 } }, type, automargin: true,
-      tickformat: largest >= 1e4 ? "~s" : ",.4~g",
-      nticks: type === "log" ? 3 : 8, // three: 1, 2, 5, 10 over up to two decades, then decades
-      gridcolor: theme("--line"), linecolor: theme("--edge"), zeroline: false,
-      tickfont: { color: theme("--muted"), size: 12 }, ...more,
-    };
-  }
-
-  function layout(x, y, more) {
-    const font = { family: getComputedStyle(document.body).fontFamily, size: 13, color: theme("--ink") };
-    const touch = matchMedia("(pointer: coarse)").matches; // there a drag scrolls the page
-    return {
-      xaxis: x, yaxis: y, font, showlegend: false, hovermode: "closest", hoverdistance: 40, separators: ".\u202f",
-      paper_bgcolor: theme("--paper"), plot_bgcolor: theme("--paper"), dragmode: touch ? false : "zoom",
-      margin: { l: 48, r: 14, t: 30, b: 44 }, height: 420,
-      hoverlabel: {
-        bgcolor: theme("--raised"), bordercolor: theme("--edge"), align: "left",
-        font: { ...font, size: 12.5 },
-      }, ...more,
-    };
-  }
-
-  /** A chart that is drawn again whenever a choice it depends on changes. */
-  function chart(id, keys, content) {
-    const plot = make("div", { class: "chart", id, role: "group" });
-    const empty = make("p", { class: "empty", hidden: true }, "Nothing to show for this choice.");
-    follow([...keys, "theme"], () => {
-      const { traces, layout: shape, label } = content();
-      empty.hidden = traces.length > 0;
-      plot.hidden = traces.length === 0;
-      plot.setAttribute("aria-label", label);
-      if (traces.length) Plotly.react(plot, traces, shape, CONFIG);
-    });
-    return make("figure", null, plot, empty);
-  }
-
-  const numbers = (...lists) => lists.flat().filter((value) => typeof value === "number");
-  const tips = (lines) => lines.map((parts) => parts.filter(Boolean).join("<br>"));
-  const bold = (text) => `<b>${plain(text)}</b>`;
 
   function line(attack, x, y, hovertext, more) {
     return {
@@ -619,12 +421,7 @@
       chart("shares-chart", ["model", "price", "hidden"], sharesChart));
   }
 
-  // Words, table, gallery, environment -----------------------------------------------------------
-
-  const items = (lines) => {
-    const seen = new Set();
-    return make("ul", null, ...lines.map((text) => make("li", null, ...explained(text, seen))));
-  };
+  // Words, table, gallery -------------------------------------------------------------------------
 
   function summary() {
     if (!data.summary.length && !data.notes.length) return;
@@ -789,65 +586,7 @@
       rows.length ? strips() : null].filter(Boolean));
   }
 
-  function copy(block, button) {
-    const range = document.createRange();
-    range.selectNodeContents(block);
-    getSelection().removeAllRanges();
-    getSelection().addRange(range);
-    const done = document.execCommand("copy");
-    button.textContent = done ? "Copied" : "Selected: copy with Ctrl+C";
-    setTimeout(() => { button.textContent = "Copy"; }, 2000);
-  }
-
-  function environment() {
-    const facts = Object.entries(data.environment);
-    if (!facts.length && !data.commands.length) return;
-    const parts = [];
-    if (facts.length) {
-      parts.push(make("table", { class: "facts" }, make("tbody", null,
-        ...facts.map(([name, value]) => make("tr", null, make("th", { scope: "row" }, name), make("td", null, String(value)))))));
-    }
-    if (data.commands.length) {
-      const block = make("pre", { tabindex: "0", "aria-label": "Commands" }, data.commands.join("\n"));
-      const button = make("button", { type: "button", on: { click: () => copy(block, button) } }, "Copy");
-      parts.push(make("h3", null, "Commands"), make("div", { class: "commands" }, block, button));
-    }
-    section("environment", "Environment",
-      "The software the numbers were made with, and the commands that repeat them.", ...parts);
-  }
-
-  // The page -----------------------------------------------------------------------------------
-
-  function setTheme(name) {
-    document.documentElement.dataset.theme = name;
-    choose("theme", name);
-  }
-
-  function themeButton() {
-    const current = () => document.documentElement.dataset.theme;
-    let chosen = false;
-    const button = make("button", { type: "button", class: "theme", on: { click: () => {
-      chosen = true;
-      setTheme(current() === "dark" ? "light" : "dark");
-    } } });
-    follow(["theme"], () => { button.textContent = current() === "dark" ? "Light" : "Dark"; });
-    follow(["theme"], () => { button.setAttribute("aria-label", `Use the ${button.textContent.toLowerCase()} theme`); });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => {
-      if (!chosen) setTheme(event.matches ? "dark" : "light");
-    });
-    return button;
-  }
-
-  function head() {
-    const links = sections.map(([id, title]) => make("li", null, make("a", { href: `#${id}` }, title)));
-    document.getElementById("top").append(
-      make("div", { class: "head" }, make("h1", null, data.title), themeButton()),
-      make("p", { class: "made" }, data.made),
-      make("p", { class: "made" }, ...explained(`Reading: ${data.reading}`)),
-      make("nav", { "aria-label": "Sections" }, make("ul", null, ...links)));
-  }
-
-  for (const build of [summary, table, ranking, curves, tradeoff, success, phases, shares, gallery, environment]) build();
-  head();
-  for (const { act } of followers) act();
+  for (const build of [summary, table, ranking, curves, tradeoff, success, phases, shares, gallery]) build();
+  environment(data);
+  finish(data.title, data.made, `Reading: ${data.reading}`);
 })();

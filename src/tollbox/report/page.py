@@ -27,20 +27,25 @@ OLDER_PAGE = b'form-action \'none\'">\n<meta name="referrer" content="no-referre
 
 def page(data: dict[str, Any]) -> str:
     """The whole page as text, to be written as UTF-8."""
+    return assembled(data, packaged("page.js"))
+
+
+def assembled(data: dict[str, Any], script: str, css: str = "") -> str:
+    """A page of this data, with a script of its own after what all pages share, and more styles."""
     parts = {
         "title": escape(data["title"]).encode("ascii", "xmlcharrefreplace").decode(),
-        "css": packaged("page.css"),
+        "css": packaged("page.css") + css,
         "data": embedded(data),
         "plotly": packaged("vendor/plotly-basic.min.js"),
-        "script": packaged("page.js"),
+        "script": packaged("shared.js") + script,
     }
     # In one pass, so that what looks like a placeholder inside a part stays as it is.
     return PLACE.sub(lambda place: parts[place[1]], packaged("page.html"))
 
 
-def packaged(name: str) -> str:
-    """A file of this package."""
-    return files(__package__).joinpath(name).read_text("utf-8")
+def packaged(name: str, package: str = __package__) -> str:
+    """A file of this package, or of another."""
+    return files(package).joinpath(name).read_text("utf-8")
 
 
 def embedded(data: dict[str, Any]) -> str:

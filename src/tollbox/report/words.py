@@ -152,6 +152,9 @@ def commands(results: StudyResults) -> list[str]:
     if record.made_by == "demo":
         size = f"--images {len(results.images)} --seed {results.study.seeds[0]}"
         return [f"tollbox demo {size} --out {folder}"]
+    if record.made_by == "audit":
+        whole = shlex.quote(str(results.folder))
+        return [f"tollbox audit --out {whole}", f"tollbox resume {whole}", digest]
     if record.made_by == "attack":
         return [f"tollbox resume {shlex.quote(str(results.folder))}"]
     file = shlex.quote(Path(record.where).name)

@@ -193,11 +193,15 @@ class EngineRun:
         """Run cells of a model, at most `share` at a time, in batches of `size`."""
         study, desk = self._loaded.study, self._desk
         journal = DeskJournal(desk, self._job.record, ask_again=not study.metered)
+        rows = size or default_batch_size(model)
+        live = min(share, default_live(rows))
+        if self._job.options.in_order:
+            live = min(live, max(self._loaded.grid.width, rows // 2))
         reporter = _Reporter(desk.link.tell, self._job.engine, self._loaded.grid, journal.cells)
         self._engine = Engine(
             model,
             batch_size=size,
-            live=min(share, default_live(size or default_batch_size(model))),
+            live=live,
             metered=study.metered,
             one_shape=study.one_shape or study.exact,
             time_limit=max(1e-3, self._end - time.monotonic()),

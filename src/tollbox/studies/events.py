@@ -83,6 +83,9 @@ class Options:
     time_limit: float = math.inf
     force_workers: bool = False
     """As many processes as shards, even if they are more than cores."""
+    in_order: bool = False
+    """No more cells under way than a series has, or than half fill a batch: series then end one
+    after the other, which matters where the time ends first."""
     share: float = 1.0
     """Of the machine's memory."""
     own_process: bool = False

@@ -66,8 +66,8 @@ class StudyResults:
     """The results of a study, finished or not. Use it as a context, or `close` it."""
 
     def __init__(self, folder: str | Path, loaded: Loaded | None = None) -> None:
-        """`loaded` is the study with its images, if it is at hand."""
-        self._at_hand = loaded
+        """`loaded` is the study with its images, if it is `at_hand`."""
+        self.at_hand = loaded
         self._status = StudyStatus(folder)
         self._stores = self._status.stores
         self.folder, self.record = self._status.folder, self._status.record
@@ -222,6 +222,11 @@ class StudyResults:
             norm=self.record.norm,
         )
 
+    def kept_image(self, cell: int) -> Tensor | None:
+        """The adversarial image of a finished cell, if the study keeps them and it has one."""
+        [store] = [each for each in self._stores if cell in each.study.shard_cells]
+        return store.kept_image(cell)
+
     def replayed(self, cell: int, budget: float | None = None) -> Result:
         """A finished cell, run again from its recorded answers alone; with a smaller budget, what
         it would have reached under that."""
@@ -301,7 +306,7 @@ class StudyResults:
     @cached_property
     def _loaded(self) -> Loaded:
         study = recorded_study(self.record, files=False)
-        return self._at_hand or load(study, begun=self.record)
+        return self.at_hand or load(study, begun=self.record)
 
 
 class _SilentModel:

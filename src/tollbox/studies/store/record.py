@@ -147,7 +147,7 @@ class StudyRecord:
     environment: Environment
     models: Mapping[str, ModelFingerprint]
     made_by: str
-    """run, python, attack, paper or demo."""
+    """run, python, attack, audit, paper or demo."""
     shard: int = 0
     parts: int = 1
     """In how many parts the study is run, each in a folder of its own; `shards` is a multiple."""
@@ -155,7 +155,7 @@ class StudyRecord:
     attacks: Mapping[str, AttackParts] | None = None
     noise: int = FIRST_NOISE
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """The options of `tollbox attack`."""
+    """The options of `tollbox attack`; what an audit is asked."""
     findings: tuple[str, ...] = ()
     """What the check of the models found before the run."""
     exactness: Mapping[str, Exactness] = field(default_factory=dict)

@@ -25,7 +25,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,6 +38,9 @@ from .codec import End, Trace
 from .journal_mode import journal_of, set_journal
 from .opening import StoreError, check_length, connect, damaged, lock, making, reading
 from .record import StudyRecord
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 APPLICATION = 0x70011B0C
 SCHEMA = 1
@@ -271,6 +274,13 @@ class Store:
                 if fault is not None:
                     raise damaged(self.path, f"cell {cell} {fault}")
                 yield cell, Trace(trace, self.path), image
+
+    def kept_image(self, cell: int) -> Tensor | None:
+        """The image that was kept of a finished cell, if one was."""
+        with reading(self.path):
+            query = "SELECT image FROM traces WHERE cell = ?"
+            row = self._connection.execute(query, (cell,)).fetchone()
+            return None if row is None else codec.unpack_image(row[0])
 
     def _cell_fault(self, cell: int) -> str | None:
         cells = len(self.study.series) * self.study.width

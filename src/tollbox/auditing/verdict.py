@@ -1,0 +1,233 @@
+"""An audit in words. They claim what was seen, of these images and by these attacks, and no more.
+
+1. Costs are at most what an attacker needs: others may do with less. So a price that makes these
+   attacks uneconomic is a price that is needed at least.
+2. What was not reached is not said to be safe: it was not reached within the budgets.
+3. The verdict is two sentences: what it costs, and what would change that.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from ..report.numbers import count, distance, percent
+from ..report.words import counted, goal_sentences
+from .answers import QUANTILES
+from .data import number
+from .evidence import IN_PYTHON, Evidence
+
+
+def with_words(evidence: Evidence, data: dict[str, Any]) -> dict[str, Any]:
+    """The data with its verdict, what to do with it, notes, and the commands to go on."""
+    return data | {
+        "verdict": verdict(data),
+        "advice": advice(data),
+        "notes": notes(evidence, data),
+        "commands": commands(evidence),
+    }
+
+
+def level_words(level: Mapping[str, Any]) -> str:
+    """An ε in words: 4/255 RMS (ℓ2 0.44)."""
+    return f"{level['steps']:.3g}/255 RMS (ℓ2 {distance(level['epsilon'])})"
+
+
+def _cost(value: float | None) -> str:
+    if value is None:
+        return "∞"
+    return count(round(value)) if value >= 10 or float(value).is_integer() else distance(value)
+
+
+def _interval(found: Mapping[str, Any]) -> str:
+    return f"{_cost(found['value'])} [{_cost(found['low'])}, {_cost(found['high'])}]"
+
+
+def _found(rows: list[dict[str, Any]], share: float, **keys: Any) -> dict[str, Any]:
+    """The quantile of a share in the row with these keys."""
+    row = next(row for row in rows if all(row[key] == value for key, value in keys.items()))
+    return dict(row["quantiles"][QUANTILES.index(share)])
+
+
+def verdict(data: Mapping[str, Any]) -> list[str]:
+    """Two sentences for whoever reads nothing else."""
+    measured = data["images"]["measured"]
+    if not measured and not data["left_out"]:
+        return [
+            f"Nothing can be said: the model misclassifies all {data['images']['given']} images.",
+            "Check its mean and std, and the labels.",
+        ]
+    if not measured:
+        return [
+            "Nothing can be said yet: no attack is finished on all images.",
+            "Go on with the audit to have its answers.",
+        ]
+    here, level = data["headline"], data["levels"][data["headline"]]
+    within = f"within {level_words(level)} of {'it' if measured == 1 else 'the original'}"
+    if not level["reached"]:
+        return [
+            f"None of the {counted(measured, 'image')} was brought {within} by the attacks of this "
+            f"audit, with up to {_cost(data['suite']['budget'])} queries each at equal prices.",
+            "That is no proof of safety: a larger budget may show more.",
+        ]
+    dear = data["reference"]
+    cheap = _found(data["costs"], 0.5, level=here, price=1)
+    costly = _found(data["costs"], 0.5, level=here, price=dear)
+    if cheap["value"] is None:
+        first = (
+            f"{percent(level['reached'])} of the {counted(measured, 'image')} were brought "
+            f"{within}; for the others the budgets of this audit did not suffice."
+        )
+    else:
+        first = (
+            f"Half of the {counted(measured, 'image')} were brought {within} for at most "
+            f"{_interval(cheap)} queries each; where a flagged answer costs {count(dear)} times "
+            f"any other, the same takes a cost of {_interval(costly)}."
+        )
+    return [first, _second(data, here)]
+
+
+def _second(data: Mapping[str, Any], here: int) -> str:
+    """What would change that."""
+    worth = data["questions"]["worth"]
+    if worth is not None:
+        half, found = (
+            _found(data["break_even"], share, level=here, worth=number(worth))
+            for share in (0.5, 0.9)
+        )
+        what = f"If a changed image is worth {_cost(worth)}"
+        if found["value"] is None:
+            return (
+                f"{what}, no price of flagged answers makes these attacks uneconomic on nine in "
+                "ten images: some of them take no flagged answer."
+            )
+        if found["value"] == 0:
+            return (
+                f"{what}, these attacks, as far as their budgets let them go, do not pay on nine "
+                "in ten images at any price."
+            )
+        if half["value"] == 0:
+            return (
+                f"{what}, these attacks, as far as their budgets let them go, do not pay on half "
+                "of the images at any price, and no longer on nine in ten once a flagged answer "
+                f"costs more than {_interval(found)}; better attacks may call for more."
+            )
+        return (
+            f"{what}, a flagged answer has to cost more than {_interval(half)} before these "
+            f"attacks no longer pay on half of the images, and more than {_interval(found)} on "
+            "nine in ten; better attacks may call for more."
+        )
+    few, half = (_found(data["flagged"], share, level=here) for share in (0.1, 0.5))
+    if few["value"] is None:
+        return "Fewer than one in ten were, so nothing is said of a limit on flagged answers."
+    if half["value"] == few["value"]:
+        second = f"Half of them took no more than {_flagged(half['value'])}"
+    elif half["value"] is None:
+        second = f"One in ten of them took no more than {_flagged(few['value'])}"
+    else:
+        second = (
+            f"Half of them took no more than {_flagged(half['value'])}, and one in ten no more "
+        )
+        second += f"than {few['value']}"
+    return f"{second}: a limit that is to stop such attacks has to lie below that."
+
+
+def _flagged(value: float) -> str:
+    return counted(int(value), "flagged answer")
+
+
+def advice(data: Mapping[str, Any]) -> list[str]:
+    """What would make attacks uneconomic, as far as it was seen."""
+    if not data["images"]["measured"]:
+        return []
+    here = data["headline"]
+    said = []
+    asked = data["questions"]["worth"]
+    only = None if asked is None else number(asked)
+    for row in data["break_even"]:
+        if row["level"] != here or row["worth"] != (only or row["worth"]):
+            continue
+        found = row["quantiles"][QUANTILES.index(0.9)]
+        worth = _cost(row["worth"])
+        if found["value"] is None:
+            said.append(
+                f"At a worth of {worth} no price is high enough: some runs took no flagged answer."
+            )
+        elif found["value"] == 0:
+            said.append(
+                f"At a worth of {worth} these attacks, as far as their budgets let them go, pay on "
+                "fewer than one in ten images, whatever flagged answers cost."
+            )
+        else:
+            said.append(
+                f"At a worth of {worth} a flagged answer has to cost more than {_interval(found)} "
+                "for these attacks not to pay on nine in ten images."
+            )
+    few = _found(data["flagged"], 0.1, level=here)
+    if few["value"] == 1:
+        said.append(
+            "One in ten images fall with the flagged answer to the image itself and no other: a "
+            "limit on flagged answers does not stop that."
+        )
+    elif few["value"] is not None and few["value"] > 1:
+        limit = int(few["value"]) - 1
+        said.append(
+            f"A limit of {counted(limit, 'flagged answer')} on attempts that belong together would "
+            "have stopped these attacks on nine in ten images; what belongs together is for "
+            "whoever sets it, and is not measured here."
+        )
+    return said
+
+
+def notes(evidence: Evidence, data: Mapping[str, Any]) -> list[str]:
+    """What a reader of the numbers must know."""
+    results, images = evidence.results, data["images"]
+    said = [*results.sizes, *goal_sentences(results.study.goal, results.record.class_names)]
+    if images["misclassified"]:
+        right = images["given"] - images["misclassified"]
+        said.append(
+            f"The model classifies {right} of {counted(images['given'], 'image')} correctly; the "
+            f"other{'s need' if images['misclassified'] > 1 else ' needs'} no attack and "
+            f"{'are' if images['misclassified'] > 1 else 'is'} left out."
+        )
+    if images["measured"] and images["measured"] < 20:
+        said.append(
+            f"{counted(images['measured'], 'image')} are few: intervals are wide, and quantiles of "
+            "one in ten stand on one or two images."
+        )
+    if evidence.left_out:
+        names = ", ".join(
+            f"{series.attack.name} at c* = {series.tariff.name} ({done} of {results.grid.width})"
+            for series, done in evidence.left_out
+        )
+        said.append(
+            f"Not measured, since not all images are finished: {names}. The numbers are those of "
+            "the other attacks, and can only become lower: go on with the audit."
+        )
+    if evidence.failed:
+        said.append(f"{counted(evidence.failed, 'run')} failed, and count up to where they came.")
+    if evidence.without_start:
+        said.append(
+            f"{counted(evidence.without_start, 'run')} found no adversarial image to begin with."
+        )
+    said += [f"{text[:1].upper()}{text[1:]}." for text in results.warnings]
+    return said + results.exactness
+
+
+def commands(evidence: Evidence) -> list[str]:
+    """How to go on with it, and how to ask it something else."""
+    record, results = evidence.results.record, evidence.results
+    folder = shlex.quote(str(results.folder))
+    if record.made_by == "demo":
+        size = f"--images {len(results.images)} --seed {results.study.seeds[0]}"
+        return [f"tollbox demo {size} --out {folder}"]
+    more = [f"tollbox resume {folder}"] if evidence.left_out else []
+    if more and record.where == IN_PYTHON:
+        more = [f"tb.audit(..., out={str(results.folder)!r})  # as it was begun"]
+    return [
+        *more,
+        f"tollbox audit --out {folder} --worth 10000  # ask it something else; nothing is run",
+        f"tollbox report {folder}  # attack by attack",
+        f"# the images: digest {results.digest}",
+    ]

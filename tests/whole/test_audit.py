@@ -1,0 +1,347 @@
+"""`tb.audit` on known boundaries: what it reports is what was recorded, however it was run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import resource
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tollbox as tb
+from tollbox.auditing.audit import ANSWERS, IMAGES, PAGE, audit, conclude, settings_of
+from tollbox.auditing.evidence import Evidence
+from tollbox.auditing.questions import Questions
+from tollbox.auditing.suite import ATTACKS, Suite
+from tollbox.core.goal import Goal
+from tollbox.core.ledger import Ledger
+from tollbox.core.result import Improvement, Result
+from tollbox.core.stop import Stop
+from tollbox.studies.beginning import describe
+from tollbox.studies.events import CellEnded, Event
+from tollbox.studies.grid import Grid
+from tollbox.studies.spec.specs import ImagesSpec, ModelSpec
+from tollbox.studies.spec.study import Study
+from tollbox.studies.store.folder import shard_path
+from tollbox.studies.store.record import Environment, ModelFingerprint
+from tollbox.studies.store.store import Store
+from tollbox.testing import half_space
+
+SHAPE = (1, 8, 8)
+IMAGES_COUNT = 5
+BUDGET = 150
+
+
+def case(distance: float = 1.0) -> tuple[Any, torch.Tensor, list[int]]:
+    """A plane, images at several distances of it, and their labels; the last is wrong."""
+    plane = half_space(distance, SHAPE)
+    generator = torch.Generator().manual_seed(0)
+    images = plane.source[None] + 0.05 * torch.randn((IMAGES_COUNT, *SHAPE), generator=generator)
+    return plane, images.clamp(0, 1).float(), [0, 0, 0, 0, 1]
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tb.Audit]:
+    plane, images, labels = case()
+    out = tmp_path_factory.mktemp("audit") / "out"
+    return audit(plane.model(), images, labels, out=out, name="plane", budget=BUDGET, worth=500)
+
+
+def results_of(found: tb.Audit) -> list[tb.Result]:
+    with tb.StudyResults(found.folder) as results:
+        return [r for r in results.results() if r.stop.attacked]
+
+
+def test_costs_are_those_of_the_recorded_points(audited: tb.Audit) -> None:
+    """By brute force over all improvements of all results; and the re-priced cost at the price that
+    a run planned with is its ledger's own."""
+    by_image: dict[str, list[tuple[float, int, int]]] = {}
+    for result in results_of(audited):
+        for row in result.improvements:
+            by_image.setdefault(result.name, []).append((row.distance, row.source, row.queries))
+            prices = result.ledger.prices
+            assert (
+                row.cost == (row.queries - row.source) * prices.other + row.source * prices.source
+            )
+    found = audited.data
+    assert found["images"] == {
+        **{"given": 5, "misclassified": 1, "measured": 4, "shape": [1, 8, 8], "values": 64}
+    }
+    exact = Questions().levels(np.array([min(p)[0] for p in by_image.values()]), 64)
+    assert [level["epsilon"] for level in found["levels"]] == [
+        pytest.approx(e, 1e-5) for e in exact
+    ]
+    for row in found["costs"]:
+        price = math.inf if row["price"] == "inf" else row["price"]
+        epsilon = exact[row["level"]]
+        costs = sorted(
+            min(
+                (
+                    f if math.isinf(price) else q - f + price * f
+                    for d, f, q in points
+                    if d <= epsilon
+                ),
+                default=math.inf,
+            )
+            for points in by_image.values()
+        )
+        middle = row["quantiles"][1]["value"]
+        assert (math.inf if middle is None else middle) == pytest.approx(costs[1])
+        assert row["never"] == pytest.approx(np.isinf(costs).mean())
+
+
+def test_nothing_is_nearer_than_the_plane(audited: tb.Audit) -> None:
+    nearest = min(r.distance for r in results_of(audited))
+    answer = conclude(audited.folder, Questions.of(epsilon=str(nearest * 0.999)))
+    assert answer.data["levels"][0]["reached"] == 0
+    assert answer.data["verdict"][0].startswith("None of the 4 images was brought within")
+    assert "no proof of safety" in answer.data["verdict"][1]
+    conclude(audited.folder)
+
+
+def test_the_words_have_the_numbers(audited: tb.Audit) -> None:
+    found = json.loads((audited.folder / ANSWERS).read_text())
+    assert found == json.loads(json.dumps(audited.data))
+    half = next(row["quantiles"][1] for row in found["costs"] if row["level"] == found["headline"])
+    assert f"for at most {half['value']:.0f} [" in found["verdict"][0]
+    assert found["verdict"][1].startswith("If a changed image is worth 500, a flagged answer has")
+    assert "The model classifies 4 of 5 images correctly" in " ".join(found["notes"])
+    assert found["left_out"] == []
+    assert [run["attack"] for run in found["runs"]] == [a for a in ATTACKS for _ in range(5)]
+    page = (audited.folder / PAGE).read_text()
+    assert "data:image/png;base64," in page
+    assert "The images cannot be shown" not in page
+
+
+def test_a_folder_that_was_moved_is_read_without_the_model(
+    audited: tb.Audit, tmp_path: Path
+) -> None:
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(audited.folder, moved)
+    (moved / PAGE).unlink()
+    found = conclude(moved)
+    same = {"commands"}
+    assert {k: v for k, v in found.data.items() if k not in same} == {
+        k: v for k, v in audited.data.items() if k not in same
+    }
+    assert "data:image/png;base64," in (moved / PAGE).read_text()
+    (moved / IMAGES).unlink()
+    hidden = (audited.folder / IMAGES).rename(tmp_path / "hidden.npz")
+    shown = conclude(moved)  # it says why there are none
+    hidden.rename(audited.folder / IMAGES)
+    assert shown.data["costs"] == audited.data["costs"]
+    assert "The images cannot be shown" in (moved / PAGE).read_text()
+
+
+def test_what_is_asked_changes_nothing_that_is_run(audited: tb.Audit, tmp_path: Path) -> None:
+    policy = tb.Prices.escalating({1: 1.0, 5: 100.0})
+    odd = conclude(audited.folder, Questions.of(worth=1234.56789)).data
+    assert "worth 1\u202f235" in odd["verdict"][1]
+    found = conclude(audited.folder, Questions.of(70, "1,2", policy))
+    assert [level["epsilon"] for level in found.data["levels"]] == [1, 2]
+    assert {row["worth"] for row in found.data["break_even"]} == {70, 100, 1000, 10_000, 100_000}
+    assert all("At a worth of 70 " in text for text in found.data["advice"][:1])
+    [one, two] = [row["quantiles"][1]["value"] for row in found.data["policy"]]
+    assert two is not None
+    assert one is None or one >= two
+    assert found.data["curves"]["lines"][-1]["policy"] == "policy"
+    again = conclude(audited.folder)  # as it was begun
+    assert again.data == audited.data
+
+
+def test_the_same_call_goes_on_and_ends_alike(audited: tb.Audit, tmp_path: Path) -> None:
+    plane, images, labels = case()
+    out = tmp_path / "out"
+    settings: Any = {"name": "plane", "budget": BUDGET, "worth": 500}
+    first = audit(plane.model(), images, labels, out=out, time_limit=0.01, **settings)
+    assert first.data["left_out"]
+    whole = audit(plane.model(), images, labels, out=out, **settings)
+    without = {"commands", "environment"}
+    assert {k: v for k, v in whole.data.items() if k not in without} == {
+        k: v for k, v in audited.data.items() if k not in without
+    }
+    with pytest.raises(tb.InputError, match="has another study"):
+        audit(plane.model(), images, labels, out=out, name="plane", budget=BUDGET + 1)
+
+
+def test_series_that_are_not_complete_are_left_out(tmp_path: Path) -> None:
+    plane, images, labels = case()
+    calls = Counter[str]()
+
+    def failing(batch: torch.Tensor) -> torch.Tensor:
+        calls["batches"] += 1
+        if calls["batches"] > 40:
+            raise KeyboardInterrupt
+        return plane.labels(batch)
+
+    model = tb.models.from_callable(failing, dtype=torch.float64, classes=3)
+    with pytest.raises(KeyboardInterrupt):
+        audit(model, images, labels, out=tmp_path / "out", budget=BUDGET)
+    found = conclude(tmp_path / "out")
+    names = {(row["attack"], str(row["price"])) for row in found.data["left_out"]}
+    assert names
+    assert not names & {(row["attack"], str(row["price"])) for row in found.data["runs"]}
+    assert "Not measured, since not all images are finished" in " ".join(found.data["notes"])
+    if not found.data["runs"]:
+        assert found.data["verdict"][0].startswith("Nothing can be said yet")
+
+
+def test_where_time_is_limited_series_end_one_after_the_other(tmp_path: Path) -> None:
+    """No more cells are under way than a series has, so that the first attacks are complete first;
+    without a limit there would be 64."""
+    plane, images, labels = case()
+    ended: list[int] = []
+
+    def tell(event: Event) -> None:
+        if isinstance(event, CellEnded):
+            ended.append(event.cell)
+
+    settings: Any = {"budget": 100, "batch_size": 8, "time_limit": 1e6, "tell": tell}
+    audit(plane.model(), images, labels, out=tmp_path / "out", **settings)
+    assert sorted(ended) == list(range(100))
+    assert all(cell < place + IMAGES_COUNT for place, cell in enumerate(ended))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"images": torch.zeros(2, 1, 8)}, "images has shape (2, 1, 8): expected at least one"),
+        ({"images": torch.zeros(0, 1, 8, 8)}, "images has shape (0, 1, 8, 8)"),
+        ({"images": torch.full((5, 1, 8, 8), 2.0)}, "images has values outside of [0,1]"),
+        ({"images": "pictures"}, "images is 'pictures': expected images (n, c, h, w)"),
+        ({"labels": [0, 0]}, "labels has 2 labels for 5 images: expected one for each image"),
+        ({"labels": ["cat"] * 5}, "labels is ['cat'"),
+        ({"labels": [0, 0, 0, 0, 3]}, "3"),
+        ({"budget": 1}, "budget is 1: expected a number from 100"),
+        ({"worth": -1}, "worth is -1: expected a number above 0"),
+        ({"epsilon": "x"}, "epsilon has 'x'"),
+        ({"time_limit": -1}, "time_limit"),
+        ({"model": 3}, "model is 3: expected a callable"),
+    ],
+)
+def test_bad_input_writes_nothing(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    plane, images, labels = case()
+    given: dict[str, Any] = {"model": plane.model(), "images": images, "labels": labels, **changes}
+    with pytest.raises(tb.InputError) as caught:
+        audit(
+            given.pop("model"),
+            given.pop("images"),
+            given.pop("labels"),
+            out=tmp_path / "o",
+            **given,
+        )
+    assert said in str(caught.value)
+    assert not (tmp_path / "o").exists()
+
+
+def test_another_study_is_no_audit(tmp_path: Path, study_folder: Any) -> None:
+    tb.run_study(study_folder.study(), tmp_path / "study").close()
+    with pytest.raises(tb.InputError, match="has a study that is no audit: expected a folder"):
+        conclude(tmp_path / "study")
+
+
+# -- two audits ------------------------------------------------------------------------------------
+
+
+def test_an_audit_beside_itself_and_beside_a_stronger_model(
+    audited: tb.Audit, tmp_path: Path
+) -> None:
+    beside = conclude(audited.folder, other=audited.folder).data["against"]
+    known = [row for row in beside["ratios"] if row["ratio"] is not None]
+    assert known
+    assert {(row["ratio"], row["low"], row["high"]) for row in known} == {(1, 1, 1)}
+    assert beside["verdict"][0].startswith("The two are not told apart")
+    farther, images, labels = case(1.6)
+    hard = audit(farther.model(), images, labels, out=tmp_path / "hard", name="hard", budget=BUDGET)
+    against = conclude(hard.folder, other=audited.folder).data["against"]
+    assert (against["images"], against["same_suite"]) == (4, True)
+    cheap = [row for row in against["ratios"] if row["price"] == 1 and row["ratio"] is not None]
+    assert all(row["ratio"] >= 1 for row in cheap)
+    page = (hard.folder / PAGE).read_text()
+    assert '"against":{' in page
+    other = audit(plane_of(3), images[:, :, :4], labels, out=tmp_path / "small", budget=BUDGET)
+    with pytest.raises(tb.InputError, match="against has images of 1 x 4 x 8, and this audit of"):
+        conclude(hard.folder, other=other.folder)
+    darker = audit(farther.model(), images * 0.9, [0] * 5, out=tmp_path / "d", budget=BUDGET)
+    with pytest.raises(tb.InputError, match="has measured none of the images of"):
+        conclude(hard.folder, other=darker.folder)
+    conclude(audited.folder)
+
+
+def plane_of(distance: float) -> Any:
+    return half_space(distance, (1, 4, 8)).model()
+
+
+# -- many cells ------------------------------------------------------------------------------------
+
+MANY = 500
+
+
+def invented(image: int, series: int, price: float) -> Result:
+    """A run of thirty points that come nearer and cost more."""
+    random = np.random.default_rng((image, series))
+    distances = 4 * 0.85 ** np.arange(30) * random.uniform(0.5, 2)
+    source = 1 + np.cumsum(random.integers(0, 5, 30))
+    queries = source + 1 + np.cumsum(random.integers(1, 60, 30))
+    prices = tb.Prices.flagged_only() if math.isinf(price) else tb.Prices(price)
+    cost = source * prices.source + (queries - source) * prices.other
+    points = tuple(
+        Improvement(float(c), int(s), int(q), float(d), float(c) - prices.other)
+        for c, s, q, d in zip(cost, source, queries, distances, strict=True)
+    )
+    counts = {
+        "search": Counter({0: int(source[-1]), 1: 7}),
+        "estimate": Counter({1: int(queries[-1] - source[-1]) - 7}),
+    }
+    ledger = Ledger(prices, Goal().for_label(0), counts)
+    return Result(
+        0, str(image), Stop.BUDGET, "", ledger, None, points, (), math.inf, math.inf, seed=0
+    )
+
+
+def test_a_page_of_ten_thousand_cells(tmp_path: Path) -> None:
+    """Under 30 s, 1 GB and 15 MB."""
+    suite = Suite(2000)
+    images = torch.rand(MANY, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    study = Study.of(
+        name="many",
+        folder=tmp_path,
+        images=ImagesSpec(tmp_path / IMAGES),
+        models=[ModelSpec("model", "model", "model")],
+        attacks=suite.specs(),
+        tariffs=suite.tariffs(),
+    )
+    grid = Grid.of(study, MANY, None)
+    environment = Environment("0.1.0", "2", "2", "3", "cpu")
+    record = describe(
+        study, grid, environment, {"model": ModelFingerprint("float32", None)}, "audit"
+    )
+    record = dataclasses.replace(record, settings=settings_of(suite, images, Questions()))
+    rows = [(n, f"{n:064x}", 0, f"image {n}") for n in range(MANY)]
+    out = tmp_path / "out"
+    out.mkdir()
+    Store.create(shard_path(out, 0), record, rows)
+    with Store.open(shard_path(out, 0), write=True) as store:
+        store._connection.execute("PRAGMA synchronous = OFF")
+        for cell in range(len(grid)):
+            series, image = divmod(cell, MANY)
+            price = grid.series[series].tariff.prices.true_ratio
+            store.save(cell, invented(image, series, price))
+    assert len(grid) == 10_000
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    found = conclude(out)
+    assert time.process_time() - began < 30
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1e6  # kilobytes
+    assert (out / PAGE).stat().st_size < 15e6
+    assert found.data["images"]["measured"] == MANY
+    with tb.StudyResults(out) as results:
+        assert len(Evidence.of(results).runs) == 10_000
