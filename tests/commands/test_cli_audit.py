@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -141,25 +139,21 @@ def test_killed_at_random_moments_it_ends_with_the_same_answers(tmp_path: Path) 
     def command(out: str) -> list[str]:
         return ["audit", "--model", "audited_net:net", *ARGUMENTS, "--out", out]
 
-    kills = 0
+    kills = []
     with Nursery() as nursery:
         nursery.start(command("unbroken"), source, log, {})
         assert nursery.ended() == 0, log.read_text()
-        store = source / "out" / "shard-0.sqlite-wal"
-        for _ in range(4):
-            process = nursery.start(command("out"), source, log, {})
-            size = store.stat().st_size if store.exists() else -1
-            deadline = time.monotonic() + 60
-            while time.monotonic() < deadline and not (
-                store.exists() and store.stat().st_size > size
-            ):
-                time.sleep(0.005)
-            time.sleep(moments.uniform(0, 0.4))
-            os.killpg(process, signal.SIGKILL)
-            kills += nursery.ended() == -signal.SIGKILL
+        for _ in range(10):  # before a commit, within it, or after it
+            hook = {
+                "what": moments.choice(["record", "record", "save"]),
+                "torn": str(log) + "-torn",
+            }
+            hook["when"] = moments.choice(["before", "open", "after"])
+            nursery.start(command("out"), source, log, {**hook, "call": moments.randint(1, 4)})
+            kills.append(nursery.ended())
         nursery.start(command("out"), source, log, {})
         assert nursery.ended() == 0, log.read_text()
-    assert kills >= 2
+    assert kills == [-signal.SIGKILL] * 10
     one, other = answers(source / "out"), answers(source / "unbroken")
     assert one.pop("commands") != other.pop("commands")  # they name the folder
     assert one == other
