@@ -388,8 +388,45 @@ MUTANTS = [
     Mutant(
         "few rows: the budget is not looked at",
         "engine/settling.py",
-        "if count > 1 and (worst > budget or ledger.queries + count > max_queries):",
-        "if count > 9 and (worst > budget or ledger.queries + count > max_queries):",
+        "if count > 1 and (worst > limits.budget or not ledger.leaves_room(count, limits)):",
+        "if count > 9 and (worst > limits.budget or not ledger.leaves_room(count, limits)):",
+    ),
+    Mutant(
+        "few rows: the limit on flagged answers is not looked at",
+        "core/ledger.py",
+        "return limits.max_flagged == math.inf or self.source + rows <= limits.max_flagged",
+        "return True",
+    ),
+    Mutant(
+        "limit on flagged answers: one more is asked",
+        "core/ledger.py",
+        "& (before.source < limits.max_flagged)",
+        "& (before.source <= limits.max_flagged)",
+    ),
+    Mutant(
+        "limit on flagged answers: nothing ends at it between two asks",
+        "engine/settling.py",
+        "if limits.max_flagged != math.inf and self.ledger.source >= limits.max_flagged:",
+        "if limits.max_flagged != math.inf and self.ledger.source > limits.max_flagged:",
+    ),
+    Mutant(
+        "limit on flagged answers: a metered model is sent rows beyond it",
+        "engine/pending.py",
+        "share = 1.0 if metered else flagged",
+        "share = 0.0 if metered else flagged",
+    ),
+    Mutant(
+        "limit on flagged answers: of runs before this one nothing is counted",
+        "engine/pending.py",
+        "                flagged += int(",
+        "                flagged = int(",
+    ),
+    Mutant(
+        "limit on flagged answers: distance_at goes on beyond it",
+        "core/result.py",
+        '("source", Stop.MAX_FLAGGED): limits.max_flagged',
+        '("source", Stop.MAX_FLAGGED): math.inf',
+        ["tests/unit/test_results.py"],
     ),
     Mutant(
         "mixtures: the second term is left out",

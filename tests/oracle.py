@@ -83,6 +83,9 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
             if out.queries >= cell.max_queries:
                 out.stop = Stop.MAX_QUERIES
                 return None
+            if out.source >= cell.max_flagged:
+                out.stop = Stop.MAX_FLAGGED
+                return None
             if out.cost + dearest() > cell.budget:
                 out.stop = Stop.BUDGET
                 return None

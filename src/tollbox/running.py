@@ -51,6 +51,8 @@ Masks = Tensor | Iterable[Tensor] | None
 Starts = Tensor | Iterable[Tensor] | None
 """The image to begin from, (c, h, w) for all or one for each; None: what the attack's start finds.
 """
+LIMITS = ("prices", "budget", "max_queries", "max_flagged", "norm")
+"""The arguments that `checked_limits` takes after the attack."""
 WHOLE = {"start": (3,), "mask": (2, 3)}
 """Numbers of axes of a tensor that is for all images."""
 
@@ -143,6 +145,7 @@ def run(
     prices: Prices | None = None,
     budget: float = math.inf,
     max_queries: float | None = None,
+    max_flagged: float | None = None,
     norm: str = "l2",
     seed: int = 0,
     charge_clean: bool = True,
@@ -167,6 +170,7 @@ def run(
         sent is the source image elsewhere, whatever the attack.
     prices: what an answer costs (default: 1, whatever it is).
     budget, max_queries: what each image may cost, and how many queries it may take.
+    max_flagged: how many of its answers may be flagged; nothing is asked after the last of them.
     norm: what distances are measured in, "l2" or "linf"; an attack that is made for the other is
         refused.
     charge_clean: charge the query of the clean image.
@@ -201,6 +205,7 @@ def run(
             prices=prices,
             budget=budget,
             max_queries=max_queries,
+            max_flagged=max_flagged,
             norm=norm,
             seed=seed,
             charge_clean=charge_clean,
@@ -237,6 +242,7 @@ def stream(
     prices: Prices | None = None,
     budget: float = math.inf,
     max_queries: float | None = None,
+    max_flagged: float | None = None,
     norm: str = "l2",
     seed: int = 0,
     charge_clean: bool = True,
@@ -268,6 +274,7 @@ def stream(
         prices=prices,
         budget=budget,
         max_queries=max_queries,
+        max_flagged=max_flagged,
         norm=norm,
         seed=seed,
         charge_clean=charge_clean,
@@ -384,9 +391,7 @@ def _asks_uncharged(name: str) -> InputError:
 
 def _cells(attack: Attack, inputs: Mapping[str, Any], **options: Any) -> Iterator[Cell]:
     """A cell for each image. `inputs` are fields of a cell, for all images or one for each."""
-    options |= checked_limits(
-        attack, options["prices"], options["budget"], options["max_queries"], options["norm"]
-    )
+    options |= checked_limits(attack, *(options[name] for name in LIMITS))
     columns: dict[str, Iterator[Any]] = {}
     for name, value in inputs.items():
         values = _column(name, value)
@@ -398,16 +403,25 @@ def _cells(attack: Attack, inputs: Mapping[str, Any], **options: Any) -> Iterato
 
 
 def checked_limits(
-    attack: Attack, prices: Prices | None, budget: float, max_queries: float | None, norm: str
+    attack: Attack,
+    prices: Prices | None,
+    budget: float,
+    max_queries: float | None,
+    max_flagged: float | None,
+    norm: str,
 ) -> dict[str, Any]:
     """What a cell has of these arguments of `run`; raises InputError if they cannot be run."""
     check_attack(attack)
     metric = norm_of(norm)
     check_made_for(attack, metric)
     prices = Prices() if prices is None else prices
-    most = math.inf if max_queries is None else max_queries
-    check_limits(prices, budget, most)
-    return {"prices": prices, "budget": budget, "max_queries": most, "norm": metric}
+    limits = {
+        "budget": budget,
+        "max_queries": math.inf if max_queries is None else max_queries,
+        "max_flagged": math.inf if max_flagged is None else max_flagged,
+    }
+    check_limits(prices, **limits)
+    return {"prices": prices, "norm": metric, **limits}
 
 
 def _column(name: str, values: Any) -> Iterable[Any] | None:

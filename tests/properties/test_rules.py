@@ -117,6 +117,7 @@ def scenes(draw, most=6):
                 prices=price,
                 budget=budget,
                 max_queries=cap,
+                max_flagged=draw(st.sampled_from([math.inf, math.inf, 1, 2, 5, 12])),
                 target=draw(st.sampled_from([None, None, 2])),
                 seed=draw(st.integers(0, 3)),
                 charge_clean=draw(st.booleans()),
@@ -178,7 +179,7 @@ def test_rules_1_2_3_5_the_engine_does_what_is_done_by_hand(scene, layout):
         assert account(result) == dict(expected.counts)
         assert result.ledger.cost == expected.cost <= cell.budget
         assert result.ledger.queries == expected.queries <= cell.max_queries
-        assert result.ledger.source == expected.source
+        assert result.ledger.source == expected.source <= cell.max_flagged
         assert [(*i[:3], i.cost_before) for i in result.improvements] == [
             (*e[:3], e[4]) for e in expected.improvements
         ]
@@ -212,10 +213,14 @@ def test_rule_2_a_metered_model_computes_exactly_what_is_charged(scene, layout):
     assert sum(rows) == sum(result.ledger.queries for result in results) + uncharged
 
 
-@given(scenes(most=1), st.floats(0, 1), st.sampled_from(["cost", "queries", "source"]))
+@given(scenes(most=1), st.floats(0, 1), st.sampled_from(["cost", "queries", "source", "inf"]))
 def test_rule_3_distance_at_is_what_a_run_with_that_limit_reaches(scene, share, by):
     predict, [cell] = scene
     if by == "source":
+        limit = max(1, int(min(cell.max_flagged, 20) * share))
+        less = {"max_flagged": limit}
+    elif by == "inf":  # where nothing but a flagged answer costs
+        by = "source"
         cell = tb.Cell(
             cell.attack, cell.image, 0, tb.Prices.flagged_only(), 10.0, 200, None, cell.seed
         )

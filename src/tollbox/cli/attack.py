@@ -176,6 +176,10 @@ class AttackOptions:
     ] = "l2"
     budget: Annotated[float | None, _option("What the queries for one image may cost.")] = None
     max_queries: Annotated[int | None, _whole("How many queries an image may take.")] = None
+    max_flagged: Annotated[
+        int | None,
+        _whole("How many of its answers may be flagged; nothing is asked after the last of them."),
+    ] = None
     time_limit: Annotated[float | None, _option("Seconds after which the run ends.")] = None
     seed: Annotated[int, _whole("Seed of the random numbers.")] = 0
     device: Annotated[str | None, _option("Default: cuda if there is one, else cpu.")] = None
@@ -265,6 +269,7 @@ def study_of(options: AttackOptions) -> Study:
                 choices.price(options.price),
                 budget=math.inf if options.budget is None else options.budget,
                 max_queries=math.inf if options.max_queries is None else options.max_queries,
+                max_flagged=math.inf if options.max_flagged is None else options.max_flagged,
             )
         ],
         seeds=[options.seed],
@@ -325,6 +330,7 @@ def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
         "norm": str(study.norm),
         "budget": tariff.budget,
         "max_queries": tariff.max_queries,
+        "max_flagged": tariff.max_flagged,
         "time_limit": options.time_limit,
         "seed": options.seed,
         "model": options.model,

@@ -13,6 +13,7 @@ from torch import Tensor
 from ..errors import InputError, mention
 from .arguments import check_flag, check_whole, is_number, shown
 from .goal import Goal, aim
+from .limits import Limits
 from .mask import check_mask
 from .metric import Metric, check_made_for, norm_of
 from .model import Model
@@ -48,6 +49,13 @@ class Cell:
 
     mask: Tensor | None = field(default=None, repr=False)
     """Which pixels may change, (h, w), (1, h, w) or (c, h, w), bool; None: all."""
+    max_flagged: float = math.inf
+    """How many answers may be flagged; nothing is asked after the last of them."""
+
+    @property
+    def limits(self) -> Limits:
+        """What its run may cost and take."""
+        return Limits(self.budget, float(self.max_queries), float(self.max_flagged))
 
     @property
     def aim(self) -> Goal:
@@ -63,7 +71,7 @@ class Cell:
         """
         check_attack(self.attack)
         check_made_for(self.attack, norm_of(self.norm))
-        check_limits(self.prices, self.budget, self.max_queries)
+        check_limits(self.prices, self.budget, self.max_queries, self.max_flagged)
         check_whole("seed", self.seed)
         check_flag("charge_clean", self.charge_clean)
         if not isinstance(self.name, str):
@@ -128,12 +136,15 @@ def check_classes(prices: Prices, classes: int | None) -> None:
             )
 
 
-def check_limits(prices: Prices, budget: float, max_queries: float) -> None:
+def check_limits(
+    prices: Prices, budget: float, max_queries: float, max_flagged: float = math.inf
+) -> None:
     """The budget admits a query, and something ends the run."""
     if not isinstance(prices, Prices):
         expected = "tb.Prices(source=..., other=...)"
         raise InputError(f"is {shown(prices)}", expected=expected, input="prices")
-    for name, value in (("budget", budget), ("max_queries", max_queries)):
+    caps = {"max_queries": max_queries, "max_flagged": max_flagged}
+    for name, value in {"budget": budget, **caps}.items():
         if not is_number(value):
             raise InputError(f"is {shown(value)}", expected="a number", input=name)
     first = float(prices.dearest_next([0] * len(prices.values)))
@@ -143,13 +154,16 @@ def check_limits(prices: Prices, budget: float, max_queries: float) -> None:
             expected=f"at least {first:g}, which one query may cost",
             input="budget",
         )
-    if not (max_queries >= 1 and (math.isinf(max_queries) or max_queries % 1 == 0)):
-        expected = "a whole number, 1 or more"
-        raise InputError(f"is {max_queries:g}", expected=expected, input="max_queries")
+    for name, value in caps.items():
+        if not (value >= 1 and (math.isinf(value) or value % 1 == 0)):
+            raise InputError(f"is {value:g}", expected="a whole number, 1 or more", input=name)
     if math.isinf(max_queries) and math.isinf(budget):
         raise InputError(
             f"neither {mention('budget')} nor {mention('max_queries')} ends the run",
             expected="one that does",
+            remedy=""
+            if math.isinf(max_flagged)
+            else f"{mention('max_flagged')} does not, since other answers never reach it",
         )
     if math.isinf(budget) and math.isinf(prices.dearest * max_queries):
         raise InputError(

@@ -3,12 +3,14 @@
 1. It stores counts of answers: by phase and label, and, added up, by price level. Queries, sides
    and cost are derived from the counts, never stored.
 2. `affordable` says how many rows of an ordered run of answers may be charged: a query is asked
-   only if its dearest answer fits into the budget, and if the cap on queries leaves room for it.
+   only if its dearest answer fits into the budget, and if the caps on queries and on flagged
+   answers leave room for it (limits.py).
 3. Rows are charged in order, once. The engine alone writes here.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -17,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .goal import Goal
+from .limits import Limits
 from .prices import Prices
 
 
@@ -132,13 +135,23 @@ class Ledger:
         dearest = self.prices.dearest_next(before)
         return AccountBefore(self.prices.cost(before), source, queries, dearest)
 
-    def affordable(self, labels: NDArray[np.int64], budget: float, max_queries: float) -> int:
-        """How many of `labels` may be asked: the dearest answer fits, and the cap leaves room."""
+    def leaves_room(self, rows: int, limits: Limits) -> bool:
+        """Whether the caps admit `rows` more queries, whatever they are answered."""
+        if self.queries + rows > limits.max_queries:
+            return False
+        return limits.max_flagged == math.inf or self.source + rows <= limits.max_flagged
+
+    def affordable(self, labels: NDArray[np.int64], limits: Limits) -> int:
+        """How many of `labels` may be asked: the dearest answer fits, and the caps leave room."""
         rows = len(labels)
-        if self.queries + rows <= max_queries and self.bound(rows + 1) <= budget:
+        if self.leaves_room(rows, limits) and self.bound(rows + 1) <= limits.budget:
             return rows  # even if all were the dearest, with a row to spare for rounding
         before = self.account_before(labels)
-        fits = (before.cost + before.dearest_next <= budget) & (before.queries < max_queries)
+        fits = (
+            (before.cost + before.dearest_next <= limits.budget)
+            & (before.queries < limits.max_queries)
+            & (before.source < limits.max_flagged)
+        )
         return rows if fits.all() else int(fits.argmin())
 
     def charge_one(self, label: int, phase: str) -> None:

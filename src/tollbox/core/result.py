@@ -22,6 +22,7 @@ from ..errors import InputError
 from .arguments import is_number, shown
 from .exactness import NOT_CHECKED, Exactness
 from .ledger import Ledger
+from .limits import Limits
 from .metric import Metric
 from .stop import Stop
 
@@ -75,22 +76,21 @@ def _check_value(value: float, by: By) -> None:
         raise InputError(f"is {shown(value)}", expected="a number, 0 or more", input="value")
 
 
-def known_up_to(
-    stop: Stop, by: By = "cost", *, spent: float, budget: float, max_queries: float
-) -> float:
+def known_up_to(stop: Stop, by: By = "cost", *, spent: float, limits: Limits) -> float:
     """The largest cost (flagged queries, queries) at which it is known what a run reached.
 
-    A run that was ended by its budget, its cap, an error, the clock or an interruption would have
+    A run that was ended by its budget, a cap, an error, the clock or an interruption would have
     gone on: beyond what ended it nothing is known. `spent` is what it spent in terms of `by`.
     """
     check_axis(by)
     if stop.cut_short:
         return spent
-    if by == "cost" and stop is Stop.BUDGET:
-        return budget
-    if by == "queries" and stop is Stop.MAX_QUERIES:
-        return max_queries
-    return math.inf
+    ended_by: dict[tuple[By, Stop], float] = {
+        ("cost", Stop.BUDGET): limits.budget,
+        ("queries", Stop.MAX_QUERIES): limits.max_queries,
+        ("source", Stop.MAX_FLAGGED): limits.max_flagged,
+    }
+    return ended_by.get((by, stop), math.inf)
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,12 @@ class Result:
     """What a reader of the numbers must know, e.g. that running out of memory changed the shape."""
     norm: Metric = Metric.L2
     """What its distances are measured in."""
+    max_flagged: float = math.inf
+
+    @property
+    def limits(self) -> Limits:
+        """What it could cost and take."""
+        return Limits(self.budget, float(self.max_queries), float(self.max_flagged))
 
     @classmethod
     def nothing(cls, index: int, cell: Cell, stop: Stop) -> Result:
@@ -149,7 +155,17 @@ class Result:
         ledger = Ledger(cell.prices.for_source(cell.label, goal), goal)
         limits = cell.budget, cell.max_queries, cell.seed
         return cls(
-            index, cell.name, stop, "", ledger, None, (), (), *limits, norm=Metric(cell.norm)
+            index,
+            cell.name,
+            stop,
+            "",
+            ledger,
+            None,
+            (),
+            (),
+            *limits,
+            norm=Metric(cell.norm),
+            max_flagged=cell.max_flagged,
         )
 
     def __repr__(self) -> str:
@@ -164,10 +180,9 @@ class Result:
     def known_up_to(self, by: By = "cost") -> float:
         """The largest cost (flagged queries, queries) at which it is known what was reached."""
         check_axis(by)
-        limits = {"budget": self.budget, "max_queries": self.max_queries}
         ledger = self.ledger
         spent = {"cost": ledger.cost, "source": ledger.source, "queries": ledger.queries}
-        return known_up_to(self.stop, by, spent=spent[by], **limits)
+        return known_up_to(self.stop, by, spent=spent[by], limits=self.limits)
 
     def distance_at(self, value: float, by: By = "cost") -> float:
         """What a run that ends at `value` (a cost, flagged queries or queries) would have reached.

@@ -10,6 +10,7 @@ class Stop(enum.StrEnum):
 
     BUDGET = "budget"
     MAX_QUERIES = "max_queries"
+    MAX_FLAGGED = "max_flagged"
     CONVERGED = "converged"
     ITERATIONS = "iterations"
     NO_START = "no_start"
@@ -49,6 +50,7 @@ class Stop(enum.StrEnum):
 _ADVICE = {
     Stop.BUDGET: "The next query could have cost more than was left; this is the usual end.",
     Stop.MAX_QUERIES: "The cap on queries was reached; raise max_queries to go on.",
+    Stop.MAX_FLAGGED: "As many answers were flagged as may be; raise max_flagged to go on.",
     Stop.CONVERGED: "The attack found no way to get nearer.",
     Stop.ITERATIONS: "The attack's own limit on iterations was reached; raise it to go on.",
     Stop.NO_START: "No adversarial point was found to begin with; try another start.",

@@ -55,9 +55,7 @@ class CellRun:
             cell.mask,
         )
         self.ledger = Ledger(cell.prices, self.problem.goal)
-        self.account = Account(
-            self.problem, self.ledger, cell.budget, cell.max_queries, charging=cell.charge_clean
-        )
+        self.account = Account(self.problem, self.ledger, cell.limits, charging=cell.charge_clean)
         self.pending: Pending | None = None
         self.ended: tuple[Stop, str] | None = None
         self.held_bytes = 0
@@ -90,7 +88,7 @@ class CellRun:
         """After rows came back, settle what is complete and resume the attack; are rows wanted?"""
         while self.pending is not None:
             if self.pending.limited:
-                self.pending.limit(*self.account.limits, metered=self._metered)
+                self.pending.limit(self.account.limits, metered=self._metered)
             if not self.pending.done:
                 return self.pending.wanted_rows > 0
             self._settle()
@@ -162,6 +160,7 @@ class CellRun:
             cell.seed,
             warnings,
             self.problem.norm,
+            cell.max_flagged,
         )
 
     # -- inside -----------------------------------------------------------------------------------
@@ -174,7 +173,7 @@ class CellRun:
         else:
             self.ask_number += 1
             self.pending = Pending(ask, self.problem, self.ledger)
-            self.pending.limit(*self.account.limits, metered=self._metered)
+            self.pending.limit(self.account.limits, metered=self._metered)
 
     def _end(self, stop: Stop, reason: str = "") -> None:
         asking, self._asking, self.pending = self._asking, None, None
@@ -195,11 +194,11 @@ class CellRun:
         if forced is None and self._asking is not None:
             answers = settle_few(pending, account)
             if answers is not None:
-                self.spent = account.ledger.cost / account.budget
+                self.spent = account.ledger.cost / self.cell.budget
                 self._resume(answers)
                 return
         answers, failure = settle(pending, account)
-        self.spent = account.ledger.cost / account.budget
+        self.spent = account.ledger.cost / self.cell.budget
         if failure is not None and account.end is None:
             self._end(failure.stop, failure.reason)
         elif answers is None:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ..core.ask import Answers, Rows, joined
 from ..core.ledger import Ledger
+from ..core.limits import NO_LIMITS, Limits
 from ..core.problem import Problem
 from ..core.result import Improvement
 from ..core.stop import Stop
@@ -38,8 +39,7 @@ class Account:
 
     problem: Problem
     ledger: Ledger
-    budget: float
-    max_queries: float
+    cell_limits: Limits
     charging: bool = True
     """Whether rows are charged."""
     improvements: list[Improvement] = field(default_factory=list)
@@ -52,17 +52,19 @@ class Account:
         return self.improvements[-1].distance if self.improvements else math.inf
 
     @property
-    def limits(self) -> tuple[float, float]:
-        """What may be spent, and how many queries may be asked."""
-        return (self.budget, float(self.max_queries)) if self.charging else (math.inf, math.inf)
+    def limits(self) -> Limits:
+        """What may be spent and taken; nothing is limited that is not charged."""
+        return self.cell_limits if self.charging else NO_LIMITS
 
     @property
     def end(self) -> Stop | None:
         """Why not one more query may be asked, or None."""
-        budget, max_queries = self.limits
-        if self.ledger.queries >= max_queries:
+        limits = self.limits
+        if self.ledger.queries >= limits.max_queries:
             return Stop.MAX_QUERIES
-        if self.ledger.cost + self.ledger.dearest_next > budget:
+        if limits.max_flagged != math.inf and self.ledger.source >= limits.max_flagged:
+            return Stop.MAX_FLAGGED
+        if self.ledger.cost + self.ledger.dearest_next > limits.budget:
             return Stop.BUDGET
         return None
 
@@ -109,7 +111,7 @@ def settle(pending: Pending, account: Account) -> Settled:
     labels = _concatenated([state.labels[:count] for state, count in states])
     distances = _concatenated([state.distances[:count] for state, count in states])
     answered = AnsweredRows(labels, account.problem.is_adversarial(labels), distances)
-    rows = account.ledger.affordable(labels, *account.limits)
+    rows = account.ledger.affordable(labels, account.limits)
     if rows < len(labels):
         failure, complete = None, False
     if math.isnan(distances[:rows].sum()):
@@ -132,9 +134,8 @@ def settle_few(pending: Pending, account: Account) -> Answers | None:
     count = state.known
     if len(pending.runs) > 1 or count > FEW_ROWS or not state.complete or not account.charging:
         return None
-    budget, max_queries = account.limits
-    worst = ledger.bound(count + 1)  # a row to spare for rounding
-    if count > 1 and (worst > budget or ledger.queries + count > max_queries):
+    limits, worst = account.limits, ledger.bound(count + 1)  # a row to spare for rounding
+    if count > 1 and (worst > limits.budget or not ledger.leaves_room(count, limits)):
         return None
     labels, distances = state.labels[:count], state.distances[:count]
     adversarial = account.problem.is_adversarial(labels)

@@ -114,7 +114,6 @@ def _curve(place: Place, label: int, goal: Goal, end: End, trace: Trace) -> Cell
     tariff = place.series.tariff
     ledger = Ledger(tariff.prices.for_source(label, goal), goal, trace.counts)
     spent: dict[By, float] = {"cost": end.cost, "source": end.source, "queries": end.queries}
-    limits = {"budget": tariff.budget, "max_queries": tariff.max_queries}
     notes = [step.notes for step in trace.steps]
     improvements = trace.improvements(ledger.prices, goal)
     return CellCurve(
@@ -130,7 +129,7 @@ def _curve(place: Place, label: int, goal: Goal, end: End, trace: Trace) -> Cell
         },
         np.array([step.distance for step in trace.steps], float),
         spent,
-        {by: known_up_to(end.stop, by, spent=spent[by], **limits) for by in AXES},
+        {by: known_up_to(end.stop, by, spent=spent[by], limits=tariff.limits) for by in AXES},
         ledger.by_phase,
         np.array(
             [

@@ -218,6 +218,7 @@ class Loaded:
             prices=series.tariff.prices,
             budget=series.tariff.budget,
             max_queries=series.tariff.max_queries,
+            max_flagged=series.tariff.max_flagged,
             goal=self.study.goal.goal,
             seed=place.seed,
             name=self.images.names[image],

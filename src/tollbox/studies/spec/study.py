@@ -39,7 +39,7 @@ REQUIRED = {
 FLAGS = ("check", "metered", "one_shape", "exact", "charge_clean", "keep_images")
 COUNTS = {"batch_size": LARGEST_BATCH, "workers": LARGEST}
 """Whole numbers from 1 to this."""
-OTHERS = ("name", "budget", "max_queries", "seeds", "goal", "norm", "device")
+OTHERS = ("name", "budget", "max_queries", "max_flagged", "seeds", "goal", "norm", "device")
 TOP = frozenset((*REQUIRED, *FLAGS, *COUNTS, *OTHERS))
 TABLES = frozenset({"images", "models", "attacks", "goal"})
 KEYS: Mapping[str, Key] = {

@@ -109,8 +109,13 @@ def _price(tariff: Tariff) -> dict[str, Any]:
         "name": tariff.name,
         "ratio": ratio,
         "budget": tariff.budget if math.isfinite(tariff.budget) else None,
-        "max_queries": int(tariff.max_queries) if math.isfinite(tariff.max_queries) else None,
+        "max_queries": _cap(tariff.max_queries),
+        "max_flagged": _cap(tariff.max_flagged),
     }
+
+
+def _cap(value: float) -> int | None:
+    return int(value) if math.isfinite(value) else None
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

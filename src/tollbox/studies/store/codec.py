@@ -203,6 +203,7 @@ def build_result(
         seed=end.seed,
         warnings=end.warnings,
         norm=norm,
+        max_flagged=tariff.max_flagged,
     )
 
 
