@@ -69,20 +69,10 @@ class Mutant:
 
 
 RECORD = (
-    "        if self._journal is not None and not flight.recalled:\n"
-    "            self._journal.record(records(arrived))\n"
+    "        if self._journal is not None and (recorded or not flight.recalled):\n"
+    "            self._journal.record(recorded)\n"
 )
-DELIVER = (
-    "        for arrival in arrived:\n"
-    "            if arrival.cell_run.ended is None:\n"
-    "                arrival.deliver()\n"
-    "        for piece, failure in flight.failures:\n"
-    "            if (failed := recipient(piece, self._cell_runs)) is not None:\n"
-    "                concerned[piece.slot] = failed\n"
-    "                piece.pending.fail(piece.run_number, piece.size, failure)\n"
-    "        for cell_run in concerned.values():\n"
-    "            self._advance(cell_run)\n"
-)
+ADVANCE = "        for cell_run in concerned.values():\n            self._advance(cell_run)\n"
 
 MUTANTS = [
     Mutant(
@@ -220,8 +210,8 @@ MUTANTS = [
     Mutant(
         "metered: rows that may not be affordable are sent",
         "engine/pending.py",
-        "prices.worst_before_last(tally, ahead + rows)",
-        "prices.worst_before_last(tally, ahead + 1)",
+        "prices.worst_before_last(tally, ahead + rows, added)",
+        "prices.worst_before_last(tally, ahead + 1, added)",
     ),
     Mutant(
         "order: rows of a batch are mixed up",
@@ -232,14 +222,14 @@ MUTANTS = [
     Mutant(
         "durable: answers are delivered before they are recorded",
         "engine/engine.py",
-        RECORD + DELIVER,
-        DELIVER + RECORD,
+        RECORD + ADVANCE,
+        ADVANCE + RECORD,
     ),
     Mutant(
         "durable: a batch is not recorded",
         "engine/engine.py",
-        "if self._journal is not None and not flight.recalled:",
-        "if self._journal is not None and flight.recalled:",
+        "recorded = [] if flight.recalled else records(arrived)",
+        "recorded = []",
     ),
     Mutant(
         "replay: what the model says now counts",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .core.problem import Attack, Problem
     from .core.result import Improvement, Result, Results, Step
     from .core.stop import Stop
+    from .core.watch import Detector
     from .engine.engine import Engine, Progress
     from .engine.workers import Workers
     from .errors import FileError, InputError, ModelFault, TollboxError, UnknownNameError
@@ -42,6 +43,7 @@ __all__ = [
     "Ask",
     "Attack",
     "Cell",
+    "Detector",
     "Engine",
     "FileError",
     "Goal",
@@ -98,6 +100,7 @@ _NAMES = {
     "core.cell": ("Cell",),
     "check": ("check_model",),
     "core.stop": ("Stop",),
+    "core.watch": ("Detector",),
     "engine.engine": (
         "Engine",
         "Progress",

@@ -32,6 +32,7 @@ from .core.model import Model, as_model
 from .core.prices import Prices
 from .core.problem import Attack
 from .core.result import Result, Results
+from .core.watch import Detector, check_watch
 from .engine.cores import fewer_notice, threads_each, within_cores
 from .engine.engine import Engine, Progress
 from .engine.workers import Workers, check_count
@@ -51,7 +52,10 @@ Masks = Tensor | Iterable[Tensor] | None
 Starts = Tensor | Iterable[Tensor] | None
 """The image to begin from, (c, h, w) for all or one for each; None: what the attack's start finds.
 """
-LIMITS = ("prices", "budget", "max_queries", "max_flagged", "norm")
+LIMITS = (
+    *("prices", "budget", "max_queries", "max_flagged", "norm"),
+    *("watch", "alarm_price", "max_alarms"),
+)
 """The arguments that `checked_limits` takes after the attack."""
 WHOLE = {"start": (3,), "mask": (2, 3)}
 """Numbers of axes of a tensor that is for all images."""
@@ -146,6 +150,9 @@ def run(
     budget: float = math.inf,
     max_queries: float | None = None,
     max_flagged: float | None = None,
+    watch: Detector | None = None,
+    alarm_price: float = 0.0,
+    max_alarms: float | None = None,
     norm: str = "l2",
     seed: int = 0,
     charge_clean: bool = True,
@@ -171,6 +178,10 @@ def run(
     prices: what an answer costs (default: 1, whatever it is).
     budget, max_queries: what each image may cost, and how many queries it may take.
     max_flagged: how many of its answers may be flagged; nothing is asked after the last of them.
+    watch: a detector of one's own (tb.Detector), which is shown the charged queries of each image,
+        in order; its alarms are counted, and no attack is told of them.
+    alarm_price, max_alarms: what an alarm costs beside the answer, and how many may be raised;
+        nothing is asked after the last of them.
     norm: what distances are measured in, "l2" or "linf"; an attack that is made for the other is
         refused.
     charge_clean: charge the query of the clean image.
@@ -206,6 +217,9 @@ def run(
             budget=budget,
             max_queries=max_queries,
             max_flagged=max_flagged,
+            watch=watch,
+            alarm_price=alarm_price,
+            max_alarms=max_alarms,
             norm=norm,
             seed=seed,
             charge_clean=charge_clean,
@@ -243,6 +257,9 @@ def stream(
     budget: float = math.inf,
     max_queries: float | None = None,
     max_flagged: float | None = None,
+    watch: Detector | None = None,
+    alarm_price: float = 0.0,
+    max_alarms: float | None = None,
     norm: str = "l2",
     seed: int = 0,
     charge_clean: bool = True,
@@ -275,6 +292,9 @@ def stream(
         budget=budget,
         max_queries=max_queries,
         max_flagged=max_flagged,
+        watch=watch,
+        alarm_price=alarm_price,
+        max_alarms=max_alarms,
         norm=norm,
         seed=seed,
         charge_clean=charge_clean,
@@ -409,6 +429,9 @@ def checked_limits(
     max_queries: float | None,
     max_flagged: float | None,
     norm: str,
+    watch: Detector | None = None,
+    alarm_price: float = 0.0,
+    max_alarms: float | None = None,
 ) -> dict[str, Any]:
     """What a cell has of these arguments of `run`; raises InputError if they cannot be run."""
     check_attack(attack)
@@ -420,8 +443,11 @@ def checked_limits(
         "max_queries": math.inf if max_queries is None else max_queries,
         "max_flagged": math.inf if max_flagged is None else max_flagged,
     }
-    check_limits(prices, **limits)
-    return {"prices": prices, "norm": metric, **limits}
+    most_alarms = math.inf if max_alarms is None else max_alarms
+    check_watch(watch, alarm_price, most_alarms)
+    check_limits(prices, **limits, alarm_price=alarm_price)
+    watching = {"watch": watch, "alarm_price": alarm_price, "max_alarms": most_alarms}
+    return {"prices": prices, "norm": metric, **limits, **watching}
 
 
 def _column(name: str, values: Any) -> Iterable[Any] | None:

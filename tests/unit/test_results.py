@@ -145,7 +145,7 @@ def test_many_values_at_once_are_read_as_one_by_one(by):
 @pytest.mark.parametrize("by", ["cost", "source", "queries"])
 def test_what_is_known_ends_where_the_run_was_ended(stop, by):
     known = known_up_to(stop, by, spent=7, limits=Limits(100, 50, 20))
-    if stop in (Stop.MODEL_ERROR, Stop.ATTACK_ERROR, Stop.TIME_LIMIT, Stop.INTERRUPTED):
+    if stop.failed or stop in (Stop.TIME_LIMIT, Stop.INTERRUPTED):
         assert known == 7
     else:
         ended = {

@@ -20,6 +20,7 @@ from .model import Model
 from .pixels import check_range
 from .prices import Prices
 from .problem import Attack
+from .watch import Detector, check_watch
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,18 @@ class Cell:
     """Which pixels may change, (h, w), (1, h, w) or (c, h, w), bool; None: all."""
     max_flagged: float = math.inf
     """How many answers may be flagged; nothing is asked after the last of them."""
+    watch: Detector | None = field(default=None, repr=False)
+    """A detector of one's own, which is shown the queries."""
+    alarm_price: float = 0.0
+    """What an alarm of it costs, beside the answer."""
+    max_alarms: float = math.inf
+    """How many alarms may be raised; nothing is asked after the last of them."""
 
     @property
     def limits(self) -> Limits:
         """What its run may cost and take."""
-        return Limits(self.budget, float(self.max_queries), float(self.max_flagged))
+        caps = self.max_queries, self.max_flagged, self.max_alarms
+        return Limits(self.budget, *map(float, caps))
 
     @property
     def aim(self) -> Goal:
@@ -71,7 +79,9 @@ class Cell:
         """
         check_attack(self.attack)
         check_made_for(self.attack, norm_of(self.norm))
-        check_limits(self.prices, self.budget, self.max_queries, self.max_flagged)
+        check_watch(self.watch, self.alarm_price, self.max_alarms)
+        limits = self.budget, self.max_queries, self.max_flagged
+        check_limits(self.prices, *limits, alarm_price=self.alarm_price)
         check_whole("seed", self.seed)
         check_flag("charge_clean", self.charge_clean)
         if not isinstance(self.name, str):
@@ -137,7 +147,12 @@ def check_classes(prices: Prices, classes: int | None) -> None:
 
 
 def check_limits(
-    prices: Prices, budget: float, max_queries: float, max_flagged: float = math.inf
+    prices: Prices,
+    budget: float,
+    max_queries: float,
+    max_flagged: float = math.inf,
+    *,
+    alarm_price: float = 0.0,
 ) -> None:
     """The budget admits a query, and something ends the run."""
     if not isinstance(prices, Prices):
@@ -147,11 +162,13 @@ def check_limits(
     for name, value in {"budget": budget, **caps}.items():
         if not is_number(value):
             raise InputError(f"is {shown(value)}", expected="a number", input=name)
-    first = float(prices.dearest_next([0] * len(prices.values)))
+    one = "one query and its alarm" if alarm_price else "one query"
+    dearest = prices.dearest + alarm_price
+    first = float(prices.dearest_next([0] * len(prices.values))) + alarm_price
     if budget < first:
         raise InputError(
             f"is {budget:g}",
-            expected=f"at least {first:g}, which one query may cost",
+            expected=f"at least {first:g}, which {one} may cost",
             input="budget",
         )
     for name, value in caps.items():
@@ -165,9 +182,9 @@ def check_limits(
             if math.isinf(max_flagged)
             else f"{mention('max_flagged')} does not, since other answers never reach it",
         )
-    if math.isinf(budget) and math.isinf(prices.dearest * max_queries):
+    if math.isinf(budget) and math.isinf(dearest * max_queries):
         raise InputError(
-            f"{max_queries:g} queries at {prices.dearest:g} each cost more than a float can hold",
+            f"{max_queries:g} queries at {dearest:g} each cost more than a float can hold",
             expected=f"smaller prices, a smaller {mention('max_queries')}, or {mention('budget')}",
         )
     if math.isinf(max_queries) and prices.cheapest == 0:

@@ -25,6 +25,7 @@ from .ledger import Ledger
 from .limits import Limits
 from .metric import Metric
 from .stop import Stop
+from .watch import FirstAlarm
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,7 +39,9 @@ Values = NDArray[np.float64]
 AXES: tuple[By, ...] = ("cost", "source", "queries")
 
 
-def needed(improvements: Sequence[Improvement], prices: Prices, by: By = "cost") -> Values:
+def needed(
+    improvements: Sequence[Improvement], prices: Prices, by: By = "cost", alarm_price: float = 0.0
+) -> Values:
     """From which cost (flagged queries, queries) on each improvement counts (rule 1).
 
     The values rise, whatever the prices: an answer that was the dearest next one is in the cost.
@@ -48,7 +51,7 @@ def needed(improvements: Sequence[Improvement], prices: Prices, by: By = "cost")
         counts = [[row.queries - row.source, row.source] for row in improvements]
         dearest = prices.dearest_next(np.array(counts, np.int64).reshape(-1, 2))
         before = np.array([row.cost_before for row in improvements], float)
-        return np.asarray(before + dearest)
+        return np.asarray(before + (dearest + alarm_price))
     if by == "source":  # the answer itself is adversarial, and so never flagged
         return np.array([row.source for row in improvements], float) + 1.0
     return np.maximum([row.queries for row in improvements], 1.0)  # a free clean image counts too
@@ -117,6 +120,8 @@ class Improvement(NamedTuple):
     distance: float
     cost_before: float
     """What had been spent before it was asked."""
+    alarms: int = 0
+    """All that had been raised, its own included."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -142,17 +147,24 @@ class Result:
     norm: Metric = Metric.L2
     """What its distances are measured in."""
     max_flagged: float = math.inf
+    max_alarms: float = math.inf
+    watched: bool = False
+    """Whether a detector was shown its queries."""
+    first_alarm: FirstAlarm | None = None
+    """When its first alarm came, if one did."""
 
     @property
     def limits(self) -> Limits:
         """What it could cost and take."""
-        return Limits(self.budget, float(self.max_queries), float(self.max_flagged))
+        caps = self.max_queries, self.max_flagged, self.max_alarms
+        return Limits(self.budget, *map(float, caps))
 
     @classmethod
     def nothing(cls, index: int, cell: Cell, stop: Stop) -> Result:
         """The result of a cell of which nothing is known."""
         goal = cell.aim
-        ledger = Ledger(cell.prices.for_source(cell.label, goal), goal)
+        prices = cell.prices.for_source(cell.label, goal)
+        ledger = Ledger(prices, goal, alarm_price=cell.alarm_price)
         limits = cell.budget, cell.max_queries, cell.seed
         return cls(
             index,
@@ -166,6 +178,8 @@ class Result:
             *limits,
             norm=Metric(cell.norm),
             max_flagged=cell.max_flagged,
+            max_alarms=cell.max_alarms,
+            watched=cell.watch is not None,
         )
 
     def __repr__(self) -> str:
@@ -196,7 +210,7 @@ class Result:
                 f"({self.stop})",
                 remedy="run it with a larger limit to know what it would have reached",
             )
-        needs = needed(self.improvements, self.ledger.prices, by)
+        needs = needed(self.improvements, self.ledger.prices, by, self.ledger.alarm_price)
         distances = np.array([row.distance for row in self.improvements])
         return float(reached_at(needs, distances, value))
 

@@ -173,7 +173,7 @@ class Tariff:
     max_flagged: float = math.inf
 
     def __post_init__(self) -> None:
-        check_limits(self.prices, *self.limits)
+        check_limits(self.prices, *self.limits[:3])
 
     @property
     def limits(self) -> Limits:
