@@ -222,6 +222,7 @@ class Engine:
     def _advance(self, cell_run: CellRun) -> None:
         """Let a cell go on as far as it can without the model."""
         slot = cell_run.slot
+        self._recalling.pop(slot, None)  # what it asks now may not be recorded
         if cell_run.advance() and not self._end_diverged(cell_run, cell_run.divergence()):
             waiting = self._recalling if cell_run.recallable() else self._ready
             waiting[slot] = cell_run
@@ -230,7 +231,6 @@ class Engine:
         cell_run.iterate_distances = []
         if cell_run.ended is not None:
             self._ready.pop(slot, None)
-            self._recalling.pop(slot, None)
             del self._cell_runs[slot]
             self._held_bytes -= cell_run.held_bytes
             self._free_slots.append(slot)
