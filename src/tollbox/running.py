@@ -22,6 +22,7 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
+from .benign import benign_panel
 from .check import CHECKED_IMAGES, Examined, exact_choice, examine, threads
 from .core.arguments import check_flag, shown
 from .core.cell import Cell, check_attack, check_limits
@@ -29,6 +30,7 @@ from .core.exactness import Exactness, Seen
 from .core.goal import Goal
 from .core.metric import check_made_for, norm_of
 from .core.model import Model, as_model
+from .core.panel import Panel
 from .core.prices import Prices
 from .core.problem import Attack
 from .core.result import Result, Results
@@ -132,7 +134,8 @@ def run_cells(
     findings, exactness = runner.prepare(listed, frames=4)
     results = sorted(runner.run(listed), key=lambda result: result.index)
     warnings = (text for result in results for text in result.warnings)
-    return Results(results, findings, exactness.after(warnings))
+    panel = _panel(listed, checked_model)
+    return Results(results, findings, exactness.after(warnings), panel)
 
 
 @_suggesting
@@ -179,7 +182,8 @@ def run(
     budget, max_queries: what each image may cost, and how many queries it may take.
     max_flagged: how many of its answers may be flagged; nothing is asked after the last of them.
     watch: a detector of one's own (tb.Detector), which is shown the charged queries of each image,
-        in order; its alarms are counted, and no attack is told of them.
+        in order; its alarms are counted, and no attack is told of them. `Results.benign` has what
+        it says of harmless queries about the same images.
     alarm_price, max_alarms: what an alarm costs beside the answer, and how many may be raised;
         nothing is asked after the last of them.
     norm: what distances are measured in, "l2" or "linf"; an attack that is made for the other is
@@ -321,6 +325,16 @@ def stream(
         yield from runner.run(chain(few, cells))
 
     return results()
+
+
+def _panel(cells: list[Cell], model: Model) -> Panel | None:
+    """What the detector says of harmless queries about the images, if all cells have the same."""
+    detectors = {id(cell.watch): cell.watch for cell in cells}
+    detector = next(iter(detectors.values()), None)
+    if detector is None or len(detectors) > 1:
+        return None
+    images = {id(cell.image): cell.image for cell in cells}
+    return benign_panel(detector, images.values(), model)
 
 
 def _name(cell: Cell, index: int) -> str:

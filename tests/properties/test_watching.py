@@ -26,7 +26,7 @@ from torch import Tensor
 
 import tollbox as tb
 from tollbox import Stop, testing
-from tollbox.core.watch import Recorded
+from tollbox.core.watch import RecordedAlarms
 from tollbox.engine.journal import ALARMS
 
 STEP, STEPS = 0.01, 40
@@ -292,7 +292,7 @@ def test_what_was_recorded_stands_whatever_the_detector_says_now():
         [warning] = other.warnings
         said = f"the detector said something else of {one.ledger.alarms} points"
         assert warning.startswith(said)
-    silent = [replace(cell, watch=Recorded()) for cell in listed]
+    silent = [replace(cell, watch=RecordedAlarms()) for cell in listed]
     net = Net()
     replayed = run(silent, net, Memory(whole.until(), again=False))
     assert list(map(everything, replayed)) == list(map(everything, plain))

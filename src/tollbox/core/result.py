@@ -24,6 +24,7 @@ from .exactness import NOT_CHECKED, Exactness
 from .ledger import Ledger
 from .limits import Limits
 from .metric import Metric
+from .panel import Panel
 from .stop import Stop
 from .watch import FirstAlarm
 
@@ -224,16 +225,21 @@ class Results(Sequence[Result]):
     """What `check=True` found about the model; empty if all was well or nothing was checked."""
     exactness: Exactness = NOT_CHECKED
     """Whether repeated runs agree bit for bit, as far as it was checked; see its `sentence`."""
+    benign: Panel | None = None
+    """What the detector says of harmless queries, if there is one detector for all; see its
+    `sentence`."""
 
     def __init__(
         self,
         results: Iterable[Result],
         findings: Iterable[str] = (),
         exactness: Exactness = NOT_CHECKED,
+        benign: Panel | None = None,
     ) -> None:
         object.__setattr__(self, "results", tuple(results))
         object.__setattr__(self, "findings", tuple(findings))
         object.__setattr__(self, "exactness", exactness)
+        object.__setattr__(self, "benign", benign)
 
     def __repr__(self) -> str:
         queries = sum(r.ledger.queries for r in self.results)
@@ -242,8 +248,22 @@ class Results(Sequence[Result]):
         median = f", median {norms.pop()} {np.median(distances):.4g}" if len(norms) == 1 else ""
         return (
             f"<Results: {len(self)} images, {self.misclassified} misclassified anyway, "
-            f"{self.failed} failed{median}, {queries:,} queries>"
+            f"{self.failed} failed{median}, {queries:,} queries{self._alarms}>"
         )
+
+    @property
+    def _alarms(self) -> str:
+        """How many alarms there were, beside those of harmless sessions, if anybody watched."""
+        if not any(r.watched for r in self.results):
+            return ""
+        alarmed = sum(r.ledger.alarms > 0 for r in self.results)
+        benign = "not known" if self.benign is None else f"{self.benign.all.rate:.1%}"
+        return f", {self.alarms:,} alarms at {alarmed} images (benign sessions: {benign})"
+
+    @property
+    def alarms(self) -> int:
+        """All alarms of a detector."""
+        return sum(r.ledger.alarms for r in self.results)
 
     @overload
     def __getitem__(self, index: int) -> Result: ...
@@ -251,7 +271,7 @@ class Results(Sequence[Result]):
     def __getitem__(self, index: slice) -> Results: ...
     def __getitem__(self, index: int | slice) -> Result | Results:
         if isinstance(index, slice):
-            return Results(self.results[index], self.findings, self.exactness)
+            return Results(self.results[index], self.findings, self.exactness, self.benign)
         return self.results[index]
 
     def __len__(self) -> int:
@@ -264,7 +284,7 @@ class Results(Sequence[Result]):
     def counted(self) -> Results:
         """All but the images that are misclassified anyway."""
         attacked = (r for r in self.results if r.stop.attacked)
-        return Results(attacked, self.findings, self.exactness)
+        return Results(attacked, self.findings, self.exactness, self.benign)
 
     @property
     def misclassified(self) -> int:

@@ -65,7 +65,7 @@ class FirstAlarm(NamedTuple):
     flagged: int
 
 
-class Recorded:
+class RecordedAlarms:
     """Stands for a detector where all alarms are known from a record: nothing is shown."""
 
     def begin(self, image: int, /) -> Session:
@@ -73,9 +73,8 @@ class Recorded:
         raise RuntimeError(f"the recorded alarms of image {image} do not reach that far")
 
 
-def check_watch(watch: Any, alarm_price: float, max_alarms: float) -> None:
-    """Raise InputError unless it is a detector, with a price and a limit; or none of them is
-    there."""
+def check_alarms(alarm_price: float, max_alarms: float) -> None:
+    """Raise InputError unless they are a price and a limit."""
     if not is_number(alarm_price) or not 0 <= alarm_price <= sys.float_info.max:
         expected = "a finite number, 0 or more"
         raise InputError(f"is {shown(alarm_price)}", expected=expected, input="alarm_price")
@@ -84,6 +83,12 @@ def check_watch(watch: Any, alarm_price: float, max_alarms: float) -> None:
     ):
         expected = "a whole number, 1 or more"
         raise InputError(f"is {shown(max_alarms)}", expected=expected, input="max_alarms")
+
+
+def check_watch(watch: Any, alarm_price: float, max_alarms: float) -> None:
+    """Raise InputError unless it is a detector, with a price and a limit; or none of them is
+    there."""
+    check_alarms(alarm_price, max_alarms)
     if watch is None:
         for name, is_set in (
             ("alarm_price", alarm_price > 0),

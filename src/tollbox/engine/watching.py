@@ -27,7 +27,7 @@ from ..core.cell import Cell
 from ..core.model import Model
 from ..core.problem import Problem
 from ..core.stop import Stop
-from ..core.watch import Recorded, Session
+from ..core.watch import RecordedAlarms, Session
 from .journal import ALARMS, Answered, History
 from .pending import Failure, Pending
 from .settling import Account
@@ -79,7 +79,7 @@ class Watching:
     def show(self, pending: Pending, rows: int) -> Tensor | None:
         """What the detector says of the next rows, a bool each; None if it failed, or if that is
         known from a record and it need not be asked."""
-        if isinstance(self._detector, Recorded) or self._detector is None:
+        if isinstance(self._detector, RecordedAlarms) or self._detector is None:
             return None
         try:
             if self._session is None:

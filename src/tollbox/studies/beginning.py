@@ -92,6 +92,7 @@ def begin(
         class_names=images.class_names,
         own_names=loaded.own_names,
         resizing=images.resizing,
+        watch=loaded.watch_record(),
     )
     names = (name.encode("utf-8", "backslashreplace").decode() for name in images.names)
     rows = list(zip(range(len(images)), loaded.hashes, images.labels, names, strict=True))

@@ -91,6 +91,7 @@ class EngineJob:
         desk.epoch = begun.epoch
         loaded.check_images(begun.images, folder)
         loaded.check_masks(record.masks, folder)
+        loaded.check_detector(record.watch, folder)
         for spec in loaded.study.attacks:
             loaded.check_surrogate(spec, record.surrogates, folder)
         run = EngineRun(self, loaded, desk, begun.seconds)
