@@ -24,7 +24,7 @@ def status(folder: Path) -> int:
     """Show how far a study has come; it may be running."""
     with StudyStatus(folder) as study:
         series, running, notes = study.status(), study.running, study.warnings
-        sentences = [*study.kept, *study.sizes, *study.exactness]
+        sentences = [*study.kept, *study.sizes, *study.exactness, *study.watch]
         name, left = study.record.name, study.cells - sum(each.done for each in series)
         part = f" (part {study.record.part_name})" if study.record.parts > 1 else ""
     show(f"{name}{part}: {folder}", series)
@@ -65,17 +65,26 @@ def _show_lines(to: Console, title: str, series: Sequence[SeriesStatus]) -> None
         to.print(Text(each.name))
         to.print(f"  {each.done}/{each.cells} cells, {each.failed} failed")
         to.print(f"  median {each.norm} {_median(each)}, {each.queries:,} queries")
+        if each.alarms is not None:
+            to.print(f"  {each.alarms:,} alarms, the first after {_first(each)} queries")
 
 
 def _show_table(to: Console, title: str, series: Sequence[SeriesStatus]) -> None:
     table = Table(title=Text(title))
     median = " and ".join(f"median {norm}" for norm in dict.fromkeys(s.norm for s in series))
-    for name in ("", "cells", "failed", median, "queries"):
+    watched = any(each.alarms is not None for each in series)
+    alarms = ("alarms", "first after") if watched else ()
+    for name in ("", "cells", "failed", median, "queries", *alarms):
         table.add_column(name, justify="left" if not name else "right")
     for each in series:
         done, failed = f"{each.done}/{each.cells}", f"{each.failed}"
-        table.add_row(Text(each.name), done, failed, _median(each), f"{each.queries:,}")
+        said = (f"{each.alarms:,}", _first(each)) if each.alarms is not None else ()
+        table.add_row(Text(each.name), done, failed, _median(each), f"{each.queries:,}", *said)
     to.print(table)
+
+
+def _first(series: SeriesStatus) -> str:
+    return "-" if math.isnan(series.first_alarm) else f"{series.first_alarm:g}"
 
 
 def _median(series: SeriesStatus) -> str:
