@@ -46,6 +46,10 @@ GUARDS = [
 """For AGREST in whole runs, whatever the record of misses allows there."""
 
 
+WATCHING = ["tests/properties/test_watching.py", "tests/properties/test_rules.py"]
+"""For detectors and their alarms."""
+
+
 def named(entry: str) -> list[str]:
     """The tests that docs/paper.md names in its entry of that name."""
     rows = (ROOT / "docs" / "paper.md").read_text().splitlines()
@@ -380,6 +384,97 @@ MUTANTS = [
         "engine/settling.py",
         "if count > 1 and (worst > limits.budget or not ledger.leaves_room(count, limits)):",
         "if count > 9 and (worst > limits.budget or not ledger.leaves_room(count, limits)):",
+    ),
+    Mutant(
+        "alarms: not charged",
+        "core/ledger.py",
+        "self._cost(self._levels) + self.alarms * self.alarm_price",
+        "self._cost(self._levels)",
+        WATCHING,
+    ),
+    Mutant(
+        "alarms: the next one is not taken to be affordable",
+        "core/ledger.py",
+        "dearest = self.prices.dearest_next(before) + self.alarm_price",
+        "dearest = self.prices.dearest_next(before)",
+        WATCHING,
+    ),
+    Mutant(
+        "alarms: one too many ends the run",
+        "core/ledger.py",
+        "& (before.alarms < limits.max_alarms)",
+        "& (before.alarms <= limits.max_alarms)",
+        WATCHING,
+    ),
+    Mutant(
+        "alarms: distance_at does not count the next one",
+        "core/result.py",
+        "return np.asarray(before + (dearest + alarm_price))",
+        "return np.asarray(before + dearest)",
+        WATCHING,
+    ),
+    Mutant(
+        "alarms: a metered model is sent rows beyond the last that may be raised",
+        "engine/pending.py",
+        "return fits and worst < max_alarms",
+        "return fits",
+        WATCHING,
+    ),
+    Mutant(
+        "alarms: a metered model is sent rows that alarms leave no money for",
+        "engine/pending.py",
+        "added = worst * alarm_price, alarm_price",
+        "added = alarms * alarm_price, alarm_price",
+        WATCHING,
+    ),
+    Mutant(
+        "watching: rows past the end are shown",
+        "engine/watching.py",
+        "worst = np.append(self.alarms, np.ones(len(labels) - known, np.bool_))",
+        "worst = np.append(self.alarms, np.zeros(len(labels) - known, np.bool_))",
+        WATCHING,
+    ),
+    Mutant(
+        "watching: an image that is not charged is shown",
+        "engine/watching.py",
+        "if self.failure is not None or not account.charging:",
+        "if self.failure is not None:",
+        WATCHING,
+    ),
+    Mutant(
+        "watching: points are shown as they were asked for, not as sent",
+        "engine/watching.py",
+        "return self._model.sent(self._problem.within_mask(points))",
+        "return points",
+        WATCHING,
+    ),
+    Mutant(
+        "watching: what was recorded does not stand",
+        "engine/watching.py",
+        "np.concatenate([self.alarms, before, fresh])",
+        "np.concatenate([self.alarms, said])",
+        WATCHING,
+    ),
+    Mutant(
+        "watching: on replay the detector is not shown the rows",
+        "engine/watching.py",
+        "            points = self._points(pending, rows)",
+        "            points = self._points(pending, rows)[-1:].repeat(rows, 1, 1, 1)",
+        WATCHING,
+    ),
+    Mutant(
+        "watching: alarms are not recorded",
+        "engine/engine.py",
+        "recorded += watch(concerned.values())",
+        "watch(concerned.values())",
+        WATCHING,
+    ),
+    Mutant(
+        "watching: the last alarms are asked again of the model",
+        "engine/journal.py",
+        "            if answered.run != ALARMS:\n                last",
+        "            if True:\n                last",
+        WATCHING,
     ),
     Mutant(
         "few rows: the limit on flagged answers is not looked at",

@@ -100,7 +100,7 @@ def line(runs=1, predict=lambda images: torch.zeros(len(images)).long(), **optio
     engine = {k: options.pop(k) for k in ("batch_size", "metered") if k in options}
     net = tb.models.from_callable(predict, dtype=torch.float64)
     cell = tb.Cell(Line(runs), GREY, 0, **{"budget": 1e6, "watch": NEAR, **options})
-    [result] = tb.run_cells([cell], net, **engine)
+    [result] = engine_run([cell], net, engine)
     return result
 
 

@@ -112,7 +112,7 @@ def say_end(folder: Path, outcome: Outcome, interruption: int) -> int:
     with StudyResults(folder) as results:
         series, total = results.status(), results.record.cells
         show(f"{results.study.name}: {folder}", series)
-        for sentence in [*results.kept, *results.sizes, *results.exactness]:
+        for sentence in [*results.kept, *results.sizes, *results.exactness, *results.watch]:
             console().print(sentence, soft_wrap=True)
         left = total - len(results)
         failed = [end for end in results.finished() if end.stop.failed]

@@ -20,6 +20,7 @@ from ..core.result import By, Values
 from ..studies.reading import StudyResults
 from . import statistics as medians
 from . import words
+from .alarms import alarms
 from .gallery import gallery
 from .paper_table import PaperTable, TableColumn, TableRow, paper_table, price_label
 from .runs import Reading, SeriesRuns, series_of
@@ -79,6 +80,7 @@ def page_data(
             for level in levels
         ],
         "phases": [{**_key(runs), "phases": _phases(runs)} for runs in all_series if runs.runs],
+        "alarms": alarms(results),
         "shares": [shares for runs in all_series if (shares := _shares(runs)) is not None],
         "gallery": gallery(results, all_series, table),
         "environment": dataclasses.asdict(results.record.environment)

@@ -299,6 +299,11 @@ class StudyResults:
         return self._status.exactness
 
     @property
+    def watch(self) -> list[str]:
+        """Who watches, and what that says of harmless queries, in sentences."""
+        return self._status.watch
+
+    @property
     def digest(self) -> str:
         """Of the images and labels in their order, as a study's file takes it."""
         return digest_of((content, label) for content, label, _ in self.images)
