@@ -62,7 +62,7 @@ def benign_panel(
                 said = torch.as_tensor(detector.begin(number)(rows)).cpu()
                 if said.dtype != torch.bool or said.shape != (len(rows),):
                     raise TypeError(f"it gave {tuple(said.shape)} for {len(rows)} rows")
-            except Exception as error:
+            except (Exception, SystemExit) as error:  # the user's own code
                 failed = f"the detector failed on it: {type(error).__name__}: {error}"
                 return Panel(found, (*missing, failed))
             alarms = int(said.sum())

@@ -140,6 +140,31 @@ def test_an_alarm_costs_its_price_and_no_budget_is_exceeded(price, budget, runs,
         assert sum(rows) == queries
 
 
+@dataclass(frozen=True)
+class Inward:
+    """The same steps backwards, each nearer than the last."""
+
+    def __call__(self, problem):
+        points = problem.source.expand(STEPS, -1, -1, -1).clone()
+        points[:, 0, 0, 0] += STEP * torch.arange(STEPS, 0, -1)
+        yield tb.Ask(points, phase="line")
+        return Stop.CONVERGED
+
+
+def test_distance_at_counts_what_the_next_alarm_could_have_cost():
+    """Each query but the first two costs 1 and its alarm 5; each is asked only if both fit."""
+    net = tb.models.from_callable(lambda x: (x[:, 0, 0, 0] > 0.501).long(), dtype=torch.float64)
+    cell = tb.Cell(Inward(), GREY, 0, budget=1e4, watch=NEAR, alarm_price=5.0)
+    [long] = engine_run([cell], net, {})
+    assert long.ledger.cost == 2 + 6 * (STEPS - 1)
+    for budget in range(6, 250):
+        [short] = engine_run([replace(cell, budget=budget)], net, {})
+        assert short.distance == long.distance_at(budget), budget
+        steps = 0 if budget < 7 else min(STEPS, max(1, (budget + 4) // 6))
+        nearest = STEP * (STEPS + 1 - steps) if steps else math.inf
+        assert short.distance == pytest.approx(nearest)
+
+
 @pytest.mark.parametrize("metered", [False, True])
 @pytest.mark.parametrize("runs", [1, 3])
 @pytest.mark.parametrize("most", [1, 4, STEPS, STEPS + 1])

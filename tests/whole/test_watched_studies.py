@@ -14,6 +14,7 @@ from test_studies import Case, Net
 from tollbox import Study, StudyResults, run_study
 from tollbox.engine.executors import Stopper
 from tollbox.errors import FileError, InputError
+from tollbox.report.alarms import alarms as alarms_of
 from tollbox.studies.status import StudyStatus
 from tollbox.studies.store.folder import shard_paths
 from tollbox.studies.store.store import Store
@@ -163,6 +164,22 @@ def test_what_is_shown_of_alarms_is_beside_the_benign_panel(case: Case):
     for row, result in zip(dearer, all_results, strict=True):
         counted = result.ledger.other + 10 * result.ledger.source + 7 * result.ledger.alarms
         assert row["cost"] == counted
+
+
+def test_the_page_of_a_report_has_alarms_beside_benign_sessions(case: Case):
+    case.run(Net())
+    with StudyResults(case.out) as results:
+        data, ends = alarms_of(results), results.finished()
+    assert len(data["rows"]) == 4
+    assert [row["runs"] for row in data["rows"]] == [3] * 4
+    [benign] = data["benign"]
+    assert (benign["model"], benign["runs"]) == ("net", 12)
+    first, firsts = data["rows"][0], [end.first_alarm for end in ends[:3] if end.first_alarm]
+    assert first["share"] == pytest.approx(len(firsts) / 3, abs=1e-4)
+    assert first["queries"] == sorted(one.queries for one in firsts)[len(firsts) // 2]
+    alarms_a_query = sum(end.alarms for end in ends[:3]) / sum(end.queries for end in ends[:3])
+    assert first["per_query"] == alarms_a_query
+    assert data["sentences"][1].startswith("Of 12 benign sessions")
 
 
 def test_the_record_is_read_as_it_was_written(case: Case):

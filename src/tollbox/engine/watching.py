@@ -86,7 +86,7 @@ class Watching:
                 self._session = self._detector.begin(int(self._problem.content[:DIGITS], 16))
             points = self._points(pending, rows)
             return _checked(self._session(points), rows)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # the user's own code
             reason = f"the detector failed: {type(error).__name__}: {error}"
             self.failure = Failure(Stop.WATCH_ERROR, reason)
             return None

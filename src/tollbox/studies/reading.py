@@ -64,6 +64,8 @@ COLUMNS: dict[str, type] = {
     "first_alarm_flagged": int,
 }
 """What there is of a finished cell, wherever it is written or read: its columns and their types."""
+ALARMS = ("alarms", "first_alarm_queries", "first_alarm_flagged")
+"""Those of them that are empty where nobody watched, or where no alarm came."""
 
 
 class StudyResults:
