@@ -27,7 +27,7 @@ from torch import Tensor
 import tollbox as tb
 from tollbox import Stop, testing
 from tollbox.core.watch import RecordedAlarms
-from tollbox.engine.journal import ALARMS
+from tollbox.engine.journal import ALARMS, Answered, History
 
 STEP, STEPS = 0.01, 40
 GREY = torch.full((1, 2, 2), 0.5, dtype=torch.float64)
@@ -304,6 +304,16 @@ def test_alarms_are_recorded_with_the_labels_before_the_attack_goes_on():
         sum(int(a.labels.sum()) for a in known if (a.cell, a.run) == (c, ALARMS)) for c in range(4)
     ]
     assert total == [result.ledger.alarms for result in results]
+
+
+def test_the_last_labels_are_asked_again_though_alarms_were_recorded_after_them():
+    labels, raised = np.array([1, 2, 2]), np.array([0, 1])
+    pieces = [Answered(0, 0, 0, 0, labels, 1.0), Answered(0, 0, ALARMS, 0, raised, 0.0)]
+    history = History(pieces, again=True)
+    assert history.known(0, 0) == 0
+    assert history.alarms(0, 0, 3).tolist() == [False, True]
+    assert history.alarms(0, 2, 3).tolist() == history.alarms(1, 0, 3).tolist() == []
+    assert not history.longer_than(0, [3])
 
 
 def test_what_was_recorded_stands_whatever_the_detector_says_now():
