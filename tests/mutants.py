@@ -103,20 +103,20 @@ MUTANTS = [
     Mutant(
         "growing price: a metered model's worst case is that all are flagged",
         "core/escalation.py",
-        "return float(np.max(spent",
-        "return float((lambda found: found[-1])(spent",
+        "return float(np.max((spent",
+        "return float((lambda found: found[-1])((spent",
         ["tests/unit/test_escalation.py"],
     ),
     Mutant(
         "prefix: a cut ask is charged whole",
         "engine/settling.py",
-        "account.ledger.charge(charged.labels, pending.ask.phase)",
+        "account.ledger.charge(charged.labels, pending.ask.phase, alarm_count)",
         "account.ledger.charge(labels, pending.ask.phase)",
     ),
     Mutant(
         "prefix: a cut ask is not charged at all",
         "engine/settling.py",
-        "account.ledger.charge(charged.labels, pending.ask.phase)",
+        "account.ledger.charge(charged.labels, pending.ask.phase, alarm_count)",
         "account.ledger.charge(labels if rows == len(labels) else labels[:0], pending.ask.phase)",
     ),
     Mutant(
@@ -146,14 +146,14 @@ MUTANTS = [
     Mutant(
         "dearest price: only the cheapest answer must fit",
         "core/ledger.py",
-        "fits = (before.cost + before.dearest_next <= budget)",
-        "fits = (before.cost + self.prices.cheapest <= budget)",
+        "(before.cost + before.dearest_next <= limits.budget)",
+        "(before.cost + self.prices.cheapest <= limits.budget)",
     ),
     Mutant(
         "dearest price: the next ask is not looked at",
         "engine/settling.py",
-        "if self.ledger.cost + self.ledger.dearest_next > budget:",
-        "if self.ledger.cost >= budget:",
+        "if self.ledger.cost + self.ledger.dearest_next > limits.budget:",
+        "if self.ledger.cost >= limits.budget:",
     ),
     Mutant(
         "goal: a label of the set is counted as other",
@@ -195,8 +195,8 @@ MUTANTS = [
     Mutant(
         "double charge",
         "engine/settling.py",
-        "account.ledger.charge(charged.labels, pending.ask.phase)",
-        "account.ledger.charge(charged.labels, pending.ask.phase)\n"
+        "account.ledger.charge(charged.labels, pending.ask.phase, alarm_count)",
+        "account.ledger.charge(charged.labels, pending.ask.phase, alarm_count)\n"
         "        account.ledger.charge(labels[:1], pending.ask.phase)",
     ),
     Mutant(
@@ -346,7 +346,7 @@ MUTANTS = [
     Mutant(
         "distance_at: what was spent, without the dearest answer",
         "core/result.py",
-        "np.asarray(before + dearest)",
+        "np.asarray(before + (dearest + alarm_price))",
         "np.asarray(before)",
     ),
     Mutant(
