@@ -238,7 +238,8 @@ def test_rule_2_a_metered_model_computes_exactly_what_is_charged(scene, layout):
     assert sum(rows) == sum(result.ledger.queries for result in results) + uncharged
 
 
-@given(scenes(most=1), st.floats(0, 1), st.sampled_from(["cost", "queries", "source", "inf"]))
+@pytest.mark.parametrize("by", ["cost", "queries", "source", "inf"])
+@given(scene=scenes(most=1), share=st.floats(0, 1))
 def test_rule_3_distance_at_is_what_a_run_with_that_limit_reaches(scene, share, by):
     predict, [cell] = scene
     if by == "source":
