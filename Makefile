@@ -54,6 +54,7 @@ mutants: setup
 
 torture: setup
 	$(BIN)/python tests/torture.py
+	$(BIN)/python tests/torture.py --watch
 	$(BIN)/python tests/torture_parts.py
 
 bench: setup

@@ -46,6 +46,10 @@ GUARDS = [
 """For AGREST in whole runs, whatever the record of misses allows there."""
 
 
+WATCHING = ["tests/properties/test_watching.py", "tests/properties/test_rules.py"]
+"""For detectors and their alarms."""
+
+
 def named(entry: str) -> list[str]:
     """The tests that docs/paper.md names in its entry of that name."""
     rows = (ROOT / "docs" / "paper.md").read_text().splitlines()
@@ -69,20 +73,10 @@ class Mutant:
 
 
 RECORD = (
-    "        if self._journal is not None and not flight.recalled:\n"
-    "            self._journal.record(records(arrived))\n"
+    "        if self._journal is not None and (recorded or not flight.recalled):\n"
+    "            self._journal.record(recorded)\n"
 )
-DELIVER = (
-    "        for arrival in arrived:\n"
-    "            if arrival.cell_run.ended is None:\n"
-    "                arrival.deliver()\n"
-    "        for piece, failure in flight.failures:\n"
-    "            if (failed := recipient(piece, self._cell_runs)) is not None:\n"
-    "                concerned[piece.slot] = failed\n"
-    "                piece.pending.fail(piece.run_number, piece.size, failure)\n"
-    "        for cell_run in concerned.values():\n"
-    "            self._advance(cell_run)\n"
-)
+ADVANCE = "        for cell_run in concerned.values():\n            self._advance(cell_run)\n"
 
 MUTANTS = [
     Mutant(
@@ -109,20 +103,20 @@ MUTANTS = [
     Mutant(
         "growing price: a metered model's worst case is that all are flagged",
         "core/escalation.py",
-        "return float(np.max(spent",
-        "return float((lambda found: found[-1])(spent",
+        "return float(np.max((spent",
+        "return float((lambda found: found[-1])((spent",
         ["tests/unit/test_escalation.py"],
     ),
     Mutant(
         "prefix: a cut ask is charged whole",
         "engine/settling.py",
-        "account.ledger.charge(charged.labels, pending.ask.phase)",
+        "account.ledger.charge(charged.labels, pending.ask.phase, alarm_count)",
         "account.ledger.charge(labels, pending.ask.phase)",
     ),
     Mutant(
         "prefix: a cut ask is not charged at all",
         "engine/settling.py",
-        "account.ledger.charge(charged.labels, pending.ask.phase)",
+        "account.ledger.charge(charged.labels, pending.ask.phase, alarm_count)",
         "account.ledger.charge(labels if rows == len(labels) else labels[:0], pending.ask.phase)",
     ),
     Mutant(
@@ -152,14 +146,14 @@ MUTANTS = [
     Mutant(
         "dearest price: only the cheapest answer must fit",
         "core/ledger.py",
-        "fits = (before.cost + before.dearest_next <= budget)",
-        "fits = (before.cost + self.prices.cheapest <= budget)",
+        "(before.cost + before.dearest_next <= limits.budget)",
+        "(before.cost + self.prices.cheapest <= limits.budget)",
     ),
     Mutant(
         "dearest price: the next ask is not looked at",
         "engine/settling.py",
-        "if self.ledger.cost + self.ledger.dearest_next > budget:",
-        "if self.ledger.cost >= budget:",
+        "if self.ledger.cost + self.ledger.dearest_next > limits.budget:",
+        "if self.ledger.cost >= limits.budget:",
     ),
     Mutant(
         "goal: a label of the set is counted as other",
@@ -201,8 +195,8 @@ MUTANTS = [
     Mutant(
         "double charge",
         "engine/settling.py",
-        "account.ledger.charge(charged.labels, pending.ask.phase)",
-        "account.ledger.charge(charged.labels, pending.ask.phase)\n"
+        "account.ledger.charge(charged.labels, pending.ask.phase, alarm_count)",
+        "account.ledger.charge(charged.labels, pending.ask.phase, alarm_count)\n"
         "        account.ledger.charge(labels[:1], pending.ask.phase)",
     ),
     Mutant(
@@ -220,8 +214,8 @@ MUTANTS = [
     Mutant(
         "metered: rows that may not be affordable are sent",
         "engine/pending.py",
-        "prices.worst_before_last(tally, ahead + rows)",
-        "prices.worst_before_last(tally, ahead + 1)",
+        "prices.worst_before_last(tally, ahead + rows, added)",
+        "prices.worst_before_last(tally, ahead + 1, added)",
     ),
     Mutant(
         "order: rows of a batch are mixed up",
@@ -232,14 +226,14 @@ MUTANTS = [
     Mutant(
         "durable: answers are delivered before they are recorded",
         "engine/engine.py",
-        RECORD + DELIVER,
-        DELIVER + RECORD,
+        RECORD + ADVANCE,
+        ADVANCE + RECORD,
     ),
     Mutant(
         "durable: a batch is not recorded",
         "engine/engine.py",
-        "if self._journal is not None and not flight.recalled:",
-        "if self._journal is not None and flight.recalled:",
+        "recorded = [] if flight.recalled else records(arrived)",
+        "recorded = []",
     ),
     Mutant(
         "replay: what the model says now counts",
@@ -352,7 +346,7 @@ MUTANTS = [
     Mutant(
         "distance_at: what was spent, without the dearest answer",
         "core/result.py",
-        "np.asarray(before + dearest)",
+        "np.asarray(before + (dearest + alarm_price))",
         "np.asarray(before)",
     ),
     Mutant(
@@ -388,8 +382,136 @@ MUTANTS = [
     Mutant(
         "few rows: the budget is not looked at",
         "engine/settling.py",
-        "if count > 1 and (worst > budget or ledger.queries + count > max_queries):",
-        "if count > 9 and (worst > budget or ledger.queries + count > max_queries):",
+        "if count > 1 and (worst > limits.budget or not ledger.leaves_room(count, limits)):",
+        "if count > 9 and (worst > limits.budget or not ledger.leaves_room(count, limits)):",
+    ),
+    Mutant(
+        "alarms: not charged",
+        "core/ledger.py",
+        "self._cost(self._levels) + self.alarms * self.alarm_price",
+        "self._cost(self._levels)",
+        WATCHING,
+    ),
+    Mutant(
+        "alarms: the next one is not taken to be affordable",
+        "core/ledger.py",
+        "dearest = self.prices.dearest_next(before) + self.alarm_price",
+        "dearest = self.prices.dearest_next(before)",
+        WATCHING,
+    ),
+    Mutant(
+        "alarms: one too many ends the run",
+        "core/ledger.py",
+        "& (before.alarms < limits.max_alarms)",
+        "& (before.alarms <= limits.max_alarms)",
+        WATCHING,
+    ),
+    Mutant(
+        "alarms: distance_at does not count the next one",
+        "core/result.py",
+        "return np.asarray(before + (dearest + alarm_price))",
+        "return np.asarray(before + dearest)",
+        WATCHING,
+    ),
+    Mutant(
+        "alarms: a metered model is sent rows beyond the last that may be raised",
+        "engine/pending.py",
+        "return fits and worst < max_alarms",
+        "return fits",
+        WATCHING,
+    ),
+    Mutant(
+        "alarms: a metered model is sent rows that alarms leave no money for",
+        "engine/pending.py",
+        "added = worst * alarm_price, alarm_price",
+        "added = alarms * alarm_price, alarm_price",
+        WATCHING,
+    ),
+    Mutant(
+        "watching: rows past the end are shown",
+        "engine/watching.py",
+        "worst = np.append(self.alarms, np.ones(len(labels) - known, np.bool_))",
+        "worst = np.append(self.alarms, np.zeros(len(labels) - known, np.bool_))",
+        WATCHING,
+    ),
+    Mutant(
+        "watching: an image that is not charged is shown",
+        "engine/watching.py",
+        "if self.failure is not None or not account.charging:",
+        "if self.failure is not None:",
+        WATCHING,
+    ),
+    Mutant(
+        "watching: points are shown as they were asked for, not as sent",
+        "engine/watching.py",
+        "return self._model.sent(self._problem.within_mask(points))",
+        "return points",
+        WATCHING,
+    ),
+    Mutant(
+        "watching: what was recorded does not stand",
+        "engine/watching.py",
+        "np.concatenate([self.alarms, before, fresh])",
+        "np.concatenate([self.alarms, said])",
+        WATCHING,
+    ),
+    Mutant(
+        "watching: on replay the detector is not shown the rows",
+        "engine/watching.py",
+        "            points = self._points(pending, rows)",
+        "            points = self._points(pending, rows)[-1:].repeat(rows, 1, 1, 1)",
+        WATCHING,
+    ),
+    Mutant(
+        "watching: alarms are not recorded",
+        "engine/engine.py",
+        "recorded += watch(concerned.values())",
+        "watch(concerned.values())",
+        WATCHING,
+    ),
+    Mutant(
+        "watching: the last alarms are asked again of the model",
+        "engine/journal.py",
+        "            if answered.run != ALARMS:\n                last",
+        "            if True:\n                last",
+        WATCHING,
+    ),
+    Mutant(
+        "few rows: the limit on flagged answers is not looked at",
+        "core/ledger.py",
+        "return limits.max_flagged == math.inf or self.source + rows <= limits.max_flagged",
+        "return True",
+    ),
+    Mutant(
+        "limit on flagged answers: one more is asked",
+        "core/ledger.py",
+        "& (before.source < limits.max_flagged)",
+        "& (before.source <= limits.max_flagged)",
+    ),
+    Mutant(
+        "limit on flagged answers: nothing ends at it between two asks",
+        "engine/settling.py",
+        "if limits.max_flagged != math.inf and self.ledger.source >= limits.max_flagged:",
+        "if limits.max_flagged != math.inf and self.ledger.source > limits.max_flagged:",
+    ),
+    Mutant(
+        "limit on flagged answers: a metered model is sent rows beyond it",
+        "engine/pending.py",
+        "share = 1.0 if metered else flagged",
+        "share = 0.0 if metered else flagged",
+    ),
+    Mutant(
+        "limit on flagged answers: of runs before this one nothing is counted",
+        "engine/pending.py",
+        "                flagged += int(",
+        "                flagged = int(",
+    ),
+    Mutant(
+        "limit on flagged answers: distance_at goes on beyond it",
+        "core/result.py",
+        '("source", Stop.MAX_FLAGGED): limits.max_flagged',
+        '("source", Stop.MAX_FLAGGED): math.inf',
+        ["tests/unit/test_results.py"],
     ),
     Mutant(
         "mixtures: the second term is left out",

@@ -26,9 +26,14 @@ class Outcome:
     cost: float = 0.0
     queries: int = 0
     source: int = 0
-    improvements: list = field(default_factory=list)  # (cost, source, queries, distance, before)
+    improvements: list = field(
+        default_factory=list
+    )  # (cost, source, queries, distance, before, alarms)
     best: torch.Tensor | None = None
     steps: list = field(default_factory=list)  # (cost, distance)
+    alarms: Counter = field(default_factory=Counter)  # phase -> number
+    first_alarm: tuple | None = None
+    sent: list = field(default_factory=list)  # what was charged, as it was sent
 
 
 def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
@@ -38,6 +43,7 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
     problem = Problem(
         source, cell.label, cell.prices, cell.target, cell.seed, goal=cell.goal, mask=cell.mask
     )
+    session = None if cell.watch is None else cell.watch.begin(0)
     flagged = {cell.label} if cell.goal.flagged is None else set(cell.goal.flagged)
     target = cell.goal.target if cell.target is None else cell.target
 
@@ -80,10 +86,16 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
 
     def query(point: torch.Tensor, phase: str, charged: bool) -> tuple[int, float] | None:
         if charged:
+            if sum(out.alarms.values()) >= cell.max_alarms:
+                out.stop = Stop.ALARM
+                return None
             if out.queries >= cell.max_queries:
                 out.stop = Stop.MAX_QUERIES
                 return None
-            if out.cost + dearest() > cell.budget:
+            if out.source >= cell.max_flagged:
+                out.stop = Stop.MAX_FLAGGED
+                return None
+            if out.cost + (dearest() + cell.alarm_price) > cell.budget:
                 out.stop = Stop.BUDGET
                 return None
         sent = sendable(point)
@@ -100,9 +112,15 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
             out.counts[phase, label] += 1
             out.queries += 1
             out.source += label in flagged
-            out.cost = total()
+            out.sent.append(sent[0].clone())
+            if session is not None and bool(session(sent.clone())[0]):
+                out.alarms[phase] += 1
+                out.first_alarm = out.first_alarm or (out.queries, out.source)
+            out.cost = total() + sum(out.alarms.values()) * cell.alarm_price
         if good and distance < best:
-            out.improvements.append((out.cost, out.source, out.queries, distance, before))
+            alarms = sum(out.alarms.values())
+            spent = out.cost, out.source, out.queries
+            out.improvements.append((*spent, distance, before, alarms))
             out.best = sent[0]
         return label, distance
 

@@ -104,6 +104,7 @@ def contents(folder: Path) -> dict[int, tuple[Any, ...]]:
             r.index: (
                 *(r.stop, r.reason, r.warnings, r.seed, r.name),
                 *(r.ledger.counts, r.ledger.cost, r.improvements, r.trace),
+                *(dict(r.ledger.alarms_in), r.first_alarm),
                 None if r.adversarial is None else r.adversarial.numpy().tobytes(),
             )
             for r in results.results()

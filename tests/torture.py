@@ -2,6 +2,7 @@
 
     make torture            200 cells, 50 kills
     python tests/torture.py --kills 8 --images 2 --seeds 1 --budget 200
+    python tests/torture.py --watch     a study with a detector, and a limit on flagged answers
 
 1. A kill is SIGKILL: from outside, to the whole process group, at a random time after the command
    began, after it had its lock (recorded answers are being replayed), or after its first batch; or
@@ -63,18 +64,34 @@ path = "images.npz"
 name = "net"
 source = "tortured_net:net"
 """
+WATCH = """
+[watch]
+source = "tortured_net:detector"
+alarm_price = 2.5
+"""
+DETECTOR = """
+from tollbox.testing import NearDuplicates
+
+detector = NearDuplicates(0.5, window=30, every=3)
+"""
 ATTACKS = ("surfree", "a-hsja", "stealthy-hsja", "cgba", "a-geoda")
 
 
-def write_studies(folder: Path, images: int, seeds: int, budget: float, attacks: int) -> None:
+def write_studies(
+    folder: Path, images: int, seeds: int, budget: float, attacks: int, watch: bool = False
+) -> None:
     """The network, the images, and the study with one worker and with two."""
     for workers in (1, 2):
         text = STUDY.format(budget=budget, seeds=list(range(seeds)), workers=workers)
         for attack in ATTACKS[:attacks]:
             text += f'\n[[attacks]]\npreset = "{attack}"\n'
+        if watch:
+            text = f"max_flagged = {budget // 4:.0f}\n{text}{WATCH}"
         study = write_study(folder, "tortured_net", text, images)
         exact = study.code.read_text().replace("Net().eval()", "Net().double().eval()")
-        study.code.write_text(exact)  # in float32 a row's logits may depend on its place
+        study.code.write_text(
+            exact + DETECTOR * watch
+        )  # in float32 a row's logits may depend on its place
         study.file.rename(folder / f"study-{workers}.toml")
 
 
@@ -476,6 +493,7 @@ def main() -> int:
     parser.add_argument("--budget", type=float, default=1200)
     parser.add_argument("--attacks", type=int, default=len(ATTACKS))
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--watch", action="store_true")
     given = parser.parse_args()
     if given.nursery:
         nursery()
@@ -492,6 +510,7 @@ def main() -> int:
             seeds=given.seeds,
             budget=given.budget,
             attacks=given.attacks,
+            watch=given.watch,
         )
     made: Counter[str] = sum((one.made for one in done), Counter())
     wrong = [text for one in done for text in one.wrong]

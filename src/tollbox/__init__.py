@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .core.problem import Attack, Problem
     from .core.result import Improvement, Result, Results, Step
     from .core.stop import Stop
+    from .core.watch import Detector
     from .engine.engine import Engine, Progress
     from .engine.workers import Workers
     from .errors import FileError, InputError, ModelFault, TollboxError, UnknownNameError
@@ -44,6 +45,7 @@ __all__ = [
     "Attack",
     "Audit",
     "Cell",
+    "Detector",
     "Engine",
     "FileError",
     "Goal",
@@ -105,6 +107,7 @@ _NAMES = {
     "core.cell": ("Cell",),
     "check": ("check_model",),
     "core.stop": ("Stop",),
+    "core.watch": ("Detector",),
     "engine.engine": (
         "Engine",
         "Progress",

@@ -22,6 +22,7 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
+from .benign import benign_panel
 from .check import CHECKED_IMAGES, Examined, exact_choice, examine, threads
 from .core.arguments import check_flag, shown
 from .core.cell import Cell, check_attack, check_limits
@@ -29,9 +30,11 @@ from .core.exactness import Exactness, Seen
 from .core.goal import Goal
 from .core.metric import check_made_for, norm_of
 from .core.model import Model, as_model
+from .core.panel import Panel
 from .core.prices import Prices
 from .core.problem import Attack
 from .core.result import Result, Results
+from .core.watch import Detector, check_watch
 from .engine.cores import fewer_notice, threads_each, within_cores
 from .engine.engine import Engine, Progress
 from .engine.workers import Workers, check_count
@@ -51,6 +54,11 @@ Masks = Tensor | Iterable[Tensor] | None
 Starts = Tensor | Iterable[Tensor] | None
 """The image to begin from, (c, h, w) for all or one for each; None: what the attack's start finds.
 """
+LIMITS = (
+    *("prices", "budget", "max_queries", "max_flagged", "norm"),
+    *("watch", "alarm_price", "max_alarms"),
+)
+"""The arguments that `checked_limits` takes after the attack."""
 WHOLE = {"start": (3,), "mask": (2, 3)}
 """Numbers of axes of a tensor that is for all images."""
 
@@ -126,7 +134,8 @@ def run_cells(
     findings, exactness = runner.prepare(listed, frames=4)
     results = sorted(runner.run(listed), key=lambda result: result.index)
     warnings = (text for result in results for text in result.warnings)
-    return Results(results, findings, exactness.after(warnings))
+    panel = _panel(listed, checked_model)
+    return Results(results, findings, exactness.after(warnings), panel)
 
 
 @_suggesting
@@ -143,6 +152,10 @@ def run(
     prices: Prices | None = None,
     budget: float = math.inf,
     max_queries: float | None = None,
+    max_flagged: float | None = None,
+    watch: Detector | None = None,
+    alarm_price: float = 0.0,
+    max_alarms: float | None = None,
     norm: str = "l2",
     seed: int = 0,
     charge_clean: bool = True,
@@ -167,6 +180,12 @@ def run(
         sent is the source image elsewhere, whatever the attack.
     prices: what an answer costs (default: 1, whatever it is).
     budget, max_queries: what each image may cost, and how many queries it may take.
+    max_flagged: how many of its answers may be flagged; nothing is asked after the last of them.
+    watch: a detector of one's own (tb.Detector), which is shown the charged queries of each image,
+        in order; its alarms are counted, and no attack is told of them. `Results.benign` has what
+        it says of harmless queries about the same images.
+    alarm_price, max_alarms: what an alarm costs beside the answer, and how many may be raised;
+        nothing is asked after the last of them.
     norm: what distances are measured in, "l2" or "linf"; an attack that is made for the other is
         refused.
     charge_clean: charge the query of the clean image.
@@ -201,6 +220,10 @@ def run(
             prices=prices,
             budget=budget,
             max_queries=max_queries,
+            max_flagged=max_flagged,
+            watch=watch,
+            alarm_price=alarm_price,
+            max_alarms=max_alarms,
             norm=norm,
             seed=seed,
             charge_clean=charge_clean,
@@ -237,6 +260,10 @@ def stream(
     prices: Prices | None = None,
     budget: float = math.inf,
     max_queries: float | None = None,
+    max_flagged: float | None = None,
+    watch: Detector | None = None,
+    alarm_price: float = 0.0,
+    max_alarms: float | None = None,
     norm: str = "l2",
     seed: int = 0,
     charge_clean: bool = True,
@@ -268,6 +295,10 @@ def stream(
         prices=prices,
         budget=budget,
         max_queries=max_queries,
+        max_flagged=max_flagged,
+        watch=watch,
+        alarm_price=alarm_price,
+        max_alarms=max_alarms,
         norm=norm,
         seed=seed,
         charge_clean=charge_clean,
@@ -294,6 +325,16 @@ def stream(
         yield from runner.run(chain(few, cells))
 
     return results()
+
+
+def _panel(cells: list[Cell], model: Model) -> Panel | None:
+    """What the detector says of harmless queries about the images, if all cells have the same."""
+    detectors = {id(cell.watch): cell.watch for cell in cells}
+    detector = next(iter(detectors.values()), None)
+    if detector is None or len(detectors) > 1:
+        return None
+    images = {id(cell.image): cell.image for cell in cells}
+    return benign_panel(detector, images.values(), model)
 
 
 def _name(cell: Cell, index: int) -> str:
@@ -384,9 +425,7 @@ def _asks_uncharged(name: str) -> InputError:
 
 def _cells(attack: Attack, inputs: Mapping[str, Any], **options: Any) -> Iterator[Cell]:
     """A cell for each image. `inputs` are fields of a cell, for all images or one for each."""
-    options |= checked_limits(
-        attack, options["prices"], options["budget"], options["max_queries"], options["norm"]
-    )
+    options |= checked_limits(attack, *(options[name] for name in LIMITS))
     columns: dict[str, Iterator[Any]] = {}
     for name, value in inputs.items():
         values = _column(name, value)
@@ -398,16 +437,31 @@ def _cells(attack: Attack, inputs: Mapping[str, Any], **options: Any) -> Iterato
 
 
 def checked_limits(
-    attack: Attack, prices: Prices | None, budget: float, max_queries: float | None, norm: str
+    attack: Attack,
+    prices: Prices | None,
+    budget: float,
+    max_queries: float | None,
+    max_flagged: float | None,
+    norm: str,
+    watch: Detector | None = None,
+    alarm_price: float = 0.0,
+    max_alarms: float | None = None,
 ) -> dict[str, Any]:
     """What a cell has of these arguments of `run`; raises InputError if they cannot be run."""
     check_attack(attack)
     metric = norm_of(norm)
     check_made_for(attack, metric)
     prices = Prices() if prices is None else prices
-    most = math.inf if max_queries is None else max_queries
-    check_limits(prices, budget, most)
-    return {"prices": prices, "budget": budget, "max_queries": most, "norm": metric}
+    limits = {
+        "budget": budget,
+        "max_queries": math.inf if max_queries is None else max_queries,
+        "max_flagged": math.inf if max_flagged is None else max_flagged,
+    }
+    most_alarms = math.inf if max_alarms is None else max_alarms
+    check_watch(watch, alarm_price, most_alarms)
+    check_limits(prices, **limits, alarm_price=alarm_price)
+    watching = {"watch": watch, "alarm_price": alarm_price, "max_alarms": most_alarms}
+    return {"prices": prices, "norm": metric, **limits, **watching}
 
 
 def _column(name: str, values: Any) -> Iterable[Any] | None:

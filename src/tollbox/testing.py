@@ -23,7 +23,8 @@ moved alike:
 An attack that samples in a subspace of low frequencies cannot reach a boundary whose normal lies
 elsewhere; `factor` gives boundaries whose normals have low frequencies only.
 
-`check_attack` runs an attack on a boundary and holds it to the rules that attacks must keep.
+`check_attack` runs an attack on a boundary and holds it to the rules that attacks must keep;
+`check_detector` does so for a detector, of which `NearDuplicates` is one (`detectors.py`).
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from .core.prices import Prices
 from .core.problem import Attack, Problem
 from .core.result import Result
 from .core.stop import Stop
+from .detectors import NearDuplicates, check_detector
 from .engine.engine import Engine
 from .parts.subspaces import Dct, Full, Subspace
 
@@ -316,8 +318,10 @@ def check_attack(
 
 __all__ = [
     "Boundary",
+    "NearDuplicates",
     "boundaries",
     "check_attack",
+    "check_detector",
     "constant",
     "half_space",
     "half_space_in_box",

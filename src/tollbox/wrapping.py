@@ -27,7 +27,7 @@ from .core.problem import Attack
 from .core.result import Results
 from .engine.engine import default_batch_size
 from .errors import InputError
-from .running import check_names, checked_limits, run
+from .running import LIMITS, check_names, checked_limits, run
 
 ARGUMENTS = ("attack", "model", "images", "labels", "targets", "starts")
 """What `run` takes that is not an option here: the other package gives it."""
@@ -59,8 +59,7 @@ class Wrapped:
         chosen = preset(attack) if isinstance(attack, str) else attack
         bound = SIGNATURE.bind(chosen, None, None, None, **options)
         bound.apply_defaults()
-        limits = ("prices", "budget", "max_queries", "norm")
-        checked_limits(chosen, *(bound.arguments[name] for name in limits))
+        checked_limits(chosen, *(bound.arguments[name] for name in LIMITS))
         return cls(chosen, dict(options), names)
 
     @property

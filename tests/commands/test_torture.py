@@ -24,6 +24,17 @@ def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
     assert one.finished >= 1
 
 
+def test_a_watched_study_is_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
+    said: list[str] = []
+    [one] = torture.torture(
+        tmp_path, {1: 8}, 2, said.append, images=2, seeds=1, budget=250, attacks=3, watch=True
+    )
+    assert (one.wrong, one.different) == ([], set()), said
+    assert one.made.total() == 8
+    stops = {end[0] for end in contents(tmp_path / "unbroken").values()}
+    assert stops >= {"budget", "max_flagged"}
+
+
 def test_one_of_two_processes_is_killed(tmp_path: Path) -> None:
     """That is said at once, another goes on, and the study is as if nothing had happened."""
     source, out, log = tmp_path / "study", tmp_path / "out", tmp_path / "log"

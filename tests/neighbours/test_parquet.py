@@ -72,6 +72,8 @@ def test_both_formats_have_the_same_values(folder: Path) -> None:
 
 def as_text(value: Any) -> str:
     """A value as a CSV file has it."""
+    if value is None:
+        return ""
     if isinstance(value, bool):
         return str(value).lower()
     return f"'{value}" if isinstance(value, str) and value.startswith("=") else str(value)

@@ -86,6 +86,23 @@ flagged_sets = st.sampled_from([None, None, {0}, {0, 1}, {0, 3}, {1, 3}]).map(
 )
 
 
+watches = st.one_of(
+    st.just({}),
+    st.fixed_dictionaries(
+        {
+            "watch": st.builds(
+                testing.NearDuplicates,
+                radius=st.sampled_from([0.2, 0.8, 100.0]),
+                window=st.sampled_from([1, 3, 50]),
+                every=st.sampled_from([1, 2, 5]),
+            ),
+            "alarm_price": st.sampled_from([0.0, 0.3, 5.0, 60.0]),
+            "max_alarms": st.sampled_from([math.inf, math.inf, 1, 3]),
+        }
+    ),
+)
+
+
 @st.composite
 def masks(draw):
     """None, or some numbers of an image, or of its pixels."""
@@ -105,7 +122,9 @@ def scenes(draw, most=6):
     cells = []
     for number in range(draw(st.integers(1, most))):
         price = draw(prices)
-        budget = price.dearest * draw(st.sampled_from([1, 1.5, 3, 10, 40, 1000]))
+        watch = draw(watches)
+        most = price.dearest + watch.get("alarm_price", 0.0)
+        budget = most * draw(st.sampled_from([1, 1.5, 3, 10, 40, 1000]))
         cap = draw(st.sampled_from([1, 2, 7, 50])) if draw(st.booleans()) else math.inf
         if price.cheapest == 0 and math.isinf(cap):
             cap = 60
@@ -117,12 +136,14 @@ def scenes(draw, most=6):
                 prices=price,
                 budget=budget,
                 max_queries=cap,
+                max_flagged=draw(st.sampled_from([math.inf, math.inf, 1, 2, 5, 12])),
                 target=draw(st.sampled_from([None, None, 2])),
                 seed=draw(st.integers(0, 3)),
                 charge_clean=draw(st.booleans()),
                 name=f"cell {number}",
                 goal=draw(flagged_sets),
                 mask=draw(masks()),
+                **watch,
             )
         )
     return predict, cells
@@ -158,6 +179,8 @@ def summary(result):
         [tuple(i) for i in result.improvements],
         None if result.adversarial is None else result.adversarial.tolist(),
         [(s.iteration, s.cost, s.source, s.other, s.distance, s.notes) for s in result.trace],
+        dict(result.ledger.alarms_in),
+        result.first_alarm,
     )
 
 
@@ -178,9 +201,12 @@ def test_rules_1_2_3_5_the_engine_does_what_is_done_by_hand(scene, layout):
         assert account(result) == dict(expected.counts)
         assert result.ledger.cost == expected.cost <= cell.budget
         assert result.ledger.queries == expected.queries <= cell.max_queries
-        assert result.ledger.source == expected.source
-        assert [(*i[:3], i.cost_before) for i in result.improvements] == [
-            (*e[:3], e[4]) for e in expected.improvements
+        assert result.ledger.source == expected.source <= cell.max_flagged
+        assert result.ledger.alarms_in == expected.alarms
+        assert result.ledger.alarms <= cell.max_alarms
+        assert result.first_alarm == expected.first_alarm
+        assert [(*i[:3], i.cost_before, i.alarms) for i in result.improvements] == [
+            (*e[:3], *e[4:]) for e in expected.improvements
         ]
         assert [i.distance for i in result.improvements] == pytest.approx(
             [e[3] for e in expected.improvements], rel=1e-12
@@ -212,10 +238,15 @@ def test_rule_2_a_metered_model_computes_exactly_what_is_charged(scene, layout):
     assert sum(rows) == sum(result.ledger.queries for result in results) + uncharged
 
 
-@given(scenes(most=1), st.floats(0, 1), st.sampled_from(["cost", "queries", "source"]))
+@pytest.mark.parametrize("by", ["cost", "queries", "source", "inf"])
+@given(scene=scenes(most=1), share=st.floats(0, 1))
 def test_rule_3_distance_at_is_what_a_run_with_that_limit_reaches(scene, share, by):
     predict, [cell] = scene
     if by == "source":
+        limit = max(1, int(min(cell.max_flagged, 20) * share))
+        less = {"max_flagged": limit}
+    elif by == "inf":  # where nothing but a flagged answer costs
+        by = "source"
         cell = tb.Cell(
             cell.attack, cell.image, 0, tb.Prices.flagged_only(), 10.0, 200, None, cell.seed
         )
@@ -225,7 +256,8 @@ def test_rule_3_distance_at_is_what_a_run_with_that_limit_reaches(scene, share, 
         limit = max(1, int(min(cell.max_queries, 100) * share))
         less = {"max_queries": limit}
     else:
-        limit = cell.prices.dearest + (cell.budget - cell.prices.dearest) * share
+        least = cell.prices.dearest + cell.alarm_price
+        limit = least + (cell.budget - least) * share
         less = {"budget": limit}
     [long] = engine_run([cell], model(predict), {})
     [short] = engine_run([tb.Cell(**{**vars(cell), **less})], model(predict), {})

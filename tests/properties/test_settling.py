@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import tollbox as tb
 from tollbox.core.ledger import Ledger
+from tollbox.core.limits import Limits
 from tollbox.core.problem import Problem
 from tollbox.core.result import Improvement
 from tollbox.engine.pending import Pending
@@ -57,14 +58,15 @@ def settlements(draw, most_rows=FEW_ROWS + 2):
     dearest = price.dearest
     budget = ledger.cost + dearest * draw(st.sampled_from([1, 1.5, 3, 8, 9, 11, 100]))
     max_queries = ledger.queries + draw(st.sampled_from([1, 3, 8, 100, math.inf]))
-    account = Account(problem, ledger, budget, max_queries)
+    max_flagged = ledger.source + draw(st.sampled_from([1, 3, 8, math.inf, math.inf]))
+    account = Account(problem, ledger, Limits(budget, max_queries, max_flagged))
     if draw(st.booleans()):
         account.improvements = [Improvement(1.0, 0, 1, draw(st.sampled_from([0.5, 1.0, 2.0])), 0.0)]
         account.best = torch.zeros(1, 1, 2, 2).double()
     until = draw(st.sampled_from([None, None, tb.Until.ADVERSARIAL, tb.Until.NOT_ADVERSARIAL]))
     points = torch.arange(rows).double().view(-1, 1, 1, 1).expand(-1, 1, 2, 2) / rows
     pending = Pending(tb.Ask(points, until=until, phase="now"), problem, ledger)
-    pending.limit(*account.limits, metered=False)
+    pending.limit(account.limits, metered=False)
     labels = np.array(draw(st.lists(st.integers(0, 3), min_size=rows, max_size=rows)), np.int64)
     steps = st.sampled_from([0.25, 0.5, 0.75, 1.0, 1.5, math.nan])
     distances = np.array(draw(st.lists(steps, min_size=rows, max_size=rows)))
@@ -112,8 +114,10 @@ def test_both_paths_give_the_same(scene):
 def test_few_rows_that_can_be_paid_for_take_the_fast_path(scene):
     account, pending = scene
     rows = pending.runs[0].known
-    account.budget = account.ledger.bound(rows + 2)
-    account.max_queries = account.ledger.queries + rows
+    ledger = account.ledger
+    account.cell_limits = Limits(
+        ledger.bound(rows + 2), ledger.queries + rows, ledger.source + rows
+    )
     finite = not np.isnan(pending.runs[0].distances[:rows]).any()
     assert (settle_few(pending, account) is not None) == finite
 

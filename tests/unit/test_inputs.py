@@ -45,6 +45,12 @@ def run(**changes):
         ({"max_queries": 0}, "max_queries is 0: expected a whole number, 1 or"),
         ({"max_queries": 10.5}, "max_queries is 10.5: expected a whole number"),
         ({"max_queries": math.nan}, "max_queries is nan"),
+        ({"max_flagged": 0}, "max_flagged is 0: expected a whole number, 1 or"),
+        ({"max_flagged": "3"}, "max_flagged is '3': expected a number"),
+        (
+            {"budget": math.inf, "max_flagged": 9},
+            "neither budget nor max_queries .*; max_flagged does not, since other answers never",
+        ),
         ({"budget": None}, "^budget is None: expected a number"),
         ({"prices": 100}, "prices is 100: expected tb.Prices"),
         ({"check": True, "metered": True}, "check and metered are both set"),
@@ -187,7 +193,16 @@ def test_the_options_stand_in_the_signature(function):
     names = set(inspect.signature(function).parameters)
     engine = {"batch_size", "live", "metered", "one_shape", "exact"}
     engine |= {"time_limit", "progress", "workers"}
-    image = {"prices", "budget", "max_queries", "seed", "charge_clean", "targets", "starts"}
+    image = {
+        "prices",
+        "budget",
+        "max_queries",
+        "max_flagged",
+        "seed",
+        "charge_clean",
+        "targets",
+        "starts",
+    }
     assert names >= engine | {"check"} | (set() if function is tb.run_cells else image)
     assert "options" not in names
 

@@ -25,7 +25,7 @@ SOURCE = Path(__file__).parents[2] / "src" / PACKAGE
 LAYERS = (
     {"errors", "core"},
     {"engine", "theory"},
-    {"parts", "models", "files"},
+    {"parts", "models", "files", "detectors", "benign"},
     {"attacks"},
     {"running", "check"},
     {"studies", "testing", "wrapping", "foolbox", "art"},

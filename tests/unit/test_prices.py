@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import tollbox as tb
 from tollbox.core.ledger import Ledger
+from tollbox.core.limits import Limits
 
 prices = st.one_of(
     st.builds(tb.Prices, st.floats(0.01, 1e5), st.floats(0.01, 1e3)),
@@ -85,17 +86,19 @@ def test_standing_is_the_account_before_each_row(price, before, found, goal):
         ledger.charge(found[row : row + 1], "b")
 
 
-@given(prices, labels, st.floats(0, 1.2), goals, st.integers(1, 50))
-def test_rows_are_affordable_while_the_dearest_answer_fits(price, found, share, goal, cap):
+@given(prices, labels, st.floats(0, 1.2), goals, st.integers(1, 50), st.integers(1, 50))
+def test_rows_are_affordable_while_the_dearest_answer_fits(price, found, share, goal, cap, most):
     budget = share * price.dearest * (len(found) + 1)
     ledger, by_hand = Ledger(price, goal), 0
     counted = Ledger(price, goal)
     for label in found:
         if counted.cost + price.dearest > budget or counted.queries >= cap:
             break
+        if counted.source >= most:
+            break
         counted.charge(np.array([label]), "a")
         by_hand += 1
-    assert ledger.affordable(found, budget, cap) == by_hand
+    assert ledger.affordable(found, Limits(budget, cap, most)) == by_hand
 
 
 def test_by_phase_and_sides():

@@ -9,6 +9,7 @@ import pytest
 
 import tollbox as tb
 from tollbox.core.ledger import Ledger
+from tollbox.core.limits import Limits
 from tollbox.core.result import known_up_to, needed, reached_at
 from tollbox.core.stop import Stop
 from tollbox.errors import InputError
@@ -143,11 +144,15 @@ def test_many_values_at_once_are_read_as_one_by_one(by):
 @pytest.mark.parametrize("stop", Stop)
 @pytest.mark.parametrize("by", ["cost", "source", "queries"])
 def test_what_is_known_ends_where_the_run_was_ended(stop, by):
-    known = known_up_to(stop, by, spent=7, budget=100, max_queries=50)
-    if stop in (Stop.MODEL_ERROR, Stop.ATTACK_ERROR, Stop.TIME_LIMIT, Stop.INTERRUPTED):
+    known = known_up_to(stop, by, spent=7, limits=Limits(100, 50, 20))
+    if stop.failed or stop in (Stop.TIME_LIMIT, Stop.INTERRUPTED):
         assert known == 7
     else:
-        ended = {(Stop.BUDGET, "cost"): 100, (Stop.MAX_QUERIES, "queries"): 50}
+        ended = {
+            (Stop.BUDGET, "cost"): 100,
+            (Stop.MAX_QUERIES, "queries"): 50,
+            (Stop.MAX_FLAGGED, "source"): 20,
+        }
         assert known == ended.get((stop, by), math.inf)
 
 

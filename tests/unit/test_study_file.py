@@ -193,6 +193,7 @@ max_queries = 1000
 ratio = 100
 name = "uncapped"
 max_queries = inf
+max_flagged = 12
 [[prices]]
 ratio = "prices.csv"
 [[prices]]
@@ -206,6 +207,7 @@ budget = inf
         ("prices", 5000, 900),
         ("0.5", math.inf, 900),
     ]
+    assert [t.max_flagged for t in study.tariffs] == [math.inf, 12, math.inf, math.inf]
     assert study.tariffs[2].prices == tb.Prices.per_class({3: 20.0}, 1.0)
     mixed = base(("prices = [2, 100, inf]", 'prices = [2, {ratio = 3, budget = 9}, "prices.csv"]'))
     study = Study.from_toml(written(folder, mixed))

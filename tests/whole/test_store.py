@@ -206,7 +206,7 @@ def test_an_old_trace_of_a_free_clean_image_has_no_query() -> None:
         tb.preset("a-cgba"), boundary.source, 1, tb.Prices(), 100.0, 100, charge_clean=False
     )
     [result] = tb.Engine(boundary.model()).run([free])
-    assert result.improvements == ((0.0, 0, 0, 0.0, 0.0),)
+    assert result.improvements == ((0.0, 0, 0, 0.0, 0.0, 0),)
     assert (
         old_trace(result, charged=0).improvements(tb.Prices(), tb.Goal.leave({1}))
         == result.improvements

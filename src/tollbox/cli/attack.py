@@ -20,6 +20,7 @@ from cyclopts import Parameter
 
 from ..attacks.surrogates import Surrogate
 from ..core.metric import norm_of
+from ..core.watch import check_watch
 from ..engine.engine import LARGEST_BATCH
 from ..errors import InputError, mention
 from ..files.classes import flagged_classes
@@ -39,6 +40,7 @@ from ..studies.spec.specs import (
     Tariff,
 )
 from ..studies.spec.study import Study
+from ..studies.spec.watch import WatchSpec
 from . import choices
 from .attack_files import finish
 from .completed import DtypeName, FileOrText, InterpolationName, NormName, PresetName
@@ -190,6 +192,24 @@ class AttackOptions:
     ] = "l2"
     budget: Annotated[float | None, _option("What the queries for one image may cost.")] = None
     max_queries: Annotated[int | None, _whole("How many queries an image may take.")] = None
+    max_flagged: Annotated[
+        int | None,
+        _whole("How many of its answers may be flagged; nothing is asked after the last of them."),
+    ] = None
+    watch: Annotated[
+        str | None,
+        _option(
+            "module:function, a detector of your own or a function that gives one: it is shown the "
+            "queries of each image, and its alarms are counted; no attack is told of them."
+        ),
+    ] = None
+    alarm_price: Annotated[
+        float | None, _option("What an alarm costs, beside the answer. Default: nothing.")
+    ] = None
+    max_alarms: Annotated[
+        int | None,
+        _whole("How many alarms an image may raise; nothing is asked after the last of them."),
+    ] = None
     time_limit: Annotated[float | None, _option("Seconds after which the run ends.")] = None
     seed: Annotated[int, _whole("Seed of the random numbers.")] = 0
     device: Annotated[str | None, _option("Default: cuda if there is one, else cpu.")] = None
@@ -279,6 +299,7 @@ def study_of(options: AttackOptions) -> Study:
                 choices.price(options.price),
                 budget=math.inf if options.budget is None else options.budget,
                 max_queries=math.inf if options.max_queries is None else options.max_queries,
+                max_flagged=math.inf if options.max_flagged is None else options.max_flagged,
             )
         ],
         seeds=[options.seed],
@@ -289,6 +310,7 @@ def study_of(options: AttackOptions) -> Study:
             mask=options.mask,
         ),
         norm=norm_of(options.norm),
+        watch=_watch(options),
         device=options.device,
         batch_size=options.batch_size,
         workers=options.workers,
@@ -297,6 +319,16 @@ def study_of(options: AttackOptions) -> Study:
         exact=options.exact,
         keep_images=True,
     )
+
+
+def _watch(options: AttackOptions) -> WatchSpec | None:
+    """What the options say of a detector."""
+    price = 0.0 if options.alarm_price is None else options.alarm_price
+    most = math.inf if options.max_alarms is None else options.max_alarms
+    if options.watch is not None:
+        return WatchSpec(options.watch, price, most)
+    check_watch(None, price, most)
+    return None
 
 
 def _surrogate(options: AttackOptions) -> SurrogateSpec | None:
@@ -339,6 +371,10 @@ def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
         "norm": str(study.norm),
         "budget": tariff.budget,
         "max_queries": tariff.max_queries,
+        "max_flagged": tariff.max_flagged,
+        "watch": options.watch,
+        "alarm_price": options.alarm_price,
+        "max_alarms": options.max_alarms,
         "time_limit": options.time_limit,
         "seed": options.seed,
         "model": options.model,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 
 from ..core.result import Result, Results
@@ -33,7 +34,7 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: Loaded) ->
     with StudyResults(folder) as store:
         settings, finished = dict(store.record.settings), {r.index: r for r in store.results()}
         warnings, exactness, shards = store.warnings, store.exactness, store.record.shards
-        sizes = store.sizes
+        sizes, watch = store.sizes, store.record.watch
     cells = [loaded.cell(loaded.grid.place(number)) for number in range(len(loaded.grid))]
     begun = [result for result in outcome.unfinished.values() if result is not None]
     why = begun[0].stop if begun else Stop.INTERRUPTED  # of those that were not begun, too
@@ -44,6 +45,7 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: Loaded) ->
     unfinished = {text for r in results for text in r.warnings} - set(warnings)
     settings["warnings"] = warnings + sorted(unfinished)
     settings["exactness"] = exactness
+    settings["benign"] = None if watch is None else asdict(next(iter(watch.benign.values())))
     model, classes = loaded.model(loaded.study.models[0]), loaded.images.class_names
     pictures = {path.name for path in folder.iterdir() if PICTURE.fullmatch(path.name)}
     with staged(folder, FILES | pictures, shared=True) as stage:
@@ -65,6 +67,7 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: Loaded) ->
         labels=labels,
         classes=classes,
         sizes=sizes,
+        watch=watch,
     )
     return _exit_code(folder, results, outcome, interruption, classes)
 

@@ -29,6 +29,7 @@ WHAT_TO_CHECK = (
 _WHY = {
     Stop.BUDGET: "the budget ended before a start was found at this price",
     Stop.MAX_QUERIES: "the cap on queries was reached before a start was found",
+    Stop.MAX_FLAGGED: "the cap on flagged answers was reached before a start was found",
 }
 
 

@@ -112,6 +112,7 @@ def _plan(loaded: Loaded, part: Part) -> None:
         table.add_column(name, justify="right")
     total, speeds = 0.0, {}
     loaded.surrogate_digests()  # whether they will do
+    loaded.detector()
     for spec in study.models:
         model = loaded.model(spec)
         speeds[spec.name] = None if study.metered else model_speed(loaded, model)

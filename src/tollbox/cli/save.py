@@ -11,7 +11,8 @@
    0 where the clean image is misclassified anyway (which makes neither a point nor a PNG; with a
    target it is `inf` unless it has that class); `already_misclassified` marks these. `target`
    is empty where any other class will do. `class` is the name of the label, if the names of the
-   classes are known.
+   classes are known. `alarms`, and the queries and flagged answers up to the first, are empty where
+   nobody watched, or none came.
 4. `ledger.json` has the settings of the run and, for each image, how often each label was answered
    in each phase; costs follow from these. It is strict JSON: what is not finite is null.
 5. What fails to be written does not keep the rest from it: the numbers come first, PNGs last.
@@ -55,6 +56,9 @@ COLUMNS = (
     "png_adversarial",
     "norm",
     "class",
+    "alarms",
+    "first_alarm_queries",
+    "first_alarm_flagged",
 )
 
 
@@ -145,7 +149,12 @@ def _write_table(
         table = csv.writer(file)
         table.writerow(COLUMNS)
         table.writerows(
-            [*_row(cells[r.index], r, names, rounded), plain_text(_name(cells[r.index], classes))]
+            [
+                *_row(cells[r.index], r, names, rounded),
+                plain_text(_name(cells[r.index], classes)),
+                r.ledger.alarms if r.watched else "",
+                *(r.first_alarm or ("", "")),
+            ]
             for r in results
         )
 
@@ -255,6 +264,8 @@ def _account(cell: Cell, result: Result, classes: Sequence[str]) -> dict[str, An
         "cost": ledger.cost,
         "queries": ledger.queries,
         "flagged": ledger.source,
+        "alarms": dict(ledger.alarms_in) if result.watched else None,
+        "first_alarm": None if result.first_alarm is None else result.first_alarm._asdict(),
         "by_phase": ledger.by_phase,
         "counts": {
             phase: {str(label): count for label, count in sorted(tally.items())}

@@ -30,7 +30,8 @@ def status(folder: Annotated[Path, FOLDER], /, *, json: Annotated[bool, JSON] = 
     """Show how far a study has come; it may be running."""
     with StudyStatus(folder) as study:
         series, running = study.status(), study.running
-        notes, sentences = study.warnings, [*study.kept, *study.sizes, *study.exactness]
+        notes = study.warnings
+        sentences = [*study.kept, *study.sizes, *study.exactness, *study.watch]
         left = study.cells - sum(each.done for each in series)
         if json:
             print_json(_values(study, series, running, [*notes, *sentences]))
@@ -113,17 +114,26 @@ def _show_lines(to: Console, title: str, series: Sequence[SeriesStatus]) -> None
         to.print(Text(each.name))
         to.print(f"  {each.done}/{each.cells} cells, {each.failed} failed")
         to.print(f"  median {each.norm} {_median(each)}, {each.queries:,} queries")
+        if each.alarms is not None:
+            to.print(f"  {each.alarms:,} alarms, the first after {_first(each)} queries")
 
 
 def _show_table(to: Console, title: str, series: Sequence[SeriesStatus]) -> None:
     table = Table(title=Text(title))
     median = " and ".join(f"median {norm}" for norm in dict.fromkeys(s.norm for s in series))
-    for name in ("", "cells", "failed", median, "queries"):
+    watched = any(each.alarms is not None for each in series)
+    alarms = ("alarms", "first after") if watched else ()
+    for name in ("", "cells", "failed", median, "queries", *alarms):
         table.add_column(name, justify="left" if not name else "right")
     for each in series:
         done, failed = f"{each.done}/{each.cells}", f"{each.failed}"
-        table.add_row(Text(each.name), done, failed, _median(each), f"{each.queries:,}")
+        said = (f"{each.alarms:,}", _first(each)) if each.alarms is not None else ()
+        table.add_row(Text(each.name), done, failed, _median(each), f"{each.queries:,}", *said)
     to.print(table)
+
+
+def _first(series: SeriesStatus) -> str:
+    return "-" if math.isnan(series.first_alarm) else f"{series.first_alarm:g}"
 
 
 def _median(series: SeriesStatus) -> str:

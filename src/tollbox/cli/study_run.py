@@ -116,7 +116,7 @@ def say_end(
         series, total = results.status(), results.record.cells
         if table:
             show(f"{results.study.name}: {folder}", series)
-            for sentence in [*results.kept, *results.sizes, *results.exactness]:
+            for sentence in [*results.kept, *results.sizes, *results.exactness, *results.watch]:
                 console().print(sentence, soft_wrap=True)
         left = total - len(results)
         failed = [end for end in results.finished() if end.stop.failed]

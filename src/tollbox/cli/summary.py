@@ -21,6 +21,7 @@ from ..attacks.surrogates import Surrogate
 from ..core.labels import class_words, numbered
 from ..core.result import Result, Results
 from ..core.stop import Stop
+from ..studies.store.watch_record import WatchRecord
 from . import hints
 from .streams import console
 
@@ -38,11 +39,12 @@ def show(
     labels: Sequence[int],
     classes: Sequence[str],
     sizes: Sequence[str] = (),
+    watch: WatchRecord | None = None,
 ) -> None:
     """Print it; `lost` points are no longer adversarial at 8 bits (None: the model was not asked);
     all is saved in `folder`; `surrogate` is the one that was asked in this process; `labels` are
     those of the images, and `classes` the names of the classes, if they are known; `sizes`
-    says how pictures got theirs."""
+    says how pictures got theirs; `watch` is the detector, if there is one."""
     to, target, norm = console(), settings["target"], results[0].norm
     flagged_set = ""
     if settings.get("flagged"):
@@ -73,13 +75,17 @@ def show(
     table.add_row("no longer adversarial at 8 bits", "not asked" if lost is None else f"{lost}")
     table.add_row("queries", f"{queries:,}")
     table.add_row("flagged share", f"{flagged / queries:.1%}" if queries else "-")
+    if watch is not None:
+        for name, value in _alarms(results, watch).items():
+            table.add_row(name, value)
     if surrogate is not None:
         gradients = f"{surrogate.gradients:,} in {surrogate.seconds:.1f} s"
         table.add_row("gradients of the surrogate", gradients)
     to.print(table)
     for warning in settings["warnings"]:
         to.print(f"Note: {warning}.", soft_wrap=True)
-    for sentence in [*sizes, *settings["exactness"]]:
+    watched = [] if watch is None else watch.sentences
+    for sentence in [*sizes, *settings["exactness"], *watched]:
         to.print(sentence, soft_wrap=True)
     without_point = Counter(r.stop for r in ended if math.isinf(r.distance))
     points = sum(r.adversarial is not None for r in results.counted)
@@ -102,6 +108,21 @@ def show(
     pictures = "PNGs, " if any(folder.glob("[0-9]*.png")) else ""
     files = f"adversarial.npz, {pictures}results.csv, ledger.json"
     to.print(f"Saved in {folder}: {files}.", soft_wrap=True)
+
+
+def _alarms(results: Results, watch: WatchRecord) -> dict[str, str]:
+    """What the detector said, beside what it says of harmless queries."""
+    firsts = [r.first_alarm for r in results if r.first_alarm is not None]
+    queries = f"{np.median([first.queries for first in firsts]):g}" if firsts else "-"
+    flagged = f"{np.median([first.flagged for first in firsts]):g}" if firsts else "-"
+    [panel] = watch.benign.values()
+    return {
+        "alarms": f"{results.alarms:,}",
+        "images with an alarm": f"{len(firsts)}",
+        "first alarm, median query": queries,
+        "flagged answers until then": flagged,
+        "benign sessions with an alarm": f"{panel.all.rate:.1%}",
+    }
 
 
 def _most(labels: Counter[int], classes: Sequence[str]) -> str:

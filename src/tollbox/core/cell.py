@@ -13,12 +13,14 @@ from torch import Tensor
 from ..errors import InputError, mention
 from .arguments import check_flag, check_whole, is_number, shown
 from .goal import Goal, aim
+from .limits import Limits
 from .mask import check_mask
 from .metric import Metric, check_made_for, norm_of
 from .model import Model
 from .pixels import check_range
 from .prices import Prices
 from .problem import Attack
+from .watch import Detector, check_watch
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,20 @@ class Cell:
 
     mask: Tensor | None = field(default=None, repr=False)
     """Which pixels may change, (h, w), (1, h, w) or (c, h, w), bool; None: all."""
+    max_flagged: float = math.inf
+    """How many answers may be flagged; nothing is asked after the last of them."""
+    watch: Detector | None = field(default=None, repr=False)
+    """A detector of one's own, which is shown the queries."""
+    alarm_price: float = 0.0
+    """What an alarm of it costs, beside the answer."""
+    max_alarms: float = math.inf
+    """How many alarms may be raised; nothing is asked after the last of them."""
+
+    @property
+    def limits(self) -> Limits:
+        """What its run may cost and take."""
+        caps = self.max_queries, self.max_flagged, self.max_alarms
+        return Limits(self.budget, *map(float, caps))
 
     @property
     def aim(self) -> Goal:
@@ -63,7 +79,9 @@ class Cell:
         """
         check_attack(self.attack)
         check_made_for(self.attack, norm_of(self.norm))
-        check_limits(self.prices, self.budget, self.max_queries)
+        check_watch(self.watch, self.alarm_price, self.max_alarms)
+        limits = self.budget, self.max_queries, self.max_flagged
+        check_limits(self.prices, *limits, alarm_price=self.alarm_price)
         check_whole("seed", self.seed)
         check_flag("charge_clean", self.charge_clean)
         if not isinstance(self.name, str):
@@ -128,32 +146,45 @@ def check_classes(prices: Prices, classes: int | None) -> None:
             )
 
 
-def check_limits(prices: Prices, budget: float, max_queries: float) -> None:
+def check_limits(
+    prices: Prices,
+    budget: float,
+    max_queries: float,
+    max_flagged: float = math.inf,
+    *,
+    alarm_price: float = 0.0,
+) -> None:
     """The budget admits a query, and something ends the run."""
     if not isinstance(prices, Prices):
         expected = "tb.Prices(source=..., other=...)"
         raise InputError(f"is {shown(prices)}", expected=expected, input="prices")
-    for name, value in (("budget", budget), ("max_queries", max_queries)):
+    caps = {"max_queries": max_queries, "max_flagged": max_flagged}
+    for name, value in {"budget": budget, **caps}.items():
         if not is_number(value):
             raise InputError(f"is {shown(value)}", expected="a number", input=name)
-    first = float(prices.dearest_next([0] * len(prices.values)))
+    one = "one query and its alarm" if alarm_price else "one query"
+    dearest = prices.dearest + alarm_price
+    first = float(prices.dearest_next([0] * len(prices.values))) + alarm_price
     if budget < first:
         raise InputError(
             f"is {budget:g}",
-            expected=f"at least {first:g}, which one query may cost",
+            expected=f"at least {first:g}, which {one} may cost",
             input="budget",
         )
-    if not (max_queries >= 1 and (math.isinf(max_queries) or max_queries % 1 == 0)):
-        expected = "a whole number, 1 or more"
-        raise InputError(f"is {max_queries:g}", expected=expected, input="max_queries")
+    for name, value in caps.items():
+        if not (value >= 1 and (math.isinf(value) or value % 1 == 0)):
+            raise InputError(f"is {value:g}", expected="a whole number, 1 or more", input=name)
     if math.isinf(max_queries) and math.isinf(budget):
         raise InputError(
             f"neither {mention('budget')} nor {mention('max_queries')} ends the run",
             expected="one that does",
+            remedy=""
+            if math.isinf(max_flagged)
+            else f"{mention('max_flagged')} does not, since other answers never reach it",
         )
-    if math.isinf(budget) and math.isinf(prices.dearest * max_queries):
+    if math.isinf(budget) and math.isinf(dearest * max_queries):
         raise InputError(
-            f"{max_queries:g} queries at {prices.dearest:g} each cost more than a float can hold",
+            f"{max_queries:g} queries at {dearest:g} each cost more than a float can hold",
             expected=f"smaller prices, a smaller {mention('max_queries')}, or {mention('budget')}",
         )
     if math.isinf(max_queries) and prices.cheapest == 0:

@@ -127,10 +127,17 @@ class Escalation:
 
 
 def worst_before_last(
-    escalation: Escalation, other: float, flagged: int, others: int, rows: int
+    escalation: Escalation,
+    other: float,
+    flagged: int,
+    others: int,
+    rows: int,
+    alarms: tuple[float, float] = (0.0, 0.0),
 ) -> float:
     """The most that what is spent before the last of `rows` more answers, and the dearest answer
-    that it may have, can come to: over how many of those before it are flagged."""
+    that it may have, can come to: over how many of those before it are flagged. `alarms`: what
+    those before it, and one of its own, cost."""
     more = np.arange(rows)
     spent = (others + (rows - 1 - more)) * other + escalation.total(flagged + more)
-    return float(np.max(spent + np.maximum(escalation.price(flagged + more), other)))
+    dearest = np.maximum(escalation.price(flagged + more), other) + alarms[1]
+    return float(np.max((spent + alarms[0]) + dearest))

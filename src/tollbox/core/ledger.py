@@ -3,12 +3,15 @@
 1. It stores counts of answers: by phase and label, and, added up, by price level. Queries, sides
    and cost are derived from the counts, never stored.
 2. `affordable` says how many rows of an ordered run of answers may be charged: a query is asked
-   only if its dearest answer fits into the budget, and if the cap on queries leaves room for it.
+   only if its dearest answer fits into the budget, and if the caps on queries and on flagged
+   answers leave room for it (limits.py).
 3. Rows are charged in order, once. The engine alone writes here.
+4. An alarm of a detector (watch.py) is counted by phase, and costs its price beside the answer.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -17,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .goal import Goal
+from .limits import Limits
 from .prices import Prices
 
 
@@ -28,6 +32,7 @@ class AccountBefore(NamedTuple):
     queries: NDArray[np.int64]
     dearest_next: Any
     """The most that the row itself may cost."""
+    alarms: NDArray[np.int64]
 
 
 @dataclass(repr=False)
@@ -39,6 +44,9 @@ class Ledger:
     """For its image: which labels are flagged."""
     counts: dict[str, Counter[int]] = field(default_factory=dict)
     """For each phase, how often each label was answered."""
+    alarm_price: float = 0.0
+    alarms_in: Counter[str] = field(default_factory=Counter)
+    """For each phase, how many alarms there were."""
     _levels: list[int] = field(init=False, repr=False)
     _known_cost: float | None = field(init=False, repr=False, default=None, compare=False)
     """The cost, until something is charged."""
@@ -50,7 +58,8 @@ class Ledger:
         return f"<Ledger: {self}>"
 
     def __str__(self) -> str:
-        return f"{self.queries:,} queries ({self.source:,} flagged), cost {self.cost:,g}"
+        alarms = f", {self.alarms:,} alarm{'s' * (self.alarms > 1)}" if self.alarms else ""
+        return f"{self.queries:,} queries ({self.source:,} flagged{alarms}), cost {self.cost:,g}"
 
     def _by_level(self, *tallies: Counter[int]) -> list[int]:
         levels = [0] * len(self.prices.values)
@@ -87,10 +96,15 @@ class Ledger:
         return self.queries - self.source
 
     @property
+    def alarms(self) -> int:
+        """All alarms."""
+        return sum(self.alarms_in.values())
+
+    @property
     def cost(self) -> float:
-        """What all answers cost."""
+        """What all answers and alarms cost."""
         if self._known_cost is None:
-            self._known_cost = self._cost(self._levels)
+            self._known_cost = self._cost(self._levels) + self.alarms * self.alarm_price
         return self._known_cost
 
     @property
@@ -102,26 +116,33 @@ class Ledger:
     def by_phase(self) -> dict[str, float]:
         """Cost by phase; of a price that grows, flagged answers at what they cost on average."""
         levels = {name: self._by_level(tally) for name, tally in self.counts.items()}
+        alarms = {name: self.alarms_in[name] * self.alarm_price for name in levels}
         if self.prices.escalation is None:
-            return {name: self._cost(counts) for name, counts in levels.items()}
+            return {name: self._cost(counts) + alarms[name] for name, counts in levels.items()}
         others, flagged = self._levels
-        mean = (self.cost - others * self.prices.other) / flagged if flagged else 0.0
-        return {name: n[0] * self.prices.other + n[1] * mean for name, n in levels.items()}
+        answers = self._cost(self._levels)
+        mean = (answers - others * self.prices.other) / flagged if flagged else 0.0
+        return {
+            name: n[0] * self.prices.other + n[1] * mean + alarms[name]
+            for name, n in levels.items()
+        }
 
     @property
     def dearest_next(self) -> float:
-        """The most that the next answer may cost."""
-        return float(self.prices.dearest_next(self._levels))
+        """The most that the next answer may cost, with an alarm."""
+        return float(self.prices.dearest_next(self._levels)) + self.alarm_price
 
     def bound(self, rows: int) -> float:
         """Not less than the cost with `rows` more answers."""
-        return self.cost + self.prices.bound(self._levels, rows)
+        return self.cost + self.prices.bound(self._levels, rows) + rows * self.alarm_price
 
-    def account_before(self, labels: NDArray[np.int64]) -> AccountBefore:
-        """The account before each of `labels`, were they charged in order."""
+    def account_before(
+        self, labels: NDArray[np.int64], alarms: NDArray[np.bool_] | None = None
+    ) -> AccountBefore:
+        """The account before each of `labels`, were they charged in order, with alarms if any."""
         if len(labels) == 1:
             now = np.array([self.cost]), np.array([self.source]), np.array([self.queries])
-            return AccountBefore(*now, self.dearest_next)
+            return AccountBefore(*now, self.dearest_next, np.array([self.alarms]))
         levels = self.prices.levels(labels, self.goal)
         steps = np.zeros((len(labels), len(self.prices.values)), np.int64)
         steps[np.arange(len(labels)), levels] = 1
@@ -129,16 +150,38 @@ class Ledger:
         flagged = self.goal.is_flagged(labels).astype(np.int64)
         source = np.cumsum(flagged) - flagged + self.source
         queries = self.queries + np.arange(len(labels), dtype=np.int64)
-        dearest = self.prices.dearest_next(before)
-        return AccountBefore(self.prices.cost(before), source, queries, dearest)
+        raised = np.full(len(labels), self.alarms)
+        if alarms is not None:
+            raised += np.cumsum(alarms) - alarms
+        cost = self.prices.cost(before) + raised * self.alarm_price
+        dearest = self.prices.dearest_next(before) + self.alarm_price
+        return AccountBefore(cost, source, queries, dearest, raised)
 
-    def affordable(self, labels: NDArray[np.int64], budget: float, max_queries: float) -> int:
-        """How many of `labels` may be asked: the dearest answer fits, and the cap leaves room."""
+    def leaves_room(self, rows: int, limits: Limits) -> bool:
+        """Whether the caps admit `rows` more queries, whatever they are answered."""
+        if self.queries + rows > limits.max_queries:
+            return False
+        if self.alarms + rows > limits.max_alarms:
+            return False
+        return limits.max_flagged == math.inf or self.source + rows <= limits.max_flagged
+
+    def affordable(
+        self,
+        labels: NDArray[np.int64],
+        limits: Limits,
+        alarms: NDArray[np.bool_] | None = None,
+    ) -> int:
+        """How many of `labels` may be asked: the dearest answer fits, and the caps leave room."""
         rows = len(labels)
-        if self.queries + rows <= max_queries and self.bound(rows + 1) <= budget:
+        if self.leaves_room(rows, limits) and self.bound(rows + 1) <= limits.budget:
             return rows  # even if all were the dearest, with a row to spare for rounding
-        before = self.account_before(labels)
-        fits = (before.cost + before.dearest_next <= budget) & (before.queries < max_queries)
+        before = self.account_before(labels, alarms)
+        fits = (
+            (before.cost + before.dearest_next <= limits.budget)
+            & (before.queries < limits.max_queries)
+            & (before.source < limits.max_flagged)
+            & (before.alarms < limits.max_alarms)
+        )
         return rows if fits.all() else int(fits.argmin())
 
     def charge_one(self, label: int, phase: str) -> None:
@@ -150,10 +193,12 @@ class Ledger:
         self._levels[self.prices.level(label, self.goal)] += 1
         self._known_cost = None
 
-    def charge(self, labels: NDArray[np.int64], phase: str) -> None:
-        """Write down answers, each once."""
+    def charge(self, labels: NDArray[np.int64], phase: str, alarms: int = 0) -> None:
+        """Write down answers, each once, and how many of them raised an alarm."""
         tally = self.counts.setdefault(phase, Counter()) if len(labels) else Counter()
         self._known_cost = None
         for label, count in Counter(labels.tolist()).items():
             tally[label] += count
             self._levels[self.prices.level(label, self.goal)] += count
+        if alarms:
+            self.alarms_in[phase] += alarms

@@ -162,14 +162,17 @@ class Prices:
         more = self.escalation.total(flagged + rows) - self.escalation.total(flagged)
         return float(more) + self.other * rows
 
-    def worst_before_last(self, counts: NDArray[np.int64], rows: int) -> float:
+    def worst_before_last(
+        self, counts: NDArray[np.int64], rows: int, alarms: tuple[float, float] = (0.0, 0.0)
+    ) -> float:
         """The most that what is spent before the last of `rows` more answers, with the dearest that
-        it may have, can come to; to the last bit as the ledger will have it."""
+        it may have, can come to; to the last bit as the ledger will have it. `alarms`: what those
+        before it, and one of its own, cost."""
         if self.escalation is None:
             worst = np.append(counts[:-1], counts[-1] + rows - 1)
-            return float(self.cost(worst)) + self.dearest
+            return (float(self.cost(worst)) + alarms[0]) + (self.dearest + alarms[1])
         others, flagged = counts.tolist()
-        return worst_before_last(self.escalation, self.other, flagged, others, rows)
+        return worst_before_last(self.escalation, self.other, flagged, others, rows, alarms)
 
     def of(self, label: int, goal: Goal) -> float:
         """Price of an answer `label`: the table's, if there is one, else by the goal's sides."""

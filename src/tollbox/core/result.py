@@ -22,8 +22,11 @@ from ..errors import InputError
 from .arguments import is_number, shown
 from .exactness import NOT_CHECKED, Exactness
 from .ledger import Ledger
+from .limits import Limits
 from .metric import Metric
+from .panel import Panel
 from .stop import Stop
+from .watch import FirstAlarm
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,7 +40,9 @@ Values = NDArray[np.float64]
 AXES: tuple[By, ...] = ("cost", "source", "queries")
 
 
-def needed(improvements: Sequence[Improvement], prices: Prices, by: By = "cost") -> Values:
+def needed(
+    improvements: Sequence[Improvement], prices: Prices, by: By = "cost", alarm_price: float = 0.0
+) -> Values:
     """From which cost (flagged queries, queries) on each improvement counts (rule 1).
 
     The values rise, whatever the prices: an answer that was the dearest next one is in the cost.
@@ -47,7 +52,7 @@ def needed(improvements: Sequence[Improvement], prices: Prices, by: By = "cost")
         counts = [[row.queries - row.source, row.source] for row in improvements]
         dearest = prices.dearest_next(np.array(counts, np.int64).reshape(-1, 2))
         before = np.array([row.cost_before for row in improvements], float)
-        return np.asarray(before + dearest)
+        return np.asarray(before + (dearest + alarm_price))
     if by == "source":  # the answer itself is adversarial, and so never flagged
         return np.array([row.source for row in improvements], float) + 1.0
     return np.maximum([row.queries for row in improvements], 1.0)  # a free clean image counts too
@@ -75,22 +80,21 @@ def _check_value(value: float, by: By) -> None:
         raise InputError(f"is {shown(value)}", expected="a number, 0 or more", input="value")
 
 
-def known_up_to(
-    stop: Stop, by: By = "cost", *, spent: float, budget: float, max_queries: float
-) -> float:
+def known_up_to(stop: Stop, by: By = "cost", *, spent: float, limits: Limits) -> float:
     """The largest cost (flagged queries, queries) at which it is known what a run reached.
 
-    A run that was ended by its budget, its cap, an error, the clock or an interruption would have
+    A run that was ended by its budget, a cap, an error, the clock or an interruption would have
     gone on: beyond what ended it nothing is known. `spent` is what it spent in terms of `by`.
     """
     check_axis(by)
     if stop.cut_short:
         return spent
-    if by == "cost" and stop is Stop.BUDGET:
-        return budget
-    if by == "queries" and stop is Stop.MAX_QUERIES:
-        return max_queries
-    return math.inf
+    ended_by: dict[tuple[By, Stop], float] = {
+        ("cost", Stop.BUDGET): limits.budget,
+        ("queries", Stop.MAX_QUERIES): limits.max_queries,
+        ("source", Stop.MAX_FLAGGED): limits.max_flagged,
+    }
+    return ended_by.get((by, stop), math.inf)
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,8 @@ class Improvement(NamedTuple):
     distance: float
     cost_before: float
     """What had been spent before it was asked."""
+    alarms: int = 0
+    """All that had been raised, its own included."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -141,15 +147,40 @@ class Result:
     """What a reader of the numbers must know, e.g. that running out of memory changed the shape."""
     norm: Metric = Metric.L2
     """What its distances are measured in."""
+    max_flagged: float = math.inf
+    max_alarms: float = math.inf
+    watched: bool = False
+    """Whether a detector was shown its queries."""
+    first_alarm: FirstAlarm | None = None
+    """When its first alarm came, if one did."""
+
+    @property
+    def limits(self) -> Limits:
+        """What it could cost and take."""
+        caps = self.max_queries, self.max_flagged, self.max_alarms
+        return Limits(self.budget, *map(float, caps))
 
     @classmethod
     def nothing(cls, index: int, cell: Cell, stop: Stop) -> Result:
         """The result of a cell of which nothing is known."""
         goal = cell.aim
-        ledger = Ledger(cell.prices.for_source(cell.label, goal), goal)
+        prices = cell.prices.for_source(cell.label, goal)
+        ledger = Ledger(prices, goal, alarm_price=cell.alarm_price)
         limits = cell.budget, cell.max_queries, cell.seed
         return cls(
-            index, cell.name, stop, "", ledger, None, (), (), *limits, norm=Metric(cell.norm)
+            index,
+            cell.name,
+            stop,
+            "",
+            ledger,
+            None,
+            (),
+            (),
+            *limits,
+            norm=Metric(cell.norm),
+            max_flagged=cell.max_flagged,
+            max_alarms=cell.max_alarms,
+            watched=cell.watch is not None,
         )
 
     def __repr__(self) -> str:
@@ -164,10 +195,9 @@ class Result:
     def known_up_to(self, by: By = "cost") -> float:
         """The largest cost (flagged queries, queries) at which it is known what was reached."""
         check_axis(by)
-        limits = {"budget": self.budget, "max_queries": self.max_queries}
         ledger = self.ledger
         spent = {"cost": ledger.cost, "source": ledger.source, "queries": ledger.queries}
-        return known_up_to(self.stop, by, spent=spent[by], **limits)
+        return known_up_to(self.stop, by, spent=spent[by], limits=self.limits)
 
     def distance_at(self, value: float, by: By = "cost") -> float:
         """What a run that ends at `value` (a cost, flagged queries or queries) would have reached.
@@ -181,7 +211,7 @@ class Result:
                 f"({self.stop})",
                 remedy="run it with a larger limit to know what it would have reached",
             )
-        needs = needed(self.improvements, self.ledger.prices, by)
+        needs = needed(self.improvements, self.ledger.prices, by, self.ledger.alarm_price)
         distances = np.array([row.distance for row in self.improvements])
         return float(reached_at(needs, distances, value))
 
@@ -195,16 +225,21 @@ class Results(Sequence[Result]):
     """What `check=True` found about the model; empty if all was well or nothing was checked."""
     exactness: Exactness = NOT_CHECKED
     """Whether repeated runs agree bit for bit, as far as it was checked; see its `sentence`."""
+    benign: Panel | None = None
+    """What the detector says of harmless queries, if there is one detector for all; see its
+    `sentence`."""
 
     def __init__(
         self,
         results: Iterable[Result],
         findings: Iterable[str] = (),
         exactness: Exactness = NOT_CHECKED,
+        benign: Panel | None = None,
     ) -> None:
         object.__setattr__(self, "results", tuple(results))
         object.__setattr__(self, "findings", tuple(findings))
         object.__setattr__(self, "exactness", exactness)
+        object.__setattr__(self, "benign", benign)
 
     def __repr__(self) -> str:
         queries = sum(r.ledger.queries for r in self.results)
@@ -213,8 +248,22 @@ class Results(Sequence[Result]):
         median = f", median {norms.pop()} {np.median(distances):.4g}" if len(norms) == 1 else ""
         return (
             f"<Results: {len(self)} images, {self.misclassified} misclassified anyway, "
-            f"{self.failed} failed{median}, {queries:,} queries>"
+            f"{self.failed} failed{median}, {queries:,} queries{self._alarms}>"
         )
+
+    @property
+    def _alarms(self) -> str:
+        """How many alarms there were, beside those of harmless sessions, if anybody watched."""
+        if not any(r.watched for r in self.results):
+            return ""
+        alarmed = sum(r.ledger.alarms > 0 for r in self.results)
+        benign = "not known" if self.benign is None else f"{self.benign.all.rate:.1%}"
+        return f", {self.alarms:,} alarms at {alarmed} images (benign sessions: {benign})"
+
+    @property
+    def alarms(self) -> int:
+        """All alarms of a detector."""
+        return sum(r.ledger.alarms for r in self.results)
 
     @overload
     def __getitem__(self, index: int) -> Result: ...
@@ -222,7 +271,7 @@ class Results(Sequence[Result]):
     def __getitem__(self, index: slice) -> Results: ...
     def __getitem__(self, index: int | slice) -> Result | Results:
         if isinstance(index, slice):
-            return Results(self.results[index], self.findings, self.exactness)
+            return Results(self.results[index], self.findings, self.exactness, self.benign)
         return self.results[index]
 
     def __len__(self) -> int:
@@ -235,7 +284,7 @@ class Results(Sequence[Result]):
     def counted(self) -> Results:
         """All but the images that are misclassified anyway."""
         attacked = (r for r in self.results if r.stop.attacked)
-        return Results(attacked, self.findings, self.exactness)
+        return Results(attacked, self.findings, self.exactness, self.benign)
 
     @property
     def misclassified(self) -> int:

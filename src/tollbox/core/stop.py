@@ -10,6 +10,8 @@ class Stop(enum.StrEnum):
 
     BUDGET = "budget"
     MAX_QUERIES = "max_queries"
+    MAX_FLAGGED = "max_flagged"
+    ALARM = "alarm"
     CONVERGED = "converged"
     ITERATIONS = "iterations"
     NO_START = "no_start"
@@ -17,6 +19,7 @@ class Stop(enum.StrEnum):
     ALREADY_MISCLASSIFIED = "already_misclassified"
     MODEL_ERROR = "model_error"
     ATTACK_ERROR = "attack_error"
+    WATCH_ERROR = "watch_error"
     TIME_LIMIT = "time_limit"
     INTERRUPTED = "interrupted"
 
@@ -27,8 +30,8 @@ class Stop(enum.StrEnum):
 
     @property
     def failed(self) -> bool:
-        """An error of the model or of the attack."""
-        return self in (Stop.MODEL_ERROR, Stop.ATTACK_ERROR)
+        """An error of the model, of the attack or of the detector."""
+        return self in (Stop.MODEL_ERROR, Stop.ATTACK_ERROR, Stop.WATCH_ERROR)
 
     @property
     def unfinished(self) -> bool:
@@ -49,6 +52,8 @@ class Stop(enum.StrEnum):
 _ADVICE = {
     Stop.BUDGET: "The next query could have cost more than was left; this is the usual end.",
     Stop.MAX_QUERIES: "The cap on queries was reached; raise max_queries to go on.",
+    Stop.MAX_FLAGGED: "As many answers were flagged as may be; raise max_flagged to go on.",
+    Stop.ALARM: "The detector raised as many alarms as may be; raise max_alarms to go on.",
     Stop.CONVERGED: "The attack found no way to get nearer.",
     Stop.ITERATIONS: "The attack's own limit on iterations was reached; raise it to go on.",
     Stop.NO_START: "No adversarial point was found to begin with; try another start.",
@@ -62,6 +67,7 @@ _ADVICE = {
     ),
     Stop.MODEL_ERROR: "The model failed on a point of this image; see the result's reason.",
     Stop.ATTACK_ERROR: "The attack itself failed on this image; see the result's reason.",
+    Stop.WATCH_ERROR: "The detector failed on queries of this image; see the result's reason.",
     Stop.TIME_LIMIT: "The time limit ended the run; what was reached until then is reported.",
     Stop.INTERRUPTED: "The run was interrupted; what was reached until then is reported.",
 }

@@ -27,8 +27,9 @@ from ..core.problem import Problem
 from ..core.result import Result, Step
 from ..core.stop import Stop
 from .journal import History
-from .pending import Pending
-from .settling import Account, settle, settle_few
+from .pending import NOT_WATCHED, Pending
+from .settling import Account, Watched, settle, settle_few
+from .watching import Watching
 
 CLEAN = "clean"
 
@@ -54,10 +55,12 @@ class CellRun:
             cell.goal,
             cell.mask,
         )
-        self.ledger = Ledger(cell.prices, self.problem.goal)
-        self.account = Account(
-            self.problem, self.ledger, cell.budget, cell.max_queries, charging=cell.charge_clean
-        )
+        self.ledger = Ledger(cell.prices, self.problem.goal, alarm_price=cell.alarm_price)
+        self.account = Account(self.problem, self.ledger, cell.limits, charging=cell.charge_clean)
+        self.watching: Watching | None = None
+        """What its detector says, if it has one."""
+        if cell.watch is not None:
+            self.watching = Watching(cell, self.problem, model, self.account)
         self.pending: Pending | None = None
         self.ended: tuple[Stop, str] | None = None
         self.held_bytes = 0
@@ -90,8 +93,9 @@ class CellRun:
         """After rows came back, settle what is complete and resume the attack; are rows wanted?"""
         while self.pending is not None:
             if self.pending.limited:
-                self.pending.limit(*self.account.limits, metered=self._metered)
-            if not self.pending.done:
+                self._limit(self.pending)
+            failed = self.watching is not None and self.watching.failure is not None
+            if not self.pending.done and not failed:
                 return self.pending.wanted_rows > 0
             self._settle()
         return False
@@ -148,6 +152,12 @@ class CellRun:
                 f"the model answered {self.history.differences} points differently when they were "
                 "asked again",
             )
+        if self.watching is not None and self.watching.differences:
+            warnings = (
+                *warnings,
+                f"the detector said something else of {self.watching.differences} points when it "
+                "was shown them again",
+            )
         return Result(
             self.index,
             cell.name,
@@ -162,6 +172,10 @@ class CellRun:
             cell.seed,
             warnings,
             self.problem.norm,
+            cell.max_flagged,
+            cell.max_alarms,
+            self.watching is not None,
+            self.account.first_alarm,
         )
 
     # -- inside -----------------------------------------------------------------------------------
@@ -174,7 +188,14 @@ class CellRun:
         else:
             self.ask_number += 1
             self.pending = Pending(ask, self.problem, self.ledger)
-            self.pending.limit(*self.account.limits, metered=self._metered)
+            if self.watching is not None:
+                self.watching.begin_ask(self.ask_number)
+            self._limit(self.pending)
+
+    def _limit(self, pending: Pending) -> None:
+        """Work out how far the ask on its way may be sent now."""
+        alarms = NOT_WATCHED if self.watching is None else self.watching.alarms
+        pending.limit(self.account.limits, self._metered, alarms)
 
     def _end(self, stop: Stop, reason: str = "") -> None:
         asking, self._asking, self.pending = self._asking, None, None
@@ -192,14 +213,16 @@ class CellRun:
             return
         pending, self.pending = self.pending, None
         account = self.account
-        if forced is None and self._asking is not None:
+        if forced is None and self._asking is not None and self.watching is None:
             answers = settle_few(pending, account)
             if answers is not None:
-                self.spent = account.ledger.cost / account.budget
+                self.spent = account.ledger.cost / self.cell.budget
                 self._resume(answers)
                 return
-        answers, failure = settle(pending, account)
-        self.spent = account.ledger.cost / account.budget
+        watching = self.watching
+        watched = None if watching is None else Watched(watching.alarms, watching.failure)
+        answers, failure = settle(pending, account, watched)
+        self.spent = account.ledger.cost / self.cell.budget
         if failure is not None and account.end is None:
             self._end(failure.stop, failure.reason)
         elif answers is None:

@@ -37,6 +37,7 @@ from .assembly import CellRuns, Shuffle, assembled, recalled, wanted_rows
 from .cell_run import CellRun
 from .journal import Journal
 from .sender import Flight, Piece, Sender
+from .watching import watch
 
 LARGEST_BATCH = 65_536
 MOST_TRIAL_ROWS = 256
@@ -221,6 +222,7 @@ class Engine:
     def _advance(self, cell_run: CellRun) -> None:
         """Let a cell go on as far as it can without the model."""
         slot = cell_run.slot
+        self._recalling.pop(slot, None)  # what it asks now may not be recorded
         if cell_run.advance() and not self._end_diverged(cell_run, cell_run.divergence()):
             waiting = self._recalling if cell_run.recallable() else self._ready
             waiting[slot] = cell_run
@@ -229,7 +231,6 @@ class Engine:
         cell_run.iterate_distances = []
         if cell_run.ended is not None:
             self._ready.pop(slot, None)
-            self._recalling.pop(slot, None)
             del self._cell_runs[slot]
             self._held_bytes -= cell_run.held_bytes
             self._free_slots.append(slot)
@@ -307,8 +308,7 @@ class Engine:
             cell_run = concerned[arrival.piece.slot] = arrival.cell_run
             if cell_run.ended is None and not self._end_diverged(cell_run, arrival.divergence()):
                 arrived.append(arrival)
-        if self._journal is not None and not flight.recalled:
-            self._journal.record(records(arrived))
+        recorded = [] if flight.recalled else records(arrived)
         for arrival in arrived:
             if arrival.cell_run.ended is None:
                 arrival.deliver()
@@ -316,6 +316,9 @@ class Engine:
             if (failed := recipient(piece, self._cell_runs)) is not None:
                 concerned[piece.slot] = failed
                 piece.pending.fail(piece.run_number, piece.size, failure)
+        recorded += watch(concerned.values())
+        if self._journal is not None and (recorded or not flight.recalled):
+            self._journal.record(recorded)
         for cell_run in concerned.values():
             self._advance(cell_run)
         self._finish(batch.ended)

@@ -10,6 +10,8 @@
    another run (another device, another version): the cell ends, and `diverged` says why.
 4. The rows that were recorded last are asked once more (unless the model is metered), to detect a
    model that answers differently the second time. What was recorded stands.
+5. A detector's alarms (watching.py) are recorded likewise, as run `ALARMS` of their ask: for each
+   charged row of all its runs, in order, 1 if it raised one.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from numpy.typing import NDArray
 TOLERANCE = 1e-6
 """Relative difference up to which distances count as the same."""
 
+ALARMS = -1
+"""The number of the run under which the alarms of an ask are recorded."""
 Labels = NDArray[np.int64]
 
 
@@ -87,7 +91,8 @@ class History:
             runs = self._asks.setdefault(answered.ask, {})
             recorded = runs.setdefault(answered.run, _Recorded())
             recorded.add(answered.first, answered.labels, answered.distance)
-            last = answered.ask, answered.run, answered.first
+            if answered.run != ALARMS:
+                last = answered.ask, answered.run, answered.first
         self._asked_again = last if again else None
         self.differences = 0
         """Rows that the model answered differently when they were asked again."""
@@ -107,6 +112,13 @@ class History:
     def labels(self, ask: int, run: int, first: int, last: int) -> Labels:
         """The labels of rows that are known."""
         return self._asks[ask][run].between(first, last)
+
+    def alarms(self, ask: int, first: int, last: int) -> NDArray[np.bool_]:
+        """Whether charged rows of an ask raised alarms, as far as it was recorded."""
+        recorded = self._recorded(ask, ALARMS)
+        if recorded is None or recorded.rows <= first:
+            return np.zeros(0, np.bool_)
+        return recorded.between(first, last).astype(np.bool_)
 
     def confirmed(self, ask: int, run: int, first: int, labels: Labels) -> Labels:
         """The labels of rows that the model has answered now: where they were recorded, as they
@@ -135,4 +147,5 @@ class History:
         return any(
             recorded.rows > (sizes[run] if run < len(sizes) else 0)
             for run, recorded in self._asks.get(ask, {}).items()
+            if run != ALARMS
         )

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from ..core.ask import Ask, Run, Until
 from ..core.ledger import Ledger
+from ..core.limits import Limits
 from ..core.problem import Problem
 from ..core.stop import Stop
 
@@ -31,6 +33,7 @@ BUDGET_CHECK_ROWS, UNTIL_CHECK_ROWS = 64, 16
 `until`, of which few rows go out at a time, fewer."""
 NO_LABELS: NDArray[np.int64] = np.empty(0, np.int64)
 NO_DISTANCES: NDArray[np.float64] = np.empty(0)
+NOT_WATCHED: NDArray[np.bool_] = np.empty(0, np.bool_)
 
 
 @dataclass(frozen=True)
@@ -115,18 +118,22 @@ class Pending:
         self._wanted: int | None = None
         """The number of wanted rows, until something changes."""
 
-    def limit(self, budget: float, max_queries: float, metered: bool) -> None:
+    def limit(
+        self, limits: Limits, metered: bool, watched: NDArray[np.bool_] = NOT_WATCHED
+    ) -> None:
         """Work out how far each run may be sent now, given what is back.
 
-        Unanswered rows are taken to cost the most that they may if the model is metered, so that
-        only rows go out that are certain to be charged; else what answers cost on average so far,
-        so that few are computed in vain where the budget ends. Of what is affordable at all, at
-        least the next row goes out.
+        Unanswered rows are taken to cost the most that they may, and to be flagged, if the model is
+        metered, so that only rows go out that are certain to be charged; else what answers cost,
+        and as many of them were flagged, on average so far, so that few are computed in vain where
+        a limit ends the run. Of what may be asked at all, at least the next row goes out.
+        `watched` has the alarms of the first rows that are back; any other may raise one.
         """
         self._wanted, self._metered = None, metered
         ledger, prices, size = self._ledger, self._ledger.prices, self.size
-        within = ledger.queries + size <= max_queries
-        if not metered and within and ledger.bound(size) <= budget:
+        budget, max_queries, max_flagged, max_alarms = limits
+        within = not metered and ledger.leaves_room(size, limits)
+        if within and ledger.bound(size) <= budget:
             self._limits, self.limited = [state.size for state in self.runs], False
             return
         if not metered and len(self.runs) == 1:  # the next rows, if those are paid for in any case
@@ -134,32 +141,49 @@ class Pending:
             looked_at = BUDGET_CHECK_ROWS if state.run.until is None else UNTIL_CHECK_ROWS
             next_rows = min(size, state.known + looked_at)
             enough = ledger.bound(next_rows) <= budget
-            if ledger.queries + next_rows <= max_queries and enough:
+            if enough and ledger.leaves_room(next_rows, limits):
                 self._limits, self.limited = [next_rows], next_rows < size
                 return
         mean = ledger.cost / ledger.queries if ledger.queries else ledger.dearest_next
         tally = ledger.levels
         ahead = 0  # rows before this run whose price is not known yet
+        flagged = ledger.source if max_flagged < math.inf else 0
+        share = 1.0 if metered else flagged / max(1, ledger.queries)  # of rows that are flagged
+        alarms, seen, unseen = ledger.alarms, 0, 0  # raised; rows that were watched, or not yet
+        alarm_price = ledger.alarm_price
         self._limits = []
 
         def is_affordable(rows: int) -> bool:
-            """May `rows` more rows be asked, the last of them at its dearest?"""
+            """May `rows` more rows be asked, the last of them at its dearest, and flagged?"""
+            if flagged + (ahead + rows - 1) * share + 1 > max_flagged:
+                return False
             if metered:
-                return prices.worst_before_last(tally, ahead + rows) <= budget
+                worst = alarms + unseen + ahead + rows - 1
+                added = worst * alarm_price, alarm_price
+                fits = prices.worst_before_last(tally, ahead + rows, added) <= budget
+                return fits and worst < max_alarms
             spent = known_cost + (ahead + rows - 1) * mean
-            return spent + float(prices.dearest_next(tally)) <= budget
+            dearest = float(prices.dearest_next(tally)) + alarm_price
+            return alarms < max_alarms and spent + dearest <= budget
 
         for state in self.runs:
             levels = prices.levels(state.labels[: state.known], self._problem.goal)
             tally += np.bincount(levels, minlength=len(tally))
-            known_cost = float(prices.cost(tally))
+            here = watched[seen : seen + state.known]
+            seen, unseen = seen + len(here), unseen + state.known - len(here)
+            alarms += int(here.sum())
+            known_cost = float(prices.cost(tally)) + alarms * alarm_price
+            if max_flagged < math.inf:
+                flagged += int(self._problem.goal.is_flagged(state.labels[: state.known]).sum())
             left = 0 if state.end is not None else state.size - state.known
             most = int(min(left, max(0, max_queries - int(tally.sum()) - ahead)))
             rows = bisect_right(range(1, most + 1), 0, key=lambda n: not is_affordable(n))
             self._limits.append(state.known + rows)
             ahead += left
         whole = zip(self._limits, self.runs, strict=True)
-        self.limited = any(limit < state.size for limit, state in whole)
+        whole_runs = all(limit == state.size for limit, state in whole)
+        capped = min(max_flagged, max_alarms) < math.inf
+        self.limited = not whole_runs or capped or alarm_price > 0
 
     def _follows_a_failure(self, number: int) -> bool:
         return self._failed is not None and number > self._failed

@@ -15,6 +15,7 @@ import numpy as np
 from ..studies.reading import StudyResults
 from . import statistics as medians
 from . import words
+from .alarms import alarms
 from .best_of_all import with_best_of_all
 from .curve_data import best_curves, key_of, marks_of, series_curves
 from .gallery import gallery
@@ -82,6 +83,7 @@ def page_data(
             for level in levels
         ],
         "phases": [{**key_of(runs), "phases": _phases(runs)} for runs in all_series if runs.runs],
+        "alarms": alarms(results),
         "shares": [shares for runs in all_series if (shares := _shares(runs)) is not None],
         "gallery": gallery(results, all_series, table),
         "environment": dataclasses.asdict(results.record.environment)

@@ -544,6 +544,32 @@
           + "attacks by their rows." : "")));
   }
 
+  /** What a detector said of each series, and of harmless sessions beneath. */
+  function alarms() {
+    if (!data.alarms) return;
+    const { sentences, rows, benign } = data.alarms;
+    const several = data.models.length > 1;
+    const rate = (value) => (value === 0 ? "0" : Number(value.toPrecision(3)).toString());
+    const median = (value) => make("td", null, value === undefined || value === null ? "–" : count(value));
+    const row = (name, { model, runs, share, per_query, queries, flagged }) => make("tr", null,
+      make("th", { class: "text method", scope: "row" }, name),
+      ...(several ? [make("td", { class: "text" }, model)] : []),
+      make("td", null, count(runs)), make("td", null, percent(share)), make("td", null, rate(per_query)),
+      median(queries), median(flagged));
+    const columns = ["Runs", "with an alarm", "alarms a query", "first alarm: queries", "flagged until then"];
+    const head = make("thead", null, make("tr", null, make("th", { class: "text method", scope: "col" }, "Attack and price"),
+      ...(several ? [make("th", { class: "text", scope: "col" }, "Model")] : []),
+      ...columns.map((name) => make("th", { scope: "col" }, name))));
+    section("alarms", "Alarms",
+      "What the detector said of the queries of each attack; the first alarm is the median over runs that have one. "
+        + "Beneath, what it says of harmless sessions about the same images: recompressed, cropped and brightened "
+        + "copies, and a small random walk.",
+      items(sentences),
+      box("Table of alarms", make("table", { class: "results" }, head,
+        make("tbody", null, ...rows.map((each) => row(`${each.attack}, ${priceLabel(each.price)}`, each))),
+        make("tbody", null, ...benign.map((each) => row("benign sessions", each))))));
+  }
+
   function shot({ cost, distance, label, image, difference }) {
     const at = `at cost ${count(cost)}`;
     const lines = [`${norm} ${number(distance)}`, label].filter(Boolean).map((text) => make("span", null, text));
@@ -586,7 +612,7 @@
       rows.length ? strips() : null].filter(Boolean));
   }
 
-  for (const build of [summary, table, ranking, curves, tradeoff, success, phases, shares, gallery]) build();
+  for (const build of [summary, table, ranking, curves, tradeoff, success, phases, shares, alarms, gallery]) build();
   environment(data);
   finish(data.title, data.made, `Reading: ${data.reading}`);
 })();

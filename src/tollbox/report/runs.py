@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core.goal import Goal
-from ..core.ledger import Ledger
 from ..core.result import AXES, By, Values, known_up_to, needed, reached_at
 from ..core.stop import Stop
 from ..studies.grid import Place, Series
 from ..studies.reading import StudyResults
+from ..studies.spec.watch import WatchSpec
 from ..studies.store.codec import End, Trace
 
 
@@ -101,7 +101,7 @@ def series_of(results: StudyResults) -> list[SeriesRuns]:
         else:
             label = results.images[place.image][1]
             goal = results.study.goal.for_label(label)
-            curves[number].append(_curve(place, label, goal, end, trace))
+            curves[number].append(_curve(place, label, goal, end, trace, results.study.watch))
     for runs in curves.values():
         runs.sort(key=lambda run: (run.image, run.seed))
     return [
@@ -110,18 +110,19 @@ def series_of(results: StudyResults) -> list[SeriesRuns]:
     ]
 
 
-def _curve(place: Place, label: int, goal: Goal, end: End, trace: Trace) -> CellCurve:
+def _curve(
+    place: Place, label: int, goal: Goal, end: End, trace: Trace, watch: WatchSpec | None
+) -> CellCurve:
     tariff = place.series.tariff
-    ledger = Ledger(tariff.prices.for_source(label, goal), goal, trace.counts)
+    ledger = trace.ledger(tariff.prices.for_source(label, goal), goal, watch)
     spent: dict[By, float] = {"cost": end.cost, "source": end.source, "queries": end.queries}
-    limits = {"budget": tariff.budget, "max_queries": tariff.max_queries}
     notes = [step.notes for step in trace.steps]
     improvements = trace.improvements(ledger.prices, goal)
     return CellCurve(
         place.image,
         place.seed,
         end.stop,
-        {by: needed(improvements, ledger.prices, by) for by in AXES},
+        {by: needed(improvements, ledger.prices, by, ledger.alarm_price) for by in AXES},
         np.array([row.distance for row in improvements], float),
         {
             "cost": np.array([step.cost for step in trace.steps], float),
@@ -130,7 +131,7 @@ def _curve(place: Place, label: int, goal: Goal, end: End, trace: Trace) -> Cell
         },
         np.array([step.distance for step in trace.steps], float),
         spent,
-        {by: known_up_to(end.stop, by, spent=spent[by], **limits) for by in AXES},
+        {by: known_up_to(end.stop, by, spent=spent[by], limits=tariff.limits) for by in AXES},
         ledger.by_phase,
         np.array(
             [

@@ -93,6 +93,7 @@ def begin(
         own_names=loaded.own_names,
         resizing=images.resizing,
         shape=tuple(images.images.shape[1:]),
+        watch=loaded.watch_record(),
     )
     names = (name.encode("utf-8", "backslashreplace").decode() for name in images.names)
     rows = list(zip(range(len(images)), loaded.hashes, images.labels, names, strict=True))

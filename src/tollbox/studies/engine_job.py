@@ -91,6 +91,7 @@ class EngineJob:
         desk.epoch = begun.epoch
         loaded.check_images(begun.images, folder)
         loaded.check_masks(record.masks, folder)
+        loaded.check_detector(record.watch, folder)
         for spec in loaded.study.attacks:
             loaded.check_surrogate(spec, record.surrogates, folder)
         run = EngineRun(self, loaded, desk, begun.seconds)
@@ -286,7 +287,8 @@ class _Reporter:
 
 def spent_share(ledger: Ledger, tariff: Tariff) -> float:
     """How much of what an image may cost or take is spent, from 0 to 1."""
-    shares = [ledger.queries / tariff.max_queries]  # 0 if it is infinite
+    limits = tariff.limits  # 0 of one that is infinite
+    shares = [ledger.queries / limits.max_queries, ledger.source / limits.max_flagged]
     if tariff.budget > 0:
         shares.append(ledger.cost / tariff.budget)
     return min(1.0, max(shares))

@@ -30,7 +30,7 @@ from ..errors import InputError
 from ..files.output import check_free
 from ..files.packages import optional
 from ..files.tables import flag_text, plain_text, utf8
-from .reading import COLUMNS, StudyResults, cost_at, price_name
+from .reading import COLUMNS, StudyResults, price_name
 
 Format = Literal["csv", "parquet"]
 Rows = Iterable[Mapping[str, Any]]
@@ -109,6 +109,7 @@ def steps(results: StudyResults, price: float | None = None) -> Iterator[dict[st
         content, label, _ = results.images[image]
         goal = results.study.goal.for_label(label)
         prices = series.tariff.prices.for_source(label, goal)
+
         for row in trace.improvements(prices, goal):
             yield {
                 "model": series.model.name,
@@ -119,7 +120,9 @@ def steps(results: StudyResults, price: float | None = None) -> Iterator[dict[st
                 "seed": seed,
                 "image": content,
                 "already_misclassified": not stops[cell].attacked,
-                "cost": row.cost if price is None else cost_at(price, row.source, row.queries),
+                "cost": row.cost
+                if price is None
+                else results.cost_at(price, row.source, row.queries, row.alarms),
                 "flagged": row.source,
                 "queries": row.queries,
                 "distance": row.distance,

@@ -9,6 +9,7 @@ study that goes on does not judge again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor
 
 from ..attacks.surrogates import Surrogate
+from ..benign import benign_panel
 from ..check import CHECKED_IMAGES, Examined, exact_choice, examine, shapes_of, threads
 from ..core.arguments import shown
 from ..core.cell import Cell, check_label
@@ -26,6 +28,7 @@ from ..core.exactness import Exactness, Seen
 from ..core.model import Model, as_model
 from ..core.noise import content_hash
 from ..core.problem import Attack
+from ..core.watch import Detector, RecordedAlarms
 from ..engine.cores import threads_each
 from ..engine.engine import default_batch_size, trial_batch_size
 from ..errors import InputError, mention
@@ -38,6 +41,7 @@ from ..files.tables import LARGEST, in_a_line
 from ..models.opening import Opened
 from ..models.registry import brings_configuration, files_of
 from .configuration import Configurations, Recorded
+from .detector_identity import check_detector, detector_parts
 from .grid import Grid, Place
 from .identity import (
     check_exactness,
@@ -50,6 +54,7 @@ from .identity import (
 from .sources import (
     check_digest,
     find_device,
+    load_detector,
     load_images,
     load_masks,
     load_model,
@@ -62,6 +67,7 @@ from .spec.selection import take
 from .spec.specs import AttackSpec, ModelSpec
 from .spec.study import Study
 from .store.record import Kept, ModelFingerprint, StudyRecord
+from .store.watch_record import WatchRecord
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,7 @@ class Loaded:
     _models: dict[str, Model] = field(default_factory=dict, init=False, repr=False)
     _surrogates: dict[str, Surrogate] = field(default_factory=dict, init=False, repr=False)
     _exactness: dict[str, Exactness] = field(default_factory=dict, init=False, repr=False)
+    _detectors: list[Detector] = field(default_factory=list, init=False, repr=False)
     _fingerprints: dict[str, ModelFingerprint] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
@@ -208,9 +215,42 @@ class Loaded:
         if surrogate is not None:
             check_surrogate(spec, surrogate.digest, recorded.get(spec.name), folder)
 
-    def cell(self, place: Place) -> Cell:
-        """A cell of the grid, ready to be run."""
-        series, image = place.series, place.image
+    def detector(self) -> Detector | None:
+        """The detector that is shown the queries, if there is one."""
+        if self.study.watch is not None and not self._detectors:
+            self._detectors.append(load_detector(self.study, self.study.watch))
+        return self._detectors[0] if self._detectors else None
+
+    def watch_record(self) -> WatchRecord | None:
+        """What is recorded of the detector: what it is, and what it says of harmless queries about
+        the images, as each model would be sent them."""
+        spec, detector = self.study.watch, self.detector()
+        if spec is None or detector is None:
+            return None
+        images = self.images.images
+        return WatchRecord(
+            spec.source,
+            detector_parts(detector),
+            spec.alarm_price,
+            None if math.isinf(spec.max_alarms) else int(spec.max_alarms),
+            {
+                model.name: benign_panel(detector, images, self.model(model))
+                for model in self.study.models
+            },
+        )
+
+    def check_detector(self, recorded: WatchRecord | None, folder: Path) -> None:
+        """Raise FileError unless the detector, if there is one, is that which the study was begun
+        with."""
+        detector = self.detector()
+        if recorded is not None and detector is not None:
+            check_detector(recorded, detector_parts(detector), folder)
+
+    def cell(self, place: Place, replayed: bool = False) -> Cell:
+        """A cell of the grid, ready to be run; `replayed`: all its answers and alarms are
+        recorded."""
+        series, image, watch = place.series, place.image, self.study.watch
+        detector = RecordedAlarms() if replayed and watch is not None else self.detector()
         return Cell(
             attack=self.attack(series.attack),
             image=self.images.images[image],
@@ -218,6 +258,7 @@ class Loaded:
             prices=series.tariff.prices,
             budget=series.tariff.budget,
             max_queries=series.tariff.max_queries,
+            max_flagged=series.tariff.max_flagged,
             goal=self.study.goal.goal,
             seed=place.seed,
             name=self.images.names[image],
@@ -225,6 +266,9 @@ class Loaded:
             start=self.starts[image],
             norm=self.study.norm,
             mask=self.masks[image],
+            watch=detector,
+            alarm_price=0.0 if watch is None else watch.alarm_price,
+            max_alarms=math.inf if watch is None else watch.max_alarms,
         )
 
     def correct(self, spec: ModelSpec, limit: int | None) -> list[int]:
@@ -259,6 +303,7 @@ class Loaded:
             kept=kept,
         )
         fewer._models.update(self._models)
+        fewer._detectors.extend(self._detectors)
         return fewer
 
     @property

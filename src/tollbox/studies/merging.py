@@ -26,6 +26,7 @@ from .store.folder import shard_path, shard_paths
 from .store.opening import lock_holder
 from .store.record import StudyRecord, first_difference
 from .store.store import Store
+from .store.watch_record import difference
 
 MADE_BY_SHARD = "a folder that `tollbox run --shard` made"
 MOST_NAMED = 8
@@ -110,6 +111,9 @@ def _difference(first: _PartFolder, part: _PartFolder) -> str | None:
             return f"of the model {name!r} {change} differs"
     if one.surrogates != other.surrogates:
         return "the weights of a surrogate differ"
+    begun, now = (None if each.watch is None else each.watch.parts for each in (one, other))
+    if begun != now:
+        return f"its detector is another: the first was begun {difference(begun or {}, now or {})}"
     if recorded_study(one, files=False).exact:
         for name, found in one.exactness.items():
             if found.digest != other.exactness_of(name).digest:

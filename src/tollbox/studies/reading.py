@@ -23,6 +23,7 @@ from torch import Tensor
 from ..core.exactness import Exactness, Seen
 from ..core.labels import class_name
 from ..core.model import Model
+from ..core.panel import Panel
 from ..core.prices import Prices
 from ..core.result import Result, Results
 from ..engine.engine import Engine
@@ -58,8 +59,13 @@ COLUMNS: dict[str, type] = {
     "warnings": str,
     "norm": str,
     "class": str,
+    "alarms": int,
+    "first_alarm_queries": int,
+    "first_alarm_flagged": int,
 }
 """What there is of a finished cell, wherever it is written or read: its columns and their types."""
+ALARMS = ("alarms", "first_alarm_queries", "first_alarm_flagged")
+"""Those of them that are empty where nobody watched, or where no alarm came."""
 
 
 class StudyResults:
@@ -74,6 +80,11 @@ class StudyResults:
         self.study = recorded_study(self.record, files=False)
         self.images = self._stores[0].images()
         self.grid = Grid.of(self.study, len(self.images), self.record.kept)
+
+    def cost_at(self, price: float, source: int, queries: int, alarms: int) -> float:
+        """What answers, and the alarms at them, would have cost at c* = price."""
+        alarm_price = 0.0 if self.study.watch is None else self.study.watch.alarm_price
+        return cost_at(price, source, queries) + alarms * alarm_price
 
     def __enter__(self) -> StudyResults:
         return self
@@ -124,12 +135,17 @@ class StudyResults:
                 "already_misclassified": not end.stop.attacked,
                 "reason": end.reason,
                 "distance": end.distance,
-                "cost": end.cost if price is None else cost_at(price, end.source, end.queries),
+                "cost": end.cost
+                if price is None
+                else self.cost_at(price, end.source, end.queries, end.alarms),
                 "queries": end.queries,
                 "flagged": end.source,
                 "warnings": "; ".join(end.warnings),
                 "norm": str(self.record.norm),
                 "class": class_name(label, self.record.class_names),
+                "alarms": end.alarms if self.study.watch is not None else None,
+                "first_alarm_queries": end.first_alarm and end.first_alarm.queries,
+                "first_alarm_flagged": end.first_alarm and end.first_alarm.flagged,
             }
 
     def to_pandas(self, price: float | None = None) -> Any:
@@ -207,7 +223,13 @@ class StudyResults:
         exactness = Exactness(Seen.NOT_KNOWN)
         if model is not None or len(study.models) == 1:
             exactness = self._status.exactness_of(model or study.models[0].name)
-        return Results(sorted(results, key=lambda result: result.index), exactness=exactness)
+        ordered = sorted(results, key=lambda result: result.index)
+        return Results(ordered, exactness=exactness, benign=self._panel(model))
+
+    def _panel(self, model: str | None) -> Panel | None:
+        """What the detector says of harmless queries, as they are sent to a model."""
+        panels = {} if self.record.watch is None else self.record.watch.benign
+        return panels.get(model or self.study.models[0].name)
 
     def _result(self, end: End, place: Place, trace: Trace, image: Tensor | None) -> Result:
         _, label, name = self.images[place.image]
@@ -220,6 +242,7 @@ class StudyResults:
             goal=self.study.goal.for_label(label),
             tariff=place.series.tariff,
             norm=self.record.norm,
+            watch=self.study.watch,
         )
 
     def kept_image(self, cell: int) -> Tensor | None:
@@ -251,9 +274,10 @@ class StudyResults:
         silent = Model(
             _SilentModel(), self._loaded.device, getattr(torch, known.dtype), known.quantize
         )
+        replayed = [self._loaded.cell(place, replayed=True) for place in places]
         runs = [
             replace(run, budget=run.budget if budget is None else budget)
-            for run, (_, budget) in zip(map(self._loaded.cell, places), cells, strict=True)
+            for run, (_, budget) in zip(replayed, cells, strict=True)
         ]
         engine = Engine(silent, metered=self.study.metered, journal=journal)
         results = sorted(engine.run(runs), key=lambda result: result.index)
@@ -292,6 +316,11 @@ class StudyResults:
     def exactness(self) -> list[str]:
         """Whether repeated runs agree bit for bit, for each model in a sentence."""
         return self._status.exactness
+
+    @property
+    def watch(self) -> list[str]:
+        """Who watches, and what that says of harmless queries, in sentences."""
+        return self._status.watch
 
     @property
     def digest(self) -> str:

@@ -14,11 +14,12 @@ from torch import Tensor
 from ..attacks.surrogates import Surrogate
 from ..core.devices import usable
 from ..core.model import Model
+from ..core.watch import Detector, check_watch
 from ..errors import InputError
 from ..files import images as image_files
 from ..files import masks as mask_files
 from ..files import starts as start_files
-from ..files.functions import importable
+from ..files.functions import called, importable, imported
 from ..files.image_functions import images_from
 from ..files.images import ImageSet
 from ..files.preparation import Configured
@@ -29,6 +30,7 @@ from .spec.key_lines import Key
 from .spec.selection import images_digest, select, take
 from .spec.specs import AttackSpec, ImagesSpec, ModelSpec, SurrogateSpec
 from .spec.study import Study
+from .spec.watch import WatchSpec
 
 
 def load_images(study: Study, limit: int | None, own: Configured | None = None) -> ImageSet:
@@ -132,6 +134,19 @@ def load_surrogate(
             for one in spec.resolved
         ]
         return Surrogate(networks, mean=spec.mean, std=spec.std)
+
+
+def load_detector(study: Study, spec: WatchSpec) -> Detector:
+    """The detector that is shown the queries."""
+    importable(str(study.folder.resolve()))
+    with reported(study, ("watch", "source")):
+        detector = imported(spec.source, "watch")
+        if callable(detector) and (
+            isinstance(detector, type) or not isinstance(detector, Detector)
+        ):
+            detector = called(detector, spec.source, "watch")
+        check_watch(detector, spec.alarm_price, spec.max_alarms)
+    return detector  # type: ignore[no-any-return]
 
 
 def find_device(study: Study) -> torch.device:

@@ -21,6 +21,7 @@ from ..files.tables import path_of
 from .store.codec import End
 from .store.folder import shard_paths
 from .store.opening import lock_holder
+from .store.record import StudyRecord
 from .store.store import Store
 
 
@@ -47,6 +48,10 @@ class SeriesStatus:
     """Those of them that have no adversarial point, by why they ended."""
     norm: Metric
     """What the median is in."""
+    alarms: int | None = None
+    """Of all its cells; None if nobody watched."""
+    first_alarm: float = math.nan
+    """After how many queries the first came, in the median over cells with one."""
 
 
 class StudyStatus:
@@ -86,7 +91,7 @@ class StudyStatus:
         for end in self.finished():
             ends[end.cell // record.width].append(end)
         return [
-            _series_status(name, record.cells_of(n, n + 1), ends[n], record.norm)
+            _series_status(name, record.cells_of(n, n + 1), ends[n], record)
             for n, name in enumerate(record.series)
         ]
 
@@ -121,6 +126,11 @@ class StudyStatus:
         return [] if self.record.resizing is None else [f"Pictures are {self.record.resizing}."]
 
     @property
+    def watch(self) -> list[str]:
+        """Who watches, and what that says of harmless queries, in sentences."""
+        return [] if self.record.watch is None else self.record.watch.sentences
+
+    @property
     def exactness(self) -> list[str]:
         """Whether repeated runs agree bit for bit, for each model in a sentence."""
         found = {name: self.exactness_of(name).sentence for name in self.record.models}
@@ -142,8 +152,9 @@ class StudyStatus:
         return [holder for holder in holders if holder is not None]
 
 
-def _series_status(name: str, cells: int, ends: list[End], norm: Metric) -> SeriesStatus:
+def _series_status(name: str, cells: int, ends: list[End], record: StudyRecord) -> SeriesStatus:
     counted = [end for end in ends if counts_in_median(end.stop)]
+    firsts = [end.first_alarm.queries for end in ends if end.first_alarm is not None]
     return SeriesStatus(
         name,
         cells=cells,
@@ -153,5 +164,7 @@ def _series_status(name: str, cells: int, ends: list[End], norm: Metric) -> Seri
         median=float(np.median([end.distance for end in counted])) if counted else math.nan,
         counted=len(counted),
         without_point=Counter(end.stop for end in counted if math.isinf(end.distance)),
-        norm=norm,
+        norm=record.norm,
+        alarms=None if record.watch is None else sum(end.alarms for end in ends),
+        first_alarm=float(np.median(firsts)) if firsts else math.nan,
     )

@@ -14,6 +14,7 @@ from typing import Any
 from ...attacks import Preset, described
 from ...core.cell import check_limits
 from ...core.goal import Goal
+from ...core.limits import Limits
 from ...core.prices import Prices
 from ...core.problem import Attack
 from ...errors import InputError
@@ -169,9 +170,15 @@ class Tariff:
     max_queries: float
     file: Path | None = None
     """The CSV with the prices, if they are from one."""
+    max_flagged: float = math.inf
 
     def __post_init__(self) -> None:
-        check_limits(self.prices, self.budget, self.max_queries)
+        check_limits(self.prices, *self.limits[:3])
+
+    @property
+    def limits(self) -> Limits:
+        """What a run under it may cost and take."""
+        return Limits(self.budget, self.max_queries, self.max_flagged)
 
     @classmethod
     def of(
@@ -180,6 +187,7 @@ class Tariff:
         *,
         budget: float = math.inf,
         max_queries: float = math.inf,
+        max_flagged: float = math.inf,
         name: str = "",
         folder: Path = Path(),
     ) -> Tariff:
@@ -188,11 +196,11 @@ class Tariff:
             file = folder / price
             text = str(file) if price.strip() else price
             prices = prices_from(text)
-            return cls(name or file.stem, prices, budget, max_queries, file)
+            return cls(name or file.stem, prices, budget, max_queries, file, max_flagged)
         if not price >= 0:
             raise InputError(f"is {price:g}", expected=PRICE, input="price")
         prices = Prices.flagged_only() if math.isinf(price) else Prices(source=price)
-        return cls(name or f"{price:g}", prices, budget, max_queries)
+        return cls(name or f"{price:g}", prices, budget, max_queries, None, max_flagged)
 
 
 @dataclass(frozen=True)

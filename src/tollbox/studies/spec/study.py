@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from ...core.arguments import check_whole
+from ...core.cell import check_limits
 from ...core.metric import Metric, check_made_for, norm_of
 from ...engine.engine import LARGEST_BATCH
 from ...errors import InputError
@@ -26,6 +27,7 @@ from .key_lines import Key
 from .sections import attacks_of, goal_of, images_of, models_of
 from .specs import AttackSpec, GoalSpec, ImagesSpec, ModelSpec, Tariff
 from .tariffs import tariffs_of
+from .watch import WatchSpec, watch_of
 from .writing import study_text
 
 __all__ = ["AttackSpec", "GoalSpec", "ImagesSpec", "ModelSpec", "Study", "Tariff"]
@@ -39,9 +41,19 @@ REQUIRED = {
 FLAGS = ("check", "metered", "one_shape", "exact", "charge_clean", "keep_images")
 COUNTS = {"batch_size": LARGEST_BATCH, "workers": LARGEST}
 """Whole numbers from 1 to this."""
-OTHERS = ("name", "budget", "max_queries", "seeds", "goal", "norm", "device")
+OTHERS = (
+    "name",
+    "budget",
+    "max_queries",
+    "max_flagged",
+    "seeds",
+    "goal",
+    "norm",
+    "device",
+    "watch",
+)
 TOP = frozenset((*REQUIRED, *FLAGS, *COUNTS, *OTHERS))
-TABLES = frozenset({"images", "models", "attacks", "goal"})
+TABLES = frozenset({"images", "models", "attacks", "goal", "watch"})
 KEYS: Mapping[str, Key] = {
     **{name: (name,) for name in TOP},
     "path": ("images", "path"),
@@ -54,6 +66,9 @@ KEYS: Mapping[str, Key] = {
     "start": ("goal", "start"),
     "flagged": ("goal", "flagged"),
     "mask": ("goal", "mask"),
+    "watch": ("watch", "source"),
+    "alarm_price": ("watch", "alarm_price"),
+    "max_alarms": ("watch", "max_alarms"),
 }
 """By the name of an argument, the key that it comes from."""
 MODEL_KEYS: Mapping[str, Key] = {
@@ -101,6 +116,8 @@ class Study:
     charge_clean: bool = True
     keep_images: bool = False
     """Keep the adversarial images that were reached."""
+    watch: WatchSpec | None = None
+    """A detector that is shown the queries of all cells."""
     in_memory: bool = field(default=False, compare=False)
     """Made by `of`: nobody wrote the text, and messages do not speak of its lines and keys."""
 
@@ -110,6 +127,14 @@ class Study:
             if value is not None:
                 check_whole(name, value, 1, most)
         object.__setattr__(self, "norm", norm_of(self.norm))
+        alarm_price = 0.0 if self.watch is None else self.watch.alarm_price
+        for tariff in self.tariffs if alarm_price else ():
+            limits = tariff.budget, tariff.max_queries, tariff.max_flagged
+            try:
+                check_limits(tariff.prices, *limits, alarm_price=alarm_price)
+            except InputError as error:
+                placed = error.placed(f"the price {tariff.name!r}")
+                raise self.about(placed, ("watch", "alarm_price")) from None
         for spec in self.attacks:
             try:
                 check_made_for(spec.attack, self.norm)
@@ -172,6 +197,7 @@ class Study:
             tariffs=tariffs_of(top, folder),
             seeds=_seeds(top["seeds"]) if "seeds" in top else (0,),
             goal=goal_of(top.get("goal"), folder, files),
+            watch=watch_of(top.get("watch")),
             **_settings(top),
         )
 

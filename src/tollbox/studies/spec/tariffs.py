@@ -18,14 +18,14 @@ from .sections import check_there, check_unique
 from .specs import PRICE, Tariff
 
 BUDGET = "a number, what the queries for one image may cost"
-LIMITS: tuple[str, ...] = ("budget", "max_queries")
+LIMITS: tuple[str, ...] = ("budget", "max_queries", "max_flagged")
 PRICE_KEYS = ("ratio", "name", *LIMITS)
 """Keys of a price that is a table."""
-MAX_QUERIES = "a whole number of 1 or more, or inf for no cap"
+CAP = "a whole number of 1 or more, or inf for no cap"
 
 
 def tariffs_of(top: Mapping[str, Item], folder: Path) -> tuple[Tariff, ...]:
-    """`prices`, with `budget` and `max_queries` at the top of the file as defaults."""
+    """`prices`, with the limits at the top of the file as defaults."""
     for name in LIMITS:
         _limit(name, top)
     each = top["prices"].entries("prices = [1, 100]")
@@ -47,9 +47,9 @@ def _tariff(item: Item, top: Mapping[str, Item], folder: Path) -> Tariff:
     name = entry["name"].name() if "name" in entry else ""
     shown_name = name or (Path(price).stem if isinstance(price, str) else f"{price:g}")
     limits = {**top, **entry}
-    budget, most = _limit("budget", limits), _limit("max_queries", limits)
+    values = {key: _limit(key, limits) for key in LIMITS}
     try:
-        return Tariff.of(price, name=name, budget=budget, max_queries=most, folder=folder)
+        return Tariff.of(price, name=name, folder=folder, **values)
     except InputError as error:
         keys = {key: limits[key].key for key in LIMITS if key in limits}
         keys["price"] = entry["ratio"].key
@@ -59,11 +59,11 @@ def _tariff(item: Item, top: Mapping[str, Item], folder: Path) -> Tariff:
 
 
 def _limit(name: str, items: Mapping[str, Item]) -> float:
-    """The budget or the cap on queries; infinite if it is not given."""
+    """The budget or a cap; infinite if it is not given."""
     item = items.get(name)
     if item is None or item.value == math.inf:
         return math.inf
-    return item.number(BUDGET) if name == "budget" else item.whole(1, expected=MAX_QUERIES)
+    return item.number(BUDGET) if name == "budget" else item.whole(1, expected=CAP)
 
 
 def _price(item: Item, folder: Path) -> float | str:

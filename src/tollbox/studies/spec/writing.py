@@ -18,6 +18,7 @@ from ...core.prices import Prices
 from ...errors import InputError
 from ...files.resizing import Resizing
 from .specs import AttackSpec, GoalSpec, ImagesSpec, ModelSpec, Tariff
+from .watch import WatchSpec
 
 
 def study_text(
@@ -29,6 +30,7 @@ def study_text(
     tariffs: Iterable[Tariff],
     goal: GoalSpec,
     norm: Metric = Metric.L2,
+    watch: WatchSpec | None = None,
     **top: Any,
 ) -> str:
     """The TOML text of a study; `top` are its keys that are in no table."""
@@ -36,6 +38,7 @@ def study_text(
         ("", {**top, "norm": None if norm == Metric.L2 else norm}),
         ("[images]", _images(images)),
         ("[goal]", _goal(goal)),
+        ("[watch]", _watch(watch)),
         *(("[[prices]]", _price(tariff)) for tariff in tariffs),
         *(("[[models]]", _model(model)) for model in models),
         *(("[[attacks]]", _attack(attack)) for attack in attacks),
@@ -92,6 +95,16 @@ def _goal(goal: GoalSpec) -> dict[str, Any]:
     }
 
 
+def _watch(watch: WatchSpec | None) -> dict[str, Any]:
+    if watch is None:
+        return {}
+    return {
+        "source": watch.source,
+        "alarm_price": watch.alarm_price or None,
+        "max_alarms": _cap(watch.max_alarms),
+    }
+
+
 def _interpolation(resizing: Resizing | None) -> str | None:
     """Where something is interpolated."""
     return None if resizing is None or resizing.resize is None else resizing.interpolation
@@ -109,8 +122,13 @@ def _price(tariff: Tariff) -> dict[str, Any]:
         "name": tariff.name,
         "ratio": ratio,
         "budget": tariff.budget if math.isfinite(tariff.budget) else None,
-        "max_queries": int(tariff.max_queries) if math.isfinite(tariff.max_queries) else None,
+        "max_queries": _cap(tariff.max_queries),
+        "max_flagged": _cap(tariff.max_flagged),
     }
+
+
+def _cap(value: float) -> int | None:
+    return int(value) if math.isfinite(value) else None
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -4,8 +4,8 @@
    of each, and all labels, in this order; compressed. No price is in it.
 2. A trace is the counts of a run by phase and label, its improvements and its steps. Costs follow
    from the counts, so that a run can be priced again.
-3. An improvement has five values (`Improvement`). One of four is of version 0.1.0, and holds the
-   account before its query: the query is added when it is read.
+3. An improvement has five values (`Improvement`), and its alarms, if there were any. One of four is
+   of version 0.1.0, and holds the account before its query: the query is added when it is read.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from ...core.ledger import Ledger
 from ...core.metric import Metric
 from ...core.result import Improvement, Result, Step
 from ...core.stop import Stop
+from ...core.watch import FirstAlarm
 from ...engine.journal import Answered
 from .opening import reading
 
@@ -36,11 +37,14 @@ if TYPE_CHECKING:
 
     from ...core.prices import Prices
     from ..spec.specs import Tariff
+    from ..spec.watch import WatchSpec
 
 COMPRESSION = 1
 """zlib's level: fast."""
 IMPROVEMENTS = '"improvements": ['
 """Only that key has a list among those before the steps, whatever phases are called."""
+VALUES = 5
+"""Of an improvement, without alarms."""
 _DECODER = json.JSONDecoder()
 
 
@@ -56,6 +60,8 @@ class End(NamedTuple):
     cost: float
     queries: int
     source: int
+    alarms: int = 0
+    first_alarm: FirstAlarm | None = None
 
     @property
     def fault(self) -> str | None:
@@ -68,6 +74,8 @@ class End(NamedTuple):
             return f"has {self.queries} queries"
         if self.source != int(self.source) or not 0 <= self.source <= self.queries:
             return f"has {self.source} flagged of {self.queries} queries"
+        if self.alarms != int(self.alarms) or not 0 <= self.alarms <= self.queries:
+            return f"has {self.alarms} alarms in {self.queries} queries"
         if not all(isinstance(text, str) for text in (self.reason, *self.warnings)):
             return "has a reason or a warning that is not text"
         return None
@@ -107,7 +115,10 @@ def pack_trace(result: Result) -> bytes:
         [s.iteration, s.cost, s.source, s.other, s.distance, s.by_phase, s.notes]
         for s in result.trace
     ]
-    trace = {"counts": counts, "improvements": result.improvements, "steps": steps}
+    improvements = [row if row.alarms else row[:-1] for row in result.improvements]
+    trace: dict[str, Any] = {"counts": counts, "improvements": improvements, "steps": steps}
+    if result.watched:
+        trace["alarms"] = result.ledger.alarms_in
     return zlib.compress(json.dumps(trace, default=_plain).encode(), COMPRESSION)
 
 
@@ -131,7 +142,7 @@ class Trace:
             rows = _DECODER.raw_decode(self._text, first)[0]
             if any(not value >= 0 for row in rows for value in row):
                 raise ValueError("an improvement has a value below 0")
-            if all(len(row) == len(Improvement._fields) for row in rows):
+            if all(len(row) >= VALUES for row in rows):
                 return tuple(Improvement(*row) for row in rows)
             ledger = Ledger(prices, goal, self.counts)
             return tuple(_query_included(row, ledger) for row in rows)
@@ -158,6 +169,21 @@ class Trace:
             if any(n != int(n) or n < 0 for tally in counts.values() for n in tally.values()):
                 raise ValueError("a count is below 0")
             return counts
+
+    def ledger(self, prices: Prices, goal: Goal, watch: WatchSpec | None) -> Ledger:
+        """Its account, under these prices."""
+        if watch is None:
+            return Ledger(prices, goal, self.counts)
+        return Ledger(prices, goal, self.counts, watch.alarm_price, self.alarms)
+
+    @cached_property
+    def alarms(self) -> Counter[str]:
+        """Alarms by phase."""
+        with reading(self._file):
+            alarms = Counter[str](self._values.get("alarms", {}))
+            if any(n != int(n) or n < 0 for n in alarms.values()):
+                raise ValueError("a count of alarms is below 0")
+            return alarms
 
 
 def _query_included(row: Sequence[Any], ledger: Ledger) -> Improvement:
@@ -186,6 +212,7 @@ def build_result(
     goal: Goal,
     tariff: Tariff,
     norm: Metric = Metric.L2,
+    watch: WatchSpec | None = None,
 ) -> Result:
     """The result of a cell."""
     prices = tariff.prices.for_source(label, goal)
@@ -194,7 +221,7 @@ def build_result(
         name=name,
         stop=end.stop,
         reason=end.reason,
-        ledger=Ledger(prices, goal, trace.counts),
+        ledger=trace.ledger(prices, goal, watch),
         adversarial=image,
         improvements=trace.improvements(prices, goal),
         trace=tuple(trace.steps),
@@ -203,6 +230,10 @@ def build_result(
         seed=end.seed,
         warnings=end.warnings,
         norm=norm,
+        max_flagged=tariff.max_flagged,
+        max_alarms=math.inf if watch is None else watch.max_alarms,
+        watched=watch is not None,
+        first_alarm=end.first_alarm,
     )
 
 

@@ -22,6 +22,7 @@ from typing import Any
 from ...core.exactness import Exactness, Seen
 from ...core.metric import Metric
 from ...files.resizing import Resizing
+from .watch_record import WatchRecord, difference
 
 FIRST_NOISE = 1
 """The noise of a store that does not say which it has."""
@@ -183,6 +184,8 @@ class StudyRecord:
     """How pictures got their size, as the study or a model's configuration says."""
     shape: tuple[int, ...] | None = None
     """Channels, height and width of an image. (Older stores do not say.)"""
+    watch: WatchRecord | None = None
+    """The detector that is shown the queries, if there is one."""
 
     @property
     def folder_shards(self) -> range:
@@ -211,6 +214,7 @@ class StudyRecord:
             environment=environment,
             findings=(),
             exactness={},
+            watch=None if self.watch is None else dataclasses.replace(self.watch, benign={}),
         )
 
     @property
@@ -259,6 +263,7 @@ class StudyRecord:
                 "class_names": tuple(values.get("class_names", ())),
                 "resizing": _resizing(values.get("resizing")),
                 "shape": _tuple_or_none(values.get("shape")),
+                "watch": WatchRecord.from_json(values["watch"]) if "watch" in values else None,
                 "kept": Kept.from_json(values["kept"]) if "kept" in values else None,
             }
         )
@@ -272,18 +277,10 @@ class StudyRecord:
         if self.noise != noise:
             return f"noise was version {self.noise} and is {noise}"
         for name, begun in (self.attacks or {}).items():
-            now = attacks.get(name, {})
-            for key in [*begun, *(key for key in now if key not in begun)]:
-                if begun.get(key) != now.get(key):
-                    return f"the attack {name} was begun {_change(key, begun, now)}"
+            change = difference(begun, attacks.get(name, {}))
+            if change is not None:
+                return f"the attack {name} was begun {change}"
         return None
-
-
-def _change(key: str, begun: AttackParts, now: AttackParts) -> str:
-    if key not in begun:
-        return f"without {key}, and has {key} = {now[key]} now"
-    today = f"is {now[key]} now" if key in now else "has no such field now"
-    return f"with {key} = {begun[key]}, and {today}"
 
 
 def first_difference(before: str, now: str) -> int | None:

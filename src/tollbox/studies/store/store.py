@@ -5,6 +5,7 @@
     batches  the labels of every model batch, committed before the attacks hear them
     results  how each finished cell ended: what a table wants
     traces   its counts, improvements and steps; the adversarial image if it is kept
+    alarms   of each finished cell that was watched: how many, and when the first came
     restarts cells that were begun anew: their earlier batches do not count
     times    the seconds that each series took, all runs of the study together; a store that an
              older tollbox made has no such table, and does not get one
@@ -31,6 +32,7 @@ import numpy as np
 
 from ...core.result import Result
 from ...core.stop import Stop
+from ...core.watch import FirstAlarm
 from ...engine.journal import Answered
 from ...errors import FileError
 from . import codec
@@ -53,6 +55,8 @@ CREATE TABLE results (cell INTEGER PRIMARY KEY, seed INTEGER NOT NULL, stop TEXT
     reason TEXT NOT NULL, warnings TEXT NOT NULL, distance REAL NOT NULL, cost REAL NOT NULL,
     queries INTEGER NOT NULL, source INTEGER NOT NULL);
 CREATE TABLE traces (cell INTEGER PRIMARY KEY, trace BLOB NOT NULL, image BLOB);
+CREATE TABLE alarms (cell INTEGER PRIMARY KEY, alarms INTEGER NOT NULL, queries INTEGER,
+    flagged INTEGER);
 CREATE TABLE restarts (cell INTEGER PRIMARY KEY, batch INTEGER NOT NULL, why TEXT NOT NULL);
 CREATE TABLE times (series INTEGER PRIMARY KEY, seconds REAL NOT NULL);
 """
@@ -176,11 +180,16 @@ class Store:
                 "INSERT OR REPLACE INTO traces VALUES (?, ?, ?)",
                 (cell, codec.pack_trace(result), picture),
             )
+            if result.watched:
+                first = result.first_alarm or (None, None)
+                alarms = (cell, ledger.alarms, *first)
+                connection.execute("INSERT OR REPLACE INTO alarms VALUES (?, ?, ?, ?)", alarms)
 
     def forget(self, cells: Iterable[int]) -> None:
         """Drop the results of cells, so that they are run again; their labels stay."""
         with self._writing() as connection:
-            for table in ("results", "traces"):
+            watched = ("alarms",) if self.study.watch is not None else ()
+            for table in ("results", "traces", *watched):
                 connection.executemany(
                     f"DELETE FROM {table} WHERE cell = ?", [(cell,) for cell in cells]
                 )
@@ -241,11 +250,11 @@ class Store:
     def results(self) -> list[End]:
         """How each finished cell ended."""
         with reading(self.path):
-            ends = []
+            ends, alarms = [], self._alarms()
             for *row, traced in self._connection.execute(
                 f"SELECT {RESULT_COLUMNS}, {TRACED} FROM results ORDER BY cell"
             ):
-                end = _end(row)
+                end = _end(row, alarms.get(row[0]))
                 fault = self._cell_fault(end.cell) or end.fault
                 if fault is not None or not traced:
                     raise damaged(self.path, f"cell {end.cell} {fault or 'has no trace'}")
@@ -262,6 +271,13 @@ class Store:
                 if not (0 <= series < len(self.study.series) and 0 <= seconds < math.inf):
                     raise damaged(self.path, f"series {series} took {seconds} seconds")
             return found
+
+    def _alarms(self) -> dict[int, tuple[int, int | None, int | None]]:
+        """By cell, how many alarms there were, and the first; of a study that is watched."""
+        if self.study.watch is None:
+            return {}
+        rows = self._connection.execute("SELECT cell, alarms, queries, flagged FROM alarms")
+        return {cell: row for cell, *row in rows}
 
     def traces(self, images: bool = False) -> Iterator[tuple[int, Trace, bytes | None]]:
         """(cell, trace, packed image) of each finished cell, one after another."""
@@ -308,6 +324,9 @@ def _write_about(connection: sqlite3.Connection, study: StudyRecord) -> None:
     )
 
 
-def _end(row: Sequence[Any]) -> End:
-    cell, seed, stop, reason, warnings, *numbers = row
-    return End(cell, seed, Stop(stop), reason, tuple(json.loads(warnings)), *numbers)
+def _end(row: Sequence[Any], alarms: Sequence[Any] | None) -> End:
+    cell, seed, stop, reason, warnings, distance, cost, queries, source = row
+    count, *first = alarms or (0, None, None)
+    when = None if None in first else FirstAlarm(*first)
+    told, spent = tuple(json.loads(warnings)), (cost, queries, source, count, when)
+    return End(cell, seed, Stop(stop), reason, told, distance, *spent)
