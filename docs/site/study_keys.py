@@ -13,13 +13,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tollbox.studies.spec import sections, specs, study, tariffs
+from tollbox.studies.spec import sections, specs, study, tariffs, watch
 
 EXAMPLE = Path(__file__).parents[1] / "studies.md"
 TABLES: Mapping[str, tuple[str, ...]] = {
     "": tuple(sorted(study.TOP - study.TABLES)),
     "images": sections.IMAGES_KEYS,
     "goal": sections.GOAL_KEYS,
+    "watch": watch.KEYS,
     "models": sections.MODELS_KEYS,
     "attacks": sections.ATTACKS_KEYS,
     "attacks.surrogate": sections.SURROGATE_KEYS,
@@ -30,6 +31,7 @@ HEADINGS = {
     "": "At the top of the file",
     "images": "`[images]`",
     "goal": "`[goal]`",
+    "watch": "`[watch]`",
     "models": "`[[models]]`",
     "attacks": "`[[attacks]]`",
     "attacks.surrogate": "`surrogate` of an attack, as a table",
@@ -39,6 +41,7 @@ SPECS: Mapping[str, Any] = {
     "": study.Study,
     "images": specs.ImagesSpec,
     "goal": specs.GoalSpec,
+    "watch": watch.WatchSpec,
     "models": specs.ModelSpec,
     "attacks": specs.AttackSpec,
     "attacks.surrogate": specs.SurrogateSpec,
@@ -48,6 +51,7 @@ SPECS: Mapping[str, Any] = {
 REQUIRED = {
     "": {"prices"},
     "images": {"path"},
+    "watch": {"source"},
     "models": {"source"},
     "attacks": {"preset"},
     "attacks.surrogate": {"source"},
@@ -71,6 +75,8 @@ OTHER_KINDS = {
     ".prices": "a list of numbers, paths and tables",
     ".budget": "a number",
     ".max_queries": "a whole number",
+    ".max_flagged": "a whole number",
+    "watch.max_alarms": "a whole number",
     ".norm": "text",
     "images.list": "a path",
     "images.resize": "a whole number, or height and width",
@@ -81,6 +87,7 @@ OTHER_KINDS = {
     "attacks.surrogate.source": "text, or a list of texts",
     "prices.ratio": "a number, inf, or a path",
     "prices.max_queries": "a whole number",
+    "prices.max_flagged": "a whole number",
 }
 """Where that does not say it."""
 DEFAULT = re.compile(r"(?:^|; )default(?: of both)?: ([^;]*)")

@@ -18,7 +18,7 @@ from tollbox import Study
 from tollbox.cli.init import _model_from
 from tollbox.errors import InputError
 from tollbox.models.registry import located
-from tollbox.studies.spec import sections, study, template
+from tollbox.studies.spec import sections, study, template, watch
 from tollbox.studies.spec.template import MARK, Template
 
 CLASSES = ("ant", "bee", "cat")
@@ -95,17 +95,23 @@ def test_every_key_is_there_and_as_it_says(here: Path) -> None:
     )  # commented tables
     names = re.findall(r"^(?:# )?([a-z_0-9]+) = ", text, re.MULTILINE)
     keys = {*study.TOP, *sections.IMAGES_KEYS, *sections.MODELS_KEYS, *sections.GOAL_KEYS, "preset"}
-    assert set(names) == keys - study.TABLES
+    assert set(names) == {*keys, *watch.KEYS} - study.TABLES
     everything = text.replace("# [goal]", "[goal]")
     assert Study.from_text(text, here, "study.toml", files=False)
     alone = {"norm", "interpolation"}  # need an attack made for it, or resize
     commented = re.findall(r"^# ([a-z_0-9.]+ = .*)$", text, re.MULTILINE)
     assert len(commented) > 30
+    watching = re.findall("^# (.+)$", text.partition("# [watch]\n")[2], re.MULTILINE)
+    assert len(watching) == len(watch.KEYS)
     for line in commented:
         name = line.split(" = ")[0]
         chosen = everything.replace(f"# {line}", line, 1)
         if name in sections.GOAL_KEYS[:2]:  # both or neither
             chosen = re.sub("^# (target|start) =", r"\1 =", everything, flags=re.MULTILINE)
+        if line in watching:
+            chosen = everything.replace("# [watch]", f"[watch]\n{watching[0]}")
+            if line != watching[0]:
+                chosen = chosen.replace(f"# {line}", line)
         if name in alone:
             with pytest.raises(InputError, match=name):
                 Study.from_text(chosen, here, "study.toml", files=False)

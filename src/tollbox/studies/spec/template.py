@@ -82,6 +82,11 @@ GOAL = (
     Key("flagged", "[3, 5]", "these classes are flagged, whatever the image's own is"),
     Key("mask", '"mask.png"', "white where pixels may change"),
 )
+WATCH = (
+    Key("source", '"guard:detector"', "module:function, which is one or gives one"),
+    Key("alarm_price", "50", "what an alarm costs beside the answer; default: nothing"),
+    Key("max_alarms", "3", "nothing is asked after so many; default: any number"),
+)
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,7 @@ class Template:
         )
         yield f"budget = {BUDGET}"
         yield _line(Key("max_queries", "20000", "how many, whatever they cost"), {})
+        yield _line(Key("max_flagged", "100", "how many of its answers may be flagged"), {})
         yield ""
         yield from (_line(key, self.top) for key in TOP)
         yield ""
@@ -163,6 +169,10 @@ class Template:
         yield from _remark("Without a goal the image's own class is flagged; any other will do.")
         yield "# [goal]"
         yield from (_line(key, {}) for key in GOAL)
+        yield ""
+        yield from _remark("A detector of your own, which is shown every query and judged.")
+        yield "# [watch]"
+        yield from (_line(key, {}) for key in WATCH)
 
 
 def _line(key: Key, values: Mapping[str, Any], examples: Mapping[str, str] | None = None) -> str:
