@@ -46,7 +46,7 @@ NOT_DESCRIBED = (
     *("engine.cell_run.CellRun", "files.preparation.Configured", "studies.spec.file.Source"),
     *("studies.loading.Loaded", "studies.grid.Place", "studies.store.codec.End"),
     *("studies.store.codec.Trace", "core.exactness.Seen", "attacks.named.Preset"),
-    "engine.executors.Then",
+    *("engine.executors.Then", "core.limits.Limits", "detectors._Neighbours"),
 )
 """What public signatures mention and no user needs to make."""
 nitpick_ignore = [("py:class", f"tollbox.{name}") for name in NOT_DESCRIBED]
