@@ -28,6 +28,7 @@ from .core.model import Model
 from .core.noise import content_hash
 from .core.panel import Panel, Sessions
 from .core.watch import Detector
+from .engine.watching import as_alarms
 
 QUALITIES = (95, 85, 75, 60, 50)
 CROPS = (0.95, 0.9, 0.85, 0.8, 0.75)
@@ -59,9 +60,7 @@ def benign_panel(
             )
             rows = model.sent(plain.to(model.device, model.dtype))
             try:
-                said = torch.as_tensor(detector.begin(number)(rows)).cpu()
-                if said.dtype != torch.bool or said.shape != (len(rows),):
-                    raise TypeError(f"it gave {tuple(said.shape)} for {len(rows)} rows")
+                said = as_alarms(detector.begin(number)(rows), len(rows)).cpu()
             except (Exception, SystemExit) as error:  # the user's own code
                 failed = f"the detector failed on it: {type(error).__name__}: {error}"
                 return Panel(found, (*missing, failed))

@@ -59,8 +59,8 @@ def test_the_file_is_a_study_at_once(capsys: pytest.CaptureFixture[str], here: P
     code, out, err = typed(capsys, "init", *GIVEN)
     assert (code, err) == (0, "")
     found = (
-        "6 images, 8 x 6 pixels of 3 channels, in 3 classes, which are its folders: ant 2, bee 2, "
-        "cat 2."
+        "6 images, 8 x 6 pixels of 3 channels, in 3 classes, which are its folders: 2 of ant, 2 "
+        "of bee, 2 of cat."
     )
     judged = "net has 3 classes; of the first 6 images it classifies 6 correctly."
     dry, real = "tollbox run study.toml --dry-run", "tollbox run study.toml --out results"
@@ -162,7 +162,7 @@ def test_all_that_is_given_is_in_it(capsys: pytest.CaptureFixture[str], here: Pa
     code, out, err = typed(capsys, "init", *options)
     assert (code, err) == (0, "")
     assert "The first 5 of 6 images, 8 x 6 pixels" in out
-    assert "in 3 classes: ant 2, bee 2, cat 1." in out
+    assert "in 3 classes: 2 of ant, 2 of bee, 1 of cat." in out
     assert "resized to 12 on the shorter side (bicubic) and cropped to 8x6" in out
     assert "correctly" not in out  # a metered model is not asked
     found = tomllib.loads((here / "sub" / "a b.toml").read_text())
@@ -212,7 +212,7 @@ def test_functions_are_from_the_folder_of_the_file(
     given = ("--model", "init_functions:net", "--images", "init_functions:data")
     code, out, err = typed(capsys, "init", *given, "--out", "sub/study.toml")
     assert (code, err) == (0, "")
-    assert "3 images, 4 x 4 pixels of 1 channel, in 1 class: class 0 3." in out
+    assert "3 images, 4 x 4 pixels of 1 channel, in 1 class: 3 of class 0." in out
     assert "net gives labels; of the first 3 images it classifies 3 correctly." in out
     found = tomllib.loads(Path("sub/study.toml").read_text())
     assert found["models"][0]["source"] == given[1]
@@ -227,7 +227,7 @@ def test_many_images(
     code, out, _ = typed(capsys, "init", *GIVEN)
     assert code == 0
     assert "The first 4 of 6 images" in out
-    assert "ant 2, bee 1, cat 1" in out
+    assert "2 of ant, 1 of bee, 1 of cat" in out
     found = Study.from_toml("study.toml")
     assert found.images.limit == 4
     out = typed(capsys, "run", "study.toml", "--dry-run")[1]

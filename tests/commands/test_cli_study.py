@@ -188,7 +188,7 @@ def test_a_time_limit_and_then_resume(case: Case) -> None:
 
 def test_a_folder_that_has_no_study(case: Case) -> None:
     for command in ("resume", "status", "export"):
-        told = ("is not a folder", "expected a folder that `tollbox run` made")
+        told = ("is not a folder", "expected a folder that `tollbox run` or")
         case.told(2, *told, command=(command, "nowhere"))
     (case.folder / "empty").mkdir()
     case.told(2, "empty has no study", command=("resume", "empty"))
@@ -203,6 +203,7 @@ def test_run_again_with_the_same_or_another_study(case: Case) -> None:
     case.file.write_text(text.replace("prices = [1, 10]", "prices = [1, 20]"))
     words = (
         "out has another study, begun from study.toml; line 2 of study.toml is the first that",
+        "differs (prices = [1, 10] there, prices = [1, 20] here)",
         "go on with the study as it was by `tollbox resume out`, or give another folder",
     )
     case.told(2, *words, command=command)

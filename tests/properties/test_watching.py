@@ -207,7 +207,8 @@ class Bad:
             if self.what == "raise":
                 raise ValueError("out of order")
             short = torch.zeros(len(rows) + 1, dtype=torch.bool)
-            return short if self.what == "number" else rows.mean((1, 2, 3))
+            given = {"number": short, "nothing": None, "kind": rows.mean((1, 2, 3))}
+            return given[self.what]
 
         return session
 
@@ -217,8 +218,9 @@ class Bad:
     [
         ("begin", "the detector failed: ValueError: no memory of this image"),
         ("raise", "the detector failed: ValueError: out of order"),
-        ("number", "it gave bool of shape (2,) for 1 rows: expected a bool for each"),
-        ("kind", "it gave float64 of shape (1,) for 1 rows: expected a bool for each"),
+        ("number", "it gave bool of shape (2,) for 1 row: expected a bool for each"),
+        ("nothing", "it gave NoneType for 1 row: expected a bool for each"),
+        ("kind", "it gave float64 of shape (1,) for 1 row: expected a bool for each"),
     ],
 )
 def test_a_detector_that_fails_ends_its_image_and_no_other(what, message):

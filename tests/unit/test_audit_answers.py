@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import tollbox as tb
 from tollbox.auditing import answers, data
+from tollbox.auditing.against import cost_ratio
 from tollbox.auditing.answers import Reached
 from tollbox.auditing.questions import Policy, Questions, distance, headline, steps
 from tollbox.auditing.suite import FACTORS, Suite
@@ -116,6 +117,15 @@ def test_intervals_hold_the_median_as_often_as_they_say() -> None:
     assert held >= 180
 
 
+def test_there_is_a_ratio_where_half_are_reached_on_both_sides() -> None:
+    near, far = table([(1, 9)], [(2, 8)], [None]), table([(4, 16)], [(3, 17)], [None])
+    found = cost_ratio([far, near], 1)
+    assert (found["ratio"], found["reached"]) == (2, [0.666667, 0.666667])
+    nowhere = table([(1, 9)], [None], [None])
+    for sides in ([near, nowhere], [nowhere, near], [nowhere, nowhere]):
+        assert cost_ratio(sides, 1)["ratio"] is None
+
+
 def test_infinite_costs_are_ends_of_intervals() -> None:
     half = np.array([1.0] * 11 + [INF] * 9)
     [found] = answers.quantiles(half, [0.5])
@@ -159,7 +169,8 @@ def test_epsilon_is_a_distance_or_steps_of_8_bit_pixels() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "0", "-1", "inf", "nan", "4/256", "4/", "x", "1,,2", "4/255/2"]
+    "text",
+    ["", "0", "-1", "inf", "nan", "4/256", "4/", "x", "1,,2", "4/255/2", "1e308", "1e-320/255"],
 )
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(tb.InputError, match=r"^epsilon has .*: expected ℓ2 distances above 0"):
@@ -189,9 +200,14 @@ def test_questions_come_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"worth": 0}, "worth is 0: expected a number above 0."),
-        ({"worth": INF}, "worth is inf: expected a number above 0."),
-        ({"policy": "none.csv"}, "policy is 'none.csv': expected"),
+        ({"worth": 0}, "worth is 0: expected a number above 0, and at most 1e15."),
+        ({"worth": INF}, "worth is inf: expected a number above 0, and at most 1e15."),
+        ({"worth": 1e300}, "worth is 1e+300: expected a number above 0, and at most 1e15."),
+        ({"policy": "none.csv"}, "policy is 'none.csv': expected a CSV file that exists, with"),
+        (
+            {"policy": "5"},
+            "policy is '5': expected a CSV file that exists, with the columns flagged",
+        ),
         ({"policy": tb.Prices(3)}, "policy is c*=3: expected tb.Prices.escalating"),
     ],
 )
@@ -205,6 +221,9 @@ def test_a_policy_is_no_price_per_class(tmp_path: Path) -> None:
     file = tmp_path / "classes.csv"
     file.write_text("class,price\n3,5\n")
     with pytest.raises(tb.FileError, match="has prices per class: expected the columns flagged"):
+        Policy.from_csv(file)
+    file.write_text("a,b\n3,5\n")
+    with pytest.raises(tb.FileError, match="the header is 'a,b': expected the columns flagged"):
         Policy.from_csv(file)
 
 

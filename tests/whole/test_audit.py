@@ -18,6 +18,7 @@ import pytest
 import torch
 
 import tollbox as tb
+from tollbox.auditing.against import check_other
 from tollbox.auditing.audit import ANSWERS, IMAGES, PAGE, audit, conclude, settings_of
 from tollbox.auditing.evidence import Evidence
 from tollbox.auditing.questions import Questions
@@ -219,7 +220,15 @@ def test_where_time_is_limited_series_end_one_after_the_other(tmp_path: Path) ->
         ({"images": torch.full((5, 1, 8, 8), 2.0)}, "images has values outside of [0,1]"),
         ({"images": "pictures"}, "images is 'pictures': expected images (n, c, h, w)"),
         ({"labels": [0, 0]}, "labels has 2 labels for 5 images: expected one for each image"),
-        ({"labels": ["cat"] * 5}, "labels is ['cat'"),
+        ({"labels": ["cat"] * 5}, "the label of image 0 is 'cat': expected an integer"),
+        ({"labels": torch.full((5,), 0.5)}, "the label of image 0 is 0.5: expected an integer"),
+        ({"labels": 5}, "labels is 5: expected whole numbers"),
+        ({"name": ""}, "name is '': expected what the model is called"),
+        ({"seed": 1.5}, "seed is 1.5: expected a whole number"),
+        ({"exact": 3}, "exact is 3: expected True or False"),
+        ({"tell": 3}, "tell is 3: expected a function, or None"),
+        ({"flagged": 3}, "flagged is 3: expected classes as whole numbers"),
+        ({"class_names": "abc"}, "class_names is 'abc': expected a list of names"),
         ({"labels": [0, 0, 0, 0, 3]}, "3"),
         ({"budget": 1}, "budget is 1: expected a number from 100"),
         ({"worth": -1}, "worth is -1: expected a number above 0"),
@@ -275,6 +284,66 @@ def test_an_audit_beside_itself_and_beside_a_stronger_model(
     with pytest.raises(tb.InputError, match="has measured none of the images of"):
         conclude(hard.folder, other=darker.folder)
     conclude(audited.folder)
+
+
+def test_beside_an_audit_that_is_not_finished(audited: tb.Audit, tmp_path: Path) -> None:
+    """Of the same model and images: by what is finished on both, neither costs more."""
+    plane, images, labels = case()
+    out = tmp_path / "part"
+    ended: list[int] = []
+
+    def tell(event: Event) -> None:
+        if isinstance(event, CellEnded):
+            ended.append(event.cell)
+            if len(ended) == 7 * IMAGES_COUNT:
+                raise KeyboardInterrupt
+
+    settings: Any = {"budget": BUDGET, "time_limit": 1e6, "tell": tell}
+    with pytest.raises(KeyboardInterrupt):
+        audit(plane.model(), images, labels, out=out, name="plane", **settings)
+    part = conclude(out).data
+    assert 1 <= len(part["runs"]) < len(audited.data["runs"])
+    for folder, other in ((audited.folder, out), (out, audited.folder)):
+        beside = conclude(folder, other=other).data["against"]
+        assert {row["ratio"] for row in beside["ratios"]} <= {1, None}
+        assert all(row["reached"][0] == row["reached"][1] for row in beside["ratios"])
+        assert len(beside["left_out"]) == len(audited.data["runs"]) - len(part["runs"])
+        assert "not finished on both, are left out" in beside["verdict"][-1]
+    conclude(audited.folder)
+
+
+def test_what_another_audit_is_checked_for_before_a_run(audited: tb.Audit) -> None:
+    with tb.StudyResults(audited.folder) as results:
+        known = {(content, label) for content, label, _ in results.images}
+    check_other(audited.folder, SHAPE, known)
+    with pytest.raises(tb.InputError, match="against has images of 1 x 8 x 8, and this audit of"):
+        check_other(audited.folder, (3, 8, 8), known)
+    with pytest.raises(tb.InputError, match="has measured none of the images of this audit"):
+        check_other(audited.folder, SHAPE, {(content, 2) for content, _ in known})
+
+
+def test_where_all_runs_fail_nothing_is_said(tmp_path: Path) -> None:
+    plane, images, labels = case()
+    calls = Counter[str]()
+
+    def failing(batch: torch.Tensor) -> torch.Tensor:
+        calls["batches"] += 1
+        if calls["batches"] > 1:  # the first is that in which a model is tried
+            raise ValueError("out of order")
+        return plane.labels(batch)
+
+    model = tb.models.from_callable(failing, dtype=torch.float64, classes=3)
+    found = audit(model, images, labels, out=tmp_path / "out", budget=BUDGET, worth=500)
+    assert found.data["failed"] == 100
+    assert found.verdict.startswith("Nothing can be said: all 100 runs failed.")
+    assert found.data["advice"] == []
+
+
+def test_of_one_image_the_words_speak_of_one(tmp_path: Path) -> None:
+    plane, images, labels = case()
+    found = audit(plane.model(), images[:1], labels[:1], out=tmp_path / "out", budget=BUDGET)
+    assert found.data["verdict"][0].startswith("The one image was brought within")
+    assert "Half" not in found.verdict
 
 
 def plane_of(distance: float) -> Any:

@@ -22,7 +22,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core.arguments import check_flag, check_seconds, shown
+from ..core.arguments import (
+    check_flag,
+    check_function,
+    check_seconds,
+    check_whole,
+    is_whole,
+    shown,
+)
 from ..core.cell import check_label
 from ..core.model import as_model
 from ..core.noise import content_hash
@@ -110,6 +117,13 @@ def audit(
     """
     check_seconds("time_limit", time_limit)
     check_flag("metered", metered)
+    check_flag("exact", exact)
+    check_whole("seed", seed)
+    check_function("tell", tell)
+    if not isinstance(name, str) or not name.strip():
+        raise InputError(f"is {shown(name)}", expected="what the model is called", input="name")
+    classes = None if flagged is None else _listed("flagged", flagged, "classes as whole numbers")
+    class_names = _listed("class_names", class_names, "a list of names")
     questions = Questions.of(worth, epsilon, policy)
     given = _image_set(images, labels, class_names)
     folder = path_of(out, "out")
@@ -123,7 +137,7 @@ def audit(
         attacks=suite.specs(),
         tariffs=suite.tariffs(),
         seeds=[seed],
-        goal=GoalSpec(flagged=None if flagged is None else frozenset(flagged)),
+        goal=GoalSpec(flagged=None if classes is None else frozenset(classes)),
         batch_size=batch_size,
         workers=workers,
         metered=metered,
@@ -183,10 +197,10 @@ def _image_set(
         )
     if not bool(((stack >= 0) & (stack <= 1)).all()):
         raise InputError("has values outside of [0,1]", expected="images in [0,1]", input="images")
-    try:
-        classes = [int(label) for label in labels]
-    except (TypeError, ValueError):
-        raise InputError(f"is {shown(labels)}", expected="whole numbers", input="labels") from None
+    classes = [
+        int(label) if is_whole(label) else label
+        for label in _listed("labels", labels, "whole numbers")
+    ]
     if len(classes) != len(stack):
         raise InputError(
             f"has {len(classes)} labels for {len(stack)} images",
@@ -197,6 +211,17 @@ def _image_set(
         check_label(label, None, f"the label of image {place}")
     places = tuple(str(place) for place in range(len(stack)))
     return ImageSet(stack, tuple(classes), places, places, tuple(names))
+
+
+def _listed(name: str, values: Any, expected: str) -> list[Any]:
+    """The values of an argument, those of a tensor or an array as Python has them; InputError
+    unless it is a series of them."""
+    if isinstance(values, Iterable) and not isinstance(values, str):
+        try:
+            return [each.item() if isinstance(each, Tensor) else each for each in values]
+        except (TypeError, RuntimeError):  # a tensor of none or several dimensions
+            pass
+    raise InputError(f"is {shown(values)}", expected=expected, input=name)
 
 
 def _keep(file: Path, given: ImageSet) -> None:

@@ -64,6 +64,7 @@ def audit_data(evidence: Evidence, questions: Questions) -> dict[str, Any]:
             | {"reached": share(nearest <= level)}
             for level in levels
         ],
+        "failed": evidence.failed,
         "headline": chosen,
         "prices": [price(each) for each in prices],
         "reference": price(reference_price(prices)),

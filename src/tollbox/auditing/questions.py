@@ -25,16 +25,20 @@ from ..core.escalation import Escalation
 from ..core.prices import Prices
 from ..core.result import Values
 from ..errors import FileError, InputError
-from ..files.price_tables import prices_from
+from ..files.price_tables import growing_prices_from
 
 STEPS = 255.0
 LADDER = tuple(2.0**power for power in range(-4, 8))
 MOST_LEVELS = 5
 FEWEST_REACHED = 0.1
 HEADLINE_REACHED = 0.75
+MOST = 1e15
+"""That a worth or an ε may be: beyond it nobody means one, and sums overflow."""
 USUAL = 8.0
 """The level, in steps, where nothing was reached."""
-EPSILON = "ℓ2 distances above 0, as 0.5,1, or steps of 8-bit pixels, as 2/255,4/255"
+LEAST = 1e-15
+"""That an ε may be, likewise."""
+EPSILON = "ℓ2 distances above 0 (1e-15 to 1e15), as 0.5,1, or steps of 8-bit pixels, as 2/255,4/255"
 
 
 @dataclass(frozen=True)
@@ -48,16 +52,9 @@ class Policy:
     def from_csv(cls, path: str | Path) -> Policy:
         """That of a file with the columns flagged and price."""
         try:
-            prices = prices_from(str(path))
+            prices = growing_prices_from(str(path))
         except FileError as error:
             raise error.renamed({"price": "policy"}) from None
-        if prices.escalation is None:
-            raise FileError(
-                f"{path} has prices per class",
-                expected="the columns flagged and price: what a flagged answer costs from the "
-                "n-th on",
-                input="policy",
-            )
         return cls(Path(path).stem, prices)
 
     def to_json(self) -> dict[str, Any]:
@@ -85,8 +82,9 @@ class Questions:
     policy: Policy | None = None
 
     def __post_init__(self) -> None:
-        if self.worth is not None and not (is_number(self.worth) and 0 < self.worth < math.inf):
-            raise InputError(f"is {shown(self.worth)}", expected="a number above 0", input="worth")
+        if self.worth is not None and not (is_number(self.worth) and 0 < self.worth <= MOST):
+            expected = "a number above 0, and at most 1e15"
+            raise InputError(f"is {shown(self.worth)}", expected=expected, input="worth")
         for text in self.epsilons:
             distance(text, 1)
 
@@ -168,7 +166,7 @@ def distance(text: str, values: int) -> float:
     number, slash, whole = str(text).partition("/")
     try:
         value = float(number)
-        good = 0 < value < math.inf and (not slash or whole.strip() == "255")
+        good = LEAST <= value <= MOST and (not slash or whole.strip() == "255")
     except ValueError:
         good = False
     if not good:

@@ -63,8 +63,13 @@ def verdict(data: Mapping[str, Any]) -> list[str]:
             "Nothing can be said yet: no attack is finished on all images.",
             "Go on with the audit to have its answers.",
         ]
+    if _all_failed(data):
+        return [
+            f"Nothing can be said: all {count(data['failed'])} runs failed.",
+            "Mend why (`tollbox export` has the reasons), and run them again.",
+        ]
     here, level = data["headline"], data["levels"][data["headline"]]
-    within = f"within {level_words(level)} of {'it' if measured == 1 else 'the original'}"
+    within = f"within {level_words(level)} of the original"
     if not level["reached"]:
         return [
             f"None of the {counted(measured, 'image')} was brought {within} by the attacks of this "
@@ -79,6 +84,12 @@ def verdict(data: Mapping[str, Any]) -> list[str]:
             f"{percent(level['reached'])} of the {counted(measured, 'image')} were brought "
             f"{within}; for the others the budgets of this audit did not suffice."
         )
+    elif measured == 1:
+        first = (
+            f"The one image was brought {within} for {_cost(cheap['value'])} queries; where a "
+            f"flagged answer costs {count(dear)} times any other, the same takes a cost of "
+            f"{_cost(costly['value'])}."
+        )
     else:
         first = (
             f"Half of the {counted(measured, 'image')} were brought {within} for at most "
@@ -86,6 +97,12 @@ def verdict(data: Mapping[str, Any]) -> list[str]:
             f"any other, the same takes a cost of {_interval(costly)}."
         )
     return [first, _second(data, here)]
+
+
+def _all_failed(data: Mapping[str, Any]) -> bool:
+    """Whether no run ended well, and none had come near before."""
+    runs = sum(row["runs"] for row in data["runs"])
+    return data["failed"] == runs and not any(level["reached"] for level in data["levels"])
 
 
 def _second(data: Mapping[str, Any], here: int) -> str:
@@ -122,7 +139,8 @@ def _second(data: Mapping[str, Any], here: int) -> str:
     if few["value"] is None:
         return "Fewer than one in ten were, so nothing is said of a limit on flagged answers."
     if half["value"] == few["value"]:
-        second = f"Half of them took no more than {_flagged(half['value'])}"
+        who = "It" if data["images"]["measured"] == 1 else "Half of them"
+        second = f"{who} took no more than {_flagged(half['value'])}"
     elif half["value"] is None:
         second = f"One in ten of them took no more than {_flagged(few['value'])}"
     else:
@@ -139,7 +157,7 @@ def _flagged(value: float) -> str:
 
 def advice(data: Mapping[str, Any]) -> list[str]:
     """What would make attacks uneconomic, as far as it was seen."""
-    if not data["images"]["measured"]:
+    if not data["images"]["measured"] or _all_failed(data):
         return []
     here = data["headline"]
     said = []
@@ -192,9 +210,10 @@ def notes(evidence: Evidence, data: Mapping[str, Any]) -> list[str]:
             f"{'are' if images['misclassified'] > 1 else 'is'} left out."
         )
     if images["measured"] and images["measured"] < 20:
+        are = "is" if images["measured"] == 1 else "are"
         said.append(
-            f"{counted(images['measured'], 'image')} are few: intervals are wide, and quantiles of "
-            "one in ten stand on one or two images."
+            f"{counted(images['measured'], 'image')} {are} few: intervals are wide, and quantiles "
+            "of one in ten stand on one or two images."
         )
     if evidence.left_out:
         names = ", ".join(
@@ -223,8 +242,13 @@ def commands(evidence: Evidence) -> list[str]:
         size = f"--images {len(results.images)} --seed {results.study.seeds[0]}"
         return [f"tollbox demo {size} --out {folder}"]
     more = [f"tollbox resume {folder}"] if evidence.left_out else []
-    if more and record.where == IN_PYTHON:
-        more = [f"tb.audit(..., out={str(results.folder)!r})  # as it was begun"]
+    more += [f"tollbox resume {folder} --failed"] if evidence.failed else []
+    if record.where == IN_PYTHON:
+        more = (
+            []
+            if not evidence.left_out
+            else [f"tb.audit(..., out={str(results.folder)!r})  # as it was begun"]
+        )
     return [
         *more,
         f"tollbox audit --out {folder} --worth 10000  # ask it something else; nothing is run",

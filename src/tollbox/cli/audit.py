@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from ..auditing.against import check_other
 from ..auditing.audit import PAGE, Audit, conclude, keeps_images, options_of, settings_of
 from ..auditing.questions import Questions
 from ..auditing.suite import Suite
@@ -119,13 +120,14 @@ def audit(options: AuditOptions) -> int:
     limit = duration(options.time)
     questions = Questions.of(options.worth, options.epsilon, options.policy)
     if options.model is None:
-        if options.images is not None:
-            raise InputError(
-                f"is given, and {mention('model')} is not", expected="both", input="path"
-            )
+        _check_asked(options)
         show(conclude(options.out, questions, other=options.against), options.json)
         return 0
     suite, loaded = prepared(options)
+    if options.against is not None:  # before anything is run for it
+        images = loaded.images
+        known = set(zip(loaded.hashes, images.labels, strict=True))
+        check_other(options.against, images.images.shape[1:], known)
     if not holds(loaded.study, options.out):
         settings = settings_of(suite, loaded.images.images, questions)
         begin(loaded, options.out, "audit", settings=settings)
@@ -140,6 +142,20 @@ def audit(options: AuditOptions) -> int:
             other=options.against,
             as_json=options.json,
         )
+
+
+def _check_asked(options: AuditOptions) -> None:
+    """Raise InputError if something is given that only a run reads, and no model is."""
+    read = ("out", "worth", "epsilon", "policy", "against", "json")
+    for each in fields(options):
+        if each.name not in read and getattr(options, each.name) != each.default:
+            name = "path" if each.name == "images" else each.name
+            raise InputError(
+                f"is given, and {mention('model')} is not",
+                expected=f"{mention('model')} and {mention('path')} to run an audit, or neither "
+                "to ask one that is recorded",
+                input=name,
+            )
 
 
 def duration(text: str | None) -> float:

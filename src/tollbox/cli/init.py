@@ -242,7 +242,7 @@ def _images_in_words(spec: ImagesSpec, used: ImageSet, limit: int | None, own: b
     of = f" of {total}" if limit is not None and total > len(used) else ""
     channels, height, width = used.images.shape[1:]
     labels = Counter(used.labels).most_common()
-    named = [f"{class_words(k, used.class_names)} {n}" for k, n in sorted(labels[:MOST_CLASSES])]
+    named = [f"{n} of {class_words(k, used.class_names)}" for k, n in sorted(labels[:MOST_CLASSES])]
     named += [f"{len(labels) - len(named)} more"] if len(labels) > len(named) else []
     folders = ", which are its folders" if is_folder and spec.labels is None else ""
     text = (

@@ -85,7 +85,7 @@ class Watching:
             if self._session is None:
                 self._session = self._detector.begin(int(self._problem.content[:DIGITS], 16))
             points = self._points(pending, rows)
-            return _checked(self._session(points), rows)
+            return as_alarms(self._session(points), rows)
         except (Exception, SystemExit) as error:  # the user's own code
             reason = f"the detector failed: {type(error).__name__}: {error}"
             self.failure = Failure(Stop.WATCH_ERROR, reason)
@@ -156,15 +156,17 @@ def _shown(run: CellRun) -> Shown | None:
     return Shown(run, watching, rows, watching.show(pending, rows)) if rows else None
 
 
-def _checked(said: Any, rows: int) -> Tensor:
-    """A bool for each row."""
-    answer = torch.as_tensor(said)
-    if answer.dtype != torch.bool or answer.shape != (rows,):
-        raise TypeError(
-            f"it gave {str(answer.dtype).removeprefix('torch.')} of shape {tuple(answer.shape)} "
-            f"for {rows} rows: expected a bool for each"
-        )
-    return answer
+def as_alarms(said: Any, rows: int) -> Tensor:
+    """What a session said of so many rows, a bool for each; TypeError if it is not that."""
+    try:
+        answer = torch.as_tensor(said)
+    except (TypeError, ValueError, RuntimeError):
+        given = type(said).__name__
+    else:
+        if answer.dtype == torch.bool and answer.shape == (rows,):
+            return answer
+        given = f"{str(answer.dtype).removeprefix('torch.')} of shape {tuple(answer.shape)}"
+    raise TypeError(f"it gave {given} for {rows} row{'s' * (rows > 1)}: expected a bool for each")
 
 
 def _read(said: Sequence[Tensor | None]) -> list[Alarms | None]:

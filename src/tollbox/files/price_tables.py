@@ -20,18 +20,29 @@ from .tables import LARGEST, header_of, kind_of, rows_of, shortened
 DEFAULT_ROW = "default"
 AGAIN = "again"
 COLUMNS = "with the columns class and price, or flagged and price"
+GROWING = "the columns flagged and price: what a flagged answer costs from the n-th on"
 
 
 def prices_from(text: str) -> Prices:
     """The prices of the CSV file at a path."""
+    file = _file(text, f"a number, inf, or a CSV file that exists, {COLUMNS}")
+    return _growing(file) if "flagged" in header_of(file) else _per_class(file)
+
+
+def growing_prices_from(text: str) -> Prices:
+    """The prices that grow of the CSV file at a path."""
+    file = _file(text, f"a CSV file that exists, with {GROWING}")
+    header = header_of(file)
+    if "class" in header and "flagged" not in header:
+        raise FileError(f"{file} has prices per class", expected=GROWING, input="price")
+    return _growing(file)
+
+
+def _file(text: str, expected: str) -> Path:
     file = Path(text)
     if not text.strip() or kind_of(file, str(file), input="price") == "nothing":
-        raise FileError(
-            f"is {shortened(text)!r}",
-            expected=f"a number, inf, or a CSV file that exists, {COLUMNS}",
-            input="price",
-        )
-    return _growing(file) if "flagged" in header_of(file) else _per_class(file)
+        raise FileError(f"is {shortened(text)!r}", expected=expected, input="price")
+    return file
 
 
 def _per_class(file: Path) -> Prices:

@@ -13,6 +13,7 @@ from ..core.noise import NOISE_VERSION
 from ..engine.cores import MOST_PROCESSES, within_cores
 from ..errors import InputError
 from ..files.output import check_free, staged
+from ..files.tables import shortened
 from .grid import Grid
 from .identity import attack_parts, current_environment, flagged_labels, price_texts
 from .loading import Loaded
@@ -171,8 +172,15 @@ def holds(study: Study, out: Path, part: Part = WHOLE) -> bool:
             f"{out} has {_words(Part(record.part, record.parts))} of this study, not "
             f"{_words(part)}: give another folder."
         )
+    there, here = (_line(text, line) for text in (record.text, study.text))
     raise InputError(
         f"{out} has another study, begun from {record.where}; line {line} of {study.where} is the "
-        f"first that differs: go on with the study as it was by `tollbox resume {out}`, or give "
-        "another folder."
+        f"first that differs ({there} there, {here} here): go on with the study as it was by "
+        f"`tollbox resume {out}`, or give another folder."
     )
+
+
+def _line(text: str, number: int) -> str:
+    """A line of a study's text, counted from 1, as an error shows it."""
+    lines = [line.strip() for line in text.splitlines()[number - 1 : number]]
+    return shortened("".join(lines)) or "nothing"

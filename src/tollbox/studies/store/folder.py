@@ -18,7 +18,7 @@ from .store import Store
 
 NAME = "shard-{}.sqlite"
 PATTERN = re.compile(r"shard-(\d+)\.sqlite")
-MADE_BY_RUN = "a folder that `tollbox run` made"
+MADE_BY_RUN = "a folder that `tollbox run` or `tollbox audit` made"
 BRING_BACK = "bring it back, or begin anew in another folder"
 
 
