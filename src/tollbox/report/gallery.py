@@ -30,6 +30,7 @@ from ..errors import InputError
 from ..files.packages import optional
 from ..studies.grid import Place
 from ..studies.reading import StudyResults
+from .curve_data import key_of
 from .paper_table import PaperTable
 from .runs import CellCurve, SeriesRuns
 
@@ -114,7 +115,7 @@ def _pictures(results: StudyResults, chosen: Sequence[SeriesRuns]) -> dict[str, 
                 if shot.series is runs and shot.run.image == image
             ]
             room -= sum(len(each[name]) for each in entries for name in ("image", "difference"))
-            rows += [{"image": number, **_names(runs), "shots": entries}] if entries else []
+            rows += [{"image": number, **key_of(runs), "shots": entries}] if entries else []
     images = []
     for image in shown:
         _, label, name = results.images[image]
@@ -127,15 +128,6 @@ def _pictures(results: StudyResults, chosen: Sequence[SeriesRuns]) -> dict[str, 
             }
         )
     return {"factor": factor, "images": images, "rows": rows}
-
-
-def _names(runs: SeriesRuns) -> dict[str, str]:
-    series = runs.series
-    return {
-        "model": series.model.name,
-        "attack": series.attack.name,
-        "price": series.tariff.name,
-    }
 
 
 def _entry(

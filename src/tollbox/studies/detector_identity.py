@@ -23,11 +23,16 @@ from .store.watch_record import WatchRecord
 
 def detector_parts(detector: Detector) -> dict[str, str]:
     """What tells a detector from another, field by field."""
-    return dict(_settings("", detector))
+    return dict(_settings("", detector, ()))
 
 
-def _settings(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """The settings of an object of the user's, whatever it is, by their dotted names."""
+def _settings(name: str, value: Any, around: tuple[int, ...]) -> Iterator[tuple[str, str]]:
+    """The settings of an object of the user's, whatever it is, by their dotted names; `around` are
+    the ids of what it lies in, so that one which holds itself has an end."""
+    if id(value) in around:
+        yield name, "what it lies in"
+        return
+    around = (*around, id(value))
     if value is None or isinstance(value, str | int | float | tuple | frozenset):
         yield name, repr(value)
     elif isinstance(value, torch.nn.Module):
@@ -37,16 +42,16 @@ def _settings(name: str, value: Any) -> Iterator[tuple[str, str]]:
         yield name, f"{array.dtype} {array.shape} {hashlib.sha256(array.data).hexdigest()}"
     elif isinstance(value, list):
         for number, part in enumerate(value):
-            yield from _settings(f"{name}.{number}".lstrip("."), part)
+            yield from _settings(f"{name}.{number}".lstrip("."), part, around)
     elif isinstance(value, dict):
         for key, part in value.items():
-            yield from _settings(f"{name}.{key}".lstrip("."), part)
+            yield from _settings(f"{name}.{key}".lstrip("."), part, around)
     else:
         kind = getattr(value, "__qualname__", type(value).__qualname__)
         yield name or "detector", kind
         inside = {} if callable(value) and hasattr(value, "__qualname__") else _fields(value)
         for key, part in inside.items():
-            yield from _settings(f"{name}.{key}".lstrip("."), part)
+            yield from _settings(f"{name}.{key}".lstrip("."), part, around)
 
 
 def _fields(value: Any) -> dict[str, Any]:
