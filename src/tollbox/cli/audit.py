@@ -156,6 +156,13 @@ def _check_asked(options: AuditOptions) -> None:
                 "to ask one that is recorded",
                 input=name,
             )
+    if not options.out.exists():
+        raise InputError(
+            f"is not given, and there is no {options.out}",
+            expected=f"{mention('model')} and {mention('path')} to run an audit, or the folder of "
+            "one that is recorded",
+            input="model",
+        )
 
 
 def duration(text: str | None) -> float:
