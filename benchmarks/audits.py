@@ -1,6 +1,6 @@
 """An audit of one of the networks of `nets.py`, by `tollbox.audit`: its folder, and the verdict.
 
-    python benchmarks/audits.py --net resnet20 --images 50 --device cuda --time 400 --out DIR
+    python benchmarks/audits.py --net resnet20 --device cuda --workers 5 --time 440 --out DIR
 
 The images are the first ones, whatever the network says of them; those that it misclassifies are
 left out and counted. With the same arguments an audit that was begun goes on. torch, NumPy and
@@ -55,6 +55,7 @@ def main() -> None:
     parser.add_argument("--worth", type=float, default=None)
     parser.add_argument("--epsilon", default=None)
     parser.add_argument("--batch-size", type=int, default=None)
+    parser.add_argument("--workers", type=int, default=1, help="processes that share the images")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
@@ -76,6 +77,7 @@ def main() -> None:
         worth=args.worth,
         epsilon=args.epsilon,
         batch_size=args.batch_size,
+        workers=args.workers,
         seed=args.seed,
         time_limit=args.time,
         tell=Lines(),
