@@ -7,7 +7,8 @@
 
 Rule 4: the same counts and distances at any batch size, order and number of live images in float64,
 and in float32 at one shape. Rule 5: 8-bit points. Rule 6: out of memory. Rule 7: no synchronisation
-but the one per batch (any other is an error, which ends the cell).
+but the one per batch (any other is an error, which ends the cell). Rule 4 also where a detector
+watches; what it says is waited for, so there rule 7 does not hold.
 
 Also: what is made in few launches (`core/kernels.py`, `parts/drawn.py`) is what plain torch makes.
 
@@ -30,6 +31,7 @@ import torch
 from torch import Tensor, nn
 
 import tollbox as tb
+from tollbox import testing
 from tollbox.engine.mixtures import Mixture, write
 from tollbox.parts.drawn import DrawnDirections, block_of
 from tollbox.parts.paths import Circle
@@ -37,11 +39,17 @@ from tollbox.parts.priors import Photo, Reweighed, Spectrum
 from tollbox.parts.subspaces import Dct
 
 COUNT = 20
+NEAR = testing.NearDuplicates(0.5, window=20, every=5)
+"""A detector: every fifth query that is near one of the 20 before it."""
 
 
 def table(results: tb.Results) -> list[Any]:
     return [
-        (r.stop, r.ledger.counts, r.distance, [step.distance for step in r.trace]) for r in results
+        (
+            (r.stop, r.ledger.counts, r.ledger.alarms, r.first_alarm),
+            (r.distance, [step.distance for step in r.trace]),
+        )
+        for r in results
     ]
 
 
@@ -135,6 +143,24 @@ def rules(told: Callable[[str, bool], None], attacks: list[str]) -> None:
         told(f"rule 7: {attack}, one synchronisation per batch", results.failed == 0)
 
 
+def watched(told: Callable[[str, bool], None], attacks: list[str]) -> None:
+    """Rule 4 with a detector, whose alarms cost something and end a run."""
+    double = tb.models.embedded(device="cuda", dtype=torch.float64)
+    watch: dict[str, Any] = {"watch": NEAR, "alarm_price": 5, "max_alarms": 5}
+    for attack in attacks:
+        wanted = attacked(double, attack, batch_size=64, **watch)
+        ended = sum(row[0][0] is tb.Stop.ALARM for row in wanted)
+        told(f"watched: {attack}, {ended} of {COUNT} runs end by alarms", ended > 0)
+        ways: dict[str, dict[str, Any]] = {
+            "batches of 7": {"batch_size": 7},
+            "backwards, three live": {"backwards": True, "live": 3},
+            "metered": {"metered": True},
+        }
+        for how, options in ways.items():
+            same = attacked(double, attack, **options, **watch) == wanted
+            told(f"watched, rule 4: {attack}, {how}", same)
+
+
 def kernels(told: Callable[[str, bool], None]) -> None:
     """What is made in few launches is what plain torch makes."""
     for dtype in (torch.float32, torch.float64):
@@ -185,6 +211,7 @@ def main() -> int:
     if args.device != "cpu" and attacks:
         kernels(told)
         rules(told, attacks)
+        watched(told, attacks)
     if args.net is not None:
         report["killed"] = killed.check(args, told)
     print(json.dumps(report, indent=1))
