@@ -5,7 +5,8 @@
 The images are the first ones, whatever the network says of them; those that it misclassifies are
 left out and counted. With the same arguments an audit that was begun goes on. torch, NumPy and
 SciPy are enough to run it; where Pillow is missing the page has no pictures, and `tollbox audit
---out DIR` makes it again where that is, without the network.
+--out DIR` makes it again where that is, without the network. `--record FILE` keeps the answers with
+the command and the seconds that it took.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="processes that share the images")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--record", type=Path, default=None, help="write the JSON here")
     args = parser.parse_args()
     common.use_tf32(False)
     mean, std = nets.NORMALISATION[args.net]
@@ -82,10 +84,13 @@ def main() -> None:
         time_limit=args.time,
         tell=Lines(),
     )
-    print(f"{args.net}: {time.monotonic() - began:.0f} s; {args.out}")
+    seconds = round(time.monotonic() - began)
+    print(f"{args.net}: {seconds} s; {args.out}")
     print(found.verdict)
     for sentence in (*found.data["advice"], *found.data["notes"]):
         print(f"- {sentence}")
+    report = {**common.provenance(args.device), "seconds": seconds, "answers": found.data}
+    common.write(args.record, report)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from tollbox.auditing import answers
 from tollbox.auditing.audit import PAGE, audit, conclude
 from tollbox.auditing.evidence import Evidence
 from tollbox.auditing.questions import Questions
+from tollbox.report.numbers import distance
 from tollbox.report.page import packaged
 from tollbox.testing import half_space
 
@@ -36,9 +37,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plane = half_space(1.0, (1, 8, 8))
     images = (plane.source + 0.05 * torch.randn(6, 1, 8, 8, generator=generator)).clamp(0, 1)
     names = [HOSTILE, "</script><b>", "other"]
-    for name, distance in ((HOSTILE, 1.0), ("{{script}}</script>", 1.3)):
-        model = half_space(distance, (1, 8, 8)).model()
-        where = out / str(distance)
+    for name, away in ((HOSTILE, 1.0), ("{{script}}</script>", 1.3)):
+        model = half_space(away, (1, 8, 8)).model()
+        where = out / str(away)
         audit(model, images, [0] * 6, out=where, name=name, budget=150, class_names=names)
     policy = tb.Prices.escalating({1: 1.0, 5: 100.0})
     conclude(out / "1.0", Questions.of(policy=policy), other=out / "1.3")
@@ -77,6 +78,19 @@ def test_all_is_shown(opened: webdriver.Chrome, folder: Path) -> None:
     pictures = opened.find_elements(By.CSS_SELECTOR, "#weakest img")
     assert len(pictures) == 3 * len(found["weakest"]) > 0
     assert all(picture.size["width"] > 0 for picture in pictures)
+
+
+def test_the_ranking_and_the_time_are_shown(opened: webdriver.Chrome, folder: Path) -> None:
+    found = json.loads((folder / "audit.json").read_text())
+    shown = {row["attack"]: row for row in found["ranking"]["standings"] if row["price"] == 10}
+    for attack, row in shown.items():
+        cells = opened.find_elements(By.CSS_SELECTOR, f"#ranking [data-attack='{attack}'] td")
+        wanted = "1" if attack == "frugal" else distance(row["G"]["value"])
+        assert len(cells) == 4
+        assert cells[1].text.split("\n")[0] == wanted
+        assert f"O {distance(row['O']['value'])} [" in cells[1].text
+        [run] = opened.find_elements(By.CSS_SELECTOR, f"#suite [data-attack='{attack}']")
+        assert run.text.count("queries/s") == 5
 
 
 @pytest.mark.parametrize("width", [400, 1400])

@@ -123,6 +123,33 @@ def test_the_words_have_the_numbers(audited: tb.Audit) -> None:
     assert "The images cannot be shown" not in page
 
 
+def test_g_and_o_are_those_of_the_results(audited: tb.Audit) -> None:
+    """Worked out from `distance_at`; where flagged answers alone cost something there is none."""
+    cap, found = 0.5 * math.sqrt(64), audited.data["ranking"]
+    every = results_of(audited)
+    best = {r.name: min(s.distance for s in every if s.name == r.name) for r in every}
+    assert found["against"] == ATTACKS[0]
+    assert [row["price"] for row in found["costs"]] == [1, 10, 100, 1000]
+    assert len(found["standings"]) == 4 * len(ATTACKS)
+    with tb.StudyResults(audited.folder) as results:
+        for row in found["standings"]:
+            last = next(each for each in found["costs"] if each["price"] == row["price"])["last"]
+            marks = np.geomspace(last / 20, last, 24)
+            ours, theirs = (
+                {
+                    r.name: np.minimum([r.distance_at(cost) for cost in marks], cap)
+                    for r in results.results(attack=attack, price=f"{row['price']}")
+                    if r.stop.attacked
+                }
+                for attack in (row["attack"], ATTACKS[0])
+            )
+            logs = [np.log(ours[name] / theirs[name]).mean() for name in best]
+            lags = [np.log(ours[name] / best[name]) / np.log(cap / best[name]) for name in best]
+            assert row["G"]["value"] == pytest.approx(math.exp(np.mean(logs)), rel=1e-4)
+            assert row["O"]["value"] == pytest.approx(1 - np.mean(lags), rel=1e-4)
+            assert row["G"]["low"] <= row["G"]["value"] <= row["G"]["high"]
+
+
 def test_a_folder_that_was_moved_is_read_without_the_model(
     audited: tb.Audit, tmp_path: Path
 ) -> None:
@@ -190,7 +217,8 @@ def test_series_that_are_not_complete_are_left_out(tmp_path: Path) -> None:
     found = conclude(tmp_path / "out")
     names = {(row["attack"], str(row["price"])) for row in found.data["left_out"]}
     assert names
-    assert not names & {(row["attack"], str(row["price"])) for row in found.data["runs"]}
+    for rows in (found.data["runs"], found.data["ranking"]["standings"]):
+        assert not names & {(row["attack"], str(row["price"])) for row in rows}
     assert "Not measured, since not all images are finished" in " ".join(found.data["notes"])
     if not found.data["runs"]:
         assert found.data["verdict"][0].startswith("Nothing can be said yet")

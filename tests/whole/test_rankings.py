@@ -58,7 +58,7 @@ def table(found: tb.StudyResults, series: list[SeriesRuns]) -> PaperTable:
 
 @pytest.fixture(scope="module")
 def ranking(found: tb.StudyResults, series: list[SeriesRuns], table: PaperTable) -> Standings:
-    return standings(found, series, table, Reading.HARD)
+    return standings(found, series, table.columns, Reading.HARD)
 
 
 def distances(found: tb.StudyResults, attack: str, price: str) -> dict[Any, np.ndarray]:
@@ -181,7 +181,7 @@ def test_a_store_without_times_or_size_is_read_and_not_given_them(
             if not there:
                 images.rename(tmp_path / "away.npz")
             try:
-                ranked = standings(again, every, plain, Reading.HARD)
+                ranked = standings(again, every, plain.columns, Reading.HARD)
             finally:
                 if not there:
                     (tmp_path / "away.npz").rename(images)
@@ -198,7 +198,7 @@ def test_an_unfinished_series_has_no_speed(found: tb.StudyResults, tmp_path: Pat
     with tb.StudyResults(tmp_path / "out") as again:
         every = series_of(again)
         ranked = standings(
-            again, every, paper_table(again.study, every, Reading.HARD), Reading.HARD
+            again, every, paper_table(again.study, every, Reading.HARD).columns, Reading.HARD
         )
     assert [each.speed is None for each in ranked.standings].count(True) == 1
     assert {each.ratios["surfree"].images for each in ranked.standings} == {4}
@@ -233,12 +233,14 @@ def test_floors_are_known_distances_of_images(
 ) -> None:
     """A floor of a tenth of what is known lowers O, and one that is farther changes nothing."""
     file = tmp_path / "floors.csv"
-    before = standings(found, series, table, Reading.HARD)
+    before = standings(found, series, table.columns, Reading.HARD)
 
     def ranked(distance: float) -> Standings:
         lines = [f"{content},{distance}" for content, _, _ in found.images]
         file.write_text("\n".join(["image,distance", "elsewhere,1", *lines]))
-        return standings(found, series, table, Reading.HARD, floors=read_floors(file, found))
+        return standings(
+            found, series, table.columns, Reading.HARD, floors=read_floors(file, found)
+        )
 
     far, near = ranked(CAP), ranked(1e-4)
     assert "or by a floor" in near.best_known

@@ -28,8 +28,9 @@ from ..report.words import counted
 from ..studies.reading import StudyResults
 from . import answers
 from .answers import Reached, interval, quantile, rank
-from .data import MARKS, number, price, prices_of, reference_price, share, suite_data
+from .data import MARKS, prices_of, reference_price, suite_data
 from .evidence import Evidence
+from .numbers import number, price, share
 from .questions import Questions, headline, steps
 from .verdict import level_words
 

@@ -197,7 +197,7 @@
           line: { color: theme("--accent"), width: 2.4, shape: "hv" },
           hovertext: tips(x.map((value, i) => [`${text} ${count(Number(value.toPrecision(3)))}`, `${percent(y[i])} of the images`])),
         }],
-        layout: layout(axis(text, "log", x, { nticks: 6 }), axis("share of the images", "linear", [], { range: [0, 1.03], tickformat: ".0%" }), {
+        layout: layout(axis(text, "log", x, { dtick: 1 }), axis("share of the images", "linear", [], { range: [0, 1.03], tickformat: ".0%" }), {
           height: 300, margin: { l: 48, r: 14, t: 16, b: 44 },
           shapes: mark ? [{ type: "line", x0: mark, x1: mark, yref: "paper", y0: 0, y1: 1, line: { color: theme("--muted"), width: 1.2, dash: "dot" } }] : [],
         }),
@@ -314,6 +314,7 @@
   function suite() {
     if (!data.runs.length) return;
     const here = data.levels[data.headline];
+    const timed = data.times.some(({ seconds }) => seconds !== null);
     const prices = data.prices.filter((price) => data.runs.some((run) => run.price === price));
     const heads = make("thead", null, make("tr", null, make("th", { class: "text method", scope: "col" }, "Attack"),
       ...prices.map((price) => make("th", { scope: "col" }, priceName(price)))));
@@ -322,9 +323,11 @@
       ...prices.map((price) => {
         const run = data.runs.find((each) => each.attack === attack && each.price === price);
         if (!run) return make("td", { "aria-label": "not measured" }, "–");
+        const { seconds, speed } = data.times[data.runs.indexOf(run)];
         const won = (data.cheapest.find((each) => each.price === price).images)[attack] || 0;
         return make("td", null, make("span", null, costly(run.cost)), small(`reached ${percent(run.reached)}`),
-          small(`${count(Math.round(run.queries))} queries, ${count(Math.round(run.flagged))} flagged`), small(`cheapest for ${won}`));
+          small(`${count(Math.round(run.queries))} queries, ${count(Math.round(run.flagged))} flagged`), small(`cheapest for ${won}`),
+          ...(seconds === null ? [] : [small(`${costly(seconds)} s${speed === null ? "" : `, ${costly(speed)} queries/s`}`)]));
       })));
     const best = make("tr", { class: "all" }, make("th", { class: "text method", scope: "row" }, "best of all, for each image"),
       ...prices.map((price) => {
@@ -334,7 +337,31 @@
     section("suite", "The suite",
       `Each attack at the price that it planned with: what half of the images cost to bring within ${levelWords(here)}; beneath, the share that was, `
         + "queries and flagged answers of a whole run in the mean, and for how many images it is the cheapest of all at that price.",
-      box("Table of attacks", make("table", { class: "results" }, heads, make("tbody", null, ...rows, best))));
+      box("Table of attacks", make("table", { class: "results" }, heads, make("tbody", null, ...rows, best))),
+      ...(timed ? [make("p", { class: "small" }, "Seconds are those of all engines together, without the loading of the model; the time of a batch is split among attacks by their rows.")] : []));
+  }
+
+  // Over all budgets -------------------------------------------------------------------------------------
+
+  function ranking() {
+    const { against: reference, cap, costs, standings } = data.ranking;
+    if (!standings.length) return;
+    const shown = (found) => (found ? [number(found.value), `[${number(found.low)}, ${number(found.high)}]`] : ["–", ""]);
+    const heads = make("thead", null, make("tr", null, make("th", { class: "text method", scope: "col" }, "Attack"),
+      ...costs.map(({ price, first, last }) => make("th", { scope: "col" }, priceName(price), small(`costs ${count(first)} to ${count(last)}`)))));
+    const rows = data.suite.attacks.map((attack) => make("tr", { "data-attack": attack },
+      make("th", { class: "text method", scope: "row" }, attack),
+      ...costs.map(({ price }) => {
+        const found = standings.find((each) => each.attack === attack && each.price === price);
+        if (!found) return make("td", { "aria-label": "not measured" }, "–");
+        const [ratio, between] = attack === reference ? ["1", "the reference"] : shown(found.G);
+        return make("td", null, make("span", null, ratio), small(between), small(`O ${shown(found.O).join(" ")}`));
+      })));
+    section("ranking", "Over all budgets",
+      `How near each attack is, whatever it may cost: G, the part of ${reference}'s distance that it has at the same cost, the geometric mean over images and over costs that `
+        + "are equal ratios apart; below 1 it is nearer. Beneath it O: 1 if at every cost it is where the nearest of all these runs ends, 0 if it never finds an adversarial image.",
+      box("Table of the ranking", make("table", { class: "results" }, heads, make("tbody", null, ...rows))),
+      make("p", { class: "small" }, `No adversarial image yet counts as ${cap}. Intervals are of 95\u202f%, over images.`));
   }
 
   // Where the cost went --------------------------------------------------------------------------------
@@ -405,10 +432,11 @@
       };
     });
     const prices = [...new Set(other.ratios.map((row) => row.price))];
+    const oneSided = ([here, there]) => (here < 0.5 && there < 0.5 ? "not reached by half" : `half on ${here < there ? other.other : other.name} alone`);
     const rows = other.levels.map((each, n) => make("tr", null, make("th", { class: "text method", scope: "row" }, levelName(each)),
       ...other.ratios.filter((row) => row.level === n).map(({ ratio, low, high, reached }) => make("td", null,
         make("span", null, ratio === null ? "–" : number(ratio)),
-        small(ratio === null ? "not reached by half" : `[${low === null ? "–" : number(low)}, ${high === null ? "∞" : number(high)}]`),
+        small(ratio === null ? oneSided(reached) : `[${low === null ? "–" : number(low)}, ${high === null ? "∞" : number(high)}]`),
         small(`reached ${percent(reached[0])}, ${percent(reached[1])}`)))));
     section("against", `Beside ${other.other}`,
       `On the ${count(other.images)} images that both audits have. A solid line is what half of them cost on ${other.name}, a dashed one on ${other.other}; the table has the `
@@ -421,7 +449,7 @@
       make("tbody", null, ...rows))));
   }
 
-  for (const build of [against, verdict, uneconomic, boundaries, weakest, costTable, evenTable, suite, phases, method]) build();
+  for (const build of [against, verdict, uneconomic, boundaries, weakest, costTable, evenTable, suite, ranking, phases, method]) build();
   environment(data);
   finish(data.title, data.made);
 })();

@@ -20,6 +20,8 @@ from ..report.runs import SeriesRuns
 from . import answers
 from .answers import QUANTILES, Quantile, Reached
 from .evidence import Evidence
+from .numbers import number, price, share
+from .over_budgets import over_budgets, ranking_data
 from .questions import Questions, headline, steps
 from .suite import FACTORS, QUERIES_FACTOR
 
@@ -91,6 +93,7 @@ def audit_data(evidence: Evidence, questions: Questions) -> dict[str, Any]:
         "runs": [
             _series(runs, reached, place, chosen) for place, runs in enumerate(evidence.complete)
         ],
+        "ranking": ranking_data(over_budgets(evidence)),
         "cheapest": _cheapest(evidence, at[chosen], prices),
         "weakest": weakest(evidence, at[chosen], prices),
         "environment": dataclasses.asdict(evidence.results.record.environment),
@@ -272,25 +275,6 @@ def accounts(at: Reached) -> list[list[list[int]]]:
                 front.append([f, o])
         fronts.append(front)
     return fronts
-
-
-def number(value: float) -> float | int | None:
-    """A finite number of six digits, whole if it is; None of what is not finite."""
-    if value is None or not math.isfinite(value):
-        return None
-    rounded = float(f"{value:.6g}")
-    return int(rounded) if rounded.is_integer() else rounded
-
-
-def price(ratio: float) -> float | int | str:
-    """c*, as JSON has it."""
-    return "inf" if math.isinf(ratio) else number(ratio) or 0
-
-
-def share(which: Any) -> float:
-    """The share of what is true, 0 of nothing."""
-    each = np.asarray(which)
-    return round(float(each.mean()), 6) if each.size else 0.0
 
 
 def _mean(values: Sequence[float]) -> float:

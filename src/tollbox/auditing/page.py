@@ -13,6 +13,7 @@ from ..report.page import assembled, packaged
 from ..report.words import counted, running
 from .data import accounts
 from .evidence import Evidence
+from .over_budgets import times
 from .pictures import pictures
 from .questions import Questions
 
@@ -33,6 +34,7 @@ def page_data(evidence: Evidence, data: dict[str, Any]) -> dict[str, Any]:
         "title": f"What it costs to attack {evidence.name}",
         "made": f"{measured}, {runs}; tollbox {record.environment.tollbox}",
         "accounts": [accounts(reached.at(n)) for n in range(len(levels))] if few else [],
+        "times": times(evidence),
         "pictures": pictures(evidence, data["weakest"]),
         "environment": data["environment"] | {"model": running(model)},
     }

@@ -15,8 +15,8 @@ from typing import Any
 from ..report.numbers import count, distance, percent
 from ..report.words import counted, goal_sentences
 from .answers import QUANTILES
-from .data import number
 from .evidence import IN_PYTHON, Evidence
+from .numbers import number
 
 
 def with_words(evidence: Evidence, data: dict[str, Any]) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def report(
         floors = None if options.floors is None else read_floors(options.floors, results)
         table = paper_table(results.study, all_series, reading)
         table = with_best_of_all(table, all_series, reading)
-        ranking = standings(results, all_series, table, reading, options.against, floors)
+        ranking = standings(results, all_series, table.columns, reading, options.against, floors)
         data = page_data(results, reading, all_series, table, ranking)
     replace_file(out, page(data))
     if options.figures is not None:

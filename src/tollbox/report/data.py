@@ -49,7 +49,7 @@ def page_data(
     all_series = series_of(results) if all_series is None else all_series
     if table is None:
         table = with_best_of_all(paper_table(study, all_series, reading), all_series, reading)
-    ranking = ranking or standings(results, all_series, table, reading)
+    ranking = ranking or standings(results, all_series, table.columns, reading)
     levels = levels_of(all_series)
     efforts = [_effort(runs, level) for runs in all_series if runs.runs for level in levels]
     return {

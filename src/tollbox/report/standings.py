@@ -25,7 +25,7 @@ from ..errors import InputError, UnknownNameError
 from ..studies.reading import StudyResults
 from . import statistics
 from .numbers import distance
-from .paper_table import PaperTable, TableColumn
+from .paper_table import TableColumn
 from .ranking import Estimate, distance_ratios, log_spaced, mean_logs, optimality
 from .runs import CellCurve, Reading, SeriesRuns
 
@@ -93,22 +93,22 @@ class Standings:
 def standings(
     results: StudyResults,
     all_series: Sequence[SeriesRuns],
-    table: PaperTable,
+    columns: Sequence[TableColumn],
     reading: Reading,
     against: str | None = None,
     floors: Floors | None = None,
 ) -> Standings:
-    """The standings in the columns of a table, beside the attack `against`, or the first."""
+    """The standings in columns of a table, beside the attack `against`, or the first."""
     names = [spec.name for spec in results.study.attacks]
     if against is not None and against not in names:
         raise UnknownNameError("attack", against, names)
     cap, best = cap_of(results, all_series), best_known(all_series, floors or {})
     seconds = results.seconds() or {}
     found: list[Standing] = []
-    for column in table.columns:
+    for column in columns:
         if math.isfinite(column.mark):
             here = [s for s in all_series if s.runs and _in(s, column)]
-            times = [_time(results, s, seconds.get(s.series.number)) for s in here]
+            times = [time_of(results, s, seconds.get(s.series.number)) for s in here]
             found += _column(here, times, column, reading, cap.value, best)
     return Standings(against or names[0], cap, bool(floors), found)
 
@@ -155,7 +155,7 @@ def _key(run: CellCurve) -> tuple[int, int]:
     return run.image, run.seed
 
 
-def _time(
+def time_of(
     results: StudyResults, runs: SeriesRuns, seconds: float | None
 ) -> tuple[float | None, float | None]:
     """Seconds, and queries a second."""
