@@ -8,7 +8,8 @@
 chosen on even ones), prices 1, 2, 100 and 1000, three marks each, and costs between them for the
 ranking. `others` are all presets that are not ours. Further options are table.py's (--device,
 --batch-size, --graphs, ...); `--prices 2 100` runs some of the prices. Parts of a network are
-joined as table.py joins them, so what others do is run once and kept.
+joined as table.py joins them, so what others do is run once and kept; images or settings that do
+not fit what is kept are told before anything is run.
 
 `show` prints, for each network, price and mark: the other with the smallest median there, its
 median and that of `frugal`, and the ratio of the two with a 95 % interval, paired by image. Where
@@ -87,6 +88,9 @@ def run(args: argparse.Namespace, rest: list[str]) -> None:
     words += ["--presets", *presets]
     words += ["--prices", *(f"{price}:{plan.marks[price][-1]}" for price in prices), "--at"]
     words += [f"{price}:{','.join(map(str, costs(plan.marks[price])))}" for price in prices]
+    kept = Path(__file__).parent / "results" / f"everywhere-{args.net}.json"
+    if kept.exists() and not args.alone:
+        words += ["--joins", str(kept)]
     table.main([*words, *rest])
 
 
@@ -180,6 +184,7 @@ def main() -> None:
     running.add_argument("--net", choices=list(PLANS), required=True)
     running.add_argument("--presets", nargs="+", default=["others", OURS])
     running.add_argument("--prices", nargs="+", type=int, default=None)
+    running.add_argument("--alone", action="store_true", help="not to be joined with what is kept")
     showing = commands.add_parser("show", help="print the table of parts")
     showing.add_argument("parts", nargs="+", type=Path)
     showing.add_argument("--markdown", type=Path, default=None)

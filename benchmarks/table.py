@@ -184,6 +184,11 @@ def run(args: argparse.Namespace) -> None:
         "parts": [{**common.provenance(args.device), "seconds": {}}],
         "entries": [],
     }
+    for path in args.joins:
+        try:
+            merged.join([(path.name, json.loads(path.read_text())), ("this run", part)])
+        except merged.Disagreement as error:
+            sys.exit(f"--joins: {error}.")
     for price, budget, marks in plan:
         left = args.time_limit - (time.monotonic() - began)
         if left <= 0:
@@ -237,6 +242,7 @@ def main(words: list[str] | None = None) -> None:
     running.add_argument("--norm", choices=["l2", "linf"], default="l2")
     running.add_argument("--by", choices=["cost", "source"], default="cost")
     running.add_argument("--max-queries", type=float, default=math.inf)
+    running.add_argument("--joins", nargs="*", type=Path, default=[], help="parts it must fit")
     running.add_argument("--time-limit", type=float, default=math.inf, help="seconds, of all")
     running.set_defaults(do=run)
     merging = commands.add_parser("merge", help="merge parts; print the tables")
