@@ -11,6 +11,7 @@ from small_studies import StudyFolder, write_study
 from tollbox import Study
 
 torch.set_num_threads(1)  # the tests run in two processes on two cores
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # and so do those that they start
 
 settings.register_profile(
     "ci",
