@@ -10,8 +10,6 @@ from cyclopts import Parameter
 from .later import work_of
 
 OUT = Parameter(help="The new folder, for all of the study.")
-
-
 PARTS = Parameter(help="The folders of the parts, all of them.")
 
 

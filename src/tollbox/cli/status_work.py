@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..studies.status import SeriesStatus, StudyStatus
-from .hints import infinite_median, page_hint
+from ..studies.status import Failure, SeriesStatus, StudyStatus
+from .hints import command, infinite_median, page_hint
 from .json_output import print_json
 from .streams import console
 
+MOST_REASONS = 5
+"""For which cells failed, that are told."""
 MOST_HINTS = 5
 """Series of which it is told why their median is infinite."""
 NARROWEST_TABLE = 60
@@ -25,17 +27,20 @@ NARROWEST_TABLE = 60
 def status(folder: Path, *, json: bool) -> int:
     """Print how far it has come."""
     with StudyStatus(folder) as study:
-        series, running = study.status(), study.running
+        series, running, failures = study.status(), study.running, study.failures()
         notes = study.warnings
         sentences = [*study.kept, *study.sizes, *study.exactness, *study.watch]
         left = study.cells - sum(each.done for each in series)
         if json:
-            print_json(_values(study, series, running, [*notes, *sentences]))
+            print_json(_values(study, series, failures, running, [*notes, *sentences]))
             return 0
         part = f" (part {study.record.part_name})" if study.record.parts > 1 else ""
         title = f"{study.record.name}{part}: {folder}"
+        failed = [*_failed(study.record.series, failures, folder)]
     show(title, series)
     to = console()
+    for sentence in failed:
+        to.print(sentence, soft_wrap=True)
     for note in notes:
         to.print(f"Note: {note}.", soft_wrap=True)
     for sentence in sentences:
@@ -49,11 +54,30 @@ def status(folder: Path, *, json: bool) -> int:
     return 0
 
 
+def _failed(series: Sequence[str], failures: Sequence[Failure], folder: Path) -> Iterator[str]:
+    """Why cells failed, reason by reason, and how to run them again, in sentences."""
+    for each in failures[:MOST_REASONS]:
+        reason = " ".join(each.reason.split()).rstrip(".")
+        first = f"{series[each.series]}, image {each.image}"
+        many = "cells failed; the first" if each.cells > 1 else "cell failed"
+        yield f"{each.cells} {many}, {first}: {reason}."
+    rest = failures[MOST_REASONS:]
+    if rest:
+        cells = sum(each.cells for each in rest)
+        yield f"And {len(rest)} more reasons, of {cells} cells."
+    if failures:
+        yield f"Run failed cells again with `{command('resume', folder, '--failed')}`."
+
+
 def _values(
-    study: StudyStatus, series: Sequence[SeriesStatus], running: list[str], notes: list[str]
+    study: StudyStatus,
+    series: Sequence[SeriesStatus],
+    failures: Sequence[Failure],
+    running: list[str],
+    notes: list[str],
 ) -> dict[str, Any]:
     """What --json says of it."""
-    record, done = study.record, sum(each.done for each in series)
+    record, grid, done = study.record, study.grid, sum(each.done for each in series)
     return {
         "name": record.name,
         "folder": str(study.folder),
@@ -82,7 +106,19 @@ def _values(
                 "counted": each.counted,
                 "without_point": {str(stop): n for stop, n in each.without_point.items()},
             }
-            for each, (model, attack, price) in zip(series, study.grid, strict=True)
+            for each, (model, attack, price) in zip(series, grid, strict=True)
+        ],
+        "failures": [
+            {
+                "reason": each.reason,
+                "cells": each.cells,
+                "model": grid[each.series][0],
+                "attack": grid[each.series][1],
+                "price": grid[each.series][2],
+                "image": each.image,
+                "seed": each.seed,
+            }
+            for each in failures
         ],
     }
 
