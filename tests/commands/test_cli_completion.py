@@ -16,6 +16,7 @@ import pytest
 from test_cli import typed
 
 from tollbox.cli.app import COMMANDS
+from tollbox.cli.completed import PRESET_MARKS
 from tollbox.cli.completion_work import completion_script
 
 BASH = shutil.which("bash")
@@ -157,6 +158,7 @@ def test_other_shells(
     text = (tmp_path / file).read_text()
     assert "a-cgba" in text
     assert "stealthy-sign-opt" in text
+    assert not any(mark in text for mark in PRESET_MARKS)
     assert (tmp_path / ".zshrc").exists() == (start is not None)
     before = sorted(tmp_path.rglob("*"))
     shown = typed(capsys, "--install-completion", "--shell", shell, "--show")
