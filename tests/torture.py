@@ -153,8 +153,8 @@ def nursery() -> None:
     """Fork for each line of stdin."""
     import tollbox.attacks
     import tollbox.cli
-    import tollbox.cli.resume
-    import tollbox.cli.run
+    import tollbox.cli.resume_work
+    import tollbox.cli.run_work
     import tollbox.studies.running  # noqa: F401
 
     print("ready", flush=True)

@@ -14,7 +14,7 @@ import pytest
 import tollbox as tb
 from tollbox.attacks import PRESETS, WITH_SURROGATE
 from tollbox.auditing.suite import ATTACKS
-from tollbox.cli import demo as demo_command
+from tollbox.cli import demo_work as demo_command
 from tollbox.cli.app import COMMANDS, main
 from tollbox.cli.attack import AttackOptions
 
@@ -141,7 +141,7 @@ def test_our_own_bugs_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> N
     def broken() -> None:
         raise KeyError("ours")
 
-    monkeypatch.setattr("tollbox.cli.presets.PRESETS", property(broken))
+    monkeypatch.setattr("tollbox.cli.presets_work.PRESETS", property(broken))
     with pytest.raises(AttributeError):
         main(["presets"])
 
@@ -228,15 +228,37 @@ def test_every_command_is_listed_with_its_first_sentence(
     assert "adversarial.npz" in typed(capsys, "attack", "--help")[1]  # the rest of its own help
 
 
-@pytest.mark.parametrize("tokens", [["--help"], ["--version"], ["atack"], []])
-def test_what_needs_no_command_does_not_wait_for_torch(tokens: list[str]) -> None:
+HELP_WITHOUT_TORCH = [name for name in COMMANDS if name not in ("theory", "paper")]
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        *(["--help"], ["--version"], ["atack"], [], ["--install-completion", "--help"]),
+        *([name, "--help"] for name in HELP_WITHOUT_TORCH),
+        ["attack", "--no-such-option"],
+    ],
+    ids=" ".join,
+)
+def test_what_runs_nothing_does_not_wait_for_torch(tokens: list[str]) -> None:
     code = f"""
 import sys
 from tollbox.cli import main
 try:
     main({tokens!r})
 except SystemExit:
-    sys.exit("torch" in sys.modules)
+    sys.exit(len({{"torch", "scipy", "numpy"}} & set(sys.modules)))
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True)
     assert ended.returncode == 0
+
+
+def test_work_is_imported_before_signals_are_caught() -> None:
+    code = """
+import sys
+from tollbox.cli import main
+def ready():
+    sys.exit(0 if "tollbox.cli.presets_work" in sys.modules else 3)
+main(["presets"], ready)
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -16,7 +16,8 @@ import pytest
 from test_cli import typed
 
 from tollbox.cli.app import COMMANDS
-from tollbox.cli.completion import completion_script
+from tollbox.cli.completed import PRESET_MARKS
+from tollbox.cli.completion_work import completion_script
 
 BASH = shutil.which("bash")
 needs_bash = pytest.mark.skipif(BASH is None, reason="there is no bash")
@@ -157,6 +158,7 @@ def test_other_shells(
     text = (tmp_path / file).read_text()
     assert "a-cgba" in text
     assert "stealthy-sign-opt" in text
+    assert not any(mark in text for mark in PRESET_MARKS)
     assert (tmp_path / ".zshrc").exists() == (start is not None)
     before = sorted(tmp_path.rglob("*"))
     shown = typed(capsys, "--install-completion", "--shell", shell, "--show")
@@ -171,7 +173,7 @@ def test_a_shell_that_is_not_known(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "no" / "home"))
-    monkeypatch.setattr("tollbox.cli.completion.detect_shell", lambda: "powershell")
+    monkeypatch.setattr("tollbox.cli.completion_work.detect_shell", lambda: "powershell")
     code, out, err = typed(capsys, "--install-completion")
     assert (code, out) == (2, "")
     assert err == (

@@ -15,7 +15,7 @@ from test_cli import typed
 from torch import nn
 
 from tollbox import Study
-from tollbox.cli.init import _model_from
+from tollbox.cli.init_work import _model_from
 from tollbox.errors import InputError
 from tollbox.models.registry import located
 from tollbox.studies.spec import sections, study, template, watch
@@ -223,7 +223,7 @@ def test_functions_are_from_the_folder_of_the_file(
 def test_many_images(
     capsys: pytest.CaptureFixture[str], here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tollbox.cli.init.MOST_IMAGES", 4)
+    monkeypatch.setattr("tollbox.cli.init_work.MOST_IMAGES", 4)
     code, out, _ = typed(capsys, "init", *GIVEN)
     assert code == 0
     assert "The first 4 of 6 images" in out

@@ -86,6 +86,7 @@ def test_status(
         "queries": sum(each["queries"] for each in series),
         "running": [],
         "notes": ["Not checked: repeated runs may or may not agree bit for bit"],
+        "failures": [],
     }
     with tb.StudyResults("out") as results:
         known = results.status()

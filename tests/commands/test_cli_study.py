@@ -454,6 +454,9 @@ def test_failed_cells_are_run_again(case: Case) -> None:
     assert "cells failed; the first, surfree, c* = 1, image 0: " in err
     assert "RuntimeError: no more" in err
     assert "Run them again with `tollbox resume out --failed`" in err
+    _, out, _ = case.run("status", "out")
+    assert "cells failed; the first, surfree, c* = 1, image 0: " in out
+    assert "RuntimeError: no more" in out
     case.code.write_text(NETWORK)
     before = contents(case.out)
     assert case.run("resume", "out")[0] == 0

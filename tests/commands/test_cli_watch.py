@@ -6,53 +6,17 @@ import csv
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tollbox.cli.app import main
-
-MODULE = """
-from tollbox.testing import NearDuplicates
-
-detector = NearDuplicates(0.5, window=20, every=4)
-number = 3
+WATCH = ("--watch", "ten_levels:detector")
 
 
-def labels(images):
-    return (images.mean((1, 2, 3)) * 10).long().clamp(0, 9)
-"""
-
-
-@pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
-    """Runs `tollbox attack` on three images; gives code, out, err."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    Path("watched_levels.py").write_text(MODULE)
-    noise = np.random.default_rng(0).integers(0, 10, (3, 6, 7, 3))
-    levels = np.array([110, 112, 185])[:, None, None, None]
-    np.savez("set.npz", images=(noise + levels).astype(np.uint8), labels=[4, 4, 7])
-
-    def run(*words: str) -> tuple[int, str, str]:
-        usual = "attack --model watched_levels:labels --images set.npz --out out --attack hsja"
-        usual += " --price 5 --budget 600 --device cpu"
-        with pytest.raises(SystemExit) as end:
-            main([*usual.split(), *words])
-        out, err = capsys.readouterr()
-        return int(end.value.code or 0), " ".join(out.split()), err
-
-    return run
-
-
-WATCH = ("--watch", "watched_levels:detector")
-
-
-def test_alarms_are_shown_and_saved_beside_the_benign_panel(command) -> None:
-    code, out, _ = command(*WATCH, "--alarm-price", "3", "--max-flagged", "60")
+def test_alarms_are_shown_and_saved_beside_the_benign_panel(attack_levels) -> None:
+    code, out, _ = attack_levels(*WATCH, "--alarm-price", "3", "--max-flagged", "60")
     assert code == 0
     for words in ("alarms", "first alarm, median query", "benign sessions with an alarm"):
         assert words in out
-    assert "Queries are watched by watched_levels:detector: an alarm costs 3." in out
+    assert "Queries are watched by ten_levels:detector: an alarm costs 3." in out
     assert "Of 12 benign sessions" in out
     ledger = json.loads(Path("out/ledger.json").read_text())
     with open("out/results.csv", newline="") as file:
@@ -69,15 +33,15 @@ def test_alarms_are_shown_and_saved_beside_the_benign_panel(command) -> None:
         assert int(row["flagged"]) <= 60
 
 
-def test_alarms_end_a_run(command) -> None:
-    assert command(*WATCH, "--max-alarms", "2")[0] == 0
+def test_alarms_end_a_run(attack_levels) -> None:
+    assert attack_levels(*WATCH, "--max-alarms", "2")[0] == 0
     with open("out/results.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {(row["stop"], row["alarms"]) for row in rows} == {("alarm", "2")}
 
 
-def test_without_a_detector_nothing_is_said_of_alarms(command) -> None:
-    _, out, _ = command()
+def test_without_a_detector_nothing_is_said_of_alarms(attack_levels) -> None:
+    _, out, _ = attack_levels()
     assert "alarm" not in out
     with open("out/results.csv", newline="") as file:
         assert {row["alarms"] for row in csv.DictReader(file)} == {""}
@@ -89,16 +53,18 @@ def test_without_a_detector_nothing_is_said_of_alarms(command) -> None:
         (["--alarm-price", "3"], "--alarm-price is given, and --watch is not: expected a detector"),
         (["--max-alarms", "3"], "--max-alarms is given, and --watch is not"),
         (["--watch", "nowhere"], "--watch is 'nowhere': expected module:function"),
-        (["--watch", "watched_levels:nothing"], "has no attribute 'nothing'"),
-        (["--watch", "watched_levels:number"], "--watch is 3: expected a detector"),
+        (["--watch", "ten_levels:nothing"], "has no attribute 'nothing'"),
+        (["--watch", "ten_levels:number"], "--watch is 3: expected a detector"),
         ([*WATCH, "--alarm-price", "-1"], "--alarm-price is -1.0: expected a finite number"),
         ([*WATCH, "--alarm-price", "1e4"], "--budget is 600: expected at least 10005, which one"),
         ([*WATCH, "--max-alarms", "0"], "--max-alarms is 0: expected a whole number, 1 or more"),
         (["--max-flagged", "0"], "--max-flagged is 0: expected a whole number, 1 or more"),
     ],
 )
-def test_mistakes_are_told_in_a_sentence_and_nothing_is_written(command, words, message) -> None:
-    code, _, err = command(*words)
+def test_mistakes_are_told_in_a_sentence_and_nothing_is_written(
+    attack_levels, words, message
+) -> None:
+    code, _, err = attack_levels(*words)
     assert code == 2
     assert message in " ".join(err.split())
     assert not Path("out").exists()

@@ -43,7 +43,8 @@ is_grey(Path("some.png"))
 """
 FIGURE = "from tollbox.report.figures import draw_phases\ndraw_phases([])"
 DRAWING = (
-    "import tollbox.paper.outputs, tollbox.report.figure_files, tollbox.cli.report\nprint('fine')"
+    "import tollbox.paper.outputs, tollbox.report.figure_files, tollbox.cli.report_work\n"
+    "print('fine')"
 )
 EMBEDDED = "import tollbox as tb\ntb.models.embedded()"
 NAMED = "import sys, tollbox as tb\ntb.models.load({!r})"

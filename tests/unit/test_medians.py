@@ -10,7 +10,8 @@ import pytest
 from tollbox.core.stop import Stop
 from tollbox.report import numbers
 from tollbox.report import statistics as medians
-from tollbox.report.runs import CellCurve, Reading
+from tollbox.report.reading import Reading
+from tollbox.report.runs import CellCurve
 
 INF = math.inf
 

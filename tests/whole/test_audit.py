@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import itertools
 import json
 import math
+import re
 import resource
 import shutil
 import time
@@ -23,6 +26,7 @@ from tollbox.auditing.audit import ANSWERS, IMAGES, PAGE, audit, conclude, setti
 from tollbox.auditing.evidence import Evidence
 from tollbox.auditing.questions import Questions
 from tollbox.auditing.suite import ATTACKS, Suite
+from tollbox.auditing.verdict import advice, verdict
 from tollbox.core.goal import Goal
 from tollbox.core.ledger import Ledger
 from tollbox.core.result import Improvement, Result
@@ -367,11 +371,124 @@ def test_where_all_runs_fail_nothing_is_said(tmp_path: Path) -> None:
     assert found.data["advice"] == []
 
 
-def test_of_one_image_the_words_speak_of_one(tmp_path: Path) -> None:
+SEVERAL = re.compile(r"\b(half|nine|ten|all|each|images)\b|\[", re.IGNORECASE)
+"""What no sentence about one image says, and the bracket of an interval."""
+
+
+def words_of_one(found: tb.Audit) -> str:
+    """All sentences of an audit of one image, which speak of no other."""
+    data = found.data
+    beside = [] if data.get("against") is None else data["against"]["verdict"]
+    told = [*data["verdict"], *data["advice"], *data["notes"], *beside]
+    for sentence in told:
+        assert not SEVERAL.search(sentence), sentence
+    return " ".join(told)
+
+
+@pytest.fixture(scope="module")
+def one_image(tmp_path_factory: pytest.TempPathFactory) -> tb.Audit:
     plane, images, labels = case()
-    found = audit(plane.model(), images[:1], labels[:1], out=tmp_path / "out", budget=BUDGET)
-    assert found.data["verdict"][0].startswith("The one image was brought within")
-    assert "Half" not in found.verdict
+    out = tmp_path_factory.mktemp("audit") / "one"
+    return audit(plane.model(), images[:1], labels[:1], out=out, name="plane", budget=BUDGET)
+
+
+def test_of_one_image_the_words_speak_of_one(one_image: tb.Audit) -> None:
+    words = words_of_one(one_image)
+    assert one_image.data["verdict"][0].startswith("The one image was brought within")
+    assert "It took no more than " in words
+    assert "would have stopped these attacks; what belongs together" in words
+    assert "One image says little of others: there are no shares, and no intervals." in words
+
+
+@pytest.mark.parametrize(
+    ("worth", "second", "advice"),
+    [
+        (
+            9000,
+            "a flagged answer has to cost more than {} before these attacks no longer pay;",
+            "a flagged answer has to cost more than {} for these attacks not to pay.",
+        ),
+        (
+            1,
+            "these attacks, as far as their budgets let them go, do not pay at any price.",
+            "let them go, do not pay, whatever flagged answers cost.",
+        ),
+    ],
+)
+def test_of_one_image_and_its_worth(
+    one_image: tb.Audit, worth: float, second: str, advice: str
+) -> None:
+    found = conclude(one_image.folder, Questions(worth=worth))
+    [price] = [
+        row["quantiles"][1]["value"]
+        for row in found.data["break_even"]
+        if (row["level"], row["worth"]) == (found.data["headline"], worth)
+    ]
+    assert (price > 10) == (worth > 1)
+    words_of_one(found)
+    assert second.format(f"{price:.0f}") in found.data["verdict"][1]
+    assert found.data["advice"][0].endswith(advice.format(f"{price:.0f}"))
+    conclude(one_image.folder)
+
+
+def test_of_one_image_that_takes_few_flagged_answers_or_none(one_image: tb.Audit) -> None:
+    """As the numbers of another image would have it."""
+    data = json.loads(json.dumps(one_image.data))
+    data["questions"]["worth"] = 10_000.0
+    for row in data["break_even"]:
+        row["quantiles"] = [dict.fromkeys(("value", "low", "high")) for _ in row["quantiles"]]
+    for row in data["flagged"]:
+        row["quantiles"] = [{"value": 1, "low": 1, "high": 1} for _ in row["quantiles"]]
+    changed = {"verdict": verdict(data), "advice": advice(data), "notes": []}
+    words = words_of_one(dataclasses.replace(one_image, data=changed))
+    assert "makes these attacks uneconomic: one of them takes no flagged answer." in words
+    assert "The image falls with the flagged answer to the image itself and no other" in words
+
+
+def test_of_one_image_that_is_not_reached(one_image: tb.Audit) -> None:
+    words = words_of_one(conclude(one_image.folder, Questions.of(epsilon="1e-6")))
+    assert "The one image was not brought within " in words
+    assert f"with up to {BUDGET} queries at equal prices." in words
+
+
+def test_of_one_image_that_is_misclassified(tmp_path: Path) -> None:
+    plane, images, _ = case()
+    words = words_of_one(audit(plane.model(), images[:1], [1], out=tmp_path / "out", budget=BUDGET))
+    assert words.startswith("Nothing can be said: the model misclassifies the one image. Check ")
+    assert "The model misclassifies the one image, which needs no attack." in words
+
+
+@pytest.mark.parametrize("ended", [0, 1])
+def test_of_one_image_that_is_not_finished(tmp_path: Path, ended: int) -> None:
+    plane, images, _ = case()
+    cells = itertools.count(1)
+
+    def tell(event: Event) -> None:
+        if isinstance(event, CellEnded) and next(cells) > ended:
+            raise KeyboardInterrupt
+
+    settings: Any = {"budget": BUDGET, "time_limit": 1e6 if ended else 1e-9, "tell": tell}
+    with contextlib.suppress(KeyboardInterrupt):
+        audit(plane.model(), images[:1], [0], out=tmp_path / "out", **settings)
+    words = words_of_one(conclude(tmp_path / "out"))
+    assert "Not measured, since the image is not finished: " in words
+    yet = "Nothing can be said yet: no attack is finished on the one image."
+    assert words.startswith(yet) == (not ended)
+
+
+def test_one_image_beside_another_audit(one_image: tb.Audit, tmp_path: Path) -> None:
+    farther, images, labels = case(1.1)
+    settings: Any = {"name": "hard", "budget": BUDGET}
+    hard = audit(farther.model(), images[:1], labels[:1], out=tmp_path / "hard", **settings)
+    near, far = (min(r.distance for r in results_of(each)) for each in (one_image, hard))
+    assert near < far
+    for epsilon, said in (
+        (far * 1.01, "not told apart: on hard bringing the one image within "),
+        ((near + far) / 2, "the one image was not reached on both: on plane only; there is no"),
+        (near * 0.99, "the one image was not reached on both: on neither; there is no ratio."),
+    ):
+        asked = Questions.of(epsilon=str(epsilon))
+        assert said in words_of_one(conclude(hard.folder, asked, other=one_image.folder))
 
 
 def plane_of(distance: float) -> Any:

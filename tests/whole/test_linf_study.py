@@ -17,7 +17,8 @@ from tollbox.report.data import page_data
 from tollbox.report.figure_files import write_figures
 from tollbox.report.page import page
 from tollbox.report.paper_table import paper_table
-from tollbox.report.runs import Reading, series_of
+from tollbox.report.reading import Reading
+from tollbox.report.runs import series_of
 from tollbox.report.table_files import comma_separated
 from tollbox.studies.export import write_export
 from tollbox.studies.status import StudyStatus

@@ -23,7 +23,8 @@ from tollbox.paper.experiments import EXPERIMENTS, Scale
 from tollbox.paper.names import OURS, attack_kind, attack_name, is_ours, number, price_name
 from tollbox.report.curves import Curve, CurvePanel, draw_curves
 from tollbox.report.paper_table import PaperTable, TableColumn, paper_table, rows_of
-from tollbox.report.runs import CellCurve, Reading, series_of
+from tollbox.report.reading import Reading
+from tollbox.report.runs import CellCurve, series_of
 from tollbox.report.statistics import Mark, Median, effort, median_at
 from tollbox.report.table_files import comma_separated, latex, markdown
 from tollbox.report.tradeoff import TradeoffPoint, draw_tradeoff

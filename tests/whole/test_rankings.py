@@ -22,7 +22,8 @@ from tollbox.report.floors import read_floors
 from tollbox.report.paper_table import PaperTable, paper_table
 from tollbox.report.ranking import log_spaced
 from tollbox.report.ranking_files import ranking_csv, ranking_latex, ranking_markdown
-from tollbox.report.runs import Reading, SeriesRuns, series_of
+from tollbox.report.reading import Reading
+from tollbox.report.runs import SeriesRuns, series_of
 from tollbox.report.standings import Standings, standings
 from tollbox.report.table_files import comma_separated, latex, markdown
 from tollbox.studies.store.store import Store

@@ -23,7 +23,8 @@ from tollbox.report import statistics, words
 from tollbox.report.data import page_data, usual_level
 from tollbox.report.figure_files import write_figures
 from tollbox.report.paper_table import PaperTable, paper_table
-from tollbox.report.runs import Reading, series_of
+from tollbox.report.reading import Reading
+from tollbox.report.runs import series_of
 from tollbox.report.table_files import comma_separated, latex, markdown
 from tollbox.studies.store.record import ModelFingerprint
 

@@ -213,23 +213,29 @@ def _curves(
 def _verdict(data: dict[str, Any], level: dict[str, Any], dear: float) -> list[str]:
     here = [row for row in data["ratios"] if row["level"] == data["headline"]]
     known = {row["price"]: row for row in here if row["ratio"] is not None}
-    within, images = level_words(level), counted(data["images"], "image")
+    within, one = level_words(level), data["images"] == 1
+    half = "the one image" if one else f"half of the {counted(data['images'], 'image')}"
     said = []
     if not known:
         reached = here[0]["reached"]
+        names = data["name"], data["other"]
+        shares = ", ".join(f"{r:.0%} on {n}" for r, n in zip(reached, names, strict=True))
+        if one:
+            where = [name for name, part in zip(names, reached, strict=True) if part]
+            shares = f"on {where[0]} only" if where else "on neither"
         said.append(
-            f"Within {within} half of the {images} were not reached on both: {reached[0]:.0%} on "
-            f"{data['name']}, {reached[1]:.0%} on {data['other']}; there is no ratio."
+            f"Within {within} {half} {'was' if one else 'were'} not reached on both: {shares}; "
+            "there is no ratio."
         )
     else:
         at = price(dear) if price(dear) in known else next(iter(known))
         row = known[at]
         low, high = row["low"], row["high"]
         told = data["images"] >= FEWEST and (low > 1 or (high is not None and high < 1))
-        ends = f"[{distance(low)}, {'∞' if high is None else distance(high)}]"
+        ends = "" if one else f"[{distance(low)}, {'∞' if high is None else distance(high)}] "
         what = (
-            f"bringing half of the {images} within {within} costs {distance(row['ratio'])} {ends} "
-            f"times as much as on {data['other']} where a flagged answer costs {at}"
+            f"bringing {half} within {within} costs {distance(row['ratio'])} {ends}times as much "
+            f"as on {data['other']} where a flagged answer costs {at}"
         )
         said.append(
             f"On {data['name']} {what}."

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..report.paper_table import TableColumn
 from ..report.ranking import Estimate, first_cost
-from ..report.runs import Reading
+from ..report.reading import Reading
 from ..report.standings import Standings, standings, time_of
 from .evidence import Evidence
 from .numbers import number, price

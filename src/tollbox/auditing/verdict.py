@@ -4,6 +4,7 @@
    attacks uneconomic is a price that is needed at least.
 2. What was not reached is not said to be safe: it was not reached within the budgets.
 3. The verdict is two sentences: what it costs, and what would change that.
+4. Of one image there are no shares, and no intervals: the words speak of that image alone.
 """
 
 from __future__ import annotations
@@ -52,15 +53,17 @@ def _found(rows: list[dict[str, Any]], share: float, **keys: Any) -> dict[str, A
 
 def verdict(data: Mapping[str, Any]) -> list[str]:
     """Two sentences for whoever reads nothing else."""
-    measured = data["images"]["measured"]
+    measured, given = data["images"]["measured"], data["images"]["given"]
     if not measured and not data["left_out"]:
+        which = "the one image" if given == 1 else f"all {given} images"
         return [
-            f"Nothing can be said: the model misclassifies all {data['images']['given']} images.",
-            "Check its mean and std, and the labels.",
+            f"Nothing can be said: the model misclassifies {which}.",
+            f"Check its mean and std, and the {'label' if given == 1 else 'labels'}.",
         ]
     if not measured:
+        which = "the one image" if given == 1 else "all images"
         return [
-            "Nothing can be said yet: no attack is finished on all images.",
+            f"Nothing can be said yet: no attack is finished on {which}.",
             "Go on with the audit to have its answers.",
         ]
     if _all_failed(data):
@@ -71,9 +74,12 @@ def verdict(data: Mapping[str, Any]) -> list[str]:
     here, level = data["headline"], data["levels"][data["headline"]]
     within = f"within {level_words(level)} of the original"
     if not level["reached"]:
+        one = measured == 1
+        many = f"None of the {counted(measured, 'image')} was"
+        which = "The one image was not" if one else many
         return [
-            f"None of the {counted(measured, 'image')} was brought {within} by the attacks of this "
-            f"audit, with up to {_cost(data['suite']['budget'])} queries each at equal prices.",
+            f"{which} brought {within} by the attacks of this audit, with up to "
+            f"{_cost(data['suite']['budget'])} queries{'' if one else ' each'} at equal prices.",
             "That is no proof of safety: a larger budget may show more.",
         ]
     dear = data["reference"]
@@ -107,7 +113,7 @@ def _all_failed(data: Mapping[str, Any]) -> bool:
 
 def _second(data: Mapping[str, Any], here: int) -> str:
     """What would change that."""
-    worth = data["questions"]["worth"]
+    worth, one = data["questions"]["worth"], data["images"]["measured"] == 1
     if worth is not None:
         half, found = (
             _found(data["break_even"], share, level=here, worth=number(worth))
@@ -115,14 +121,21 @@ def _second(data: Mapping[str, Any], here: int) -> str:
         )
         what = f"If a changed image is worth {_cost(worth)}"
         if found["value"] is None:
+            where = ": one of them takes" if one else " on nine in ten images: some of them take"
             return (
-                f"{what}, no price of flagged answers makes these attacks uneconomic on nine in "
-                "ten images: some of them take no flagged answer."
+                f"{what}, no price of flagged answers makes these attacks uneconomic{where} no "
+                "flagged answer."
             )
         if found["value"] == 0:
+            where = "" if one else " on nine in ten images"
             return (
-                f"{what}, these attacks, as far as their budgets let them go, do not pay on nine "
-                "in ten images at any price."
+                f"{what}, these attacks, as far as their budgets let them go, do not pay{where} at "
+                "any price."
+            )
+        if one:
+            return (
+                f"{what}, a flagged answer has to cost more than {_cost(found['value'])} before "
+                "these attacks no longer pay; better attacks may call for more."
             )
         if half["value"] == 0:
             return (
@@ -139,7 +152,7 @@ def _second(data: Mapping[str, Any], here: int) -> str:
     if few["value"] is None:
         return "Fewer than one in ten were, so nothing is said of a limit on flagged answers."
     if half["value"] == few["value"]:
-        who = "It" if data["images"]["measured"] == 1 else "Half of them"
+        who = "It" if one else "Half of them"
         second = f"{who} took no more than {_flagged(half['value'])}"
     elif half["value"] is None:
         second = f"One in ten of them took no more than {_flagged(few['value'])}"
@@ -159,7 +172,8 @@ def advice(data: Mapping[str, Any]) -> list[str]:
     """What would make attacks uneconomic, as far as it was seen."""
     if not data["images"]["measured"] or _all_failed(data):
         return []
-    here = data["headline"]
+    here, one = data["headline"], data["images"]["measured"] == 1
+    most = "" if one else " on nine in ten images"
     said = []
     asked = data["questions"]["worth"]
     only = None if asked is None else number(asked)
@@ -173,27 +187,30 @@ def advice(data: Mapping[str, Any]) -> list[str]:
                 f"At a worth of {worth} no price is high enough: some runs took no flagged answer."
             )
         elif found["value"] == 0:
+            pay = "do not pay" if one else "pay on fewer than one in ten images"
             said.append(
-                f"At a worth of {worth} these attacks, as far as their budgets let them go, pay on "
-                "fewer than one in ten images, whatever flagged answers cost."
+                f"At a worth of {worth} these attacks, as far as their budgets let them go, {pay}, "
+                "whatever flagged answers cost."
             )
         else:
+            least = _cost(found["value"]) if one else _interval(found)
             said.append(
-                f"At a worth of {worth} a flagged answer has to cost more than {_interval(found)} "
-                "for these attacks not to pay on nine in ten images."
+                f"At a worth of {worth} a flagged answer has to cost more than {least} for these "
+                f"attacks not to pay{most}."
             )
     few = _found(data["flagged"], 0.1, level=here)
     if few["value"] == 1:
+        falls = "The image falls" if one else "One in ten images fall"
         said.append(
-            "One in ten images fall with the flagged answer to the image itself and no other: a "
-            "limit on flagged answers does not stop that."
+            f"{falls} with the flagged answer to the image itself and no other: a limit on flagged "
+            "answers does not stop that."
         )
     elif few["value"] is not None and few["value"] > 1:
         limit = int(few["value"]) - 1
         said.append(
             f"A limit of {counted(limit, 'flagged answer')} on attempts that belong together would "
-            "have stopped these attacks on nine in ten images; what belongs together is for "
-            "whoever sets it, and is not measured here."
+            f"have stopped these attacks{most}; what belongs together is for whoever sets it, and "
+            "is not measured here."
         )
     return said
 
@@ -202,26 +219,30 @@ def notes(evidence: Evidence, data: Mapping[str, Any]) -> list[str]:
     """What a reader of the numbers must know."""
     results, images = evidence.results, data["images"]
     said = [*results.sizes, *goal_sentences(results.study.goal, results.record.class_names)]
-    if images["misclassified"]:
+    if images["given"] == images["misclassified"] == 1:
+        said.append("The model misclassifies the one image, which needs no attack.")
+    elif images["misclassified"]:
         right = images["given"] - images["misclassified"]
         said.append(
             f"The model classifies {right} of {counted(images['given'], 'image')} correctly; the "
             f"other{'s need' if images['misclassified'] > 1 else ' needs'} no attack and "
             f"{'are' if images['misclassified'] > 1 else 'is'} left out."
         )
-    if images["measured"] and images["measured"] < 20:
-        are = "is" if images["measured"] == 1 else "are"
+    if images["measured"] == 1:
+        said.append("One image says little of others: there are no shares, and no intervals.")
+    elif images["measured"] and images["measured"] < 20:
         said.append(
-            f"{counted(images['measured'], 'image')} {are} few: intervals are wide, and quantiles "
-            "of one in ten stand on one or two images."
+            f"{images['measured']} images are few: intervals are wide, and quantiles of one in ten "
+            "stand on one or two images."
         )
     if evidence.left_out:
         names = ", ".join(
             f"{series.attack.name} at c* = {series.tariff.name} ({done} of {results.grid.width})"
             for series, done in evidence.left_out
         )
+        unfinished = "the image is not" if images["given"] == 1 else "not all images are"
         said.append(
-            f"Not measured, since not all images are finished: {names}. The numbers are those of "
+            f"Not measured, since {unfinished} finished: {names}. The numbers are those of "
             "the other attacks, and can only become lower: go on with the audit."
         )
     if evidence.failed:

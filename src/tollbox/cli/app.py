@@ -19,6 +19,7 @@ from ..errors import InputError, TollboxError, UnknownNameError
 from .choices import as_option
 from .codes import FAILED, INTERRUPTED, MISTAKE, STOPPED, TERMINATED
 from .interrupt import Terminated, ignore_signals
+from .later import work_of
 from .streams import safe_streams, say
 
 COMMANDS = {
@@ -64,7 +65,7 @@ def command_line(typed: str | None = None) -> App:
 
 
 def main(arguments: Sequence[str] | None = None, ready: Callable[[], None] = lambda: None) -> None:
-    """Run a command and exit with its code; `ready` is called once it is imported."""
+    """Run a command and exit with its code; `ready` is called once its work is imported."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     with safe_streams() as out:
         code = _run(tokens, ready)
@@ -82,6 +83,7 @@ def _run(tokens: list[str], ready: Callable[[], None]) -> int:
     try:
         app = command_line(typed)
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
+        work_of(command)  # imported while a signal still ends the process
         ready()
         return int(command(*bound.args, **bound.kwargs) or 0)
     except UnknownCommandError:  # whose own text would import all commands

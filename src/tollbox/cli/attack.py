@@ -1,52 +1,19 @@
-"""`tollbox attack`: a user's own model, images and prices.
-
-It is a study of one attack: all that is answered is recorded in the output folder first.
-
-1. All input is checked before the first query; a mistake is reported in one sentence, and nothing
-   is written.
-2. Ctrl-C ends the run with what was reached, which is saved like any other result; exit code 130
-   (SIGTERM: 143).
-3. If all runs that were begun failed, that is reported with the first reason; exit code 1.
-"""
+"""`tollbox attack`: its options, and its help."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from ..attacks.surrogates import Surrogate
-from ..core.metric import norm_of
-from ..core.watch import check_watch
-from ..engine.engine import LARGEST_BATCH
-from ..errors import InputError, mention
-from ..files.classes import flagged_classes
-from ..files.output import check_free
-from ..files.resizing import INTERPOLATIONS, Resizing
-from ..models.precision import DTYPE_NAMES, DTYPES
-from ..studies.beginning import begin
-from ..studies.events import Options
-from ..studies.identity import current_environment
-from ..studies.loading import Loaded, load
-from ..studies.spec.specs import (
-    AttackSpec,
-    GoalSpec,
-    ImagesSpec,
-    ModelSpec,
-    SurrogateSpec,
-    Tariff,
-)
-from ..studies.spec.study import Study
-from ..studies.spec.watch import WatchSpec
+from ..core.dtypes import DTYPE_NAMES
+from ..files.resizing import INTERPOLATIONS
 from . import choices
-from .attack_files import finish
 from .completed import DtypeName, FileOrText, InterpolationName, NormName, PresetName
-from .study_run import CHECK_HELP, FORCE_HELP, keeping, run_left, say_findings
-
-LARGEST_SEED = 2**63 - 1
+from .later import work_of
+from .options import CHECK_HELP, FORCE_HELP
 
 
 def _option(text: str, hyphen: bool = False, metavar: str | None = None) -> Parameter:
@@ -246,169 +213,4 @@ def attack(options: AttackOptions) -> int:
     Ctrl-C ends the run and saves what was reached; `tollbox resume` continues after a stop of any
     kind.
     """
-    limit = choices.seconds(options.time_limit)
-    check_free(options.out)
-    loaded = load(study_of(options))
-    settings, force = _settings(options, loaded), options.force_workers
-    say_findings(begin(loaded, options.out, "attack", settings=settings, force_workers=force))
-    how = Options(time_limit=limit, force_workers=force)
-    with keeping(options.out):
-        outcome, interruption = run_left(options.out, how, loaded)
-        return finish(options.out, outcome, interruption, loaded)
-
-
-def study_of(options: AttackOptions) -> Study:
-    """The study of one attack that the options mean."""
-    choices.within("seed", options.seed, -LARGEST_SEED, LARGEST_SEED)
-    choices.within("limit", options.limit, 1)
-    choices.within("quantize", options.quantize, 1, 16)
-    choices.within("batch_size", options.batch_size, 1, LARGEST_BATCH)
-    choices.within("workers", options.workers, 1)
-    if options.dtype is not None and options.dtype not in DTYPES:
-        raise InputError(f"is {options.dtype!r}", expected=DTYPE_NAMES, input="dtype")
-    return Study.of(
-        name="attack",
-        where="tollbox attack",
-        images=ImagesSpec.of(
-            str(options.images),
-            labels=options.labels,
-            limit=options.limit,
-            resizing=Resizing.of(
-                choices.side("resize", options.resize),
-                choices.side("crop", options.crop),
-                options.interpolation,
-            ),
-            names=options.names,
-        ),
-        models=[
-            ModelSpec.of(
-                options.model,
-                name="model",
-                mean=choices.numbers("mean", options.mean),
-                std=choices.numbers("std", options.std),
-                quantize=options.quantize,
-                dtype=options.dtype,
-                compile=options.compile,
-                cuda_graphs=options.cuda_graphs,
-                tf32=options.tf32,
-            )
-        ],
-        attacks=[AttackSpec.of(options.attack, _surrogate(options))],
-        tariffs=[
-            Tariff.of(
-                choices.price(options.price),
-                budget=math.inf if options.budget is None else options.budget,
-                max_queries=math.inf if options.max_queries is None else options.max_queries,
-                max_flagged=math.inf if options.max_flagged is None else options.max_flagged,
-            )
-        ],
-        seeds=[options.seed],
-        goal=GoalSpec(
-            options.target,
-            options.start,
-            None if options.flagged is None else flagged_classes(options.flagged),
-            mask=options.mask,
-        ),
-        norm=norm_of(options.norm),
-        watch=_watch(options),
-        device=options.device,
-        batch_size=options.batch_size,
-        workers=options.workers,
-        metered=options.metered,
-        check=options.check,
-        exact=options.exact,
-        keep_images=True,
-    )
-
-
-def _watch(options: AttackOptions) -> WatchSpec | None:
-    """What the options say of a detector."""
-    price = 0.0 if options.alarm_price is None else options.alarm_price
-    most = math.inf if options.max_alarms is None else options.max_alarms
-    if options.watch is not None:
-        return WatchSpec(options.watch, price, most)
-    check_watch(None, price, most)
-    return None
-
-
-def _surrogate(options: AttackOptions) -> SurrogateSpec | None:
-    """What the options say of a surrogate."""
-    mean = choices.numbers("surrogate_mean", options.surrogate_mean)
-    std = choices.numbers("surrogate_std", options.surrogate_std)
-    if options.surrogate:
-        return SurrogateSpec.of(*options.surrogate, mean=mean, std=std)
-    if mean is not None or std is not None:
-        raise InputError(
-            f"is given, and {mention('surrogate')} is not",
-            expected="both, or neither",
-            input="surrogate_std" if mean is None else "surrogate_mean",
-        )
-    return None
-
-
-def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
-    """What it takes to run the attack again, for ledger.json."""
-    study, [model], [tariff] = loaded.study, loaded.study.models, loaded.study.tariffs
-    prices, environment = tariff.prices, current_environment(loaded.device)
-    resizing = loaded.images.resizing
-    classes = None if prices.classes is None else {str(k): v for k, v in prices.classes.items()}
-    return {
-        "attack": study.attacks[0].name,
-        "attack_parts": repr(loaded.attack(study.attacks[0])),
-        "surrogate": _surrogate_settings(options, loaded.surrogate(study.attacks[0])),
-        "target": options.target,
-        "flagged": None if options.flagged is None else str(options.flagged),
-        "start": None if options.start is None else str(options.start),
-        "mask": None if options.mask is None else str(options.mask),
-        "mask_digest": loaded.masks_digest,
-        "price": options.price,
-        "prices": {
-            "source": prices.source,
-            "other": prices.other,
-            "classes": classes,
-            "escalation": None if prices.escalation is None else asdict(prices.escalation),
-        },
-        "norm": str(study.norm),
-        "budget": tariff.budget,
-        "max_queries": tariff.max_queries,
-        "max_flagged": tariff.max_flagged,
-        "watch": options.watch,
-        "alarm_price": options.alarm_price,
-        "max_alarms": options.max_alarms,
-        "time_limit": options.time_limit,
-        "seed": options.seed,
-        "model": options.model,
-        "model_sha256": loaded.fingerprint(model).file,
-        "names": None if options.names is None else str(options.names),
-        "mean": options.mean,
-        "std": options.std,
-        "quantize": options.quantize,
-        "running": dict(loaded.fingerprint(model).running or {}),
-        "classes": loaded.model(model).classes,
-        "images": str(options.images),
-        "labels": None if options.labels is None else str(options.labels),
-        "limit": options.limit,
-        "resizing": None if resizing is None else asdict(resizing),
-        "device": str(loaded.device),
-        "batch_size": options.batch_size,
-        "workers": options.workers,
-        "metered": options.metered,
-        "exact": options.exact,
-        "versions": {
-            name: getattr(environment, name) for name in ("tollbox", "torch", "numpy", "python")
-        },
-    }
-
-
-def _surrogate_settings(
-    options: AttackOptions, surrogate: Surrogate | None
-) -> dict[str, Any] | None:
-    """Which surrogate there is."""
-    if surrogate is None:
-        return None
-    return {
-        "source": list(options.surrogate),
-        "mean": options.surrogate_mean,
-        "std": options.surrogate_std,
-        "digest": surrogate.digest,
-    }
+    return work_of(attack)(options)

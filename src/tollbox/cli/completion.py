@@ -1,28 +1,15 @@
-"""`tollbox --install-completion`: a shell completes commands, options, names of presets and files.
-
-The script is made once, with all names in it: to complete a word no Python is started. A later
-version of tollbox has its own, so the command is repeated then.
-"""
+"""`tollbox --install-completion`: its options, and its help."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from cyclopts.completion import detect_shell
-from cyclopts.completion.detect import ShellDetectionError
-from cyclopts.completion.install import add_to_rc_file, get_default_completion_path
 
-from ..errors import FileError, InputError
-from .app import command_line
-from .streams import console
+from .later import work_of
 
 Shell = Literal["bash", "zsh", "fish"]
-SHELLS: tuple[Shell, ...] = ("bash", "zsh", "fish")
 EXPECTED = "bash, zsh or fish"
-BASH_FILES = 'COMPREPLY=( $(compgen -f -- "${cur}") )'
-"""How the script has bash complete files: without the slash of a folder, or a name with a space."""
 
 
 def install_completion(
@@ -39,46 +26,4 @@ def install_completion(
     Writes a script into your home folder and has the shell's start-up file (.bashrc, .zshrc) load
     it. Repeat it after an update of tollbox.
     """
-    chosen = shell or _detected()
-    script = completion_script(chosen)
-    if show:
-        console().print(script, soft_wrap=True)
-        return 0
-    try:
-        file = get_default_completion_path(chosen, "tollbox")
-        file.write_text(script, encoding="utf-8")
-        added = chosen != "fish" and add_to_rc_file(file, "tollbox", chosen)
-    except OSError as error:
-        raise FileError(
-            f"the completion for {chosen} cannot be written: {error}",
-            remedy=f"`tollbox --install-completion --shell {chosen} --show` prints it",
-        ) from None
-    to = console()
-    to.print(f"The completion for {chosen} is in {file}.", soft_wrap=True)
-    if added:
-        needs = ", as far as it runs compinit, which most do" if chosen == "zsh" else ""
-        to.print(f"{Path.home() / f'.{chosen}rc'} loads it{needs}.", soft_wrap=True)
-    to.print(f"Begin a new shell to have it: `exec {chosen}`.", soft_wrap=True)
-    return 0
-
-
-def completion_script(shell: Shell) -> str:
-    """The script for a shell."""
-    script = command_line().generate_completion(shell=shell)
-    if shell == "bash":  # readline knows files better
-        script = script.replace(BASH_FILES, "COMPREPLY=()")
-        script = script.replace("complete -F", "complete -o default -F")
-    return script
-
-
-def _detected() -> Shell:
-    """The shell that the command was typed in."""
-    try:
-        found = detect_shell()
-    except ShellDetectionError:
-        found = None
-    for shell in SHELLS:
-        if shell == found:
-            return shell
-    what = "it is not known which shell this is" if found is None else f"this shell is {found}"
-    raise InputError(what, expected=EXPECTED, remedy="name it with --shell")
+    return work_of(install_completion)(shell=shell, show=show)

@@ -1,4 +1,4 @@
-"""`tollbox merge`: the parts of a study, run anywhere, as one folder."""
+"""`tollbox merge`: its options, and its help."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ..studies.merging import merge_parts
-from .streams import console
+from .later import work_of
 
 OUT = Parameter(help="The new folder, for all of the study.")
 PARTS = Parameter(help="The folders of the parts, all of them.")
@@ -19,11 +18,4 @@ def merge(out: Annotated[Path, OUT], /, *folders: Annotated[Path, PARTS]) -> int
 
     It is then read, resumed and reported like any other; the parts are left as they are.
     """
-    with merge_parts(out, folders) as results:
-        done, total = len(results), results.record.cells
-    rest = "" if done == total else f"; go on with `tollbox resume {out}`"
-    console().print(
-        f"{out} has the {len(folders)} parts: {done} of {total} cells are finished{rest}.",
-        soft_wrap=True,
-    )
-    return 0
+    return work_of(merge)(out, *folders)

@@ -22,7 +22,7 @@ from ..files.tables import kind_of
 from ..models.registry import packages_of
 from ..paper import outputs
 from ..paper.experiments import EXPERIMENTS, Experiment, Scale, experiment, study_at
-from ..report.runs import Reading
+from ..report.reading import Reading
 from ..studies.beginning import begin
 from ..studies.events import Options
 from ..studies.loading import load
@@ -31,9 +31,8 @@ from ..studies.spec.study import Study
 from ..studies.store.folder import read_record, shard_path
 from .choices import as_option, seconds, whole, within
 from .codes import FAILED, STOPPED
-from .completed import offered
-from .report import ReadingName
-from .run import most_queries
+from .completed import ReadingName, offered
+from .run_work import most_queries
 from .streams import console, say
 from .study_run import keeping, run_left, say_end
 

@@ -1,36 +1,16 @@
-"""`tollbox report`: a study as one page to look at, and as figures and tables for a paper."""
+"""`tollbox report`: its options, and its help."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from ..errors import UnknownNameError
-from ..files.output import check_free, check_replaceable, replace_file, staged
-from ..report.best_of_all import with_best_of_all
-from ..report.data import page_data
-from ..report.figure_files import write_figures
-from ..report.floors import read_floors
-from ..report.page import GENERATOR, OLDER_PAGE, page
-from ..report.paper_table import paper_table
-from ..report.ranking_files import ranking_csv, ranking_latex, ranking_markdown
-from ..report.runs import Reading, series_of
-from ..report.standings import standings
-from ..report.table_files import comma_separated, latex, markdown
-from ..studies.reading import StudyResults
-from .completed import offered
-from .status import FOLDER
-from .streams import console
-
-if TYPE_CHECKING:
-    ReadingName = str
-else:
-    ReadingName = offered(Reading)
-
-PAGE = "report.html"
+from .completed import ReadingName
+from .later import work_of
+from .options import FOLDER
 
 
 @Parameter(name="*")
@@ -73,36 +53,4 @@ def report(
     options: ReportOptions = ReportOptions(),  # noqa: B008
 ) -> int:
     """Make a page of a study: table, curves, trade-offs, gallery; finished or not."""
-    if options.reading not in list(Reading):
-        raise UnknownNameError("reading", options.reading, [str(r) for r in Reading])
-    reading, out, to = Reading(options.reading), options.out or folder / PAGE, console()
-    check_replaceable(out, GENERATOR, OLDER_PAGE)
-    if options.figures is not None:
-        check_free(options.figures, input="figures")
-    with StudyResults(folder) as results:
-        all_series = series_of(results)
-        floors = None if options.floors is None else read_floors(options.floors, results)
-        table = paper_table(results.study, all_series, reading)
-        table = with_best_of_all(table, all_series, reading)
-        ranking = standings(results, all_series, table.columns, reading, options.against, floors)
-        data = page_data(results, reading, all_series, table, ranking)
-    replace_file(out, page(data))
-    if options.figures is not None:
-        with staged(options.figures, input="figures") as stage:
-            with stage.writing():
-                names = write_figures(data, stage.folder)
-                texts = {
-                    "table.md": f"Median {table.norm.sign} distance.\n\n{markdown(table)}",
-                    "table.csv": comma_separated(table),
-                    "table.tex": f"% median {table.norm} distance\n{latex(table)}",
-                    "ranking.md": ranking_markdown(ranking),
-                    "ranking.csv": ranking_csv(ranking),
-                    "ranking.tex": ranking_latex(ranking),
-                }
-                for name, text in texts.items():
-                    (stage.folder / name).write_text(text, encoding="utf-8")
-            stage.commit()
-        count = len(names) + len(texts)
-        to.print(f"{count} files are in {options.figures}.", soft_wrap=True)
-    to.print(f"Open {out} in a browser.", soft_wrap=True)
-    return 0
+    return work_of(report)(folder, options)

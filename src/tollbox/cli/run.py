@@ -1,38 +1,15 @@
-"""`tollbox run`: a study from its file, in a new folder."""
+"""`tollbox run`: its options, and its help."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.table import Table
 
-from ..errors import InputError, mention
-from ..studies.beginning import WHOLE, Part, begin, check_new, shard_count
-from ..studies.engine_job import model_speed
-from ..studies.events import Options
-from ..studies.loading import Loaded, load
-from ..studies.spec.selection import images_digest
-from ..studies.spec.specs import Tariff
-from ..studies.spec.study import Study
-from .choices import seconds
-from .hints import command, free_folder, page_hint
-from .streams import console
-from .study_run import (
-    CHECK_HELP,
-    FORCE_HELP,
-    RAY_ENGINES_HELP,
-    RAY_GPUS_HELP,
-    RAY_HELP,
-    cluster_of,
-    keeping,
-    run_left,
-    say_end,
-    say_findings,
-)
+from .later import work_of
+from .options import CHECK_HELP, FORCE_HELP, RAY_ENGINES_HELP, RAY_GPUS_HELP, RAY_HELP
 
 
 @Parameter(name="*")
@@ -73,91 +50,4 @@ def run(
 
     Results are in --out as they come; after a stop of any kind, `tollbox resume` continues.
     """
-    limit = seconds(options.time_limit)
-    cluster = cluster_of(options.ray, options.ray_engines, options.ray_gpus)
-    part = WHOLE if options.shard is None else Part.parse(options.shard)
-    if options.out is None and not options.dry_run:
-        raise InputError(
-            "is not given",
-            expected=f"a folder for the results, or {mention('dry_run')}",
-            input="out",
-        )
-    chosen = Study.from_toml(study)
-    out = options.out or Path()
-    if not options.dry_run:
-        check_new(chosen, out, part)
-    loaded = load(replace(chosen, check=True) if options.check else chosen)
-    if cluster is not None and not options.dry_run:
-        cluster.rooms(loaded.device)  # before anything is made
-    if options.dry_run:
-        _plan(loaded, part)
-        if part == WHOLE:
-            next_step = command("run", study, "--out", options.out or free_folder())
-            console().print(f"Run it with `{next_step}`.", soft_wrap=True)
-        return 0
-    force = options.force_workers
-    say_findings(begin(loaded, out, "run", force_workers=force, part=part))
-    how = Options(time_limit=limit, force_workers=force)
-    next_step = page_hint(out) if part == WHOLE else ""
-    with keeping(out):
-        return say_end(out, *run_left(out, how, loaded, cluster), next_step)
-
-
-def _plan(loaded: Loaded, part: Part) -> None:
-    """Print what a run would do; of a part, what the whole study would."""
-    study, grid, to = loaded.study, loaded.grid, console()
-    table = Table(title=f"{study.name}: {len(grid):,} cells")
-    table.add_column("")
-    for name in ("cells", "queries at most", "model time at most"):
-        table.add_column(name, justify="right")
-    total, speeds = 0.0, {}
-    loaded.surrogate_digests()  # whether they will do
-    loaded.detector()
-    for spec in study.models:
-        model = loaded.model(spec)
-        speeds[spec.name] = None if study.metered else model_speed(loaded, model)
-    for series in grid.series:
-        queries = grid.width * most_queries(series.tariff)
-        speed = speeds[series.model.name]
-        time = math.nan if speed is None else queries / speed
-        total += time
-        table.add_row(series.named(study), f"{grid.width:,}", _number(queries), _time(time))
-    to.print(table)
-    to.print(f"images: {len(loaded.images)}, digest {images_digest(loaded.images)}")
-    for sentence in loaded.kept.sentences if loaded.kept is not None else ():
-        to.print(sentence, soft_wrap=True)
-    if loaded.images.resizing is not None:
-        to.print(f"Pictures are {loaded.images.resizing}.", soft_wrap=True)
-    for name, speed in speeds.items():
-        if speed is not None:
-            to.print(f"model {name}: {speed:,.0f} images/s alone, on {loaded.device}")
-    if part != WHOLE:
-        shard_count(study, len(grid), force=False, part=part)
-        cells = len(range(part.number, len(grid), part.total))
-        to.print(f"part {part} has {cells:,} of these cells.")
-    if not math.isnan(total):
-        to.print(
-            f"all: the model takes at most about {_time(total)}, if each query is as cheap as can "
-            "be; the attacks' own work comes on top, and is more if the network is small.",
-            soft_wrap=True,
-        )
-
-
-def most_queries(tariff: Tariff) -> float:
-    """The most queries that an image may take under a price."""
-    cheapest = tariff.prices.cheapest
-    ends = cheapest > 0 and math.isfinite(tariff.budget)
-    by_budget = tariff.budget // cheapest if ends else math.inf
-    return min(by_budget, tariff.max_queries)
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if math.isfinite(value) else "-"
-
-
-def _time(value: float) -> str:
-    if not math.isfinite(value):
-        return "-"
-    minutes, rest = divmod(round(value), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}"
+    return work_of(run)(study, options)

@@ -1,140 +1,15 @@
-"""`tollbox status`: how far a study has come, and whether it is being run; in words, or as JSON."""
+"""`tollbox status`: its options, and its help."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from cyclopts import Parameter
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from ..studies.status import SeriesStatus, StudyStatus
-from .hints import infinite_median, page_hint
-from .json_output import JSON, print_json
-from .streams import console
-
-MOST_HINTS = 5
-"""Series of which it is told why their median is infinite."""
-NARROWEST_TABLE = 60
-"""Columns of a terminal."""
-
-
-FOLDER = Parameter(help="Where the results are: what --out was.")
+from .json_output import JSON
+from .later import work_of
+from .options import FOLDER
 
 
 def status(folder: Annotated[Path, FOLDER], /, *, json: Annotated[bool, JSON] = False) -> int:
     """Show how far a study has come; it may be running."""
-    with StudyStatus(folder) as study:
-        series, running = study.status(), study.running
-        notes = study.warnings
-        sentences = [*study.kept, *study.sizes, *study.exactness, *study.watch]
-        left = study.cells - sum(each.done for each in series)
-        if json:
-            print_json(_values(study, series, running, [*notes, *sentences]))
-            return 0
-        part = f" (part {study.record.part_name})" if study.record.parts > 1 else ""
-        title = f"{study.record.name}{part}: {folder}"
-    show(title, series)
-    to = console()
-    for note in notes:
-        to.print(f"Note: {note}.", soft_wrap=True)
-    for sentence in sentences:
-        to.print(sentence, soft_wrap=True)
-    if running:
-        to.print(f"It is being run now, by {', '.join(running)}.", soft_wrap=True)
-    elif left:
-        to.print(f"{left} cells are left: go on with `tollbox resume {folder}`.", soft_wrap=True)
-    else:
-        to.print(f"All cells are done. {page_hint(folder)}", soft_wrap=True)
-    return 0
-
-
-def _values(
-    study: StudyStatus, series: Sequence[SeriesStatus], running: list[str], notes: list[str]
-) -> dict[str, Any]:
-    """What --json says of it."""
-    record, done = study.record, sum(each.done for each in series)
-    return {
-        "name": record.name,
-        "folder": str(study.folder),
-        "made_by": record.made_by,
-        "part": record.part + 1,
-        "parts": record.parts,
-        "norm": record.norm,
-        "cells": study.cells,
-        "done": done,
-        "left": study.cells - done,
-        "failed": sum(each.failed for each in series),
-        "queries": sum(each.queries for each in series),
-        "running": running,
-        "notes": [note.rstrip(".") for note in notes],
-        "series": [
-            {
-                "name": each.name,
-                "model": model,
-                "attack": attack,
-                "price": price,
-                "cells": each.cells,
-                "done": each.done,
-                "failed": each.failed,
-                "queries": each.queries,
-                "median": each.median,
-                "counted": each.counted,
-                "without_point": {str(stop): n for stop, n in each.without_point.items()},
-            }
-            for each, (model, attack, price) in zip(series, study.grid, strict=True)
-        ],
-    }
-
-
-def show(title: str, series: Sequence[SeriesStatus]) -> None:
-    """A row for each series, or lines where no table fits; and why medians are infinite."""
-    to = console()
-    if to.width < NARROWEST_TABLE:
-        _show_lines(to, title, series)
-    else:
-        _show_table(to, title, series)
-    hints = [
-        (each.name, infinite_median(each.counted, each.without_point, each.norm)) for each in series
-    ]
-    hints = [(name, hint) for name, hint in hints if hint]
-    for name, hint in hints[:MOST_HINTS]:
-        to.print(f"{name}: {hint}", soft_wrap=True)
-    if len(hints) > MOST_HINTS:
-        to.print(f"Likewise {len(hints) - MOST_HINTS} more series.")
-
-
-def _show_lines(to: Console, title: str, series: Sequence[SeriesStatus]) -> None:
-    to.print(Text(title))
-    for each in series:
-        to.print(Text(each.name))
-        to.print(f"  {each.done}/{each.cells} cells, {each.failed} failed")
-        to.print(f"  median {each.norm} {_median(each)}, {each.queries:,} queries")
-        if each.alarms is not None:
-            to.print(f"  {each.alarms:,} alarms, the first after {_first(each)} queries")
-
-
-def _show_table(to: Console, title: str, series: Sequence[SeriesStatus]) -> None:
-    table = Table(title=Text(title))
-    median = " and ".join(f"median {norm}" for norm in dict.fromkeys(s.norm for s in series))
-    watched = any(each.alarms is not None for each in series)
-    alarms = ("alarms", "first after") if watched else ()
-    for name in ("", "cells", "failed", median, "queries", *alarms):
-        table.add_column(name, justify="left" if not name else "right")
-    for each in series:
-        done, failed = f"{each.done}/{each.cells}", f"{each.failed}"
-        said = (f"{each.alarms:,}", _first(each)) if each.alarms is not None else ()
-        table.add_row(Text(each.name), done, failed, _median(each), f"{each.queries:,}", *said)
-    to.print(table)
-
-
-def _first(series: SeriesStatus) -> str:
-    return "-" if math.isnan(series.first_alarm) else f"{series.first_alarm:g}"
-
-
-def _median(series: SeriesStatus) -> str:
-    return "-" if math.isnan(series.median) else f"{series.median:.4g}"
+    return work_of(status)(folder, json=json)

@@ -19,6 +19,8 @@ from ..errors import FileError, InputError
 
 LARGEST = 2**63 - 1
 """The largest class that can be told apart."""
+Format = Literal["csv", "parquet"]
+"""That tables are written in."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for the beginning of a formula."""
 

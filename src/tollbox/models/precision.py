@@ -15,18 +15,13 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
+from ..core import dtypes
 from ..core.arguments import shown
 from ..core.tf32 import set_to, setting, turned
 from ..errors import InputError
 
-DTYPES = {
-    "float64": torch.float64,
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}
+DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in dtypes.DTYPES}
 """What a network may compute in, by the names that study files use."""
-DTYPE_NAMES = f"{', '.join(list(DTYPES)[:-1])} or {list(DTYPES)[-1]}"
 
 
 def inner_dtype(dtype: torch.dtype | None, network: nn.Module) -> torch.dtype:
@@ -36,7 +31,7 @@ def inner_dtype(dtype: torch.dtype | None, network: nn.Module) -> torch.dtype:
     if not isinstance(dtype, torch.dtype) or dtype not in DTYPES.values():
         raise InputError(
             f"is {shown(dtype)}",
-            expected=f"torch's {DTYPE_NAMES}",
+            expected=f"torch's {dtypes.DTYPE_NAMES}",
             remedy="for a model that takes 8-bit images use quantize=8 and convert inside it",
             input="dtype",
         )

@@ -20,7 +20,8 @@ import numpy as np
 from ..core.result import By
 from ..report.curve_data import marks_of
 from ..report.curves import Curve, CurvePanel, draw_curves
-from ..report.runs import Reading, SeriesRuns, series_of
+from ..report.reading import Reading
+from ..report.runs import SeriesRuns, series_of
 from ..report.statistics import median, table_of
 from ..studies.reading import StudyResults
 from .names import OURS, attack_name, is_ours, number, price_name

@@ -19,7 +19,8 @@ from ..parts.estimates import Agrest
 from ..report.axes import COLOURS, INK, ROUND, fixed_ticks, legend, log_ticks, name_panel, style
 from ..report.axes import panels as side_by_side
 from ..report.paper_table import TableColumn
-from ..report.runs import Reading, SeriesRuns, series_of
+from ..report.reading import Reading
+from ..report.runs import SeriesRuns, series_of
 from ..report.statistics import Median, median_at
 from ..report.words import thousands
 from ..studies.reading import StudyResults

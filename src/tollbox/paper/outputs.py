@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from ..attacks.methods import Kind
 from ..report import figures, table_files
 from ..report.paper_table import PaperTable, paper_table
-from ..report.runs import Reading, series_of
+from ..report.reading import Reading
+from ..report.runs import series_of
 from ..report.words import counted, notes
 from ..studies.reading import StudyResults
 from . import (

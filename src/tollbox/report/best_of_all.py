@@ -15,7 +15,8 @@ import numpy as np
 
 from ..core.result import By, Values
 from .paper_table import PaperTable, TableColumn
-from .runs import CellCurve, Reading, SeriesRuns
+from .reading import Reading
+from .runs import CellCurve, SeriesRuns
 from .statistics import Median, median_at
 
 NAME = "best of all attacks"

@@ -17,7 +17,8 @@ from . import statistics as medians
 from .best_of_all import best_runs
 from .numbers import rounded
 from .paper_table import PaperTable, TableColumn
-from .runs import Reading, SeriesRuns
+from .reading import Reading
+from .runs import SeriesRuns
 
 MARKS = 48
 

@@ -22,7 +22,8 @@ from .gallery import gallery
 from .numbers import rounded
 from .paper_table import PaperTable, TableRow, paper_table, price_label
 from .ranking_data import ranking_data
-from .runs import Reading, SeriesRuns, series_of
+from .reading import Reading
+from .runs import SeriesRuns, series_of
 from .standings import Standings, standings
 
 LEVELS = tuple(float(f"{digit}e{decade}") for decade in range(-4, 2) for digit in (1, 2, 3, 5))

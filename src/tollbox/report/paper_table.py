@@ -20,7 +20,8 @@ from ..core.metric import Metric
 from ..core.result import By
 from ..studies.spec.specs import AttackSpec, Tariff
 from ..studies.spec.study import Study
-from .runs import Reading, SeriesRuns
+from .reading import Reading
+from .runs import SeriesRuns
 from .statistics import Mark, Median, median_at, told_apart
 
 

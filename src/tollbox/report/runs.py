@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import enum
 import math
 from dataclasses import dataclass
 
@@ -24,23 +23,7 @@ from ..studies.grid import Place, Series
 from ..studies.reading import StudyResults
 from ..studies.spec.watch import WatchSpec
 from ..studies.store.codec import End, Trace
-
-
-class Reading(enum.StrEnum):
-    """How a distance is read at a cost."""
-
-    HARD = "hard"
-    """The best that was asked under a hard budget: a step function."""
-    PAPER = "paper"
-    """The iterates, interpolated linearly."""
-
-    @property
-    def words(self) -> str:
-        """For a caption."""
-        return {
-            Reading.HARD: "best distance under a hard budget",
-            Reading.PAPER: "the paper's reading: iterates only, interpolated",
-        }[self]
+from .reading import Reading
 
 
 @dataclass(frozen=True)

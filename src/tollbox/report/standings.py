@@ -27,7 +27,8 @@ from . import statistics
 from .numbers import distance
 from .paper_table import TableColumn
 from .ranking import Estimate, distance_ratios, log_spaced, mean_logs, optimality
-from .runs import CellCurve, Reading, SeriesRuns
+from .reading import Reading
+from .runs import CellCurve, SeriesRuns
 
 Floors = Mapping[tuple[str, int], float]
 """By model and image, a distance that is known to suffice."""

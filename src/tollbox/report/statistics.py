@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.result import By, Values
-from .runs import CellCurve, Reading
+from .reading import Reading
+from .runs import CellCurve
 
 Images = NDArray[np.int64]
 

@@ -24,15 +24,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 from ..errors import InputError
 from ..files.output import check_free
 from ..files.packages import optional
-from ..files.tables import flag_text, plain_text, utf8
+from ..files.tables import Format, flag_text, plain_text, utf8
 from .reading import COLUMNS, StudyResults, price_name
 
-Format = Literal["csv", "parquet"]
 Rows = Iterable[Mapping[str, Any]]
 MARKER = "export.json"
 TABLES = ("cells", "steps")

@@ -54,6 +54,19 @@ class SeriesStatus:
     """After how many queries the first came, in the median over cells with one."""
 
 
+@dataclass(frozen=True)
+class Failure:
+    """Cells that failed for one reason, and the first of them."""
+
+    reason: str
+    cells: int
+    series: int
+    """The number of the series that the first is in."""
+    image: str
+    """What its image is called."""
+    seed: int
+
+
 class StudyStatus:
     """The stores of a study, open for reading. Use it as a context, or `close` it."""
 
@@ -94,6 +107,34 @@ class StudyStatus:
             _series_status(name, record.cells_of(n, n + 1), ends[n], record)
             for n, name in enumerate(record.series)
         ]
+
+    def failures(self) -> list[Failure]:
+        """Failed cells by the reason that is recorded, the most frequent one first."""
+        groups = defaultdict[str, list[End]](list)
+        for end in self.finished():
+            if end.stop.failed:
+                groups[end.reason].append(end)
+        most_first = sorted(groups.items(), key=lambda group: -len(group[1]))
+        images = self.stores[0].images() if groups else []
+        return [
+            Failure(
+                reason,
+                len(ends),
+                ends[0].cell // self.record.width,
+                images[self._image(ends[0].cell, len(images))][2],
+                ends[0].seed,
+            )
+            for reason, ends in most_first
+        ]
+
+    def _image(self, cell: int, images: int) -> int:
+        """Which of the study's images a cell has."""
+        series, rest = divmod(cell, self.record.width)
+        if self.record.kept is None:
+            return rest % images
+        models = [*self.record.models]
+        own = self.record.kept.of_model[models[series * len(models) // len(self.record.series)]]
+        return own[rest % len(own)]
 
     @property
     def grid(self) -> list[tuple[str, str | None, float | str]]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...attacks import described
+from ...core.dtypes import DTYPE_NAMES, DTYPES
 from ...errors import FileError, InputError
 from ...files.class_names import EXPECTED as CLASS_NAMES
 from ...files.classes import flagged_classes
@@ -23,7 +24,6 @@ from ...files.masks import EXPECTED as MASK
 from ...files.pictures import SUFFIXES
 from ...files.resizing import LARGEST_SIDE, Resizing, Side
 from ...files.tables import kind_of
-from ...models.precision import DTYPE_NAMES, DTYPES
 from ...models.pytorch import RUNNING
 from ...models.registry import file_of, is_model_name, located, misspelt
 from .file import Item, shown, spelled, table_name
