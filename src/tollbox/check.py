@@ -42,6 +42,10 @@ HOW = {
 }
 
 
+class ModelWarning(UserWarning):
+    """The model is not fit to be measured; the message says why."""
+
+
 class Examined(NamedTuple):
     """What the check found."""
 

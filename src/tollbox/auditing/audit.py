@@ -40,7 +40,7 @@ from ..files.images import ImageSet
 from ..files.output import check_replaceable, replace_file
 from ..files.tables import path_of
 from ..report.page import GENERATOR
-from ..running import AnyModel
+from ..run_arguments import AnyModel
 from ..studies.beginning import begin, holds
 from ..studies.events import Event, Options, Tell
 from ..studies.loading import Loaded

@@ -19,6 +19,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from ..check import ModelWarning
 from ..core.arguments import check_flag, check_function, check_seconds, shown
 from ..core.model import Model
 from ..engine.cores import fewer_notice, within_cores
@@ -26,7 +27,6 @@ from ..engine.executors import Executor, SameProcess, Stopper
 from ..engine.processes import Processes
 from ..errors import InputError, TollboxError
 from ..files.tables import path_of
-from ..running import ModelWarning
 from .beginning import WHOLE, Part, begin, holds
 from .care import EngineCare
 from .desk import Desk, writing
