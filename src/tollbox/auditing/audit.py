@@ -43,7 +43,7 @@ from ..report.page import GENERATOR
 from ..run_arguments import AnyModel
 from ..studies.beginning import begin, holds
 from ..studies.events import Event, Options, Tell
-from ..studies.loading import Loaded
+from ..studies.loaded import Loaded
 from ..studies.reading import StudyResults
 from ..studies.running import run_folder
 from ..studies.spec.specs import GoalSpec, ImagesSpec, ModelSpec

@@ -30,7 +30,8 @@ from ..models.precision import DTYPE_NAMES, DTYPES
 from ..studies.beginning import begin
 from ..studies.events import Options
 from ..studies.identity import current_environment
-from ..studies.loading import Loaded, load
+from ..studies.loaded import Loaded
+from ..studies.loading import load
 from ..studies.spec.specs import (
     AttackSpec,
     GoalSpec,

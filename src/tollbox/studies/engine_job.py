@@ -40,7 +40,8 @@ from .desk import Begin, Begun, Diverged, Ended, Open, Record, Take, Unfinished,
 from .events import EngineProgress, ModelBegun, Options, Tell
 from .grid import Grid
 from .identity import check_attacks, check_model, check_tables, current_environment, recorded_study
-from .loading import Loaded, load
+from .loaded import Loaded
+from .loading import load
 from .spec.specs import Tariff
 from .store.record import StudyRecord
 

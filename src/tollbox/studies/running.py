@@ -33,7 +33,8 @@ from .desk import Desk, writing
 from .engine_job import EngineJob, Loader
 from .events import Event, Options, Outcome, Tell
 from .identity import recorded_study
-from .loading import Loaded, load
+from .loaded import Loaded
+from .loading import load
 from .ray_engines import RayCrew, RayEngines
 from .reading import StudyResults
 from .sources import find_device
