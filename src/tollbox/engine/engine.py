@@ -35,8 +35,9 @@ from ..errors import InputError
 from .arrivals import Arrival, arrivals, recipient, records
 from .assembly import CellRuns, Shuffle, assembled, recalled, wanted_rows
 from .cell_run import CellRun
+from .flight import Flight, Piece
 from .journal import Journal
-from .sender import Flight, Piece, Sender
+from .sender import Sender
 from .watching import watch
 
 LARGEST_BATCH = 65_536
@@ -210,7 +211,7 @@ class Engine:
         cell_run = CellRun(index, cell, slot, self._model, self._metered)
         cell_run.held_bytes, cell_run.history = held_bytes, history
         if self._stopping is None:
-            self.sender.place(slot, cell_run.problem)
+            self.sender.builder.place(slot, cell_run.problem)
         self._cell_runs[slot] = cell_run  # from here on nothing raises
         self._held_bytes += held_bytes
         if self._stopping is not None:
