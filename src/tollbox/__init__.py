@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from .core.result import Improvement, Result, Results, Step
     from .core.stop import Stop
     from .core.watch import Detector
-    from .engine.engine import Engine, Progress
+    from .engine.engine import Engine
+    from .engine.progress import Progress
     from .engine.workers import Workers
     from .errors import FileError, InputError, ModelFault, TollboxError, UnknownNameError
     from .files.images import ImageSet, load_images
@@ -111,10 +112,8 @@ _NAMES = {
     ),
     "core.stop": ("Stop",),
     "core.watch": ("Detector",),
-    "engine.engine": (
-        "Engine",
-        "Progress",
-    ),
+    "engine.engine": ("Engine",),
+    "engine.progress": ("Progress",),
     "errors": (
         "FileError",
         "InputError",

@@ -23,7 +23,7 @@ from .core.prices import Prices
 from .core.problem import Attack
 from .core.result import Result, Results
 from .core.watch import Detector
-from .engine.engine import Progress
+from .engine.progress import Progress
 from .engine.workers import Workers
 from .errors import InputError
 from .run_arguments import AnyModel, Goals, Masks, Starts, Targets, cells_from, suggesting

@@ -25,7 +25,7 @@ from .core.model import Model
 from .core.peers import Pixels
 from .core.problem import Attack
 from .core.result import Results
-from .engine.engine import default_batch_size
+from .engine.sizes import default_batch_size
 from .errors import InputError
 from .run_arguments import LIMITS, check_names, checked_limits
 from .running import run

@@ -21,7 +21,7 @@ from cyclopts import Parameter
 from ..attacks.surrogates import Surrogate
 from ..core.metric import norm_of
 from ..core.watch import check_watch
-from ..engine.engine import LARGEST_BATCH
+from ..engine.sizes import LARGEST_BATCH
 from ..errors import InputError, mention
 from ..files.classes import flagged_classes
 from ..files.output import check_free

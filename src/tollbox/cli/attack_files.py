@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..core.result import Result, Results
 from ..core.stop import Stop
-from ..engine.engine import trial_batch_size
+from ..engine.sizes import trial_batch_size
 from ..files.output import staged
 from ..studies.events import Outcome
 from ..studies.loaded import Loaded

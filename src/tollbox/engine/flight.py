@@ -1,4 +1,4 @@
-"""Pieces and flights: rows of asks as a batch is made up of them, and a batch on its way back.
+"""Pieces and flights: the rows of asks that make up a batch, and a batch on its way to the host.
 
 Labels, distances and whatever else waits to be read cross to the host in one transfer per batch;
 waiting for it is the only synchronisation.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .cell_run import CellRun
 from .pending import Failure, Pending
 
 
@@ -73,3 +74,22 @@ class Flight:
         if self.event is not None:
             self.event.synchronize()
         return self.values.numpy()
+
+
+@dataclass
+class BatchInFlight:
+    """A batch on its way, and what else waits for it to land."""
+
+    flight: Flight
+    steps: list[dict[str, Any]]
+    """The accepted steps whose distances come with it."""
+    ended: list[tuple[CellRun, Tensor | None]]
+    """Cells that have ended, and the copies of their best points that come with it."""
+
+
+def to_host(image: Tensor | None) -> Tensor | None:
+    """A copy on the host that is complete once the next batch has landed."""
+    if image is None or image.device.type != "cuda":
+        return None if image is None else image.to("cpu")
+    host = torch.empty(image.shape, dtype=image.dtype, pin_memory=True)
+    return host.copy_(image, non_blocking=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 
 from ..core.model import Model
-from ..engine.engine import trial_batch_size
+from ..engine.sizes import trial_batch_size
 from ..errors import InputError, mention
 from ..files.tables import in_a_line
 from .loaded import Loaded

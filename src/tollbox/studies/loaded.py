@@ -25,7 +25,7 @@ from ..core.model import Model
 from ..core.problem import Attack
 from ..core.watch import Detector, RecordedAlarms
 from ..engine.cores import threads_each
-from ..engine.engine import default_batch_size, trial_batch_size
+from ..engine.sizes import default_batch_size, trial_batch_size
 from ..errors import InputError
 from ..files.images import ImageSet
 from ..files.masks import masks_digest
