@@ -20,7 +20,8 @@ from tollbox.core.model import Model
 from tollbox.engine import arrivals, assembly, settling
 from tollbox.engine.cell_run import CellRun
 from tollbox.engine.engine import Engine
-from tollbox.engine.sender import Flight, Sender
+from tollbox.engine.flight import Flight
+from tollbox.engine.sender import Sender
 from tollbox.parts import overshoot, turns
 from tollbox.studies.engine_job import DeskJournal
 from tollbox.studies.store.store import Store

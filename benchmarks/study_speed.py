@@ -94,7 +94,7 @@ def timed_command(told: Path, words: list[str]) -> None:
     from tollbox import cli
     from tollbox.studies import beginning, loading, running
     from tollbox.studies.engine_job import DeskJournal, EngineRun
-    from tollbox.studies.loading import Loaded
+    from tollbox.studies.loaded import Loaded
     from tollbox.studies.store.store import Store
 
     watch.wrap(tollbox.cli.run_work, "run", REST)

@@ -169,13 +169,13 @@ MUTANTS = [
     ),
     Mutant(
         "mask: it is not applied when points are sent",
-        "engine/sender.py",
+        "engine/batch_builder.py",
         "                batch = batch.index_copy(0, rows, inside)\n",
         "",
     ),
     Mutant(
         "mask: a slot keeps the mask of the cell before",
-        "engine/sender.py",
+        "engine/batch_builder.py",
         "        self._masks.pop(slot, None)\n",
         "",
     ),
@@ -694,7 +694,7 @@ MUTANTS = [
     ),
     Mutant(
         "metric: every row but those of its own",
-        "engine/sender.py",
+        "engine/batch_builder.py",
         "[each is not norm for each in norms]",
         "[each is norm for each in norms]",
         tests=["tests/unit/test_metric.py"],

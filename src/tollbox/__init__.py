@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .attacks.presets import preset, presets
     from .attacks.surrogates import Surrogate
     from .auditing.audit import Audit, audit
-    from .check import check_model
+    from .check import ModelWarning, check_model
     from .core.ask import Answers, Ask, Run, Until, together
     from .core.cell import Cell
     from .core.goal import Goal
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from .core.result import Improvement, Result, Results, Step
     from .core.stop import Stop
     from .core.watch import Detector
-    from .engine.engine import Engine, Progress
+    from .engine.engine import Engine
+    from .engine.progress import Progress
     from .engine.workers import Workers
     from .errors import FileError, InputError, ModelFault, TollboxError, UnknownNameError
     from .files.images import ImageSet, load_images
     from .files.resizing import Resizing
-    from .running import ModelWarning, run, run_cells, stream
+    from .running import run, run_cells, stream
     from .studies.merging import merge_parts
     from .studies.ray_engines import RayEngines
     from .studies.reading import StudyResults
@@ -105,13 +106,14 @@ _NAMES = {
         "audit",
     ),
     "core.cell": ("Cell",),
-    "check": ("check_model",),
+    "check": (
+        "ModelWarning",
+        "check_model",
+    ),
     "core.stop": ("Stop",),
     "core.watch": ("Detector",),
-    "engine.engine": (
-        "Engine",
-        "Progress",
-    ),
+    "engine.engine": ("Engine",),
+    "engine.progress": ("Progress",),
     "errors": (
         "FileError",
         "InputError",
@@ -139,7 +141,6 @@ _NAMES = {
         "Step",
     ),
     "running": (
-        "ModelWarning",
         "run",
         "run_cells",
         "stream",

@@ -24,8 +24,8 @@ from .core import tf32
 from .core.arguments import check_whole
 from .core.exactness import Exactness, Seen, listed
 from .core.model import LAYOUTS, Model, as_model, labels_of
-from .engine.engine import LARGEST_BATCH, default_batch_size
 from .engine.sender import Sender
+from .engine.sizes import LARGEST_BATCH, default_batch_size
 from .errors import InputError, mention
 
 CHECKED_IMAGES = 8
@@ -40,6 +40,10 @@ HOW = {
     "neighbours": "asked among other images",
     "shape": "asked in a batch of another shape",
 }
+
+
+class ModelWarning(UserWarning):
+    """The model is not fit to be measured; the message says why."""
 
 
 class Examined(NamedTuple):

@@ -3,92 +3,34 @@ both, `run_cells` for any mix of attacks, prices, budgets and seeds in one go.
 
 `run` and `run_cells` refuse a wrong input before the first query. `stream` takes images as they
 come, so it meets a wrong one when it comes; it then finishes those under way before it raises.
-
-A targeted run has `targets`, the classes to reach, and usually `starts`, images of those classes to
-begin from: noise hardly ever ends in a class of one's choice.
 """
 
 from __future__ import annotations
 
-import difflib
-import functools
-import inspect
 import math
-import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
-from typing import Any, ParamSpec, TypeVar
 
-import torch
 from torch import Tensor
 
 from .benign import benign_panel
-from .check import CHECKED_IMAGES, Examined, exact_choice, examine, threads
-from .core.arguments import check_flag, shown
-from .core.cell import Cell, check_attack, check_limits
-from .core.exactness import Exactness, Seen
-from .core.goal import Goal
-from .core.metric import check_made_for, norm_of
+from .check import CHECKED_IMAGES
+from .core.arguments import shown
+from .core.cell import Cell
 from .core.model import Model, as_model
 from .core.panel import Panel
 from .core.prices import Prices
 from .core.problem import Attack
 from .core.result import Result, Results
-from .core.watch import Detector, check_watch
-from .engine.cores import fewer_notice, threads_each, within_cores
-from .engine.engine import Engine, Progress
-from .engine.workers import Workers, check_count
-from .errors import InputError, mention
-
-P = ParamSpec("P")
-T = TypeVar("T")
-FORCED = "workers=tb.Workers(model, ..., force=True)"
-AnyModel = Model | Callable[[Tensor], Any]
-Targets = int | Tensor | Iterable[int] | None
-"""The class to reach, for all images or one for each; None: any class but the source."""
-Goals = Goal | Iterable[Goal] | None
-"""What is flagged and what adversarial, for all images or for each; None: any class but its own."""
-Masks = Tensor | Iterable[Tensor] | None
-"""Which pixels may change, bool: (h, w), (1, h, w) or (c, h, w) for all images, or one for each, as
-(n, c, h, w) or (n, 1, h, w) or any iterable; None: all pixels."""
-Starts = Tensor | Iterable[Tensor] | None
-"""The image to begin from, (c, h, w) for all or one for each; None: what the attack's start finds.
-"""
-LIMITS = (
-    *("prices", "budget", "max_queries", "max_flagged", "norm"),
-    *("watch", "alarm_price", "max_alarms"),
-)
-"""The arguments that `checked_limits` takes after the attack."""
-WHOLE = {"start": (3,), "mask": (2, 3)}
-"""Numbers of axes of a tensor that is for all images."""
+from .core.watch import Detector
+from .engine.progress import Progress
+from .engine.workers import Workers
+from .errors import InputError
+from .run_arguments import AnyModel, Goals, Masks, Starts, Targets, cells_from, suggesting
+from .runner import Runner
 
 
-class ModelWarning(UserWarning):
-    """The model is not fit to be measured; the message says why."""
-
-
-def _suggesting(function: Callable[P, T]) -> Callable[P, T]:
-    """The function; an option that it does not have is refused with the nearest that it has."""
-    names = inspect.signature(function).parameters
-
-    @functools.wraps(function)
-    def checked(*args: P.args, **options: P.kwargs) -> T:
-        check_names(function.__name__, options, names)
-        return function(*args, **options)
-
-    return checked
-
-
-def check_names(function: str, options: Iterable[str], names: Collection[str]) -> None:
-    """Raise TypeError, in the name of a function, for the first option that it does not have."""
-    for name in options:
-        if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f": did you mean {near[0]!r}?" if near else f"; it has {', '.join(names)}"
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
-
-
-@_suggesting
+@suggesting
 def run_cells(
     cells: Iterable[Cell],
     model: AnyModel,
@@ -118,7 +60,7 @@ def run_cells(
             )
     for index, cell in enumerate(listed):  # all of them before the first query
         shape = cell.check(checked_model, _name(cell, index), shape)
-    runner = _Runner(
+    runner = Runner(
         checked_model,
         workers,
         len(listed),
@@ -138,7 +80,7 @@ def run_cells(
     return Results(results, findings, exactness.after(warnings), panel)
 
 
-@_suggesting
+@suggesting
 def run(
     attack: Attack,
     model: AnyModel,
@@ -207,7 +149,7 @@ def run(
         a `tb.Workers`, which may be forced to be more.
     """
     cells = list(
-        _cells(
+        cells_from(
             attack,
             {
                 "image": images,
@@ -246,7 +188,7 @@ def run(
     )
 
 
-@_suggesting
+@suggesting
 def stream(
     attack: Attack,
     model: AnyModel,
@@ -282,7 +224,7 @@ def stream(
     `labels`, `targets` and `starts` may come likewise; the arguments are those of `run`.
     """
     checked_model = as_model(model)
-    cells = _cells(
+    cells = cells_from(
         attack,
         {
             "image": images,
@@ -303,7 +245,7 @@ def stream(
         seed=seed,
         charge_clean=charge_clean,
     )
-    runner = _Runner(
+    runner = Runner(
         checked_model,
         workers,
         math.inf,
@@ -340,196 +282,3 @@ def _panel(cells: list[Cell], model: Model) -> Panel | None:
 def _name(cell: Cell, index: int) -> str:
     """What messages call a cell."""
     return cell.name if isinstance(cell.name, str) and cell.name else f"image {index}"
-
-
-class _Runner:
-    """Runs cells in this process, or in those of `workers`."""
-
-    def __init__(
-        self,
-        model: Model,
-        workers: int | Workers,
-        most: float,
-        check: bool,
-        exact: bool,
-        **options: Any,
-    ) -> None:
-        """`most` cells will come."""
-        check_flag("check", check)
-        check_flag("exact", exact)
-        if isinstance(workers, Workers):
-            self._count = workers.count
-        else:
-            check_count(workers)
-            self._count = within_cores(int(min(workers, most)), False)
-        self._model, self._workers, self._options = model, workers, options
-        self._most = most
-        self._check, self._exact = check, exact
-        self._engine = Engine(model, **options)  # refuses what is wrong with them
-        if self._engine.sender.metered and (check or exact):
-            raise _asks_uncharged("check" if check else "exact")
-
-    def run(self, cells: Iterable[Cell]) -> Iterator[Result]:
-        """Each result as it is finished."""
-        workers, options = self._workers, self._options
-        if isinstance(workers, Workers):
-            layout = self._model.layout if self._exact else None
-            yield from workers.run(cells, layout=layout, **options)
-            return
-        if (
-            notice := fewer_notice(workers, int(min(workers, self._most)), False, FORCED)
-        ) is not None:
-            warnings.warn(notice, stacklevel=2)
-        if self._count <= 1:
-            yield from self._engine.run(cells)
-        else:
-            with Workers(self._model, self._count) as workers:
-                yield from workers.run(cells, **options)
-
-    def prepare(self, cells: list[Cell], frames: int) -> Examined:
-        """Check the model on these images, and choose an exact shape and layout, if either was
-        asked for. Warns, too, of what makes the model unfit, in the name of the caller so many
-        frames up."""
-        sender = self._engine.sender
-        if not (cells and (self._check or self._exact)):
-            return Examined([], Exactness(Seen.METERED if sender.metered else Seen.NOT_CHECKED))
-        few = torch.stack([cell.image for cell in cells[:CHECKED_IMAGES]])
-        with threads(threads_each(max(1, self._count))):
-            if self._exact:
-                self._model, examined = exact_choice(self._model, few, self._options["batch_size"])
-                [size] = examined.exactness.shapes
-                self._options |= {"batch_size": size, "one_shape": True}
-                self._engine = Engine(self._model, **self._options)
-            else:
-                examined = examine(self._model, few, sender.shapes)
-        if examined.findings and self._check:
-            warnings.warn(" ".join(examined.findings), ModelWarning, stacklevel=frames)
-        return examined
-
-
-def _asks_uncharged(name: str) -> InputError:
-    """What is refused of a metered model."""
-    why = "the check asks uncharged, and a metered model bills every row"
-    if name == "exact":
-        why += ", and gets no padding, so that batch shapes vary"
-    return InputError(
-        f"{mention(name)} and {mention('metered')} are both set: {why}",
-        remedy="call tb.check_model where that is acceptable"
-        if name == "check"
-        else f"leave {mention(name)} out",
-    )
-
-
-# -- cells from images, labels, targets, starts, goals and masks ----------------------------------
-
-
-def _cells(attack: Attack, inputs: Mapping[str, Any], **options: Any) -> Iterator[Cell]:
-    """A cell for each image. `inputs` are fields of a cell, for all images or one for each."""
-    options |= checked_limits(attack, *(options[name] for name in LIMITS))
-    columns: dict[str, Iterator[Any]] = {}
-    for name, value in inputs.items():
-        values = _column(name, value)
-        if values is not None:
-            columns[name] = iter(values)
-        elif value is not None:
-            options[name] = _plain(value) if name == "target" else value
-    return _zipped(attack, columns, options)
-
-
-def checked_limits(
-    attack: Attack,
-    prices: Prices | None,
-    budget: float,
-    max_queries: float | None,
-    max_flagged: float | None,
-    norm: str,
-    watch: Detector | None = None,
-    alarm_price: float = 0.0,
-    max_alarms: float | None = None,
-) -> dict[str, Any]:
-    """What a cell has of these arguments of `run`; raises InputError if they cannot be run."""
-    check_attack(attack)
-    metric = norm_of(norm)
-    check_made_for(attack, metric)
-    prices = Prices() if prices is None else prices
-    limits = {
-        "budget": budget,
-        "max_queries": math.inf if max_queries is None else max_queries,
-        "max_flagged": math.inf if max_flagged is None else max_flagged,
-    }
-    most_alarms = math.inf if max_alarms is None else max_alarms
-    check_watch(watch, alarm_price, most_alarms)
-    check_limits(prices, **limits, alarm_price=alarm_price)
-    watching = {"watch": watch, "alarm_price": alarm_price, "max_alarms": most_alarms}
-    return {"prices": prices, "norm": metric, **limits, **watching}
-
-
-def _column(name: str, values: Any) -> Iterable[Any] | None:
-    """What there is for each image; None if there is one for all, or nothing."""
-    if name in ("label", "target"):
-        values = _plain(values)
-        if isinstance(values, Iterable):
-            return values
-        if name == "target":
-            return None
-        raise InputError(f"is {shown(values)}", expected="one label per image", input="labels")
-    if name == "goal":
-        return None if values is None or isinstance(values, Goal) else _goals(values)
-    if name in WHOLE and (
-        values is None or (isinstance(values, Tensor) and values.ndim in WHOLE[name])
-    ):
-        return None
-    argument = name if name == "mask" else f"{name}s"
-    if isinstance(values, Tensor) and values.ndim != 4:
-        image = name == "image"
-        raise InputError(
-            f"has shape {tuple(values.shape)}",
-            expected="(n, c, h, w)" if image else "(n, c, h, w), or (c, h, w) for all images",
-            remedy="for a single image use image[None]" if image else "",
-            input=argument,
-        )
-    if not isinstance(values, Iterable):
-        raise InputError(f"is {shown(values)}", expected="images, as tensors", input=argument)
-    return values.cpu() if isinstance(values, Tensor) else values
-
-
-def _goals(values: Any) -> Iterable[Any]:
-    if not isinstance(values, Iterable) or isinstance(values, str | set | frozenset):
-        remedy = "use tb.Goal.leave(...)" if isinstance(values, Iterable) else ""
-        expected = "a tb.Goal, or one for each image"
-        raise InputError(f"is {shown(values)}", expected=expected, remedy=remedy, input="goal")
-    return values
-
-
-def _plain(classes: Any) -> Any:
-    """Classes as plain numbers, if they come as a tensor or an array."""
-    return classes.tolist() if hasattr(classes, "tolist") else classes
-
-
-def _zipped(
-    attack: Attack, columns: dict[str, Iterator[Any]], options: dict[str, Any]
-) -> Iterator[Cell]:
-    """A cell for each row of `columns`, which must be of one length."""
-    end, index = object(), 0
-    while True:
-        row: dict[str, Any] = {name: next(column, end) for name, column in columns.items()}
-        ended = [name for name, value in row.items() if value is end]
-        if len(ended) == len(row):
-            return
-        if ended:
-            longer = next(name for name in row if name not in ended)
-            missing = ended[0] if longer == "image" else longer
-            raise InputError(
-                f"there are {index} {ended[0]}s and more {longer}s",
-                expected=f"one {missing} per image",
-            )
-        for name in ("label", "target"):
-            if hasattr(row.get(name), "__index__"):
-                row[name] = row[name].__index__()
-        for name in ("target", "start", "goal", "mask"):
-            if name in row and row[name] is None:
-                raise InputError(
-                    f"the {name} of image {index} is None", expected="one for each image, or none"
-                )
-        yield Cell(attack, **row, **options)
-        index += 1

@@ -25,9 +25,10 @@ from .core.model import Model
 from .core.peers import Pixels
 from .core.problem import Attack
 from .core.result import Results
-from .engine.engine import default_batch_size
+from .engine.sizes import default_batch_size
 from .errors import InputError
-from .running import LIMITS, check_names, checked_limits, run
+from .run_arguments import LIMITS, check_names, checked_limits
+from .running import run
 
 ARGUMENTS = ("attack", "model", "images", "labels", "targets", "starts")
 """What `run` takes that is not an option here: the other package gives it."""

@@ -177,7 +177,7 @@ def test_there_are_no_more_processes_than_cells(monkeypatch):
             begun.append(count)
             super().__init__(model, count)
 
-    monkeypatch.setattr("tollbox.running.Workers", Counting)
+    monkeypatch.setattr("tollbox.runner.Workers", Counting)
     assert len(tb.run_cells(cells(2, budget=20), model(), workers=200)) == 2
     assert begun == [2]
     assert len(tb.run_cells(cells(1, budget=20), model(), workers=200)) == 1
@@ -200,7 +200,7 @@ def test_there_are_no_more_processes_than_cores_unless_forced(monkeypatch):
         def __init__(self, *_):
             pytest.fail("a single core needs no other process")
 
-    monkeypatch.setattr("tollbox.running.Workers", Never)
+    monkeypatch.setattr("tollbox.runner.Workers", Never)
     with pytest.warns(UserWarning, match=rf"workers is 7, {words}.*tb.Workers\(.*force=True\)"):
         results = tb.run_cells(cells(3, budget=20), model(), workers=7)
     assert len(results) == 3

@@ -13,8 +13,8 @@ from torch import nn
 import tollbox as tb
 from tollbox.check import EXACT_SIZES
 from tollbox.core import tf32 as torchs_own
-from tollbox.engine.engine import LARGEST_BATCH
 from tollbox.engine.sender import Sender
+from tollbox.engine.sizes import LARGEST_BATCH
 from tollbox.errors import ModelFault
 from tollbox.models import compiled, graphs
 from tollbox.models.compiled import Compiled

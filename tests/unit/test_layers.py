@@ -27,7 +27,7 @@ LAYERS = (
     {"engine", "theory"},
     {"parts", "models", "files", "detectors", "benign"},
     {"attacks"},
-    {"running", "check"},
+    {"running", "runner", "run_arguments", "check"},
     {"studies", "testing", "wrapping", "foolbox", "art"},
     {"report"},
     {"paper", "auditing"},

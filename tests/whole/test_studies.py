@@ -24,7 +24,7 @@ from tollbox.core.model import Model
 from tollbox.engine.executors import Stopper
 from tollbox.engine.processes import Processes
 from tollbox.errors import FileError, InputError
-from tollbox.studies import loading
+from tollbox.studies import loaded as loaded_module
 from tollbox.studies.beginning import begin, holds, shard_count
 from tollbox.studies.engine_job import model_speed
 from tollbox.studies.events import CellEnded, ModelBegun, Options, Outcome
@@ -251,7 +251,7 @@ def test_a_model_is_loaded_and_fingerprinted_once(
     tiny_study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    for module, name in ((loading, "load_model"), (loading, "fingerprint")):
+    for module, name in ((loaded_module, "load_model"), (loaded_module, "fingerprint")):
         original = getattr(module, name)
 
         def counted(

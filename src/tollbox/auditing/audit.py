@@ -40,10 +40,10 @@ from ..files.images import ImageSet
 from ..files.output import check_replaceable, replace_file
 from ..files.tables import path_of
 from ..report.page import GENERATOR
-from ..running import AnyModel
+from ..run_arguments import AnyModel
 from ..studies.beginning import begin, holds
 from ..studies.events import Event, Options, Tell
-from ..studies.loading import Loaded
+from ..studies.loaded import Loaded
 from ..studies.reading import StudyResults
 from ..studies.running import run_folder
 from ..studies.spec.specs import GoalSpec, ImagesSpec, ModelSpec

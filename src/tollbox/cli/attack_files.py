@@ -14,10 +14,10 @@ from pathlib import Path
 
 from ..core.result import Result, Results
 from ..core.stop import Stop
-from ..engine.engine import trial_batch_size
+from ..engine.sizes import trial_batch_size
 from ..files.output import staged
 from ..studies.events import Outcome
-from ..studies.loading import Loaded
+from ..studies.loaded import Loaded
 from ..studies.reading import StudyResults
 from . import hints, summary
 from .codes import FAILED

@@ -7,7 +7,7 @@ import math
 from ..core.dtypes import DTYPE_NAMES, DTYPES
 from ..core.metric import norm_of
 from ..core.watch import check_watch
-from ..engine.engine import LARGEST_BATCH
+from ..engine.sizes import LARGEST_BATCH
 from ..errors import InputError, mention
 from ..files.classes import flagged_classes
 from ..files.resizing import Resizing

@@ -19,7 +19,8 @@ from ..files.output import check_free
 from ..studies.beginning import begin
 from ..studies.events import Options
 from ..studies.identity import current_environment
-from ..studies.loading import Loaded, load
+from ..studies.loaded import Loaded
+from ..studies.loading import load
 from . import choices
 from .attack import AttackOptions
 from .attack_files import finish

@@ -23,7 +23,8 @@ from ..files.classes import flagged_classes
 from ..files.resizing import Resizing
 from ..studies.beginning import begin, holds
 from ..studies.events import Outcome
-from ..studies.loading import Loaded, load
+from ..studies.loaded import Loaded
+from ..studies.loading import load
 from ..studies.spec.specs import GoalSpec, ImagesSpec, ModelSpec
 from ..studies.spec.study import Study
 from ..studies.store.folder import read_record

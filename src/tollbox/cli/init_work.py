@@ -24,7 +24,8 @@ from ..files.output import check_replaceable, replace_file
 from ..files.resizing import Resizing
 from ..files.tables import kind_of, shortened
 from ..models.registry import is_model_name, located
-from ..studies.loading import Loaded, load
+from ..studies.loaded import Loaded
+from ..studies.loading import load
 from ..studies.spec.selection import images_digest, take
 from ..studies.spec.specs import AttackSpec, ImagesSpec, ModelSpec, Tariff
 from ..studies.spec.study import Study

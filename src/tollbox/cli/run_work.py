@@ -12,7 +12,8 @@ from ..errors import InputError, mention
 from ..studies.beginning import WHOLE, Part, begin, check_new, shard_count
 from ..studies.engine_job import model_speed
 from ..studies.events import Options
-from ..studies.loading import Loaded, load
+from ..studies.loaded import Loaded
+from ..studies.loading import load
 from ..studies.spec.selection import images_digest
 from ..studies.spec.specs import Tariff
 from ..studies.spec.study import Study

@@ -20,7 +20,7 @@ from ..engine.executors import Stopper
 from ..errors import InputError, mention
 from ..studies.events import Options, Outcome
 from ..studies.identity import environment_notice
-from ..studies.loading import Loaded
+from ..studies.loaded import Loaded
 from ..studies.ray_engines import RayEngines
 from ..studies.reading import StudyResults
 from ..studies.running import run_folder

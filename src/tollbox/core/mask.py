@@ -1,7 +1,7 @@
 """The mask: which pixels may change.
 
 1. What is sent is the source image wherever the mask is False, bit for bit, whoever made the point:
-   the engine sees to it for every attack (engine/sender.py).
+   the engine sees to it for every attack (engine/batch_builder.py).
 2. Directions, starts and noise of the shape of an image are made within the mask, so that paths
    stay there, lengths are those of what is sent, and nothing is asked in vain. `Problem.dimension`
    counts the numbers that may change.

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from ..core.model import UNDECIDED
 from ..core.stop import Stop
 from .cell_run import CellRun
+from .flight import Flight, Piece
 from .journal import Answered
 from .pending import Failure
-from .sender import Flight, Piece
 
 NOT_NUMBERS = Failure(Stop.MODEL_ERROR, "the model's scores for a point are not numbers (NaN)")
 

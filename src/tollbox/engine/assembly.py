@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .cell_run import CellRun
-from .sender import Piece, Sender
+from .flight import Piece
+from .sender import Sender
 
 SMALL_ASK = 4
 """Rows of an ask that is served before larger ones."""

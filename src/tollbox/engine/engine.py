@@ -3,7 +3,8 @@
 1. A batch is filled with what the live cells ask next, whatever attack, price or step each is at
    (`assembly`).
 2. On a GPU the next batch is launched while the model works on the last; one synchronisation each.
-3. Cells are admitted while there is room: for their number, and for the points they may hold.
+3. Cells are admitted while there is room: for their number, and for the points they may hold
+   (`sizes`).
 4. Every cell ends with a reason. An error ends the cells concerned, and no others.
 5. Nothing may depend on the order in which live cells are served: tests shuffle it.
 """
@@ -11,11 +12,9 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,55 +22,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core.arguments import check_flag, check_function, check_seconds, check_whole
+from ..core.arguments import check_flag, check_function, check_seconds
 from ..core.cell import Cell
 from ..core.ledger import Ledger
 from ..core.memory import keep_freed
 from ..core.model import Model, as_model
-from ..core.problem import BoundedAttack
 from ..core.result import Result
 from ..core.stop import Stop
-from ..errors import InputError
 from .arrivals import Arrival, arrivals, recipient, records
 from .assembly import CellRuns, Shuffle, assembled, recalled, wanted_rows
 from .cell_run import CellRun
+from .flight import BatchInFlight, Piece, to_host
 from .journal import Journal
-from .sender import Flight, Piece, Sender
+from .progress import Progress
+from .sender import Sender
+from .sizes import check_sizes, default_batch_size, default_live, held_bytes, memory_for_points
 from .watching import watch
 
-LARGEST_BATCH = 65_536
-MOST_TRIAL_ROWS = 256
-"""Rows of a batch that only tries a model."""
 ADMITTED_AT_A_TIME = 4
 """Cells that are admitted before a batch on its way is waited for: in less time than it takes."""
-DEFAULT_ROWS = 256
-"""Points that an attack is taken to hold at a time if it does not say (`BoundedAttack`)."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a run stands, given to the `progress` callback after each batch."""
-
-    done: int
-    live: int
-    queries: int
-    """Charged so far, over all images."""
-    rows: int
-    """Computed so far, padding and unneeded rows included."""
-    seconds: float
-    finished: tuple[Result, ...]
-    """The results that this batch brought."""
-
-
-@dataclass
-class BatchInFlight:
-    """A batch on its way, and what else waits for it to land."""
-
-    flight: Flight
-    steps: list[dict[str, Any]]
-    """The accepted steps whose distances come with it."""
-    ended: list[tuple[CellRun, Tensor | None]]
-    """Cells that have ended, and the copies of their best points that come with it."""
 
 
 class Engine:
@@ -96,28 +65,13 @@ class Engine:
         check_flag("one_shape", one_shape)
         if batch_size is None:
             batch_size = default_batch_size(model)
-        check_whole("batch_size", batch_size, 1, LARGEST_BATCH)
-        if live is not None:
-            check_whole("live", live, 1)
-        if model.batch not in (None, batch_size):
-            raise InputError(
-                f"is {batch_size}",
-                expected=f"{model.batch}, the only batch size that the model takes",
-                input="batch_size",
-            )
-        if metered and model.batch not in (None, 1):
-            raise InputError(
-                f"is set, but the model takes batches of {model.batch} only: padding would be "
-                "charged",
-                expected="a model that takes batches of any size, or of 1",
-                input="metered",
-            )
+        check_sizes(model, batch_size, live, metered)
         check_seconds("time_limit", time_limit)
         check_function("progress", progress)
         self.sender = Sender(model, batch_size, one_shape, metered)
         self._model, self._metered = model, metered
         self._live_limit = live if live is not None else default_live(batch_size)
-        self._memory = memory * _memory_for_points(model.device)  # a share of what there is
+        self._memory = memory * memory_for_points(model.device)  # a share of what there is
         self._time_limit, self._began = time_limit, time.monotonic()
         self._progress, self._journal, self._shuffle = progress, journal, shuffle
         self._most_in_flight = 2 if model.device.type == "cuda" else 1
@@ -204,15 +158,15 @@ class Engine:
     def _admit(self, index: int, cell: Cell) -> None:
         name = cell.name or f"image {index}"
         self._image_shape = cell.check(self._model, name, self._image_shape)
-        held_bytes = _held_bytes(cell)  # may raise, before anything is under way
+        held = held_bytes(cell)  # may raise, before anything is under way
         history = None if self._journal is None else self._journal.history(index)
         slot = self._free_slots.pop() if self._free_slots else len(self._cell_runs)
         cell_run = CellRun(index, cell, slot, self._model, self._metered)
-        cell_run.held_bytes, cell_run.history = held_bytes, history
+        cell_run.held_bytes, cell_run.history = held, history
         if self._stopping is None:
-            self.sender.place(slot, cell_run.problem)
+            self.sender.builder.place(slot, cell_run.problem)
         self._cell_runs[slot] = cell_run  # from here on nothing raises
-        self._held_bytes += held_bytes
+        self._held_bytes += held
         if self._stopping is not None:
             cell_run.end(self._stopping)
         else:
@@ -283,7 +237,7 @@ class Engine:
         """Send a batch, or, with labels that are known, only have its distances worked out."""
         waiting, self._iterate_distances = self._iterate_distances, []
         ended, self._ended = self._ended, []
-        images = [(cell_run, _to_host(cell_run.best)) for cell_run in ended]
+        images = [(cell_run, to_host(cell_run.best)) for cell_run in ended]
         distances = [distance for distance, _ in waiting]
         if known is None:
             first, *others = self.sender.send(pieces, distances)
@@ -343,47 +297,3 @@ class Engine:
                     results,
                 )
             )
-
-
-def default_batch_size(model: Model) -> int:
-    """Rows of a model batch unless the caller says otherwise."""
-    return model.batch or batch_size_on(model.device)
-
-
-def default_live(batch_size: int) -> int:
-    """The most cells under way at a time, likewise."""
-    return max(64, 2 * batch_size)
-
-
-def batch_size_on(device: torch.device) -> int:
-    """The same for a model that takes batches of any size."""
-    return 256 if device.type == "cuda" else 64
-
-
-def trial_batch_size(model: Model, batch_size: int | None) -> int:
-    """Rows of a batch that only tries a model, outside a run: the batch size, but few."""
-    if model.batch is not None:
-        return model.batch
-    return min(batch_size or default_batch_size(model), MOST_TRIAL_ROWS)
-
-
-def _held_bytes(cell: Cell) -> int:
-    """Bytes of the points that a cell may hold at a time."""
-    attack = cell.attack
-    rows = attack.rows if isinstance(attack, BoundedAttack) else DEFAULT_ROWS
-    return int(rows + 4) * cell.image.numel() * max(4, cell.image.element_size())
-
-
-def _to_host(image: Tensor | None) -> Tensor | None:
-    """A copy on the host that is complete once the next batch has landed."""
-    if image is None or image.device.type != "cuda":
-        return None if image is None else image.to("cpu")
-    host = torch.empty(image.shape, dtype=image.dtype, pin_memory=True)
-    return host.copy_(image, non_blocking=True)
-
-
-def _memory_for_points(device: torch.device) -> float:
-    """Bytes that attacks may hold: half of a GPU's free memory, a quarter of the host's."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0] / 2
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 4

@@ -31,9 +31,10 @@ from ..core.result import Result
 from ..core.stop import Stop
 from ..errors import InputError, TollboxError
 from .cores import MOST_PROCESSES, fewer_notice, within_cores
-from .engine import Engine, Progress
+from .engine import Engine
 from .executors import JobEnd, Link, Stopper
 from .processes import Processes
+from .progress import Progress
 from .sending import dumped, loaded
 
 REPORT_SECONDS = 0.1

@@ -16,7 +16,7 @@ from ..files.output import check_free, staged
 from ..files.tables import shortened
 from .grid import Grid
 from .identity import attack_parts, current_environment, flagged_labels, price_texts
-from .loading import Loaded
+from .loaded import Loaded
 from .spec.study import Study
 from .store.folder import read_record, shard_path
 from .store.record import Environment, ModelFingerprint, StudyRecord, first_difference

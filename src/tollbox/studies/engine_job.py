@@ -26,21 +26,18 @@ from ..core.cell import Cell
 from ..core.ledger import Ledger
 from ..core.model import Model
 from ..core.stop import Stop
-from ..engine.engine import (
-    Engine,
-    Progress,
-    default_batch_size,
-    default_live,
-    trial_batch_size,
-)
+from ..engine.engine import Engine
 from ..engine.executors import Link
 from ..engine.journal import Answered, History
+from ..engine.progress import Progress
+from ..engine.sizes import default_batch_size, default_live, trial_batch_size
 from ..errors import TollboxError
 from .desk import Begin, Begun, Diverged, Ended, Open, Record, Take, Unfinished, pack
 from .events import EngineProgress, ModelBegun, Options, Tell
 from .grid import Grid
 from .identity import check_attacks, check_model, check_tables, current_environment, recorded_study
-from .loading import Loaded, load
+from .loaded import Loaded
+from .loading import load
 from .spec.specs import Tariff
 from .store.record import StudyRecord
 

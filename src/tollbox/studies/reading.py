@@ -33,7 +33,8 @@ from ..files.packages import optional
 from ..files.tables import utf8
 from .grid import Grid, Place
 from .identity import recorded_study, resume_obstacle
-from .loading import Loaded, load
+from .loaded import Loaded
+from .loading import load
 from .spec.selection import digest_of
 from .status import SeriesStatus, StudyStatus
 from .store.codec import End, Trace, build_result, unpack_image

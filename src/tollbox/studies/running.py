@@ -19,6 +19,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from ..check import ModelWarning
 from ..core.arguments import check_flag, check_function, check_seconds, shown
 from ..core.model import Model
 from ..engine.cores import fewer_notice, within_cores
@@ -26,14 +27,14 @@ from ..engine.executors import Executor, SameProcess, Stopper
 from ..engine.processes import Processes
 from ..errors import InputError, TollboxError
 from ..files.tables import path_of
-from ..running import ModelWarning
 from .beginning import WHOLE, Part, begin, holds
 from .care import EngineCare
 from .desk import Desk, writing
 from .engine_job import EngineJob, Loader
 from .events import Event, Options, Outcome, Tell
 from .identity import recorded_study
-from .loading import Loaded, load
+from .loaded import Loaded
+from .loading import load
 from .ray_engines import RayCrew, RayEngines
 from .reading import StudyResults
 from .sources import find_device

@@ -18,7 +18,7 @@ import torch
 from ...core.arguments import check_whole
 from ...core.cell import check_limits
 from ...core.metric import Metric, check_made_for, norm_of
-from ...engine.engine import LARGEST_BATCH
+from ...engine.sizes import LARGEST_BATCH
 from ...errors import InputError
 from ...files.tables import LARGEST, path_of
 from ...models.pytorch import RUNNING
