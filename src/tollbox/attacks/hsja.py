@@ -59,8 +59,9 @@ def hop(problem: Problem, halvings: int) -> Move:
 
 
 @dataclass(frozen=True)
-class HSJA:
-    """HopSkipJump with a start, a search and an estimate as parts."""
+class Hopping:
+    """What HopSkipJump and those after it are made of: a start, a search, an estimate, and a step
+    that is halved until it is adversarial."""
 
     start: Start
     search: Search
@@ -81,6 +82,11 @@ class HSJA:
     def rows(self) -> int:
         """The most points held at a time."""
         return self.estimate.rows
+
+
+@dataclass(frozen=True)
+class HSJA(Hopping):
+    """HopSkipJump with a start, a search and an estimate as parts."""
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
         """Attack one image."""

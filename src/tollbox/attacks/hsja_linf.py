@@ -18,39 +18,19 @@ from torch import Tensor
 from ..core.ask import Asking, Iterate, first_adversarial
 from ..core.metric import Metric
 from ..core.problem import Problem
-from ..core.ranges import MAX_DEPTH, MAX_LIMIT, MAX_VALUE, check, whole
 from ..core.stop import Stop
-from ..parts.estimates import Estimate
 from ..parts.paths import Box
-from ..parts.searches import Search
-from ..parts.starts import Start
 from .descent import Project, descend
-from .hsja import Halved
+from .hsja import Halved, Hopping
 
 
 @dataclass(frozen=True)
-class HSJALinf:
+class HSJALinf(Hopping):
     """HopSkipJump for ℓ∞ with a start, a search and an estimate as parts."""
 
-    start: Start
-    search: Search
-    estimate: Estimate
     queries: int = 100
-    """n_0: the vanilla estimate at iteration t has n_0 sqrt(t) queries."""
-    halvings: int = 20
-    blind_limit: int = 10
-    iterations: int = 10_000
 
     metrics = (Metric.LINF,)
-
-    def __post_init__(self) -> None:
-        check(self, queries=whole(1, MAX_VALUE), halvings=whole(1, MAX_DEPTH))
-        check(self, blind_limit=whole(1, MAX_LIMIT), iterations=whole(1, MAX_LIMIT))
-
-    @property
-    def rows(self) -> int:
-        """The most points held at a time."""
-        return self.estimate.rows
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
         """Attack one image."""

@@ -10,40 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..core.ask import Asking
-from ..core.metric import Metric
 from ..core.problem import Problem
-from ..core.ranges import MAX_DEPTH, MAX_LIMIT, MAX_VALUE, check, whole
 from ..core.stop import Stop
-from ..parts.estimates import Estimate
-from ..parts.searches import Search
-from ..parts.starts import Start
 from .descent import descend
-from .hsja import hop
+from .hsja import Hopping, hop
 
 
 @dataclass(frozen=True)
-class QEBA:
+class QEBA(Hopping):
     """QEBA with a start, a search and an estimate as parts."""
 
-    start: Start
-    search: Search
-    estimate: Estimate
     queries: int = 100
     """Of every estimate."""
-    halvings: int = 20
-    blind_limit: int = 10
-    iterations: int = 10_000
-
-    metrics = (Metric.L2,)
-
-    def __post_init__(self) -> None:
-        check(self, queries=whole(1, MAX_VALUE), halvings=whole(1, MAX_DEPTH))
-        check(self, blind_limit=whole(1, MAX_LIMIT), iterations=whole(1, MAX_LIMIT))
-
-    @property
-    def rows(self) -> int:
-        """The most points held at a time."""
-        return self.estimate.rows
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
         """Attack one image."""
