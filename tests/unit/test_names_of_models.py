@@ -13,6 +13,8 @@ import tollbox as tb
 from tollbox.core.preprocessing import Preprocessing
 from tollbox.errors import FileError, InputError
 from tollbox.files.class_names import class_names
+from tollbox.files.functions import imported, named_by_file
+from tollbox.files.images import check_there
 from tollbox.models.image_processor import preprocessing_of
 from tollbox.models.imagenet import imagenet
 from tollbox.models.registry import (
@@ -24,6 +26,7 @@ from tollbox.models.registry import (
     short_name,
 )
 from tollbox.studies.spec.specs import ModelSpec
+from tollbox.studies.spec.watch import WatchSpec
 
 MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.25, 0.3]
 USUAL = {"image_mean": MEAN, "image_std": STD, "resample": 3}
@@ -247,3 +250,24 @@ def test_imagenet() -> None:
     assert len(names) == len(set(names)) == 1000
     assert (names[0], names[207], names[999]) == ("tench", "Golden Retriever", "toilet paper")
     assert imagenet().prompts[1] == "a photo of a goldfish"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("net.py:make", "is 'net.py:make', which names a file: expected its module: net:make."),
+        ("a/net.py:own.net", "expected its module: net:own.net, from the folder a."),
+    ],
+)
+def test_a_module_that_is_named_by_its_file(text: str, says: str) -> None:
+    with pytest.raises(InputError, match=re.escape(says)):
+        tb.models.load(text)
+    with pytest.raises(InputError, match=re.escape(says)):
+        imported(WatchSpec(text).source, "watch")
+    with pytest.raises(InputError, match=re.escape(says)):
+        check_there(Path(text))
+
+
+@pytest.mark.parametrize("text", ["net.py", "net.py:", "net.py:1", "net.pt:make"])
+def test_other_files_are_not_taken_for_modules(text: str) -> None:
+    assert named_by_file(text, "model") is None

@@ -69,7 +69,7 @@ def verdict(data: Mapping[str, Any]) -> list[str]:
     if _all_failed(data):
         return [
             f"Nothing can be said: all {count(data['failed'])} runs failed.",
-            "Mend why (`tollbox export` has the reasons), and run them again.",
+            "Mend why (`tollbox status` has the reasons), and run them again.",
         ]
     here, level = data["headline"], data["levels"][data["headline"]]
     within = f"within {level_words(level)} of the original"

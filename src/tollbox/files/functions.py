@@ -12,6 +12,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Any
 
 from ..errors import InputError
@@ -23,6 +24,19 @@ def is_function(text: str) -> bool:
     module, colon, attribute = text.partition(":")
     names = [*module.split("."), *attribute.split(".")]
     return bool(colon) and all(name.isidentifier() for name in names)
+
+
+def named_by_file(text: str, input: str) -> InputError | None:
+    """The error for a text that names a module by its file, as net.py:make."""
+    file, _, attribute = text.rpartition(":")
+    path = PurePath(file)
+    meant = f"{path.stem}:{attribute}"
+    if path.suffix != ".py" or not is_function(meant):
+        return None
+    where = "" if str(path.parent) == "." else f", from the folder {path.parent}"
+    return InputError(
+        f"is {text!r}, which names a file", expected=f"its module: {meant}{where}", input=input
+    )
 
 
 def is_module(name: str) -> bool:
@@ -49,12 +63,13 @@ def imported(name: str, input: str) -> Any:
         for word in attribute.split("."):
             value = getattr(value, word)
     except ModuleNotFoundError as error:
-        raise InputError(
+        unknown = InputError(
             f"is {name!r}: {in_a_line(error)}",
             expected="a file that exists, or module:function with a module that can be imported "
             "from the current folder",
             input=input,
-        ) from None
+        )
+        raise named_by_file(name, input) or unknown from None
     except AttributeError as error:
         raise InputError(f"is {name!r}: {in_a_line(error)}", input=input) from None
     except (Exception, SystemExit) as error:  # the user's own code: any kind may come

@@ -21,6 +21,7 @@ from ..core.arguments import check_whole
 from ..errors import FileError, InputError
 from .class_folders import class_files
 from .folders import labelled_files
+from .functions import named_by_file
 from .npz import read_npz
 from .pictures import SUFFIXES, is_grey, read_pictures
 from .preparation import Configured, Preparation
@@ -98,6 +99,8 @@ def check_there(path: Path) -> str:
     """What is at the path of images; raises FileError if there is nothing."""
     kind = kind_of(path, str(path), input="images")
     if kind == "nothing":
+        if (error := named_by_file(str(path), "images")) is not None:
+            raise error
         raise FileError(
             f"{path} does not exist", expected="a folder of images or an .npz file", input="images"
         )

@@ -12,7 +12,7 @@ import importlib
 from pathlib import Path
 
 from ..errors import InputError
-from ..files.functions import is_module
+from ..files.functions import is_module, named_by_file
 from ..files.tables import kind_of
 from .source import Adapter, Source
 
@@ -39,7 +39,9 @@ def adapter_of(source: Source) -> Adapter | None:
 
 def misspelt(text: str) -> InputError | None:
     """The error for a text that looks like a name whose word is misspelt: it is near a known one,
-    and is not a module's."""
+    and is not a module's; or that has a module's file in place of its name."""
+    if (by_file := named_by_file(text, "model")) is not None:
+        return by_file
     word, colon, name = text.partition(":")
     words = sorted(adapter.word for adapter in ADAPTERS if adapter.word)
     near = difflib.get_close_matches(word.lower(), words, n=1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...core.watch import check_alarms
 from ...errors import InputError
-from ...files.functions import is_function
+from ...files.functions import is_function, named_by_file
 from .file import Item
 
 SOURCE = "module:function, which is a detector or gives one"
@@ -26,7 +26,8 @@ class WatchSpec:
 
     def __post_init__(self) -> None:
         if not is_function(self.source):
-            raise InputError(f"is {self.source!r}", expected=SOURCE, input="watch")
+            unknown = InputError(f"is {self.source!r}", expected=SOURCE, input="watch")
+            raise named_by_file(self.source, "watch") or unknown
         check_alarms(self.alarm_price, self.max_alarms)
 
 
