@@ -14,7 +14,7 @@ import torch
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from test_page import Elements, resize
+from test_page import Elements, resize, visit
 
 import tollbox as tb
 from tollbox.auditing import answers
@@ -62,7 +62,7 @@ def test_no_text_becomes_an_element_and_nothing_is_fetched(folder: Path) -> None
 @pytest.fixture
 def opened(browser: webdriver.Chrome, folder: Path) -> Iterator[webdriver.Chrome]:
     browser.set_window_size(1400, 900)
-    browser.get(f"file://{folder / PAGE}")
+    visit(browser, folder / PAGE)
     yield browser
     logs: list[dict[str, Any]] = browser.get_log("browser")  # type: ignore[no-untyped-call]
     assert not logs, logs

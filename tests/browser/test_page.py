@@ -16,6 +16,7 @@ from page_data import BETTER, HALF_LIFE, family, method, sample, size
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
 
 import tollbox.report.page as page_module
 from tollbox.attacks import PRESETS, Method
@@ -145,11 +146,18 @@ def resize(browser: webdriver.Chrome, width: int) -> None:
     assert browser.execute_script("return innerWidth") == width
 
 
+def visit(browser: webdriver.Chrome, file: Path) -> None:
+    """Open a page, and wait until its script has come to the end: the links to its sections."""
+    browser.get("about:blank")  # so that the last page, if it is the same one, is not waited for
+    browser.get(file.as_uri())
+    WebDriverWait(browser, 30).until(lambda page: page.find_elements(By.CSS_SELECTOR, "#top nav"))
+
+
 def shown(browser: webdriver.Chrome, data: dict[str, Any], folder: Path, width: int = 1400) -> None:
     """Open the page of some data, and wait for its pictures."""
     resize(browser, width)
     (folder / "page.html").write_text(page(data), encoding="utf-8")
-    browser.get((folder / "page.html").as_uri())
+    visit(browser, folder / "page.html")
     browser.execute_async_script(
         "const done = arguments[0];"
         "Promise.all([...document.images].map((i) => i.decode().catch(() => 0))).then(() => done())"
