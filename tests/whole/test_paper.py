@@ -381,7 +381,7 @@ def test_one_that_cannot_be_run_does_not_end_all(
 
 def test_the_gallery_shows_every_experiment() -> None:
     folder = ROOT / "docs" / "gallery"
-    wanted = {"README.md", "audit-embedded.png"}  # that is the demo's, for the README
+    wanted = {"README.md", "demo.png"}  # which the README shows
     wanted |= {f"audit-{name}.html" for name in ("resnet20", "robust", "embedded")}
     for name, each in EXPERIMENTS.items():
         wanted |= {f"{name}.md"} if each.table else {f"{name}.png", f"{name}.svg"}
