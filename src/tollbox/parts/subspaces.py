@@ -19,7 +19,7 @@ To draw in a subspace is the simplest prior on directions there is; others are i
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol, runtime_checkable
@@ -98,19 +98,18 @@ class Subspace(Prior, Protocol):
 
 
 @dataclass(frozen=True)
-class _UniformDrawing:
-    """Uniform directions of a subspace."""
+class _Everywhere:
+    """A prior's directions, the same at every point."""
 
-    subspace: Subspace
+    prior: Prior
     image: Shape
-
-    @property
-    def shape(self) -> Shape:
-        return self.subspace.shape(self.image)
+    shape: Shape
+    make: Callable[[Tensor, float], Tensor]
+    """Rows to images of a length; what the prior and the image say, and nothing else."""
 
     @property
     def kind(self) -> Hashable:
-        return self.subspace, self.image
+        return self.prior, self.image
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -123,8 +122,18 @@ class _UniformDrawing:
         return self
 
     def __call__(self, rows: Tensor, length: float) -> Tensor:
+        return self.make(rows, length)
+
+
+def _uniform(subspace: Subspace, problem: Problem) -> Drawing:
+    """Uniform directions of a subspace."""
+    image = tuple(problem.source.shape)
+
+    def make(rows: Tensor, length: float) -> Tensor:
         norms = torch.linalg.vector_norm(rows, dim=(1, 2, 3), keepdim=True)
-        return self.subspace.expand(rows * (length / norms), self.image)
+        return subspace.expand(rows * (length / norms), image)
+
+    return _Everywhere(subspace, image, subspace.shape(image), make)
 
 
 @register(Subspace, Prior)
@@ -150,7 +159,7 @@ class Full:
 
     def begin(self, problem: Problem) -> Drawing:
         """Uniform directions."""
-        return _UniformDrawing(self, tuple(problem.source.shape))
+        return _uniform(self, problem)
 
 
 @register(Subspace, Prior)
@@ -188,7 +197,7 @@ class Dct:
 
     def begin(self, problem: Problem) -> Drawing:
         """Uniform directions."""
-        return _UniformDrawing(self, tuple(problem.source.shape))
+        return _uniform(self, problem)
 
     def _frequencies(self, side: int) -> int:
         """How many there are along an axis."""
@@ -242,37 +251,14 @@ class Resize:
 
     def begin(self, problem: Problem) -> Drawing:
         """Small images, made larger."""
-        return _ResizedDrawing(self, tuple(problem.source.shape))
+        image = tuple(problem.source.shape)
+        shape = self.shape(image)
 
+        def make(rows: Tensor, length: float) -> Tensor:
+            vertical, horizontal = (
+                _bilinear_columns(side, count, rows.dtype, rows.device)
+                for side, count in zip(image[1:], shape[1:], strict=True)
+            )
+            return unit_rows(transform_planes(vertical, rows, horizontal.mT)).mul_(length)
 
-@dataclass(frozen=True)
-class _ResizedDrawing:
-    """Directions of `Resize`."""
-
-    prior: Resize
-    image: Shape
-
-    @property
-    def shape(self) -> Shape:
-        return self.prior.shape(self.image)
-
-    @property
-    def kind(self) -> Hashable:
-        return self.prior, self.image
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        return ()
-
-    def holding(self, *tensors: Tensor) -> Recordable:  # noqa: ARG002
-        return self
-
-    def at(self, point: Tensor) -> Drawing:  # noqa: ARG002
-        return self
-
-    def __call__(self, rows: Tensor, length: float) -> Tensor:
-        vertical, horizontal = (
-            _bilinear_columns(side, count, rows.dtype, rows.device)
-            for side, count in zip(self.image[1:], self.shape[1:], strict=True)
-        )
-        return unit_rows(transform_planes(vertical, rows, horizontal.mT)).mul_(length)
+        return _Everywhere(self, image, shape, make)
