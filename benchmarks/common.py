@@ -194,6 +194,12 @@ CLASSES = {
     "vit_4": 10,
     "vit_7": 10,
 }
+SIZES = {
+    **dict.fromkeys(("resnet50", "efficientnet-lite0"), 3 * 224 * 224),
+    **dict.fromkeys(nets.OF_CIFAR, 3 * 32 * 32),
+    **dict.fromkeys(nets.SHIPPED, 28 * 28),
+}
+"""How many values an image has."""
 
 
 def with_delta(attack: Any, delta: float | None) -> Any:

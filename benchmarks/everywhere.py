@@ -156,7 +156,9 @@ def show(reports: list[dict[str, Any]]) -> str:
     told += [f"- Intervals that lie wholly above 1: {len(above)}."]
     for net in dict.fromkeys(cell.net for cell in counted):
         logs = [math.log(cell.ratio.value) for cell in counted if cell.net == net]
-        told.append(f"- {net}: geometric mean of {len(logs)} cells {math.exp(np.mean(logs)):.2f}.")
+        mean = f"geometric mean of {len(logs)} cells {math.exp(np.mean(logs)):.2f}"
+        others = [sum(not is_ours(p) for p in tables[net].ran(price)) for price in PLANS[net].marks]
+        told.append(f"- {net}: {mean}; others that were run: {', '.join(map(str, others))}.")
     if counted:
         middle = np.median([cell.ratio.value for cell in counted])
         told.append(f"- Median over all cells {middle:.2f}.")

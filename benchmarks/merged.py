@@ -15,11 +15,13 @@ import math
 from collections import Counter
 from typing import Any, NamedTuple
 
+import common
 import numpy as np
 import paired
 from published import published
 
 from tollbox.attacks import PRESETS, Method
+from tollbox.report.ranking import distance_ratio
 
 USUAL = ("budget", "max_queries")
 MISCLASSIFIED = "already_misclassified"
@@ -146,6 +148,10 @@ class Table:
         self._by_source = self._settings["by"] == "source"
         self._steps = 255.0 if self._settings.get("norm") == "linf" else 1.0
         """Distances in l∞ are shown in steps of 8 bits."""
+
+    def ran(self, price: float) -> set[str]:
+        """The presets that were run at a price."""
+        return {preset for preset, at, _ in self._entries if at == price}
 
     def marks(self, price: float, budget: float, some: bool = False) -> list[float]:
         """The marks that all entries of a price and budget have, or some of them."""
@@ -312,32 +318,32 @@ class Table:
         return grid(head, body)
 
     def rankings(self, base: str) -> dict[tuple[str, float], str]:
-        """G by preset and price, where it and the base were run: the mean over marks and images of
-        log(d / d_base), as a factor, with an interval that draws images. Marks should be equal
-        ratios apart. Where a row has no adversarial point yet, the farthest that any row has on
-        that image counts; images on which none has any are left out."""
+        """G by preset and price, where it and the base were run, with an interval that draws images
+        (`tollbox.report.ranking`). Marks should be equal ratios apart. As in a report, no
+        adversarial point yet counts as half of the range in every pixel, so that no third row has a
+        part."""
         found = {}
         for price, budget in self._runs:
             if (base, price, budget) not in self._entries:
                 continue
             columns = [Column(price, budget, mark) for mark in self.marks(price, budget)]
             kept = min((self._kept(column) for column in columns), key=len)
-            logs = {}
+            distances = {}
             for row in self.rows:
                 entry = self._entries.get((row.preset, price, budget))
                 if entry is not None:
                     at = {float(mark): values for mark, values in entry["at"].items()}
-                    logs[row.preset] = np.log(
-                        [[at[c.mark][n] or math.nan for n in kept] for c in columns]
-                    )
-            farthest = np.max([np.nan_to_num(v, nan=-np.inf) for v in logs.values()], axis=(0, 1))
-            some = np.isfinite(farthest)
-            filled = {name: np.where(np.isnan(v), farthest, v)[:, some] for name, v in logs.items()}
-            for preset, values in filled.items():
-                gain = np.exp((values - filled[base]).mean(axis=0))
-                ratio = paired.ratio(gain, np.ones(len(gain)), paired.geometric_mean)
-                found[preset, price] = str(ratio)
+                    values = [[at[c.mark][n] for c in columns] for n in kept]
+                    distances[row.preset] = np.nan_to_num(np.array(values, float), nan=math.inf)
+            for preset, ours in distances.items():
+                gain = distance_ratio(ours, distances[base], np.array(kept), self._cap)
+                found[preset, price] = str(paired.Ratio(gain.value, gain.low, gain.high))
         return found
+
+    @property
+    def _cap(self) -> float:
+        size = 1 if self._settings.get("norm") == "linf" else common.SIZES[self._settings["net"]]
+        return 0.5 * math.sqrt(size)
 
     def _range(self, price: float, budget: float) -> str:
         marks = self.marks(price, budget)
@@ -405,7 +411,7 @@ class Table:
         if ranking is not None:
             blocks += [
                 f"G, the distance beside that of `{ranking}`: geometric mean over images and marks "
-                "(no adversarial point yet: the farthest that any row has on that image).",
+                "(no adversarial point yet: half of the range in every pixel).",
                 self.ranking(ranking),
             ]
         commands = "\n".join(part["command"] for part in self._parts)
