@@ -14,8 +14,9 @@ not fit what is kept are told before anything is run.
 `show` prints, for each network, price and mark: the other with the smallest median there, its
 median and that of `frugal`, and the ratio of the two with a 95 % interval, paired by image. Where
 the best other has no adversarial point for half of the images the cell is listed, and not counted.
-Then what is asked of all cells: intervals that lie wholly above 1, the geometric mean of each
-network's cells, the median of all; and G, a ranking over all costs (`merged.Table.ranking`).
+Then what is asked of all cells: intervals that lie wholly above 1, also beside the others that are
+not the best, the geometric mean of each network's cells, the median of all; and G, a ranking over
+all costs (`merged.Table.ranking`).
 """
 
 from __future__ import annotations
@@ -95,54 +96,54 @@ def run(args: argparse.Namespace, rest: list[str]) -> None:
 
 
 class Cell(NamedTuple):
-    """`frugal` and the best other at one mark of one price on one network."""
+    """`frugal` and another at one mark of one price on one network."""
 
     net: str
     column: merged.Column
-    best: str
+    other: str
     theirs: float
     ours: float
     ratio: paired.Ratio
 
     @property
     def counts(self) -> bool:
-        """Whether the best other has an adversarial point for more than half of the images."""
+        """Whether both have an adversarial point for more than half of the images."""
         return math.isfinite(self.theirs) and math.isfinite(self.ours)
 
 
-def cells(net: str, read: merged.Table) -> list[Cell]:
-    """All cells of a network for which `frugal` and another were run."""
+def cells(net: str, read: merged.Table) -> list[list[Cell]]:
+    """For every mark for which `frugal` and others were run on a network, all of these, the one
+    with the smallest median first."""
     found = []
     for price, marks in PLANS[net].marks.items():
         for mark in marks:
             column = merged.Column(price, marks[-1], mark)
             values = {row.preset: read.values(row.preset, column) for row in read.rows}
             ours = values.pop(OURS, None)
-            medians = {
-                preset: paired.median(theirs)
-                for preset, theirs in values.items()
-                if theirs is not None and not is_ours(preset)
-            }
-            if ours is None or not medians:
+            if ours is None:
                 continue
-            best = min(medians, key=lambda preset: medians[preset])
-            theirs = values[best]
-            if theirs is not None:
-                ratio = paired.ratio(ours, theirs)
-                found.append(Cell(net, column, best, medians[best], paired.median(ours), ratio))
+            middle = paired.median(ours)
+            others = [
+                Cell(net, column, name, paired.median(v), middle, paired.ratio(ours, v))
+                for name, v in values.items()
+                if v is not None and not is_ours(name)
+            ]
+            if others:
+                found.append(sorted(others, key=lambda cell: cell.theirs))
     return found
 
 
 def show(reports: list[dict[str, Any]]) -> str:
     """The table, and what is asked of all its cells."""
     tables = {report["settings"]["net"]: merged.Table(report) for report in reports}
-    every = [cell for net in PLANS if net in tables for cell in cells(net, tables[net])]
+    beside = [at_mark for net in PLANS if net in tables for at_mark in cells(net, tables[net])]
+    every = [best for best, *_ in beside]
     body = [
         [
             cell.net,
             f"{cell.column.price:g}",
             merged.thousands(cell.column.mark),
-            f"`{cell.best}`" if math.isfinite(cell.theirs) else "none",
+            f"`{cell.other}`" if math.isfinite(cell.theirs) else "none",
             paired.told(cell.theirs),
             paired.told(cell.ours),
             str(cell.ratio) if cell.counts else "not counted",
@@ -154,6 +155,9 @@ def show(reports: list[dict[str, Any]]) -> str:
     above = [cell for cell in counted if cell.ratio.low > 1]
     told = [f"- {len(every)} cells, {len(counted)} counted."]
     told += [f"- Intervals that lie wholly above 1: {len(above)}."]
+    all_others = [cell for at_mark in beside for cell in at_mark]
+    behind = sum(cell.ratio.low > 1 for cell in all_others)
+    told += [f"- Beside each of the others, not the best alone: {behind} of {len(all_others)}."]
     for net in dict.fromkeys(cell.net for cell in counted):
         logs = [math.log(cell.ratio.value) for cell in counted if cell.net == net]
         mean = f"geometric mean of {len(logs)} cells {math.exp(np.mean(logs)):.2f}"
