@@ -333,8 +333,8 @@ class Table:
                 entry = self._entries.get((row.preset, price, budget))
                 if entry is not None:
                     at = {float(mark): values for mark, values in entry["at"].items()}
-                    values = [[at[c.mark][n] for c in columns] for n in kept]
-                    distances[row.preset] = np.nan_to_num(np.array(values, float), nan=math.inf)
+                    values = np.array([[at[c.mark][n] for n in kept] for c in columns], float).T
+                    distances[row.preset] = np.nan_to_num(values, nan=math.inf)
             for preset, ours in distances.items():
                 gain = distance_ratio(ours, distances[base], np.array(kept), self._cap)
                 found[preset, price] = str(paired.Ratio(gain.value, gain.low, gain.high))
