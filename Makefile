@@ -83,7 +83,7 @@ build/neighbours/.ocr: build/neighbours/.installed
 # Models and attacks of other packages: transformers, timm, torchvision, onnxruntime, Foolbox, ART;
 # the examples that need them; and Ray, on two nodes that are both here.
 test-neighbours: build/neighbours/.installed build/neighbours/.ocr
-	OMP_NUM_THREADS=1 build/neighbours/bin/python -m pytest tests/neighbours
+	OMP_NUM_THREADS=1 build/neighbours/bin/python -m pytest -n 2 --dist worksteal tests/neighbours
 
 torture-ray: build/neighbours/.installed
 	OMP_NUM_THREADS=1 build/neighbours/bin/python tests/torture_ray.py
