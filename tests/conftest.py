@@ -1,6 +1,7 @@
 import itertools
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(place in item.nodeid for place in SLOW):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(autouse=True)
+def modules_of_a_test(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What a test has written and imported is forgotten with it."""
+    before = set(sys.modules)
+    yield
+    folder = str(tmp_path_factory.getbasetemp())
+    for name in sys.modules.keys() - before:
+        file = getattr(sys.modules[name], "__file__", None) or ""
+        if file.startswith(folder):
+            del sys.modules[name]
 
 
 @pytest.fixture
