@@ -20,11 +20,13 @@ import pytest
 import torch
 
 SHIM = Path(__file__).parent / "shim"
-_spec = importlib.util.spec_from_file_location("torchvision_shim", SHIM / "sitecustomize.py")
-assert _spec is not None
-assert _spec.loader is not None
-sys.modules[_spec.name] = importlib.util.module_from_spec(_spec)  # what it declares lives with it
-_spec.loader.exec_module(sys.modules[_spec.name])
+if getattr(sys.modules.get("sitecustomize"), "__file__", None) != str(SHIM / "sitecustomize.py"):
+    # A worker of pytest-xdist has it by its PYTHONPATH, and operators are declared once.
+    _spec = importlib.util.spec_from_file_location("torchvision_shim", SHIM / "sitecustomize.py")
+    assert _spec is not None
+    assert _spec.loader is not None
+    sys.modules[_spec.name] = importlib.util.module_from_spec(_spec)  # what it declares lives there
+    _spec.loader.exec_module(sys.modules[_spec.name])
 os.environ["PYTHONPATH"] = os.pathsep.join([str(SHIM), os.environ.get("PYTHONPATH", "")])
 os.environ["HF_HUB_OFFLINE"] = "1"
 
