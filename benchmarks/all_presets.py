@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import everywhere
+import joining
 import merged
 import paired
 
@@ -55,7 +56,7 @@ def joined(paths: list[Path]) -> dict[str, Any]:
     """The parts as one report, of the images that all of them have."""
     reports = [(path.name, json.loads(path.read_text())) for path in paths]
     count = min(len(report["settings"]["images"]) for _, report in reports)
-    report = merged.join([(name, merged.first(part, count)) for name, part in reports])
+    report = joining.join([(name, joining.first(part, count)) for name, part in reports])
     at_one = {e["preset"]: e for e in report["entries"] if e["price"] == 1}
     missing = {e["preset"] for e in report["entries"] if e["price"] in PRICES} - set(at_one)
     for preset in sorted(missing):
@@ -117,7 +118,7 @@ def main() -> None:
     args = parser.parse_args()
     try:
         report = joined(args.parts)
-    except merged.Disagreement as error:
+    except joining.Disagreement as error:
         sys.exit(str(error))
     net, table = report["settings"]["net"], merged.Table(report)
     blocks = [

@@ -29,6 +29,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import joining
 import merged
 import numpy as np
 import paired
@@ -180,7 +181,7 @@ def joined(paths: list[Path]) -> list[dict[str, Any]]:
     for path in paths:
         report = json.loads(path.read_text())
         by_net[report["settings"]["net"]].append((path.name, report))
-    return [merged.join(parts) for parts in by_net.values()]
+    return [joining.join(parts) for parts in by_net.values()]
 
 
 def main() -> None:
@@ -202,7 +203,7 @@ def main() -> None:
         parser.error(f"unknown: {' '.join(rest)}")
     try:
         text = show(joined(args.parts))
-    except merged.Disagreement as error:
+    except joining.Disagreement as error:
         sys.exit(str(error))
     print(text)
     if args.markdown is not None:

@@ -1,12 +1,10 @@
-"""Parts of a table put together, and read: medians in the form of the paper's Table 1, paired
-ratios, curves, and ends other than the usual one, all as markdown.
+"""A table whose parts are joined (`joining.py`), read: medians in the form of the paper's Table 1,
+paired ratios, curves, and ends other than the usual one, all as markdown.
 
-1. Parts must agree in all settings and images; what two of them both have must be identical, but
-   for what the clock cut short, which gives way to what it did not.
-2. A column is a price with its budget (or a price and a number of flagged queries). Its medians are
+1. A column is a price with its budget (or a price and a number of flagged queries). Its medians are
    over the images that are known in every row of the column, so that rows are paired: all but those
    that an error or the clock cut short, or that the model misclassifies. Others are counted below.
-3. No adversarial point counts as an infinite distance.
+2. No adversarial point counts as an infinite distance.
 """
 
 from __future__ import annotations
@@ -21,14 +19,11 @@ import paired
 from published import published
 
 from tollbox.attacks import PRESETS, Method
-from tollbox.report.ranking import distance_ratio
+from tollbox.core.metric import Metric
+from tollbox.report.ranking import cap_in, distance_ratio
 
 USUAL = ("budget", "max_queries")
 MISCLASSIFIED = "already_misclassified"
-
-
-class Disagreement(Exception):
-    """Parts that cannot be merged."""
 
 
 class Row(NamedTuple):
@@ -59,48 +54,6 @@ def _place(row: Row) -> tuple[int, int, str]:
     if known is None:
         return len(families), len(methods), row.preset
     return families.index(known.family), methods.index(known.method), row.preset
-
-
-def join(parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
-    """One report from named parts; raises Disagreement."""
-    (first, whole), *others = parts
-    entries: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for name, part in [(first, whole), *others]:
-        for key in {**whole["settings"], **part["settings"]}:
-            value, theirs = (report["settings"].get(key) for report in (whole, part))
-            if theirs != value:
-                what = "" if key == "images" else f": {value} and {theirs}"
-                raise Disagreement(f"{first} and {name} disagree in {key}{what}")
-        for entry in part["entries"]:
-            key = (entry["preset"], entry["price"], entry["budget"])
-            before = entries.get(key)
-            if before is None or (before["cut"] and not entry["cut"]):
-                entries[key] = entry
-            elif before != entry and not entry["cut"]:
-                raise Disagreement(f"{name} has other results than before it for {key}")
-    return {
-        "settings": whole["settings"],
-        "parts": [run for _, part in parts for run in part["parts"]],
-        "entries": list(entries.values()),
-    }
-
-
-def first(report: dict[str, Any], count: int) -> dict[str, Any]:
-    """The report of the first `count` images alone, without costs by phase, which are of all."""
-
-    def cut(value: Any) -> Any:
-        return value[:count] if isinstance(value, list) else value
-
-    entries = [
-        {
-            **{key: cut(value) for key, value in entry.items()},
-            "at": {mark: cut(values) for mark, values in entry["at"].items()},
-            "phases": {},
-        }
-        for entry in report["entries"]
-    ]
-    settings = {**report["settings"], "images": cut(report["settings"]["images"])}
-    return {**report, "settings": settings, "entries": entries}
 
 
 def of_sets(report: dict[str, Any], size: int, draws: int = 20_000) -> str:
@@ -323,6 +276,8 @@ class Table:
         adversarial point yet counts as half of the range in every pixel, so that no third row has a
         part."""
         found = {}
+        linf = self._settings.get("norm") == "linf"
+        cap = cap_in(Metric.LINF if linf else Metric.L2, common.SIZES[self._settings["net"]])
         for price, budget in self._runs:
             if (base, price, budget) not in self._entries:
                 continue
@@ -336,14 +291,9 @@ class Table:
                     values = np.array([[at[c.mark][n] for n in kept] for c in columns], float).T
                     distances[row.preset] = np.nan_to_num(values, nan=math.inf)
             for preset, ours in distances.items():
-                gain = distance_ratio(ours, distances[base], np.array(kept), self._cap)
+                gain = distance_ratio(ours, distances[base], np.array(kept), cap)
                 found[preset, price] = str(paired.Ratio(gain.value, gain.low, gain.high))
         return found
-
-    @property
-    def _cap(self) -> float:
-        size = 1 if self._settings.get("norm") == "linf" else common.SIZES[self._settings["net"]]
-        return 0.5 * math.sqrt(size)
 
     def _range(self, price: float, budget: float) -> str:
         marks = self.marks(price, budget)

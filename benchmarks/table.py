@@ -44,6 +44,7 @@ from pathlib import Path
 from typing import Any
 
 import common
+import joining
 import merged
 import variants
 
@@ -186,8 +187,8 @@ def run(args: argparse.Namespace) -> None:
     }
     for path in args.joins:
         try:
-            merged.join([(path.name, json.loads(path.read_text())), ("this run", part)])
-        except merged.Disagreement as error:
+            joining.join([(path.name, json.loads(path.read_text())), ("this run", part)])
+        except joining.Disagreement as error:
             sys.exit(f"--joins: {error}.")
     for price, budget, marks in plan:
         left = args.time_limit - (time.monotonic() - began)
@@ -215,9 +216,9 @@ def run(args: argparse.Namespace) -> None:
 
 def merge(args: argparse.Namespace) -> None:
     """Write parts as one, and print the tables."""
-    report = merged.join([(path.name, json.loads(path.read_text())) for path in args.parts])
+    report = joining.join([(path.name, json.loads(path.read_text())) for path in args.parts])
     if args.first is not None:
-        report = merged.first(report, args.first)
+        report = joining.first(report, args.first)
     common.write(args.out, report)
     text = merged.Table(report).markdown(args.curves, args.against, args.paper, args.ranking)
     if args.sets is not None:
@@ -259,7 +260,7 @@ def main(words: list[str] | None = None) -> None:
     args = parser.parse_args(words)
     try:
         args.do(args)
-    except (tb.InputError, merged.Disagreement) as error:
+    except (tb.InputError, joining.Disagreement) as error:
         sys.exit(str(error))
 
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..core.metric import Metric
 from ..core.result import Values
 from .statistics import PERCENTILES, Images, bootstrap
 
@@ -42,6 +43,12 @@ class Estimate(NamedTuple):
         """Of a mean of logs, the geometric mean."""
         value, low, high = map(math.exp, (self.value, self.low, self.high))
         return Estimate(value, low, high, self.images)
+
+
+def cap_in(norm: Metric, size: int) -> float:
+    """Half of the range in every pixel of an image of so many values: as far as a black image is
+    from a mid-grey one."""
+    return 0.5 if norm is Metric.LINF else 0.5 * math.sqrt(size)
 
 
 def first_cost(last: float) -> float:

@@ -26,7 +26,7 @@ from ..studies.reading import StudyResults
 from . import statistics
 from .numbers import distance
 from .paper_table import TableColumn
-from .ranking import Estimate, distance_ratios, log_spaced, mean_logs, optimality
+from .ranking import Estimate, cap_in, distance_ratios, log_spaced, mean_logs, optimality
 from .reading import Reading
 from .runs import CellCurve, SeriesRuns
 
@@ -183,7 +183,7 @@ def cap_of(results: StudyResults, all_series: Sequence[SeriesRuns]) -> Cap:
     norm = results.record.norm
     size = 1 if norm is Metric.LINF else _size(results)
     if size is not None:
-        value = 0.5 * math.sqrt(size)
+        value = cap_in(norm, size)
         return Cap(value, f"half of the range in every pixel ({norm.sign} {distance(value)})")
     firsts = [run.distances[0] for s in all_series for run in s.runs if len(run.distances)]
     value = float(max(firsts, default=1.0))
