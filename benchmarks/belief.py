@@ -21,12 +21,12 @@ import numpy as np
 import torch
 from scipy.special import ndtr
 
-from tollbox.attacks.frugal import FALLBACK_OFFSET, LOW_OFFSETS
+from tollbox.attacks.frugal.attack import FALLBACK_OFFSET, LOW_OFFSETS
+from tollbox.attacks.frugal.calibrated import UNWEIGHED_CHUNKS
+from tollbox.attacks.frugal.overshoot import Belief
+from tollbox.attacks.frugal.turns import REFERENCE, BeliefPath, TurnBelief, bin_width, search_cost
 from tollbox.core.ask import Iterate
-from tollbox.parts.calibrated import UNWEIGHED_CHUNKS
-from tollbox.parts.overshoot import Belief
 from tollbox.parts.paths import Circle
-from tollbox.parts.turns import REFERENCE, BeliefPath, TurnBelief, bin_width, search_cost
 
 CHUNKS = (8, 8, 16, 32, 64)
 """Of an estimate."""

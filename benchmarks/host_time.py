@@ -16,14 +16,16 @@ from __future__ import annotations
 
 from stopwatch import REST, Stopwatch
 
+from tollbox.attacks.frugal import overshoot, turns
 from tollbox.core.model import Model
-from tollbox.engine import arrivals, assembly, settling
+from tollbox.engine import batch as assembly
+from tollbox.engine import delivery as arrivals
+from tollbox.engine import settling
 from tollbox.engine.cell_run import CellRun
 from tollbox.engine.engine import Engine
-from tollbox.engine.flight import Flight
+from tollbox.engine.in_flight import Flight
 from tollbox.engine.sender import Sender
-from tollbox.parts import overshoot, turns
-from tollbox.studies.engine_job import DeskJournal
+from tollbox.studies.job import DeskJournal
 from tollbox.studies.store.store import Store
 
 PAUSE = "pause"

@@ -23,10 +23,10 @@ import nets
 import numpy as np
 
 import tollbox as tb
+from tollbox.attacks.frugal.ray_start import Inward
 from tollbox.attacks.surrogates import Surrogate
 from tollbox.core.ask import Asking
 from tollbox.core.problem import Problem
-from tollbox.parts.inward import Inward
 from tollbox.parts.paths import Arc, Circle
 from tollbox.parts.searches import narrow, optimal_rule
 from tollbox.parts.vectors import unit

@@ -179,8 +179,8 @@ def network(name: str, folded: bool = False) -> nn.Module:
 
 def _shipped(name: str) -> nn.Module:
     from tollbox.models.embedded import network as embedded_network
-    from tollbox.models.shipped import shipped_weights
-    from tollbox.models.tiny_vit import tiny_vit
+    from tollbox.models.embedded import shipped_weights
+    from tollbox.models.stand_ins import tiny_vit
 
     if name != "embedded":
         return tiny_vit(int(name[-1]))[0]

@@ -24,10 +24,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tollbox.attacks.frugal.ray_start import FARTHEST_RADIUS
 from tollbox.core.prices import Prices
 from tollbox.core.problem import Problem
-from tollbox.engine.mixtures import Mixture
-from tollbox.parts.inward import FARTHEST_RADIUS
+from tollbox.engine.points import Mixture
 from tollbox.parts.priors import Spectrum
 
 KINDS = ("28", "56", "14", "112", "8", "grey28", "grey56", "grey14", "uniform")

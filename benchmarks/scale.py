@@ -47,21 +47,21 @@ from scale_studies import KNOWN, STUDY, write_study
 
 import tollbox as tb
 from tollbox.core.stop import Stop
-from tollbox.engine.executors import Link, Stopper
 from tollbox.engine.journal import Answered
-from tollbox.engine.processes import Processes
-from tollbox.studies import running
-from tollbox.studies.beginning import begin, describe
-from tollbox.studies.care import EngineCare
-from tollbox.studies.desk import Begin, Desk, Record, Take, pack, writing
-from tollbox.studies.engine_job import EngineJob, Loader
+from tollbox.studies import run as running
+from tollbox.studies.coordinator import Begin, Desk, Record, Take, pack, writing
+from tollbox.studies.create import begin, describe
 from tollbox.studies.events import CellEnded, EngineLost, Event, Options
 from tollbox.studies.grid import Grid
-from tollbox.studies.loading import load
+from tollbox.studies.inputs import load
+from tollbox.studies.job import EngineJob, Loader
+from tollbox.studies.store.connection import ROLLBACK, VARIABLE, WAL
 from tollbox.studies.store.folder import shard_path
-from tollbox.studies.store.journal_mode import ROLLBACK, VARIABLE, WAL
 from tollbox.studies.store.record import Environment, ModelFingerprint, StudyRecord
 from tollbox.studies.store.store import Store
+from tollbox.studies.supervisor import EngineCare
+from tollbox.workers.executors import Link, Stopper
+from tollbox.workers.process import Processes
 
 ROWS, CELLS = 256, 64
 """Of a batch."""

@@ -26,10 +26,9 @@ import torch
 from torch import Tensor
 
 import tollbox as tb
-from tollbox.attacks.frugal import SMALLEST_DELTA, Frugal
-from tollbox.parts.cosines import cosine_columns
+from tollbox.attacks.frugal.attack import SMALLEST_DELTA, Frugal
 from tollbox.parts.priors import BRIGHTNESS, Photo, Reweighed, Spectrum, Texture
-from tollbox.parts.subspaces import Dct, Full
+from tollbox.parts.subspaces import Dct, Full, cosine_columns
 
 SMOOTH = "share of smooth starts"
 PRIORS: dict[str, Any] = {

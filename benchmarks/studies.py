@@ -39,9 +39,9 @@ import torch
 
 import tollbox as tb
 from tollbox.engine.journal import Answered, History
-from tollbox.studies.beginning import describe
+from tollbox.studies.create import describe
+from tollbox.studies.fingerprint import current_environment
 from tollbox.studies.grid import Grid
-from tollbox.studies.identity import current_environment
 from tollbox.studies.store.codec import pack_answers
 from tollbox.studies.store.folder import shard_path
 from tollbox.studies.store.record import ModelFingerprint, StudyRecord

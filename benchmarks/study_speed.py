@@ -92,9 +92,11 @@ def timed_command(told: Path, words: list[str]) -> None:
     import tollbox.cli.run_work
     import tollbox.cli.study_run
     from tollbox import cli
-    from tollbox.studies import beginning, loading, running
-    from tollbox.studies.engine_job import DeskJournal, EngineRun
-    from tollbox.studies.loaded import Loaded
+    from tollbox.studies import create as beginning
+    from tollbox.studies import inputs as loading
+    from tollbox.studies import run as running
+    from tollbox.studies.inputs import Loaded
+    from tollbox.studies.job import DeskJournal, EngineRun
     from tollbox.studies.store.store import Store
 
     watch.wrap(tollbox.cli.run_work, "run", REST)

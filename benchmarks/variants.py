@@ -18,8 +18,8 @@ from dataclasses import replace
 from typing import Any
 
 import tollbox as tb
-from tollbox.parts.calibrated import Calibrated
-from tollbox.parts.inward import Inward
+from tollbox.attacks.frugal.calibrated import Calibrated
+from tollbox.attacks.frugal.ray_start import Inward
 from tollbox.parts.priors import Photo
 from tollbox.parts.searches import OptimalSearch
 from tollbox.parts.starts import GrowingNoise

@@ -155,7 +155,7 @@ def nursery() -> None:
     import tollbox.cli
     import tollbox.cli.resume_work
     import tollbox.cli.run_work
-    import tollbox.studies.running  # noqa: F401
+    import tollbox.studies.run  # noqa: F401
 
     print("ready", flush=True)
     for line in sys.stdin:

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from torch.nn import functional
 from train_embedded import accuracy, augmented, read
 
-from tollbox.models.tiny_vit import PATCHES, TinyViT
+from tollbox.models.stand_ins import PATCHES, TinyViT
 
 BATCH_SIZE = 128
 

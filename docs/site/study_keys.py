@@ -13,7 +13,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tollbox.studies.spec import sections, specs, study, tariffs, watch
+from tollbox.studies import schema as sections
+from tollbox.studies import schema as specs
+from tollbox.studies import schema as tariffs
+from tollbox.studies import schema as watch
+from tollbox.studies import study
 
 EXAMPLE = Path(__file__).parents[1] / "studies.md"
 TABLES: Mapping[str, tuple[str, ...]] = {

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import models
+    from ._run import run, run_cells, stream
     from .attacks.presets import preset, presets
     from .attacks.surrogates import Surrogate
-    from .auditing.audit import Audit, audit
-    from .check import ModelWarning, check_model
+    from .audits.audit import Audit, audit
     from .core.ask import Answers, Ask, Run, Until, together
     from .core.cell import Cell
+    from .core.detector import Detector
     from .core.goal import Goal
     from .core.ledger import Ledger
     from .core.metric import Metric
@@ -24,19 +25,18 @@ if TYPE_CHECKING:
     from .core.problem import Attack, Problem
     from .core.result import Improvement, Result, Results, Step
     from .core.stop import Stop
-    from .core.watch import Detector
+    from .data.images import ImageSet, load_images
+    from .data.resizing import Resizing
     from .engine.engine import Engine
     from .engine.progress import Progress
-    from .engine.workers import Workers
     from .errors import FileError, InputError, ModelFault, TollboxError, UnknownNameError
-    from .files.images import ImageSet, load_images
-    from .files.resizing import Resizing
-    from .running import run, run_cells, stream
-    from .studies.merging import merge_parts
-    from .studies.ray_engines import RayEngines
-    from .studies.reading import StudyResults
-    from .studies.running import run_study
-    from .studies.spec.study import Study
+    from .model_check import ModelWarning, check_model
+    from .studies.merge import merge_parts
+    from .studies.ray import RayEngines
+    from .studies.results import StudyResults
+    from .studies.run import run_study
+    from .studies.study import Study
+    from .workers.pool import Workers
 
 __version__ = "0.1.0"
 
@@ -101,17 +101,17 @@ _NAMES = {
         "presets",
     ),
     "attacks.surrogates": ("Surrogate",),
-    "auditing.audit": (
+    "audits.audit": (
         "Audit",
         "audit",
     ),
     "core.cell": ("Cell",),
-    "check": (
+    "model_check": (
         "ModelWarning",
         "check_model",
     ),
     "core.stop": ("Stop",),
-    "core.watch": ("Detector",),
+    "core.detector": ("Detector",),
     "engine.engine": ("Engine",),
     "engine.progress": ("Progress",),
     "errors": (
@@ -122,11 +122,11 @@ _NAMES = {
         "UnknownNameError",
     ),
     "core.goal": ("Goal",),
-    "files.images": (
+    "data.images": (
         "ImageSet",
         "load_images",
     ),
-    "files.resizing": ("Resizing",),
+    "data.resizing": ("Resizing",),
     "core.ledger": ("Ledger",),
     "core.metric": ("Metric",),
     "core.prices": ("Prices",),
@@ -140,17 +140,17 @@ _NAMES = {
         "Results",
         "Step",
     ),
-    "running": (
+    "_run": (
         "run",
         "run_cells",
         "stream",
     ),
-    "studies.merging": ("merge_parts",),
-    "studies.reading": ("StudyResults",),
-    "studies.ray_engines": ("RayEngines",),
-    "studies.running": ("run_study",),
-    "studies.spec.study": ("Study",),
-    "engine.workers": ("Workers",),
+    "studies.merge": ("merge_parts",),
+    "studies.results": ("StudyResults",),
+    "studies.ray": ("RayEngines",),
+    "studies.run": ("run_study",),
+    "studies.study": ("Study",),
+    "workers.pool": ("Workers",),
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names}
 

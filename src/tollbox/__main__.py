@@ -13,8 +13,8 @@ import signal
 import sys
 from types import FrameType
 
+from tollbox.data.user_code import optional
 from tollbox.errors import InputError
-from tollbox.files.packages import optional
 
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 SENTENCE = b"tollbox: interrupted; nothing was saved.\n"

@@ -44,7 +44,7 @@ from .core.prices import Prices
 from .core.problem import Attack, Problem
 from .core.result import Result
 from .core.stop import Stop
-from .detectors import NearDuplicates, check_detector
+from .detection.reference import NearDuplicates, check_detector
 from .engine.engine import Engine
 from .parts.subspaces import Dct, Full, Subspace
 

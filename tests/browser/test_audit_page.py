@@ -17,10 +17,10 @@ from selenium.webdriver.common.keys import Keys
 from test_page import Elements, resize, visit
 
 import tollbox as tb
-from tollbox.auditing import answers
-from tollbox.auditing.audit import PAGE, audit, conclude
-from tollbox.auditing.evidence import Evidence
-from tollbox.auditing.questions import Questions
+from tollbox.audits import answers
+from tollbox.audits.audit import PAGE, audit, conclude
+from tollbox.audits.evidence import Evidence
+from tollbox.audits.questions import Questions
 from tollbox.report.numbers import distance
 from tollbox.report.page import packaged
 from tollbox.testing import half_space
@@ -55,7 +55,7 @@ def test_no_text_becomes_an_element_and_nothing_is_fetched(folder: Path) -> None
     assert "<" not in parts.scripts[1]
     assert json.loads(parts.scripts[1])["title"] == f"What it costs to attack {HOSTILE}"
     for name in ("audit.js", "audit.css"):
-        text = packaged(name, "tollbox.auditing")
+        text = packaged(name, "tollbox.audits")
         assert not re.findall(r"https?://|@import|url\(|fetch\(|innerHTML", text), name
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import tollbox as tb
 from tollbox.attacks import PRESETS, WITH_SURROGATE
-from tollbox.auditing.suite import ATTACKS
+from tollbox.audits.suite import ATTACKS
 from tollbox.cli import demo_work as demo_command
 from tollbox.cli.app import COMMANDS, main
 from tollbox.cli.attack import AttackOptions

@@ -12,7 +12,7 @@ import pytest
 from small_studies import StudyFolder, write_study
 from torture import Nursery
 
-from tollbox.auditing.audit import ANSWERS, PAGE
+from tollbox.audits.audit import ANSWERS, PAGE
 from tollbox.cli.app import main
 from tollbox.cli.audit_work import duration
 from tollbox.errors import InputError

@@ -16,8 +16,8 @@ import pytest
 from test_cli import typed
 
 from tollbox.cli.app import COMMANDS
-from tollbox.cli.completed import PRESET_MARKS
 from tollbox.cli.completion_work import completion_script
+from tollbox.cli.options import PRESET_MARKS
 
 BASH = shutil.which("bash")
 needs_bash = pytest.mark.skipif(BASH is None, reason="there is no bash")

@@ -15,9 +15,9 @@ import pytest
 from small_studies import rewrite_record
 
 from tollbox.cli.app import main
-from tollbox.files.tables import plain_text
+from tollbox.data.tables import plain_text
 from tollbox.studies.export import STEPS, files_of
-from tollbox.studies.reading import ALARMS, COLUMNS, StudyResults
+from tollbox.studies.results import ALARMS, COLUMNS, StudyResults
 from tollbox.studies.store.store import Store
 
 STORE = Path(__file__).parent.parent / "stores" / "v1"

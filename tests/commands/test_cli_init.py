@@ -18,8 +18,10 @@ from tollbox import Study
 from tollbox.cli.init_work import _model_from
 from tollbox.errors import InputError
 from tollbox.models.registry import located
-from tollbox.studies.spec import sections, study, template, watch
-from tollbox.studies.spec.template import MARK, Template
+from tollbox.studies import schema as sections
+from tollbox.studies import schema as watch
+from tollbox.studies import study, template
+from tollbox.studies.template import MARK, Template
 
 CLASSES = ("ant", "bee", "cat")
 

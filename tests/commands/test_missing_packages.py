@@ -38,20 +38,19 @@ print(len(found.data["verdict"]), "The images cannot be shown: " in page)
 """
 PICTURE = """
 from pathlib import Path
-from tollbox.files.pictures import is_grey
+from tollbox.data.image_files import is_grey
 is_grey(Path("some.png"))
 """
 FIGURE = "from tollbox.report.figures import draw_phases\ndraw_phases([])"
 DRAWING = (
-    "import tollbox.paper.outputs, tollbox.report.figure_files, tollbox.cli.report_work\n"
-    "print('fine')"
+    "import tollbox.paper.outputs, tollbox.report.figures, tollbox.cli.report_work\nprint('fine')"
 )
 EMBEDDED = "import tollbox as tb\ntb.models.embedded()"
 NAMED = "import sys, tollbox as tb\ntb.models.load({!r})"
 FOOLBOX = "import tollbox as tb\ntb.foolbox.Attack('frugal', budget=9)"
 ART = "import tollbox as tb\ntb.art.Attack('frugal', None, budget=9)"
 POLARS = """
-from tollbox.studies.reading import StudyResults
+from tollbox.studies.results import StudyResults
 StudyResults.to_polars(None)
 """
 RAY = """

@@ -16,7 +16,7 @@ import pytest
 import tollbox as tb
 from tollbox.cli.app import main
 from tollbox.studies.export import STEPS, files_of, steps
-from tollbox.studies.reading import COLUMNS
+from tollbox.studies.results import COLUMNS
 
 STORE = Path(__file__).parent.parent / "stores" / "v1"
 TYPES = {str: "string", int: "int64", float: "double", bool: "bool"}

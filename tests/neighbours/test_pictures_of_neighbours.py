@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 import tollbox as tb
-from tollbox.files.image_functions import images_from
+from tollbox.data.data_sets import images_from
 
 NUMBERS = itertools.count()
 SIZES = ((300, 201), (201, 300), (257, 999), (64, 64), (225, 224))

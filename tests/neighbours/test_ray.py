@@ -57,7 +57,7 @@ assert contents(Path("refused")) == wanted
 HALVES = """
 import time
 import ray
-from tollbox.studies.store.opening import StoreError
+from tollbox.studies.store.connection import StoreError
 from tollbox.studies.store.store import Store
 
 # Two engines on one GPU: nothing goes on before both have their halves.
@@ -98,7 +98,7 @@ tb.run_study(study, "full", executor=tb.RayEngines(cluster.address)).close()
 assert contents(Path("full")) == wanted
 """
 CUT = """
-from tollbox.engine.switchboard import Switchboard
+from tollbox.workers.channel import Switchboard
 from tollbox.studies.events import EngineLost
 from tollbox.studies.store.store import Store
 

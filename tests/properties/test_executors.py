@@ -17,10 +17,10 @@ import torch
 
 from tollbox.core import tf32
 from tollbox.core.stop import Stop
-from tollbox.engine import crew
-from tollbox.engine.executors import JobEnd, Loss, SameProcess, Stopper, Then
-from tollbox.engine.processes import Processes
 from tollbox.errors import InputError, TollboxError
+from tollbox.workers import crew
+from tollbox.workers.executors import JobEnd, Loss, SameProcess, Stopper, Then
+from tollbox.workers.process import Processes
 
 # -- jobs, which other processes import from here -------------------------------------------------
 
@@ -479,8 +479,8 @@ import os, sys, threading, time
 {heavy}
 if __name__ == "__main__":
     import test_executors as jobs
-    from tollbox.engine.executors import Stopper
-    from tollbox.engine.processes import Child, Processes
+    from tollbox.workers.executors import Stopper
+    from tollbox.workers.process import Child, Processes
     begin = Child.begin
     def told(alone):
         child = begin(alone)
@@ -547,7 +547,7 @@ def test_processes_that_begin_end_when_their_parent_is_killed(tmp_path, heavy, s
 
 
 def test_without_the_kernels_help_a_thread_watches_the_parent(tmp_path):
-    heavy = f"{HEAVY}\nfrom tollbox.engine import processes\n"
+    heavy = f"{HEAVY}\nfrom tollbox.workers import process\n"
     heavy += "processes.threading.main_thread = lambda: None"  # as if begun in another thread
     with begun(tmp_path, heavy) as (parent, children):
         time.sleep(0.5)
@@ -568,7 +568,7 @@ def test_processes_outlive_the_thread_that_began_them():
 
 def test_a_main_module_that_begins_processes_when_it_is_imported_is_refused(tmp_path):
     script = tmp_path / "no_if.py"
-    script.write_text("from tollbox.engine.processes import Processes\nProcesses(1)\n")
+    script.write_text("from tollbox.workers.process import Processes\nProcesses(1)\n")
     ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
     assert "before the\n        current process has finished its bootstrapping" in ended.stderr
     assert "a worker process could not begin (exit code 1)" in ended.stderr

@@ -10,8 +10,8 @@ import torch
 import tollbox as tb
 from tollbox import testing
 from tollbox.core.ask import Iterate
-from tollbox.engine import mixtures
-from tollbox.engine.mixtures import Mixture
+from tollbox.engine import points as mixtures
+from tollbox.engine.points import Mixture
 from tollbox.parts.paths import Arc, Circle, Segment
 from tollbox.parts.searches import REMEMBERED_POINTS, _Steps
 

@@ -26,7 +26,7 @@ from torch import Tensor
 
 import tollbox as tb
 from tollbox import Stop, testing
-from tollbox.core.watch import RecordedAlarms
+from tollbox.core.detector import RecordedAlarms
 from tollbox.engine.journal import ALARMS, Answered, History
 
 STEP, STEPS = 0.01, 40

@@ -18,8 +18,8 @@ from torch import nn
 
 import tollbox as tb
 from tollbox import Cell, Prices, Stop, Workers
-from tollbox.engine.executors import Stopper
-from tollbox.engine.workers import _Distribution
+from tollbox.workers.executors import Stopper
+from tollbox.workers.pool import _Distribution
 
 SHAPE = (1, 4, 4)
 DEADLY = 0.987654321
@@ -177,7 +177,7 @@ def test_there_are_no_more_processes_than_cells(monkeypatch):
             begun.append(count)
             super().__init__(model, count)
 
-    monkeypatch.setattr("tollbox.runner.Workers", Counting)
+    monkeypatch.setattr("tollbox._run.Workers", Counting)
     assert len(tb.run_cells(cells(2, budget=20), model(), workers=200)) == 2
     assert begun == [2]
     assert len(tb.run_cells(cells(1, budget=20), model(), workers=200)) == 1
@@ -187,7 +187,7 @@ def test_there_are_no_more_processes_than_cells(monkeypatch):
 
 
 def test_there_are_no_more_processes_than_cores_unless_forced(monkeypatch):
-    monkeypatch.setattr("tollbox.engine.cores.cores", lambda: 1)
+    monkeypatch.setattr("tollbox.workers.executors.cores", lambda: 1)
     words = "and this machine has 1 core: no more processes than cores are used"
     with pytest.warns(UserWarning, match=f"workers is 2, {words}.*; force=True lifts that"):
         pool = Workers(model(), 2)
@@ -200,7 +200,7 @@ def test_there_are_no_more_processes_than_cores_unless_forced(monkeypatch):
         def __init__(self, *_):
             pytest.fail("a single core needs no other process")
 
-    monkeypatch.setattr("tollbox.runner.Workers", Never)
+    monkeypatch.setattr("tollbox._run.Workers", Never)
     with pytest.warns(UserWarning, match=rf"workers is 7, {words}.*tb.Workers\(.*force=True\)"):
         results = tb.run_cells(cells(3, budget=20), model(), workers=7)
     assert len(results) == 3

@@ -15,7 +15,7 @@ import tollbox as tb
 from tollbox import testing
 from tollbox.attacks.presets import PRESETS
 from tollbox.parts import registry
-from tollbox.studies.spec.study import Study
+from tollbox.studies.study import Study
 
 SEARCH = '''
 from dataclasses import dataclass

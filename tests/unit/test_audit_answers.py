@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tollbox as tb
-from tollbox.auditing import answers, data
-from tollbox.auditing.against import cost_ratio
-from tollbox.auditing.answers import Reached
-from tollbox.auditing.questions import Policy, Questions, distance, headline, steps
-from tollbox.auditing.suite import FACTORS, Suite
+from tollbox.audits import answers, data
+from tollbox.audits.answers import Reached
+from tollbox.audits.compare import cost_ratio
+from tollbox.audits.questions import Policy, Questions, distance, headline, steps
+from tollbox.audits.suite import FACTORS, Suite
 
 INF = math.inf
 

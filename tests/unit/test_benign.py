@@ -10,8 +10,8 @@ import torch
 
 import tollbox as tb
 from tollbox import benign, testing
-from tollbox.benign import KINDS, benign_panel
-from tollbox.core.panel import Panel, Sessions
+from tollbox.core.detector import Panel, Sessions
+from tollbox.detection.benign import KINDS, benign_panel
 
 IMAGES = torch.rand(3, 3, 12, 10, generator=torch.Generator().manual_seed(1))
 QUERIES = 6

@@ -10,12 +10,12 @@ import pytest
 import torch
 from PIL import Image
 
-from tollbox.core.labels import class_words, numbered
+from tollbox.core.goal import class_words, numbered
+from tollbox.data.classes import labels_of
+from tollbox.data.images import load_images
+from tollbox.data.resizing import Resizing
+from tollbox.data.starts import load_starts
 from tollbox.errors import FileError, InputError
-from tollbox.files.images import load_images
-from tollbox.files.naming import labels_of
-from tollbox.files.resizing import Resizing
-from tollbox.files.starts import load_starts
 
 
 def noise(width: int, height: int, seed: int = 0) -> Image.Image:

@@ -12,10 +12,10 @@ import pytest
 import torch
 from PIL import Image
 
+from tollbox.data.data_sets import images_from
+from tollbox.data.images import ImageSet
+from tollbox.data.resizing import Resizing
 from tollbox.errors import InputError
-from tollbox.files.image_functions import images_from
-from tollbox.files.images import ImageSet
-from tollbox.files.resizing import Resizing
 
 NUMBERS = itertools.count()
 

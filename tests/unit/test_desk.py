@@ -15,7 +15,7 @@ from small_studies import sample_record
 import tollbox as tb
 from tollbox.core.stop import Stop
 from tollbox.engine.journal import Answered
-from tollbox.studies.desk import (
+from tollbox.studies.coordinator import (
     MOST_DEATHS,
     Begin,
     Desk,

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from tollbox.studies.detector_identity import detector_parts
+from tollbox.studies.fingerprint import detector_parts
 
 
 @dataclass

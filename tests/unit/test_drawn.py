@@ -7,10 +7,15 @@ import torch
 from driver import drive
 
 import tollbox as tb
+from tollbox.attacks.frugal import direction_blocks as drawn
+from tollbox.attacks.frugal.calibrated import CalibratedSampler
+from tollbox.attacks.frugal.direction_blocks import (
+    LARGEST_BLOCK,
+    SMALLEST_BLOCK,
+    DrawnDirections,
+    block_of,
+)
 from tollbox.core.ask import Iterate
-from tollbox.parts import drawn
-from tollbox.parts.calibrated import CalibratedSampler
-from tollbox.parts.drawn import LARGEST_BLOCK, SMALLEST_BLOCK, DrawnDirections, block_of
 from tollbox.parts.priors import Photo, Reweighed, Spectrum, Texture
 from tollbox.parts.subspaces import Dct, Full, Recordable
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tollbox as tb
-from tollbox.core.escalation import Escalation
 from tollbox.core.ledger import Ledger
+from tollbox.core.prices import Escalation
 
 prices = st.sampled_from([0, 1, 2, 5, 50, 900])
 later = st.dictionaries(st.integers(2, 40), prices, max_size=5)

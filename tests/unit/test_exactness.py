@@ -14,9 +14,16 @@ from small_studies import NETWORK
 from torch import Tensor, nn
 
 import tollbox as tb
-from tollbox.check import EXACT_SIZES, check_model, exact_choice, examine, precision_of, probes
 from tollbox.core import tf32
 from tollbox.core.exactness import Exactness, Seen
+from tollbox.model_check import (
+    EXACT_SIZES,
+    check_model,
+    exact_choice,
+    examine,
+    precision_of,
+    probes,
+)
 
 IMAGES = torch.rand((4, 3, 8, 8), generator=torch.Generator().manual_seed(1))
 FEW = 1e-3

@@ -11,15 +11,15 @@ import torch
 from torch import nn
 
 import tollbox as tb
-from tollbox.check import EXACT_SIZES
 from tollbox.core import tf32 as torchs_own
 from tollbox.engine.sender import Sender
 from tollbox.engine.sizes import LARGEST_BATCH
 from tollbox.errors import ModelFault
-from tollbox.models import compiled, graphs
-from tollbox.models.compiled import Compiled
-from tollbox.models.graphs import Graphed
-from tollbox.models.normalise import Normalised
+from tollbox.model_check import EXACT_SIZES
+from tollbox.models import compiled
+from tollbox.models import compiled as graphs
+from tollbox.models.compiled import Compiled, Graphed
+from tollbox.models.normalisation import Normalised
 from tollbox.models.pytorch import Forward, plain
 
 IMAGES = torch.rand((9, 3, 8, 8), generator=torch.Generator().manual_seed(1))

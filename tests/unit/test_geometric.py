@@ -15,9 +15,9 @@ from torch.nn.functional import interpolate
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.attacks.cgba_h import CGBAH
-from tollbox.attacks.geoda_original import GeoDAOriginal
-from tollbox.attacks.qeba import QEBA
+from tollbox.attacks.cgba import CGBAH
+from tollbox.attacks.geoda import GeoDAOriginal
+from tollbox.attacks.hsja import QEBA
 from tollbox.attacks.qfool import QFool
 from tollbox.attacks.rescaled import PHASE as RESCALE
 from tollbox.attacks.rescaled import Rescaled

@@ -11,13 +11,12 @@ import torch
 from torch import nn
 
 import tollbox as tb
-from tollbox.core.goal import Goal, aim
-from tollbox.core.labels import numbered
+from tollbox.core.goal import Goal, aim, numbered
 from tollbox.core.stop import Stop
+from tollbox.data.classes import flagged_classes
 from tollbox.errors import FileError, InputError
-from tollbox.files.classes import flagged_classes
 from tollbox.report.words import goal_sentences
-from tollbox.studies.spec.specs import GoalSpec
+from tollbox.studies.schema import GoalSpec
 
 SHAPE = (3, 6, 6)
 LABELS = np.arange(5)

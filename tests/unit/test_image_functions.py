@@ -13,13 +13,13 @@ import torch
 import tollbox as tb
 from tollbox.cli.app import main
 from tollbox.core.noise import content_hash
+from tollbox.data.data_sets import images_from
+from tollbox.data.images import ImageSet
 from tollbox.errors import FileError, InputError
-from tollbox.files.image_functions import images_from
-from tollbox.files.images import ImageSet
 from tollbox.models.loading import load_model
 from tollbox.studies import sources
-from tollbox.studies.spec.selection import images_digest
-from tollbox.studies.spec.study import Study
+from tollbox.studies.selection import images_digest
+from tollbox.studies.study import Study
 
 NUMBERS = itertools.count()
 CODE = """
@@ -28,7 +28,7 @@ import torch
 from torch import nn
 
 import tollbox as tb
-from tollbox.files.images import ImageSet
+from tollbox.data.images import ImageSet
 
 pixels = torch.rand((4, 1, 5, 5), generator=torch.Generator().manual_seed(0))
 labels = (pixels.mean((1, 2, 3)) > 0.5).long()

@@ -14,9 +14,9 @@ import pytest
 import torch
 from PIL import Image
 
+from tollbox.data.image_files import read_picture
+from tollbox.data.images import load_images
 from tollbox.errors import FileError, InputError
-from tollbox.files.images import load_images
-from tollbox.files.pictures import read_picture
 
 
 def picture(file: Path, mode: str = "RGB", size: tuple[int, int] = (5, 4), value: int = 51) -> None:

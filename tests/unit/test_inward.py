@@ -12,9 +12,7 @@ from driver import drive
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.core.ask import Iterate
-from tollbox.core.stop import Stop
-from tollbox.parts.inward import (
+from tollbox.attacks.frugal.ray_start import (
     FARTHEST_RADIUS,
     LAST_BINS,
     NEAREST_RADIUS,
@@ -25,6 +23,8 @@ from tollbox.parts.inward import (
     VERY_DEAR,
     Inward,
 )
+from tollbox.core.ask import Iterate
+from tollbox.core.stop import Stop
 from tollbox.theory.search_costs import optimal_splits
 
 SHAPE = (3, 16, 16)

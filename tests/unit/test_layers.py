@@ -25,16 +25,17 @@ SOURCE = Path(__file__).parents[2] / "src" / PACKAGE
 LAYERS = (
     {"errors", "core"},
     {"engine", "theory"},
-    {"parts", "models", "files", "detectors", "benign"},
+    {"parts", "models", "data", "detection"},
     {"attacks"},
-    {"running", "runner", "run_arguments", "check"},
-    {"studies", "testing", "wrapping", "foolbox", "art"},
+    {"workers"},
+    {"_run", "model_check"},
+    {"studies", "testing", "interop"},
     {"report"},
-    {"paper", "auditing"},
+    {"paper", "audits"},
     {"cli"},
 )
 RANKS = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
-APART = {("parts", "models"), ("parts", "files"), ("files", "models"), ("files", "parts")}
+APART = {("parts", "models"), ("parts", "data"), ("data", "models"), ("data", "parts")}
 APART |= {("models", "parts")}
 """(importer, imported) of one layer that know nothing of each other."""
 ANYTHING = {PACKAGE, f"{PACKAGE}.__main__"}
@@ -44,7 +45,7 @@ LAZY = {
     *("transformers", "timm", "torchvision", "onnxruntime"),  # model zoos
     "torch",  # slow: `tollbox status` does not wait for it
 }
-BARE = set(RANKS) - {"report", "paper", "auditing", "cli"}
+BARE = set(RANKS) - {"report", "paper", "audits", "cli"}
 NEEDED = {*sys.stdlib_module_names, "torch", "numpy", "scipy", PACKAGE}
 WITH_TRITON = {f"{PACKAGE}.core.kernels"}
 """What is loaded where triton is, and does without it elsewhere."""
@@ -211,8 +212,8 @@ def test_imports_go_one_way() -> None:
 CLEAN = {
     "core/cell.py": "import math\nimport torch\n",
     "engine/engine.py": "from ..core import cell\nfrom .. import __version__\n",
-    "files/images.py": "from ..core.cell import Cell\n\ndef load():\n    from PIL import Image\n",
-    "models/zoo.py": "from ..files.images import ImageSet\nfrom .. import errors\n",
+    "data/images.py": "from ..core.cell import Cell\n\ndef load():\n    from PIL import Image\n",
+    "models/zoo.py": "from ..data.images import ImageSet\nfrom .. import errors\n",
     "cli/app.py": "import cyclopts\nfrom ..models.zoo import resnet50\n",
     "errors.py": "",
     "__main__.py": "def main():\n    from .cli import app\n",
@@ -250,17 +251,17 @@ UPWARD = "tollbox.core.cell imports tollbox.engine.engine, which is a layer abov
         ),
         ({"core/cell.py": "import tollbox"}, ["imports tollbox, which is above all layers"]),
         ({"core/cell.py": "from . import noise", "core/noise.py": "from .cell import Cell"}, [""]),
-        ({"files/x.py": "from ..models import zoo"}, ["which is beside it", "a cycle of packages"]),
-        ({"parts/x.py": "from ..files import images"}, ["which is beside it"]),
-        ({"files/x.py": "import PIL.Image"}, ["tollbox.files.x imports PIL, which a bare"]),
-        ({"files/x.py": "def f():\n    import json"}, ["imports json, inside a function"]),
+        ({"data/x.py": "from ..models import zoo"}, ["which is beside it", "a cycle of packages"]),
+        ({"parts/x.py": "from ..data import images"}, ["which is beside it"]),
+        ({"data/x.py": "import PIL.Image"}, ["tollbox.data.x imports PIL, which a bare"]),
+        ({"data/x.py": "def f():\n    import json"}, ["imports json, inside a function"]),
         (
             {
-                "running.py": "from .check import a",
-                "check.py": "from . import testing",
+                "_run.py": "from .model_check import a",
+                "model_check.py": "from . import testing",
                 "testing.py": "",
             },
-            ["tollbox.check imports tollbox.testing, which is a layer above"],
+            ["tollbox.model_check imports tollbox.testing, which is a layer above"],
         ),
         (
             {
@@ -287,7 +288,7 @@ def test_what_breaks_a_rule_is_reported(
     [
         ("core/prices.py", "from ..studies.grid import Grid", "a layer above"),
         ("engine/engine.py", "from ..cli import app", "a layer above"),
-        ("files/tables.py", "from ..models import devices", "beside it"),
+        ("data/tables.py", "from ..models import devices", "beside it"),
     ],
 )
 def test_an_import_added_to_the_package_is_reported(

@@ -10,16 +10,15 @@ from PIL import Image
 
 import tollbox as tb
 from tollbox import testing
+from tollbox.attacks.frugal.ray_start import Inward
 from tollbox.core.stop import Stop
+from tollbox.data.images import ImageSet
+from tollbox.data.masks import load_masks, masks_digest
 from tollbox.errors import FileError, InputError
-from tollbox.files.images import ImageSet
-from tollbox.files.masks import load_masks, masks_digest
 from tollbox.parts.directions import SingleWaves, TernarySpectrum
-from tollbox.parts.inward import Inward
-from tollbox.parts.masked import dimension_for, drawing_for
 from tollbox.parts.priors import Photo, Reweighed, Spectrum, Texture
 from tollbox.parts.starts import GrowingNoise, NoiseImage, Pool, UniformNoise, begin
-from tollbox.parts.subspaces import Dct, Full, Resize
+from tollbox.parts.subspaces import Dct, Full, Resize, dimension_for, drawing_for
 
 SHAPE = (3, 16, 16)
 MASK = torch.zeros(16, 16, dtype=torch.bool)

@@ -10,7 +10,7 @@ import pytest
 
 FAULTS = """
 import resource, torch
-from tollbox.core.memory import keep_freed
+from tollbox.core.device import keep_freed
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -37,7 +37,7 @@ def test_a_second_batch_takes_no_new_pages():
 
 ENGINE = """
 import torch, tollbox as tb
-from tollbox.core.memory import keep_freed
+from tollbox.core.device import keep_freed
 
 model = tb.models.from_callable(lambda batch: batch.flatten(1).argmax(1), classes=12)
 tb.run(tb.preset("hsja"), model, torch.rand(1, 3, 2, 2), [0], budget=5)

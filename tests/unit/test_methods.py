@@ -10,17 +10,17 @@ import pytest
 
 import tollbox as tb
 from tollbox.attacks import PRESETS, Kind, Method
+from tollbox.attacks.frugal.calibrated import Calibrated
 from tollbox.core.prices import Prices
-from tollbox.paper.names import attack_kind, attack_name
-from tollbox.parts.calibrated import Calibrated
+from tollbox.paper.experiments import attack_kind, attack_name
 from tollbox.parts.estimates import Agrest
 from tollbox.parts.searches import AsymmetricSearch
 from tollbox.report import words
 from tollbox.report.data import drawn_attacks
 from tollbox.report.paper_table import PaperTable, TableColumn, TableRow, price_label, rows_of
 from tollbox.report.statistics import Median
-from tollbox.studies.spec.specs import Tariff
-from tollbox.studies.spec.study import Study
+from tollbox.studies.schema import Tariff
+from tollbox.studies.study import Study
 
 TEXT = """
 budget = 100

@@ -12,9 +12,9 @@ import torch
 import tollbox as tb
 from tollbox.core.metric import Metric, check_made_for, metrics_of
 from tollbox.errors import InputError
-from tollbox.studies.spec.specs import AttackSpec, ImagesSpec, ModelSpec, Tariff
-from tollbox.studies.spec.study import Study
+from tollbox.studies.schema import AttackSpec, ImagesSpec, ModelSpec, Tariff
 from tollbox.studies.store.record import StudyRecord
+from tollbox.studies.study import Study
 
 GREY = torch.full((3, 4, 4), 0.5, dtype=torch.float64)
 HEAD = """\

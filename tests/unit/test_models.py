@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 import tollbox as tb
-from tollbox.check import check_model
 from tollbox.errors import ModelFault
-from tollbox.models.normalise import Normalisation, Normalised
+from tollbox.model_check import check_model
+from tollbox.models.normalisation import Normalisation, Normalised
 
 FASHION = Path("/usr/share/datasets/fashion-mnist")
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import tollbox as tb
-from tollbox.core.preprocessing import Preprocessing
+from tollbox.core.model import Preprocessing
+from tollbox.data.classes import class_names
+from tollbox.data.images import check_there
+from tollbox.data.user_code import imported, named_by_file
 from tollbox.errors import FileError, InputError
-from tollbox.files.class_names import class_names
-from tollbox.files.functions import imported, named_by_file
-from tollbox.files.images import check_there
-from tollbox.models.image_processor import preprocessing_of
+from tollbox.models.hugging_face import preprocessing_of
 from tollbox.models.imagenet import imagenet
 from tollbox.models.registry import (
     file_of,
@@ -25,8 +25,7 @@ from tollbox.models.registry import (
     packages_of,
     short_name,
 )
-from tollbox.studies.spec.specs import ModelSpec
-from tollbox.studies.spec.watch import WatchSpec
+from tollbox.studies.schema import ModelSpec, WatchSpec
 
 MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.25, 0.3]
 USUAL = {"image_mean": MEAN, "image_std": STD, "resample": 3}

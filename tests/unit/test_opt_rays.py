@@ -14,9 +14,9 @@ from driver import drive
 import tollbox as tb
 from tollbox import testing
 from tollbox.core.ask import Iterate, together
-from tollbox.parts.gaussian_rays import GaussianRays
 from tollbox.parts.rays import FARTHEST, MOST_STEPS, OnRay, around, booked, from_beyond, inward
 from tollbox.parts.searches import AsymmetricSearch, BinarySearch, LineSearch
+from tollbox.parts.starts import GaussianRays
 
 SHAPE = (3, 16, 16)
 GREY = torch.full(SHAPE, 0.5, dtype=torch.float64)

@@ -14,16 +14,15 @@ from scipy.special import log_ndtr, ndtr, ndtri
 
 import tollbox as tb
 from tollbox import testing, theory
-from tollbox.core.ask import Iterate
-from tollbox.parts import calibrated
-from tollbox.parts.calibrated import (
+from tollbox.attacks.frugal import calibrated
+from tollbox.attacks.frugal.calibrated import (
     FIRST_CHUNK,
     UNWEIGHED_CHUNKS,
     Calibrated,
     CalibratedSampler,
     _ScoredSum,
 )
-from tollbox.parts.overshoot import (
+from tollbox.attacks.frugal.overshoot import (
     BEND_DRIFT,
     BEND_SPREAD,
     LARGEST_Z,
@@ -36,6 +35,7 @@ from tollbox.parts.overshoot import (
     _tables,
     optimum,
 )
+from tollbox.core.ask import Iterate
 from tollbox.parts.subspaces import Dct, Full
 
 SHAPE = (3, 16, 16)

@@ -13,7 +13,7 @@ from driver import drive
 import tollbox as tb
 from tollbox import testing, theory
 from tollbox.core.ask import Iterate
-from tollbox.engine.mixtures import write
+from tollbox.engine.points import write
 from tollbox.parts.paths import QUARTER_TURN, Arc, Circle, Segment
 from tollbox.parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch
 from tollbox.parts.sweeps import Galloping, Quarter, SignedGrid, ToDirection

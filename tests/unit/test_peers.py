@@ -17,9 +17,9 @@ from torch import Tensor
 
 import tollbox as tb
 from tollbox.core.model import UNDECIDED
-from tollbox.core.peers import Pixels
+from tollbox.core.third_party_models import Pixels
+from tollbox.interop.wrapping import Names, Wrapped
 from tollbox.models.loading import load_model
-from tollbox.wrapping import Names, Wrapped
 
 BUDGET = 120
 

@@ -14,11 +14,11 @@ import torch
 from PIL import Image
 
 import tollbox as tb
+from tollbox.data.data_sets import images_from
+from tollbox.data.resizing import Preparation
 from tollbox.errors import InputError
-from tollbox.files.image_functions import images_from
-from tollbox.files.preparation import Preparation
 from tollbox.models import Model, Preprocessing
-from tollbox.studies.configuration import Configurations
+from tollbox.studies.sources import Configurations
 
 OWN = Preprocessing.of(12, (8, 8), interpolation="bicubic", mean=(0.5,), std=(0.5,))
 

@@ -13,23 +13,20 @@ import torch
 import tollbox as tb
 from tollbox import Stop, testing
 from tollbox.attacks.boundary import BoundaryAttack
-from tollbox.attacks.cgba import CGBA
-from tollbox.attacks.cgba_h import CGBAH
-from tollbox.attacks.frugal import Frugal
-from tollbox.attacks.geoda import GeoDA, _GrowingRadii
-from tollbox.attacks.geoda_original import GeoDAOriginal
-from tollbox.attacks.hsja import HSJA
-from tollbox.attacks.hsja_linf import HSJALinf
-from tollbox.attacks.opt import OPT
-from tollbox.attacks.qeba import QEBA
+from tollbox.attacks.cgba import CGBA, CGBAH
+from tollbox.attacks.frugal.attack import Frugal
+from tollbox.attacks.frugal.calibrated import Calibrated
+from tollbox.attacks.frugal.ray_start import Inward
+from tollbox.attacks.geoda import GeoDA, GeoDAOriginal, _GrowingRadii
+from tollbox.attacks.hsja import HSJA, QEBA, HSJALinf
+from tollbox.attacks.opt import OPT, SignOPT
 from tollbox.attacks.qfool import QFool
 from tollbox.attacks.rays import RayS, RaySL2
 from tollbox.attacks.rescaled import Rescaled
-from tollbox.attacks.sign_opt import SignOPT
 from tollbox.attacks.surfree import SurFree
 from tollbox.attacks.triangle import TriA
 from tollbox.attacks.ttba import TtBA
-from tollbox.core.ranges import (
+from tollbox.core.validation import (
     MAX_DEPTH,
     MAX_LIMIT,
     MAX_VALUE,
@@ -40,20 +37,17 @@ from tollbox.core.ranges import (
     whole,
 )
 from tollbox.errors import InputError
-from tollbox.parts.calibrated import Calibrated
 from tollbox.parts.directions import TernarySpectrum
 from tollbox.parts.estimates import Agrest, Biased, MonteCarlo
-from tollbox.parts.gaussian_rays import GaussianRays
-from tollbox.parts.inward import Inward
 from tollbox.parts.opt_style import OptStyle
 from tollbox.parts.priors import Photo, Reweighed, Spectrum, Texture
 from tollbox.parts.radii import AdaptiveRadius, RelativeRadius, ThetaSearch
 from tollbox.parts.registry import PARTS
 from tollbox.parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch
-from tollbox.parts.starts import GrowingNoise, NoiseImage, UniformNoise
+from tollbox.parts.starts import GaussianRays, GrowingNoise, NoiseImage, UniformNoise
 from tollbox.parts.subspaces import Dct, Resize
 from tollbox.parts.sweeps import Galloping, SignedGrid
-from tollbox.studies.spec.study import Study
+from tollbox.studies.study import Study
 
 ATTACKS = {type(tb.preset(name)): tb.preset(name) for name in tb.presets()}
 CLASSES = [*(part for kind in PARTS.values() for part in kind), *ATTACKS]

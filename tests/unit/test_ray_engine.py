@@ -11,13 +11,11 @@ from typing import Any
 import pytest
 
 import tollbox as tb
-from tollbox.engine import wire as wire_module
-from tollbox.engine.switchboard import Switchboard
-from tollbox.engine.wire import EngineEnd, connect
 from tollbox.errors import InputError
-from tollbox.studies import ray_engines
-from tollbox.studies.ray_actor import ADDRESS, VERSIONS, actor_class
-from tollbox.studies.ray_engines import _Engine
+from tollbox.studies import ray as ray_engines
+from tollbox.studies.ray import ADDRESS, VERSIONS, _Engine, actor_class
+from tollbox.workers import channel as wire_module
+from tollbox.workers.channel import EngineEnd, Switchboard, connect
 
 
 class Died(Exception):

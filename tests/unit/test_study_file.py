@@ -20,14 +20,12 @@ from PIL import Image
 from torch import nn
 
 import tollbox as tb
-from tollbox.attacks.frugal import Frugal
+from tollbox.attacks.frugal.attack import Frugal
 from tollbox.core.noise import content_hash
+from tollbox.data.images import ImageSet, load_images
 from tollbox.errors import FileError, InputError
-from tollbox.files.images import ImageSet, load_images
 from tollbox.studies import sources
-from tollbox.studies.spec.key_lines import key_lines
-from tollbox.studies.spec.selection import images_digest
-from tollbox.studies.spec.specs import (
+from tollbox.studies.schema import (
     AttackSpec,
     GoalSpec,
     ImagesSpec,
@@ -35,7 +33,9 @@ from tollbox.studies.spec.specs import (
     SurrogateSpec,
     Tariff,
 )
-from tollbox.studies.spec.study import Study
+from tollbox.studies.selection import images_digest
+from tollbox.studies.study import Study
+from tollbox.studies.toml import key_lines
 
 BASE = """\
 name = "small"

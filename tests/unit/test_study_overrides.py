@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 import tollbox as tb
+from tollbox.attacks.frugal import calibrated
+from tollbox.attacks.frugal import ray_start as inward
+from tollbox.attacks.frugal.calibrated import Calibrated
+from tollbox.attacks.frugal.ray_start import Inward
 from tollbox.errors import InputError
 from tollbox.parts import (
-    calibrated,
     directions,
     estimates,
-    gaussian_rays,
-    inward,
     opt_style,
     priors,
     radii,
@@ -25,17 +26,16 @@ from tollbox.parts import (
     subspaces,
     sweeps,
 )
-from tollbox.parts.calibrated import Calibrated
+from tollbox.parts import starts as gaussian_rays
 from tollbox.parts.estimates import Agrest
-from tollbox.parts.inward import Inward
 from tollbox.parts.opt_style import OptStyle
 from tollbox.parts.priors import Photo, Reweighed, Spectrum
 from tollbox.parts.registry import PARTS, RENAMED_FIELDS
 from tollbox.parts.searches import AsymmetricSearch, LineSearch, OptimalSearch
 from tollbox.parts.subspaces import Dct
 from tollbox.parts.sweeps import Galloping
-from tollbox.studies.spec.overrides import PART
-from tollbox.studies.spec.study import Study
+from tollbox.studies.overrides import PART
+from tollbox.studies.study import Study
 
 HEAD = """\
 prices = [{ratio = 1, budget = 10}]

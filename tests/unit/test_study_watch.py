@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 
 import tollbox as tb
-from tollbox.cli.study_watch import LOG_SECONDS, Pace, StudyWatch
+from tollbox.cli.progress import LOG_SECONDS, Pace, StudyWatch
 from tollbox.core.stop import Stop
-from tollbox.studies.beginning import begin
+from tollbox.studies.create import begin
 from tollbox.studies.events import CellEnded, EngineProgress
-from tollbox.studies.loading import load
+from tollbox.studies.inputs import load
 
 
 def test_the_pace_says_nothing_before_it_knows() -> None:

@@ -11,8 +11,7 @@ import scipy.fft
 import torch
 
 from tollbox.errors import InputError
-from tollbox.parts.cosines import cosine_basis
-from tollbox.parts.subspaces import Dct, Full
+from tollbox.parts.subspaces import Dct, Full, cosine_basis
 
 SHAPES = [(3, 16, 16), (1, 8, 8), (3, 17, 9), (1, 1, 5), (2, 10, 23), (1, 1, 1)]
 """Square, grey, neither side a multiple of 8 or of a factor, a single row, a single pixel."""

@@ -11,10 +11,8 @@ import torch
 from scipy.special import ndtr
 
 from tollbox import testing
-from tollbox.core.ask import Iterate
-from tollbox.parts import turns
-from tollbox.parts.paths import Circle
-from tollbox.parts.turns import (
+from tollbox.attacks.frugal import turns
+from tollbox.attacks.frugal.turns import (
     FEWEST_BINS,
     LARGEST_ANGLE,
     MOST_BINS,
@@ -24,6 +22,8 @@ from tollbox.parts.turns import (
     bin_width,
     search_cost,
 )
+from tollbox.core.ask import Iterate
+from tollbox.parts.paths import Circle
 from tollbox.theory.search_costs import optimal_search_cost
 
 OTHER = (-1.0, 0.5)

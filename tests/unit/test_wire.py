@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tollbox.engine import wire as wire_module
-from tollbox.engine.switchboard import Switchboard
-from tollbox.engine.wire import EngineEnd, Wire, connect, greet
+from tollbox.workers import channel as wire_module
+from tollbox.workers.channel import EngineEnd, Switchboard, Wire, connect, greet
 
 HOST = "127.0.0.1"
 PATIENCE = 20.0

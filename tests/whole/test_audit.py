@@ -21,24 +21,24 @@ import pytest
 import torch
 
 import tollbox as tb
-from tollbox.auditing.against import check_other
-from tollbox.auditing.audit import ANSWERS, IMAGES, PAGE, audit, conclude, settings_of
-from tollbox.auditing.evidence import Evidence
-from tollbox.auditing.questions import Questions
-from tollbox.auditing.suite import ATTACKS, Suite
-from tollbox.auditing.verdict import advice, verdict
+from tollbox.audits.audit import ANSWERS, IMAGES, PAGE, audit, conclude, settings_of
+from tollbox.audits.compare import check_other
+from tollbox.audits.evidence import Evidence
+from tollbox.audits.questions import Questions
+from tollbox.audits.suite import ATTACKS, Suite
+from tollbox.audits.verdict import advice, verdict
 from tollbox.core.goal import Goal
 from tollbox.core.ledger import Ledger
 from tollbox.core.result import Improvement, Result
 from tollbox.core.stop import Stop
-from tollbox.studies.beginning import describe
+from tollbox.studies.create import describe
 from tollbox.studies.events import CellEnded, Event
 from tollbox.studies.grid import Grid
-from tollbox.studies.spec.specs import ImagesSpec, ModelSpec
-from tollbox.studies.spec.study import Study
+from tollbox.studies.schema import ImagesSpec, ModelSpec
 from tollbox.studies.store.folder import shard_path
 from tollbox.studies.store.record import Environment, ModelFingerprint
 from tollbox.studies.store.store import Store
+from tollbox.studies.study import Study
 from tollbox.testing import half_space
 
 SHAPE = (1, 8, 8)

@@ -22,9 +22,9 @@ import torch
 from small_studies import write_study
 
 import tollbox as tb
+from tollbox.attacks.frugal.overshoot import Belief
 from tollbox.engine import cell_run, settling
 from tollbox.engine.cell_run import CellRun
-from tollbox.parts.overshoot import Belief
 from tollbox.report.ranking import COSTS, distance_ratio, log_spaced
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

@@ -15,7 +15,8 @@ import tollbox as tb
 from tollbox import Study, StudyResults
 from tollbox.core.model import Model
 from tollbox.errors import InputError
-from tollbox.studies import loading, running
+from tollbox.studies import inputs as loading
+from tollbox.studies import run as running
 from tollbox.studies.grid import Grid
 from tollbox.studies.store.record import Kept
 

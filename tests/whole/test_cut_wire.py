@@ -28,8 +28,8 @@ exit $code
 SILENT_SECONDS = 6
 DRIVER = """
 import subprocess, sys, time
-from tollbox.engine import wire
-from tollbox.engine.switchboard import Switchboard
+from tollbox.workers import channel as wire
+from tollbox.workers.channel import Switchboard
 
 wire.SILENT_SECONDS = {seconds}
 board = Switchboard("10.9.0.1")
@@ -50,7 +50,7 @@ print(f"both noticed after {{time.monotonic() - began:.0f}} s")
 """
 ENGINE = """
 import sys
-from tollbox.engine import wire
+from tollbox.workers import channel as wire
 
 wire.SILENT_SECONDS = {seconds}
 host, port, number, key = sys.argv[1:]

@@ -20,15 +20,15 @@ import tollbox as tb
 from tollbox import InputError, Study, StudyResults
 from tollbox.cli.app import main
 from tollbox.core.exactness import Seen
-from tollbox.engine.executors import Stopper
 from tollbox.errors import FileError
 from tollbox.report.data import page_data
-from tollbox.studies.beginning import begin, holds
+from tollbox.studies.create import begin, holds
 from tollbox.studies.events import Options
-from tollbox.studies.loading import load
-from tollbox.studies.running import run_folder
+from tollbox.studies.inputs import load
+from tollbox.studies.run import run_folder
 from tollbox.studies.status import StudyStatus
 from tollbox.studies.store.store import Store
+from tollbox.workers.executors import Stopper
 
 TEXT = """\
 name = "exact"

@@ -13,12 +13,12 @@ from driver import drive
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.attacks.frugal import NEAREST_SHARE, SMALLEST_DELTA, Frugal
+from tollbox.attacks.frugal.attack import NEAREST_SHARE, SMALLEST_DELTA, Frugal
+from tollbox.attacks.frugal.calibrated import CalibratedSampler
+from tollbox.attacks.frugal.overshoot import optimum
+from tollbox.attacks.frugal.ray_start import Inward
 from tollbox.core.ask import at_once
 from tollbox.core.stop import Stop
-from tollbox.parts.calibrated import CalibratedSampler
-from tollbox.parts.inward import Inward
-from tollbox.parts.overshoot import optimum
 from tollbox.parts.priors import Spectrum
 from tollbox.parts.starts import GrowingNoise
 from tollbox.parts.subspaces import Dct, Full

@@ -17,10 +17,10 @@ from small_studies import TEXT, StudyFolder, contents, write_study
 import tollbox as tb
 from tollbox.errors import FileError, InputError
 from tollbox.report.data import page_data
-from tollbox.studies.care import Stopper
 from tollbox.studies.events import Options
 from tollbox.studies.export import write_export
-from tollbox.studies.running import run_folder
+from tollbox.studies.run import run_folder
+from tollbox.studies.supervisor import Stopper
 
 FLAGGED = {1, 2, 3}
 GOAL = TEXT.replace("[[models]]", '[goal]\nflagged = "set.txt"\nmask = "mask.png"\n\n[[models]]', 1)

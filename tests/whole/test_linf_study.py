@@ -14,7 +14,7 @@ from small_studies import TEXT, contents, write_study
 
 import tollbox as tb
 from tollbox.report.data import page_data
-from tollbox.report.figure_files import write_figures
+from tollbox.report.figures import write_figures
 from tollbox.report.page import page
 from tollbox.report.paper_table import paper_table
 from tollbox.report.reading import Reading

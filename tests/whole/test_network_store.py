@@ -25,7 +25,8 @@ from torture import children, write_studies
 from tollbox import Study, merge_parts, run_study
 from tollbox.engine.journal import Answered
 from tollbox.errors import FileError, InputError
-from tollbox.studies.store import journal_mode, opening
+from tollbox.studies.store import connection as journal_mode
+from tollbox.studies.store import connection as opening
 from tollbox.studies.store.codec import pack_answers
 from tollbox.studies.store.store import Store
 

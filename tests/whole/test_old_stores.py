@@ -16,7 +16,7 @@ from small_studies import rewrite_record
 
 from tollbox import InputError, StudyResults
 from tollbox.cli.app import main
-from tollbox.studies import identity
+from tollbox.studies import fingerprint as identity
 from tollbox.studies.store.record import parts_of
 from tollbox.studies.store.store import Store
 

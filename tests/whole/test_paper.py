@@ -22,8 +22,7 @@ import tollbox as tb
 from tollbox.cli.app import main
 from tollbox.models.zoo import resnet50
 from tollbox.paper import experiments, outputs
-from tollbox.paper.experiments import EXPERIMENTS, Scale, study_at
-from tollbox.paper.names import is_ours
+from tollbox.paper.experiments import EXPERIMENTS, Scale, is_ours, study_at
 from tollbox.studies.store.store import Store
 
 ROOT = Path(__file__).parents[2]

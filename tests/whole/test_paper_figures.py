@@ -18,9 +18,18 @@ from matplotlib.text import Annotation, Text
 
 import tollbox as tb
 from tollbox.attacks import Kind
-from tollbox.paper import comparison, outputs, tradeoff
-from tollbox.paper.experiments import EXPERIMENTS, Scale
-from tollbox.paper.names import OURS, attack_kind, attack_name, is_ours, number, price_name
+from tollbox.paper import comparison, outputs
+from tollbox.paper import comparison as tradeoff
+from tollbox.paper.experiments import (
+    EXPERIMENTS,
+    OURS,
+    Scale,
+    attack_kind,
+    attack_name,
+    is_ours,
+    number,
+    price_name,
+)
 from tollbox.report.curves import Curve, CurvePanel, draw_curves
 from tollbox.report.paper_table import PaperTable, TableColumn, paper_table, rows_of
 from tollbox.report.reading import Reading
@@ -28,7 +37,7 @@ from tollbox.report.runs import CellCurve, series_of
 from tollbox.report.statistics import Mark, Median, effort, median_at
 from tollbox.report.table_files import comma_separated, latex, markdown
 from tollbox.report.tradeoff import TradeoffPoint, draw_tradeoff
-from tollbox.studies.spec.study import Study
+from tollbox.studies.study import Study
 
 TEXT = """\
 charge_clean = false

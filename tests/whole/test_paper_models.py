@@ -18,7 +18,7 @@ from tollbox.models.embedded import embedded
 from tollbox.models.imagenet import imagenet
 from tollbox.models.loading import load_model
 from tollbox.models.registry import packages_of
-from tollbox.models.tiny_vit import tiny_vit
+from tollbox.models.stand_ins import tiny_vit
 
 CLIP = "clip:openai/clip-vit-base-patch32"
 FINE_TUNED = "vit_base_patch32_clip_224.openai_ft_in1k"

@@ -17,15 +17,19 @@ from small_studies import TEXT, StudyFolder, write_study
 import tollbox as tb
 from tollbox.cli.app import main
 from tollbox.report.best_of_all import NAME, with_best_of_all
-from tollbox.report.data import page_data
-from tollbox.report.floors import read_floors
+from tollbox.report.data import page_data, read_floors
 from tollbox.report.paper_table import PaperTable, paper_table
-from tollbox.report.ranking import log_spaced
-from tollbox.report.ranking_files import ranking_csv, ranking_latex, ranking_markdown
+from tollbox.report.ranking import Standings, log_spaced, standings
 from tollbox.report.reading import Reading
 from tollbox.report.runs import SeriesRuns, series_of
-from tollbox.report.standings import Standings, standings
-from tollbox.report.table_files import comma_separated, latex, markdown
+from tollbox.report.table_files import (
+    comma_separated,
+    latex,
+    markdown,
+    ranking_csv,
+    ranking_latex,
+    ranking_markdown,
+)
 from tollbox.studies.store.store import Store
 
 CAP = 0.5 * math.sqrt(192)

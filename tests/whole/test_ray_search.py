@@ -15,9 +15,7 @@ from driver import drive
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.attacks.opt import OPT
-from tollbox.attacks.ray_descent import Slope, descend_rays
-from tollbox.attacks.sign_opt import SignOPT
+from tollbox.attacks.opt import OPT, SignOPT, Slope, descend_rays
 from tollbox.core.ask import Iterate, at_once
 from tollbox.core.stop import Stop
 from tollbox.parts.rays import FARTHEST

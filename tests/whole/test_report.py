@@ -21,7 +21,7 @@ import tollbox as tb
 from tollbox.report import gallery as gallery_module
 from tollbox.report import statistics, words
 from tollbox.report.data import page_data, usual_level
-from tollbox.report.figure_files import write_figures
+from tollbox.report.figures import write_figures
 from tollbox.report.paper_table import PaperTable, paper_table
 from tollbox.report.reading import Reading
 from tollbox.report.runs import series_of

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from page_data import NAMES, sample, size
 
 from tollbox.attacks import PRESETS, Method
-from tollbox.report import figure_files
+from tollbox.report import figures as figure_files
 from tollbox.report.axes import COLOURS
 from tollbox.report.curves import Curve, CurvePanel, draw_curves
 from tollbox.report.figures import draw_phases

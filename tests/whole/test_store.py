@@ -25,10 +25,10 @@ from small_studies import sample_record
 import tollbox as tb
 from tollbox.engine.journal import Answered
 from tollbox.errors import FileError, InputError
-from tollbox.studies.spec.specs import Tariff
+from tollbox.studies.schema import Tariff
 from tollbox.studies.store import codec
 from tollbox.studies.store.codec import Trace, pack_answers
-from tollbox.studies.store.opening import StoreError
+from tollbox.studies.store.connection import StoreError
 from tollbox.studies.store.record import StudyRecord, parts_of
 from tollbox.studies.store.store import APPLICATION, SCHEMA, Store
 from tollbox.testing import half_space

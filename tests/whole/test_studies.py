@@ -21,19 +21,19 @@ from torch import Tensor, nn
 import tollbox as tb
 from tollbox import Stop, Study, StudyResults
 from tollbox.core.model import Model
-from tollbox.engine.executors import Stopper
-from tollbox.engine.processes import Processes
 from tollbox.errors import FileError, InputError
-from tollbox.studies import loaded as loaded_module
-from tollbox.studies.beginning import begin, holds, shard_count
-from tollbox.studies.engine_job import model_speed
+from tollbox.studies import inputs as loaded_module
+from tollbox.studies.create import begin, holds, shard_count
 from tollbox.studies.events import CellEnded, ModelBegun, Options, Outcome
-from tollbox.studies.loading import load
-from tollbox.studies.running import run_folder
+from tollbox.studies.inputs import load
+from tollbox.studies.job import model_speed
+from tollbox.studies.run import run_folder
 from tollbox.studies.store.codec import unpack_answers
+from tollbox.studies.store.connection import StoreError
 from tollbox.studies.store.folder import shard_path
-from tollbox.studies.store.opening import StoreError
 from tollbox.studies.store.store import Store
+from tollbox.workers.executors import Stopper
+from tollbox.workers.process import Processes
 
 TEXT = """\
 name = "small"
@@ -292,7 +292,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             begun.append(count)
             super().__init__(count, *arguments)
 
-    monkeypatch.setattr("tollbox.studies.running.Processes", Counted)
+    monkeypatch.setattr("tollbox.studies.run.Processes", Counted)
     return begun
 
 
@@ -306,7 +306,7 @@ def test_no_more_shards_than_cells_nor_than_cores_unless_forced(
     case.text = "workers = 1000\n" + case.text
     loaded = load(case.study(), {"net": model(Net())})
     for cores, force, shards in ((2, False, 2), (64, False, 12), (2, True, 12)):
-        monkeypatch.setattr("tollbox.engine.cores.cores", lambda cores=cores: cores)
+        monkeypatch.setattr("tollbox.workers.executors.cores", lambda cores=cores: cores)
         out = case.folder / f"{cores} {force}"
         begin(loaded, out, "python", force_workers=force)
         assert shard_files(out) == shards
@@ -323,7 +323,7 @@ def test_more_workers_than_cores_are_fewer_with_a_warning(
 ) -> None:
     wanted = case.unbroken()
     case.text = "workers = 1000\n" + case.text
-    monkeypatch.setattr("tollbox.engine.cores.cores", lambda: 2)
+    monkeypatch.setattr("tollbox.workers.executors.cores", lambda: 2)
     models = {"net": model(Net())}
     warning = (
         "workers is 1000, and this machine has 2 cores: no more processes than cores are used; "
@@ -346,9 +346,9 @@ def test_shards_are_run_by_as_many_processes_as_there_are_cores_now(
     """Begun where there were more, and then forced; shards that are done have no process."""
     wanted = case.unbroken()
     case.text = "workers = 3\n" + case.text
-    monkeypatch.setattr("tollbox.engine.cores.cores", lambda: 3)
+    monkeypatch.setattr("tollbox.workers.executors.cores", lambda: 3)
     begin(load(case.study(), {"net": model(Net())}), case.out, "python")
-    monkeypatch.setattr("tollbox.engine.cores.cores", lambda: 1)
+    monkeypatch.setattr("tollbox.workers.executors.cores", lambda: 1)
     assert not case.run(Net()).unfinished
     assert contents(case.out) == wanted
     with Store.open(shard_path(case.out, 0), write=True) as store:
@@ -367,9 +367,9 @@ def test_the_time_limit_is_for_all_shards_together(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case.text = "workers = 3\n" + case.text.replace("budget = 120", "budget = 1e9")
-    monkeypatch.setattr("tollbox.engine.cores.cores", lambda: 3)
+    monkeypatch.setattr("tollbox.workers.executors.cores", lambda: 3)
     begin(load(case.study(), {"net": model(Net())}), case.out, "python")
-    monkeypatch.setattr("tollbox.engine.cores.cores", lambda: 1)
+    monkeypatch.setattr("tollbox.workers.executors.cores", lambda: 1)
     events: list[Any] = []
     loaded = load(case.study(), {"net": model(Net())})
     how = Options(time_limit=1.0)

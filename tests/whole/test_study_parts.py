@@ -16,8 +16,8 @@ from small_studies import TEXT, StudyFolder, contents, rewrite_record, write_stu
 import tollbox as tb
 from tollbox import StudyResults
 from tollbox.errors import FileError, InputError
-from tollbox.studies.beginning import Part
-from tollbox.studies.merging import merge_parts
+from tollbox.studies.create import Part
+from tollbox.studies.merge import merge_parts
 from tollbox.studies.status import StudyStatus
 from tollbox.studies.store.folder import read_record, shard_path, shard_paths
 from tollbox.studies.store.store import Store

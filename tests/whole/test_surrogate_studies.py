@@ -16,9 +16,9 @@ import tollbox as tb
 from tollbox import FileError, InputError, Study, StudyResults
 from tollbox.cli.app import main
 from tollbox.report.data import page_data
-from tollbox.studies.beginning import begin
-from tollbox.studies.identity import recorded_study
-from tollbox.studies.loading import load
+from tollbox.studies.create import begin
+from tollbox.studies.fingerprint import recorded_study
+from tollbox.studies.inputs import load
 from tollbox.studies.store.store import Store
 
 ATTACK = '\n[[attacks]]\npreset = "frugal+surrogate"\n'

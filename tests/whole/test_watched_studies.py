@@ -12,12 +12,12 @@ from small_studies import contents, write_study
 from test_studies import Case, Net
 
 from tollbox import Study, StudyResults, run_study
-from tollbox.engine.executors import Stopper
 from tollbox.errors import FileError, InputError
-from tollbox.report.alarms import alarms as alarms_of
+from tollbox.report.data import alarms as alarms_of
 from tollbox.studies.status import StudyStatus
 from tollbox.studies.store.folder import shard_paths
 from tollbox.studies.store.store import Store
+from tollbox.workers.executors import Stopper
 
 GUARD = """
 import torch

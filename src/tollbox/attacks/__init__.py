@@ -2,8 +2,7 @@
 
 from .catalogue import WITH_SURROGATE
 from .hsja import HSJA
-from .methods import Kind, Method
-from .named import Preset
+from .preset import Kind, Method, Preset
 from .presets import PRESETS, described, preset, presets
 
 __all__ = [

@@ -26,8 +26,8 @@ from ..core.ask import Ask, Asking, Iterate, Until
 from ..core.metric import Metric
 from ..core.noise import Noise
 from ..core.problem import Problem
-from ..core.ranges import MAX_LIMIT, MAX_VALUE, above, between, check, whole
 from ..core.stop import Stop
+from ..core.validation import MAX_LIMIT, MAX_VALUE, above, between, check, whole
 from ..parts.paths import Segment
 from ..parts.searches import Search
 from ..parts.starts import Start, begin

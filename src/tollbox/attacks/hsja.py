@@ -5,6 +5,21 @@ Iteration t: estimate a direction g at the boundary point x_t with n_0 sqrt(t) q
 the source for the next boundary point. All points in [0,1].
 
 A step that never becomes adversarial leaves the iterate where it is.
+
+HopSkipJump for ℓ∞ (Chen, Jordan, Wainwright 2020), with the same parts as for ℓ2.
+
+Iteration t: estimate a direction g at the boundary point x_t with n_0 sqrt(t) queries, as for ℓ2;
+step |x_t - x*|∞ / sqrt(t) along sign(g), halved until the point is adversarial; project: clip that
+point to the smallest ℓ∞ ball around the source in which it stays adversarial (`paths.Box`), whose
+radius is searched for. All points in [0,1].
+
+A step that never becomes adversarial leaves the iterate where it is.
+
+QEBA (Li, Xu, Zhang, Yang, Li 2020): HopSkipJump in a subspace.
+
+As HSJA (hsja.py), but that directions are drawn in a small subspace (of cosines, of small images
+made larger, or of principal components of gradients), and that every estimate has as many queries
+as the first. What is gained is the dimension: the cosine of an estimate goes as sqrt(n / d').
 """
 
 from __future__ import annotations
@@ -18,10 +33,10 @@ from torch import Tensor
 from ..core.ask import Asking, Iterate, first_adversarial
 from ..core.metric import Metric
 from ..core.problem import Problem
-from ..core.ranges import MAX_DEPTH, MAX_LIMIT, MAX_VALUE, check, whole
 from ..core.stop import Stop
+from ..core.validation import MAX_DEPTH, MAX_LIMIT, MAX_VALUE, check, whole
 from ..parts.estimates import Estimate
-from ..parts.paths import Segment
+from ..parts.paths import Box, Segment
 from ..parts.searches import Search
 from ..parts.starts import Start
 from .descent import Move, Project, descend
@@ -91,3 +106,36 @@ class HSJA(Hopping):
     def __call__(self, problem: Problem) -> Asking[Stop]:
         """Attack one image."""
         return descend(problem, self, hop(problem, self.halvings))
+
+
+@dataclass(frozen=True)
+class HSJALinf(Hopping):
+    """HopSkipJump for ℓ∞ with a start, a search and an estimate as parts."""
+
+    queries: int = 100
+
+    metrics = (Metric.LINF,)
+
+    def __call__(self, problem: Problem) -> Asking[Stop]:
+        """Attack one image."""
+
+        def move(t: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
+            step = direction.sign() * (iterate.distance / math.sqrt(t))
+            moved = yield from first_adversarial(Halved(iterate.point, step, self.halvings), "step")
+            if moved is None:
+                return iterate
+            return (yield from project(Box(problem.source, moved)))
+
+        return descend(problem, self, move)
+
+
+@dataclass(frozen=True)
+class QEBA(Hopping):
+    """QEBA with a start, a search and an estimate as parts."""
+
+    queries: int = 100
+    """Of every estimate."""
+
+    def __call__(self, problem: Problem) -> Asking[Stop]:
+        """Attack one image."""
+        return descend(problem, self, hop(problem, self.halvings), lambda _: self.queries)

@@ -11,12 +11,12 @@ from typing import Any
 
 from torch import nn
 
-from ..core.arguments import shown
 from ..core.metric import metrics_of, norm_of
 from ..core.problem import Attack
+from ..core.validation import shown
 from ..errors import InputError, UnknownNameError
 from .catalogue import LISTED, WITH_SURROGATE
-from .named import Preset
+from .preset import Preset
 from .surrogates import Surrogate
 
 PRESETS = {preset.name: preset for preset in LISTED}

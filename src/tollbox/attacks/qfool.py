@@ -21,15 +21,15 @@ from torch import Tensor
 from ..core.ask import Asking, Iterate
 from ..core.metric import Metric
 from ..core.problem import Problem
-from ..core.ranges import MAX_LIMIT, MAX_VALUE, between, check, whole
 from ..core.stop import Stop
+from ..core.validation import MAX_LIMIT, MAX_VALUE, between, check, whole
 from ..parts.estimates import Estimate
 from ..parts.paths import Segment
+from ..parts.rays import walk_outward
 from ..parts.searches import Search
 from ..parts.starts import Start
 from ..parts.vectors import unit
 from .descent import Project, descend
-from .outward import walk_outward
 
 
 @dataclass(frozen=True)

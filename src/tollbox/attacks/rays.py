@@ -28,8 +28,8 @@ from torch import Tensor
 from ..core.ask import Ask, Asking, Iterate, Until, first_adversarial
 from ..core.metric import Metric
 from ..core.problem import Problem
-from ..core.ranges import MAX_DEPTH, MAX_VALUE, check, number, whole
 from ..core.stop import Stop
+from ..core.validation import MAX_DEPTH, MAX_VALUE, check, number, whole
 from ..parts.paths import Ray, Segment
 from ..parts.searches import Search
 from ..parts.starts import PHASE as START

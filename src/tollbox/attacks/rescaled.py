@@ -29,8 +29,8 @@ from torch import Tensor
 from ..core.ask import Answers, Ask, Asking, Iterate, Until, handled
 from ..core.metric import Metric, metrics_of
 from ..core.problem import Attack, BoundedAttack, Problem
-from ..core.ranges import MAX_VALUE, between, check, number
 from ..core.stop import Stop
+from ..core.validation import MAX_VALUE, between, check, number
 from ..parts.paths import Segment
 from ..parts.searches import BinarySearch, Search
 from ..parts.vectors import unit

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from ..core.ask import Asking
 from ..core.metric import Metric
 from ..core.problem import Problem
-from ..core.ranges import MAX_LIMIT, check, whole
 from ..core.stop import Stop
+from ..core.validation import MAX_LIMIT, check, whole
 from ..parts.directions import Directions, TernarySpectrum
 from ..parts.paths import Segment
 from ..parts.searches import Search

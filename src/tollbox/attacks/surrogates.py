@@ -23,14 +23,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.arguments import shown
 from ..core.problem import Problem
+from ..core.validation import shown
+from ..data.user_code import with_kind
 from ..errors import InputError
-from ..files.functions import with_kind
-from ..models.normalise import Normalisation
+from ..models.normalisation import Normalisation
 from ..models.precision import matrix_products
-from ..models.prepared import prepared
-from ..models.weights import weights_digest
+from ..models.pytorch import prepared, weights_digest
 from ..parts.vectors import unit
 
 

@@ -26,9 +26,9 @@ from torch import Tensor
 from ..core.ask import Ask, Asking, Iterate, Until
 from ..core.metric import Metric
 from ..core.problem import Problem
-from ..core.ranges import MAX_LIMIT, above, check, number, whole
 from ..core.stop import Stop
-from ..engine.mixtures import Mixture
+from ..core.validation import MAX_LIMIT, above, check, number, whole
+from ..engine.points import Mixture
 from ..parts.directions import Directions, SingleWaves
 from ..parts.paths import QUARTER_TURN, Circle, Segment
 from ..parts.searches import Search

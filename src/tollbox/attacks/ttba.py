@@ -18,9 +18,9 @@ from torch import Tensor
 from ..core.ask import Asking, Iterate, first_adversarial
 from ..core.metric import Metric
 from ..core.problem import Problem
-from ..core.ranges import MAX_LIMIT, MAX_VALUE, check, whole
 from ..core.stop import Stop
-from ..engine.mixtures import Mixture
+from ..core.validation import MAX_LIMIT, MAX_VALUE, check, whole
+from ..engine.points import Mixture
 from ..parts.estimates import Estimate
 from ..parts.paths import Segment
 from ..parts.searches import PHASE, Search, SplitRule, narrow

@@ -16,11 +16,11 @@ from cyclopts import App, CycloptsError, UnknownCommandError
 
 from .. import __version__
 from ..errors import InputError, TollboxError, UnknownNameError
-from .choices import as_option
-from .codes import FAILED, INTERRUPTED, MISTAKE, STOPPED, TERMINATED
+from .exit_codes import FAILED, INTERRUPTED, MISTAKE, STOPPED, TERMINATED
 from .interrupt import Terminated, ignore_signals
 from .later import work_of
-from .streams import safe_streams, say
+from .output import safe_streams, say
+from .parsing import as_option
 
 COMMANDS = {
     "demo": "Audit the embedded model: what it costs to attack it, and a page, in about a minute.",

@@ -8,12 +8,19 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ..core.dtypes import DTYPE_NAMES
-from ..files.resizing import INTERPOLATIONS
-from . import choices
-from .completed import DtypeName, FileOrText, InterpolationName, NormName, PresetName
+from ..core.validation import DTYPE_NAMES
+from ..data.resizing import INTERPOLATIONS
+from . import parsing as choices
 from .later import work_of
-from .options import CHECK_HELP, FORCE_HELP
+from .options import (
+    CHECK_HELP,
+    FORCE_HELP,
+    DtypeName,
+    FileOrText,
+    InterpolationName,
+    NormName,
+    PresetName,
+)
 
 
 def _option(text: str, hyphen: bool = False, metavar: str | None = None) -> Parameter:

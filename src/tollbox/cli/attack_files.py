@@ -14,15 +14,15 @@ from pathlib import Path
 
 from ..core.result import Result, Results
 from ..core.stop import Stop
+from ..data.output import staged
 from ..engine.sizes import trial_batch_size
-from ..files.output import staged
 from ..studies.events import Outcome
-from ..studies.loaded import Loaded
-from ..studies.reading import StudyResults
+from ..studies.inputs import Loaded
+from ..studies.results import StudyResults
 from . import hints, summary
-from .codes import FAILED
+from .exit_codes import FAILED
+from .output import console, say
 from .save import round_points, still_adversarial, write_all
-from .streams import console, say
 
 PICTURE = re.compile(r"\d{4,}-(adversarial|lost|unknown)\.png")
 FILES = frozenset({"adversarial.npz", "results.csv", "ledger.json"})

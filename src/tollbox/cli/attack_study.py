@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import math
 
-from ..core.dtypes import DTYPE_NAMES, DTYPES
+from ..core.detector import check_watch
 from ..core.metric import norm_of
-from ..core.watch import check_watch
+from ..core.validation import DTYPE_NAMES, DTYPES
+from ..data.classes import flagged_classes
+from ..data.resizing import Resizing
 from ..engine.sizes import LARGEST_BATCH
 from ..errors import InputError, mention
-from ..files.classes import flagged_classes
-from ..files.resizing import Resizing
-from ..studies.spec.specs import (
+from ..studies.schema import (
     AttackSpec,
     GoalSpec,
     ImagesSpec,
     ModelSpec,
     SurrogateSpec,
     Tariff,
+    WatchSpec,
 )
-from ..studies.spec.study import Study
-from ..studies.spec.watch import WatchSpec
-from . import choices
+from ..studies.study import Study
+from . import parsing as choices
 from .attack import AttackOptions
 from .options import LARGEST_SEED
 

@@ -15,13 +15,12 @@ from dataclasses import asdict
 from typing import Any
 
 from ..attacks.surrogates import Surrogate
-from ..files.output import check_free
-from ..studies.beginning import begin
+from ..data.output import check_free
+from ..studies.create import begin
 from ..studies.events import Options
-from ..studies.identity import current_environment
-from ..studies.loaded import Loaded
-from ..studies.loading import load
-from . import choices
+from ..studies.fingerprint import current_environment
+from ..studies.inputs import Loaded, load
+from . import parsing as choices
 from .attack import AttackOptions
 from .attack_files import finish
 from .attack_study import study_of

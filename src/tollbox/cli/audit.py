@@ -8,9 +8,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from . import choices
-from .json_output import JSON
+from . import parsing as choices
 from .later import work_of
+from .output import JSON
 
 LIMIT = 50
 """Images, unless it is said."""

@@ -14,25 +14,23 @@ import re
 from dataclasses import fields, replace
 from pathlib import Path
 
-from ..auditing.against import check_other
-from ..auditing.audit import PAGE, Audit, conclude, keeps_images, options_of, settings_of
-from ..auditing.questions import Questions
-from ..auditing.suite import Suite
+from ..audits.audit import PAGE, Audit, conclude, keeps_images, options_of, settings_of
+from ..audits.compare import check_other
+from ..audits.questions import Questions
+from ..audits.suite import Suite
+from ..data.classes import flagged_classes
+from ..data.resizing import Resizing
 from ..errors import InputError, mention
-from ..files.classes import flagged_classes
-from ..files.resizing import Resizing
-from ..studies.beginning import begin, holds
+from ..studies.create import begin, holds
 from ..studies.events import Outcome
-from ..studies.loaded import Loaded
-from ..studies.loading import load
-from ..studies.spec.specs import GoalSpec, ImagesSpec, ModelSpec
-from ..studies.spec.study import Study
+from ..studies.inputs import Loaded, load
+from ..studies.schema import GoalSpec, ImagesSpec, ModelSpec
 from ..studies.store.folder import read_record
-from . import choices
+from ..studies.study import Study
+from . import parsing as choices
 from .audit import AuditOptions
-from .json_output import print_json
 from .options import LARGEST_SEED
-from .streams import console
+from .output import console, print_json
 from .study_run import keeping, run_left, say_end
 
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}

@@ -15,9 +15,9 @@ from cyclopts.completion.install import add_to_rc_file, get_default_completion_p
 from ..attacks import PRESETS, WITH_SURROGATE
 from ..errors import FileError, InputError
 from .app import command_line
-from .completed import with_presets
 from .completion import EXPECTED, Shell
-from .streams import console
+from .options import with_presets
+from .output import console
 
 SHELLS: tuple[Shell, ...] = ("bash", "zsh", "fish")
 BASH_FILES = 'COMPREPLY=( $(compgen -f -- "${cur}") )'

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from .choices import whole
 from .later import work_of
+from .parsing import whole
 
 
 @Parameter(name="*")

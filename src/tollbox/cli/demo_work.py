@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..auditing.audit import ANSWERS, PAGE, options_of, settings_of
-from ..auditing.questions import Questions
-from ..files.output import check_free
+from ..audits.audit import ANSWERS, PAGE, options_of, settings_of
+from ..audits.questions import Questions
+from ..data.output import check_free
 from ..models import stand_ins
-from ..studies.beginning import begin
+from ..studies.create import begin
 from .audit import AuditOptions
 from .audit_work import finish, prepared
-from .choices import within
 from .demo import DemoOptions
-from .streams import console
+from .output import console
+from .parsing import within
 from .study_run import keeping, run_left
 
 MODEL = "tollbox.models.stand_ins:convolutional"

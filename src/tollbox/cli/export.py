@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ..files.tables import Format
+from ..data.tables import Format
 from .later import work_of
 from .options import FOLDER
 

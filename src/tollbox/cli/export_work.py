@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..data.output import staged
 from ..errors import FileError, InputError
-from ..files.output import staged
 from ..studies.export import (
     FILES,
     check_folder,
@@ -14,9 +14,9 @@ from ..studies.export import (
     files_of,
     write_export,
 )
-from ..studies.reading import StudyResults
+from ..studies.results import StudyResults
 from .export import ExportOptions
-from .streams import console
+from .output import console
 
 
 def export(folder: Path, options: ExportOptions) -> int:

@@ -15,7 +15,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..core.labels import numbered
+from ..core.goal import numbered
 from ..core.metric import Metric
 from ..core.stop import Stop
 

@@ -8,9 +8,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from . import choices
-from .completed import FileOrText, InterpolationName
+from . import parsing as choices
 from .later import work_of
+from .options import FileOrText, InterpolationName
 
 MOST_IMAGES = 200
 """That a study has unless told otherwise."""

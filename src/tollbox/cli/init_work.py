@@ -16,23 +16,23 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ..core.labels import class_words
+from ..core.goal import class_words
+from ..data.folders import image_files
+from ..data.images import ImageSet
+from ..data.output import check_replaceable, replace_file
+from ..data.resizing import Resizing
+from ..data.tables import kind_of, shortened
 from ..errors import FileError, InputError, mention
-from ..files.folders import image_files
-from ..files.images import ImageSet
-from ..files.output import check_replaceable, replace_file
-from ..files.resizing import Resizing
-from ..files.tables import kind_of, shortened
 from ..models.registry import is_model_name, located
-from ..studies.loaded import Loaded
-from ..studies.loading import load
-from ..studies.spec.selection import images_digest, take
-from ..studies.spec.specs import AttackSpec, ImagesSpec, ModelSpec, Tariff
-from ..studies.spec.study import Study
-from ..studies.spec.template import ATTACKS, BUDGET, MARK, PRICES, Template
-from . import choices, hints
+from ..studies.inputs import Loaded, load
+from ..studies.schema import AttackSpec, ImagesSpec, ModelSpec, Tariff
+from ..studies.selection import images_digest, take
+from ..studies.study import Study
+from ..studies.template import ATTACKS, BUDGET, MARK, PRICES, Template
+from . import hints
+from . import parsing as choices
 from .init import MOST_IMAGES, InitOptions
-from .streams import console
+from .output import console
 
 MOST_CLASSES = 5
 """That are named in a remark."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..studies.merging import merge_parts
-from .streams import console
+from ..studies.merge import merge_parts
+from .output import console
 
 
 def merge(out: Path, *folders: Path) -> int:

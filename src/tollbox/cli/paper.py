@@ -16,24 +16,24 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from ..data.output import check_free, staged
+from ..data.tables import kind_of
 from ..errors import FileError, InputError, UnknownNameError, mention
-from ..files.output import check_free, staged
-from ..files.tables import kind_of
 from ..models.registry import packages_of
 from ..paper import outputs
 from ..paper.experiments import EXPERIMENTS, Experiment, Scale, experiment, study_at
 from ..report.reading import Reading
-from ..studies.beginning import begin
+from ..studies.create import begin
 from ..studies.events import Options
-from ..studies.loading import load
-from ..studies.reading import StudyResults
-from ..studies.spec.study import Study
+from ..studies.inputs import load
+from ..studies.results import StudyResults
 from ..studies.store.folder import read_record, shard_path
-from .choices import as_option, seconds, whole, within
-from .codes import FAILED, STOPPED
-from .completed import ReadingName, offered
+from ..studies.study import Study
+from .exit_codes import FAILED, STOPPED
+from .options import ReadingName, offered
+from .output import console, say
+from .parsing import as_option, seconds, whole, within
 from .run_work import most_queries
-from .streams import console, say
 from .study_run import keeping, run_left, say_end
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from .completed import PresetName
-from .json_output import JSON
 from .later import work_of
+from .options import PresetName
+from .output import JSON
 
 FILTER = Parameter(
     help="Words that are in a preset's name, family, source or method.",

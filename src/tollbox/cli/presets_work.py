@@ -13,10 +13,9 @@ from typing import Any
 
 from ..attacks import PRESETS, WITH_SURROGATE, Preset
 from ..core.metric import metrics_of
+from ..data.tables import shortened
 from ..errors import InputError
-from ..files.tables import shortened
-from .json_output import print_json
-from .streams import console
+from .output import console, print_json
 
 
 def presets(*words: str, json: bool) -> int:

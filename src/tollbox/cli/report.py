@@ -8,9 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from .completed import ReadingName
 from .later import work_of
-from .options import FOLDER
+from .options import FOLDER, ReadingName
 
 
 @Parameter(name="*")

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..data.output import check_free, check_replaceable, replace_file, staged
 from ..errors import UnknownNameError
-from ..files.output import check_free, check_replaceable, replace_file, staged
 from ..report.best_of_all import with_best_of_all
-from ..report.data import page_data
-from ..report.figure_files import write_figures
-from ..report.floors import read_floors
+from ..report.data import page_data, read_floors
+from ..report.figures import write_figures
 from ..report.page import GENERATOR, OLDER_PAGE, page
 from ..report.paper_table import paper_table
-from ..report.ranking_files import ranking_csv, ranking_latex, ranking_markdown
+from ..report.ranking import standings
 from ..report.reading import Reading
 from ..report.runs import series_of
-from ..report.standings import standings
-from ..report.table_files import comma_separated, latex, markdown
-from ..studies.reading import StudyResults
+from ..report.table_files import (
+    comma_separated,
+    latex,
+    markdown,
+    ranking_csv,
+    ranking_latex,
+    ranking_markdown,
+)
+from ..studies.results import StudyResults
+from .output import console
 from .report import ReportOptions
-from .streams import console
 
 PAGE = "report.html"
 

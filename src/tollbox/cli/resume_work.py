@@ -5,25 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ..auditing.audit import options_of
-from ..auditing.evidence import SETTINGS
+from ..audits.audit import options_of
+from ..audits.evidence import SETTINGS
 from ..studies.events import Options
-from ..studies.identity import recorded_study
-from ..studies.loading import load
+from ..studies.fingerprint import recorded_study
+from ..studies.inputs import load
 from ..studies.store.folder import shard_paths
 from ..studies.store.record import StudyRecord, first_difference
 from ..studies.store.store import Store
 from . import attack_files, audit_work
-from .choices import seconds
 from .hints import page_hint
+from .output import say
+from .parsing import seconds
 from .resume import ResumeOptions
-from .streams import say
-from .study_run import (
-    cluster_of,
-    keeping,
-    run_left,
-    say_end,
-)
+from .study_run import cluster_of, keeping, run_left, say_end
 
 
 def resume(folder: Path, options: ResumeOptions) -> int:

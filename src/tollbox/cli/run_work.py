@@ -9,25 +9,18 @@ from pathlib import Path
 from rich.table import Table
 
 from ..errors import InputError, mention
-from ..studies.beginning import WHOLE, Part, begin, check_new, shard_count
-from ..studies.engine_job import model_speed
+from ..studies.create import WHOLE, Part, begin, check_new, shard_count
 from ..studies.events import Options
-from ..studies.loaded import Loaded
-from ..studies.loading import load
-from ..studies.spec.selection import images_digest
-from ..studies.spec.specs import Tariff
-from ..studies.spec.study import Study
-from .choices import seconds
+from ..studies.inputs import Loaded, load
+from ..studies.job import model_speed
+from ..studies.schema import Tariff
+from ..studies.selection import images_digest
+from ..studies.study import Study
 from .hints import command, free_folder, page_hint
+from .output import console
+from .parsing import seconds
 from .run import RunOptions
-from .streams import console
-from .study_run import (
-    cluster_of,
-    keeping,
-    run_left,
-    say_end,
-    say_findings,
-)
+from .study_run import cluster_of, keeping, run_left, say_end, say_findings
 
 
 def run(study: Path, options: RunOptions) -> int:

@@ -31,13 +31,13 @@ import torch
 from torch import Tensor
 
 from ..core.cell import Cell
-from ..core.labels import class_name
+from ..core.goal import class_name
 from ..core.model import Model
 from ..core.noise import content_hash
 from ..core.result import Result
 from ..core.stop import Stop
-from ..files.tables import flag_text, plain_text
-from .json_output import json_text
+from ..data.tables import flag_text, plain_text
+from .output import json_text
 
 COLUMNS = (
     "index",

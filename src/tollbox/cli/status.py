@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from .json_output import JSON
 from .later import work_of
 from .options import FOLDER
+from .output import JSON
 
 
 def status(folder: Annotated[Path, FOLDER], /, *, json: Annotated[bool, JSON] = False) -> int:

@@ -13,8 +13,7 @@ from rich.text import Text
 
 from ..studies.status import Failure, SeriesStatus, StudyStatus
 from .hints import command, infinite_median, page_hint
-from .json_output import print_json
-from .streams import console
+from .output import console, print_json
 
 MOST_REASONS = 5
 """For which cells failed, that are told."""

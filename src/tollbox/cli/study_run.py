@@ -15,22 +15,21 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..engine.cores import fewer_notice
-from ..engine.executors import Stopper
 from ..errors import InputError, mention
 from ..studies.events import Options, Outcome
-from ..studies.identity import environment_notice
-from ..studies.loaded import Loaded
-from ..studies.ray_engines import RayEngines
-from ..studies.reading import StudyResults
-from ..studies.running import run_folder
+from ..studies.fingerprint import environment_notice
+from ..studies.inputs import Loaded
+from ..studies.ray import RayEngines
+from ..studies.results import StudyResults
+from ..studies.run import run_folder
 from ..studies.sources import find_device
+from ..workers.executors import Stopper, fewer_notice
 from . import hints
-from .codes import FAILED
+from .exit_codes import FAILED
 from .interrupt import Interrupt, ignore_signals
+from .output import console, say
+from .progress import StudyWatch
 from .status_work import show
-from .streams import console, say
-from .study_watch import StudyWatch
 
 
 def cluster_of(

@@ -18,12 +18,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ..attacks.surrogates import Surrogate
-from ..core.labels import class_words, numbered
+from ..core.goal import class_words, numbered
 from ..core.result import Result, Results
 from ..core.stop import Stop
-from ..studies.store.watch_record import WatchRecord
+from ..studies.store.record import WatchRecord
 from . import hints
-from .streams import console
+from .output import console
 
 MOST_CLASSES = 3
 """That are named."""

@@ -18,11 +18,10 @@ from rich.table import Table
 
 from .. import theory as closed_forms
 from ..core.prices import Prices
+from ..data.tables import shortened
 from ..errors import InputError
-from ..files.tables import shortened
-from .choices import whole, within
-from .json_output import JSON, print_json
-from .streams import console
+from .output import JSON, console, print_json
+from .parsing import whole, within
 
 LARGEST_PRICE = 1e15
 """The highest price, whose inverse is the lowest; and the largest radius."""

@@ -11,16 +11,14 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from ..errors import InputError, mention
-from .arguments import check_flag, check_whole, is_number, shown
+from .detector import Detector, check_watch
 from .goal import Goal, aim
 from .limits import Limits
-from .mask import check_mask
 from .metric import Metric, check_made_for, norm_of
 from .model import Model
-from .pixels import check_range
 from .prices import Prices
-from .problem import Attack
-from .watch import Detector, check_watch
+from .problem import Attack, check_mask
+from .validation import check_flag, check_range, check_whole, is_number, shown
 
 
 @dataclass(frozen=True)

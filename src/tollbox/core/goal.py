@@ -1,4 +1,6 @@
-"""The goal: which labels are flagged, and which are adversarial.
+"""How a label is shown: by its number, and by the name of its class where that is known.
+
+The goal: which labels are flagged, and which are adversarial.
 
 1. `flagged` are the labels on the source side: each has the flagged price c*, and is counted in
    `ledger.source`. By default it is the image's own class.
@@ -16,7 +18,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -25,7 +27,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .arguments import is_whole, shown
+from .validation import is_whole, shown
+
+
+def class_name(label: int, names: Sequence[str]) -> str:
+    """What a class is called; empty if that is not known."""
+    return names[label] if 0 <= label < len(names) else ""
+
+
+def numbered(label: int, names: Sequence[str], before: str = "") -> str:
+    """The number of a class, with its name behind it if that is known: `5 (sandal)`."""
+    name = class_name(label, names)
+    return f"{before}{label} ({name})" if name else f"{before}{label}"
+
+
+def class_words(label: int, names: Sequence[str]) -> str:
+    """A class as a reader wants it: by its name, else by its number."""
+    return class_name(label, names) or f"class {label}"
+
 
 MOST_SHOWN = 4
 """Labels of a set that are written out."""

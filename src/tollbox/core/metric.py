@@ -15,7 +15,7 @@ import enum
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..errors import InputError, mention
-from .arguments import shown
+from .validation import shown
 
 if TYPE_CHECKING:
     from torch import Tensor

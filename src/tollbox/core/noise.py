@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from torch import Tensor
 
-from .fused import kernels_for
+from .device import kernels_for
 
 Key = tuple[int, int]
 """64 bits, as two signed numbers of 32."""

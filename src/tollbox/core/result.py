@@ -19,14 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .arguments import is_number, shown
+from .detector import FirstAlarm, Panel
 from .exactness import NOT_CHECKED, Exactness
 from .ledger import Ledger
 from .limits import Limits
 from .metric import Metric
-from .panel import Panel
 from .stop import Stop
-from .watch import FirstAlarm
+from .validation import is_number, shown
 
 if TYPE_CHECKING:
     from torch import Tensor

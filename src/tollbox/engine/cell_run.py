@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..core.ask import Answers, Ask, Asking
 from ..core.cell import Cell
-from ..core.devices import carried
+from ..core.device import carried
 from ..core.ledger import Ledger
 from ..core.metric import Metric
 from ..core.model import Model
@@ -26,10 +26,10 @@ from ..core.noise import content_hash
 from ..core.problem import Problem
 from ..core.result import Result, Step
 from ..core.stop import Stop
+from .alarms import Watching
 from .journal import History
 from .pending import NOT_WATCHED, Pending
 from .settling import Account, Watched, settle, settle_few
-from .watching import Watching
 
 CLEAN = "clean"
 

@@ -22,22 +22,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core.arguments import check_flag, check_function, check_seconds
 from ..core.cell import Cell
+from ..core.device import keep_freed
 from ..core.ledger import Ledger
-from ..core.memory import keep_freed
 from ..core.model import Model, as_model
 from ..core.result import Result
 from ..core.stop import Stop
-from .arrivals import Arrival, arrivals, recipient, records
-from .assembly import CellRuns, Shuffle, assembled, recalled, wanted_rows
+from ..core.validation import check_flag, check_function, check_seconds
+from .alarms import watch
+from .batch import CellRuns, Shuffle, assembled, recalled, wanted_rows
 from .cell_run import CellRun
-from .flight import BatchInFlight, Piece, to_host
+from .delivery import Arrival, arrivals, recipient, records
+from .in_flight import BatchInFlight, Piece, to_host
 from .journal import Journal
 from .progress import Progress
 from .sender import Sender
 from .sizes import check_sizes, default_batch_size, default_live, held_bytes, memory_for_points
-from .watching import watch
 
 ADMITTED_AT_A_TIME = 4
 """Cells that are admitted before a batch on its way is waited for: in less time than it takes."""

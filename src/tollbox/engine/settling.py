@@ -23,14 +23,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.ask import Answers, Rows, joined
+from ..core.detector import FirstAlarm
 from ..core.ledger import Ledger
 from ..core.limits import NO_LIMITS, Limits
 from ..core.problem import Problem
 from ..core.result import Improvement
 from ..core.stop import Stop
-from ..core.watch import FirstAlarm
-from .mixtures import Mixture, MixtureRows
 from .pending import Failure, Pending
+from .points import Mixture, MixtureRows
 
 FEW_ROWS = 8
 """Rows of a run that are settled one by one; more are settled at once."""

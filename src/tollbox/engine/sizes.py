@@ -12,10 +12,10 @@ import os
 
 import torch
 
-from ..core.arguments import check_whole
 from ..core.cell import Cell
 from ..core.model import Model
 from ..core.problem import BoundedAttack
+from ..core.validation import check_whole
 from ..errors import InputError
 
 LARGEST_BATCH = 65_536

@@ -1,11 +1,10 @@
 """Models: adapters from what a user has to "images in [0,1] in, labels out"."""
 
-from ..core.model import Model, as_model, from_callable
-from ..core.preprocessing import Preprocessing
+from ..core.model import Model, Preprocessing, as_model, from_callable
 from .embedded import Embedded, embedded
 from .loading import load_model as load
-from .peers import from_art, from_foolbox
 from .pytorch import from_torch
+from .third_party import from_art, from_foolbox
 from .thresholds import thresholded
 
 __all__ = [

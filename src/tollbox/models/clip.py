@@ -12,13 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..files.packages import optional
-from .hugging_face import NO_SETTINGS, channels_of, image_settings
-from .image_processor import preprocessing_of
+from ..data.user_code import optional
+from .adapter import Network, Source
+from .hugging_face import NO_SETTINGS, channels_of, image_settings, preprocessing_of
 from .imagenet import imagenet
 from .named import adapter, check_folder, fetched, name_in
 from .pytorch import RUNNING
-from .source import Network, Source
 
 PROMPTS_AT_ONCE = 100
 

@@ -1,4 +1,6 @@
-"""The embedded default: a small classifier for Fashion-MNIST and 200 of its test images.
+"""Weights that come with the package: safetensors files, which hold numbers and no code.
+
+The embedded default: a small classifier for Fashion-MNIST and 200 of its test images.
 
 Four 3x3 convolutions (two of stride 2), global average pooling, one linear layer; about 60 000
 parameters. Trained by `tools/train_embedded.py`, which folds the batch norms into the convolutions,
@@ -8,14 +10,28 @@ Fashion-MNIST is under the MIT licence (Zalando SE).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import json
+from importlib import resources
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..core.model import Model
+from ..data.user_code import optional
 from .pytorch import from_torch
-from .shipped import shipped_weights
+
+
+def shipped_weights(name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors of a shipped file, and what it says about itself."""
+    safetensors = optional(
+        "safetensors", "the models that come with tollbox are read with it", extra="cli"
+    )
+    path = resources.files("tollbox.models") / f"{name}.safetensors"
+    with resources.as_file(path) as file, safetensors.safe_open(file, framework="pt") as stored:
+        tensors = {key: stored.get_tensor(key) for key in stored.keys()}  # noqa: SIM118
+        return tensors, json.loads(stored.metadata()["about"])
+
 
 CLASSES = (
     "T-shirt/top",

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..engine.sizes import batch_size_on
 from ..errors import FileError, InputError
-from .source import Adapter, Network, Source
+from .adapter import Adapter, Network, Source
 
 MARKS = frozenset({"archive_format", "serialized_exported_program.json"})
 """Entries of the archive that tell it from others; the second is of older versions of torch."""

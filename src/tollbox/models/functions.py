@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from ..core.model import Model, from_peer
-from ..core.peers import peer_of
+from ..core.third_party_models import peer_of
+from ..data.user_code import called, imported, is_function
 from ..errors import InputError
-from ..files.functions import called, imported, is_function
+from .adapter import Adapter, Network, Source
 from .pytorch import RUNNING, tensor_of
-from .source import Adapter, Network, Source
 
 NETWORK = "a network (an instance of nn.Module)"
 

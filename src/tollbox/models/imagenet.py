@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from importlib import resources
 
-from ..files.class_names import ClassNames
+from ..data.classes import ClassNames
 
 CLASSES = 1000
 

@@ -1,4 +1,15 @@
-"""A user's own model: a file, a name such as `hf:microsoft/resnet-50`, or `module:function`.
+"""What a model's own configuration says of its images, beside what the user says.
+
+Mean and std are the user's where given, else the configuration's. A record has them in words, since
+the user need not have written them.
+
+A model is opened: its network is loaded, and no image is needed for it.
+
+1. What a file is, is decided by its content, not by its name. A pickle (a state dict, a whole
+   module) is refused with what to do instead: it would run code.
+2. From then on the model's own configuration is known, so that images can be made ready for it.
+
+A user's own model: a file, a name such as `hf:microsoft/resnet-50`, or `module:function`.
 
 1. It is opened first (`opening.py`): from then on its own configuration is known.
 2. The model is tried on one image, uncharged, before a run: that shows whether it takes such
@@ -10,7 +21,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -18,25 +29,140 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.model import Decision, Model
-from ..core.preprocessing import Preprocessing
-from ..errors import InputError, ModelFault
-from ..files.functions import with_kind
-from ..files.tables import in_a_line
-from .configured import grey, normalisation, normalised_in_words, numbers
-from .normalise import Normalisation, Normalised
-from .opening import Opened, network_of, opened
+from ..core.model import Decision, Model, Preprocessing
+from ..data.classes import class_names
+from ..data.tables import in_a_line
+from ..data.user_code import with_kind
+from ..errors import FileError, InputError, ModelFault, mention
+from .adapter import Network, Source
+from .normalisation import Normalisation, Normalised
 from .precision import points_dtype
-from .pytorch import (
-    RUNNING,
-    Forward,
-    check_running,
-    from_torch,
-    in_words,
-    outputs_of,
-    plain,
-)
-from .source import Network, Source
+from .pytorch import RUNNING, Forward, check_running, from_torch, in_words, outputs_of, plain
+from .registry import EXPECTED, adapter_of, misspelt
+
+Numbers = Sequence[float] | None
+
+
+def grey(network: Network) -> Tensor | None:
+    """An image that the network takes, if it is known which."""
+    channels, height, width = network.shape
+    own = network.preprocessing
+    if own is not None and own.size is not None:
+        height, width = height or own.size[0], width or own.size[1]
+    if channels is None or height is None or width is None:
+        return None
+    return torch.full((channels, height, width), 0.5)
+
+
+def normalisation(
+    source: str, network: Network, mean: Numbers, std: Numbers
+) -> tuple[Numbers, Numbers]:
+    """Mean and std: the user's, or else the configuration's."""
+    if network.lacking and mean is None and std is None:
+        raise InputError(
+            f"is {source!r}, which {network.lacking}",
+            remedy=f"give {mention('mean')} and {mention('std')} (0 and 1 if it takes images as "
+            "they are)",
+            input="model",
+        )
+    own = network.preprocessing or Preprocessing()
+    return own.mean if mean is None else mean, own.std if std is None else std
+
+
+def normalised_in_words(network: Network, mean: Numbers, std: Numbers) -> dict[str, str]:
+    """Mean and std for a record, where the user need not have given them."""
+    if network.preprocessing is None:
+        return {}
+    given = {"mean": numbers(mean), "std": numbers(std)}
+    return {
+        name: ", ".join(f"{value:.9g}" for value in values)
+        for name, values in given.items()
+        if values is not None
+    }
+
+
+def numbers(values: Numbers | float) -> tuple[float, ...] | None:
+    """One number, or several, as a tuple."""
+    if values is None:
+        return None
+    return tuple(torch.as_tensor(values, dtype=torch.float64).flatten().tolist())
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model whose network is loaded, and which has not been tried on an image yet."""
+
+    source: Source
+    network: Network
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Of its classes: the user's, or else those of its own configuration."""
+        given = self.source.names
+        return self.network.names if given is None else given.names
+
+    @property
+    def preprocessing(self) -> Preprocessing | None:
+        """What its own configuration says of images."""
+        return self.network.preprocessing
+
+
+def opened(
+    source: str,
+    *,
+    names: str | PathLike[str] | Sequence[str] | None = None,
+    device: str | torch.device = "cpu",
+    batch_size: int | None = None,
+) -> Opened:
+    """The first half of `load_model`, which needs no image: its configuration is known then."""
+    given = None if names is None else class_names(names)
+    found = Source.at(source, torch.device(device), batch_size, given)
+    network = network_of(found)
+    if batch_size and network.batch not in (None, batch_size):
+        raise InputError(
+            f"is {batch_size}, and the model {source} takes {network.batch} only",
+            input="batch_size",
+        )
+    return Opened(found, network)
+
+
+def network_of(source: Source) -> Network:
+    """The network that the first adapter which takes the source gives."""
+    text = source.text
+    if not text.strip():
+        raise InputError(f"is {text!r}", expected=EXPECTED, input="model")
+    adapter = adapter_of(source)
+    if source.kind == "nothing" and (error := misspelt(text)) is not None:
+        raise error
+    if adapter is None:
+        raise FileError(f"{text} {_why_not(source)}", expected=EXPECTED, input="model")
+    if source.path is None:
+        return adapter.load(source)
+    try:
+        return adapter.load(source)
+    except InputError:
+        raise
+    except Exception as error:  # torch raises many kinds for broken files
+        raise FileError(
+            f"{text} cannot be loaded ({with_kind(error)})",
+            expected=f"a file that was saved whole, by a version of torch that this one "
+            f"({torch.__version__}) can read",
+            input="model",
+        ) from None
+
+
+def _why_not(source: Source) -> str:
+    """Why no adapter takes a source."""
+    if source.kind == "nothing":
+        return "does not exist"
+    if source.kind != "file":
+        return "is a folder" if source.kind == "folder" else "is not a regular file"
+    if not source.entries:
+        return "is neither an exported program nor TorchScript"
+    if "data.pkl" in source.entries:
+        return "is a pickle (a state dict or a whole module), which is not loaded"
+    return "is not a model"
+
 
 _MODULES = "networks by name or module:function"
 _WITH = {

@@ -18,10 +18,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
+from ..data.tables import kind_of
+from ..data.user_code import with_kind
 from ..errors import FileError, InputError
-from ..files.functions import with_kind
-from ..files.tables import kind_of
-from .source import Adapter, Network, Source
+from .adapter import Adapter, Network, Source
 
 LOGS = ("transformers", "huggingface_hub", "timm")
 

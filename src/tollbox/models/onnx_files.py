@@ -16,13 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.preprocessing import Preprocessing
+from ..core.model import Preprocessing
+from ..data.tables import kind_of
+from ..data.user_code import optional, with_kind
 from ..errors import FileError
-from ..files.functions import with_kind
-from ..files.packages import optional
-from ..files.tables import kind_of
+from .adapter import Network, Source
 from .named import adapter, name_in
-from .source import Network, Source
 
 DTYPES = {
     "tensor(float)": torch.float32,

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from ..core import dtypes
-from ..core.arguments import shown
+from ..core import validation as dtypes
 from ..core.tf32 import set_to, setting, turned
+from ..core.validation import shown
 from ..errors import InputError
 
 DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in dtypes.DTYPES}

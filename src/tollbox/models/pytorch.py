@@ -1,4 +1,11 @@
-"""A torch network as a model: normalise, cast, forward, argmax.
+"""A network's weights as one short word: the same for the same numbers under the same names.
+
+A network made ready to be run: on a device, in a dtype and a layout, in eval mode.
+
+The user's own network stays as it is. If something has to change, a copy is changed; if nothing
+does, the network is shared.
+
+A torch network as a model: normalise, cast, forward, argmax.
 
 1. The user's network stays as it is (`prepared.py`).
 2. Convolutional networks run in `channels_last`, which is the faster layout on CPUs and GPUs alike.
@@ -7,6 +14,8 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,15 +24,60 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.arguments import check_flag, shown
-from ..core.devices import usable
+from ..core.device import usable
 from ..core.model import Decision, Model
+from ..core.validation import check_flag, shown
+from ..data.user_code import with_kind
 from ..errors import InputError, ModelFault
-from .compiled import Compiled, check_compiler
-from .graphs import Graphed
-from .normalise import Normalisation, Normalised
+from .compiled import Compiled, Graphed, check_compiler
+from .normalisation import Normalisation, Normalised
 from .precision import check_tf32, inner_dtype, matrix_products, points_dtype
-from .prepared import convolves, prepared
+
+
+def weights_digest(network: torch.nn.Module) -> str:
+    """Of all its parameters and buffers: names, shapes, dtypes and bits."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(network.state_dict().items()):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        plain = tensor.detach().cpu().contiguous().flatten()
+        digest.update(plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
+    return digest.hexdigest()
+
+
+def convolves(network: nn.Module) -> bool:
+    """Whether it has two-dimensional convolutions, for which the layout matters."""
+    return any(isinstance(module, nn.Conv2d) for module in network.modules())
+
+
+def prepared(
+    network: nn.Module, device: torch.device, dtype: torch.dtype, layout: torch.memory_format
+) -> nn.Module:
+    """The network itself if it is ready, else a copy that is."""
+    tensors = [*network.parameters(), *network.buffers()]
+    place = torch.empty(0, device=device).device  # with its number, where there are several
+    changes = {
+        f"on {device}": any(tensor.device != place for tensor in tensors),
+        f"in {dtype}": any(t.is_floating_point() and t.dtype != dtype for t in tensors),
+        f"in {layout}": any(
+            t.ndim == 4 and not t.is_contiguous(memory_format=layout) for t in tensors
+        ),
+        "in eval mode": any(getattr(m, "training", False) for m in network.modules()),
+    }
+    wanted = [state for state, changed in changes.items() if changed]
+    if not wanted:
+        return network
+    try:
+        own = copy.deepcopy(network)
+    except Exception as error:  # a network may hold anything
+        raise InputError(
+            f"cannot be copied ({with_kind(error)}), and is not {' and '.join(wanted)}",
+            expected="one that can, since it is left as it is",
+            remedy="give it in the state in which it is to be run",
+            input="network",
+        ) from None
+    own = own.to(device, dtype).eval()
+    return own.to(memory_format=layout)  # type: ignore[call-overload, no-any-return]
+
 
 RUNNING = ("dtype", "channels_last", "compile", "cuda_graphs", "tf32")
 """The options of how a network is run."""

@@ -11,10 +11,10 @@ import difflib
 import importlib
 from pathlib import Path
 
+from ..data.tables import kind_of
+from ..data.user_code import is_module, named_by_file
 from ..errors import InputError
-from ..files.functions import is_module, named_by_file
-from ..files.tables import kind_of
-from .source import Adapter, Source
+from .adapter import Adapter, Source
 
 MODULES = (
     "exported",

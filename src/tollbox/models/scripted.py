@@ -6,8 +6,8 @@ import warnings
 
 import torch
 
+from .adapter import Adapter, Network, Source
 from .precision import own_dtype
-from .source import Adapter, Network, Source
 
 OPTIONS = frozenset({"cuda_graphs", "tf32"})
 """Its dtype and its layout are those that it was saved with, and it is compiled already."""

@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.arguments import is_number, shown
 from ..core.model import Model, from_callable
+from ..core.validation import is_number, shown
 from ..errors import InputError, ModelFault
 
 EXPECTED = "a score in [0,1] for each image"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.preprocessing import Preprocessing
-from ..files.packages import optional
+from ..core.model import Preprocessing
+from ..data.user_code import optional
+from .adapter import Network, Source
 from .imagenet import CLASSES, imagenet
 from .named import adapter, check_folder, fetched, name_in, unknown
 from .pytorch import RUNNING
-from .source import Network, Source
 
 
 def load(source: Source) -> Network:

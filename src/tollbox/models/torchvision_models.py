@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.preprocessing import Preprocessing
-from ..files.packages import optional
+from ..core.model import Preprocessing
+from ..data.user_code import optional
+from .adapter import Network, Source
 from .named import adapter, fetched, name_in, unknown
 from .pytorch import RUNNING
-from .source import Network, Source
 
 
 def load(source: Source) -> Network:

@@ -9,6 +9,8 @@
    flagged queries curves end at different places, and a run that has ended counts with what it
    reached.
 4. A curve of our own has a look of its own, and the legend says that the paper does not have it.
+
+Figure 1: flagged against all queries that each attack takes to come within a distance.
 """
 
 from __future__ import annotations
@@ -22,12 +24,14 @@ from ..report.curve_data import marks_of
 from ..report.curves import Curve, CurvePanel, draw_curves
 from ..report.reading import Reading
 from ..report.runs import SeriesRuns, series_of
-from ..report.statistics import median, table_of
-from ..studies.reading import StudyResults
-from .names import OURS, attack_name, is_ours, number, price_name
+from ..report.statistics import effort, median, table_of
+from ..report.tradeoff import TradeoffPoint, draw_tradeoff
+from ..studies.results import StudyResults
+from .experiments import OURS, attack_kind, attack_name, is_ours, number, price_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
 
 FLAGGED = "flagged queries per image"
 
@@ -65,3 +69,21 @@ def _curve(runs: SeriesRuns, by: By, reading: Reading) -> Curve:
     spec = runs.series.attack
     note = OURS if is_ours(spec) else ""
     return Curve(attack_name(spec), marks, np.array(values), note=note)
+
+
+def points_of(results: StudyResults, level: float) -> list[TradeoffPoint]:
+    """Each attack; each attack and price, if there are several."""
+    points = []
+    for runs in series_of(results):
+        spec = runs.series.attack
+        price = runs.series.tariff.name if len(results.study.tariffs) > 1 else ""
+        each = effort(runs.runs, level)
+        points.append(
+            TradeoffPoint(attack_name(spec), price, attack_kind(spec), each.flagged, each.queries)
+        )
+    return points
+
+
+def draw(results: StudyResults, level: float, title: str) -> Figure:
+    """The figure of a study."""
+    return draw_tradeoff(points_of(results, level), level, title, own=OURS)

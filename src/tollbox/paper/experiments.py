@@ -1,4 +1,6 @@
-"""The paper's experiments by name, and the study of each at a scale.
+"""Attacks and prices as the paper writes them, and what marks an attack that it does not have.
+
+The paper's experiments by name, and the study of each at a scale.
 
 1. `studies/paper/NAME.toml` is the paper's scale: public weights, and the first 500 images that
    each model classifies correctly, of those that a user brings. `studies/paper/small/NAME.toml`
@@ -7,7 +9,7 @@
 2. A study's text is its identity, so what a user gives instead of the file's own images is written
    into the text: the folder can then be resumed without saying it again.
 3. Where attacks are compared, `frugal` stands last: an attack of our own, which the paper does not
-   have. What is ours is known by its kind (`attacks/methods.py`), and marked wherever it is shown.
+   have. What is ours is known by its kind (`attacks/preset.py`), and marked wherever it is shown.
 4. The three pictures have no study: they are drawn from runs in two dimensions, at any scale alike.
 """
 
@@ -15,14 +17,55 @@ from __future__ import annotations
 
 import enum
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 
+from ..attacks.preset import Kind
 from ..errors import UnknownNameError
-from ..studies.spec.key_lines import key_lines
-from ..studies.spec.study import Study
+from ..studies.schema import AttackSpec, Tariff
+from ..studies.study import Study
+from ..studies.toml import key_lines
+
+NOT_IN_THE_PAPER = "not in the paper"
+OURS = f"ours, {NOT_IN_THE_PAPER}"
+"""What the legends of figures say of our own attacks."""
+RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def attack_name(spec: AttackSpec) -> str:
+    """A-HSJA, Stealthy HSJA, HSJA, Frugal (ours); a name that a study gives stands as it is."""
+    name = spec.described.title if spec.name == spec.preset else spec.name
+    return f"{name} (ours)" if is_ours(spec) else name
+
+
+def attack_kind(spec: AttackSpec) -> Kind:
+    """Its group in the trade-off figure."""
+    return spec.described.method.kind
+
+
+def is_ours(spec: AttackSpec) -> bool:
+    """Whether the attack is one of this package, which the paper does not have."""
+    return attack_kind(spec) is Kind.OWN
+
+
+def price_name(tariff: Tariff) -> str:
+    """c* = 5, c* = 10⁴, c* = ∞; a name that a study gives stands as it is."""
+    if tariff.name == "inf":
+        return "c* = ∞"
+    plain = tariff.name == f"{tariff.prices.ratio:g}"
+    return f"c* = {number(tariff.prices.ratio) if plain else tariff.name}"
+
+
+def number(ratio: float) -> str:
+    """5, 300, 10⁵."""
+    power = math.log10(ratio) if ratio > 0 else math.nan
+    if power >= 2 and power == round(power):
+        return f"10{str(round(power)).translate(RAISED)}"
+    return f"{ratio:g}"
+
 
 STUDIES = resources.files("tollbox.paper") / "studies"
 """The files: in the repository a link to `studies/paper`, in an installed package a copy."""

@@ -25,7 +25,7 @@ from ..errors import InputError
 from ..parts.estimates import PHASE, Agrest
 from ..report.axes import COLOURS, INK, fixed_ticks, legend, name_panel, style
 from ..report.axes import panels as side_by_side
-from ..studies.reading import StudyResults
+from ..studies.results import StudyResults
 from ..theory.caps import cap_probability, optimal_overshoot
 
 if TYPE_CHECKING:

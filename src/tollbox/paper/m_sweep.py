@@ -23,7 +23,7 @@ from ..report.reading import Reading
 from ..report.runs import SeriesRuns, series_of
 from ..report.statistics import Median, median_at
 from ..report.words import thousands
-from ..studies.reading import StudyResults
+from ..studies.results import StudyResults
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

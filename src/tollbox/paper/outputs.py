@@ -12,24 +12,16 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..attacks.methods import Kind
+from ..attacks.preset import Kind
 from ..report import figures, table_files
 from ..report.paper_table import PaperTable, paper_table
 from ..report.reading import Reading
 from ..report.runs import series_of
 from ..report.words import counted, notes
-from ..studies.reading import StudyResults
-from . import (
-    comparison,
-    concept_pictures,
-    low_cost_share,
-    m_sweep,
-    search_cost,
-    search_picture,
-    tradeoff,
-)
-from .experiments import Experiment, Scale
-from .names import NOT_IN_THE_PAPER
+from ..studies.results import StudyResults
+from . import comparison, concept_pictures, low_cost_share, m_sweep, search_cost, search_picture
+from . import comparison as tradeoff
+from .experiments import NOT_IN_THE_PAPER, Experiment, Scale
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

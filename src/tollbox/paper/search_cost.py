@@ -30,8 +30,8 @@ from ..report.axes import (
     whole_ticks,
 )
 from ..report.statistics import PERCENTILES, Images, bootstrap
-from ..studies.reading import StudyResults
-from ..studies.spec.specs import ModelSpec, Tariff
+from ..studies.results import StudyResults
+from ..studies.schema import ModelSpec, Tariff
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,10 +1,7 @@
 """Parts that plug into attacks: a file that is imported here is registered (registry.py)."""
 
-from . import calibrated as calibrated
 from . import directions as directions
 from . import estimates as estimates
-from . import gaussian_rays as gaussian_rays
-from . import inward as inward
 from . import opt_style as opt_style
 from . import priors as priors
 from . import radii as radii

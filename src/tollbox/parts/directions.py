@@ -25,10 +25,9 @@ from torch import Tensor
 from torch.nn.functional import hardshrink
 
 from ..core.problem import Problem
-from ..core.ranges import MAX_VALUE, Range, check, number, whole
-from .masked import dimension_for
+from ..core.validation import MAX_VALUE, Range, check, number, whole
 from .registry import register
-from .subspaces import Dct, Shape, Subspace
+from .subspaces import Dct, Shape, Subspace, dimension_for
 from .vectors import unit, unit_rows
 
 PHASE = "direction"

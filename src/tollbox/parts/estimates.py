@@ -31,10 +31,9 @@ from torch import Tensor
 from .. import theory
 from ..core.ask import Ask, Asking, Iterate
 from ..core.problem import Problem
-from ..core.ranges import MAX_VALUE, above, check, number, whole
-from .masked import dimension_for, drawing_for
+from ..core.validation import MAX_VALUE, above, check, number, whole
 from .registry import register
-from .subspaces import Full, Prior
+from .subspaces import Full, Prior, dimension_for, drawing_for
 from .vectors import sum_weights, unit
 
 PHASE = "estimate"

@@ -23,7 +23,7 @@ from torch import Tensor
 from ..core.ask import Asking, Iterate, together
 from ..core.noise import Noise
 from ..core.problem import Problem
-from ..core.ranges import MAX_LIMIT, MAX_VALUE, above, check, whole
+from ..core.validation import MAX_LIMIT, MAX_VALUE, above, check, whole
 from .estimates import PHASE, Estimate, Estimator
 from .rays import from_beyond
 from .registry import register

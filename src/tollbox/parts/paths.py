@@ -25,9 +25,9 @@ import torch
 from torch import Tensor
 
 from ..core.ask import Iterate
-from ..core.fused import kernels_for
+from ..core.device import kernels_for
 from ..core.metric import Metric
-from ..engine.mixtures import Mixture
+from ..engine.points import Mixture
 
 QUARTER_TURN = math.pi / 2
 NEGLIGIBLE_ROUNDINGS = 1e3

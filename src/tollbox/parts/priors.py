@@ -35,10 +35,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..core.problem import Problem
-from ..core.ranges import MAX_VALUE, above, check, number
-from .cosines import cosine_columns, transform_planes
+from ..core.validation import MAX_VALUE, above, check, number
 from .registry import register
-from .subspaces import Drawing, Prior, Recordable, Shape
+from .subspaces import Drawing, Prior, Recordable, Shape, cosine_columns, transform_planes
 from .vectors import unit, unit_rows
 
 BRIGHTNESS = (0.56, 0.74, 0.37)

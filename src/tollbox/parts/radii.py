@@ -25,10 +25,9 @@ from typing import Any
 
 from torch import Tensor
 
-from ..core.arguments import shown
 from ..core.ask import Asking, Iterate
 from ..core.problem import Problem
-from ..core.ranges import MAX_VALUE, above, check, number
+from ..core.validation import MAX_VALUE, above, check, number, shown
 from ..errors import InputError
 from .estimates import Estimate, Estimator, MonteCarlo
 from .paths import Path

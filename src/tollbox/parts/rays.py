@@ -8,6 +8,11 @@ where the boundary should be near. It is bracketed first, and a search part narr
     from_beyond  from (1 + reach) r to (1 - reach) r and no farther: the stealthy attacks'
 
 Each gives the nearest adversarial point that it found, or None if it came to none.
+
+Outward: from the source along a direction, in equal steps, until a point is adversarial.
+
+So GeoDA's authors and qFool come from a normal to a point behind the boundary. All points but the
+last are flagged.
 """
 
 from __future__ import annotations
@@ -17,9 +22,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..core.ask import Answers, Ask, Asking, Iterate, T, Until, handled
+from ..core.ask import Answers, Ask, Asking, Iterate, T, Until, first_adversarial, handled
 from ..core.problem import Problem
-from ..engine.mixtures import Mixture, MixtureRows
+from ..engine.points import Mixture, MixtureRows
 from .paths import Segment
 from .searches import PHASE, Search
 
@@ -124,3 +129,23 @@ def from_beyond(
     outer = Iterate(ends.point(0), float(answers.distances[0]))
     line = Segment(ends.point(1), outer, 2 * reach * radius)
     return (yield from search(problem, line, scale))
+
+
+class _Multiples:
+    """Rows source + k step, k = 1, 2, ..., clipped."""
+
+    def __init__(self, source: Tensor, step: Tensor, count: int) -> None:
+        self._source, self._step, self._count = source, step, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        first, last, _ = rows.indices(self._count)
+        points = [torch.add(self._source, self._step, alpha=k + 1) for k in range(first, last)]
+        return torch.stack(points).clamp_(0, 1)
+
+
+def walk_outward(problem: Problem, step: Tensor, count: int) -> Asking[Iterate | None]:
+    """The first adversarial of x* + step, x* + 2 step, ...; None if none of them is."""
+    return first_adversarial(_Multiples(problem.source, step, count), "step")

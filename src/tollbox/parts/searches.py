@@ -21,8 +21,8 @@ from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate, Until
 from ..core.problem import Problem
-from ..core.ranges import MAX_DEPTH, between, check, whole
-from ..engine.mixtures import Mixture, MixtureRows
+from ..core.validation import MAX_DEPTH, between, check, whole
+from ..engine.points import Mixture, MixtureRows
 from ..theory.search_costs import line_step, optimal_share, optimal_splits, split
 from .paths import Path
 from .registry import register

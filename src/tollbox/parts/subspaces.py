@@ -1,4 +1,15 @@
-"""Subspaces: where directions are drawn. Sampled small, expanded by two matrix products.
+"""Cosines: the DCT-II along the two axes of a plane, as products with two matrices.
+
+The columns of a basis are orthonormal: the lowest frequencies of an axis, or of each block of it. A
+plane of coefficients Z becomes the plane A Z B^T, and a plane X has the coefficients A^T X B.
+
+A plane comes out the same, bit for bit, alone or among any others (rule 4 of the design). Products
+of matrices do not promise that: a library chooses its kernel by the number of rows and by how the
+memory is aligned. Where both sides of an image are multiples of 4, every plane begins at a multiple
+of 64 bytes, and all kernels that were met agree. Other images are computed in planes that are
+padded with zeros.
+
+Subspaces: where directions are drawn. Sampled small, expanded by two matrix products.
 
 A subspace is spanned by the lowest frequencies of a cosine transform (DCT-II, orthonormal) along
 each axis, so its basis is a product of two: a plane of coefficients Z becomes the plane A Z B^T,
@@ -14,6 +25,13 @@ The columns of Resize are not orthonormal: neighbours overlap, so that what it d
 lowest frequencies. It is a prior, without coordinates that keep lengths.
 
 To draw in a subspace is the simplest prior on directions there is; others are in priors.py.
+
+Directions within a mask: what a prior draws there, whatever the prior.
+
+A direction is drawn as without a mask, set to 0 outside it, and made of length 1 again; so the
+random numbers are the same, and all points that are made of directions, starts and the source image
+stay within the mask. Attacks and parts begin a prior by `drawing_for`, and ask for its dimension by
+`dimension_for`, so that a prior need not know of masks.
 """
 
 from __future__ import annotations
@@ -22,18 +40,77 @@ import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from ..core.problem import Problem
-from ..core.ranges import Range, check, number, whole
-from .cosines import block_sizes, cosine_columns, transform_planes
+from ..core.validation import Range, check, number, whole
 from .registry import register
 from .vectors import unit_rows
+
+ALIGNED_SIDE, PADDED_SIDE = 4, 16
+"""Images whose sides are multiples of the first are left as they are; others are padded to
+multiples of the second."""
+
+
+def transform_planes(left: Tensor, planes: Tensor, right: Tensor) -> Tensor:
+    """left Z right for every plane Z of (..., h, w)."""
+    if _is_aligned(left.shape) and _is_aligned(right.shape):
+        return torch.matmul(torch.matmul(left, planes), right)
+    height, width = left.shape[0], right.shape[1]
+    left, planes, right = (_padded(matrix) for matrix in (left, planes, right))
+    product = torch.matmul(torch.matmul(left, planes), right)
+    return product[..., :height, :width].contiguous()
+
+
+def _is_aligned(sides: torch.Size) -> bool:
+    """Whether kernels agree on a product with a basis of that shape; a single wave has its own."""
+    return max(sides) % ALIGNED_SIDE == 0 and min(sides) > 1
+
+
+def _padded(matrix: Tensor) -> Tensor:
+    more_rows, more_columns = (-side % PADDED_SIDE for side in matrix.shape[-2:])
+    return functional.pad(matrix, (0, more_columns, 0, more_rows))
+
+
+def block_sizes(side: int, block: int | None) -> list[int]:
+    """Sizes of the blocks along an axis; the last may be smaller."""
+    size = side if block is None else block
+    return [min(size, side - first) for first in range(0, side, size)]
+
+
+def cosine_basis(side: int, factor: float, block: int | None = None) -> NDArray[np.float64]:
+    """Orthonormal columns: the lowest 1/factor of the frequencies of each block of an axis."""
+    sizes = block_sizes(side, block)
+    counts = [math.ceil(size / factor) for size in sizes]
+    columns = np.zeros((side, sum(counts)))
+    row = column = 0
+    for size, count in zip(sizes, counts, strict=True):
+        places, frequencies = np.arange(size)[:, None] + 0.5, np.arange(count)[None, :]
+        cosines = np.sqrt(2 / size) * np.cos(np.pi / size * places * frequencies)
+        cosines[:, 0] = np.sqrt(1 / size)
+        columns[row : row + size, column : column + count] = cosines
+        row, column = row + size, column + count
+    return columns
+
+
+def cosine_columns(side: int, factor: float, like: Tensor, block: int | None = None) -> Tensor:
+    """The columns of `cosine_basis`, as a tensor like another."""
+    return _on_device(side, factor, block, like.dtype, like.device)
+
+
+@lru_cache(maxsize=64)
+def _on_device(
+    side: int, factor: float, block: int | None, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    columns = torch.from_numpy(cosine_basis(side, factor, block)).to(dtype)
+    return columns.to(device, non_blocking=True)
+
 
 Shape = tuple[int, ...]
 
@@ -262,3 +339,56 @@ class Resize:
             return unit_rows(transform_planes(vertical, rows, horizontal.mT)).mul_(length)
 
         return _Everywhere(self, image, shape, make)
+
+
+def drawing_for(problem: Problem, prior: Prior) -> Drawing:
+    """What a prior draws at one image: within the mask, if the problem has one."""
+    drawing = prior.begin(problem)
+    if problem.mask is None:
+        return drawing
+    weights = problem.mask.to(problem.source.dtype)
+    kind = _MaskedRecordable if isinstance(drawing, Recordable) else _MaskedDrawing
+    return kind(drawing, weights)
+
+
+def dimension_for(problem: Problem, prior: Prior) -> int:
+    """d', the effective dimension of a prior at one image: of the part of it within the mask, as
+    much as the mask is of the image."""
+    whole = prior.dimension(tuple(problem.source.shape))
+    if problem.mask is None:
+        return whole
+    return max(2, round(whole * problem.dimension / problem.source.numel()))
+
+
+class _MaskedDrawing:
+    """A drawing, with 0 outside a mask."""
+
+    def __init__(self, drawing: Any, weights: Tensor) -> None:
+        self._drawing, self._weights = drawing, weights
+
+    @property
+    def shape(self) -> Shape:
+        shape: Shape = self._drawing.shape
+        return shape
+
+    def at(self, point: Tensor) -> Drawing:
+        there = self._drawing.at(point)
+        return self if there is self._drawing else type(self)(there, self._weights)
+
+    def __call__(self, rows: Tensor, length: float) -> Tensor:
+        return unit_rows(self._drawing(rows, 1.0) * self._weights).mul_(length)
+
+
+class _MaskedRecordable(_MaskedDrawing):
+    """The same of a drawing whose launches can be recorded."""
+
+    @property
+    def kind(self) -> Hashable:
+        return "masked", self._drawing.kind
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        return self._weights, *self._drawing.tensors
+
+    def holding(self, *tensors: Tensor) -> Recordable:
+        return _MaskedRecordable(self._drawing.holding(*tensors[1:]), tensors[0])

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate, Until, at_once
 from ..core.problem import Problem
-from ..core.ranges import MAX_DEPTH, above, check, whole
+from ..core.validation import MAX_DEPTH, above, check, whole
 from .paths import QUARTER_TURN, Arc, Circle
 from .registry import register
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..files.packages import optional
+from ..data.user_code import optional
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

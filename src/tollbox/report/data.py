@@ -1,4 +1,16 @@
-"""What the page of a report shows, as plain data: every number finite, None for what is not."""
+"""The ranking over budgets as plain data, for the page.
+
+What a detector said of the queries of a study, beside what it says of harmless ones.
+
+A row for each series, and, for each model, one of benign sessions: alarms mean nothing alone.
+
+Floors: a CSV file of distances that are known to suffice, as a white-box attack finds them.
+
+It has the columns image (the hash of its content, as in `cells.csv` and `images.txt`) and distance,
+and model where the study has several. Images that the study has not are passed over.
+
+What the page of a report shows, as plain data: every number finite, None for what is not.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +18,142 @@ import dataclasses
 import datetime
 import itertools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..studies.reading import StudyResults
+from ..data.tables import rows_of, shortened
+from ..errors import FileError
+from ..studies.results import StudyResults
+from ..studies.store.codec import End
 from . import statistics as medians
 from . import words
-from .alarms import alarms
 from .best_of_all import with_best_of_all
 from .curve_data import best_curves, key_of, marks_of, series_curves
 from .gallery import gallery
 from .numbers import rounded
 from .paper_table import PaperTable, TableRow, paper_table, price_label
-from .ranking_data import ranking_data
+from .ranking import Estimate, Standings, first_cost, standings
 from .reading import Reading
 from .runs import SeriesRuns, series_of
-from .standings import Standings, standings
+
+
+def ranking_data(found: Standings, attacks: Sequence[str]) -> dict[str, Any]:
+    """Each series with its O, and its G beside each of the attacks, in their order."""
+    return {
+        "against": found.against,
+        "cap": found.cap.words,
+        "best": found.best_known,
+        "ranges": [
+            {
+                "model": column.model,
+                "price": column.tariff.name,
+                "by": column.by,
+                "first": rounded(first_cost(column.mark)),
+                "last": rounded(column.mark),
+            }
+            for column in found.columns
+        ],
+        "standings": [
+            {
+                "model": each.column.model,
+                "price": each.column.tariff.name,
+                "attack": each.attack,
+                "ratios": [_estimate(each.ratios.get(attack)) for attack in attacks],
+                "optimality": _estimate(each.optimality),
+                "seconds": rounded(each.seconds),
+                "speed": rounded(each.speed),
+            }
+            for each in found.standings
+        ],
+    }
+
+
+def _estimate(estimate: Estimate | None) -> list[float | None] | None:
+    """Value, low, high, images; None over none."""
+    if estimate is None or not estimate.images:
+        return None
+    return [*map(rounded, estimate[:3]), estimate.images]
+
+
+def alarms(results: StudyResults) -> dict[str, Any] | None:
+    """For the page; None if nobody watched."""
+    watch = results.record.watch
+    if watch is None:
+        return None
+    ends = defaultdict[int, list[End]](list)
+    for end in results.finished():
+        if end.stop.attacked:
+            ends[results.grid.series_of(end.cell)].append(end)
+    rows = [
+        {
+            "model": series.model.name,
+            "price": series.tariff.name,
+            "attack": series.attack.name,
+            **_said(ends[series.number]),
+        }
+        for series in results.grid.series
+        if ends[series.number]
+    ]
+    benign = [
+        {
+            "model": name,
+            "runs": panel.all.sessions,
+            "share": panel.all.rate,
+            "per_query": panel.all.per_query,
+        }
+        for name, panel in watch.benign.items()
+    ]
+    return {"sentences": watch.sentences, "rows": rows, "benign": benign}
+
+
+def _said(ends: list[End]) -> dict[str, Any]:
+    firsts = [end.first_alarm for end in ends if end.first_alarm is not None]
+    queries = sum(end.queries for end in ends)
+    return {
+        "runs": len(ends),
+        "share": round(len(firsts) / len(ends), 4),
+        "per_query": sum(end.alarms for end in ends) / max(1, queries),
+        "queries": float(np.median([first.queries for first in firsts])) if firsts else None,
+        "flagged": float(np.median([first.flagged for first in firsts])) if firsts else None,
+    }
+
+
+def read_floors(file: Path, results: StudyResults) -> dict[tuple[str, int], float]:
+    """By model and image."""
+    models = [model.name for model in results.study.models]
+    numbers = {content: number for number, (content, _, _) in enumerate(results.images)}
+    columns = ("image", "distance", "model") if len(models) > 1 else ("image", "distance")
+    floors: dict[tuple[str, int], float] = {}
+    for line, (image, text, *model) in rows_of(file, columns):
+        where = f"{file}, line {line}"
+        try:
+            distance = float(text)
+        except ValueError:
+            distance = math.nan
+        if not 0 < distance < math.inf:
+            raise FileError(
+                f"the distance is {shortened(text)!r}", expected="a number above 0", where=where
+            )
+        if model and model[0] not in models:
+            raise FileError(
+                f"the model is {shortened(model[0])!r}",
+                expected=f"one of {', '.join(models)}",
+                where=where,
+            )
+        if image in numbers:
+            key = (model[0] if model else models[0]), numbers[image]
+            floors[key] = min(distance, floors.get(key, math.inf))
+    if not floors:
+        raise FileError(
+            f"{file} has no image of this study",
+            expected="hashes of images, as `tollbox export` writes them",
+        )
+    return floors
+
 
 LEVELS = tuple(float(f"{digit}e{decade}") for decade in range(-4, 2) for digit in (1, 2, 3, 5))
 MOST_LEVELS = 6

@@ -1,14 +1,21 @@
-"""Bars of costs by phase, the ranking over budgets, and how a figure becomes a file."""
+"""Bars of costs by phase, the ranking over budgets, and how a figure becomes a file.
+
+The figures of a report as SVG, PDF and PNG, drawn from the same data as the page.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..attacks.preset import Kind
+from ..core.metric import Metric
 from .axes import (
     COLOURS,
     FEW_ROUND,
@@ -25,9 +32,13 @@ from .axes import (
     new_figure,
     style,
 )
+from .curves import MOST_IN_PANEL, Curve, CurvePanel, draw_curves
+from .numbers import count
+from .tradeoff import TradeoffPoint, draw_tradeoff
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
 
 MOST_LEGEND_COLUMNS = 4
 
@@ -96,3 +107,168 @@ def save(figure: Figure, *files: Path) -> None:
         for file in files:
             dated = {".svg": "Date", ".pdf": "CreationDate"}.get(file.suffix)
             figure.savefig(file, dpi=160, metadata=None if dated is None else {dated: None})
+
+
+BEST, NOTE = "best of all", "as if one knew which attack"
+"""A curve's name that fits at its end, and what sets it apart (`best_of_all.py`)."""
+KINDS = ("svg", "pdf", "png")
+ENOUGH_ATTACKS = 0.5
+"""Share of the attacks, at each price, that a trade-off should have points of."""
+BEFORE_FIRST = 0.8
+"""Where success curves begin, as a part of the first cost at which one rises."""
+
+
+def write_figures(data: dict[str, Any], folder: Path) -> list[str]:
+    """Median distance against cost and against flagged queries, the ranking, success rates, the
+    trade-off, and costs by phase, for each model."""
+    names = []
+    for model in data["models"]:
+        tag = f"-{_plain(model)}" if len(data["models"]) > 1 else ""
+        for name, figure in _figures(data, model):
+            files = [f"{name}{tag}.{kind}" for kind in KINDS]
+            save(figure, *(folder / file for file in files))
+            names += files
+    return names
+
+
+def _figures(data: dict[str, Any], model: str) -> Iterator[tuple[str, Figure]]:
+    """The figures of a model, by name; none that would be empty."""
+    title, tag = f"{data['title']}, {model}", data["norm"]
+    norm = Metric(tag).sign
+    for by, name, axis in (
+        ("cost", f"median-{tag}-by-cost", "cost per image"),
+        ("source", f"median-{tag}-by-flagged", "flagged queries per image"),
+    ):
+        panels = _panels(data, [c for c in data["curves"] if (c["model"], c["by"]) == (model, by)])
+        panels = [_with_best(data, panel, model, by) for panel in panels]
+        if panels:
+            head = f"{title}: median {norm}, {data['reading']}"
+            yield name, draw_curves(panels, head, axis, f"median {norm} distance")
+    ranked = _ranking(data, model)
+    if len(data["attacks"]) > 1 and ranked:
+        against = data["ranking"]["against"]
+        names = [attack["name"] for attack in data["attacks"]]
+        yield "ranking", draw_ranking(ranked, names, against, f"{title}: over all budgets")
+    of_model = [c for c in data["success"] if (c["model"], c["level"]) == (model, data["level"])]
+    panels = [_from_zero(panel) for panel in _panels(data, of_model)]
+    if panels:
+        head = f"{title}: share of images within {norm} {data['level']:g}"
+        yield (
+            "success",
+            draw_curves(panels, head, "cost per image", "share of images", linear=True),
+        )
+    level = _telling_level(data, model)
+    if level is not None:
+        yield (
+            "tradeoff",
+            draw_tradeoff(_tradeoff_points(data, model, level), level, title, norm=norm),
+        )
+    bars = [bar for bar in data["phases"] if bar["model"] == model]
+    if bars:
+        yield "cost-by-phase", draw_phases(bars, f"{title}: where the cost went")
+
+
+def _telling_level(data: dict[str, Any], model: str) -> float | None:
+    """The report's distance, if half of the attacks reach it on this model; else the least that so
+    many reach, or the one that most do."""
+    reached: dict[float, float] = {
+        level: float(
+            np.mean([e["queries"] is not None for e in data["tradeoff"] if _at(e, model, level)])
+        )
+        for level in data["levels"]
+        if any(_at(each, model, level) for each in data["tradeoff"])
+    }
+    if not any(reached.values()):
+        return None
+    if reached.get(data["level"], 0.0) >= ENOUGH_ATTACKS:
+        return float(data["level"])
+    enough = [level for level, share in reached.items() if share >= ENOUGH_ATTACKS]
+    return min(enough) if enough else max(reached, key=lambda level: reached[level])
+
+
+def _at(each: dict[str, Any], model: str, level: float) -> bool:
+    return bool((each["model"], each["level"]) == (model, level))
+
+
+def _tradeoff_points(data: dict[str, Any], model: str, level: float) -> list[TradeoffPoint]:
+    kinds = {attack["name"]: Kind(attack["kind"]) for attack in data["attacks"]}
+    return [
+        TradeoffPoint(
+            each["attack"],
+            each["price"] if len(data["prices"]) > 1 else "",
+            kinds[each["attack"]],
+            *(math.inf if each[key] is None else each[key] for key in ("flagged", "queries")),
+        )
+        for each in data["tradeoff"]
+        if _at(each, model, level)
+    ]
+
+
+def _panels(data: dict[str, Any], curves: list[dict[str, Any]]) -> list[CurvePanel]:
+    families = {attack["name"]: attack["family"] for attack in data["attacks"]}
+    order = {attack["name"]: place for place, attack in enumerate(data["attacks"])}
+    curves = sorted(curves, key=lambda curve: order[curve["attack"]])
+    panels = []
+    for price in data["prices"]:
+        at_price = [
+            Curve(c["attack"], _values(c["x"]), _values(c["y"]), families[c["attack"]])
+            for c in curves
+            if c["price"] == price["name"]
+        ]
+        if any(curve.drawn.any() for curve in at_price):
+            panels.append(CurvePanel(price["label"], at_price))
+    return panels
+
+
+def _with_best(data: dict[str, Any], panel: CurvePanel, model: str, by: str) -> CurvePanel:
+    """The panel with the best of all attacks, if there is room for one more curve."""
+    labels = {price["name"]: price["label"] for price in data["prices"]}
+    best = [
+        Curve(BEST, _values(c["x"]), _values(c["y"]), note=NOTE)
+        for c in data["best"]
+        if (c["model"], c["by"], labels.get(c["price"])) == (model, by, panel.title)
+    ]
+    if len(data["attacks"]) >= MOST_IN_PANEL:
+        return panel
+    return dataclasses.replace(panel, curves=[*panel.curves, *best])
+
+
+def _ranking(data: dict[str, Any], model: str) -> list[tuple[str, list[Sequence[float] | None]]]:
+    """By price with its range, G of each attack beside the reference."""
+    names = [attack["name"] for attack in data["attacks"]]
+    labels = {price["name"]: price["label"] for price in data["prices"]}
+    at = names.index(data["ranking"]["against"]) if names else 0
+    panels = []
+    for each in data["ranking"]["ranges"]:
+        here = {
+            s["attack"]: s["ratios"][at]
+            for s in data["ranking"]["standings"]
+            if (s["model"], s["price"]) == (model, each["price"])
+        }
+        if each["model"] == model and each["price"] in labels and any(here.values()):
+            what = "cost" if each["by"] == "cost" else "queries"
+            range_ = f"{what} {count(each['first'])} to {count(each['last'])}"
+            panels.append((f"{labels[each['price']]}, {range_}", [here.get(n) for n in names]))
+    return panels
+
+
+def _from_zero(panel: CurvePanel) -> CurvePanel:
+    """Shares of images, from where the first of the panel rises: before that there is none."""
+    firsts = [curve.costs[curve.drawn][0] for curve in panel.curves if curve.drawn.any()]
+    begin = BEFORE_FIRST * min(firsts)
+    curves = [
+        dataclasses.replace(
+            curve, costs=np.append(begin, curve.costs), values=np.append(0.0, curve.values)
+        )
+        for curve in panel.curves
+    ]
+    return dataclasses.replace(panel, curves=curves)
+
+
+def _values(numbers: list[float | None]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return np.array([np.nan if number is None else number for number in numbers])
+
+
+def _plain(name: str) -> str:
+    """A name as part of a file's name."""
+    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)

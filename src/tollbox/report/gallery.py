@@ -24,12 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core.labels import class_words
+from ..core.goal import class_words
 from ..core.result import Result
+from ..data.user_code import optional
 from ..errors import InputError
-from ..files.packages import optional
 from ..studies.grid import Place
-from ..studies.reading import StudyResults
+from ..studies.results import StudyResults
 from .curve_data import key_of
 from .paper_table import PaperTable
 from .runs import CellCurve, SeriesRuns

@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..attacks.methods import Kind, Method
+from ..attacks.preset import Kind, Method
 from ..core.metric import Metric
 from ..core.result import By
-from ..studies.spec.specs import AttackSpec, Tariff
-from ..studies.spec.study import Study
+from ..studies.schema import AttackSpec, Tariff
+from ..studies.study import Study
 from .reading import Reading
 from .runs import SeriesRuns
 from .statistics import Mark, Median, median_at, told_apart

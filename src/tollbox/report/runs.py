@@ -20,8 +20,8 @@ from ..core.goal import Goal
 from ..core.result import AXES, By, Values, known_up_to, needed, reached_at
 from ..core.stop import Stop
 from ..studies.grid import Place, Series
-from ..studies.reading import StudyResults
-from ..studies.spec.watch import WatchSpec
+from ..studies.results import StudyResults
+from ..studies.schema import WatchSpec
 from ..studies.store.codec import End, Trace
 from .reading import Reading
 

@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..attacks.methods import Method
-from ..core.labels import numbered
+from ..attacks.preset import Method
+from ..core.goal import numbered
 from ..core.stop import Stop
-from ..studies.reading import StudyResults
-from ..studies.spec.specs import GoalSpec
+from ..studies.results import StudyResults
+from ..studies.schema import GoalSpec
 from ..studies.store.record import ModelFingerprint
 from .numbers import THIN, count, distance, interval, percent
 from .paper_table import PaperTable

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ..core.result import Result
 from ..core.stop import Stop
-from ..engine.executors import Then
+from ..workers.executors import Then
 
 
 @dataclass(frozen=True)

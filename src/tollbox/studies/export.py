@@ -26,11 +26,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
+from ..data.output import check_free
+from ..data.tables import Format, flag_text, plain_text, utf8
+from ..data.user_code import optional
 from ..errors import InputError
-from ..files.output import check_free
-from ..files.packages import optional
-from ..files.tables import Format, flag_text, plain_text, utf8
-from .reading import COLUMNS, StudyResults, price_name
+from .results import COLUMNS, StudyResults, price_name
 
 Rows = Iterable[Mapping[str, Any]]
 MARKER = "export.json"

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from .spec.specs import AttackSpec, ModelSpec, Tariff
-from .spec.study import Study
+from .schema import AttackSpec, ModelSpec, Tariff
 from .store.record import Kept
+from .study import Study
 
 
 class Series(NamedTuple):

@@ -1,4 +1,13 @@
-"""What a study is made from, loaded: its images, the images to begin from, a model, the device.
+"""What the configurations of a study's models say of its images: sizes, and names of classes.
+
+1. A model that may bring a configuration is loaded before the images. The study's own words win
+   over it (`data/resizing.py`).
+2. All models of a study have the same images. If pictures are to be resized, and configurations say
+   different things of it, the study has to say it itself.
+3. What was found is in the record of the study, and a study that goes on takes it from there: no
+   model is needed for its images, whatever a configuration says by then.
+
+What a study is made from, loaded: its images, the images to begin from, a model, the device.
 
 Whatever is wrong is reported with the study's file, the line and the key that it concerns.
 """
@@ -6,31 +15,81 @@ Whatever is wrong is reported with the study's file, the line and the key that i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from ..attacks.surrogates import Surrogate
-from ..core.devices import usable
-from ..core.model import Model
-from ..core.watch import Detector, check_watch
-from ..errors import InputError
-from ..files import images as image_files
-from ..files import masks as mask_files
-from ..files import starts as start_files
-from ..files.functions import called, importable, imported
-from ..files.image_functions import images_from
-from ..files.images import ImageSet
-from ..files.preparation import Configured
+from ..core.detector import Detector, check_watch
+from ..core.device import usable
+from ..core.model import Model, Preprocessing
+from ..data import images as image_files
+from ..data import masks as mask_files
+from ..data import starts as start_files
+from ..data.data_sets import images_from
+from ..data.images import ImageSet
+from ..data.resizing import Configured, Preparation, pair
+from ..data.user_code import called, importable, imported
+from ..errors import InputError, mention
 from ..models import loading as model_loading
-from ..models.opening import Opened, opened
+from ..models.loading import Opened, opened
 from ..models.precision import DTYPES
-from .spec.key_lines import Key
-from .spec.selection import images_digest, select, take
-from .spec.specs import AttackSpec, ImagesSpec, ModelSpec, SurrogateSpec
-from .spec.study import Study
-from .spec.watch import WatchSpec
+from .schema import AttackSpec, ImagesSpec, ModelSpec, SurrogateSpec, WatchSpec
+from .selection import images_digest, select, take
+from .store.record import StudyRecord
+from .study import Study
+from .toml import Key
+
+
+@dataclass(frozen=True)
+class Configurations:
+    """Of several models, by their names in the study."""
+
+    models: Mapping[str, Configured]
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Of the classes: the first model's that has them."""
+        return next((model.names for model in self.models.values() if model.names), None)
+
+    @property
+    def preprocessing(self) -> Preprocessing | None:
+        """What all models say of sizes; raises InputError if that differs."""
+        sizes = {name: Preparation(model=model).resizing for name, model in self.models.items()}
+        told = [(name, resizing) for name, resizing in sizes.items() if resizing is not None]
+        for name, resizing in told:
+            if resizing != told[0][1]:
+                raise InputError(
+                    f"the configurations of the models differ: for {told[0][0]!r} pictures are "
+                    f"{told[0][1]}, and for {name!r} {resizing}",
+                    expected="images that are the same for all models of a study",
+                    remedy=f"give {mention('resize')} and {mention('crop')}, or make a study of "
+                    "each",
+                )
+        return self.models[told[0][0]].preprocessing if told else None
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What was found when a study was begun."""
+
+    record: StudyRecord
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Of the classes, where they are the models' own."""
+        return self.record.class_names if self.record.own_names else None
+
+    @property
+    def preprocessing(self) -> Preprocessing | None:
+        """How pictures were resized."""
+        sizes = self.record.resizing
+        if sizes is None:
+            return None
+        crop = None if sizes.crop is None else pair(sizes.crop)
+        return Preprocessing.of(sizes.resize, crop, interpolation=sizes.interpolation)
 
 
 def load_images(study: Study, limit: int | None, own: Configured | None = None) -> ImageSet:

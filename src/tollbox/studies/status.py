@@ -16,11 +16,11 @@ import numpy as np
 from ..core.exactness import Exactness
 from ..core.metric import Metric
 from ..core.stop import Stop
+from ..data.tables import path_of
 from ..errors import FileError
-from ..files.tables import path_of
 from .store.codec import End
+from .store.connection import lock_holder
 from .store.folder import shard_paths
-from .store.opening import lock_holder
 from .store.record import StudyRecord
 from .store.store import Store
 

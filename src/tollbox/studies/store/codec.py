@@ -23,21 +23,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.detector import FirstAlarm
 from ...core.goal import Goal
 from ...core.ledger import Ledger
 from ...core.metric import Metric
 from ...core.result import Improvement, Result, Step
 from ...core.stop import Stop
-from ...core.watch import FirstAlarm
 from ...engine.journal import Answered
-from .opening import reading
+from .connection import reading
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from ...core.prices import Prices
-    from ..spec.specs import Tariff
-    from ..spec.watch import WatchSpec
+    from ..schema import Tariff, WatchSpec
 
 COMPRESSION = 1
 """zlib's level: fast."""

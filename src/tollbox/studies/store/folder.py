@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from ...data.tables import kind_of
 from ...errors import FileError
-from ...files.tables import kind_of
 from .record import StudyRecord
 from .store import Store
 

@@ -1,4 +1,6 @@
-"""What a store says about its study: all that is needed to read it and to resume it.
+"""What a store says about the detector of its study, and how it says that something has changed.
+
+What a store says about its study: all that is needed to read it and to resume it.
 
 1. It is one JSON value for each key, in the table `about`, and read back as it was written.
 2. A study is resumed by the attacks and the random numbers that it was begun with: the record has
@@ -19,10 +21,58 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from ...core.detector import Panel
 from ...core.exactness import Exactness, Seen
 from ...core.metric import Metric
-from ...files.resizing import Resizing
-from .watch_record import WatchRecord, difference
+from ...data.resizing import Resizing
+
+
+@dataclass(frozen=True)
+class WatchRecord:
+    """The detector of a study, what its alarms do, and what it says of harmless queries."""
+
+    source: str
+    parts: Mapping[str, str]
+    """What it is, field by field."""
+    alarm_price: float
+    max_alarms: int | None
+    """None: any number."""
+    benign: Mapping[str, Panel]
+    """By model, as queries are sent to it."""
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> WatchRecord:
+        """What was written."""
+        panels = {name: Panel.from_json(panel) for name, panel in values["benign"].items()}
+        return cls(**{**values, "benign": panels})
+
+    @property
+    def sentences(self) -> list[str]:
+        """What its alarms do, and what it says of harmless queries."""
+        price = f"costs {self.alarm_price:g}" if self.alarm_price else "costs nothing"
+        end = "" if self.max_alarms is None else f", and a run ends with alarm {self.max_alarms}"
+        found = {name: panel.sentence for name, panel in self.benign.items()}
+        if len(set(found.values())) == 1:
+            panels = [*found.values()][:1]
+        else:
+            panels = [f"The model {name!r}: {sentence}" for name, sentence in found.items()]
+        return [f"Queries are watched by {self.source}: an alarm {price}{end}.", *panels]
+
+    def change(self, now: Mapping[str, str]) -> str | None:
+        """How a detector differs from this one, in words; None if it is the same."""
+        return difference(self.parts, now)
+
+
+def difference(begun: Mapping[str, str], now: Mapping[str, str]) -> str | None:
+    """The first of some settings that is not what it was, in words; None if all are."""
+    for key in [*begun, *(key for key in now if key not in begun)]:
+        if key not in begun:
+            return f"without {key}, and has {key} = {now[key]} now"
+        if begun[key] != now.get(key):
+            today = f"is {now[key]} now" if key in now else "has no such field now"
+            return f"with {key} = {begun[key]}, and {today}"
+    return None
+
 
 FIRST_NOISE = 1
 """The noise of a store that does not say which it has."""

@@ -30,15 +30,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.detector import FirstAlarm
 from ...core.result import Result
 from ...core.stop import Stop
-from ...core.watch import FirstAlarm
 from ...engine.journal import Answered
 from ...errors import FileError
 from . import codec
 from .codec import End, Trace
-from .journal_mode import journal_of, set_journal
-from .opening import StoreError, check_length, connect, damaged, lock, making, reading
+from .connection import (
+    StoreError,
+    check_length,
+    connect,
+    damaged,
+    journal_of,
+    lock,
+    making,
+    reading,
+    set_journal,
+)
 from .record import StudyRecord
 
 if TYPE_CHECKING:

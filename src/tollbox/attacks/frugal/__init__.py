@@ -1,0 +1,1 @@
+"""The attack `frugal` and the parts that only it uses."""

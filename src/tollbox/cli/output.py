@@ -1,0 +1,121 @@
+"""stdout and stderr of a command, and consoles on them.
+
+1. A stream that is closed, full, or whose reader has gone away never ends a command: the rest of
+   what is written to it is dropped, and `lost` says why.
+2. What a stream cannot encode (a file name that is not UTF-8) is written with backslashes.
+3. Names are a user's: nothing in them is markup or an emoji.
+
+JSON for programs that read what tollbox says: `--json` of a command, and the ledger.
+
+1. With `--json` stdout is one JSON object and nothing else; mistakes are sentences on stderr, with
+   their exit codes, as ever.
+2. It is strict: numbers are numbers, and what is not finite is null. What null means where, an
+   infinite median or one of nothing, a key beside it says.
+3. Keys are documented (docs/studies.md), and stay; a later version may add some.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, TextIO, cast
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from ..data.tables import utf8
+
+
+class Stream:
+    """A text stream that does not raise; everything else is passed to the stream inside."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.lost: OSError | None = None
+        """Why nothing more can be written."""
+
+    def write(self, text: str) -> int:
+        """Write, or drop it."""
+        with self._caught():
+            self._stream.write(encodable(text, self._stream.encoding or "utf-8"))
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, unless nothing can be written."""
+        with self._caught():
+            self._stream.flush()
+
+    @contextlib.contextmanager
+    def _caught(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.lost = self.lost or error
+            with contextlib.suppress(OSError):  # so that Python's own flush at exit succeeds
+                silent = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(silent, self._stream.fileno())
+                os.close(silent)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def safe_streams() -> Iterator[Stream]:
+    """While entered, sys.stdout (which is returned) and sys.stderr are such streams."""
+    before = sys.stdout, sys.stderr
+    with contextlib.ExitStack() as opened:
+        out, err = (
+            Stream(stream or opened.enter_context(open(os.devnull, "w", encoding="utf-8")))
+            for stream in before
+        )
+        sys.stdout, sys.stderr = cast(TextIO, out), cast(TextIO, err)
+        try:
+            yield out
+        finally:
+            out.flush()
+            err.flush()
+            sys.stdout, sys.stderr = before
+
+
+def encodable(text: str, encoding: str = "utf-8") -> str:
+    """The text, with backslashes for what the encoding has not."""
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def console(stderr: bool = False) -> Console:
+    """A console that takes text as it is."""
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+
+
+def say(message: str) -> None:
+    """One sentence on stderr, in one line."""
+    console(stderr=True).print(f"tollbox: {' '.join(message.split())}", soft_wrap=True)
+
+
+JSON = Parameter(help="Print one JSON object instead, for programs.", negative="")
+
+
+def strict(value: Any) -> Any:
+    """What JSON can hold: null for what is not finite, and text that is UTF-8."""
+    if isinstance(value, Mapping):
+        return {strict(key): strict(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict(part) for part in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return utf8(value)
+
+
+def json_text(value: Mapping[str, Any], indent: int = 2) -> str:
+    """An object as strict JSON."""
+    return json.dumps(strict(value), indent=indent, allow_nan=False)
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """An object on stdout."""
+    console().print(json_text(value), soft_wrap=True)

@@ -1,0 +1,77 @@
+"""What a user types, turned into values; and what an argument is called on the command line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from cyclopts import Token
+
+from ..data.resizing import Side
+from ..data.tables import shortened
+from ..errors import InputError
+
+OPTIONS = {"path": "--images", "prices": "--price"}
+"""Where the option is not called like the argument."""
+
+
+def as_option(name: str) -> str:
+    """An argument as one types it: `batch_size` is --batch-size."""
+    return OPTIONS.get(name, f"--{name.replace('_', '-')}")
+
+
+def whole(kind: Any, tokens: Sequence[Token]) -> int:  # noqa: ARG001
+    """A converter for cyclopts: an integer, never a rounded one."""
+    text = tokens[0].value
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"it is {shortened(text)!r}: expected a whole number.") from None
+
+
+def within(name: str, value: float | None, least: float, most: float = math.inf) -> None:
+    """Raise InputError unless the value, if there is one, is from `least` to `most`."""
+    if value is not None and not least <= value <= most:
+        expected = f"{least} or more" if math.isinf(most) else f"{least} to {most}"
+        raise InputError(f"is {value}", expected=expected, input=name)
+
+
+def seconds(value: float | None) -> float:
+    """--time-limit; infinite if it is not given."""
+    if value is not None and not value > 0:
+        raise InputError(f"is {value:g}", expected="seconds, more than 0", input="time_limit")
+    return math.inf if value is None else value
+
+
+def numbers(name: str, text: str | None) -> tuple[float, ...] | None:
+    """'0.5' or '0.485,0.456,0.406'; None if not given."""
+    if text is None:
+        return None
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        expected = "a number, or numbers separated by commas, one per channel"
+        raise InputError(f"is {text!r}", expected=expected, input=name) from None
+
+
+def side(name: str, text: str | None) -> Side | None:
+    """'224', or '48,192' as height and width; None if not given."""
+    if text is None:
+        return None
+    try:
+        lengths = [int(part) for part in text.split(",")]
+    except ValueError:
+        lengths = []
+    if len(lengths) not in (1, 2):
+        expected = "a whole number, or a height and a width separated by a comma"
+        raise InputError(f"is {shortened(text)!r}", expected=expected, input=name)
+    return lengths[0] if len(lengths) == 1 else (lengths[0], lengths[1])
+
+
+def price(text: str) -> float | str:
+    """c*, or else the path of a CSV."""
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -1,0 +1,232 @@
+"""Progress of a study: a line for all of it, and one for each series.
+
+On a terminal they are redrawn in place; elsewhere a plain log has the line for all every ten
+seconds, and that of each series when it is done.
+
+A cell that is under way counts as the share of its budget (or of its queries) that is spent. The
+time left follows from how fast that share grew in the second half of the time so far: what a run
+begins with, loading or replaying, says little about the rest. It is shown once `SURE_SHARE` of what
+there was to do is done, and not before: no estimate is better than a wrong one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ..core.metric import Metric
+from ..studies.events import CellEnded, EngineLost, EngineProgress, Event
+from ..studies.results import StudyResults
+from ..studies.status import counts_in_median
+from ..workers.executors import Then
+from .exit_codes import FAILED
+from .output import say
+
+LOG_SECONDS = 10.0
+REDRAW_SECONDS = 0.2
+SAMPLE_SECONDS = 0.5
+"""Between two measurements of the pace."""
+SURE_SHARE = 0.05
+THEN = {
+    Then.NOW: "another goes on with its cells",
+    Then.LATER: "its cells wait until another is free",
+    Then.END: "its cells are left, and the others go on",
+}
+"""What becomes of the cells of a process, in words."""
+
+
+@dataclass
+class _SeriesProgress:
+    """One series, as it is shown."""
+
+    name: str
+    cells: int
+    norm: Metric
+    done: int = 0
+    failed: int = 0
+    distances: list[float] = field(default_factory=list)
+    queries: dict[int, int] = field(default_factory=dict)
+    """Since this run began, by engine."""
+    spent: dict[int, float] = field(default_factory=dict)
+    """The cells under way, each as the share of its budget that is spent, by engine."""
+
+    @property
+    def work(self) -> float:
+        """How many cells are done, with the shares of those under way."""
+        return min(self.cells, self.done + sum(self.spent.values()))
+
+    @property
+    def under_way(self) -> bool:
+        """It was begun, and is not done."""
+        return bool(self.queries) and self.done < self.cells
+
+    def columns(self) -> list[str]:
+        """Its columns."""
+        failed = f" ({self.failed} failed)" if self.failed else ""
+        return [
+            self.name,
+            f"{self.done}/{self.cells}{failed}",
+            _percent(self.work / self.cells) if self.under_way else "",
+            f"median {self.norm} {np.median(self.distances):.3g}" if self.distances else "",
+            "done" if self.done >= self.cells else "",
+        ]
+
+
+class Pace:
+    """How fast work is done, and when it will be over."""
+
+    def __init__(self, now: float, work: float, total: float) -> None:
+        self._began, self._first, self._total = now, work, total
+        self._samples = deque([(now, work)])
+
+    def left(self, now: float, work: float) -> float | None:
+        """Seconds that are left; None as long as nothing sensible can be said."""
+        samples = self._samples
+        if now - samples[-1][0] >= SAMPLE_SECONDS:
+            samples.append((now, work))
+        while len(samples) > 1 and samples[1][0] <= (self._began + now) / 2:
+            samples.popleft()
+        then, before = samples[0]
+        enough = work - self._first >= SURE_SHARE * (self._total - self._first)
+        if not enough or work <= before or now <= then:
+            return None
+        return (self._total - work) * (now - then) / (work - before)
+
+
+def _percent(share: float) -> str:
+    return f"{math.floor(100 * share)} %"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d} left" if hours else f"{minutes}:{rest:02d} left"
+
+
+class StudyWatch:
+    """Shows a study's run; `tell` is what the run calls."""
+
+    def __init__(
+        self,
+        console: Console,
+        results: StudyResults,
+        failed: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`failed`: cells that failed are run again."""
+        self._console, self._clock = console, clock
+        self._series = [
+            _SeriesProgress(s.name, s.cells, s.norm, s.done - s.failed)
+            if failed
+            else _SeriesProgress(s.name, s.cells, s.norm, s.done, s.failed)
+            for s in results.status()
+        ]
+        for end in results.finished():
+            if counts_in_median(end.stop):
+                self._series[results.grid.series_of(end.cell)].distances.append(end.distance)
+        self._live: Live | None = None
+        self._cells = sum(series.cells for series in self._series)
+        self._began = self._next = clock()
+        self._pace = Pace(self._began, self._work, self._cells)
+
+    @property
+    def _work(self) -> float:
+        return sum(series.work for series in self._series)
+
+    def __enter__(self) -> StudyWatch:
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
+        self._next = self._clock() + (0.0 if self._live else LOG_SECONDS)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def announce(self, message: str) -> None:
+        """Say something at once; a signal handler may call this."""
+        with contextlib.suppress(RuntimeError):  # the signal came while stderr was being written
+            if self._live is None:
+                say(message)
+            else:
+                self._live.console.print(f"tollbox: {message}", soft_wrap=True)
+
+    def end_process(self, message: str) -> None:
+        """Say something, and end the process; for a thread, while the main one hangs."""
+        try:
+            self.__exit__()
+            say(message)
+        finally:
+            os._exit(FAILED)
+
+    def tell(self, event: Event) -> None:
+        """Take in what happened, and show it every now and then."""
+        if isinstance(event, EngineLost):
+            self.announce(f"the process of engine {event.engine} {event.how}; {THEN[event.then]}.")
+        elif isinstance(event, EngineProgress):
+            for number, series in enumerate(self._series):
+                series.spent[event.engine] = event.spent.get(number, 0.0)
+                if number in event.queries:
+                    series.queries[event.engine] = event.queries[number]
+        elif isinstance(event, CellEnded):
+            self._ended(event)
+        left = self._pace.left(self._clock(), self._work)
+        if self._clock() >= self._next:
+            self._show(left)
+
+    def _ended(self, event: CellEnded) -> None:
+        series = self._series[event.series]
+        series.done += 1
+        series.spent[event.engine] = max(0.0, series.spent.get(event.engine, 0.0) - 1)
+        series.failed += event.stop.failed
+        if counts_in_median(event.stop):
+            series.distances.append(event.distance)
+        if series.done >= series.cells and self._live is None:
+            name, *others = series.columns()
+            self._log(f"{name}: {', '.join(part for part in others if part)}")
+
+    def _total(self, left: float | None) -> str:
+        """The line for all."""
+        done = sum(series.done for series in self._series)
+        queries = sum(sum(series.queries.values()) for series in self._series)
+        rate = queries / max(1e-3, self._clock() - self._began)
+        parts = [
+            f"total: {done}/{self._cells} cells",
+            f"{_percent(self._work / self._cells)} of the work",
+            f"{rate:,.0f} queries/s",
+            "" if left is None else f"about {_clock(left)}",
+        ]
+        return ", ".join(part for part in parts if part)
+
+    def _show(self, left: float | None) -> None:
+        if self._live is None:
+            self._next = self._clock() + LOG_SECONDS
+            self._log(self._total(left))
+            return
+        self._next = self._clock() + REDRAW_SECONDS
+        table = Table.grid(padding=(0, 2))
+        for series in self._visible():
+            table.add_row(*series.columns())
+        self._live.update(Group(Text(self._total(left)), table), refresh=True)
+
+    def _log(self, line: str) -> None:
+        self._console.print(line, soft_wrap=True)
+
+    def _visible(self) -> list[_SeriesProgress]:
+        """As many series as fit: those under way first, then in order."""
+        room = max(1, self._console.height - 2)
+        if len(self._series) <= room:
+            return self._series
+        return sorted(self._series, key=lambda series: not series.under_way)[:room]

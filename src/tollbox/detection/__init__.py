@@ -1,0 +1,1 @@
+"""Detectors to test with, and what a detector does on benign queries."""

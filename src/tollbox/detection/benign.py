@@ -1,0 +1,125 @@
+"""A benign panel: a detector is shown harmless queries, and what it says of them is counted.
+
+For each image there is a session of each kind, which begins with the image itself:
+
+    recompressed  as JPEG, at several qualities (by Pillow; without it there is no such session)
+    cropped       parts of it, resized to the whole
+    brightened    darker and brighter copies
+    walk          a small random walk, each step on top of the last
+
+1. Queries are made what the model is sent (clipped, rounded, cast), and shown to the detector
+   alone: no model is asked, and nothing is charged.
+2. All is drawn from a seed and the content of the image: the same images have the same panel.
+3. A detector that fails here is not refused; the panel says so.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ..core.detector import Detector, Panel, Sessions
+from ..core.model import Model
+from ..core.noise import content_hash
+from ..engine.alarms import as_alarms
+
+QUALITIES = (95, 85, 75, 60, 50)
+CROPS = (0.95, 0.9, 0.85, 0.8, 0.75)
+"""Sides of the parts, of the whole."""
+BRIGHTNESS = (0.8, 0.9, 1.1, 1.2, 1.3)
+WALK_STEPS, WALK_SIZE = 5, 0.01
+"""Steps of a walk, and how far each moves a pixel: the standard deviation."""
+DIGITS = 15
+"""Of the hash of an image, in its number."""
+
+
+def benign_panel(
+    detector: Detector, images: Iterable[Tensor], model: Model, seed: int = 0
+) -> Panel:
+    """What a detector says of harmless queries about images (c, h, w) in [0,1], made as they would
+    be sent to the model, which is not asked."""
+    kinds, missing = dict(KINDS), list[str]()
+    found = dict.fromkeys(kinds, Sessions())
+    for image in images:
+        reason = _no_pictures(image)
+        if reason and kinds.pop("recompressed", None) is not None:
+            del found["recompressed"]
+            missing.append(reason)
+        number = int(content_hash(image)[:DIGITS], 16)
+        for name, queries in kinds.items():
+            generator = torch.Generator().manual_seed((number + seed) % 2**63)
+            plain = torch.cat(
+                [image[None].cpu().double(), queries(image.cpu().double(), generator)]
+            )
+            rows = model.sent(plain.to(model.device, model.dtype))
+            try:
+                said = as_alarms(detector.begin(number)(rows), len(rows)).cpu()
+            except (Exception, SystemExit) as error:  # the user's own code
+                failed = f"the detector failed on it: {type(error).__name__}: {error}"
+                return Panel(found, (*missing, failed))
+            alarms = int(said.sum())
+            found[name] += Sessions(1, int(alarms > 0), len(rows), alarms)
+    return Panel(found, tuple(missing))
+
+
+def _no_pictures(image: Tensor) -> str:
+    """Why an image cannot be compressed as a JPEG; empty if it can."""
+    if find_spec("PIL") is None:
+        return "none is recompressed, since Pillow is not installed (pip install 'tollbox[cli]')"
+    if len(image) not in (1, 3):
+        return f"none is recompressed, since images of {len(image)} channels are no pictures"
+    return ""
+
+
+def _recompressed(image: Tensor, generator: torch.Generator) -> Tensor:  # noqa: ARG001
+    from PIL import Image
+
+    pixels = image.mul(255).round().clamp(0, 255).byte().permute(1, 2, 0).contiguous().numpy()
+    picture = Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
+    copies = []
+    for quality in QUALITIES:
+        file = io.BytesIO()
+        picture.save(file, "JPEG", quality=quality)
+        array = np.asarray(Image.open(file)).astype(np.float64) / 255
+        copies.append(torch.from_numpy(array).view(*pixels.shape).permute(2, 0, 1))
+    return torch.stack(copies)
+
+
+def _cropped(image: Tensor, generator: torch.Generator) -> Tensor:
+    _, height, width = image.shape
+    copies = []
+    for share in CROPS:
+        h, w = max(1, round(share * height)), max(1, round(share * width))
+        top = int(torch.randint(height - h + 1, (), generator=generator))
+        left = int(torch.randint(width - w + 1, (), generator=generator))
+        part = image[None, :, top : top + h, left : left + w]
+        copies.append(functional.interpolate(part, (height, width), mode="bilinear")[0])
+    return torch.stack(copies)
+
+
+def _brightened(image: Tensor, generator: torch.Generator) -> Tensor:  # noqa: ARG001
+    return torch.stack([(image * factor).clamp(0, 1) for factor in BRIGHTNESS])
+
+
+def _walk(image: Tensor, generator: torch.Generator) -> Tensor:
+    points, point = [], image
+    for _ in range(WALK_STEPS):
+        step = torch.randn(image.shape, generator=generator, dtype=image.dtype)
+        point = (point + WALK_SIZE * step).clamp(0, 1)
+        points.append(point)
+    return torch.stack(points)
+
+
+Queries = Callable[[Tensor, torch.Generator], Tensor]
+KINDS: dict[str, Queries] = {
+    "recompressed": _recompressed,
+    "cropped": _cropped,
+    "brightened": _brightened,
+    "walk": _walk,
+}

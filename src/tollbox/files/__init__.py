@@ -1,1 +1,0 @@
-"""What users give: pictures, tables, functions by name; and where output goes."""

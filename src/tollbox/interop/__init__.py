@@ -1,0 +1,1 @@
+"""Attacks for Foolbox and for the Adversarial Robustness Toolbox (ART)."""

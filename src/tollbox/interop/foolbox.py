@@ -1,0 +1,116 @@
+"""An attack of tollbox as a Foolbox attack.
+
+    attack = tollbox.interop.foolbox.Attack("frugal", prices=tb.Prices(source=100), budget=5_000)
+    raw, clipped, success = attack(fmodel, images, labels, epsilons=[0.5, 1.0])
+    attack.results[0].ledger
+
+1. It is a `MinimizationAttack`: Foolbox clips what it finds to each epsilon, and asks the model
+   again whether that is adversarial; those queries, and the labels of a targeted run, are in no
+   ledger.
+2. Images are between the model's bounds. Distances of `results` are in [0,1]: those that Foolbox
+   measures, over the width of the bounds.
+3. The budget is spent whole, whatever the epsilons: `early_stop` is not heeded, so that results are
+   those of `tb.run`.
+
+Foolbox is imported when `Attack` is used first.
+"""
+
+from __future__ import annotations
+
+from types import new_class
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..core.problem import Attack as AnyAttack
+from ..core.result import Results
+from ..core.third_party_models import foolbox_peer
+from ..core.validation import shown
+from ..data.user_code import optional
+from ..errors import InputError
+from ..models.third_party import from_foolbox
+from .wrapping import Names, Wrapped
+
+PURPOSE = "tollbox.interop.foolbox.Attack is a Foolbox attack"
+NAMES = Names(images="inputs", labels="criterion", starts="starting_points")
+
+
+class FoolboxAttack:
+    """What Foolbox's base class asks for; `Attack` is both."""
+
+    results: Results | None = None
+    """Of the last run: ledgers, distances and all else that `tb.run` gives."""
+
+    def __init__(self, attack: str | AnyAttack, **options: Any) -> None:
+        """The name of a preset, or an attack; `options` are those of `tb.run`."""
+        self._wrapped = Wrapped.of(attack, options, NAMES)
+
+    @property
+    def distance(self) -> Any:
+        """Foolbox's own distance, by the option `norm`."""
+        return getattr(optional("foolbox.distances", PURPOSE, "foolbox"), self._wrapped.norm)
+
+    def run(
+        self,
+        model: Any,
+        inputs: Any,
+        criterion: Any,
+        *,
+        early_stop: float | None = None,  # noqa: ARG002
+        starting_points: Any = None,
+    ) -> Any:
+        """The nearest adversarial point of each input, or the input itself if none was found."""
+        eagerpy = optional("eagerpy", PURPOSE, "foolbox")
+        images, restored = eagerpy.astensor_(inputs)
+        raw = _tensor(images.raw, "inputs")
+        asked = from_foolbox(model, device=raw.device, dtype=raw.dtype)
+        starts = None if starting_points is None else eagerpy.astensor(starting_points).raw
+        points, self.results = self._wrapped.run(
+            asked,
+            foolbox_peer(model).pixels,
+            raw,
+            **_goal(criterion),
+            starts=None if starts is None else _tensor(starts, "starting_points"),
+        )
+        given = isinstance(images.raw, Tensor)
+        return restored(eagerpy.astensor(points if given else points.numpy()))
+
+
+def _tensor(images: Any, name: str) -> Tensor:
+    if isinstance(images, np.ndarray):
+        images = torch.from_numpy(np.array(images))
+    if not isinstance(images, Tensor) or not images.is_floating_point():
+        what = images.dtype if isinstance(images, Tensor) else type(images).__name__
+        raise InputError(
+            f"is of {what}",
+            expected="floats, in a tensor of PyTorch or an array of NumPy",
+            input=name,
+        )
+    return images.detach()
+
+
+def _goal(criterion: Any) -> dict[str, Any]:
+    """`labels` or `targets`, from a criterion of Foolbox or from labels."""
+    criteria = optional("foolbox.criteria", PURPOSE, "foolbox")
+    if isinstance(criterion, criteria.TargetedMisclassification):
+        return {"targets": criterion.target_classes.raw}
+    if isinstance(criterion, criteria.Criterion):
+        if not isinstance(criterion, criteria.Misclassification):
+            raise InputError(
+                f"is {shown(criterion)}",
+                expected="labels, Misclassification or TargetedMisclassification",
+                input="criterion",
+            )
+        return {"labels": criterion.labels.raw}
+    return {"labels": criteria.Misclassification(criterion).labels.raw}
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Attack":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    base = optional("foolbox.attacks.base", PURPOSE, "foolbox").MinimizationAttack
+    body = {"__module__": __name__, "__doc__": "A Foolbox attack. " + str(__doc__)}
+    made = new_class(name, (FoolboxAttack, base), exec_body=lambda space: space.update(body))
+    return globals().setdefault(name, made)

@@ -1,1 +1,0 @@
-"""A study file, from TOML to a checked value."""
