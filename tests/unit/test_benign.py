@@ -9,8 +9,9 @@ import pytest
 import torch
 
 import tollbox as tb
-from tollbox import benign, testing
+from tollbox import testing
 from tollbox.core.detector import Panel, Sessions
+from tollbox.detection import benign
 from tollbox.detection.benign import KINDS, benign_panel
 
 IMAGES = torch.rand(3, 3, 12, 10, generator=torch.Generator().manual_seed(1))

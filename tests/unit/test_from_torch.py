@@ -288,7 +288,7 @@ def recorded(monkeypatch):
 
 
 def test_the_graph_that_was_used_longest_ago_makes_room(recorded, monkeypatch):
-    monkeypatch.setattr(graphs, "MOST_SHAPES", 3)
+    monkeypatch.setattr(graphs, "MOST_GRAPHS", 3)
     graphed = Graphed(lambda images: 2 * images)
     for rows in (1, 2, 3, 1, 4, 1, 3, 4, 2):
         images = IMAGES[:rows]

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import tollbox as tb
-from tollbox.core.model import Preprocessing
+from tollbox.core.preprocessing import Preprocessing
 from tollbox.data.classes import class_names
 from tollbox.data.images import check_there
 from tollbox.data.user_code import imported, named_by_file

@@ -23,11 +23,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, NamedTuple
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 DTYPE_NAMES = f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}"

@@ -1,6 +1,7 @@
 """Models: adapters from what a user has to "images in [0,1] in, labels out"."""
 
-from ..core.model import Model, Preprocessing, as_model, from_callable
+from ..core.model import Model, as_model, from_callable
+from ..core.preprocessing import Preprocessing
 from .embedded import Embedded, embedded
 from .loading import load_model as load
 from .pytorch import from_torch

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..core.model import Preprocessing
+from ..core.preprocessing import Preprocessing
 from ..data.classes import ClassNames
 from ..data.tables import kind_of
 from ..errors import FileError

@@ -23,7 +23,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..core.model import Preprocessing
+from ..core.preprocessing import Preprocessing
 from ..data.user_code import optional
 from ..errors import InputError
 from .adapter import Network, Source

@@ -29,7 +29,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.model import Decision, Model, Preprocessing
+from ..core.model import Decision, Model
+from ..core.preprocessing import Preprocessing
 from ..data.classes import class_names
 from ..data.tables import in_a_line
 from ..data.user_code import with_kind

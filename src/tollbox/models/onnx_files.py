@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.model import Preprocessing
+from ..core.preprocessing import Preprocessing
 from ..data.tables import kind_of
 from ..data.user_code import optional, with_kind
 from ..errors import FileError

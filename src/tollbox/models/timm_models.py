@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.model import Preprocessing
+from ..core.preprocessing import Preprocessing
 from ..data.user_code import optional
 from .adapter import Network, Source
 from .imagenet import CLASSES, imagenet

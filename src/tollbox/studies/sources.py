@@ -24,7 +24,8 @@ from torch import Tensor
 from ..attacks.surrogates import Surrogate
 from ..core.detector import Detector, check_watch
 from ..core.device import usable
-from ..core.model import Model, Preprocessing
+from ..core.model import Model
+from ..core.preprocessing import Preprocessing
 from ..data import images as image_files
 from ..data import masks as mask_files
 from ..data import starts as start_files
