@@ -190,7 +190,9 @@ def our_run(results: Sequence[tb.Result]) -> Run | None:
     if len(results) > 1:
         ledgers = [result.ledger for result in results]
         accounts[1:] = [
-            Account(book.source, book.other, book.by_phase["search"], result.trace[-1].distance, {})
+            Account(
+                book.flagged, book.other, book.by_phase["search"], result.trace[-1].distance, {}
+            )
             for book, result in zip(ledgers, results, strict=True)
         ]
     before, found = Account(0, 1, 0.0, math.inf, {}), []  # the start, which is adversarial

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 import tollbox as tb
 from tollbox import testing
 from tollbox.attacks.frugal.direction_blocks import DrawnDirections, block_of
-from tollbox.engine.points import Mixture, write
+from tollbox.engine.points import LinearPoint, write
 from tollbox.parts.paths import Circle
 from tollbox.parts.priors import Photo, Reweighed, Spectrum
 from tollbox.parts.subspaces import Dct
@@ -171,8 +171,8 @@ def kernels(told: Callable[[str, bool], None]) -> None:
         told(f"{dtype}: noise has the bits of the CPU", torch.equal(noise.cpu(), known))
         batches = []
         for images in (pictures, there):
-            some = [Mixture(images[0], images[1] - 0.5, 0.7, images[2] - 0.5, -1.3)]
-            some += [Mixture(images[1], images[3] - 0.5, 1 / 3)]
+            some = [LinearPoint(images[0], images[1] - 0.5, 0.7, images[2] - 0.5, -1.3)]
+            some += [LinearPoint(images[1], images[3] - 0.5, 1 / 3)]
             batches.append(images.new_zeros(3, *images.shape[1:]))
             write(batches[-1], some, [2, 0])
         told(f"{dtype}: mixtures have the bits of the CPU", batches[1].cpu().equal(batches[0]))

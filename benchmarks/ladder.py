@@ -23,7 +23,7 @@ import nets
 import numpy as np
 
 import tollbox as tb
-from tollbox.attacks.frugal.ray_start import Inward
+from tollbox.attacks.frugal.ray_start import RayStart
 from tollbox.attacks.surrogates import Surrogate
 from tollbox.core.ask import Asking
 from tollbox.core.problem import Problem
@@ -45,7 +45,7 @@ class Ladder:
 
     def __call__(self, problem: Problem) -> Asking[tb.Stop]:
         """Attack one image."""
-        iterate = yield from Inward()(problem)
+        iterate = yield from RayStart()(problem)
         if iterate is None:
             return tb.Stop.NO_START
         problem.accept(iterate)

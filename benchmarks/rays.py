@@ -27,7 +27,7 @@ from torch import Tensor
 from tollbox.attacks.frugal.ray_start import FARTHEST_RADIUS
 from tollbox.core.prices import Prices
 from tollbox.core.problem import Problem
-from tollbox.engine.points import Mixture
+from tollbox.engine.points import LinearPoint
 from tollbox.parts.priors import Spectrum
 
 KINDS = ("28", "56", "14", "112", "8", "grey28", "grey56", "grey14", "uniform")
@@ -57,7 +57,7 @@ def met(model: Any, problem: Problem, kind: str, number: int, steps: int, step: 
     """The distance of the last adversarial point, coming from the far end; infinite without one."""
     way, far = ends(kind, problem, number)
     radii = [far * step**each for each in range(steps)]
-    points = torch.stack([Mixture(problem.source, way, radius).point() for radius in radii])
+    points = torch.stack([LinearPoint(problem.source, way, radius).point() for radius in radii])
     flagged = (model(points.to(model.device)).cpu() == problem.label).tolist()
     reached = flagged.index(True) if True in flagged else steps
     if reached == 0:

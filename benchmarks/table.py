@@ -108,7 +108,7 @@ def entry(
     def asked(result: tb.Result, mark: float) -> int | None:
         """Queries when the nearest point within `mark` flagged answers was found; None if the run
         did not come to so many."""
-        known = result.ledger.source >= mark and result.stop is not tb.Stop.NO_START
+        known = result.ledger.flagged >= mark and result.stop is not tb.Stop.NO_START
         within = [row.queries for row in result.improvements if row.source < mark]
         return within[-1] if known and within else None
 
@@ -125,7 +125,7 @@ def entry(
         "attack": repr(attack),
         "stop": [str(result.stop) for result in results],
         "queries": [result.ledger.queries for result in results],
-        "flagged": [result.ledger.source for result in results],
+        "flagged": [result.ledger.flagged for result in results],
         "distance": [common.short(result.distance) for result in results],
         "first": [
             common.short(result.improvements[0].distance if result.improvements else math.inf)

@@ -19,7 +19,7 @@ from typing import Any
 
 import tollbox as tb
 from tollbox.attacks.frugal.calibrated import Calibrated
-from tollbox.attacks.frugal.ray_start import Inward
+from tollbox.attacks.frugal.ray_start import RayStart
 from tollbox.parts.priors import Photo
 from tollbox.parts.searches import OptimalSearch
 from tollbox.parts.starts import GrowingNoise
@@ -38,7 +38,7 @@ VARIANTS: dict[str, Any] = {
     "frugal-likely": replace(FRUGAL, tail=1),
     "frugal-gain": replace(FRUGAL, schedule=30),
     "frugal-price": replace(FRUGAL, plan=1),
-    "a-cgba+inward": replace(A_CGBA, start=Inward()),
+    "a-cgba+inward": replace(A_CGBA, start=RayStart()),
     "a-cgba+photo": replace(A_CGBA, estimate=replace(A_CGBA.estimate, subspace=Photo())),
     "a-cgba+calibrated": replace(A_CGBA, estimate=Calibrated(subspace=Dct(4))),
     "a-cgba+optimal": replace(A_CGBA, search=OptimalSearch()),

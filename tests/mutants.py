@@ -310,8 +310,8 @@ MUTANTS = [
     Mutant(
         "improvements, few rows: without the query that found the point",
         "engine/settling.py",
-        "spent = ledger.cost, ledger.source, ledger.queries",
-        "spent = cost_before, ledger.source, ledger.queries - 1",
+        "spent = ledger.cost, ledger.flagged, ledger.queries",
+        "spent = cost_before, ledger.flagged, ledger.queries - 1",
     ),
     Mutant(
         "retry after out-of-memory: the rows are lost",
@@ -491,8 +491,8 @@ MUTANTS = [
     Mutant(
         "limit on flagged answers: nothing ends at it between two asks",
         "engine/settling.py",
-        "if limits.max_flagged != math.inf and self.ledger.source >= limits.max_flagged:",
-        "if limits.max_flagged != math.inf and self.ledger.source > limits.max_flagged:",
+        "if limits.max_flagged != math.inf and self.ledger.flagged >= limits.max_flagged:",
+        "if limits.max_flagged != math.inf and self.ledger.flagged > limits.max_flagged:",
     ),
     Mutant(
         "limit on flagged answers: a metered model is sent rows beyond it",

@@ -190,7 +190,7 @@ class Wanderer:
                 noise = problem.noise(f"wander{number}", step, count, shape)
                 points = problem.source + choose.choice([0.05, 0.3, 1.0]) * noise[0:count]
                 until = choose.choice([None, None, tb.Until.ADVERSARIAL, tb.Until.NOT_ADVERSARIAL])
-                runs.append(tb.Run(points, until))
+                runs.append(tb.Sequential(points, until))
             answers = yield tb.Ask(runs=runs, phase=choose.choice(["one", "two"]))
             transcript.append(
                 [(r.labels.tolist(), [round(d, 12) for d in r.distances]) for r in answers.runs]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .attacks.presets import preset, presets
     from .attacks.surrogates import Surrogate
     from .audits.audit import Audit, audit
-    from .core.ask import Answers, Ask, Run, Until, together
+    from .core.ask import Answers, Ask, Sequential, Until, together
     from .core.cell import Cell
     from .core.detector import Detector
     from .core.goal import Goal
@@ -64,7 +64,7 @@ __all__ = [
     "Resizing",
     "Result",
     "Results",
-    "Run",
+    "Sequential",
     "Step",
     "Stop",
     "Study",
@@ -92,7 +92,7 @@ _NAMES = {
     "core.ask": (
         "Answers",
         "Ask",
-        "Run",
+        "Sequential",
         "Until",
         "together",
     ),

@@ -37,7 +37,7 @@ import torch
 from torch import Tensor
 
 from .core.cell import Cell, check_attack, check_limits
-from .core.detector import Detector, Panel, check_watch
+from .core.detector import BenignStats, Detector, check_watch
 from .core.exactness import Exactness, Seen
 from .core.goal import Goal
 from .core.metric import check_made_for, norm_of
@@ -529,7 +529,7 @@ def stream(
     return results()
 
 
-def _panel(cells: list[Cell], model: Model) -> Panel | None:
+def _panel(cells: list[Cell], model: Model) -> BenignStats | None:
     """What the detector says of harmless queries about the images, if all cells have the same."""
     detectors = {id(cell.watch): cell.watch for cell in cells}
     detector = next(iter(detectors.values()), None)

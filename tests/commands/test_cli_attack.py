@@ -229,9 +229,9 @@ def test_a_price_that_grows_is_that_of_the_library(case: Case) -> None:
     stored = arrays()
     assert stored["cost"].tolist() == [r.ledger.cost for r in same]
     for result in same:
-        rounds, rest = divmod(result.ledger.source, 20)
+        rounds, rest = divmod(result.ledger.flagged, 20)
         assert result.ledger.cost == rounds * (19 * 2 + 60) + rest * 2 + result.ledger.other
-        assert result.ledger.source > 20
+        assert result.ledger.flagged > 20
 
 
 NETWORK = """

@@ -325,8 +325,8 @@ def test_a_spare_row_that_fails_past_the_end_of_its_run_is_seen_by_nobody(size):
     def asks(problem):
         points = problem.source.repeat(9, 1, 1, 1)
         points[3, 0, 0, 0] = 1
-        first = tb.Run(points, tb.Until.NOT_ADVERSARIAL)
-        second = tb.Run(problem.source.repeat(3, 1, 1, 1), tb.Until.ADVERSARIAL)
+        first = tb.Sequential(points, tb.Until.NOT_ADVERSARIAL)
+        second = tb.Sequential(problem.source.repeat(3, 1, 1, 1), tb.Until.ADVERSARIAL)
         answers = yield tb.Ask(runs=[first, second], phase="probe")
         return Stop.CONVERGED if [len(r) for r in answers.runs] == [1, 3] else Stop.NO_START
 
@@ -457,7 +457,7 @@ def test_at_c1_asymmetric_search_makes_the_same_run_query_for_query():
 def test_an_infinite_price_counts_flagged_queries_only():
     results = run(prices=tb.Prices.flagged_only(), budget=20, max_queries=2000)
     for result in results:
-        assert result.ledger.cost == result.ledger.source <= 20
+        assert result.ledger.cost == result.ledger.flagged <= 20
         assert result.stop in (Stop.BUDGET, Stop.MAX_QUERIES)
 
 

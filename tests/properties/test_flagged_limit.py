@@ -36,7 +36,7 @@ class Lines:
         points = problem.source.expand(STEPS, -1, -1, -1).clone()
         points[:, 0, 0, 0] += torch.arange(1, STEPS + 1) / 100
         for _ in range(self.asks):
-            yield tb.Ask(runs=[tb.Run(points, self.until)] * self.runs, phase="line")
+            yield tb.Ask(runs=[tb.Sequential(points, self.until)] * self.runs, phase="line")
         return Stop.CONVERGED
 
 
@@ -61,10 +61,10 @@ def test_the_last_flagged_answer_is_received_and_nothing_is_asked_after_it(
     reached = limit <= lines * INSIDE
     if reached and rest == 0:  # it is reached just before the plane, at whose far side nothing is
         whole, rest = whole - 1, INSIDE  # asked
-    assert result.ledger.source == min(limit, lines * INSIDE)
+    assert result.ledger.flagged == min(limit, lines * INSIDE)
     assert result.ledger.other == whole * others
     assert result.stop is (Stop.MAX_FLAGGED if reached else Stop.CONVERGED)
-    assert result.ledger.cost == result.ledger.source * 10 + result.ledger.other
+    assert result.ledger.cost == result.ledger.flagged * 10 + result.ledger.other
 
 
 @pytest.mark.parametrize("limit", [1, 25, 26, 60])

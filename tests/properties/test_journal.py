@@ -433,7 +433,7 @@ def test_rows_behind_one_that_is_not_answered_leave_no_gap(bad: int, seed: int, 
     class Climb:
         def __call__(self, problem: tb.Problem):
             points = problem.source + 0.01 * torch.arange(1, 8).view(-1, 1, 1, 1)
-            runs = [tb.Run(points, until) for until in (tb.Until.ADVERSARIAL, None)]
+            runs = [tb.Sequential(points, until) for until in (tb.Until.ADVERSARIAL, None)]
             yield tb.Ask(runs=runs, phase="climb")
             return Stop.CONVERGED
 
@@ -473,7 +473,7 @@ class Ramps:
 
     def __call__(self, problem: tb.Problem):
         runs = [
-            tb.Run(
+            tb.Sequential(
                 problem.source + far * torch.arange(1, size + 1).view(-1, 1, 1, 1),
                 None if number else tb.Until.ADVERSARIAL,
             )

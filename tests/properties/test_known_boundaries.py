@@ -520,7 +520,7 @@ def test_without_a_start_there_is_no_distance():
         expected |= dict.fromkeys(("frugal", "frugal+seri"), 6 + 3 + 1000)
         tries = expected.get(cell.name, 1000)
         assert result.ledger.by_phase == {"clean": 10, "start": 10 * tries}
-        assert result.ledger.source == tries + 1
+        assert result.ledger.flagged == tries + 1
 
 
 # -- the rules ------------------------------------------------------------------------------------

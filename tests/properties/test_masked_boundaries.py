@@ -81,5 +81,5 @@ def test_a_mask_a_set_and_a_target_together(name):
         assert int(three(result.adversarial[None])) == 2
         assert optimum - 1e-9 <= result.distance <= 1.6 * optimum
         tally = sum(result.ledger.counts.values(), start=type(result.ledger.counts["clean"])())
-        assert result.ledger.source == tally[0] + tally[1]
+        assert result.ledger.flagged == tally[0] + tally[1]
         assert result.ledger.cost == 2 * (tally[0] + tally[1]) + tally[2]

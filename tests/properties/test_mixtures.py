@@ -11,7 +11,7 @@ import tollbox as tb
 from tollbox import testing
 from tollbox.core.ask import Iterate
 from tollbox.engine import points as mixtures
-from tollbox.engine.points import Mixture
+from tollbox.engine.points import LinearPoint
 from tollbox.parts.paths import Arc, Circle, Segment
 from tollbox.parts.searches import REMEMBERED_POINTS, _Steps
 
@@ -25,9 +25,9 @@ def images(count: int, dtype: torch.dtype, seed: int = 0) -> list[torch.Tensor]:
 def test_many_are_the_same_as_each_alone(dtype):
     pictures = images(60, dtype)
     many = [
-        Mixture(pictures[k], pictures[k + 1] - 0.5, 0.1 + k / 7, pictures[k + 2] - 0.5, -k / 11)
+        LinearPoint(pictures[k], pictures[k + 1] - 0.5, 0.1 + k / 7, pictures[k + 2] - 0.5, -k / 11)
         if k % 3
-        else Mixture(pictures[k], pictures[k + 1] - 0.5, 1 / 3)
+        else LinearPoint(pictures[k], pictures[k + 1] - 0.5, 1 / 3)
         for k in range(50)
     ]
     batch = torch.full((60, 3, 7, 5), 2.0, dtype=dtype)
@@ -96,7 +96,7 @@ class _Sum:
         end = torch.ones_like(problem.source).to(self._dtype)
         line = Segment(problem.source.to(self._dtype), Iterate(end, 1.0))
         steps = _Steps(line, range(1, 6), 0, 10)
-        yield tb.Ask(runs=[tb.Run(self._other), tb.Run(steps)], phase="walk")
+        yield tb.Ask(runs=[tb.Sequential(self._other), tb.Sequential(steps)], phase="walk")
         return tb.Stop.CONVERGED
 
 

@@ -201,7 +201,7 @@ def test_rules_1_2_3_5_the_engine_does_what_is_done_by_hand(scene, layout):
         assert account(result) == dict(expected.counts)
         assert result.ledger.cost == expected.cost <= cell.budget
         assert result.ledger.queries == expected.queries <= cell.max_queries
-        assert result.ledger.source == expected.source <= cell.max_flagged
+        assert result.ledger.flagged == expected.source <= cell.max_flagged
         assert result.ledger.alarms_in == expected.alarms
         assert result.ledger.alarms <= cell.max_alarms
         assert result.first_alarm == expected.first_alarm
@@ -329,7 +329,7 @@ def test_whatever_is_sent_is_the_source_outside_the_mask(scene, layout, quantize
         if result.adversarial is not None:
             assert torch.equal(result.adversarial[fixed], clean[fixed])
     flagged = sum(n for (_, label), n in account(result).items() if cell.aim.flags(label))
-    assert result.ledger.source == flagged
+    assert result.ledger.flagged == flagged
 
 
 @given(scenes(), layouts)

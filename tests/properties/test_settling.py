@@ -58,7 +58,7 @@ def settlements(draw, most_rows=FEW_ROWS + 2):
     dearest = price.dearest
     budget = ledger.cost + dearest * draw(st.sampled_from([1, 1.5, 3, 8, 9, 11, 100]))
     max_queries = ledger.queries + draw(st.sampled_from([1, 3, 8, 100, math.inf]))
-    max_flagged = ledger.source + draw(st.sampled_from([1, 3, 8, math.inf, math.inf]))
+    max_flagged = ledger.flagged + draw(st.sampled_from([1, 3, 8, math.inf, math.inf]))
     account = Account(problem, ledger, Limits(budget, max_queries, max_flagged))
     if draw(st.booleans()):
         account.improvements = [Improvement(1.0, 0, 1, draw(st.sampled_from([0.5, 1.0, 2.0])), 0.0)]
@@ -79,7 +79,7 @@ def settlements(draw, most_rows=FEW_ROWS + 2):
 
 
 def counts(ledger):
-    return ledger.counts, ledger.cost, ledger.source, ledger.queries, ledger.levels.tolist()
+    return ledger.counts, ledger.cost, ledger.flagged, ledger.queries, ledger.levels.tolist()
 
 
 def assert_same(one: Account, other: Account) -> None:
@@ -116,7 +116,7 @@ def test_few_rows_that_can_be_paid_for_take_the_fast_path(scene):
     rows = pending.runs[0].known
     ledger = account.ledger
     account.cell_limits = Limits(
-        ledger.bound(rows + 2), ledger.queries + rows, ledger.source + rows
+        ledger.bound(rows + 2), ledger.queries + rows, ledger.flagged + rows
     )
     finite = not np.isnan(pending.runs[0].distances[:rows]).any()
     assert (settle_few(pending, account) is not None) == finite

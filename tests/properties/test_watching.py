@@ -92,7 +92,7 @@ class Line:
     def __call__(self, problem):
         points = problem.source.expand(STEPS, -1, -1, -1).clone()
         points[:, 0, 0, 0] += STEP * torch.arange(1, STEPS + 1)
-        yield tb.Ask(runs=[tb.Run(part) for part in points.chunk(self.runs)], phase="line")
+        yield tb.Ask(runs=[tb.Sequential(part) for part in points.chunk(self.runs)], phase="line")
         return Stop.CONVERGED
 
 
@@ -141,7 +141,7 @@ def test_an_alarm_costs_its_price_and_no_budget_is_exceeded(price, budget, runs,
 
 
 @dataclass(frozen=True)
-class Inward:
+class RayStart:
     """The same steps backwards, each nearer than the last."""
 
     def __call__(self, problem):
@@ -154,7 +154,7 @@ class Inward:
 def test_distance_at_counts_what_the_next_alarm_could_have_cost():
     """Each query but the first two costs 1 and its alarm 5; each is asked only if both fit."""
     net = tb.models.from_callable(lambda x: (x[:, 0, 0, 0] > 0.501).long(), dtype=torch.float64)
-    cell = tb.Cell(Inward(), GREY, 0, budget=1e4, watch=NEAR, alarm_price=5.0)
+    cell = tb.Cell(RayStart(), GREY, 0, budget=1e4, watch=NEAR, alarm_price=5.0)
     [long] = engine_run([cell], net, {})
     assert long.ledger.cost == 2 + 6 * (STEPS - 1)
     for budget in range(6, 250):

@@ -61,8 +61,8 @@ def test_the_face_that_was_promised():
     assert first.distance > 0
     assert first.adversarial.shape == (1, 28, 28)
     ledger = first.ledger
-    assert ledger.cost == 100 * ledger.source + ledger.other <= 5_000
-    assert ledger.queries == ledger.source + ledger.other
+    assert ledger.cost == 100 * ledger.flagged + ledger.other <= 5_000
+    assert ledger.queries == ledger.flagged + ledger.other
     assert sum(ledger.by_phase.values()) == ledger.cost
     step = first.trace[-1]
     assert step.iteration == len(first.trace)

@@ -10,7 +10,7 @@ import torch
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.core.detector import Panel, Sessions
+from tollbox.core.detector import BenignStats, Sessions
 from tollbox.detection import benign
 from tollbox.detection.benign import KINDS, benign_panel
 
@@ -119,8 +119,8 @@ def test_results_have_the_panel_where_there_is_one_detector():
 
 
 def test_a_panel_is_read_as_it_was_written():
-    panel = Panel({"walk": Sessions(3, 1, 18, 2)}, ("nothing else",))
+    panel = BenignStats({"walk": Sessions(3, 1, 18, 2)}, ("nothing else",))
     kinds = {name: vars(one) for name, one in panel.kinds.items()}
-    assert Panel.from_json({"kinds": kinds, "missing": ["nothing else"]}) == panel
+    assert BenignStats.from_json({"kinds": kinds, "missing": ["nothing else"]}) == panel
     with pytest.raises(TypeError):
-        Panel.from_json({"kinds": {"walk": {"steps": 3}}, "missing": []})
+        BenignStats.from_json({"kinds": {"walk": {"steps": 3}}, "missing": []})

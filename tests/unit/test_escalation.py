@@ -73,7 +73,7 @@ def test_an_account_is_lost_with_every_third_flagged_answer():
         ledger.charge(np.array([label]), "search" if label else "estimate")
     assert costs == [1, 1, 1, 50, 1, 1, 1, 50]
     assert ledger.cost == 1 + 1 + 1 + 50 + 1 + 1 + 1 + 50
-    assert (ledger.source, ledger.other) == (6, 2)
+    assert (ledger.flagged, ledger.other) == (6, 2)
     assert ledger.by_phase == {"search": 2.0, "estimate": 104.0}
     assert str(prices) == "escalating (1 from 1, 50 from 3, again at 4; others 1)"
     assert prices.ratio == 1

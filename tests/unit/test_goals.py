@@ -124,7 +124,7 @@ def test_every_label_of_the_set_is_flagged_and_costs_so():
     counts = sum(result.ledger.counts.values(), start=type(result.ledger.counts["clean"])())
     flagged = sum(counts[label] for label in (1, 2, 3))
     assert counts[1] + counts[3] > 0, "the run never met another class of the set"
-    assert result.ledger.source == flagged
+    assert result.ledger.flagged == flagged
     assert result.ledger.cost == 10 * flagged + (counts.total() - flagged)
     assert int(bands(result.adversarial[None])) in (0, 4)
     assert result.distance >= 0.15 * SHAPE[1] * np.sqrt(3) - 1e-9  # from 0.45 to 0.6 or to 0.3
@@ -155,7 +155,7 @@ def test_a_price_per_class_wins_over_the_set():
     counts = sum(result.ledger.counts.values(), start=type(result.ledger.counts["clean"])())
     assert counts[1] + counts[3] > 0
     assert result.ledger.cost == 3 * counts[1] + 5 * counts[2] + counts[0] + counts[3] + counts[4]
-    assert result.ledger.source == counts[1] + counts[2] + counts[3]
+    assert result.ledger.flagged == counts[1] + counts[2] + counts[3]
     goal = tb.Goal.leave({1, 2})
     assert prices.for_source(2, goal).ratio == 5
     assert prices.for_source(1, goal).ratio == 3

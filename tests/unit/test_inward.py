@@ -1,4 +1,4 @@
-"""Inward: which rays are asked, what that costs, which is kept, and what is left where none is."""
+"""RayStart: which rays are asked, what that costs, and which is kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tollbox.attacks.frugal.ray_start import (
     SMOOTH,
     SMOOTH_NEXT,
     VERY_DEAR,
-    Inward,
+    RayStart,
 )
 from tollbox.core.ask import Iterate
 from tollbox.core.stop import Stop
@@ -42,7 +42,7 @@ def cosine(a, b):
 
 def begun(label, ratio=1.0, tries=12, source=GREY, **more):
     problem = tb.Problem(source, 0, tb.Prices(ratio, 1), **more)
-    return problem, drive(Inward(tries)(problem), problem, label)
+    return problem, drive(RayStart(tries)(problem), problem, label)
 
 
 def ways(problem, tries, kinds=ROUGH_NEXT):
@@ -88,7 +88,7 @@ def test_a_ray_that_is_no_better_costs_one_flagged_answer(ratio, radius):
     assert done.labels == wanted
     assert done.phases == {"start"}
     found = done.returned
-    assert radius <= found.distance < radius / (1 - Inward.tolerance) * (1 + 1e-9)
+    assert radius <= found.distance < radius / (1 - RayStart.tolerance) * (1 + 1e-9)
     assert found.distance == pytest.approx(norm(found.point - GREY))
     assert any(torch.equal(found.point, point) for point in done.points)
 
@@ -112,7 +112,7 @@ def test_the_nearest_ray_is_kept(ratio, seed):
     found = done.returned
     unit = (found.point - GREY) / found.distance
     [kept] = [k for k, way in enumerate(ways(problem, tries)) if torch.allclose(unit, way)]
-    assert radii[kept] <= found.distance <= radii[kept] / (1 - Inward.tolerance) * (1 + 1e-9)
+    assert radii[kept] <= found.distance <= radii[kept] / (1 - RayStart.tolerance) * (1 + 1e-9)
     assert found.distance <= min(radii) / RADIUS_STEP * (1 + 1e-9)
 
 
@@ -136,7 +136,7 @@ def test_after_three_rays_the_next_is_of_the_kind_that_won(smooth):
         along = float((away * won).sum()) / max(norm(away), 1e-9)
         return int(norm(away) >= (1.0 if along > 0.99 else 3.0))
 
-    done = drive(Inward()(problem), problem, label)
+    done = drive(RayStart()(problem), problem, label)
     units = [(point - GREY) / norm(point - GREY) for point in done.points]
     assert any(torch.allclose(unit, wanted[3]) for unit in units)
     assert not any(torch.allclose(unit, other[3]) for unit in units)
@@ -193,7 +193,7 @@ def test_from_afar_the_kinds_that_were_not_tried_come_before_the_way_from_there(
         along = float((away * fifth).sum()) / max(norm(away), 1e-9)
         return int((norm(away) >= 1 and along > 0.9) or bool((point == 1).all()))
 
-    done = drive(Inward().nearest(problem), problem, label)
+    done = drive(RayStart().nearest(problem), problem, label)
     assert done.labels[:7] == [0, 0, 0, 0, 0, 1, 1]  # four rays, the inverse, white, the fifth
     assert 1 <= done.returned.iterate.distance <= 1.02
     assert done.returned.smooth is True
@@ -201,7 +201,7 @@ def test_from_afar_the_kinds_that_were_not_tried_come_before_the_way_from_there(
 
 def fresh(label, iterate, number=0, tries=12, ratio=100.0):
     problem = tb.Problem(GREY, 0, tb.Prices(ratio, 1))
-    return drive(Inward(tries).nearer(problem, iterate, number), problem, label)
+    return drive(RayStart(tries).nearer(problem, iterate, number), problem, label)
 
 
 def test_from_a_start_that_leads_nowhere_rays_are_asked_a_step_nearer():
@@ -213,7 +213,7 @@ def test_from_a_start_that_leads_nowhere_rays_are_asked_a_step_nearer():
     assert none.labels == [0] * 12
     assert all(norm(point - GREY) <= 4.0 * RADIUS_STEP + 1e-9 for point in none.points)
     later = fresh(lambda point: 0, iterate, 1).points
-    first = drive(Inward()(tb.Problem(GREY, 0)), tb.Problem(GREY, 0), lambda point: 0).points[:12]
+    first = drive(RayStart()(tb.Problem(GREY, 0)), tb.Problem(GREY, 0), lambda point: 0).points[:12]
     for one, other in product([*none.points, *later], first):
         assert cosine(one - GREY, other - GREY) < 0.5
     for one, other in product(none.points, later):
@@ -246,13 +246,13 @@ def test_where_flagged_answers_are_very_dear_the_first_ray_leads_to_an_image_of_
         along = cosine(away, noise - GREY) > 0.999
         return int(norm(away) >= (0.9 if along else 1.0))
 
-    done = drive(Inward().nearest(problem), problem, label)
+    done = drive(RayStart().nearest(problem), problem, label)
     assert torch.equal(done.points[0], noise)
     assert cosine(done.returned.iterate.point - GREY, noise - GREY) > 1 - 1e-9
     assert 0.9 <= done.returned.iterate.distance <= 0.9 * 1.02
     assert done.returned.smooth is False
     cheaper = tb.Problem(GREY, 0, tb.Prices(VERY_DEAR - 1, 1), seed=seed)
-    first = drive(Inward()(cheaper), cheaper, label).points[0]
+    first = drive(RayStart()(cheaper), cheaper, label).points[0]
     assert torch.equal(first, (GREY + FARTHEST_RADIUS * SCALE * ways(cheaper, 1)[0]).clamp(0, 1))
 
 
@@ -264,7 +264,7 @@ def test_an_image_of_noise_that_is_flagged_costs_one_answer():
     def label(point):
         return int(norm(point - GREY) >= 1 and not torch.equal(point, noise))
 
-    done = drive(Inward()(problem), problem, label)
+    done = drive(RayStart()(problem), problem, label)
     second = (GREY + FARTHEST_RADIUS * SCALE * ways(problem, 2)[1]).clamp(0, 1)
     assert done.labels[:2] == [0, 1]
     assert torch.equal(done.points[1], second)
@@ -279,7 +279,7 @@ def test_from_growing_noise_it_goes_inward_too():
     def label(point):
         return int(norm(point - GREY) >= 0.6 and not any(torch.allclose(point, r) for r in rays))
 
-    done = drive(Inward()(problem), problem, label)
+    done = drive(RayStart()(problem), problem, label)
     assert done.labels[:12] == [0] * 12
     assert 0.6 <= done.returned.distance <= 0.6 * 1.02
 
@@ -317,7 +317,7 @@ def test_for_a_target_another_class_is_no_success():
 
 def test_inward_is_a_start_for_any_attack():
     boundary = testing.half_space(0.5, factor=4)
-    attack = replace(tb.preset("cgba"), start=Inward())
+    attack = replace(tb.preset("cgba"), start=RayStart())
     [result] = tb.run(attack, boundary.model(), boundary.source[None], [0], budget=1500)
     assert result.stop is Stop.BUDGET
     assert result.distance < 1.1 * boundary.optimum
@@ -330,7 +330,7 @@ def test_inward_is_a_start_for_any_attack():
 
 def nearest(label, given=None, tries=12, ratio=1.0):
     problem = tb.Problem(GREY, 0, tb.Prices(ratio, 1))
-    found = drive(Inward(tries).nearest(problem, given), problem, label).returned
+    found = drive(RayStart(tries).nearest(problem, given), problem, label).returned
     assert found is not None
     return found
 
@@ -378,10 +378,10 @@ def test_a_given_ray_that_is_no_better_costs_what_a_ray_does_and_leaves_out_the_
     given = torch.zeros(SHAPE, dtype=torch.float64)
     given[0, 3, 3] = 1.0
     problem = tb.Problem(GREY, 0)
-    runs = [drive(Inward().nearest(problem, way), problem, outside(1.7)) for way in (None, given)]
+    runs = [drive(RayStart().nearest(problem, way), problem, outside(1.7)) for way in (None, given)]
     assert runs[0].labels == runs[1].labels
     assert not runs[1].returned.given
-    none = drive(Inward().nearest(problem, given), problem, lambda point: 0)
+    none = drive(RayStart().nearest(problem, given), problem, lambda point: 0)
     rays = ways(problem, 12)
     for point, way in zip(none.points, [rays[0], given, *rays[1:-1]], strict=False):
         assert torch.allclose(point, (GREY + FARTHEST_RADIUS * SCALE * way).clamp(0, 1))

@@ -10,7 +10,7 @@ from PIL import Image
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.attacks.frugal.ray_start import Inward
+from tollbox.attacks.frugal.ray_start import RayStart
 from tollbox.core.stop import Stop
 from tollbox.data.images import ImageSet
 from tollbox.data.masks import load_masks, masks_digest
@@ -147,7 +147,7 @@ def test_waves_are_within_the_mask():
 
 @pytest.mark.parametrize(
     "start",
-    [GrowingNoise(), NoiseImage(), UniformNoise(), Inward(), Pool(torch.stack([picture(2)]))],
+    [GrowingNoise(), NoiseImage(), UniformNoise(), RayStart(), Pool(torch.stack([picture(2)]))],
 )
 def test_a_start_is_within_the_mask(start):
     given = problem()

@@ -194,7 +194,7 @@ def test_scores_that_are_not_numbers_are_an_error_of_the_model():
         assert result.stop is tb.Stop.MODEL_ERROR
         assert "not numbers" in result.reason
         assert result.adversarial is None
-        assert 1 < result.ledger.queries == result.ledger.source
+        assert 1 < result.ledger.queries == result.ledger.flagged
     alone = tb.run(
         tb.preset("hsja"), model, torch.full((1, 1, 4, 4), 0.4), [0], budget=90, metered=True
     )

@@ -92,7 +92,7 @@ def test_a_search_costs_exactly_what_the_recursion_says(search, ratio, count):
         assert found == [pytest.approx(1 - cell / count)]
         costs.append(result.ledger.cost)
         if search.startswith("line"):
-            assert result.ledger.source <= part.keywords["stages"]
+            assert result.ledger.flagged <= part.keywords["stages"]
     assert math.fsum(costs) / count == pytest.approx(wanted(count, ratio), rel=1e-12)
 
 

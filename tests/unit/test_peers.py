@@ -237,7 +237,7 @@ def test_an_image_with_its_target_class_is_no_attack() -> None:
     back = pixels.theirs(pixels.ours(inputs, "x"))
     assert not torch.equal(back[1], inputs[1])  # it is the image itself, not what was made of it
     assert (results[1].stop, results[1].distance) == (tb.Stop.ALREADY_MISCLASSIFIED, 0)
-    assert (results[1].ledger.queries, results[1].ledger.source) == (1, 0)
+    assert (results[1].ledger.queries, results[1].ledger.flagged) == (1, 0)
     assert results[0].stop is tb.Stop.BUDGET
     assert (brightness(points, *bounds).argmax(1) == 1).all()
 

@@ -68,7 +68,7 @@ def test_the_cost_does_not_depend_on_the_chunks(price, found, cuts, goal):
         parts.charge(chunk, "a")
     assert whole.cost == parts.cost
     assert whole.counts == parts.counts
-    assert whole.queries == len(found) == whole.source + whole.other
+    assert whole.queries == len(found) == whole.flagged + whole.other
     exact = math.fsum(price.of(int(label), goal) for label in found)
     assert whole.cost == pytest.approx(exact, rel=1e-12)
     assert Ledger(price, goal, whole.counts).cost == whole.cost
@@ -81,7 +81,7 @@ def test_standing_is_the_account_before_each_row(price, before, found, goal):
     standing = ledger.account_before(found)
     for row in range(len(found)):
         assert standing.cost[row] == ledger.cost
-        assert standing.source[row] == ledger.source
+        assert standing.flagged[row] == ledger.flagged
         assert standing.queries[row] == ledger.queries
         ledger.charge(found[row : row + 1], "b")
 
@@ -94,7 +94,7 @@ def test_rows_are_affordable_while_the_dearest_answer_fits(price, found, share, 
     for label in found:
         if counted.cost + price.dearest > budget or counted.queries >= cap:
             break
-        if counted.source >= most:
+        if counted.flagged >= most:
             break
         counted.charge(np.array([label]), "a")
         by_hand += 1
@@ -106,7 +106,7 @@ def test_by_phase_and_sides():
     ledger.charge(np.array([2, 2, 0]), "search")
     ledger.charge(np.array([1]), "estimate")
     assert ledger.by_phase == {"search": 21, "estimate": 1}
-    assert (ledger.cost, ledger.queries, ledger.source, ledger.other) == (22, 4, 2, 2)
+    assert (ledger.cost, ledger.queries, ledger.flagged, ledger.other) == (22, 4, 2, 2)
     assert ledger.counts == {"search": Counter({2: 2, 0: 1}), "estimate": Counter({1: 1})}
 
 

@@ -16,7 +16,7 @@ from tollbox.attacks.boundary import BoundaryAttack
 from tollbox.attacks.cgba import CGBA, CGBAH
 from tollbox.attacks.frugal.attack import Frugal
 from tollbox.attacks.frugal.calibrated import Calibrated
-from tollbox.attacks.frugal.ray_start import Inward
+from tollbox.attacks.frugal.ray_start import RayStart
 from tollbox.attacks.geoda import GeoDA, GeoDAOriginal, _GrowingRadii
 from tollbox.attacks.hsja import HSJA, QEBA, HSJALinf
 from tollbox.attacks.opt import OPT, SignOPT
@@ -144,7 +144,7 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (UniformNoise, "tau"): SHARE,
     (GaussianRays, "directions"): COUNT,
     (GaussianRays, "tries"): COUNT,
-    (Inward, "tries"): COUNT,
+    (RayStart, "tries"): COUNT,
     (Spectrum, "cut"): WAVES,
     (Spectrum, "grey"): FROM_0_TO_1,
     (Texture, "power"): ([0, 1.5, 10], [-1e-9, 10.1, 1e300], "a number from 0 to 10"),
@@ -333,7 +333,7 @@ PLACES: dict[type, tuple[str, str]] = {
     UniformNoise: ("stealthy-hsja", "start"),
     GaussianRays: ("opt", "start"),
     Calibrated: ("cgba+calibrated", "estimate"),
-    Inward: ("frugal", "start"),
+    RayStart: ("frugal", "start"),
     Spectrum: ("frugal", "prior"),
     Texture: ("frugal", "prior"),
     Photo: ("frugal", "prior"),

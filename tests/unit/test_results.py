@@ -160,7 +160,7 @@ def test_results_are_short_in_print():
     model, images, labels, _ = tb.models.embedded()
     results = tb.run(tb.preset("a-hsja"), model, images[:2], labels[:2], budget=200)
     first = results[0]
-    ledger = f"{first.ledger.queries} queries ({first.ledger.source} flagged), cost 200"
+    ledger = f"{first.ledger.queries} queries ({first.ledger.flagged} flagged), cost 200"
     assert repr(first.ledger) == f"<Ledger: {ledger}>"
     assert repr(first) == f"<Result 0: budget, l2 {first.distance:.4g}, {ledger}>"
     median = np.median([r.distance for r in results])

@@ -290,7 +290,7 @@ def test_a_targeted_run_reaches_the_class_it_is_meant_for(preset, target, ratio)
     if not inside:  # the first pixel turns back before the plane does
         assert total[3 - target] > 0
     assert result.ledger.cost == total[0] * ratio + total[1] + total[2]
-    assert result.ledger.source == total[0]
+    assert result.ledger.flagged == total[0]
 
 
 def test_the_other_class_ends_a_search_like_the_source_does():

@@ -13,7 +13,7 @@ import tollbox as tb
 from tollbox.attacks.frugal import calibrated
 from tollbox.attacks.frugal import ray_start as inward
 from tollbox.attacks.frugal.calibrated import Calibrated
-from tollbox.attacks.frugal.ray_start import Inward
+from tollbox.attacks.frugal.ray_start import RayStart
 from tollbox.errors import InputError
 from tollbox.parts import (
     directions,
@@ -170,7 +170,7 @@ def test_parts_of_frugal_and_what_it_is_made_of() -> None:
         "frugal", "start.tries = 3", "prior.texture = 0", "reweighing_prior.low = 2", "plan = 7"
     )
     wanted = {
-        "start": Inward(3),
+        "start": RayStart(3),
         "prior": Photo(texture=0.0),
         "reweighing_prior": Reweighed(low=2.0),
     }
@@ -181,7 +181,7 @@ def test_parts_of_frugal_and_what_it_is_made_of() -> None:
         'estimate.subspace.part = "Photo"',
     ]
     assert built("cgba", *lines).estimate == Calibrated(slack=0.0, subspace=Photo())
-    assert built("a-hsja", 'start.part = "Inward"').start == Inward()
+    assert built("a-hsja", 'start.part = "RayStart"').start == RayStart()
 
 
 def test_a_preset_is_never_changed() -> None:
@@ -196,7 +196,10 @@ REFUSED = [
     ('search.part = "Split"', ["unknown search part 'Split'"]),
     (
         'start.part = "Pool"',
-        ["unknown start part 'Pool'", "Known: GaussianRays, GrowingNoise, Inward, NoiseImage, Uni"],
+        [
+            "unknown start part 'Pool'",
+            "Known: GaussianRays, GrowingNoise, NoiseImage, RayStart",
+        ],
     ),
     ("search.part = 3", ["search.part in [[attacks]] number 1 is 3", "the name of a part, one of"]),
     ('search = "OptimalSearch"', ["search in [[attacks]]", "search.part = 'BinarySearch'"]),

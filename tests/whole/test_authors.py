@@ -153,7 +153,7 @@ def test_runs_of_ours_by_iterations_add_up(named: Any, preset: str) -> None:
             assert result.ledger.queries + 10 < whole.ledger.queries
         assert len(run) == 4
         assert sum(each.queries for each in run) == result.ledger.queries - 1
-        assert sum(each.flagged for each in run) == result.ledger.source
+        assert sum(each.flagged for each in run) == result.ledger.flagged
         assert sum(e.search_cost for e in run) == pytest.approx(result.ledger.by_phase["search"])
         assert run[-1].distance == result.trace[-1].distance
         tally = result.ledger.counts.get("estimate", {})

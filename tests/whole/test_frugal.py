@@ -16,7 +16,7 @@ from tollbox import testing
 from tollbox.attacks.frugal.attack import NEAREST_SHARE, SMALLEST_DELTA, Frugal
 from tollbox.attacks.frugal.calibrated import CalibratedSampler
 from tollbox.attacks.frugal.overshoot import optimum
-from tollbox.attacks.frugal.ray_start import Inward
+from tollbox.attacks.frugal.ray_start import RayStart
 from tollbox.core.ask import at_once
 from tollbox.core.stop import Stop
 from tollbox.parts.priors import Spectrum
@@ -61,7 +61,7 @@ def test_a_start_that_leads_nowhere_is_left_for_a_fresh_ray(monkeypatch):
         return result
 
     assert 3 <= ended().distance < 3.2
-    monkeypatch.setattr(Inward, "nearer", lambda *args: at_once(None))
+    monkeypatch.setattr(RayStart, "nearer", lambda *args: at_once(None))
     assert ended().distance > 7.5
 
 
@@ -80,7 +80,7 @@ def test_where_others_are_free_the_run_is_that_at_a_thousand():
         assert counts(other) == counts(runs[0])
         assert [s.distance for s in other.trace] == [s.distance for s in runs[0].trace]
         assert torch.equal(other.adversarial, runs[0].adversarial)
-    assert runs[0].ledger.cost == runs[0].ledger.source
+    assert runs[0].ledger.cost == runs[0].ledger.flagged
 
 
 def test_a_plan_is_followed_whatever_the_price():
@@ -92,7 +92,7 @@ def test_a_plan_is_followed_whatever_the_price():
     assert counts(planned) == counts(priced)
     assert planned.distance == priced.distance
     plain = run(attack, boundary, 1, 1e9, max_queries=900)
-    assert plain.ledger.source > 2 * planned.ledger.source
+    assert plain.ledger.flagged > 2 * planned.ledger.flagged
 
 
 def test_the_dearer_the_price_the_fewer_answers_are_flagged():
@@ -100,7 +100,7 @@ def test_the_dearer_the_price_the_fewer_answers_are_flagged():
     shares = []
     for ratio in (0.01, 1, 10, 100):
         result = run(LOW, boundary, ratio, 1e9, max_queries=1500)
-        shares.append(result.ledger.source / result.ledger.queries)
+        shares.append(result.ledger.flagged / result.ledger.queries)
     assert shares == sorted(shares, reverse=True)
     assert shares[0] > 0.8
     assert shares[-1] < 0.15
@@ -238,7 +238,7 @@ def test_after_a_turn_that_nobody_expected_the_boundary_is_searched_all_the_same
 
 
 def test_from_a_start_that_may_lie_anywhere_it_finds_the_boundary_first():
-    """On the ray, to a hundredth: of a given image, and of another start. Inward has been there,
+    """On the ray, to a hundredth: of a given image, and of another start. RayStart has been there,
     and nothing more is asked."""
     boundary = testing.half_space(0.5, factor=4)
     normal = testing._unit(0, SHAPE, 4)

@@ -60,11 +60,11 @@ def test_the_set_and_the_mask_hold_in_every_run(study: StudyFolder) -> None:
         for result in found.results():
             tally = sum(result.ledger.counts.values(), Counter[int]())
             assert result.ledger.goal == tb.Goal.leave(FLAGGED)
-            assert result.ledger.source == sum(tally[label] for label in FLAGGED)
+            assert result.ledger.flagged == sum(tally[label] for label in FLAGGED)
             place = found.grid.place(result.index)
             prices = place.series.tariff.prices
-            other = tally.total() - result.ledger.source
-            assert result.ledger.cost == prices.source * result.ledger.source + other
+            other = tally.total() - result.ledger.flagged
+            assert result.ledger.cost == prices.source * result.ledger.flagged + other
             again = found.replayed(result.index)
             assert again.improvements == result.improvements
             if again.adversarial is not None:
@@ -102,7 +102,7 @@ def test_what_is_written_of_it_says_so(study: StudyFolder, tmp_path: Path) -> No
     with tb.StudyResults(study.folder / "out") as found:
         write_export(found, tmp_path)
         summary = page_data(found)["summary"]
-        wanted = [result.ledger.source for result in found.results()]
+        wanted = [result.ledger.flagged for result in found.results()]
     assert "Flagged is an answer of classes 1, 2, 3; any other class is adversarial." in summary
     assert "Only pixels within a mask may change (mask.png)." in summary
     with open(tmp_path / "cells.csv", newline="") as file:

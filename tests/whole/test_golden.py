@@ -44,7 +44,7 @@ def golden(name: str) -> dict[str, dict[str, object]]:
             numbers[f"{name} / {preset} / c*={ratio}"] = {
                 "stop": str(result.stop),
                 "queries": result.ledger.queries,
-                "source": result.ledger.source,
+                "source": result.ledger.flagged,
                 "steps": len(result.trace),
                 "distance": result.distance,
             }

@@ -141,7 +141,7 @@ def test_runs_come_back_with_counts_improvements_and_steps(path: Path, attack: s
     assert back.warnings == result.warnings
     assert torch.equal(back.adversarial, result.adversarial)
     assert (end.distance, end.cost) == (result.distance, result.ledger.cost)
-    assert (end.queries, end.source) == (result.ledger.queries, result.ledger.source)
+    assert (end.queries, end.source) == (result.ledger.queries, result.ledger.flagged)
     assert back.ledger == result.ledger
     assert back.improvements == result.improvements
     assert back.trace == result.trace

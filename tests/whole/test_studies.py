@@ -503,10 +503,10 @@ def test_a_study_under_a_price_that_grows_goes_on_where_it_was(case: Case) -> No
     prices.write_text("flagged,price\n1,1\n5,8\n6,again\n")
     case.run(Net())
     assert contents(case.out) == wanted
-    found = [r for r in StudyResults(case.out).results(price="growing") if r.ledger.source >= 5]
+    found = [r for r in StudyResults(case.out).results(price="growing") if r.ledger.flagged >= 5]
     assert found
     for result in found:
-        ledger, (rounds, rest) = result.ledger, divmod(result.ledger.source, 5)
+        ledger, (rounds, rest) = result.ledger, divmod(result.ledger.flagged, 5)
         assert ledger.cost == rounds * (4 + 8) + rest + ledger.other
 
 

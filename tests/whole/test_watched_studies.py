@@ -162,7 +162,7 @@ def test_what_is_shown_of_alarms_is_beside_the_benign_panel(case: Case):
         first = result.first_alarm or (None, None)
         assert (row["first_alarm_queries"], row["first_alarm_flagged"]) == first
     for row, result in zip(dearer, all_results, strict=True):
-        counted = result.ledger.other + 10 * result.ledger.source + 7 * result.ledger.alarms
+        counted = result.ledger.other + 10 * result.ledger.flagged + 7 * result.ledger.alarms
         assert row["cost"] == counted
 
 

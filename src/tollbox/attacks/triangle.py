@@ -28,7 +28,7 @@ from ..core.metric import Metric
 from ..core.problem import Problem
 from ..core.stop import Stop
 from ..core.validation import MAX_LIMIT, above, check, number, whole
-from ..engine.points import Mixture
+from ..engine.points import LinearPoint
 from ..parts.directions import Directions, SingleWaves
 from ..parts.paths import QUARTER_TURN, Circle, Segment
 from ..parts.searches import Search
@@ -47,11 +47,11 @@ class Corner:
     """Of which only the two axes are used, both as long as x_t - x*."""
     alpha: float
 
-    def at(self, beta: float) -> Mixture:
+    def at(self, beta: float) -> LinearPoint:
         """The terms of the point."""
         share = math.sin(self.alpha + abs(beta)) / math.sin(self.alpha)
         along, across = share * math.cos(beta), share * math.sin(beta)
-        return Mixture(self.circle.source, self.circle.away, along, self.circle.side, across)
+        return LinearPoint(self.circle.source, self.circle.away, along, self.circle.side, across)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Triangle:
         """T(theta)."""
         return self.mixture(theta).point()
 
-    def mixture(self, theta: float) -> Mixture:
+    def mixture(self, theta: float) -> LinearPoint:
         """The terms of T(theta)."""
         return self.corner.at(self.first + (self.last - self.first) * theta)
 

@@ -20,7 +20,7 @@ from ..core.metric import Metric
 from ..core.problem import Problem
 from ..core.stop import Stop
 from ..core.validation import MAX_LIMIT, MAX_VALUE, check, whole
-from ..engine.points import Mixture
+from ..engine.points import LinearPoint
 from ..parts.estimates import Estimate
 from ..parts.paths import Segment
 from ..parts.searches import PHASE, Search, SplitRule, narrow
@@ -56,7 +56,7 @@ class Bridge:
         blend = unit(self._ahead * (1 - theta) + self._normal * theta)
         return torch.add(self._source, blend, alpha=self.start.distance).clamp_(0, 1)
 
-    def mixture(self, theta: float) -> Mixture | None:  # noqa: ARG002
+    def mixture(self, theta: float) -> LinearPoint | None:  # noqa: ARG002
         """None: the length of the blend is known to the device alone."""
         return None
 

@@ -57,7 +57,7 @@ def show(
     ended = [r for r in results.counted if not r.stop.cut_short]
     early = [r for r in results.counted if r.stop.unfinished]
     queries = sum(r.ledger.queries for r in results)
-    flagged = sum(r.ledger.source for r in results)
+    flagged = sum(r.ledger.flagged for r in results)
     table = Table(title=Text(title), show_header=False)
     table.add_column()
     table.add_column(justify="right")

@@ -59,7 +59,7 @@ class Until(enum.Enum):
     NOT_ADVERSARIAL = False
 
 
-class Run(NamedTuple):
+class Sequential(NamedTuple):
     """Points to be asked one after another."""
 
     points: Rows
@@ -115,9 +115,11 @@ class Ask:
         *,
         phase: str,
         until: Until | None = None,
-        runs: Sequence[Run] = (),
+        runs: Sequence[Sequential] = (),
     ) -> None:
-        self.runs: tuple[Run, ...] = tuple(runs) if points is None else (Run(points, until),)
+        self.runs: tuple[Sequential, ...] = (
+            tuple(runs) if points is None else (Sequential(points, until),)
+        )
         self.phase = phase
         if not isinstance(phase, str):
             raise TypeError(f"the phase of an ask is {phase!r}: expected a word")

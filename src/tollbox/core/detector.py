@@ -57,7 +57,7 @@ class Sessions:
 
 
 @dataclass(frozen=True)
-class Panel:
+class BenignStats:
     """Sessions by what was done to the images."""
 
     kinds: Mapping[str, Sessions]
@@ -70,7 +70,7 @@ class Panel:
         return sum(self.kinds.values(), Sessions())
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Panel:
+    def from_json(cls, values: Mapping[str, Any]) -> BenignStats:
         """What was written."""
         kinds = {name: Sessions(**counts) for name, counts in values["kinds"].items()}
         return cls(kinds, tuple(values["missing"]))

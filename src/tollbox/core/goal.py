@@ -3,7 +3,7 @@
 The goal: which labels are flagged, and which are adversarial.
 
 1. `flagged` are the labels on the source side: each has the flagged price c*, and is counted in
-   `ledger.source`. By default it is the image's own class.
+   `ledger.flagged`. By default it is the image's own class.
 2. Adversarial is any label that is not flagged; with a `target`, that class alone. A third class is
    then neither.
 3. An image whose clean answer is not flagged is misclassified from the start, whatever its label.

@@ -28,7 +28,7 @@ class AccountBefore(NamedTuple):
     """Where the account stood just before each row of a run of answers."""
 
     cost: NDArray[np.float64]
-    source: NDArray[np.int64]
+    flagged: NDArray[np.int64]
     queries: NDArray[np.int64]
     dearest_next: Any
     """The most that the row itself may cost."""
@@ -59,7 +59,7 @@ class Ledger:
 
     def __str__(self) -> str:
         alarms = f", {self.alarms:,} alarm{'s' * (self.alarms > 1)}" if self.alarms else ""
-        return f"{self.queries:,} queries ({self.source:,} flagged{alarms}), cost {self.cost:,g}"
+        return f"{self.queries:,} queries ({self.flagged:,} flagged{alarms}), cost {self.cost:,g}"
 
     def _by_level(self, *tallies: Counter[int]) -> list[int]:
         levels = [0] * len(self.prices.values)
@@ -82,7 +82,7 @@ class Ledger:
         return sum(self._levels)
 
     @property
-    def source(self) -> int:
+    def flagged(self) -> int:
         """Flagged answers: with the source class, or one of the goal's set."""
         return sum(self.flagged_in(phase) for phase in self.counts)
 
@@ -93,7 +93,7 @@ class Ledger:
     @property
     def other(self) -> int:
         """Answers that are not flagged."""
-        return self.queries - self.source
+        return self.queries - self.flagged
 
     @property
     def alarms(self) -> int:
@@ -141,14 +141,14 @@ class Ledger:
     ) -> AccountBefore:
         """The account before each of `labels`, were they charged in order, with alarms if any."""
         if len(labels) == 1:
-            now = np.array([self.cost]), np.array([self.source]), np.array([self.queries])
+            now = np.array([self.cost]), np.array([self.flagged]), np.array([self.queries])
             return AccountBefore(*now, self.dearest_next, np.array([self.alarms]))
         levels = self.prices.levels(labels, self.goal)
         steps = np.zeros((len(labels), len(self.prices.values)), np.int64)
         steps[np.arange(len(labels)), levels] = 1
         before = np.cumsum(steps, axis=0) - steps + np.array(self._levels)
         flagged = self.goal.is_flagged(labels).astype(np.int64)
-        source = np.cumsum(flagged) - flagged + self.source
+        source = np.cumsum(flagged) - flagged + self.flagged
         queries = self.queries + np.arange(len(labels), dtype=np.int64)
         raised = np.full(len(labels), self.alarms)
         if alarms is not None:
@@ -163,7 +163,7 @@ class Ledger:
             return False
         if self.alarms + rows > limits.max_alarms:
             return False
-        return limits.max_flagged == math.inf or self.source + rows <= limits.max_flagged
+        return limits.max_flagged == math.inf or self.flagged + rows <= limits.max_flagged
 
     def affordable(
         self,
@@ -179,7 +179,7 @@ class Ledger:
         fits = (
             (before.cost + before.dearest_next <= limits.budget)
             & (before.queries < limits.max_queries)
-            & (before.source < limits.max_flagged)
+            & (before.flagged < limits.max_flagged)
             & (before.alarms < limits.max_alarms)
         )
         return rows if fits.all() else int(fits.argmin())

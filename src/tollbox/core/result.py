@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .detector import FirstAlarm, Panel
+from .detector import BenignStats, FirstAlarm
 from .exactness import NOT_CHECKED, Exactness
 from .ledger import Ledger
 from .limits import Limits
@@ -195,7 +195,7 @@ class Result:
         """The largest cost (flagged queries, queries) at which it is known what was reached."""
         check_axis(by)
         ledger = self.ledger
-        spent = {"cost": ledger.cost, "source": ledger.source, "queries": ledger.queries}
+        spent = {"cost": ledger.cost, "source": ledger.flagged, "queries": ledger.queries}
         return known_up_to(self.stop, by, spent=spent[by], limits=self.limits)
 
     def distance_at(self, value: float, by: By = "cost") -> float:
@@ -224,7 +224,7 @@ class Results(Sequence[Result]):
     """What `check=True` found about the model; empty if all was well or nothing was checked."""
     exactness: Exactness = NOT_CHECKED
     """Whether repeated runs agree bit for bit, as far as it was checked; see its `sentence`."""
-    benign: Panel | None = None
+    benign: BenignStats | None = None
     """What the detector says of harmless queries, if there is one detector for all; see its
     `sentence`."""
 
@@ -233,7 +233,7 @@ class Results(Sequence[Result]):
         results: Iterable[Result],
         findings: Iterable[str] = (),
         exactness: Exactness = NOT_CHECKED,
-        benign: Panel | None = None,
+        benign: BenignStats | None = None,
     ) -> None:
         object.__setattr__(self, "results", tuple(results))
         object.__setattr__(self, "findings", tuple(findings))

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ..core.detector import Detector, Panel, Sessions
+from ..core.detector import BenignStats, Detector, Sessions
 from ..core.model import Model
 from ..core.noise import content_hash
 from ..engine.alarms import as_alarms
@@ -41,7 +41,7 @@ DIGITS = 15
 
 def benign_panel(
     detector: Detector, images: Iterable[Tensor], model: Model, seed: int = 0
-) -> Panel:
+) -> BenignStats:
     """What a detector says of harmless queries about images (c, h, w) in [0,1], made as they would
     be sent to the model, which is not asked."""
     kinds, missing = dict(KINDS), list[str]()
@@ -62,10 +62,10 @@ def benign_panel(
                 said = as_alarms(detector.begin(number)(rows), len(rows)).cpu()
             except (Exception, SystemExit) as error:  # the user's own code
                 failed = f"the detector failed on it: {type(error).__name__}: {error}"
-                return Panel(found, (*missing, failed))
+                return BenignStats(found, (*missing, failed))
             alarms = int(said.sum())
             found[name] += Sessions(1, int(alarms > 0), len(rows), alarms)
-    return Panel(found, tuple(missing))
+    return BenignStats(found, tuple(missing))
 
 
 def _no_pictures(image: Tensor) -> str:

@@ -278,7 +278,7 @@ class CellRun:
             step: dict[str, Any] = {
                 "iteration": len(self._steps) + 1,
                 "cost": self.ledger.cost,
-                "source": self.ledger.source,
+                "source": self.ledger.flagged,
                 "other": self.ledger.other,
                 "distance": known,
                 "by_phase": self.ledger.by_phase,

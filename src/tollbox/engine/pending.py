@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.ask import Ask, Run, Until
+from ..core.ask import Ask, Sequential, Until
 from ..core.ledger import Ledger
 from ..core.limits import Limits
 from ..core.problem import Problem
@@ -47,7 +47,7 @@ class Failure:
 class RunState:
     """One run of an ask on its way."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Sequential) -> None:
         self.run = run
         self.size = len(run.points)
         self.sent = 0
@@ -147,7 +147,7 @@ class Pending:
         mean = ledger.cost / ledger.queries if ledger.queries else ledger.dearest_next
         tally = ledger.levels
         ahead = 0  # rows before this run whose price is not known yet
-        flagged = ledger.source if max_flagged < math.inf else 0
+        flagged = ledger.flagged if max_flagged < math.inf else 0
         share = 1.0 if metered else flagged / max(1, ledger.queries)  # of rows that are flagged
         alarms, seen, unseen = ledger.alarms, 0, 0  # raised; rows that were watched, or not yet
         alarm_price = ledger.alarm_price

@@ -2,7 +2,7 @@
 
 A point of a line or of an arc is `base + a first + b second`, clipped to [0,1], with plain numbers
 a and b. A search asks for such points one by one, and on a GPU a launch takes longer than the sum:
-so rows that know the terms of their points (`MixtureRows`) have them added up for the whole batch
+so rows that know the terms of their points (`LinearRows`) have them added up for the whole batch
 (`write`), and a point is made once more, alone, if it is kept.
 
 Products and sums are separate operations, each rounded on its own: a point comes out the same, bit
@@ -22,7 +22,7 @@ from torch import Tensor
 from ..core.device import kernels_for
 
 
-class Mixture(NamedTuple):
+class LinearPoint(NamedTuple):
     """The terms of a point."""
 
     base: Tensor
@@ -40,7 +40,7 @@ class Mixture(NamedTuple):
         return total.clamp_(0, 1)
 
 
-class MixtureRows(ABC):
+class LinearRows(ABC):
     """Rows that know the terms of their points; those that do inherit from this."""
 
     @abstractmethod
@@ -52,11 +52,11 @@ class MixtureRows(ABC):
         """The points of a slice, as one tensor (n, c, h, w)."""
 
     @abstractmethod
-    def mixture(self, row: int) -> Mixture | None:
+    def mixture(self, row: int) -> LinearPoint | None:
         """The terms of one row, or None if it has to be made as other rows are."""
 
 
-def write(batch: Tensor, mixtures: Sequence[Mixture], rows: Sequence[int]) -> None:
+def write(batch: Tensor, mixtures: Sequence[LinearPoint], rows: Sequence[int]) -> None:
     """Write the points of many mixtures into rows of a batch, (n, c, h, w)."""
     if (kernels := kernels_for(batch)) is not None:
         kernels.fill_mixtures(batch, _terms(mixtures, rows).to(batch.device, non_blocking=True))
@@ -77,7 +77,7 @@ def write(batch: Tensor, mixtures: Sequence[Mixture], rows: Sequence[int]) -> No
     torch._foreach_copy_([places[row] for row in rows], totals)
 
 
-def _terms(mixtures: Sequence[Mixture], rows: Sequence[int]) -> Tensor:
+def _terms(mixtures: Sequence[LinearPoint], rows: Sequence[int]) -> Tensor:
     """A line for each, as `kernels.fill_mixtures` takes them."""
     terms = torch.empty(len(mixtures), 6, dtype=torch.int64, pin_memory=True)
     lines = terms.numpy()

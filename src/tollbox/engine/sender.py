@@ -36,7 +36,7 @@ from ..core.problem import Problem
 from ..core.stop import Stop
 from .in_flight import Flight, Piece, split
 from .pending import Failure
-from .points import Mixture, MixtureRows, write
+from .points import LinearPoint, LinearRows, write
 
 
 class BatchBuilder:
@@ -84,12 +84,12 @@ class BatchBuilder:
             reason = f"its points could not be made: {type(error).__name__}: {error}"
             return Failure(Stop.ATTACK_ERROR, reason)
 
-    def mixtures(self, piece: Piece) -> list[Mixture] | None:
+    def mixtures(self, piece: Piece) -> list[LinearPoint] | None:
         """The terms of a piece's points, if its rows know them."""
         rows = piece.pending.runs[piece.run_number].run.points
-        if not isinstance(rows, MixtureRows):
+        if not isinstance(rows, LinearRows):
             return None
-        terms: list[Mixture] = []
+        terms: list[LinearPoint] = []
         try:
             for row in range(piece.first, piece.last):
                 mixture = rows.mixture(row)
@@ -100,7 +100,7 @@ class BatchBuilder:
             return None
         return terms
 
-    def _fits(self, mixture: Mixture) -> bool:
+    def _fits(self, mixture: LinearPoint) -> bool:
         """Are its terms images of the dtype and the device of all?"""
         if self._sources is None:
             return False
@@ -119,7 +119,7 @@ class BatchBuilder:
     def batch(
         self,
         parts: list[tuple[int, Tensor]],
-        mixed: list[Mixture],
+        mixed: list[LinearPoint],
         places: list[int],
         rows: int,
         padded: int,
@@ -293,7 +293,7 @@ class Sender:
         sound: list[Piece] = []
         slots: list[int] = []
         parts: list[tuple[int, Tensor]] = []
-        mixed: list[Mixture] = []
+        mixed: list[LinearPoint] = []
         places: list[int] = []
         builder = self.builder
         for piece in pieces:

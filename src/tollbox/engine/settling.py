@@ -30,7 +30,7 @@ from ..core.problem import Problem
 from ..core.result import Improvement
 from ..core.stop import Stop
 from .pending import Failure, Pending
-from .points import Mixture, MixtureRows
+from .points import LinearPoint, LinearRows
 
 FEW_ROWS = 8
 """Rows of a run that are settled one by one; more are settled at once."""
@@ -47,7 +47,7 @@ class Account:
     """Whether rows are charged."""
     improvements: list[Improvement] = field(default_factory=list)
     first_alarm: FirstAlarm | None = None
-    best: Tensor | Mixture | None = None
+    best: Tensor | LinearPoint | None = None
     """The nearest adversarial point, (1, c, h, w), as it was asked for; or its terms."""
 
     @property
@@ -68,7 +68,7 @@ class Account:
             return Stop.ALARM
         if self.ledger.queries >= limits.max_queries:
             return Stop.MAX_QUERIES
-        if limits.max_flagged != math.inf and self.ledger.source >= limits.max_flagged:
+        if limits.max_flagged != math.inf and self.ledger.flagged >= limits.max_flagged:
             return Stop.MAX_FLAGGED
         if self.ledger.cost + self.ledger.dearest_next > limits.budget:
             return Stop.BUDGET
@@ -77,13 +77,13 @@ class Account:
     def keep(self, points: Rows, row: int) -> None:
         """Keep a point as the best: its terms, if it has any, or a copy, since its maker may use
         the memory again."""
-        self.best = points.mixture(row) if isinstance(points, MixtureRows) else None
+        self.best = points.mixture(row) if isinstance(points, LinearRows) else None
         if self.best is None:
             self.best = points[row : row + 1].to(self.problem.source.dtype, copy=True)
 
     def best_point(self) -> Tensor | None:
         """The nearest adversarial point, (1, c, h, w), as it was asked for."""
-        if isinstance(self.best, Mixture):
+        if isinstance(self.best, LinearPoint):
             self.best = self.best.point()[None].to(self.problem.source.dtype)
         return self.best
 
@@ -178,7 +178,7 @@ def settle_few(pending: Pending, account: Account) -> Answers | None:
         ledger.charge_one(label, pending.ask.phase)
         if improves:
             nearest, best_row = distance, row
-            spent = ledger.cost, ledger.source, ledger.queries
+            spent = ledger.cost, ledger.flagged, ledger.queries
             account.improvements.append(Improvement(*spent, distance, cost_before))
     if best_row >= 0:
         account.keep(state.run.points, best_row)
@@ -199,7 +199,7 @@ def _keep_best(
     spent = account.ledger.account_before(np.append(labels, labels[-1]), np.append(alarms, False))
     included = nearer + 1 if account.charging else nearer
     columns = (
-        *(column[included] for column in (spent.cost, spent.source, spent.queries)),
+        *(column[included] for column in (spent.cost, spent.flagged, spent.queries)),
         distances[nearer],
         spent.cost[nearer],
         spent.alarms[included],
@@ -217,7 +217,7 @@ def _first_alarm(charged: AnsweredRows, ledger: Ledger) -> FirstAlarm:
     """Where the account stands after the first of some rows that raised an alarm."""
     rows = int(charged.alarms.argmax()) + 1
     flagged = int(ledger.goal.is_flagged(charged.labels[:rows]).sum())
-    return FirstAlarm(ledger.queries + rows, ledger.source + flagged)
+    return FirstAlarm(ledger.queries + rows, ledger.flagged + flagged)
 
 
 def _answers(answered: AnsweredRows, counts: list[int], ledger: Ledger) -> Answers:

@@ -90,7 +90,7 @@ def numbers(values: Numbers | float) -> tuple[float, ...] | None:
 
 
 @dataclass(frozen=True)
-class Opened:
+class LoadedNetwork:
     """A model whose network is loaded, and which has not been tried on an image yet."""
 
     source: Source
@@ -114,7 +114,7 @@ def opened(
     names: str | PathLike[str] | Sequence[str] | None = None,
     device: str | torch.device = "cpu",
     batch_size: int | None = None,
-) -> Opened:
+) -> LoadedNetwork:
     """The first half of `load_model`, which needs no image: its configuration is known then."""
     given = None if names is None else class_names(names)
     found = Source.at(source, torch.device(device), batch_size, given)
@@ -124,7 +124,7 @@ def opened(
             f"is {batch_size}, and the model {source} takes {network.batch} only",
             input="batch_size",
         )
-    return Opened(found, network)
+    return LoadedNetwork(found, network)
 
 
 def network_of(source: Source) -> Network:
@@ -213,7 +213,7 @@ def load_model(
 
 
 def fitted(
-    opened: Opened,
+    opened: LoadedNetwork,
     example: Tensor | None,
     *,
     mean: Sequence[float] | None,

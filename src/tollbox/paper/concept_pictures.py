@@ -193,7 +193,7 @@ def _tell(axis: Axes, result: Result, ratio: float) -> None:
     axis.text(
         0.03,
         0.97,
-        f"{ledger.source} of {ledger.queries} answers flagged\n"
+        f"{ledger.flagged} of {ledger.queries} answers flagged\n"
         f"cost {ledger.cost:g} at c* = {ratio:g}",
         transform=axis.transAxes,
         va="top",

@@ -27,7 +27,7 @@ from torch import Tensor
 from ..core.ask import Iterate
 from ..core.device import kernels_for
 from ..core.metric import Metric
-from ..engine.points import Mixture
+from ..engine.points import LinearPoint
 
 QUARTER_TURN = math.pi / 2
 NEGLIGIBLE_ROUNDINGS = 1e3
@@ -48,7 +48,7 @@ class Path(Protocol):
     def __call__(self, theta: float) -> Tensor:
         """T(theta)."""
 
-    def mixture(self, theta: float) -> Mixture | None:
+    def mixture(self, theta: float) -> LinearPoint | None:
         """The terms of T(theta), or None if they are not plain numbers."""
 
 
@@ -64,9 +64,9 @@ class Segment:
         """T(theta)."""
         return self.mixture(theta).point()
 
-    def mixture(self, theta: float) -> Mixture:
+    def mixture(self, theta: float) -> LinearPoint:
         """The terms of T(theta)."""
-        return Mixture(self.start.point, self._way, theta)
+        return LinearPoint(self.start.point, self._way, theta)
 
 
 class Box:
@@ -103,9 +103,9 @@ class Ray:
         """T(theta)."""
         return self.mixture(theta).point()
 
-    def mixture(self, theta: float) -> Mixture:
+    def mixture(self, theta: float) -> LinearPoint:
         """The terms of T(theta)."""
-        return Mixture(self._source, self._signs, self._radius * (1 - self._reach * theta))
+        return LinearPoint(self._source, self._signs, self._radius * (1 - self._reach * theta))
 
 
 def inward(source: Tensor, start: Iterate, norm: Metric) -> Path:
@@ -146,10 +146,10 @@ class Circle:
         side = side * torch.where(norm > NEGLIGIBLE_ROUNDINGS * limits.eps, radius / norm, 0.0)
         return cls(source, away, side, along)
 
-    def at(self, phi: float) -> Mixture:
+    def at(self, phi: float) -> LinearPoint:
         """The terms of the point at the angle phi from x, as seen from x*."""
         cosine, sine = math.cos(phi), math.sin(phi)
-        return Mixture(self.source, self.away, cosine * cosine, self.side, cosine * sine)
+        return LinearPoint(self.source, self.away, cosine * cosine, self.side, cosine * sine)
 
     def at_unknown(self, phi: Tensor) -> Tensor:
         """The point at an angle that only the device knows, a tensor without dimension."""
@@ -180,7 +180,7 @@ class Arc:
             return self.circle.at_unknown(self.last * theta)
         return self.circle.at(self._angle(theta, self.last)).point()
 
-    def mixture(self, theta: float) -> Mixture | None:
+    def mixture(self, theta: float) -> LinearPoint | None:
         """The terms of T(theta), if they are plain numbers."""
         if isinstance(self.last, Tensor):
             return None

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ..core.ask import Answers, Ask, Asking, Iterate, T, Until, first_adversarial, handled
 from ..core.problem import Problem
-from ..engine.points import Mixture, MixtureRows
+from ..engine.points import LinearPoint, LinearRows
 from .paths import Segment
 from .searches import PHASE, Search
 
@@ -35,7 +35,7 @@ FARTHEST = OUTWARD**MOST_STEPS
 """What a ray without a boundary up to there counts as, in units of the radius."""
 
 
-class OnRay(MixtureRows):
+class OnRay(LinearRows):
     """Points of a ray at given radii, as rows."""
 
     def __init__(self, source: Tensor, ray: Tensor, radii: Sequence[float]) -> None:
@@ -48,9 +48,9 @@ class OnRay(MixtureRows):
         first, last, _ = rows.indices(len(self.radii))
         return torch.stack([self.mixture(row).point() for row in range(first, last)])
 
-    def mixture(self, row: int) -> Mixture:
+    def mixture(self, row: int) -> LinearPoint:
         """The terms of one row."""
-        return Mixture(self._source, self._ray, self.radii[row])
+        return LinearPoint(self._source, self._ray, self.radii[row])
 
     def point(self, row: int) -> Tensor:
         """One of them."""

@@ -22,7 +22,7 @@ from torch import Tensor
 from ..core.ask import Ask, Asking, Iterate, Until
 from ..core.problem import Problem
 from ..core.validation import MAX_DEPTH, between, check, whole
-from ..engine.points import Mixture, MixtureRows
+from ..engine.points import LinearPoint, LinearRows
 from ..theory.search_costs import line_step, optimal_share, optimal_splits, split
 from .paths import Path
 from .registry import register
@@ -82,7 +82,7 @@ REMEMBERED_POINTS = 4
 """Points of a run that are kept at hand: what is returned in the end is mostly among the last."""
 
 
-class _Steps(MixtureRows):
+class _Steps(LinearRows):
     """Points of a path at some of its `count` bins, as rows."""
 
     def __init__(self, path: Path, places: Sequence[int], low: int, count: int) -> None:
@@ -98,7 +98,7 @@ class _Steps(MixtureRows):
             return self._row(first)
         return torch.cat([self._row(row) for row in range(first, last)])
 
-    def mixture(self, row: int) -> Mixture | None:
+    def mixture(self, row: int) -> LinearPoint | None:
         """The terms of one row, if the path can tell them."""
         return self._path.mixture(self.theta(row))
 

@@ -50,7 +50,7 @@ from ..detection.benign import benign_panel
 from ..engine.sizes import default_batch_size, trial_batch_size
 from ..errors import InputError, mention
 from ..model_check import CHECKED_IMAGES, Examined, exact_choice, examine, shapes_of, threads
-from ..models.loading import Opened
+from ..models.loading import LoadedNetwork
 from ..models.registry import brings_configuration, files_of
 from ..workers.executors import threads_each
 from .fingerprint import (
@@ -191,7 +191,7 @@ class Loaded:
     """Models that are used instead of loading them, by name."""
     own_names: bool
     """Whether the names of the classes are from a model's configuration."""
-    opened: dict[str, Opened] = field(repr=False)
+    opened: dict[str, LoadedNetwork] = field(repr=False)
     """Models that are loaded and not tried yet, by name."""
     kept: Kept | None = None
     """Which of the images each model has; None: all of them."""
@@ -447,7 +447,9 @@ def load(
     return loaded
 
 
-def _opened(study: Study, device: torch.device, supplied: Mapping[str, Model]) -> dict[str, Opened]:
+def _opened(
+    study: Study, device: torch.device, supplied: Mapping[str, Model]
+) -> dict[str, LoadedNetwork]:
     """Those models that may bring a configuration, by name."""
     return {
         spec.name: open_model(study, spec, device)
@@ -460,7 +462,7 @@ def _load(
     study: Study,
     device: torch.device,
     supplied: Mapping[str, Model],
-    opened: dict[str, Opened],
+    opened: dict[str, LoadedNetwork],
     own: Configured,
     limit: int | None,
 ) -> Loaded:

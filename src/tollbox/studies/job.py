@@ -290,7 +290,7 @@ class _Reporter:
 def spent_share(ledger: Ledger, tariff: Tariff) -> float:
     """How much of what an image may cost or take is spent, from 0 to 1."""
     limits = tariff.limits  # 0 of one that is infinite
-    shares = [ledger.queries / limits.max_queries, ledger.source / limits.max_flagged]
+    shares = [ledger.queries / limits.max_queries, ledger.flagged / limits.max_flagged]
     if tariff.budget > 0:
         shares.append(ledger.cost / tariff.budget)
     return min(1.0, max(shares))

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.detector import Panel
+from ..core.detector import BenignStats
 from ..core.exactness import Exactness, Seen
 from ..core.goal import class_name
 from ..core.model import Model
@@ -226,7 +226,7 @@ class StudyResults:
         ordered = sorted(results, key=lambda result: result.index)
         return Results(ordered, exactness=exactness, benign=self._panel(model))
 
-    def _panel(self, model: str | None) -> Panel | None:
+    def _panel(self, model: str | None) -> BenignStats | None:
         """What the detector says of harmless queries, as they are sent to a model."""
         panels = {} if self.record.watch is None else self.record.watch.benign
         return panels.get(model or self.study.models[0].name)

@@ -35,7 +35,7 @@ from ..data.resizing import Configured, Preparation, pair
 from ..data.user_code import called, importable, imported
 from ..errors import InputError, mention
 from ..models import loading as model_loading
-from ..models.loading import Opened, opened
+from ..models.loading import LoadedNetwork, opened
 from ..models.precision import DTYPES
 from .schema import AttackSpec, ImagesSpec, ModelSpec, SurrogateSpec, WatchSpec
 from .selection import images_digest, select, take
@@ -143,7 +143,7 @@ def load_masks(study: Study, images: ImageSet) -> list[Tensor | None]:
         return mask_files.load_masks(study.goal.mask, images)
 
 
-def open_model(study: Study, spec: ModelSpec, device: str | torch.device) -> Opened:
+def open_model(study: Study, spec: ModelSpec, device: str | torch.device) -> LoadedNetwork:
     """One of the models, not tried on an image yet."""
     if ":" in spec.resolved:
         importable(str(study.folder.resolve()))
@@ -158,7 +158,7 @@ def load_model(
     spec: ModelSpec,
     example: Tensor,
     device: str | torch.device,
-    opened: Opened | None = None,
+    opened: LoadedNetwork | None = None,
 ) -> Model:
     """One of the models, tried on `example` (c, h, w); `opened` is the same, if it is at hand."""
     opened = opened or open_model(study, spec, device)

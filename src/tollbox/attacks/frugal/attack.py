@@ -37,7 +37,7 @@ from ..surrogates import Surrogate
 from .calibrated import UNWEIGHED_CHUNKS, CalibratedSampler, DirectionEstimate
 from .direction_blocks import LARGEST_BLOCK
 from .overshoot import LARGEST_RATIO, limit_ratio, optimum
-from .ray_start import Inward, Ray
+from .ray_start import Ray, RayStart
 from .turns import MOST_BINS, REFERENCE, BeliefPath, TurnBelief, bin_width, search_cost
 
 SMALLEST_DELTA = 1 / 776
@@ -71,7 +71,7 @@ PLAN_RANGE = Range(
 class Frugal:
     """The attack, with its parts."""
 
-    start: Start = field(default_factory=Inward)
+    start: Start = field(default_factory=RayStart)
     prior: Prior = field(default_factory=Photo)
     """What convolutional networks look at."""
     low_prior: Prior = field(default_factory=lambda: Dct(4))
@@ -177,7 +177,7 @@ class Frugal:
             iterate = turn.iterate
             if turn.moved:
                 slack = min(math.tan(angle) * (turn.high - turn.low), 1.0) * iterate.distance
-            if stuck and isinstance(self.start, Inward) and problem.start_image is None:
+            if stuck and isinstance(self.start, RayStart) and problem.start_image is None:
                 fresh = yield from self.start.nearer(problem, iterate, t - 1)
                 if fresh is not None:
                     iterate, slack = fresh.iterate, self.start.tolerance * fresh.iterate.distance
@@ -188,7 +188,7 @@ class Frugal:
 
     def _begin(self, problem: Problem, ratio: float) -> Asking[_Begun | None]:
         """A first boundary point, and what the way to it says."""
-        if problem.start_image is None and isinstance(self.start, Inward):
+        if problem.start_image is None and isinstance(self.start, RayStart):
             given = None
             if self.surrogate is not None:
                 given = self.surrogate.direction(problem, problem.source)

@@ -1,4 +1,4 @@
-"""Inward: a start on the cheap side.
+"""RayStart: a start on the cheap side.
 
 A large perturbation is adversarial at once, for the price of one cheap answer; then inward, to the
 boundary on its ray. Growing noise from the source costs a flagged answer for every level instead.
@@ -33,7 +33,7 @@ from torch import Tensor
 from ...core.ask import Ask, Asking, Iterate, first_adversarial
 from ...core.problem import Problem
 from ...core.validation import MAX_VALUE, check, whole
-from ...engine.points import Mixture
+from ...engine.points import LinearPoint
 from ...parts.priors import Spectrum
 from ...parts.registry import register
 from ...parts.searches import narrow, optimal_rule
@@ -76,9 +76,9 @@ class Ray:
         """T(theta)."""
         return self.mixture(theta).point()
 
-    def mixture(self, theta: float) -> Mixture:
+    def mixture(self, theta: float) -> LinearPoint:
         """The terms of T(theta)."""
-        return Mixture(self._source, self._way, self.radius(theta))
+        return LinearPoint(self._source, self._way, self.radius(theta))
 
 
 class Nearest(NamedTuple):
@@ -93,7 +93,7 @@ class Nearest(NamedTuple):
 
 @register(Start)
 @dataclass(frozen=True)
-class Inward:
+class RayStart:
     """From a large low-frequency perturbation inward, the nearest of several."""
 
     tries: int = 12
@@ -179,7 +179,7 @@ def _try_rays(
         far = min(FARTHEST_RADIUS * scale, within * RADIUS_STEP)
         if best is not None:
             far = best.radius * RADIUS_STEP
-        point = Mixture(problem.source, way, far).point()
+        point = LinearPoint(problem.source, way, far).point()
         answers = yield Ask(point[None], phase=PHASE)
         if not answers.adversarial[0]:
             continue
@@ -197,7 +197,7 @@ def _kind(place: int, best: _Found | None) -> Spectrum:
 
 
 def _from_afar(problem: Problem, ratio: float, numbers: range) -> Asking[_Found | None]:
-    """Inward from an image that has nothing to do with rays, or along one of the rays that were
+    """RayStart from an image that has nothing to do with rays, or along one of the rays that were
     not tried yet."""
     source = problem.source
     start = None

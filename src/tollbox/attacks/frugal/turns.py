@@ -38,7 +38,7 @@ from scipy.special import lambertw, ndtr
 from torch import Tensor
 
 from ...core.ask import Iterate
-from ...engine.points import Mixture
+from ...engine.points import LinearPoint
 from ...parts.paths import Circle
 from ...theory.search_costs import optimal_search_cost
 
@@ -170,6 +170,6 @@ class BeliefPath:
         """T(theta)."""
         return self.mixture(theta).point()
 
-    def mixture(self, theta: float) -> Mixture:
+    def mixture(self, theta: float) -> LinearPoint:
         """The terms of T(theta)."""
         return self.circle.at(self.angle(theta))

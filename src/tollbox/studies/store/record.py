@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ...core.detector import Panel
+from ...core.detector import BenignStats
 from ...core.exactness import Exactness, Seen
 from ...core.metric import Metric
 from ...data.resizing import Resizing
@@ -37,13 +37,13 @@ class WatchRecord:
     alarm_price: float
     max_alarms: int | None
     """None: any number."""
-    benign: Mapping[str, Panel]
+    benign: Mapping[str, BenignStats]
     """By model, as queries are sent to it."""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> WatchRecord:
         """What was written."""
-        panels = {name: Panel.from_json(panel) for name, panel in values["benign"].items()}
+        panels = {name: BenignStats.from_json(panel) for name, panel in values["benign"].items()}
         return cls(**{**values, "benign": panels})
 
     @property

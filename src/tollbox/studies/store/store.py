@@ -177,7 +177,7 @@ class Store:
             result.distance,
             ledger.cost,
             ledger.queries,
-            ledger.source,
+            ledger.flagged,
         )
         picture = codec.pack_image(result.adversarial)
         with self._writing() as connection:
