@@ -8,7 +8,7 @@
 3. With `exact` all cells must be the same. Without, those that are not are counted, and if there is
    one the report must say that repeated runs may differ.
 
-Kills, and what is compared, are those of `tests/support/torture.py`. A start costs what it takes to load
+Kills and comparisons are those of `tests/support/torture.py`. A start costs what it takes to load
 the images and the model; torch has been imported before.
 """
 
