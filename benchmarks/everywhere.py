@@ -14,6 +14,8 @@ not fit what is kept are told before anything is run.
 `show` prints, for each network, price and mark: the other with the smallest median there, its
 median and that of `frugal`, and the ratio of the two with a 95 % interval, paired by image. Where
 the best other has no adversarial point for half of the images the cell is listed, and not counted.
+`--each` adds the geometric mean of the ratios of each image, over those for which both attacks have
+an adversarial point: its interval is narrower than that of the ratio of medians.
 Then what is asked of all cells: intervals that lie wholly above 1, also beside the others that are
 not the best, the geometric mean of each network's cells, the median of all; and G, a ranking over
 all costs (`merged.Table.ranking`).
@@ -105,6 +107,7 @@ class Cell(NamedTuple):
     theirs: float
     ours: float
     ratio: paired.Ratio
+    each: paired.Ratio
 
     @property
     def counts(self) -> bool:
@@ -125,7 +128,15 @@ def cells(net: str, read: merged.Table) -> list[list[Cell]]:
                 continue
             middle = paired.median(ours)
             others = [
-                Cell(net, column, name, paired.median(v), middle, paired.ratio(ours, v))
+                Cell(
+                    net,
+                    column,
+                    name,
+                    paired.median(v),
+                    middle,
+                    paired.ratio(ours, v),
+                    paired.each(ours, v),
+                )
                 for name, v in values.items()
                 if v is not None and not is_ours(name)
             ]
@@ -134,8 +145,8 @@ def cells(net: str, read: merged.Table) -> list[list[Cell]]:
     return found
 
 
-def show(reports: list[dict[str, Any]]) -> str:
-    """The table, and what is asked of all its cells."""
+def show(reports: list[dict[str, Any]], each: bool = False) -> str:
+    """The table, with the mean over images if `each`, and what is asked of all its cells."""
     tables = {report["settings"]["net"]: merged.Table(report) for report in reports}
     beside = [at_mark for net in PLANS if net in tables for at_mark in cells(net, tables[net])]
     every = [best for best, *_ in beside]
@@ -148,10 +159,12 @@ def show(reports: list[dict[str, Any]]) -> str:
             paired.told(cell.theirs),
             paired.told(cell.ours),
             str(cell.ratio) if cell.counts else "not counted",
+            *([str(cell.each)] if each else []),
         ]
         for cell in every
     ]
     head = ["network", "c*", "cost", "best other", "its median", "`frugal`", "ratio"]
+    head += ["mean over images"] if each else []
     counted = [cell for cell in every if cell.counts]
     above = [cell for cell in counted if cell.ratio.low > 1]
     told = [f"- {len(every)} cells, {len(counted)} counted."]
@@ -194,6 +207,7 @@ def main() -> None:
     running.add_argument("--alone", action="store_true", help="not to be joined with what is kept")
     showing = commands.add_parser("show", help="print the table of parts")
     showing.add_argument("parts", nargs="+", type=Path)
+    showing.add_argument("--each", action="store_true", help="add the mean of each image's ratio")
     showing.add_argument("--markdown", type=Path, default=None)
     args, rest = parser.parse_known_args()
     if args.command == "run":
@@ -202,7 +216,7 @@ def main() -> None:
     if rest:
         parser.error(f"unknown: {' '.join(rest)}")
     try:
-        text = show(joined(args.parts))
+        text = show(joined(args.parts), args.each)
     except joining.Disagreement as error:
         sys.exit(str(error))
     print(text)

@@ -76,3 +76,9 @@ def ratio(
         return Ratio(value, math.nan, math.nan)
     low, high = np.percentile(defined, PERCENTILES, method="nearest")
     return Ratio(value, float(low), float(high))
+
+
+def each(values: Values, base: Values) -> Ratio:
+    """Geometric mean of values / base over the images where both are finite, with an interval."""
+    both = np.isfinite(values) & np.isfinite(base)
+    return ratio(values[both], base[both], geometric_mean)

@@ -232,7 +232,8 @@ def test_frugal_is_told_beside_the_nearest_other(named: Any) -> None:
     found |= {("cgba", 1): [2.0, 4.0, 6.0], ("hsja", 1): [4.0, 8.0, 9.0]}
     found |= {("frugal", 2): [2.0] * 3, ("hsja", 2): [1.0] * 3, ("cgba", 2): [1.0, 1.0, 4.0]}
     found |= {("frugal", 100): [1.0] * 3, ("hsja", 100): [None, None, 1.0]}
-    told = named("everywhere").show([small_part("vit", found)]).splitlines()
+    everywhere = named("everywhere")
+    told = everywhere.show([small_part("vit", found)]).splitlines()
     assert "| vit | 1 | 500 | `cgba` | 4.00 | 2.00 | 0.50 [0.50, 0.50] |" in told
     assert "| vit | 2 | 1K | `hsja` | 1.00 | 2.00 | 2.00 [2.00, 2.00] |" in told
     assert "| vit | 100 | 6K | none | ∞ | 1.00 | not counted |" in told
@@ -240,6 +241,9 @@ def test_frugal_is_told_beside_the_nearest_other(named: Any) -> None:
     assert "- Intervals that lie wholly above 1: 3." in told
     assert "- Beside each of the others, not the best alone: 3 of 15." in told
     assert "- vit: geometric mean of 6 cells 1.00; others that were run: 2, 2, 1, 0." in told
+    found = {("frugal", 1): [1.0, 1.0, 8.0], ("cgba", 1): [None, 2.0, 4.0]}
+    told = everywhere.show([small_part("vit", found)], each=True).splitlines()
+    assert told[2].endswith("| 1.00 [0.50, 2.00] |")  # of the two images that both have
 
 
 def test_a_curve_has_marks_that_some_rows_lack(named: Any) -> None:
