@@ -89,7 +89,7 @@ def timed_command(told: Path, words: list[str]) -> None:
     began = time.monotonic()
     watch = Stopwatch()
     watch.enter("start")
-    import tollbox.cli.run_work
+    import tollbox.cli.run
     import tollbox.cli.study_run
     from tollbox import cli
     from tollbox.studies import create as beginning
@@ -99,7 +99,7 @@ def timed_command(told: Path, words: list[str]) -> None:
     from tollbox.studies.job import DeskJournal, EngineRun
     from tollbox.studies.store.store import Store
 
-    watch.wrap(tollbox.cli.run_work, "run", REST)
+    watch.wrap(tollbox.cli.run, "run", REST)
     watch.wrap(loading, "load", "load")
     watch.wrap(Loaded, "model", "load")
     for name in ("check_model", "fingerprint", "check_images"):

@@ -1,9 +1,9 @@
-"""The console script, and `python -m tollbox`.
+"""The console script and `python -m tollbox`.
 
-Ctrl-C (or SIGTERM) while the package is imported, which with torch takes seconds, ends with one
-sentence and exit code 130 (143). Libraries swallow a KeyboardInterrupt that comes while they are
-imported; so the signal itself ends the process, which has nothing to lose yet. The packages that
-the command line needs are an extra: without one of them, a sentence says how to install it.
+Ctrl-C (or SIGTERM) during imports, which take seconds with torch, ends with one message and exit
+code 130 (143). Libraries swallow a KeyboardInterrupt while they are imported, so the signal handler
+itself ends the process, which has nothing to lose yet. The packages that the command line needs are
+an extra; if one is missing, a message says how to install it.
 """
 
 from __future__ import annotations
@@ -21,19 +21,18 @@ SENTENCE = b"tollbox: interrupted; nothing was saved.\n"
 
 
 def main() -> None:
-    """Import the command line, and run it."""
     handled = [s for s in EXIT_CODES if signal.getsignal(s) not in (signal.SIG_IGN, None)]
     for number in handled:
         signal.signal(number, _end)
     for package in ("cyclopts", "rich"):
         try:
-            optional(package, "the command line is made with it", extra="cli")
+            optional(package, "the command line needs it", extra="cli")
         except InputError as error:
             sys.exit(f"tollbox: {error}")
     from tollbox import cli
 
     def ready() -> None:
-        """The command is imported: signals are its own affair now."""
+        """Hand signals over to the command, once it is imported."""
         for number in handled:
             signal.signal(number, cli.HANDLERS[number])
 

@@ -14,7 +14,7 @@ import pytest
 import tollbox as tb
 from tollbox.attacks import PRESETS, WITH_SURROGATE
 from tollbox.audits.suite import ATTACKS
-from tollbox.cli import demo_work as demo_command
+from tollbox.cli import demo as demo_command
 from tollbox.cli.app import COMMANDS, main
 from tollbox.cli.attack import AttackOptions
 
@@ -63,7 +63,7 @@ def test_presets(capsys: pytest.CaptureFixture[str]) -> None:
     }
     lines = out.splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines.pop() == "A network for frugal+surrogate is given by --surrogate."
+    assert lines.pop() == "frugal+surrogate needs a network: set --surrogate."
     headings = [line for line in lines if not line.startswith(" ")]
     families = [line.split(" (")[0] for line in headings]
     assert len(headings) == len(set(headings))
@@ -141,7 +141,7 @@ def test_our_own_bugs_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> N
     def broken() -> None:
         raise KeyError("ours")
 
-    monkeypatch.setattr("tollbox.cli.presets_work.PRESETS", property(broken))
+    monkeypatch.setattr("tollbox.cli.presets.PRESETS", property(broken))
     with pytest.raises(AttributeError):
         main(["presets"])
 
@@ -165,7 +165,11 @@ def test_the_demo_is_an_audit_and_its_page(
     code, out, err = typed(capsys, "demo", "--images", "2")
     assert code == 0, err
     folder = tmp_path / "demo-output"
-    assert {file.name for file in folder.iterdir()} <= demo_command.FILES
+    assert {file.name for file in folder.iterdir()} <= {
+        *demo_command.STORE,
+        "audit.html",
+        "audit.json",
+    }
     with tb.StudyResults(folder) as found:
         assert [line.name for line in found.status()] == [
             f"{attack}, c* = {price}" for attack in ATTACKS for price in (1, 10, 100, 1000, "inf")
@@ -175,7 +179,7 @@ def test_the_demo_is_an_audit_and_its_page(
     assert out.splitlines() == [
         *answers["verdict"],
         "Open demo-output/audit.html in a browser.",
-        f"Now a model and images of your own: `{demo_command.NEXT}`.",
+        f"Next, audit your own model: `{demo_command.NEXT}`.",
     ]
     page = (folder / "audit.html").read_text(encoding="utf-8")
     assert "tollbox demo --images 2 --seed 0 --out demo-output" in page
@@ -253,12 +257,12 @@ except SystemExit:
     assert ended.returncode == 0
 
 
-def test_work_is_imported_before_signals_are_caught() -> None:
+def test_torch_is_imported_before_signals_are_caught() -> None:
     code = """
 import sys
 from tollbox.cli import main
 def ready():
-    sys.exit(0 if "tollbox.cli.presets_work" in sys.modules else 3)
-main(["presets"], ready)
+    sys.exit(0 if "torch" in sys.modules else 3)
+main(["demo"], ready)
 """
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -623,8 +623,8 @@ def test_interrupted_twice_keeps_what_was_answered(case: Case) -> None:
         assert len(found) <= 1  # that of the image that is misclassified anyway
         assert ended.stderr.splitlines() == [
             "tollbox: finishing the batch; press Ctrl-C again to stop now.",
-            f"tollbox: interrupted: {len(found)} of 5 images are finished and saved, and all "
-            "answers are kept: go on with `tollbox resume out`.",
+            f"tollbox: interrupted: {len(found)} of 5 images are finished and saved. All answers "
+            "are kept. Resume with `tollbox resume out`.",
         ]
 
 
@@ -640,7 +640,7 @@ def test_sigterm_is_like_ctrl_c(case: Case) -> None:
 def test_sigterm_twice(case: Case) -> None:
     ended = run_interrupted(case, presses=2, number=signal.SIGTERM)
     assert ended.returncode == 143, ended.stderr
-    assert "and all answers are kept: go on with `tollbox resume out`." in ended.stderr
+    assert "All answers are kept. Resume with `tollbox resume out`." in ended.stderr
     assert not Path("out/results.csv").exists()
 
 
@@ -681,8 +681,8 @@ def test_points_lost_at_8_bits_point_at_quantize(case: Case) -> None:
     assert code == 0
     assert lost
     assert int(lost[1]) > 0
-    assert f"{lost[1]} of 4 adversarial points are lost" in out
-    assert "with --quantize 8 the attack works on 8-bit images" in out
+    assert f"{lost[1]} of 4 adversarial points are no longer adversarial" in out
+    assert "With --quantize 8 the attack works on 8-bit images" in out
     _, out, _ = case.run(attack="cgba", budget="1500", quantize="8", out="eight")
     assert re.search(r"no longer adversarial at 8 bits │ +0 ", out)
     assert "--quantize" not in out

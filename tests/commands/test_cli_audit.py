@@ -40,7 +40,7 @@ def test_from_the_model_to_the_page_and_on(
     chosen = ("--model", f"{study_folder.module}:net", *ARGUMENTS)
     code, out, err = typed(capsys, *chosen, "--out", "out", "--time", "0.01s")
     assert code == 0
-    assert "The time is up" in err
+    assert "Time limit reached" in err
     assert "tollbox resume out" in err
     assert answers(Path("out"))["left_out"]
     code, out, err = typed(capsys, *chosen, "--out", "out", "--worth", "900")

@@ -82,7 +82,7 @@ def test_of_many_reasons_five_are_told(
     lines = lines_of_failures(capsys)
     assert lines[0].endswith("image 0: reason 3.")
     assert [line[-9:-1] for line in lines[1:5]] == [f"reason {n}" for n in (0, 1, 2, 4)]
-    assert lines[5:] == ["And 3 more reasons, of 3 cells.", AGAIN]
+    assert lines[5:] == ["3 more reasons concern 3 cells.", AGAIN]
     assert len(failures_in_json(capsys)) == 8
 
 

@@ -84,7 +84,7 @@ def test_the_file_is_a_study_at_once(capsys: pytest.CaptureFixture[str], here: P
     (here / "study.toml").write_text(text.replace("budget = 5000", "budget = 150"))
     code, out, _ = typed(capsys, *real.split()[1:])
     assert code == 0
-    assert out.splitlines()[-1] == "`tollbox report results` makes a page of them."
+    assert out.splitlines()[-1] == "Make a page of the results with `tollbox report results`."
     assert typed(capsys, "init", *GIVEN, "--out", "b.toml")[1].endswith("--out results-2\n")
 
 

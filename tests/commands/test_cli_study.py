@@ -129,7 +129,7 @@ def test_a_study_from_beginning_to_end(case: Case) -> None:
     code, out, _ = case.run("status", "out")
     left = 12 - len(contents(case.out))
     assert code == 0
-    assert f"{left} cells are left: go on with `tollbox resume out`" in out
+    assert f"{left} cells remain. Resume with `tollbox resume out`" in out
     assert case.goes_on() != ""
     code, out, _ = case.run("status", "out")
     assert "All cells are done." in out
@@ -179,7 +179,7 @@ def test_a_time_limit_and_then_resume(case: Case) -> None:
     code, _, err = case.run("run", "study.toml", "--out", "out", "--time-limit", "0.001")
     assert code == 0
     left = 12 - len(contents(case.out))
-    assert f"The time is up, with {left} cells left: go on with `tollbox resume out`" in err
+    assert f"Time limit reached; {left} cells remain. Resume with `tollbox resume out`" in err
     case.goes_on()
 
 
@@ -385,7 +385,7 @@ def test_a_read_only_folder(case: Case) -> None:
         case.told(2, "cannot be written", "writable", command=("resume", "disk/out"))
         code, out, _ = case.run("status", "disk/out")
         assert code == 0
-        assert f"{12 - done} cells are left" in out
+        assert f"{12 - done} cells remain" in out
         case.told(2, "cannot be written", command=("export", "disk/out"))
         case.told(2, "cannot be written", command=("run", "study.toml", "--out", "disk/another"))
         remount(disk, "rw")
@@ -414,7 +414,7 @@ def test_cells_that_cannot_be_replayed_are_named_and_rerun(case: Case) -> None:
     assert all(contents(case.out)[cell] == done[cell] for cell in done)
     code, _, err = case.run("resume", "out", "--rerun")
     assert code == 0
-    assert "cells did not ask what they asked before, and were begun anew" in err
+    assert "cells whose queries no longer matched the recording" in err
     assert len(contents(case.out)) == 12
 
 
@@ -589,7 +589,7 @@ def test_ctrl_c_and_a_second_process_that_is_alive(case: Case) -> None:
         _, err = process.communicate()
     left = 12 - len(contents(case.out))
     assert process.returncode == 130, err
-    assert f"Interrupted with {left} cells left: go on with `tollbox resume out`" in err
+    assert f"Interrupted; {left} cells remain. Resume with `tollbox resume out`" in err
     assert left > 0
     case.goes_on()
 
@@ -638,8 +638,8 @@ def test_the_second_signal_stops_in_the_middle_of_a_batch(
         assert process.wait() == 128 + number
     done = len(contents(case.out))
     assert line == (
-        f"tollbox: interrupted: {done} of 12 cells are finished and saved, and all answers are "
-        "kept: go on with `tollbox resume out`.\n"
+        f"tollbox: interrupted: {done} of 12 cells are finished and saved. All answers are kept. "
+        "Resume with `tollbox resume out`.\n"
     )
 
 
@@ -674,10 +674,10 @@ def test_a_model_that_kills_its_process_is_given_up(case: Case) -> None:
         _, err = process.communicate()
     assert process.returncode == 1, err
     for engine in (0, 1):
-        died = f"the process of engine {engine} died (exit code 9)"
-        assert err.count(f"{died}; another goes on with its cells.") == 1
-        assert err.count(f"{died}; its cells wait until another is free.") == 1
-        assert err.count(f"{died}; its cells are left, and the others go on.") == 1
+        died = f"worker {engine} died (exit code 9)"
+        assert err.count(f"{died}; another one takes over its cells.") == 1
+        assert err.count(f"{died}; its cells wait until another one is free.") == 1
+        assert err.count(f"{died}; its cells are left, and the others continue.") == 1
     assert "go on with `tollbox resume out`" in err.splitlines()[-1]
 
 

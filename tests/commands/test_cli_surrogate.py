@@ -159,7 +159,7 @@ def test_a_killed_attack_goes_on_with_the_same_and_with_no_other(
 @pytest.mark.parametrize(
     ("attack", "options", "told"),
     [
-        ("frugal+surrogate", "", "--surrogate is not given, and the preset 'frugal+surrogate' ne"),
+        ("frugal+surrogate", "", "--surrogate is missing, and the preset 'frugal+surrogate' ne"),
         ("frugal", "--surrogate nets:small", "--surrogate is given, and the preset 'frugal' takes"),
         ("frugal", "--surrogate-std 2", "--surrogate-std is given, and --surrogate is not"),
         ("frugal+surrogate", "--surrogate nets:seven", "--surrogate has 7 classes, and the model "),

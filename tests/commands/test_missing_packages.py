@@ -42,13 +42,11 @@ from tollbox.data.image_files import is_grey
 is_grey(Path("some.png"))
 """
 FIGURE = "from tollbox.report.figures import draw_phases\ndraw_phases([])"
-DRAWING = (
-    "import tollbox.paper.outputs, tollbox.report.figures, tollbox.cli.report_work\nprint('fine')"
-)
+DRAWING = "import tollbox.paper.outputs, tollbox.report.figures, tollbox.cli.report\nprint('fine')"
 EMBEDDED = "import tollbox as tb\ntb.models.embedded()"
 NAMED = "import sys, tollbox as tb\ntb.models.load({!r})"
-FOOLBOX = "import tollbox as tb\ntb.foolbox.Attack('frugal', budget=9)"
-ART = "import tollbox as tb\ntb.art.Attack('frugal', None, budget=9)"
+FOOLBOX = "from tollbox.interop import foolbox\nfoolbox.Attack('frugal', budget=9)"
+ART = "from tollbox.interop import art\nart.Attack('frugal', None, budget=9)"
 POLARS = """
 from tollbox.studies.results import StudyResults
 StudyResults.to_polars(None)
@@ -120,4 +118,4 @@ def test_the_extras_hold_what_is_not_in_the_core() -> None:
     assert names(extras["cli"]) == {"cyclopts", "rich", "pillow", "safetensors"}
     assert names(extras["report"]) == {"matplotlib", "pillow"}
     assert extras["all"] == ["tollbox[cli,report]"]
-    assert "tollbox[all,docs]" in extras["dev"]
+    assert extras["dev"] == ["tollbox[test,browser,docs,lint]"]

@@ -153,9 +153,8 @@ def nursery() -> None:
     """Fork for each line of stdin."""
     import tollbox.attacks
     import tollbox.cli
-    import tollbox.cli.resume_work
-    import tollbox.cli.run_work
-    import tollbox.studies.run  # noqa: F401
+    import tollbox.cli.study_run
+    import tollbox.studies.create  # noqa: F401
 
     print("ready", flush=True)
     for line in sys.stdin:

@@ -178,7 +178,7 @@ def test_versions_agree():
 def test_status_does_not_wait_for_torch():
     code = """
 import sys
-import tollbox.cli.status_work, tollbox.cli
+import tollbox.cli.status, tollbox.studies.status, tollbox.cli
 sys.exit("torch" in sys.modules or "scipy" in sys.modules)
 """
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

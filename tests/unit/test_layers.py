@@ -4,7 +4,8 @@
    Imports for type checking and inside functions count, too.
 2. No import cycle between modules, nor between packages of a layer; imports for type checking are
    left out, since they are never run.
-3. An import inside a function is of a package that is optional or slow (`LAZY`), never of tollbox.
+3. An import inside a function is of a package that is optional or slow (`LAZY`). In `cli/`, and in
+   the modules of `LATE`, it may be of tollbox, so that help and listings do not wait for torch.
 4. What must run on a bare GPU image imports torch, numpy and scipy only (`BARE`).
 """
 
@@ -45,6 +46,7 @@ LAZY = {
     *("transformers", "timm", "torchvision", "onnxruntime"),  # model zoos
     "torch",  # slow: `tollbox status` does not wait for it
 }
+LATE = {f"{PACKAGE}.attacks.presets"}
 BARE = set(RANKS) - {"report", "paper", "audits", "cli"}
 NEEDED = {*sys.stdlib_module_names, "torch", "numpy", "scipy", PACKAGE}
 WITH_TRITON = {f"{PACKAGE}.core.kernels"}
@@ -147,7 +149,10 @@ def violations(source: Path) -> list[str]:
         *(
             f"{each}, inside a function"
             for each in imports
-            if each.inside and not each.typing and each.imported not in LAZY
+            if each.inside
+            and not each.typing
+            and each.imported not in LAZY
+            and not (each.internal and (each.packages[0] == "cli" or each.importer in LATE))
         ),
         *(
             f"{each}, which a bare installation does not have"
@@ -175,7 +180,11 @@ def _upward(imports: list[Import]) -> Iterator[str]:
 
 
 def _cycles(source: Path, imports: list[Import]) -> Iterator[str]:
-    run = [each for each in imports if each.internal and not each.typing]
+    run = [
+        each
+        for each in imports
+        if each.internal and not each.typing and not (each.inside and each.importer in LATE)
+    ]
     modules: dict[str, set[str]] = {name: set() for name in modules_of(source)}
     packages: dict[str, set[str]] = {name: set() for name in RANKS}
     for each in run:

@@ -378,7 +378,7 @@ MISTAKES: list[tuple[str, str, int | None, list[str]]] = [
     ("search.tau", "search.taus", 28, ["unknown field of AsymmetricSearch 'taus'", "'tau'"]),
     ('preset = "cgba"', 'preset = "frugal+surogate"', 30, ["did you mean 'frugal+surrogate'"]),
     # surrogates
-    (*CGBA, 'preset = "frugal+surrogate"', 29, ["surrogate is not given, and the preset 'frugal+"]),
+    (*CGBA, 'preset = "frugal+surrogate"', 29, ["surrogate is missing, and the preset 'frugal+"]),
     (
         *CGBA,
         'preset = "cgba"\nsurrogate = "a:b"',

@@ -203,7 +203,7 @@ def test_the_preset_takes_a_surrogate_or_networks():
 
 
 def test_without_one_the_preset_is_refused():
-    told = r"^surrogate is not given, and the preset 'frugal\+surrogate' needs one: expected a net"
+    told = r"^surrogate is missing, and the preset 'frugal\+surrogate' needs one: expected your own"
     with pytest.raises(tb.InputError, match=told):
         tb.preset("frugal+surrogate")
 
@@ -212,7 +212,7 @@ def test_with_one_another_preset_is_refused():
     told = r"^surrogate is given, and the preset 'hsja' takes none: expected it with frugal\+surr"
     with pytest.raises(tb.InputError, match=told):
         tb.preset("hsja", surrogate=Linear(noise(1)))
-    with pytest.raises(tb.InputError, match=r"surrogate is 3: expected a network"):
+    with pytest.raises(tb.InputError, match=r"surrogate is 3: expected your own network"):
         tb.preset("frugal+surrogate", surrogate=3)
     with pytest.raises(tb.UnknownNameError, match=r"did you mean 'frugal\+surrogate'"):
         tb.preset("frugal+surogate", surrogate=Linear(noise(1)))
@@ -252,7 +252,7 @@ def test_the_classes_of_the_networks():
 
 @pytest.mark.parametrize("wrong", [None, [], "resnet", [Linear(noise(1)), 3], torch.ones(3)])
 def test_what_is_no_network_is_refused(wrong):
-    with pytest.raises(tb.InputError, match=r"surrogate.*expected a network"):
+    with pytest.raises(tb.InputError, match=r"surrogate.*expected your own network"):
         Surrogate(wrong)
 
 

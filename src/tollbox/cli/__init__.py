@@ -1,4 +1,4 @@
-"""The commands, one file each, and what they share."""
+"""The command line: one file per command, and what commands share."""
 
 from .app import COMMANDS, main
 from .interrupt import HANDLERS

@@ -1,14 +1,17 @@
 """The command line.
 
-1. A user's mistake (an InputError, or what the parser finds) is one message on stderr, exit code 2;
-   what went wrong with the world (a full disk) likewise, exit code 1.
-2. Ctrl-C is exit code 130, SIGTERM 143. A reader of our output that goes away is no error; if
-   stdout cannot be written for another reason, that is reported, exit code 1.
-3. Anything else is a bug of ours, and keeps its traceback.
+1. A user's mistake (an InputError, or what the parser finds) is one message on stderr and exit code
+   2. A failure of the environment, such as a full disk, is one message and exit code 1.
+2. Ctrl-C is exit code 130, SIGTERM 143. It is no error if the reader of stdout goes away. If stdout
+   cannot be written for another reason, that is reported, with exit code 1.
+3. Anything else is a bug and keeps its traceback.
+4. A command's file is imported when the command is typed. It imports what its work needs inside its
+   function, so that help does not wait for torch.
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Sequence
 
@@ -18,35 +21,35 @@ from .. import __version__
 from ..errors import InputError, TollboxError, UnknownNameError
 from .exit_codes import FAILED, INTERRUPTED, MISTAKE, STOPPED, TERMINATED
 from .interrupt import Terminated, ignore_signals
-from .later import work_of
 from .output import safe_streams, say
 from .parsing import as_option
 
 COMMANDS = {
     "demo": "Audit the embedded model: what it costs to attack it, and a page, in about a minute.",
-    "audit": "Tell what it costs to attack your own model, and what would make it uneconomic.",
+    "audit": "Measure what it costs to attack your own model, and what would make it unprofitable.",
     "attack": "Attack your own model on your own images, under a price for flagged answers.",
     "init": "Write a study file for your own model and images, or one to fill in.",
     "run": "Run a study: models x attacks x prices x images, from a TOML file.",
-    "resume": "Continue a study or an attack; recorded answers are not asked again.",
-    "status": "Show how far a study has come; it may be running.",
-    "report": "Make a page of a study: table, curves, trade-offs, gallery; finished or not.",
-    "export": "Write a study's finished cells, their steps and its images, as CSV or Parquet.",
-    "merge": "Make one folder of the parts of a study, each run with --shard.",
-    "presets": "List the attacks that can be named, with their families and parts.",
+    "resume": "Continue a study or an attack; recorded answers are not asked for again.",
+    "status": "Show the progress of a study; it may be running.",
+    "report": "Make a page from a study, finished or not: table, curves, trade-offs, gallery.",
+    "export": "Write a study's finished cells, their steps and its images as CSV or Parquet.",
+    "merge": "Join the parts of a study, each run with --shard, in one folder.",
+    "presets": "List the attacks that have a name, with their families and parts.",
     "theory": "Print what the paper's theorems say for a price: overshoot, estimates, searches.",
     "paper": "Run an experiment of the paper, or all, and draw it; without a name, list them.",
 }
-"""The first sentence of each, which is shown without importing it; in the order that one meets
-them in."""
+"""The first sentence of each command, shown without importing it, in the order of use."""
+LIGHT = ("status", "presets", "theory")
+"""Commands that do not need torch."""
 INSTALL = "--install-completion"
 FLAGS = ("--help", "--version", INSTALL)
-EPILOGUE = "`tollbox COMMAND --help` has the options of each."
-INSTALL_TEXT = "Let the shell complete commands, options and presets: bash, zsh or fish."
+EPILOGUE = "Run `tollbox COMMAND --help` for the options of a command."
+INSTALL_TEXT = "Install shell completion for commands, options and presets."
 
 
 def command_line(typed: str | None = None) -> App:
-    """The command line. A command is imported when it is typed, and then has its own help."""
+    """Return the command line; only the typed command is imported and shows its own help."""
     app = App(
         name="tollbox",
         version=f"tollbox {__version__}",
@@ -56,24 +59,20 @@ def command_line(typed: str | None = None) -> App:
     for place, (name, text) in enumerate(COMMANDS.items()):
         own = name == typed
         app.command(f"tollbox.cli.{name}:{name}", help=None if own else text, sort_key=place)
-    app.command(
-        "tollbox.cli.completion:install_completion",
-        name=INSTALL,
-        help=None if typed == INSTALL else INSTALL_TEXT,
-    )
+    app.register_install_completion_command(INSTALL, help=INSTALL_TEXT)
     return app
 
 
 def main(arguments: Sequence[str] | None = None, ready: Callable[[], None] = lambda: None) -> None:
-    """Run a command and exit with its code; `ready` is called once its work is imported."""
+    """Run a command and exit with its code; call `ready` once torch is imported, if needed."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     with safe_streams() as out:
         code = _run(tokens, ready)
         out.flush()
         if out.lost is not None and not isinstance(out.lost, BrokenPipeError):
-            say(f"stdout cannot be written: {out.lost.strerror}. What was to be saved is saved.")
+            say(f"stdout cannot be written: {out.lost.strerror}. All results are saved.")
             code = code or FAILED
-    if code in STOPPED:  # an impatient further Ctrl-C must not make a mess of the exit
+    if code in STOPPED:  # a further Ctrl-C must not interrupt the exit
         ignore_signals()
     sys.exit(code)
 
@@ -83,11 +82,14 @@ def _run(tokens: list[str], ready: Callable[[], None]) -> int:
     try:
         app = command_line(typed)
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
-        work_of(command)  # imported while a signal still ends the process
+        works = command.__module__.startswith(__package__)  # not help or the version
+        if works and typed not in LIGHT:
+            importlib.import_module("torch")  # slow, and a signal still ends the process
         ready()
         return int(command(*bound.args, **bound.kwargs) or 0)
-    except UnknownCommandError:  # whose own text would import all commands
-        say(str(_unknown(str(typed))))
+    except UnknownCommandError:  # its own text would import all commands
+        kind, known = ("option", FLAGS) if str(typed).startswith("-") else ("command", COMMANDS)
+        say(str(UnknownNameError(kind, str(typed), known)))
         return MISTAKE
     except CycloptsError as error:
         of = f"{typed} " if typed in COMMANDS else ""
@@ -99,14 +101,12 @@ def _run(tokens: list[str], ready: Callable[[], None]) -> int:
     except TollboxError as error:
         say(str(error))
         return FAILED
-    except KeyboardInterrupt as stop:  # with a sentence if something was saved (`keeping`)
+    except OSError as error:
+        if typed != INSTALL:
+            raise
+        say(f"the completion script cannot be written: {error}; choose a file with --output.")
+        return MISTAKE
+    except KeyboardInterrupt as stop:  # with a message if something was saved (`keeping`)
         ignore_signals()
         say(str(stop) or "interrupted; nothing was saved.")
         return TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
-
-
-def _unknown(typed: str) -> UnknownNameError:
-    """The mistake of a first word that is no command, and no option that stands alone."""
-    if typed.startswith("-"):
-        return UnknownNameError("option", typed, FLAGS)
-    return UnknownNameError("command", typed, COMMANDS)

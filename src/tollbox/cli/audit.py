@@ -87,7 +87,7 @@ class AuditOptions:
 
 
 def audit(options: AuditOptions) -> int:
-    """Tell what it costs to attack your own model, and what would make it uneconomic.
+    """Measure what it costs to attack your own model, and what would make it unprofitable.
 
     Runs a fixed suite of attacks at several prices; all that is answered is recorded in --out.
     Ctrl-C ends the run, and the same command goes on.

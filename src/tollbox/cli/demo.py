@@ -1,4 +1,4 @@
-"""`tollbox demo`: its options, and its help."""
+"""`tollbox demo`: an audit of the embedded model."""
 
 from __future__ import annotations
 
@@ -8,8 +8,16 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from .later import work_of
-from .parsing import whole
+from .parsing import whole, within
+
+MODEL = "tollbox.models.stand_ins:convolutional"
+IMAGES = "tollbox.models.stand_ins:images"
+BUDGET = 600
+WORTH = 10_000.0
+NEXT = "tollbox audit --model MODEL --images FOLDER --out DIR"
+TIME_LIMIT = 100.0
+"""Seconds; the demo takes about a minute on two cores."""
+STORE = ("shard-0.lock", *(f"shard-0.sqlite{end}" for end in ("", "-wal", "-shm")))
 
 
 @Parameter(name="*")
@@ -18,13 +26,45 @@ class DemoOptions:
     """The options of `tollbox demo`."""
 
     out: Annotated[Path, Parameter(help="Folder for the results.")] = Path("demo-output")
-    replace: Annotated[bool, Parameter(help="Replace an earlier demo's output.", negative="")] = (
-        False
-    )
-    images: Annotated[int, Parameter(help="How many images.", converter=whole)] = 20
-    seed: Annotated[int, Parameter(help="Of the random numbers.", converter=whole)] = 0
+    replace: Annotated[
+        bool, Parameter(help="Replace the output of an earlier demo.", negative="")
+    ] = False
+    images: Annotated[int, Parameter(help="Number of images.", converter=whole)] = 20
+    seed: Annotated[int, Parameter(help="Seed of the random numbers.", converter=whole)] = 0
 
 
 def demo(options: DemoOptions = DemoOptions()) -> int:  # noqa: B008
     """Audit the embedded model: what it costs to attack it, and a page, in about a minute."""
-    return work_of(demo)(options)
+    from ..audits.audit import ANSWERS, PAGE, options_of, settings_of
+    from ..audits.questions import Questions
+    from ..data.output import check_free
+    from ..models import stand_ins
+    from ..studies.create import begin
+    from .audit import AuditOptions
+    from .audit_work import finish, prepared
+    from .output import console
+    from .study_run import keeping, run_left
+
+    files = {PAGE, ANSWERS, "report.html", *STORE}  # what an earlier demo may have left
+    check_free(options.out, files, options.replace)
+    within("images", options.images, 1, len(stand_ins.images()))
+    chosen = AuditOptions(
+        out=options.out,
+        model=MODEL,
+        images=Path(IMAGES),
+        limit=options.images,
+        budget=BUDGET,
+        seed=options.seed,
+        device="cpu",
+    )
+    for name in files if options.replace else ():
+        (options.out / name).unlink(missing_ok=True)
+    suite, loaded = prepared(chosen, "embedded")
+    settings = settings_of(suite, loaded.images.images, Questions(worth=WORTH))
+    begin(loaded, options.out, "demo", settings=settings)
+    with keeping(options.out):
+        outcome, interruption = run_left(options.out, options_of(TIME_LIMIT), loaded)
+        code = finish(options.out, outcome, interruption, loaded)
+    if code == 0:
+        console().print(f"Next, audit your own model: `{NEXT}`.", soft_wrap=True)
+    return code

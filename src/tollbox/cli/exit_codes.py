@@ -1,7 +1,7 @@
 """Exit codes."""
 
 FAILED = 1
-"""Something went wrong that is no mistake of the user's."""
+"""A failure that is not the user's mistake."""
 MISTAKE = 2
 INTERRUPTED = 130
 """Ctrl-C."""

@@ -1,4 +1,4 @@
-"""`tollbox export`: its options, and its help."""
+"""`tollbox export`: the results of a study as CSV or Parquet files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ..data.tables import Format
-from .later import work_of
+from ..errors import FileError, InputError
 from .options import FOLDER
 
 
@@ -26,8 +26,7 @@ class ExportOptions:
         ),
     ] = None
     format: Annotated[
-        Format,
-        Parameter(help="csv or parquet, which needs `pip install 'tollbox[parquet]'`."),
+        Format, Parameter(help="csv or parquet, which needs `pip install 'tollbox[parquet]'`.")
     ] = "csv"
     price: Annotated[
         float | None,
@@ -42,5 +41,28 @@ def export(
     /,
     options: ExportOptions = ExportOptions(),  # noqa: B008
 ) -> int:
-    """Write a study's finished cells, their steps and its images, as CSV or Parquet."""
-    return work_of(export)(folder, options)
+    """Write a study's finished cells, their steps and its images as CSV or Parquet."""
+    from ..data.output import staged
+    from ..studies import export as tables
+    from ..studies.results import StudyResults
+    from .output import console
+
+    out = options.out or tables.export_folder(folder, options.price, options.format)
+    if options.price is not None and not options.price >= 0:
+        raise InputError(f"is {options.price}", expected="0 or more, or inf", input="price")
+    tables.check_format(options.format)
+    with StudyResults(folder) as results:
+        tables.check_folder(results, out)
+        with staged(out, tables.FILES) as stage:
+            try:
+                tables.write_export(results, stage.folder, options.price, options.format)
+            except OSError as error:  # nothing is left behind, so the command can be repeated
+                raise FileError(
+                    f"{out} cannot be written: {error.strerror or error}. Nothing was saved.",
+                    input="out",
+                ) from None
+            stage.commit()
+        done = len(results)
+    names = ", ".join(sorted(tables.files_of(options.format)))
+    console().print(f"{done} cells are in {out}: {names}.", soft_wrap=True)
+    return 0

@@ -1,10 +1,5 @@
-"""What the numbers of a run do not say by themselves: sentences for whoever reads them.
-
-1. A median that is infinite: how many images have an adversarial point, and what kept the others
-   from one.
-2. A model that misclassifies every image was not measured at all, and one that answers a single
-   class to everything hardly: what to check.
-3. What to type next.
+"""Sentences that explain numbers: why a median is infinite, what is wrong with a model, what to do
+next.
 """
 
 from __future__ import annotations
@@ -20,7 +15,7 @@ from ..core.metric import Metric
 from ..core.stop import Stop
 
 MANY_QUERIES = 100
-"""Of so many answers, some are expected to be of another class."""
+"""Number of answers of which some are expected to be of another class."""
 WHAT_TO_CHECK = (
     "check the mean and std, the order of the channels, the order of the labels and the "
     "preprocessing"
@@ -28,16 +23,13 @@ WHAT_TO_CHECK = (
 
 _WHY = {
     Stop.BUDGET: "the budget ended before a start was found at this price",
-    Stop.MAX_QUERIES: "the cap on queries was reached before a start was found",
-    Stop.MAX_FLAGGED: "the cap on flagged answers was reached before a start was found",
+    Stop.MAX_QUERIES: "max_queries was reached before a start was found",
+    Stop.MAX_FLAGGED: "max_flagged was reached before a start was found",
 }
 
 
 def infinite_median(counted: int, without_point: Mapping[Stop, int], norm: Metric) -> str:
-    """Why a median is infinite: of `counted` images, those without an adversarial point, by stop.
-
-    Empty if it is finite.
-    """
+    """Return why the median of `counted` images is infinite; empty if it is finite."""
     missing = sum(without_point.values())
     if 2 * missing < counted or not counted:
         return ""
@@ -59,8 +51,7 @@ def unfit_model(
     labels: Mapping[int, int],
     classes: Sequence[str] = (),
 ) -> str:
-    """What is wrong with a model's answers; `labels` counts them, `classes` are their names. Empty
-    if nothing seems to be."""
+    """Return what is wrong with a model's answers, counted by label; empty if nothing is."""
     single = numbered(next(iter(labels)), classes, "class ") if len(labels) == 1 else ""
     if misclassified == images:
         answers = f" (it answers {single} to each)" if single else ""
@@ -75,30 +66,30 @@ def unfit_model(
 
 
 def lost_by_rounding(lost: int, points: int, bits: int | None) -> str:
-    """What to do about those of `points` that are not adversarial as 8-bit images, if any are.
+    """Return what to do if some of `points` are not adversarial as 8-bit images; else empty.
 
-    `bits` are those that the model takes.
+    `bits` is what the model takes.
     """
     if not lost or bits == 8:
         return ""
     return (
-        f"{lost} of {points} adversarial points are lost when they are rounded to 8 bits, as "
-        "in a PNG; with --quantize 8 the attack works on 8-bit images, and what it finds is one."
+        f"{lost} of {points} adversarial points are no longer adversarial when rounded to 8 bits, "
+        "as in a PNG. With --quantize 8 the attack works on 8-bit images."
     )
 
 
 def command(*words: str | Path) -> str:
-    """A command as one types it, whatever its words are."""
+    """Return a command with its words quoted for a shell."""
     return shlex.join(["tollbox", *map(str, words)])
 
 
 def free_folder() -> Path:
-    """A folder for results that is not there yet."""
+    """Return the name of a folder for results that does not exist yet."""
     first = Path("results")
     others = (Path(f"{first}-{number}") for number in itertools.count(2))
     return next(path for path in itertools.chain([first], others) if not os.path.lexists(path))
 
 
 def page_hint(folder: Path) -> str:
-    """How to look at results."""
-    return f"`{command('report', folder)}` makes a page of them."
+    """Return how to look at results."""
+    return f"Make a page of the results with `{command('report', folder)}`."

@@ -1,9 +1,9 @@
-"""Ctrl-C and SIGTERM while a study is run.
+"""Ctrl-C and SIGTERM while a study runs.
 
-1. The first asks the run to stop after the batches under way, so that what was reached is saved.
-2. The second raises KeyboardInterrupt (`Terminated` if it is a SIGTERM): the run ends at once.
-3. A signal that comes just before the main thread blocks is noticed with the next one only. So a
-   thread hears of each signal too, and sends some that do nothing after it.
+1. The first signal asks the run to stop after the current batches, so that results are saved.
+2. The second raises KeyboardInterrupt (`Terminated` for SIGTERM): the run stops at once.
+3. Python notices a signal that arrives just before the main thread blocks only with the next one.
+   So a thread is woken by each signal as well, and sends a few harmless ones after it.
 4. The exit code is 130 after Ctrl-C, and 143 after SIGTERM.
 """
 
@@ -22,7 +22,7 @@ WAKE_SECONDS, WAKE_TIMES = 0.2, 10
 
 
 class Terminated(KeyboardInterrupt):
-    """A SIGTERM came."""
+    """A SIGTERM."""
 
 
 def _raise_terminated(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
@@ -30,25 +30,25 @@ def _raise_terminated(number: int, frame: FrameType | None) -> None:  # noqa: AR
 
 
 HANDLERS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: _raise_terminated}
-"""What the signals do outside of a run."""
+"""Signal handlers outside of a run."""
 
 
 def ignore_signals() -> None:
-    """From now on neither of them has an effect: what is left to do is short."""
+    """Ignore both signals from now on; what remains to be done is short."""
     if threading.current_thread() is threading.main_thread():
         for number in HANDLERS:
             signal.signal(number, signal.SIG_IGN)
 
 
 class Interrupt:
-    """While entered, the first signal calls `stop` and `announce`, and the second raises."""
+    """A context in which the first signal calls `stop` and `announce`, and the second raises."""
 
     def __init__(self, stop: Callable[[], None], announce: Callable[[str], None]) -> None:
         self._stop, self._announce = stop, announce
         self._before: dict[int, Any] = {}
         self._ended = threading.Event()
         self.code = 0
-        """The exit code that the first signal asks for; 0 if there was none."""
+        """Exit code that the first signal asks for; 0 if there was none."""
 
     def __enter__(self) -> Interrupt:
         if threading.current_thread() is threading.main_thread():
@@ -71,7 +71,7 @@ class Interrupt:
             signal.signal(number, handler)
 
     def _wake_main_thread(self, pipe: int) -> None:
-        """After each signal that comes, interrupt whatever the main thread waits for."""
+        """After each signal, interrupt whatever the main thread waits for."""
         with os.fdopen(pipe, "rb", buffering=0) as signals:
             while number := signals.read(1):
                 for _ in range(WAKE_TIMES if number[0] in HANDLERS else 0):

@@ -1,4 +1,4 @@
-"""`tollbox merge`: its options, and its help."""
+"""`tollbox merge`: join the parts of a study in one folder."""
 
 from __future__ import annotations
 
@@ -7,15 +7,23 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from .later import work_of
-
-OUT = Parameter(help="The new folder, for all of the study.")
-PARTS = Parameter(help="The folders of the parts, all of them.")
+OUT = Parameter(help="The new folder, for the whole study.")
+PARTS = Parameter(help="The folders of all parts.")
 
 
 def merge(out: Annotated[Path, OUT], /, *folders: Annotated[Path, PARTS]) -> int:
-    """Make one folder of the parts of a study, each run with --shard.
+    """Join the parts of a study, each run with --shard, in one folder.
 
-    It is then read, resumed and reported like any other; the parts are left as they are.
+    You can read, resume and report the new folder like any other. The parts stay as they are.
     """
-    return work_of(merge)(out, *folders)
+    from ..studies.merge import merge_parts
+    from .output import console
+
+    with merge_parts(out, folders) as results:
+        done, total = len(results), results.record.cells
+    rest = "" if done == total else f" Resume with `tollbox resume {out}`."
+    console().print(
+        f"{out} has the {len(folders)} parts: {done} of {total} cells are finished.{rest}",
+        soft_wrap=True,
+    )
+    return 0

@@ -1,42 +1,28 @@
-"""Types of what is typed that a shell can complete: names, and files.
+"""Options and arguments that several commands share, and types that a shell can complete.
 
-Each is a union with str, which takes any text: what is wrong with it is told by tollbox, with the
-nearest name. A shell is offered what the other side of the union lists.
-
-Presets are listed with torch only, which takes seconds. So their type has two marks instead: what a
-script for a shell has between them is how it parts names, and the names are put there
-(`with_presets`).
-
-Options and arguments that several commands have.
+A completed type is a union with str, which accepts any text, so that tollbox itself reports a wrong
+name, with the closest right one. The shell offers what the other side of the union lists.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from ..attacks.presets import PRESETS, WITH_SURROGATE
 from ..core.metric import Metric
 from ..core.validation import DTYPES
 from ..data.resizing import INTERPOLATIONS
 from ..report.reading import Reading
 
-PRESET_MARKS = ("FIRST_PRESET", "LAST_PRESET")
-
 
 def offered(names: Iterable[str]) -> Any:
-    """The type of a text for which a shell is offered these names."""
+    """Return the type of a text for which a shell offers these names."""
     return Literal[tuple(map(str, names))] | str
-
-
-def with_presets(script: str, names: Iterable[str]) -> str:
-    """A script for a shell with the names of presets in place of their marks."""
-    first, last = PRESET_MARKS
-    listed = list(names)
-    return re.sub(rf"{first}(\W+){last}", lambda between: between[1].join(listed), script)
 
 
 if TYPE_CHECKING:
@@ -47,7 +33,7 @@ if TYPE_CHECKING:
     ReadingName = str
     FileOrText = str
 else:
-    PresetName = offered(PRESET_MARKS)
+    PresetName = offered([*PRESETS, *WITH_SURROGATE])
     NormName = offered(Metric)
     InterpolationName = offered(INTERPOLATIONS)
     DtypeName = offered(DTYPES)
@@ -55,17 +41,41 @@ else:
     FileOrText = str | Path
 
 
-FOLDER = Parameter(help="Where the results are: what --out was.")
+FOLDER = Parameter(help="The folder of the results: the one that was --out.")
 LARGEST_SEED = 2**63 - 1
-
 CHECK_HELP = (
-    "Test first, uncharged, whether the same images get the same labels in any batch; what is "
-    "found is said, and kept with the results."
+    "Test first, uncharged, whether the same images get the same labels in any batch; findings are "
+    "printed and kept with the results."
 )
-RAY_HELP = (
-    "Engines on a Ray cluster, at ADDRESS (host:port); without one, that of RAY_ADDRESS, or a new "
-    "one on this machine."
-)
-RAY_ENGINES_HELP = "How many engines; default: as many as the cluster has room for."
-RAY_GPUS_HELP = "GPUs of an engine, as 0.5; default: 1 if the study runs on a GPU."
-FORCE_HELP = "As many processes as `workers` says, even if they are more than cores."
+FORCE_HELP = "Start as many processes as `workers` says, even if there are fewer cores."
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningOptions:
+    """How a study is run; none of these changes a result."""
+
+    time_limit: Annotated[float | None, Parameter(help="Seconds after which the run stops.")] = None
+    force_workers: Annotated[
+        bool,
+        Parameter(
+            help="Start as many processes as `workers` says, even if there are fewer cores.",
+            negative="",
+        ),
+    ] = False
+    ray: Annotated[
+        list[str] | None,
+        Parameter(
+            help="Run on a Ray cluster, at ADDRESS (host:port). Default: that of RAY_ADDRESS, or a "
+            "new one on this machine.",
+            negative="",
+            consume_multiple=(0, 1),
+        ),
+    ] = None
+    ray_engines: Annotated[
+        int | None,
+        Parameter(help="Number of workers. Default: as many as the cluster has room for."),
+    ] = None
+    ray_gpus: Annotated[
+        float | None,
+        Parameter(help="GPUs per worker, such as 0.5. Default: 1 if the study runs on a GPU."),
+    ] = None

@@ -1,17 +1,11 @@
-"""stdout and stderr of a command, and consoles on them.
+"""stdout and stderr of a command, as text or as JSON.
 
-1. A stream that is closed, full, or whose reader has gone away never ends a command: the rest of
-   what is written to it is dropped, and `lost` says why.
+1. A stream that is closed or full, or whose reader is gone, never ends a command. The rest of the
+   output is dropped, and `lost` says why.
 2. What a stream cannot encode (a file name that is not UTF-8) is written with backslashes.
-3. Names are a user's: nothing in them is markup or an emoji.
-
-JSON for programs that read what tollbox says: `--json` of a command, and the ledger.
-
-1. With `--json` stdout is one JSON object and nothing else; mistakes are sentences on stderr, with
-   their exit codes, as ever.
-2. It is strict: numbers are numbers, and what is not finite is null. What null means where, an
-   infinite median or one of nothing, a key beside it says.
-3. Keys are documented (docs/studies.md), and stay; a later version may add some.
+3. Names come from users: nothing in them is markup or an emoji.
+4. With `--json` stdout is one JSON object and nothing else. It is strict: what is not finite is
+   null, and another key says what null means. docs/studies.md documents the keys.
 """
 
 from __future__ import annotations
@@ -31,7 +25,7 @@ from ..data.tables import utf8
 
 
 class Stream:
-    """A text stream that does not raise; everything else is passed to the stream inside."""
+    """A text stream that does not raise."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -39,13 +33,11 @@ class Stream:
         """Why nothing more can be written."""
 
     def write(self, text: str) -> int:
-        """Write, or drop it."""
         with self._caught():
             self._stream.write(encodable(text, self._stream.encoding or "utf-8"))
         return len(text)
 
     def flush(self) -> None:
-        """Flush, unless nothing can be written."""
         with self._caught():
             self._stream.flush()
 
@@ -66,7 +58,7 @@ class Stream:
 
 @contextlib.contextmanager
 def safe_streams() -> Iterator[Stream]:
-    """While entered, sys.stdout (which is returned) and sys.stderr are such streams."""
+    """Make sys.stdout (which is returned) and sys.stderr such streams while entered."""
     before = sys.stdout, sys.stderr
     with contextlib.ExitStack() as opened:
         out, err = (
@@ -83,25 +75,25 @@ def safe_streams() -> Iterator[Stream]:
 
 
 def encodable(text: str, encoding: str = "utf-8") -> str:
-    """The text, with backslashes for what the encoding has not."""
+    """Return the text, with backslashes for what the encoding lacks."""
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def console(stderr: bool = False) -> Console:
-    """A console that takes text as it is."""
+    """Return a console that prints text unchanged."""
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
 def say(message: str) -> None:
-    """One sentence on stderr, in one line."""
+    """Print a message on stderr, in one line."""
     console(stderr=True).print(f"tollbox: {' '.join(message.split())}", soft_wrap=True)
 
 
-JSON = Parameter(help="Print one JSON object instead, for programs.", negative="")
+JSON = Parameter(help="Print one JSON object instead.", negative="")
 
 
 def strict(value: Any) -> Any:
-    """What JSON can hold: null for what is not finite, and text that is UTF-8."""
+    """Return a value that JSON can hold: null for what is not finite, and text as UTF-8."""
     if isinstance(value, Mapping):
         return {strict(key): strict(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -112,10 +104,8 @@ def strict(value: Any) -> Any:
 
 
 def json_text(value: Mapping[str, Any], indent: int = 2) -> str:
-    """An object as strict JSON."""
     return json.dumps(strict(value), indent=indent, allow_nan=False)
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """An object on stdout."""
     console().print(json_text(value), soft_wrap=True)

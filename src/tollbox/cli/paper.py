@@ -1,10 +1,10 @@
 """`tollbox paper`: the paper's experiments, each a study with its figure or table.
 
-1. Without a name they are listed, with what each takes.
-2. An experiment's folder is that of its study: after a stop of any kind the same command resumes
-   it, and draws when all cells are there. `all` makes a folder for each inside --out, and continues
-   past an experiment that cannot be run.
-3. At the paper's scale the images are the user's; at the small scale nothing is needed.
+1. Without a name, the command lists the experiments and what each needs.
+2. An experiment's folder is that of its study. Run the same command again to resume it; the figure
+   is drawn once all cells are finished. `all` makes a folder for each experiment inside --out, and
+   continues past an experiment that cannot be run.
+3. At the paper's scale you provide the images; the small scale needs nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .exit_codes import FAILED, STOPPED
 from .options import ReadingName, offered
 from .output import console, say
 from .parsing import as_option, seconds, whole, within
-from .run_work import most_queries
+from .run import most_queries
 from .study_run import keeping, run_left, say_end
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class PaperOptions:
     limit: Annotated[
         int | None,
         Parameter(
-            help="So many images, the first that each model classifies correctly. Default: as in "
+            help="Use only the first N images that each model classifies correctly. Default: as in "
             "the paper.",
             converter=whole,
         ),
@@ -89,12 +89,12 @@ class PaperOptions:
             show_choices=False,
         ),
     ] = "paper"
-    time_limit: Annotated[float | None, Parameter(help="Seconds after which a run ends.")] = None
+    time_limit: Annotated[float | None, Parameter(help="Seconds after which a run stops.")] = None
 
 
 @dataclass(frozen=True)
 class _Settings:
-    """The options, checked."""
+    """The checked options."""
 
     scale: Scale
     reading: Reading
@@ -146,7 +146,7 @@ def _checked(options: PaperOptions) -> _Settings:
 
 
 def _check_images(chosen: Experiment, settings: _Settings, out: Path) -> None:
-    """Images are given where they are needed, and only there; and are what they should be."""
+    """Raise InputError unless images are given exactly where they are needed, and can be read."""
     if settings.images is None:
         if settings.labels is not None:
             raise InputError(
@@ -186,7 +186,7 @@ def _check_images(chosen: Experiment, settings: _Settings, out: Path) -> None:
 
 
 def _all(chosen: list[Experiment], settings: _Settings, out: Path) -> int:
-    """One after another; an experiment that cannot be run is reported, and the others are run."""
+    """Run all experiments in turn; report one that cannot be run, and continue."""
     missed = []
     for each in chosen:
         say(f"{each.name}: {each.place}, {each.about}.")
@@ -214,7 +214,7 @@ def _one(chosen: Experiment, settings: _Settings, out: Path) -> int:
     if code in STOPPED:
         return code
     if left:
-        say(f"{chosen.name} is not drawn until all is run: give the same command again.")
+        say(f"{chosen.name} is drawn once all its cells are finished: run the same command again.")
         return code or FAILED
     with StudyResults(out) as results:
         _write(chosen, settings, out, results)
@@ -222,7 +222,7 @@ def _one(chosen: Experiment, settings: _Settings, out: Path) -> int:
 
 
 def _run(chosen: Experiment, settings: _Settings, out: Path) -> tuple[int, int]:
-    """Begin the study, or go on with it: the exit code, and how many cells are left."""
+    """Start or resume the study; return the exit code and the number of remaining cells."""
     loaded = None
     if shard_path(out, 0).is_file():
         _check_same(chosen, settings, out)
@@ -244,7 +244,7 @@ def _study(chosen: Experiment, settings: _Settings) -> Study:
 
 
 def _check_same(chosen: Experiment, settings: _Settings, out: Path) -> None:
-    """The folder has this experiment, with the images that are given, if any are."""
+    """Raise InputError unless the folder has this experiment with the given images."""
     record = read_record(out)
     if record is None or (record.experiment, record.scale) != (chosen.name, settings.scale):
         has = (
@@ -280,7 +280,7 @@ def _write(
 
 
 def listing() -> Iterator[str]:
-    """What there is, and what each takes."""
+    """Yield the lines that list the experiments and what each needs."""
     yield "tollbox paper NAME --scale small --out DIR runs one of these, or all:"
     yield ""
     for each in EXPERIMENTS.values():

@@ -1,22 +1,74 @@
-"""`tollbox presets`: its options, and its help."""
+"""`tollbox presets`: list the attacks that have a name, by family and source."""
 
 from __future__ import annotations
 
+import difflib
+from collections import defaultdict
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from .later import work_of
+from ..attacks.presets import PRESETS, WITH_SURROGATE, Preset
+from ..data.tables import shortened
+from ..errors import InputError
 from .options import PresetName
-from .output import JSON
+from .output import JSON, console, print_json
 
 FILTER = Parameter(
-    help="Words that are in a preset's name, family, source or method.",
+    help="Words to look for in a preset's name, family, source or method.",
     metavar="WORD",
     show_choices=False,
 )
 
 
 def presets(*words: Annotated[PresetName, FILTER], json: Annotated[bool, JSON] = False) -> int:
-    """List the attacks that can be named, with their families and parts."""
-    return work_of(presets)(*words, json=json)
+    """List the attacks that have a name, with their families and parts."""
+    known = [*PRESETS.values(), *WITH_SURROGATE.values()]
+    families = list(dict.fromkeys(preset.family for preset in known))
+    listed = [preset for preset in known if all(_matches(preset, word) for word in words)]
+    if not listed:
+        given = " ".join(words)
+        names = [preset.name for preset in known]
+        near = difflib.get_close_matches(given.casefold(), names, n=3, cutoff=0.4)
+        meant = f"did you mean {' or '.join(map(repr, near))}?"
+        raise InputError(
+            f"no preset matches {shortened(given)!r}",
+            remedy=meant if near else "`tollbox presets` lists all",
+        )
+    listed.sort(key=lambda preset: families.index(preset.family))
+    if json:
+        print_json(
+            {
+                "presets": [
+                    {
+                        "name": preset.name,
+                        "family": preset.family,
+                        "method": preset.method.words,
+                        "kind": preset.method.kind,
+                        "parts": preset.parts,
+                        "source": preset.source,
+                        "norms": preset.norms,
+                        "surrogate": preset.needs_surrogate,
+                    }
+                    for preset in listed
+                ]
+            }
+        )
+        return 0
+    to, width = console(), max(len(preset.name) for preset in known)
+    groups: dict[tuple[str, str], list[Preset]] = defaultdict(list)
+    for preset in listed:
+        groups[preset.family, preset.source].append(preset)
+    for (family, source), group in groups.items():
+        to.print(f"{family} ({source})", soft_wrap=True)
+        for preset in group:
+            to.print(f"  {preset.name:{width}}  {preset.parts}", soft_wrap=True)
+    needing = [preset.name for preset in listed if preset.needs_surrogate]
+    if needing:
+        to.print(f"{', '.join(needing)} needs a network: set --surrogate.", soft_wrap=True)
+    return 0
+
+
+def _matches(preset: Preset, word: str) -> bool:
+    texts = (preset.name, preset.family, preset.source, preset.words)
+    return any(word.casefold() in text.casefold() for text in texts)

@@ -1,12 +1,11 @@
-"""Progress of a study: a line for all of it, and one for each series.
+"""Progress of a study: a line for the total, and one for each series.
 
-On a terminal they are redrawn in place; elsewhere a plain log has the line for all every ten
-seconds, and that of each series when it is done.
+A terminal shows them in place. Elsewhere a plain log has the total line every ten seconds, and the
+line of a series when it is done.
 
-A cell that is under way counts as the share of its budget (or of its queries) that is spent. The
-time left follows from how fast that share grew in the second half of the time so far: what a run
-begins with, loading or replaying, says little about the rest. It is shown once `SURE_SHARE` of what
-there was to do is done, and not before: no estimate is better than a wrong one.
+A running cell counts as the share of its budget (or of its queries) that is spent. The remaining
+time follows from how fast that share grew in the second half of the time so far, because loading
+and replaying say little about the rest. It is shown once `SURE_SHARE` of the work is done.
 """
 
 from __future__ import annotations
@@ -36,19 +35,19 @@ from .output import say
 LOG_SECONDS = 10.0
 REDRAW_SECONDS = 0.2
 SAMPLE_SECONDS = 0.5
-"""Between two measurements of the pace."""
+"""Seconds between two measurements of the pace."""
 SURE_SHARE = 0.05
 THEN = {
-    Then.NOW: "another goes on with its cells",
-    Then.LATER: "its cells wait until another is free",
-    Then.END: "its cells are left, and the others go on",
+    Then.NOW: "another one takes over its cells",
+    Then.LATER: "its cells wait until another one is free",
+    Then.END: "its cells are left, and the others continue",
 }
-"""What becomes of the cells of a process, in words."""
+"""What happens to the cells of a lost process."""
 
 
 @dataclass
 class _SeriesProgress:
-    """One series, as it is shown."""
+    """The progress of one series."""
 
     name: str
     cells: int
@@ -57,22 +56,20 @@ class _SeriesProgress:
     failed: int = 0
     distances: list[float] = field(default_factory=list)
     queries: dict[int, int] = field(default_factory=dict)
-    """Since this run began, by engine."""
+    """Queries since this run started, by worker."""
     spent: dict[int, float] = field(default_factory=dict)
-    """The cells under way, each as the share of its budget that is spent, by engine."""
+    """Spent shares of the budgets of its running cells, by worker."""
 
     @property
     def work(self) -> float:
-        """How many cells are done, with the shares of those under way."""
+        """Number of finished cells, with the shares of running ones."""
         return min(self.cells, self.done + sum(self.spent.values()))
 
     @property
     def under_way(self) -> bool:
-        """It was begun, and is not done."""
         return bool(self.queries) and self.done < self.cells
 
     def columns(self) -> list[str]:
-        """Its columns."""
         failed = f" ({self.failed} failed)" if self.failed else ""
         return [
             self.name,
@@ -84,14 +81,14 @@ class _SeriesProgress:
 
 
 class Pace:
-    """How fast work is done, and when it will be over."""
+    """The speed of the work, and the time that remains."""
 
     def __init__(self, now: float, work: float, total: float) -> None:
         self._began, self._first, self._total = now, work, total
         self._samples = deque([(now, work)])
 
     def left(self, now: float, work: float) -> float | None:
-        """Seconds that are left; None as long as nothing sensible can be said."""
+        """Return the remaining seconds; None while there is too little to go by."""
         samples = self._samples
         if now - samples[-1][0] >= SAMPLE_SECONDS:
             samples.append((now, work))
@@ -114,8 +111,8 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d} left" if hours else f"{minutes}:{rest:02d} left"
 
 
-class StudyWatch:
-    """Shows a study's run; `tell` is what the run calls."""
+class StudyProgress:
+    """The display of a running study; the run calls `tell`."""
 
     def __init__(
         self,
@@ -124,7 +121,7 @@ class StudyWatch:
         failed: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`failed`: cells that failed are run again."""
+        """Set `failed` if failed cells run again."""
         self._console, self._clock = console, clock
         self._series = [
             _SeriesProgress(s.name, s.cells, s.norm, s.done - s.failed)
@@ -144,7 +141,7 @@ class StudyWatch:
     def _work(self) -> float:
         return sum(series.work for series in self._series)
 
-    def __enter__(self) -> StudyWatch:
+    def __enter__(self) -> StudyProgress:
         if self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
@@ -156,7 +153,7 @@ class StudyWatch:
             self._live.stop()
 
     def announce(self, message: str) -> None:
-        """Say something at once; a signal handler may call this."""
+        """Print a message at once; a signal handler may call this."""
         with contextlib.suppress(RuntimeError):  # the signal came while stderr was being written
             if self._live is None:
                 say(message)
@@ -164,7 +161,7 @@ class StudyWatch:
                 self._live.console.print(f"tollbox: {message}", soft_wrap=True)
 
     def end_process(self, message: str) -> None:
-        """Say something, and end the process; for a thread, while the main one hangs."""
+        """Print a message and end the process, from a thread while the main one hangs."""
         try:
             self.__exit__()
             say(message)
@@ -172,9 +169,9 @@ class StudyWatch:
             os._exit(FAILED)
 
     def tell(self, event: Event) -> None:
-        """Take in what happened, and show it every now and then."""
+        """Take an event, and update the display from time to time."""
         if isinstance(event, EngineLost):
-            self.announce(f"the process of engine {event.engine} {event.how}; {THEN[event.then]}.")
+            self.announce(f"worker {event.engine} {event.how}; {THEN[event.then]}.")
         elif isinstance(event, EngineProgress):
             for number, series in enumerate(self._series):
                 series.spent[event.engine] = event.spent.get(number, 0.0)
@@ -198,7 +195,6 @@ class StudyWatch:
             self._log(f"{name}: {', '.join(part for part in others if part)}")
 
     def _total(self, left: float | None) -> str:
-        """The line for all."""
         done = sum(series.done for series in self._series)
         queries = sum(sum(series.queries.values()) for series in self._series)
         rate = queries / max(1e-3, self._clock() - self._began)
@@ -225,7 +221,7 @@ class StudyWatch:
         self._console.print(line, soft_wrap=True)
 
     def _visible(self) -> list[_SeriesProgress]:
-        """As many series as fit: those under way first, then in order."""
+        """Return as many series as fit, running ones first."""
         room = max(1, self._console.height - 2)
         if len(self._series) <= room:
             return self._series

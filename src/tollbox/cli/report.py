@@ -1,4 +1,4 @@
-"""`tollbox report`: its options, and its help."""
+"""`tollbox report`: a study as one page, and as figures and tables for a paper."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from .later import work_of
+from ..errors import UnknownNameError
 from .options import FOLDER, ReadingName
+
+PAGE = "report.html"
 
 
 @Parameter(name="*")
@@ -27,7 +29,7 @@ class ReportOptions:
     reading: Annotated[
         ReadingName,
         Parameter(
-            help="How distances are read: hard (the best under a hard budget), or paper (iterates "
+            help="How distances are read: hard (the best under a hard budget) or paper (iterates "
             "only, interpolated).",
             metavar="READING",
             show_choices=False,
@@ -35,13 +37,13 @@ class ReportOptions:
     ] = "hard"
     against: Annotated[
         str | None,
-        Parameter(help="The attack that the ranking is beside. Default: the study's first."),
+        Parameter(help="The attack that the ranking compares with. Default: the study's first."),
     ] = None
     floors: Annotated[
         Path | None,
         Parameter(
-            help="A CSV of image (its hash) and distance: what is known to suffice, for O of the "
-            "ranking."
+            help="A CSV with the columns image (its hash) and distance: distances known to "
+            "suffice, for O of the ranking."
         ),
     ] = None
 
@@ -51,5 +53,57 @@ def report(
     /,
     options: ReportOptions = ReportOptions(),  # noqa: B008
 ) -> int:
-    """Make a page of a study: table, curves, trade-offs, gallery; finished or not."""
-    return work_of(report)(folder, options)
+    """Make a page from a study, finished or not: table, curves, trade-offs, gallery."""
+    from ..data.output import check_free, check_replaceable, replace_file, staged
+    from ..report.best_of_all import with_best_of_all
+    from ..report.data import page_data, read_floors
+    from ..report.figures import write_figures
+    from ..report.page import GENERATOR, OLDER_PAGE, page
+    from ..report.paper_table import paper_table
+    from ..report.ranking import standings
+    from ..report.reading import Reading
+    from ..report.runs import series_of
+    from ..report.table_files import (
+        comma_separated,
+        latex,
+        markdown,
+        ranking_csv,
+        ranking_latex,
+        ranking_markdown,
+    )
+    from ..studies.results import StudyResults
+    from .output import console
+
+    if options.reading not in list(Reading):
+        raise UnknownNameError("reading", options.reading, [str(r) for r in Reading])
+    reading, out, to = Reading(options.reading), options.out or folder / PAGE, console()
+    check_replaceable(out, GENERATOR, OLDER_PAGE)
+    if options.figures is not None:
+        check_free(options.figures, input="figures")
+    with StudyResults(folder) as results:
+        all_series = series_of(results)
+        floors = None if options.floors is None else read_floors(options.floors, results)
+        table = paper_table(results.study, all_series, reading)
+        table = with_best_of_all(table, all_series, reading)
+        ranking = standings(results, all_series, table.columns, reading, options.against, floors)
+        data = page_data(results, reading, all_series, table, ranking)
+    replace_file(out, page(data))
+    if options.figures is not None:
+        with staged(options.figures, input="figures") as stage:
+            with stage.writing():
+                names = write_figures(data, stage.folder)
+                texts = {
+                    "table.md": f"Median {table.norm.sign} distance.\n\n{markdown(table)}",
+                    "table.csv": comma_separated(table),
+                    "table.tex": f"% median {table.norm} distance\n{latex(table)}",
+                    "ranking.md": ranking_markdown(ranking),
+                    "ranking.csv": ranking_csv(ranking),
+                    "ranking.tex": ranking_latex(ranking),
+                }
+                for name, text in texts.items():
+                    (stage.folder / name).write_text(text, encoding="utf-8")
+            stage.commit()
+        count = len(names) + len(texts)
+        to.print(f"{count} files are in {options.figures}.", soft_wrap=True)
+    to.print(f"Open {out} in a browser.", soft_wrap=True)
+    return 0

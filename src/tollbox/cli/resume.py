@@ -1,36 +1,32 @@
-"""`tollbox resume`: its options, and its help."""
+"""`tollbox resume`: continue a study, an attack or an audit, whatever stopped it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from .later import work_of
-from .options import FOLDER, FORCE_HELP, RAY_ENGINES_HELP, RAY_GPUS_HELP, RAY_HELP
+from .options import FOLDER, RunningOptions
+from .parsing import seconds
+
+if TYPE_CHECKING:
+    from ..studies.store.record import StudyRecord
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class ResumeOptions:
+class ResumeOptions(RunningOptions):
     """The options of `tollbox resume`."""
 
     rerun: Annotated[
         bool,
-        Parameter(help="Begin cells anew that do not ask what they asked before.", negative=""),
+        Parameter(help="Restart cells whose queries no longer match the recording.", negative=""),
     ] = False
     failed: Annotated[
         bool, Parameter(help="Run cells again that ended in an error.", negative="")
     ] = False
-    time_limit: Annotated[float | None, Parameter(help="Seconds after which the run ends.")] = None
-    force_workers: Annotated[bool, Parameter(help=FORCE_HELP, negative="")] = False
-    ray: Annotated[
-        list[str] | None, Parameter(help=RAY_HELP, negative="", consume_multiple=(0, 1))
-    ] = None
-    ray_engines: Annotated[int | None, Parameter(help=RAY_ENGINES_HELP)] = None
-    ray_gpus: Annotated[float | None, Parameter(help=RAY_GPUS_HELP)] = None
 
 
 def resume(
@@ -38,5 +34,56 @@ def resume(
     /,
     options: ResumeOptions = ResumeOptions(),  # noqa: B008
 ) -> int:
-    """Continue a study or an attack; recorded answers are not asked again."""
-    return work_of(resume)(folder, options)
+    """Continue a study or an attack; recorded answers are not asked for again."""
+    from ..audits.audit import options_of
+    from ..audits.evidence import SETTINGS
+    from ..studies.events import Options
+    from ..studies.fingerprint import recorded_study
+    from ..studies.inputs import load
+    from ..studies.store.folder import shard_paths
+    from ..studies.store.store import Store
+    from . import attack_files, audit_work
+    from .hints import page_hint
+    from .output import say
+    from .study_run import cluster_of, keeping, run_left, say_end
+
+    limit, cluster = seconds(options.time_limit), cluster_of(options)
+    with Store.open(shard_paths(folder)[0], write=False) as store:
+        record = store.study
+    how = Options(
+        rerun=options.rerun,
+        failed=options.failed,
+        time_limit=limit,
+        force_workers=options.force_workers,
+    )
+    if record.made_by == "attack":
+        loaded = load(recorded_study(record, files=True), begun=record)
+        with keeping(folder):
+            return attack_files.finish(folder, *run_left(folder, how, loaded, cluster), loaded)
+    if SETTINGS in record.settings:
+        with keeping(folder):
+            how = replace(how, in_order=options_of(limit).in_order)
+            return audit_work.finish(folder, *run_left(folder, how, cluster=cluster))
+    if record.made_by == "run" and (change := _describe_edit(record)) is not None:
+        say(change)
+    next_step = page_hint(folder) if record.parts == 1 else ""
+    with keeping(folder):
+        return say_end(folder, *run_left(folder, how, cluster=cluster), next_step)
+
+
+def _describe_edit(record: StudyRecord) -> str | None:
+    """Return a sentence if the study's file has changed since the study was created."""
+    from ..studies.store.record import first_difference
+
+    path = record.folder / Path(record.where).name  # independent of the current folder
+    try:
+        now = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return None
+    line = first_difference(record.text, now.removeprefix("\ufeff"))
+    if line is None:
+        return None
+    return (
+        f"{path} was edited since (line {line}): this resumes the study as it was created. To run "
+        "the edited study, use `tollbox run` with another --out."
+    )

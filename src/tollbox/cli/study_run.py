@@ -1,11 +1,10 @@
-"""What `tollbox run`, `resume` and `attack` have in common: run what is left of a study, show it,
-and say how it ended.
+"""What all commands that run a study share: run the remaining cells, show progress, report the end.
 
-1. Ctrl-C ends the run after the batches under way, a second one at once; exit code 130. All that
-   was answered is kept. SIGTERM is the same, with exit code 143.
-2. A store that cannot be written, a process that died, cells that cannot be replayed: exit code 1,
-   and a sentence that says how to go on.
-3. A model that misclassifies all images: exit code 1, and what to check.
+1. Ctrl-C stops the run after the current batches, a second one at once, with exit code 130. All
+   answers are kept. SIGTERM does the same, with exit code 143.
+2. If a store cannot be written, a process died or cells cannot be replayed, the exit code is 1, and
+   a message says how to resume.
+3. If a model misclassifies all images, the exit code is 1, and a message says what to check.
 """
 
 from __future__ import annotations
@@ -27,25 +26,25 @@ from ..workers.executors import Stopper, fewer_notice
 from . import hints
 from .exit_codes import FAILED
 from .interrupt import Interrupt, ignore_signals
+from .options import RunningOptions
 from .output import console, say
-from .progress import StudyWatch
-from .status_work import show
+from .progress import StudyProgress
+from .status import show
 
 
-def cluster_of(
-    address: list[str] | None, engines: int | None, gpus: float | None
-) -> RayEngines | None:
-    """The cluster that --ray and what belongs to it name; None if --ray is not given."""
-    if address is not None:
-        return RayEngines(address[0] if address else None, engines, gpus)
-    for name, value in (("ray_engines", engines), ("ray_gpus", gpus)):
-        if value is not None:
+def cluster_of(options: RunningOptions) -> RayEngines | None:
+    """Return the Ray cluster that the options name; None without --ray."""
+    if options.ray is not None:
+        address = options.ray[0] if options.ray else None
+        return RayEngines(address, options.ray_engines, options.ray_gpus)
+    for name in ("ray_engines", "ray_gpus"):
+        if getattr(options, name) is not None:
             raise InputError(f"is given without {mention('ray')}", input=name)
     return None
 
 
 def say_findings(findings: Iterable[str]) -> None:
-    """What the check of the models found, before a run."""
+    """Print what the check of the models found before a run."""
     for finding in findings:
         say(f"Note: {finding}")
 
@@ -56,10 +55,13 @@ def run_left(
     loaded: Loaded | None = None,
     cluster: RayEngines | None = None,
 ) -> tuple[Outcome, int]:
-    """Run what is left, with progress; gives also the exit code of an interruption, 0 if there was
-    none. `loaded` is the study, if it is at hand; `cluster` is where engines run, if not here."""
+    """Run the remaining cells and show progress.
+
+    Returns the outcome and the exit code of an interruption, 0 if there was none. `loaded` is the
+    study if it is loaded already; `cluster` is where the workers run, if not here.
+    """
     with StudyResults(folder) as before:
-        watch = StudyWatch(console(stderr=True), before, options.failed)
+        progress = StudyProgress(console(stderr=True), before, options.failed)
         if options.failed or len(before) < before.record.cells:
             device = find_device(before.study) if loaded is None else loaded.device
             workers, force = before.study.workers, options.force_workers
@@ -71,16 +73,16 @@ def run_left(
                 if notice is not None:
                     say(notice)
     stopper = Stopper()
-    with watch, Interrupt(stopper, watch.announce) as interrupt:
+    with progress, Interrupt(stopper, progress.announce) as interrupt:
         outcome = run_folder(
-            folder, options, watch.tell, stopper, loaded, watch.end_process, cluster
+            folder, options, progress.tell, stopper, loaded, progress.end_process, cluster
         )
     return outcome, interrupt.code
 
 
 @contextmanager
 def keeping(folder: Path) -> Iterator[None]:
-    """While a study in a folder is run and shown: an interruption says what is saved there."""
+    """While a study runs, make an interruption report what is saved in its folder."""
     try:
         yield
     except KeyboardInterrupt as stop:
@@ -88,17 +90,19 @@ def keeping(folder: Path) -> Iterator[None]:
         with StudyResults(folder) as results:
             done, total = len(results), results.record.cells
             cells = "images" if results.record.made_by == "attack" else "cells"
-        rest = f", and all answers are kept: go on with `tollbox resume {folder}`" * (done < total)
+        rest = f" All answers are kept. Resume with `tollbox resume {folder}`." * (done < total)
         raise type(stop)(
-            f"interrupted: {done} of {total} {cells} are finished and saved{rest}."
+            f"interrupted: {done} of {total} {cells} are finished and saved.{rest}"
         ) from None
 
 
 def say_end(
     folder: Path, outcome: Outcome, interruption: int, next_step: str = "", table: bool = True
 ) -> int:
-    """Say how a run ended, and the next step if all is well; gives the exit code, that of the
-    interruption if there was one. Without `table`, only what did not go well."""
+    """Report how a run ended, with the next step if all went well, and return the exit code.
+
+    Without `table`, print only what went wrong.
+    """
     with StudyResults(folder) as results:
         series, total = results.status(), results.record.cells
         if table:
@@ -116,21 +120,21 @@ def say_end(
             f"again with `tollbox resume {folder} --failed`."
         )
     if outcome.restarted:
-        say(f"{outcome.restarted} cells did not ask what they asked before, and were begun anew.")
+        say(f"Restarted {outcome.restarted} cells whose queries no longer matched the recording.")
     for hint in unfit:
         say(hint)
     if interruption:
-        say(f"Interrupted with {left} cells left: go on with `tollbox resume {folder}`.")
+        say(f"Interrupted; {left} cells remain. Resume with `tollbox resume {folder}`.")
         return interruption
     if outcome.diverged:
         say(
             f"{len(outcome.diverged)} cells cannot be replayed here; the first is "
-            f"{first_diverged}: {outcome.diverged[min(outcome.diverged)]}. Go on where they were "
-            f"begun, or begin them anew with `tollbox resume {folder} --rerun`."
+            f"{first_diverged}: {outcome.diverged[min(outcome.diverged)]}. Resume where they were "
+            f"started, or restart them with `tollbox resume {folder} --rerun`."
         )
         return FAILED
     if left:
-        say(f"The time is up, with {left} cells left: go on with `tollbox resume {folder}`.")
+        say(f"Time limit reached; {left} cells remain. Resume with `tollbox resume {folder}`.")
     if nothing_measured or (failed and len(failed) == total):
         return FAILED
     if next_step and not left:
@@ -139,8 +143,10 @@ def say_end(
 
 
 def _unfit_models(results: StudyResults) -> tuple[list[str], bool]:
-    """What seems wrong with the answers of each model whose cells are all done; and whether one of
-    them misclassifies all images."""
+    """Return what seems wrong with the models whose cells are all done.
+
+    Also returns whether one of them misclassifies all images.
+    """
     grid, models, record = results.grid, results.study.models, results.record
     series_each, cells_each = len(grid.series) // len(models), len(grid) // len(models)
     misclassified: list[set[int]] = [set() for _ in models]

@@ -1,8 +1,8 @@
-"""`tollbox theory`: what the paper's theorems say for a price and a dimension, as numbers.
+"""`tollbox theory`: the numbers that the paper's theorems give for a price and a dimension.
 
-Three tables: a gradient estimate at the optimal overshoot beside a vanilla one of the same expected
-cost (optimal parameters, expected cosine); the overshooting scheduler (initial cosine); and the
-expected cost of searches over the same cells (cost analysis of AS).
+There are three tables: a gradient estimate at the optimal overshoot and a vanilla one of the same
+expected cost (Theorems 2 and 3), the overshooting scheduler (Theorem 4), and the expected cost of
+searches over the same cells (Theorem 1).
 """
 
 from __future__ import annotations
@@ -16,17 +16,15 @@ from cyclopts import Parameter
 from rich import box
 from rich.table import Table
 
-from .. import theory as closed_forms
-from ..core.prices import Prices
 from ..data.tables import shortened
 from ..errors import InputError
 from .output import JSON, console, print_json
 from .parsing import whole, within
 
 LARGEST_PRICE = 1e15
-"""The highest price, whose inverse is the lowest; and the largest radius."""
+"""Highest price (its inverse is the lowest) and largest radius."""
 MOST_CELLS = 10**6
-"""Their exact costs take about a second."""
+"""Maximum number of cells, whose exact costs take about a second."""
 MOST_DIMENSIONS = MOST_QUERIES = 10**9
 ITERATIONS = (1, 10, 100)
 
@@ -47,14 +45,14 @@ class TheoryOptions:
     price: Annotated[
         str,
         _option(
-            "c*: what a source-class answer costs, others cost 1. A number above 0, or inf, which "
-            f"is planned for as {Prices.flagged_only().ratio:g}."
+            "c*: the price of a flagged answer; any other answer costs 1. A number above 0, or "
+            "inf, which attacks plan for as 1e5."
         ),
     ]
-    dim: Annotated[int, _whole("d: how many values an image has.")] = 3 * 224 * 224
-    cells: Annotated[int, _whole("Cells that a search tells apart, 1/tau.")] = 10_000
+    dim: Annotated[int, _whole("d: number of values of an image.")] = 3 * 224 * 224
+    cells: Annotated[int, _whole("Number of cells that a search distinguishes, 1/tau.")] = 10_000
     queries: Annotated[
-        int, _whole("n': queries of the vanilla estimate, whose cost the optimal one has as well.")
+        int, _whole("n': queries of the vanilla estimate; the optimal one has the same cost.")
     ] = 30
     rate: Annotated[float, _option("m of the overshooting scheduler.")] = 0.02
     delta: Annotated[float, _option("Radius of the samples of an estimate.")] = 0.0045
@@ -87,12 +85,14 @@ def theory(options: TheoryOptions) -> int:
 
 
 def _ratio(text: str) -> float:
-    """c*, as attacks plan with it."""
+    """Return c* as attacks plan with it."""
     try:
         price = float(text)
     except ValueError:
         price = math.nan
     if price == math.inf:
+        from ..core.prices import Prices
+
         return Prices.flagged_only().ratio
     if not 1 / LARGEST_PRICE <= price <= LARGEST_PRICE:
         expected = f"a number above 0, from {1 / LARGEST_PRICE:g} to {LARGEST_PRICE:g}, or inf"
@@ -104,7 +104,9 @@ def _ratio(text: str) -> float:
 
 
 def estimates(ratio: float, d: int, queries: int) -> dict[str, Any]:
-    """An estimate at the boundary and one at the optimal overshoot, of the same expected cost."""
+    """Return an estimate at the boundary and one at the optimal overshoot, at equal cost."""
+    from .. import theory as closed_forms
+
     cost = queries * (ratio + 1) / 2  # c_t
 
     def at(x: float) -> dict[str, float]:
@@ -130,7 +132,9 @@ def estimates(ratio: float, d: int, queries: int) -> dict[str, Any]:
 
 
 def schedule(ratio: float, d: int, rate: float, delta: float) -> dict[str, Any]:
-    """cos(alpha_t) and omega_t of the scheduler at a few iterations."""
+    """Return cos(alpha_t) and omega_t of the scheduler at a few iterations."""
+    from .. import theory as closed_forms
+
     first, x = closed_forms.initial_cosine(d), closed_forms.optimal_overshoot(ratio, d)
     steps = []
     for t in ITERATIONS:
@@ -140,7 +144,8 @@ def schedule(ratio: float, d: int, rate: float, delta: float) -> dict[str, Any]:
 
 
 def searches(ratio: float, cells: int) -> dict[str, Any]:
-    """Expected costs; `share` is the part of an interval that is on its flagged side."""
+    """Return expected costs; `share` is the part of an interval on its flagged side."""
+    from .. import theory as closed_forms
 
     def line(stages: int) -> dict[str, float | None]:
         cost = closed_forms.expected_line_search_cost(cells, ratio, stages)
@@ -215,7 +220,6 @@ def _table(
 
 
 def _number(value: float) -> str:
-    """Five digits; whole thousands with commas."""
     if 1000 <= abs(value) < 1e9:
         return f"{value:,.0f}"
     return f"{value:.5g}"

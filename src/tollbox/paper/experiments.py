@@ -9,7 +9,7 @@ The paper's experiments by name, and the study of each at a scale.
 2. A study's text is its identity, so what a user gives instead of the file's own images is written
    into the text: the folder can then be resumed without saying it again.
 3. Where attacks are compared, `frugal` stands last: an attack of our own, which the paper does not
-   have. What is ours is known by its kind (`attacks/preset.py`), and marked wherever it is shown.
+   have. What is ours is known by its kind (`attacks/presets.py`), and marked wherever it is shown.
 4. The three pictures have no study: they are drawn from runs in two dimensions, at any scale alike.
 """
 
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 
-from ..attacks.preset import Kind
+from ..attacks.presets import Kind
 from ..errors import UnknownNameError
 from ..studies.schema import AttackSpec, Tariff
 from ..studies.study import Study

@@ -12,7 +12,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..attacks.preset import Kind
+from ..attacks.presets import Kind
 from ..report import figures, table_files
 from ..report.paper_table import PaperTable, paper_table
 from ..report.reading import Reading

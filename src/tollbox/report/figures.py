@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..attacks.preset import Kind
+from ..attacks.presets import Kind
 from ..core.metric import Metric
 from .axes import (
     COLOURS,

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..attacks.preset import Kind, Method
+from ..attacks.presets import Kind, Method
 from ..core.metric import Metric
 from ..core.result import By
 from ..studies.schema import AttackSpec, Tariff

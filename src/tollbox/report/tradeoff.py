@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..attacks.preset import Kind
+from ..attacks.presets import Kind
 from ..core.metric import Metric
 from .axes import (
     COLOURS,

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..attacks.preset import Method
+from ..attacks.presets import Method
 from ..core.goal import numbered
 from ..core.stop import Stop
 from ..studies.results import StudyResults
