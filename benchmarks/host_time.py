@@ -31,7 +31,7 @@ from tollbox.studies.store.store import Store
 PAUSE = "pause"
 """What is not the run's."""
 PARTS = ("generator", "belief", "settle", "launch", "model", "waiting", "store", REST)
-POINTS = ("mixture", "__call__")
+POINTS = ("linear_point", "__call__")
 """Methods that make points, which the sender calls."""
 
 

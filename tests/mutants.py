@@ -94,7 +94,7 @@ MUTANTS = [
         ["tests/unit/test_escalation.py"],
     ),
     Mutant(
-        "growing price: the dearest next answer is the first flagged one",
+        "growing price: the most expensive next answer is the first flagged one",
         "core/prices.py",
         "return np.maximum(self.escalation.price(flagged), self.other)",
         "return np.maximum(self.escalation.price(0 * flagged), self.other)",
@@ -144,15 +144,15 @@ MUTANTS = [
         "if until is Until.NOT_ADVERSARIAL else",
     ),
     Mutant(
-        "dearest price: only the cheapest answer must fit",
+        "highest price: only the cheapest answer must fit",
         "core/ledger.py",
-        "(before.cost + before.dearest_next <= limits.budget)",
+        "(before.cost + before.highest_next <= limits.budget)",
         "(before.cost + self.prices.cheapest <= limits.budget)",
     ),
     Mutant(
-        "dearest price: the next ask is not looked at",
+        "highest price: the next ask is not looked at",
         "engine/settling.py",
-        "if self.ledger.cost + self.ledger.dearest_next > limits.budget:",
+        "if self.ledger.cost + self.ledger.highest_next > limits.budget:",
         "if self.ledger.cost >= limits.budget:",
     ),
     Mutant(
@@ -344,9 +344,9 @@ MUTANTS = [
         "return ~self.is_flagged(labels)",
     ),
     Mutant(
-        "distance_at: what was spent, without the dearest answer",
+        "distance_at: what was spent, without the most expensive answer",
         "core/result.py",
-        "np.asarray(before + (dearest + alarm_price))",
+        "np.asarray(before + (highest + alarm_price))",
         "np.asarray(before)",
     ),
     Mutant(
@@ -395,8 +395,8 @@ MUTANTS = [
     Mutant(
         "alarms: the next one is not taken to be affordable",
         "core/ledger.py",
-        "dearest = self.prices.dearest_next(before) + self.alarm_price",
-        "dearest = self.prices.dearest_next(before)",
+        "highest = self.prices.highest_next(before) + self.alarm_price",
+        "highest = self.prices.highest_next(before)",
         WATCHING,
     ),
     Mutant(
@@ -409,8 +409,8 @@ MUTANTS = [
     Mutant(
         "alarms: distance_at does not count the next one",
         "core/result.py",
-        "return np.asarray(before + (dearest + alarm_price))",
-        "return np.asarray(before + dearest)",
+        "return np.asarray(before + (highest + alarm_price))",
+        "return np.asarray(before + highest)",
         WATCHING,
     ),
     Mutant(
@@ -479,14 +479,14 @@ MUTANTS = [
     Mutant(
         "few rows: the limit on flagged answers is not looked at",
         "core/ledger.py",
-        "return limits.max_flagged == math.inf or self.source + rows <= limits.max_flagged",
+        "return limits.max_flagged == math.inf or self.flagged + rows <= limits.max_flagged",
         "return True",
     ),
     Mutant(
         "limit on flagged answers: one more is asked",
         "core/ledger.py",
-        "& (before.source < limits.max_flagged)",
-        "& (before.source <= limits.max_flagged)",
+        "& (before.flagged < limits.max_flagged)",
+        "& (before.flagged <= limits.max_flagged)",
     ),
     Mutant(
         "limit on flagged answers: nothing ends at it between two asks",

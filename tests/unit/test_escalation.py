@@ -49,10 +49,10 @@ def test_what_is_certain_to_be_affordable_is_the_worst_of_all_answers(told, flag
     assert growing is not None
 
     def worst(n: int, left: int) -> float:
-        """From n flagged answers, the most that `left` answers cost and the dearest after them."""
-        dearest = max(3.0, one_by_one(steps, again, n + 1))
+        """From n flagged answers, the most that `left` answers cost and the most expensive after them."""
+        highest = max(3.0, one_by_one(steps, again, n + 1))
         if left == 0:
-            return dearest
+            return highest
         return max(
             3.0 + worst(n, left - 1), one_by_one(steps, again, n + 1) + worst(n + 1, left - 1)
         )
@@ -69,7 +69,7 @@ def test_an_account_is_lost_with_every_third_flagged_answer():
     ledger = Ledger(prices, tb.Goal.leave({0}))
     costs = []
     for label in (0, 1, 0, 0, 0, 1, 0, 0):
-        costs.append(ledger.dearest_next)
+        costs.append(ledger.highest_next)
         ledger.charge(np.array([label]), "search" if label else "estimate")
     assert costs == [1, 1, 1, 50, 1, 1, 1, 50]
     assert ledger.cost == 1 + 1 + 1 + 50 + 1 + 1 + 1 + 50

@@ -159,7 +159,7 @@ def test_a_price_per_class_wins_over_the_set():
     goal = tb.Goal.leave({1, 2})
     assert prices.for_source(2, goal).ratio == 5
     assert prices.for_source(1, goal).ratio == 3
-    assert prices.for_source(0, goal).ratio == 5  # not flagged itself: the dearest that is
+    assert prices.for_source(0, goal).ratio == 5  # not flagged itself: the most expensive that is
 
 
 def test_a_goal_of_one_label_is_the_usual_run():

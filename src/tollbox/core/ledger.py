@@ -30,7 +30,7 @@ class AccountBefore(NamedTuple):
     cost: NDArray[np.float64]
     flagged: NDArray[np.int64]
     queries: NDArray[np.int64]
-    dearest_next: Any
+    highest_next: Any
     """The most that the row itself may cost."""
     alarms: NDArray[np.int64]
 
@@ -128,9 +128,9 @@ class Ledger:
         }
 
     @property
-    def dearest_next(self) -> float:
+    def highest_next(self) -> float:
         """The most that the next answer may cost, with an alarm."""
-        return float(self.prices.dearest_next(self._levels)) + self.alarm_price
+        return float(self.prices.highest_next(self._levels)) + self.alarm_price
 
     def bound(self, rows: int) -> float:
         """Not less than the cost with `rows` more answers."""
@@ -142,7 +142,7 @@ class Ledger:
         """The account before each of `labels`, were they charged in order, with alarms if any."""
         if len(labels) == 1:
             now = np.array([self.cost]), np.array([self.flagged]), np.array([self.queries])
-            return AccountBefore(*now, self.dearest_next, np.array([self.alarms]))
+            return AccountBefore(*now, self.highest_next, np.array([self.alarms]))
         levels = self.prices.levels(labels, self.goal)
         steps = np.zeros((len(labels), len(self.prices.values)), np.int64)
         steps[np.arange(len(labels)), levels] = 1
@@ -154,8 +154,8 @@ class Ledger:
         if alarms is not None:
             raised += np.cumsum(alarms) - alarms
         cost = self.prices.cost(before) + raised * self.alarm_price
-        dearest = self.prices.dearest_next(before) + self.alarm_price
-        return AccountBefore(cost, source, queries, dearest, raised)
+        highest = self.prices.highest_next(before) + self.alarm_price
+        return AccountBefore(cost, source, queries, highest, raised)
 
     def leaves_room(self, rows: int, limits: Limits) -> bool:
         """Whether the caps admit `rows` more queries, whatever they are answered."""
@@ -177,7 +177,7 @@ class Ledger:
             return rows  # even if all were the dearest, with a row to spare for rounding
         before = self.account_before(labels, alarms)
         fits = (
-            (before.cost + before.dearest_next <= limits.budget)
+            (before.cost + before.highest_next <= limits.budget)
             & (before.queries < limits.max_queries)
             & (before.flagged < limits.max_flagged)
             & (before.alarms < limits.max_alarms)

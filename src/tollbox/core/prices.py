@@ -105,7 +105,7 @@ class Escalation:
         return self.steps[0][1]
 
     @property
-    def dearest(self) -> float:
+    def highest(self) -> float:
         """The most that any flagged answer costs."""
         return float(self._prices.max())
 
@@ -155,8 +155,8 @@ def worst_before_last(
     those before it, and one of its own, cost."""
     more = np.arange(rows)
     spent = (others + (rows - 1 - more)) * other + escalation.total(flagged + more)
-    dearest = np.maximum(escalation.price(flagged + more), other) + alarms[1]
-    return float(np.max((spent + alarms[0]) + dearest))
+    highest = np.maximum(escalation.price(flagged + more), other) + alarms[1]
+    return float(np.max((spent + alarms[0]) + highest))
 
 
 PLANNED_RATIO_AT_INFINITY = 1e5
@@ -225,7 +225,7 @@ class Prices:
                     "there are prices per class and one that grows", expected="one of the two"
                 )
             object.__setattr__(self, "source", self.escalation.first)
-        if self.dearest == 0:
+        if self.highest == 0:
             raise InputError("all prices are 0", expected="at least one answer to cost something")
 
     @classmethod
@@ -263,10 +263,10 @@ class Prices:
         return np.array(self.values)
 
     @property
-    def dearest(self) -> float:
+    def highest(self) -> float:
         """The most an answer may ever cost."""
         if self.escalation is not None:
-            return max(self.other, self.escalation.dearest)
+            return max(self.other, self.escalation.highest)
         return self.values[-1]
 
     @property
@@ -276,17 +276,17 @@ class Prices:
             return min(self.other, self.escalation.cheapest)
         return self.values[0]
 
-    def dearest_next(self, counts: Sequence[int] | NDArray[np.int64]) -> Any:
+    def highest_next(self, counts: Sequence[int] | NDArray[np.int64]) -> Any:
         """The most that the next answer may cost, after counts by level; any leading axes."""
         if self.escalation is None:
-            return self.dearest
+            return self.highest
         flagged = np.asarray(counts)[..., -1]
         return np.maximum(self.escalation.price(flagged), self.other)
 
     def bound(self, counts: Sequence[int], rows: int) -> float:
         """Not less than `rows` more answers may cost, after counts by level."""
         if self.escalation is None:
-            return self.dearest * rows
+            return self.highest * rows
         flagged = counts[-1]
         more = self.escalation.total(flagged + rows) - self.escalation.total(flagged)
         return float(more) + self.other * rows
@@ -299,7 +299,7 @@ class Prices:
         before it, and one of its own, cost."""
         if self.escalation is None:
             worst = np.append(counts[:-1], counts[-1] + rows - 1)
-            return (float(self.cost(worst)) + alarms[0]) + (self.dearest + alarms[1])
+            return (float(self.cost(worst)) + alarms[0]) + (self.highest + alarms[1])
         others, flagged = counts.tolist()
         return worst_before_last(self.escalation, self.other, flagged, others, rows, alarms)
 

@@ -144,7 +144,7 @@ class Pending:
             if enough and ledger.leaves_room(next_rows, limits):
                 self._limits, self.limited = [next_rows], next_rows < size
                 return
-        mean = ledger.cost / ledger.queries if ledger.queries else ledger.dearest_next
+        mean = ledger.cost / ledger.queries if ledger.queries else ledger.highest_next
         tally = ledger.levels
         ahead = 0  # rows before this run whose price is not known yet
         flagged = ledger.flagged if max_flagged < math.inf else 0
@@ -163,8 +163,8 @@ class Pending:
                 fits = prices.worst_before_last(tally, ahead + rows, added) <= budget
                 return fits and worst < max_alarms
             spent = known_cost + (ahead + rows - 1) * mean
-            dearest = float(prices.dearest_next(tally)) + alarm_price
-            return alarms < max_alarms and spent + dearest <= budget
+            highest = float(prices.highest_next(tally)) + alarm_price
+            return alarms < max_alarms and spent + highest <= budget
 
         for state in self.runs:
             levels = prices.levels(state.labels[: state.known], self._problem.goal)

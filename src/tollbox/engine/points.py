@@ -52,7 +52,7 @@ class LinearRows(ABC):
         """The points of a slice, as one tensor (n, c, h, w)."""
 
     @abstractmethod
-    def mixture(self, row: int) -> LinearPoint | None:
+    def linear_point(self, row: int) -> LinearPoint | None:
         """The terms of one row, or None if it has to be made as other rows are."""
 
 

@@ -92,7 +92,7 @@ class BatchBuilder:
         terms: list[LinearPoint] = []
         try:
             for row in range(piece.first, piece.last):
-                mixture = rows.mixture(row)
+                mixture = rows.linear_point(row)
                 if mixture is None or not self._fits(mixture):
                     return None
                 terms.append(mixture)

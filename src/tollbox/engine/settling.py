@@ -70,14 +70,14 @@ class Account:
             return Stop.MAX_QUERIES
         if limits.max_flagged != math.inf and self.ledger.flagged >= limits.max_flagged:
             return Stop.MAX_FLAGGED
-        if self.ledger.cost + self.ledger.dearest_next > limits.budget:
+        if self.ledger.cost + self.ledger.highest_next > limits.budget:
             return Stop.BUDGET
         return None
 
     def keep(self, points: Rows, row: int) -> None:
         """Keep a point as the best: its terms, if it has any, or a copy, since its maker may use
         the memory again."""
-        self.best = points.mixture(row) if isinstance(points, LinearRows) else None
+        self.best = points.linear_point(row) if isinstance(points, LinearRows) else None
         if self.best is None:
             self.best = points[row : row + 1].to(self.problem.source.dtype, copy=True)
 
