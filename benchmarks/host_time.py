@@ -21,9 +21,9 @@ from tollbox.core.model import Model
 from tollbox.engine import batch as assembly
 from tollbox.engine import delivery as arrivals
 from tollbox.engine import settling
+from tollbox.engine.batch import InFlightBatch
 from tollbox.engine.cell_run import CellRun
 from tollbox.engine.engine import Engine
-from tollbox.engine.in_flight import Flight
 from tollbox.engine.sender import Sender
 from tollbox.studies.job import DeskJournal
 from tollbox.studies.store.store import Store
@@ -49,7 +49,7 @@ def watch() -> Stopwatch:
     watch.wrap(Sender, "send", "launch")
     watch.wrap(Sender, "recall", "launch")
     watch.wrap(Model, "__call__", "model")
-    watch.wrap(Flight, "land", "waiting")
+    watch.wrap(InFlightBatch, "land", "waiting")
     watch.wrap(DeskJournal, "record", "store")
     watch.wrap(Store, "save", "store")
     return watch

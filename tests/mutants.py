@@ -73,7 +73,7 @@ class Mutant:
 
 
 RECORD = (
-    "        if self._journal is not None and (recorded or not flight.recalled):\n"
+    "        if self._journal is not None and (recorded or not batch.recalled):\n"
     "            self._journal.record(recorded)\n"
 )
 ADVANCE = "        for cell_run in concerned.values():\n            self._advance(cell_run)\n"
@@ -232,7 +232,7 @@ MUTANTS = [
     Mutant(
         "durable: a batch is not recorded",
         "engine/engine.py",
-        "recorded = [] if flight.recalled else records(arrived)",
+        "recorded = [] if batch.recalled else records(arrived)",
         "recorded = []",
     ),
     Mutant(
@@ -244,7 +244,7 @@ MUTANTS = [
     Mutant(
         "replay: another run is not noticed",
         "engine/delivery.py",
-        "if history.fits(number, self.piece.run_number, self.piece.first, self.distances):",
+        "if history.fits(number, self.span.run_number, self.span.first, self.distances):",
         "if True:",
     ),
     Mutant(
@@ -304,8 +304,8 @@ MUTANTS = [
     Mutant(
         "improvements: without the query that found the point",
         "engine/settling.py",
-        "included = nearer + 1 if account.charging else nearer",
-        "included = nearer",
+        "included = better + 1 if account.charging else better",
+        "included = better",
     ),
     Mutant(
         "improvements, few rows: without the query that found the point",
@@ -316,7 +316,7 @@ MUTANTS = [
     Mutant(
         "retry after out-of-memory: the rows are lost",
         "engine/sender.py",
-        "            flights += self.send(front)\n",
+        "            batches += self.send(front)\n",
         "",
     ),
     Mutant(
@@ -358,7 +358,7 @@ MUTANTS = [
     Mutant(
         "failure: rows behind a failed one are sent all the same",
         "engine/sender.py",
-        "lost = [(piece, AFTER_A_FAILURE) for piece in back if self._follows(piece, failed)]",
+        "lost = [(span, AFTER_A_FAILURE) for span in back if self._follows(span, failed)]",
         "failed = []\n        lost = []",
     ),
     Mutant(
@@ -514,16 +514,16 @@ MUTANTS = [
         ["tests/unit/test_results.py"],
     ),
     Mutant(
-        "mixtures: the second term is left out",
+        "linear points: the second term is left out",
         "engine/points.py",
         "torch._foreach_add_(longer, torch._foreach_mul(seconds, factors))",
         "pass",
     ),
     Mutant(
-        "mixtures: written into other rows",
+        "linear points: written into other rows",
         "engine/sender.py",
-        "places += range(first, first + piece.size)",
-        "places += range(first + piece.size - 1, first - 1, -1)",
+        "places += range(first, first + span.size)",
+        "places += range(first + span.size - 1, first - 1, -1)",
     ),
     Mutant(
         "few shapes: batches are not padded",

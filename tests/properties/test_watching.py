@@ -327,7 +327,7 @@ def test_what_was_recorded_stands_whatever_the_detector_says_now():
         assert other.ledger.alarms == one.ledger.alarms
         assert other.ledger.cost == one.ledger.cost
         [warning] = other.warnings
-        said = f"the detector said something else of {one.ledger.alarms} points"
+        said = f"the detector judged {one.ledger.alarms} points"
         assert warning.startswith(said)
     silent = [replace(cell, watch=RecordedAlarms()) for cell in listed]
     net = Net()

@@ -98,7 +98,7 @@ def test_a_bad_goal_is_refused(make, told):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"goal": tb.Goal.leave({2, 7})}, "flagged has class 7, and the model has 5 classes"),
+        ({"goal": tb.Goal.leave({2, 7})}, "flagged has class 7, but the model has 5 classes"),
         ({"goal": tb.Goal.leave(range(5))}, "flagged has all 5 classes"),
         ({"goal": tb.Goal.reach(5)}, "the target of image 0 is 5"),
         ({"goal": tb.Goal.reach(2)}, "the target of image 0 is its source class"),

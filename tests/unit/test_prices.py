@@ -87,7 +87,9 @@ def test_standing_is_the_account_before_each_row(price, before, found, goal):
 
 
 @given(prices, labels, st.floats(0, 1.2), goals, st.integers(1, 50), st.integers(1, 50))
-def test_rows_are_affordable_while_the_most_expensive_answer_fits(price, found, share, goal, cap, most):
+def test_rows_are_affordable_while_the_most_expensive_answer_fits(
+    price, found, share, goal, cap, most
+):
     budget = share * price.highest * (len(found) + 1)
     ledger, by_hand = Ledger(price, goal), 0
     counted = Ledger(price, goal)

@@ -97,7 +97,9 @@ class Watching:
         before = NO_ALARMS if history is None else history.alarms(self._ask, first, first + rows)
         if said is None and len(before) < rows:
             if self.failure is None:
-                self.failure = Failure(Stop.DETECTOR_ERROR, "the recorded alarms do not reach so far")
+                self.failure = Failure(
+                    Stop.DETECTOR_ERROR, "the recorded alarms do not reach so far"
+                )
             return NO_ALARMS
         if said is None:
             said = before
