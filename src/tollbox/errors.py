@@ -80,9 +80,6 @@ class InputError(TollboxError, ValueError):
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt, (type(self), self.__dict__)
 
-    def __copy__(self) -> Self:
-        return _rebuilt(type(self), self.__dict__)
-
 
 def _rebuilt(kind: type[E], fields: dict[str, Any]) -> E:
     error = kind.__new__(kind)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .validation import is_whole, shown
+from .validation import is_whole, require, shown
 
 MOST_SHOWN = 4
 """Maximum number of labels in a set that is written out."""
@@ -43,9 +43,8 @@ class Goal:
     def __post_init__(self) -> None:
         if self.flagged is not None:
             object.__setattr__(self, "flagged", _checked(self.flagged))
-        if self.target is not None and (not is_whole(self.target) or self.target < 0):
-            given, expected = f"is {shown(self.target)}", "a class, 0 or more"
-            raise InputError(given, expected=expected, input="target")
+        valid = self.target is None or (is_whole(self.target) and self.target >= 0)
+        require(valid, "target", self.target, "a class, 0 or more")
         if self.flagged is not None and self.target in self.flagged:
             given, expected = f"is {self.target}, which is flagged", "a class that is not flagged"
             raise InputError(given, expected=expected, input="target")
@@ -98,8 +97,7 @@ class Goal:
         if classes is None:
             return
         expected = f"0 to {classes - 1}"
-        if self.target is not None and self.target >= classes:
-            raise InputError(f"is {self.target}", expected=expected, input="target")
+        require(self.target is None or self.target < classes, "target", self.target, expected)
         largest = max(self.flagged or (), default=0)
         if largest >= classes:
             given = f"has class {largest}, but the model has {classes} classes"
@@ -132,15 +130,15 @@ def _checked(labels: Any) -> frozenset[int]:
     """Return labels as a set, or raise InputError unless they are classes."""
     if hasattr(labels, "tolist"):
         labels = labels.tolist()
-    given, expected = "", "classes as whole numbers, 0 or more"
-    if isinstance(labels, str) or not isinstance(labels, Iterable):
-        given, expected = f"is {shown(labels)}", "a set of classes, as {151, 152}"
-    elif not (listed := list(labels)):
-        given, expected = "is empty", "at least one class"
-    elif wrong := [each for each in listed if not is_whole(each) or each < 0]:
-        given = f"has {shown(wrong[0])}"
-    if given:
-        raise InputError(given, expected=expected, input="flagged")
+    several = isinstance(labels, Iterable) and not isinstance(labels, str)
+    require(several, "flagged", labels, "a set of classes, as {151, 152}")
+    listed = list(labels)
+    if not listed:
+        raise InputError("is empty", expected="at least one class", input="flagged")
+    for label in listed:
+        if not is_whole(label) or label < 0:
+            expected = "classes as whole numbers, 0 or more"
+            raise InputError(f"has {shown(label)}", expected=expected, input="flagged")
     return frozenset(map(int, listed))
 
 

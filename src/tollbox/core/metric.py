@@ -12,10 +12,10 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, mention
-from .validation import shown
+from .validation import require, shown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,24 +45,16 @@ class Metric(enum.StrEnum):
         return norms[: len(rows)]
 
 
-@runtime_checkable
-class MadeForMetrics(Protocol):
-    """An attack that names the metrics that it supports."""
-
-    @property
-    def metrics(self) -> tuple[Metric, ...]: ...
-
-
 def norm_of(value: Any) -> Metric:
     """Return the metric with that name, or raise InputError."""
-    if not isinstance(value, str) or value not in list(Metric):
-        raise InputError(f"is {shown(value)}", expected="'l2' or 'linf'", input="norm")
+    known = isinstance(value, str) and value in list(Metric)
+    require(known, "norm", value, "'l2' or 'linf'")
     return Metric(value)
 
 
 def metrics_of(attack: object) -> tuple[Metric, ...]:
     """Return the metrics that an attack supports."""
-    metrics = attack.metrics if isinstance(attack, MadeForMetrics) else tuple(Metric)
+    metrics = getattr(attack, "metrics", tuple(Metric))
     if not isinstance(metrics, tuple) or not metrics or not set(metrics) <= set(Metric):
         expected = "some of 'l2' and 'linf', as a tuple"
         raise InputError(f"has metrics = {shown(metrics)}", expected=expected, input="attack")

@@ -27,7 +27,7 @@ from .device import usable
 from .goal import numbered
 from .preprocessing import Preprocessing
 from .third_party_models import ThirdPartyModel, third_party_model
-from .validation import check_whole, shown
+from .validation import check_whole, require
 
 LAYOUTS = {"true": "channels_last", "false": "contiguous"}
 """Memory layouts of images, by the value of channels_last in `Model.running`."""
@@ -70,9 +70,7 @@ class Model:
         return numbered(label, self.names or ())
 
     def __post_init__(self) -> None:
-        if not callable(self.predict):
-            given = f"is {shown(self.predict)}"
-            raise InputError(given, expected="a function of images", input="predict")
+        require(callable(self.predict), "predict", self.predict, "a function of images")
         if self.quantize is not None:
             check_whole("quantize", self.quantize, 1, MOST_BITS)
         for name, count in (("batch", self.batch), ("classes", self.classes)):
@@ -145,14 +143,14 @@ def labels_of(output: Tensor) -> Tensor:
 
 def check_dtype(dtype: torch.dtype) -> None:
     """Raise InputError unless points can be sent in `dtype`."""
-    if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
-        raise InputError(
-            f"is {shown(dtype)}",
-            expected="torch.float32 or torch.float64, in which points are sent and measured",
-            remedy="if the model takes another dtype, convert inside the callable, with quantize=8 "
-            "if it takes 8-bit images",
-            input="dtype",
-        )
+    require(
+        isinstance(dtype, torch.dtype) and dtype in (torch.float32, torch.float64),
+        "dtype",
+        dtype,
+        "torch.float32 or torch.float64, in which points are sent and measured",
+        "if the model takes another dtype, convert inside the callable, with quantize=8 if it "
+        "takes 8-bit images",
+    )
 
 
 def from_callable(
@@ -189,7 +187,5 @@ def as_model(model: Any) -> Model:
         )
     if (other := third_party_model(model)) is not None:
         return from_third_party(other)
-    if callable(model):
-        return from_callable(model)
-    expected = "a callable from images to labels"
-    raise InputError(f"is {shown(model)}", expected=expected, input="model")
+    require(callable(model), "model", model, "a callable from images to labels")
+    return from_callable(model)

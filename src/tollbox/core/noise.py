@@ -118,15 +118,6 @@ def _made(key: Key, first: int, last: int, width: int, dtype: torch.dtype) -> ND
     return made
 
 
-def normal_rows(key: Key, first: int, last: int, width: int, like: Tensor) -> Tensor:
-    """Return rows `first` to `last` of a stream, each of `width` standard normal numbers."""
-    if (kernels := kernels_for(like)) is not None:
-        made = like.new_empty(last - first, width)
-        kernels.fill_noise(made, *_bins_on(like.dtype, like.device), key, first)
-        return made
-    return torch.from_numpy(_made(key, first, last, width, like.dtype)).to(like)
-
-
 class Noise:
     """Rows of standard normal numbers, made when they are needed."""
 
@@ -148,6 +139,11 @@ class Noise:
 
     def __getitem__(self, rows: slice) -> Tensor:
         first, last, _ = rows.indices(self._rows)
-        flat = normal_rows(self._key, first, last, math.prod(self._shape), self._like)
+        width, like = math.prod(self._shape), self._like
+        if (kernels := kernels_for(like)) is not None:
+            flat = like.new_empty(last - first, width)
+            kernels.fill_noise(flat, *_bins_on(like.dtype, like.device), self._key, first)
+        else:
+            flat = torch.from_numpy(_made(self._key, first, last, width, like.dtype)).to(like)
         made = flat.view(last - first, *self._shape)
         return made if self._mask is None else made.mul_(self._mask)

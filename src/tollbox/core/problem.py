@@ -163,7 +163,7 @@ class Problem:
 class Attack(Protocol):
     """An attack: called with a problem, it returns a generator of asks that returns a `Stop`.
 
-    It may also be a `BoundedAttack`, and name the metrics that it supports (`MadeForMetrics`). A
+    It may also be a `BoundedAttack`, and have `metrics`, a tuple of those that it supports. A
     complete attack that tries brighter and brighter images:
 
         @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, ModelFault
-from .validation import is_number, shown
+from .validation import is_number, require, shown
 
 FOOLBOX = "a Foolbox model, such as foolbox.PyTorchModel(network, bounds=(0, 1))"
 ART = "an ART classifier, such as art.estimators.classification.PyTorchClassifier(...)"
@@ -96,18 +96,23 @@ class ThirdPartyModel(NamedTuple):
 
 def third_party_model(model: Any) -> ThirdPartyModel | None:
     """Return a Foolbox model or an ART classifier as a third-party model; None for others."""
-    if _has(model, "bounds", "transform_bounds") and callable(model):
+    if _is_foolbox(model):
         return foolbox_model(model)
-    return art_model(model) if _has(model, "predict", "clip_values", "nb_classes") else None
+    return art_model(model) if _is_art(model) else None
 
 
-def _has(model: Any, *names: str) -> bool:
-    return not isinstance(model, type) and all(hasattr(model, name) for name in names)
+def _is_foolbox(model: Any) -> bool:
+    known = hasattr(model, "bounds") and hasattr(model, "transform_bounds")
+    return known and callable(model) and not isinstance(model, type)
+
+
+def _is_art(model: Any) -> bool:
+    known = all(hasattr(model, name) for name in ("predict", "clip_values", "nb_classes"))
+    return known and not isinstance(model, type)
 
 
 def foolbox_model(model: Any) -> ThirdPartyModel:
-    if not (_has(model, "bounds", "transform_bounds") and callable(model)):
-        raise InputError(f"is {shown(model)}", expected=FOOLBOX, input="model")
+    require(_is_foolbox(model), "model", model, FOOLBOX)
     first = getattr(model, "data_format", "channels_first") != "channels_last"
     pixels = Pixels(*_bounds(model.bounds, "bounds"), channels_first=first)
     device = getattr(model, "device", None)
@@ -118,8 +123,7 @@ def foolbox_model(model: Any) -> ThirdPartyModel:
 def art_model(classifier: Any, channels_first: bool | None = None) -> ThirdPartyModel:
     """Return an ART classifier as a third-party model. If it does not say where its channels are,
     they are last, unless `channels_first` is set."""
-    if not _has(classifier, "predict", "clip_values", "nb_classes"):
-        raise InputError(f"is {shown(classifier)}", expected=ART, input="classifier")
+    require(_is_art(classifier), "classifier", classifier, ART)
     if channels_first is None:
         channels_first = bool(getattr(classifier, "channels_first", False))
     low, high = _bounds(classifier.clip_values, "clip_values")

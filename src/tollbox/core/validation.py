@@ -43,6 +43,12 @@ def shown(value: Any) -> str:
     return text if len(text) <= MOST_CHARACTERS and "\n" not in text else type(value).__name__
 
 
+def require(ok: bool, name: str, value: Any, expected: str, remedy: str = "") -> None:
+    """Raise InputError about the argument `name`, which is `value`, unless `ok`."""
+    if not ok:
+        raise InputError(f"is {shown(value)}", expected=expected, remedy=remedy, input=name)
+
+
 def is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
@@ -57,30 +63,22 @@ def is_number(value: Any) -> bool:
 
 def check_whole(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> None:
     """Raise InputError unless the argument `name` is an integer from `least` to `most`."""
-    if is_whole(value) and least <= value <= most:
-        return
     limits = "" if math.isinf(least) else f", {least} or more"
-    if math.isfinite(most):
-        limits = f", {least} to {most}"
-    raise InputError(f"is {shown(value)}", expected=f"a whole number{limits}", input=name)
+    limits = f", {least} to {most}" if math.isfinite(most) else limits
+    right = is_whole(value) and least <= value <= most
+    require(right, name, value, f"a whole number{limits}")
 
 
 def check_flag(name: str, value: Any) -> None:
-    """Raise InputError unless the argument `name` is True or False."""
-    if not isinstance(value, bool):
-        raise InputError(f"is {shown(value)}", expected="True or False", input=name)
+    require(isinstance(value, bool), name, value, "True or False")
 
 
 def check_function(name: str, value: Any) -> None:
-    """Raise InputError unless the argument `name` can be called or is None."""
-    if value is not None and not callable(value):
-        raise InputError(f"is {shown(value)}", expected="a function, or None", input=name)
+    require(value is None or callable(value), name, value, "a function, or None")
 
 
 def check_seconds(name: str, value: Any) -> None:
-    """Raise InputError unless the argument `name` is a time above 0; it may be infinite."""
-    if not (is_number(value) and value > 0):
-        raise InputError(f"is {shown(value)}", expected="seconds, more than 0", input=name)
+    require(is_number(value) and value > 0, name, value, "seconds, more than 0")
 
 
 def check_range(image: Tensor, subject: str) -> None:

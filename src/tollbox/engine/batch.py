@@ -26,7 +26,7 @@ from torch import Tensor
 from ..core.cell import Cell
 from ..core.model import Model
 from ..core.problem import BoundedAttack
-from ..core.validation import check_whole
+from ..core.validation import check_whole, require
 from ..errors import InputError
 from .cell_run import CellRun
 from .pending import Failure, Pending
@@ -70,9 +70,9 @@ def check_sizes(model: Model, batch_size: int, live: int | None, metered: bool) 
     check_whole("batch_size", batch_size, 1, LARGEST_BATCH)
     if live is not None:
         check_whole("live", live, 1)
-    if model.batch not in (None, batch_size):
-        expected = f"{model.batch}, the only batch size that the model takes"
-        raise InputError(f"is {batch_size}", expected=expected, input="batch_size")
+    fits = model.batch in (None, batch_size)
+    expected = f"{model.batch}, the only batch size that the model takes"
+    require(fits, "batch_size", batch_size, expected)
     if metered and model.batch not in (None, 1):
         raise InputError(
             f"is set, but the model takes batches of {model.batch} only: padding would be charged",

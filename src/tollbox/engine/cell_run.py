@@ -29,7 +29,7 @@ from ..core.stop import Stop
 from .alarms import Watching
 from .journal import History
 from .pending import NOT_WATCHED, Pending
-from .settling import Account, Watched, settle, settle_few
+from .settling import Account, settle, settle_few
 
 CLEAN = "clean"
 """Phase of the clean image."""
@@ -205,9 +205,7 @@ class CellRun:
                 self.spent = account.ledger.cost / self.cell.budget
                 self._resume(answers)
                 return
-        watching = self.watching
-        watched = None if watching is None else Watched(watching.alarms, watching.failure)
-        answers, failure = settle(pending, account, watched)
+        answers, failure = settle(pending, account, self.watching)
         self.spent = account.ledger.cost / self.cell.budget
         if failure is not None and account.end is None:
             self._end(failure.stop, failure.reason)

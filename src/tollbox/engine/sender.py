@@ -252,32 +252,17 @@ class Sender:
         self, spans: list[RowSpan], labels: NDArray[np.int64], extra: Sequence[Tensor]
     ) -> InFlightBatch:
         """Launch rows whose labels are known: their points are made for the distances only."""
-        failures: Failures = []
-        sound: list[RowSpan] = []
-        parts: list[Tensor] = []
-        known: list[NDArray[np.int64]] = []
-        slots: list[int] = []
-        first = 0
-        for span in spans:
-            last = first + span.size
-            points = self.builder.points(span)
-            if isinstance(points, Failure):
-                failures.append((span, points))
-            else:
-                sound.append(span)
-                parts.append(points)
-                known.append(labels[first:last])
-                slots += [span.slot] * span.size
-            first = last
-        if not parts:
-            return self._launch([], extra, 0, failures=failures)
-        distances = self.builder.distances(self.builder.sent(torch.cat(parts), slots), slots)
-        answers = torch.from_numpy(np.concatenate(known)).to(distances.device, torch.float64)
-        batch = self._launch(sound, extra, len(slots), (answers, distances), failures)
+        batch = self._forward(spans, extra, labels)
         batch.recalled = True
         return batch
 
-    def _forward(self, spans: list[RowSpan], extra: Sequence[Tensor]) -> InFlightBatch:
+    def _forward(
+        self,
+        spans: list[RowSpan],
+        extra: Sequence[Tensor],
+        known: NDArray[np.int64] | None = None,
+    ) -> InFlightBatch:
+        """Make the points of spans, measure them, and send them, unless their labels are known."""
         failures: Failures = []
         sound: list[RowSpan] = []
         slots: list[int] = []
@@ -304,13 +289,18 @@ class Sender:
             slots += [span.slot] * span.size
         if not slots:
             return self._launch([], extra, 0, failures=failures)
-        padded = self.padded(len(slots))
+        padded = self.padded(len(slots)) if known is None else len(slots)
         batch = builder.batch(parts, linear, places, len(slots), padded)
         slots += [slots[0]] * (padded - len(slots))
         batch = builder.sent(batch, slots)
         distances = builder.distances(batch, slots)
-        labels = self.model(batch)
-        return self._launch(sound, extra, padded, (labels.double(), distances), failures)
+        if known is None:
+            labels = self.model(batch).double()
+        else:
+            lost = {id(span) for span, _ in failures}
+            rows = np.repeat([id(span) not in lost for span in spans], [s.size for s in spans])
+            labels = torch.from_numpy(known[rows]).to(distances.device, torch.float64)
+        return self._launch(sound, extra, padded, (labels, distances), failures)
 
     def _smaller(self, spans: list[RowSpan], extra: Sequence[Tensor]) -> list[InFlightBatch]:
         before, self.batch_size = self.batch_size, self.batch_size // 2

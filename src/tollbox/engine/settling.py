@@ -3,8 +3,8 @@
 1. Rows count in the order of the runs, up to the first row that has no answer, that the account
    cannot pay for, or whose distance is not a number. Rows after that count as not sent.
 2. Rows that count are charged by label, each once, unless the account does not charge (a clean
-   image may be free). The alarms of a detector are charged with their rows: `watched` has the
-   alarms of exactly the rows that count (alarms.py).
+   image may be free). The alarms of a detector are charged with their rows: the detector
+   was shown exactly the rows that count (alarms.py).
 3. An adversarial row with a smaller distance than all before it is an improvement. It is recorded
    with the account that includes it and the cost before it; the last one is the best point.
 4. `settle_few` does for a few rows of one run what `settle` does for any ask, without arrays: most
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ from ..core.result import Improvement
 from ..core.stop import Stop
 from .pending import Failure, Pending
 from .points import LinearPoint, LinearRows
+
+if TYPE_CHECKING:
+    from .alarms import Watching
 
 FEW_ROWS = 8
 """Maximum number of rows that are settled one by one."""
@@ -101,33 +104,21 @@ class AnsweredRows(NamedTuple):
         return AnsweredRows(*columns, self.alarms[rows])
 
 
-class Watched(NamedTuple):
-    """A detector's alarms in an ask."""
+def settle(
+    pending: Pending, account: Account, watching: Watching | None = None
+) -> tuple[Answers | None, Failure | None]:
+    """Charge the rows of an ask that count, and keep the best of them.
 
-    alarms: NDArray[np.bool_]
-    """Alarms of the rows that are charged."""
-    failure: Failure | None
-    """Why there is no result for the next row, if there should be one."""
-
-
-class Settled(NamedTuple):
-    """The outcome of an ask."""
-
-    answers: Answers | None
-    """The answers to all of the ask; None if a row was not answered or not affordable."""
-    failure: Failure | None
-    """The failure of the row that ended the ask, if it failed."""
-
-
-def settle(pending: Pending, account: Account, watched: Watched | None = None) -> Settled:
-    """Charge the rows of an ask that count, and keep the best of them."""
+    Return the answers to all of the ask, or None if a row was not answered or not affordable; and
+    the failure of the row that ended the ask, if it failed.
+    """
     counts, failure, complete = pending.settled()
     states = list(zip(pending.runs, counts, strict=False))
     labels = _concatenated([state.labels[:count] for state, count in states])
     distances = _concatenated([state.distances[:count] for state, count in states])
     alarms = np.zeros(len(labels), np.bool_)
-    if watched is not None:
-        alarms[: len(watched.alarms)] = watched.alarms
+    if watching is not None:
+        alarms[: len(watching.alarms)] = watching.alarms
     answered = AnsweredRows(labels, account.problem.is_adversarial(labels), distances, alarms)
     rows = account.ledger.affordable(labels, account.limits, alarms)
     if rows < len(labels):
@@ -136,19 +127,22 @@ def settle(pending: Pending, account: Account, watched: Watched | None = None) -
         rows = int(np.isnan(distances).argmax())
         reason = f"the attack sent a point that is not finite ({pending.ask.phase})"
         failure, complete = Failure(Stop.ATTACK_ERROR, reason), False
-    if watched is not None and account.charging:
-        if watched.failure is not None:
-            rows, failure, complete = len(watched.alarms), watched.failure, False
-        if rows != len(watched.alarms):
-            raise RuntimeError(f"{rows} rows are charged, but {len(watched.alarms)} were watched")
+    if watching is not None and account.charging:
+        if watching.failure is not None:
+            rows, failure, complete = len(watching.alarms), watching.failure, False
+        if rows != len(watching.alarms):
+            raise RuntimeError(f"{rows} rows are charged, but {len(watching.alarms)} were watched")
     charged = answered.between(0, rows)
     _keep_best(pending, counts, charged, account)
     if account.charging:
         if account.first_alarm is None and charged.alarms.any():
-            account.first_alarm = _first_alarm(charged, account.ledger)
+            before = int(charged.alarms.argmax()) + 1
+            flagged = int(account.ledger.goal.is_flagged(charged.labels[:before]).sum())
+            queries = account.ledger.queries + before
+            account.first_alarm = FirstAlarm(queries, account.ledger.flagged + flagged)
         alarm_count = int(charged.alarms.sum())
         account.ledger.charge(charged.labels, pending.ask.phase, alarm_count)
-    return Settled(_answers(answered, counts, account.ledger) if complete else None, failure)
+    return _answers(answered, counts, account.ledger) if complete else None, failure
 
 
 def settle_few(pending: Pending, account: Account) -> Answers | None:
@@ -209,13 +203,6 @@ def _keep_best(
         row -= counts[number]
         number += 1
     account.keep(pending.runs[number].run.points, row)
-
-
-def _first_alarm(charged: AnsweredRows, ledger: Ledger) -> FirstAlarm:
-    """Return the counts of the account just after the first alarm."""
-    rows = int(charged.alarms.argmax()) + 1
-    flagged = int(ledger.goal.is_flagged(charged.labels[:rows]).sum())
-    return FirstAlarm(ledger.queries + rows, ledger.flagged + flagged)
 
 
 def _answers(answered: AnsweredRows, counts: list[int], ledger: Ledger) -> Answers:
