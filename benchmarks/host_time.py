@@ -18,9 +18,8 @@ from stopwatch import REST, Stopwatch
 
 from tollbox.attacks.frugal import overshoot, turns
 from tollbox.core.model import Model
-from tollbox.engine import batch as assembly
+from tollbox.engine import batch, settling
 from tollbox.engine import delivery as arrivals
-from tollbox.engine import settling
 from tollbox.engine.batch import InFlightBatch
 from tollbox.engine.cell_run import CellRun
 from tollbox.engine.engine import Engine
@@ -44,7 +43,8 @@ def watch() -> Stopwatch:
         watch.wrap(CellRun, name, "settle")
     watch.wrap(Engine, "_land", "settle")
     watch.wrap_all((settling, arrivals), "settle")
-    watch.wrap_all((assembly,), "launch")
+    for name in ("_cut", "_priority"):
+        watch.wrap(batch, name, "launch")
     watch.wrap(Engine, "_launch", "launch")
     watch.wrap(Sender, "send", "launch")
     watch.wrap(Sender, "recall", "launch")

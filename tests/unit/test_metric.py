@@ -167,7 +167,7 @@ def test_a_study_made_in_memory_writes_its_norm_unless_it_is_l2():
     assert "norm" not in made("hsja", "l2").text
     study = made("rays", "linf")
     assert read(study.text).norm is study.norm is Metric.LINF
-    with pytest.raises(InputError, match=r"^norm is l2, and RayS as given"):
+    with pytest.raises(InputError, match=r"^norm is l2, but RayS as given"):
         made("rays", "l2")
 
 

@@ -108,8 +108,8 @@ def _squares(batch, sources, slots, sums, width, share, blocks: tl.constexpr, bl
     slot = tl.load(slots + row)
     first = tl.program_id(1) * share
     total = tl.zeros((block,), tl.float64)
-    for begin in range(first, first + share, block):
-        columns = begin + tl.arange(0, block)
+    for start in range(first, first + share, block):
+        columns = start + tl.arange(0, block)
         kept = (columns < width) & (columns < first + share)
         apart = tl.load(batch + row * width + columns, mask=kept, other=0.0) - tl.load(
             sources + slot * width + columns, mask=kept, other=0.0

@@ -82,7 +82,7 @@ class CellRun:
             return None
         return self._model.sent(self.problem.within_mask(best.clone()))[0].to(best.dtype)
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Send the clean image."""
         self._issue(Ask(self.problem.source[None], phase=CLEAN))
 
@@ -214,11 +214,11 @@ class CellRun:
         elif forced is not None:
             self._end(forced)
         elif self._asking is None:
-            self._begin_attack(int(answers.labels[0]))
+            self._start_attack(int(answers.labels[0]))
         else:
             self._resume(answers)
 
-    def _begin_attack(self, label: int) -> None:
+    def _start_attack(self, label: int) -> None:
         if not self.problem.goal.flags(label):
             self._end(Stop.ALREADY_MISCLASSIFIED, f"the model answers {self._model.shown(label)}")
             return

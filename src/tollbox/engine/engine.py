@@ -182,7 +182,7 @@ class Engine:
         if self._stopping is not None:
             cell_run.end(self._stopping)
         else:
-            cell_run.begin()
+            cell_run.start()
         self._advance(cell_run)
 
     def _advance(self, cell_run: CellRun) -> None:
