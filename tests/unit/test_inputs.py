@@ -137,9 +137,18 @@ def test_a_wrong_call_is_refused(changes, message):
         (lambda: tb.Prices("3"), "the source price is '3': expected a finite number"),
         (lambda: tb.Prices(True), "the source price is True: expected a finite number"),
         (lambda: tb.Prices(1, 10**400), "the price of other answers is int: expected"),
-        (lambda: tb.Prices.per_class({"cat": 3}), "a price is set for class 'cat': expected classes as"),
-        (lambda: tb.Prices.per_class({1.5: 3}), "a price is set for class 1.5: expected classes as whole"),
-        (lambda: tb.Prices.per_class({-1: 3}), "a price is set for class -1: expected classes as whole"),
+        (
+            lambda: tb.Prices.per_class({"cat": 3}),
+            "a price is set for class 'cat': expected classes as",
+        ),
+        (
+            lambda: tb.Prices.per_class({1.5: 3}),
+            "a price is set for class 1.5: expected classes as whole",
+        ),
+        (
+            lambda: tb.Prices.per_class({-1: 3}),
+            "a price is set for class -1: expected classes as whole",
+        ),
         (lambda: tb.Prices.per_class([3]), r"the prices per class are \[3\]: expected a mapping"),
         (lambda: tb.Prices(0, 0), "all prices are 0"),
         (lambda: tb.Prices.per_class({3: -2}), "the price of class 3 is -2"),

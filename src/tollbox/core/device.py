@@ -64,7 +64,7 @@ def usable(device: str | torch.device | None) -> torch.device:
     return chosen
 
 
-def carried(image: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
+def to_device(image: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
     """Return a contiguous copy of an image on a device, without waiting for the device."""
     if device.type == "cuda" and image.device.type == "cpu":
         image = image.to(dtype).pin_memory()  # a copy from pageable memory would wait

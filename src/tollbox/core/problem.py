@@ -27,7 +27,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from .ask import Asking, Iterate
-from .device import carried
+from .device import to_device
 from .goal import Goal, aim
 from .metric import Metric
 from .noise import Noise, content_hash
@@ -99,7 +99,7 @@ class Problem:
         self._host_mask: Tensor | None = None
         if self.mask is not None:
             self._host_mask = self.mask.expand(self.source.shape).contiguous().cpu()
-            self.mask = carried(self._host_mask, self.source.device, torch.bool)
+            self.mask = to_device(self._host_mask, self.source.device, torch.bool)
             if self.start_image is not None:
                 self.start_image = self.within_mask(self.start_image)
 
@@ -114,7 +114,7 @@ class Problem:
         if self._host_mask is None:
             return None
         places = self._host_mask.flatten().nonzero().flatten()
-        return carried(places, self.source.device, torch.int64)
+        return to_device(places, self.source.device, torch.int64)
 
     def may_change(self, rows: slice, columns: slice) -> bool:
         """Return whether any number in a rectangle of pixels may change."""
@@ -184,7 +184,7 @@ class Attack(Protocol):
 
 @runtime_checkable
 class BoundedAttack(Protocol):
-    """An attack that declares how much memory it needs, so that the engine admits fewer images."""
+    """An attack that declares how many points it holds, so that all live images fit into memory."""
 
     @property
     def rows(self) -> int:

@@ -54,7 +54,6 @@ def batch_size_on(device: torch.device) -> int:
 
 
 def default_live(batch_size: int) -> int:
-    """Return the default maximum number of live cells."""
     return max(64, 2 * batch_size)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..core.ask import Answers, Ask, Asking
 from ..core.cell import Cell
-from ..core.device import carried
+from ..core.device import to_device
 from ..core.ledger import Ledger
 from ..core.metric import Metric
 from ..core.model import Model
@@ -42,13 +42,13 @@ class CellRun:
         self.index, self.cell, self.slot = index, cell, slot
         self._model, self._metered = model, metered
         self.problem = Problem(
-            carried(cell.image, model.device, model.dtype),
+            to_device(cell.image, model.device, model.dtype),
             cell.label,
             cell.prices,
             cell.target,
             cell.seed,
             content_hash(cell.image),
-            None if cell.start is None else carried(cell.start, model.device, model.dtype),
+            None if cell.start is None else to_device(cell.start, model.device, model.dtype),
             Metric(cell.norm),
             cell.goal,
             cell.mask,
