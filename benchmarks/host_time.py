@@ -18,12 +18,11 @@ from stopwatch import REST, Stopwatch
 
 from tollbox.attacks.frugal import overshoot, turns
 from tollbox.core.model import Model
-from tollbox.engine import batch as assembly
+from tollbox.engine import batch, settling
 from tollbox.engine import delivery as arrivals
-from tollbox.engine import settling
+from tollbox.engine.batch import InFlightBatch
 from tollbox.engine.cell_run import CellRun
 from tollbox.engine.engine import Engine
-from tollbox.engine.in_flight import Flight
 from tollbox.engine.sender import Sender
 from tollbox.studies.job import DeskJournal
 from tollbox.studies.store.store import Store
@@ -31,7 +30,7 @@ from tollbox.studies.store.store import Store
 PAUSE = "pause"
 """What is not the run's."""
 PARTS = ("generator", "belief", "settle", "launch", "model", "waiting", "store", REST)
-POINTS = ("mixture", "__call__")
+POINTS = ("linear_point", "__call__")
 """Methods that make points, which the sender calls."""
 
 
@@ -44,12 +43,13 @@ def watch() -> Stopwatch:
         watch.wrap(CellRun, name, "settle")
     watch.wrap(Engine, "_land", "settle")
     watch.wrap_all((settling, arrivals), "settle")
-    watch.wrap_all((assembly,), "launch")
+    for name in ("_cut", "_priority"):
+        watch.wrap(batch, name, "launch")
     watch.wrap(Engine, "_launch", "launch")
     watch.wrap(Sender, "send", "launch")
     watch.wrap(Sender, "recall", "launch")
     watch.wrap(Model, "__call__", "model")
-    watch.wrap(Flight, "land", "waiting")
+    watch.wrap(InFlightBatch, "land", "waiting")
     watch.wrap(DeskJournal, "record", "store")
     watch.wrap(Store, "save", "store")
     return watch

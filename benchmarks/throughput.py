@@ -47,8 +47,8 @@ import torch
 from torch import Tensor
 
 import tollbox as tb
+from tollbox.engine.batch import batch_size_on
 from tollbox.engine.engine import Engine
-from tollbox.engine.sizes import batch_size_on
 
 
 def wait(device: torch.device) -> None:

@@ -73,7 +73,7 @@ class Mutant:
 
 
 RECORD = (
-    "        if self._journal is not None and (recorded or not flight.recalled):\n"
+    "        if self._journal is not None and (recorded or not batch.recalled):\n"
     "            self._journal.record(recorded)\n"
 )
 ADVANCE = "        for cell_run in concerned.values():\n            self._advance(cell_run)\n"
@@ -94,7 +94,7 @@ MUTANTS = [
         ["tests/unit/test_escalation.py"],
     ),
     Mutant(
-        "growing price: the dearest next answer is the first flagged one",
+        "growing price: the most expensive next answer is the first flagged one",
         "core/prices.py",
         "return np.maximum(self.escalation.price(flagged), self.other)",
         "return np.maximum(self.escalation.price(0 * flagged), self.other)",
@@ -144,15 +144,15 @@ MUTANTS = [
         "if until is Until.NOT_ADVERSARIAL else",
     ),
     Mutant(
-        "dearest price: only the cheapest answer must fit",
+        "highest price: only the cheapest answer must fit",
         "core/ledger.py",
-        "(before.cost + before.dearest_next <= limits.budget)",
+        "(before.cost + before.highest_next <= limits.budget)",
         "(before.cost + self.prices.cheapest <= limits.budget)",
     ),
     Mutant(
-        "dearest price: the next ask is not looked at",
+        "highest price: the next ask is not looked at",
         "engine/settling.py",
-        "if self.ledger.cost + self.ledger.dearest_next > limits.budget:",
+        "if self.ledger.cost + self.ledger.highest_next > limits.budget:",
         "if self.ledger.cost >= limits.budget:",
     ),
     Mutant(
@@ -232,7 +232,7 @@ MUTANTS = [
     Mutant(
         "durable: a batch is not recorded",
         "engine/engine.py",
-        "recorded = [] if flight.recalled else records(arrived)",
+        "recorded = [] if batch.recalled else records(arrived)",
         "recorded = []",
     ),
     Mutant(
@@ -244,7 +244,7 @@ MUTANTS = [
     Mutant(
         "replay: another run is not noticed",
         "engine/delivery.py",
-        "if history.fits(number, self.piece.run_number, self.piece.first, self.distances):",
+        "if history.fits(number, self.span.run_number, self.span.first, self.distances):",
         "if True:",
     ),
     Mutant(
@@ -304,8 +304,8 @@ MUTANTS = [
     Mutant(
         "improvements: without the query that found the point",
         "engine/settling.py",
-        "included = nearer + 1 if account.charging else nearer",
-        "included = nearer",
+        "included = better + 1 if account.charging else better",
+        "included = better",
     ),
     Mutant(
         "improvements, few rows: without the query that found the point",
@@ -316,7 +316,7 @@ MUTANTS = [
     Mutant(
         "retry after out-of-memory: the rows are lost",
         "engine/sender.py",
-        "            flights += self.send(front)\n",
+        "            batches += self.send(front)\n",
         "",
     ),
     Mutant(
@@ -344,9 +344,9 @@ MUTANTS = [
         "return ~self.is_flagged(labels)",
     ),
     Mutant(
-        "distance_at: what was spent, without the dearest answer",
+        "distance_at: what was spent, without the most expensive answer",
         "core/result.py",
-        "np.asarray(before + (dearest + alarm_price))",
+        "np.asarray(before + (highest + alarm_price))",
         "np.asarray(before)",
     ),
     Mutant(
@@ -358,7 +358,7 @@ MUTANTS = [
     Mutant(
         "failure: rows behind a failed one are sent all the same",
         "engine/sender.py",
-        "lost = [(piece, AFTER_A_FAILURE) for piece in back if self._follows(piece, failed)]",
+        "lost = [(span, AFTER_A_FAILURE) for span in back if self._follows(span, failed)]",
         "failed = []\n        lost = []",
     ),
     Mutant(
@@ -395,8 +395,8 @@ MUTANTS = [
     Mutant(
         "alarms: the next one is not taken to be affordable",
         "core/ledger.py",
-        "dearest = self.prices.dearest_next(before) + self.alarm_price",
-        "dearest = self.prices.dearest_next(before)",
+        "highest = self.prices.highest_next(before) + self.alarm_price",
+        "highest = self.prices.highest_next(before)",
         WATCHING,
     ),
     Mutant(
@@ -409,8 +409,8 @@ MUTANTS = [
     Mutant(
         "alarms: distance_at does not count the next one",
         "core/result.py",
-        "return np.asarray(before + (dearest + alarm_price))",
-        "return np.asarray(before + dearest)",
+        "return np.asarray(before + (highest + alarm_price))",
+        "return np.asarray(before + highest)",
         WATCHING,
     ),
     Mutant(
@@ -479,14 +479,14 @@ MUTANTS = [
     Mutant(
         "few rows: the limit on flagged answers is not looked at",
         "core/ledger.py",
-        "return limits.max_flagged == math.inf or self.source + rows <= limits.max_flagged",
+        "return limits.max_flagged == math.inf or self.flagged + rows <= limits.max_flagged",
         "return True",
     ),
     Mutant(
         "limit on flagged answers: one more is asked",
         "core/ledger.py",
-        "& (before.source < limits.max_flagged)",
-        "& (before.source <= limits.max_flagged)",
+        "& (before.flagged < limits.max_flagged)",
+        "& (before.flagged <= limits.max_flagged)",
     ),
     Mutant(
         "limit on flagged answers: nothing ends at it between two asks",
@@ -514,16 +514,16 @@ MUTANTS = [
         ["tests/unit/test_results.py"],
     ),
     Mutant(
-        "mixtures: the second term is left out",
+        "linear points: the second term is left out",
         "engine/points.py",
         "torch._foreach_add_(longer, torch._foreach_mul(seconds, factors))",
         "pass",
     ),
     Mutant(
-        "mixtures: written into other rows",
+        "linear points: written into other rows",
         "engine/sender.py",
-        "places += range(first, first + piece.size)",
-        "places += range(first + piece.size - 1, first - 1, -1)",
+        "places += range(first, first + span.size)",
+        "places += range(first + span.size - 1, first - 1, -1)",
     ),
     Mutant(
         "few shapes: batches are not padded",

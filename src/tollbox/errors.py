@@ -1,22 +1,21 @@
-"""Errors, which are for the caller. What goes wrong with one image is a value (`core.stop`).
+"""Errors for the caller. A failure on one image is a value instead (`core.stop`).
 
 TollboxError
 ├── InputError            an argument is not what was expected
-│   ├── UnknownNameError  a name that is not known; suggests the nearest
-│   └── FileError         a file is missing or cannot be read; names the file, and the line if any
-└── ModelFault            the model raised or answered with something that is not labels;
-                          the engine turns it into Stop.MODEL_ERROR for the cells concerned
+│   ├── UnknownNameError  a name is not known; suggests similar names
+│   └── FileError         a file is missing or cannot be read; names the file and, if any, the line
+└── ModelFault            the model raised, or its answer is not labels;
+                          the engine turns it into Stop.MODEL_ERROR for the affected cells
 
-1. An InputError keeps what it says in fields, and is one sentence made of them:
+1. An InputError stores its parts in fields and joins them into one sentence:
 
        [where: ]input given: expected ...; remedy.
 
-2. `input` is the argument's name as Python has it (`batch_size`). A caller that calls it otherwise,
-   a command line (`--batch-size`) or a study file (`goal.start`), renders the sentence with names
-   of its own (`sentence`), and never looks into a text for them. A field that speaks of another
-   argument writes it as `mention("max_queries")`.
-3. `placed` gives the same error with a place before it, such as a file and a line; `renamed` about
-   an argument of another name.
+2. `input` is the argument's Python name (`batch_size`). A command line (`--batch-size`) or a study
+   file (`goal.start`) passes its own names to `sentence` and never searches the text for them. A
+   field that refers to another argument writes it as `mention("max_queries")`.
+3. `placed` returns the same error with a place in front, such as a file and a line; `renamed`
+   returns it for an argument with another name.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ _MENTION = re.compile("\x00([a-z0-9_]+)\x00")
 
 
 def mention(name: str) -> str:
-    """An argument, inside a field of an error: rendered by whatever name its reader knows."""
+    """Return a mark for an argument inside an error's field; `sentence` replaces it by a name."""
     return f"\x00{name}\x00"
 
 
 class TollboxError(Exception):
-    """Base of all errors that tollbox raises on purpose."""
+    """Base class of all errors that tollbox raises on purpose."""
 
 
 class InputError(TollboxError, ValueError):
-    """The caller's mistake."""
+    """A mistake of the caller."""
 
     def __init__(
         self, given: str, *, expected: str = "", remedy: str = "", input: str = "", where: str = ""
@@ -53,10 +52,8 @@ class InputError(TollboxError, ValueError):
         self.input, self.where = input, where
 
     def sentence(self, naming: Callable[[str], str] = str) -> str:
-        """The error in one sentence, with each argument called what `naming` says."""
-        text = " ".join(
-            part for part in (mention(self.input) * bool(self.input), self.given) if part
-        )
+        """Return the error as one sentence; `naming` gives the display name of each argument."""
+        text = f"{mention(self.input)} {self.given}".rstrip() if self.input else self.given
         if self.expected:
             text += f": expected {self.expected}"
         if self.remedy:
@@ -66,13 +63,13 @@ class InputError(TollboxError, ValueError):
         return place + _MENTION.sub(lambda name: naming(name[1]), text)
 
     def placed(self, where: str) -> Self:
-        """The same error, with a place before those that it has."""
+        """Return the same error with `where` before the place that it already has."""
         other = copy.copy(self)
         other.where = f"{where}: {self.where}" if self.where else where
         return other
 
     def renamed(self, names: Mapping[str, str]) -> Self:
-        """The same error, about an argument that goes by another name here."""
+        """Return the same error with its input renamed by `names`."""
         other = copy.copy(self)
         other.input = names.get(self.input, self.input)
         return other
@@ -83,9 +80,6 @@ class InputError(TollboxError, ValueError):
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt, (type(self), self.__dict__)
 
-    def __copy__(self) -> Self:
-        return _rebuilt(type(self), self.__dict__)
-
 
 def _rebuilt(kind: type[E], fields: dict[str, Any]) -> E:
     error = kind.__new__(kind)
@@ -94,19 +88,19 @@ def _rebuilt(kind: type[E], fields: dict[str, Any]) -> E:
 
 
 class UnknownNameError(InputError):
-    """A name that is not among the known ones."""
+    """A name that is not among the known names."""
 
     def __init__(self, kind: str, given: str, known: Iterable[str], where: str = "") -> None:
         names = sorted(known)
-        near = difflib.get_close_matches(given, names, n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "none is near it."
+        close = difflib.get_close_matches(given, names, n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else "no name is similar."
         text = f"unknown {kind} {given!r}: {hint} Known: {', '.join(names)}."
         super().__init__(text, where=where)
 
 
 class FileError(InputError):
-    """A file that is missing, unreadable or not what it should be."""
+    """A file that is missing, unreadable or not of the expected kind."""
 
 
 class ModelFault(TollboxError):
-    """The model raised, or its answer is not one integer label per image."""
+    """A model that raised, or whose answer is not one integer label per image."""

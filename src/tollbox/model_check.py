@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .core import tf32
+from .core.device import tf32_allowed
 from .core.exactness import Exactness, Seen, listed
 from .core.model import LAYOUTS, Model, as_model, labels_of
 from .core.validation import check_whole
+from .engine.batch import LARGEST_BATCH, default_batch_size
 from .engine.sender import Sender
-from .engine.sizes import LARGEST_BATCH, default_batch_size
 from .errors import InputError, mention
 
 CHECKED_IMAGES = 8
@@ -202,7 +202,7 @@ def precision_of(model: Model) -> str:
     dtype = model.running.get("dtype", str(model.dtype).removeprefix("torch."))
     if dtype == "float32" and model.device.type == "cuda":
         told = model.running.get("tf32")
-        if tf32.allowed() if told is None else told == "true":
+        if tf32_allowed() if told is None else told == "true":
             return "TF32"
     return dtype
 

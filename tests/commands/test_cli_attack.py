@@ -269,8 +269,8 @@ def test_distances_in_linf_are_told_as_such(case: Case) -> None:
 
 
 def test_a_norm_that_the_attack_is_not_made_for_is_refused(case: Case) -> None:
-    case.refused("--norm is linf, and HSJA as given is made for l2: expected l2", norm="linf")
-    case.refused("--norm is l2, and RayS as given is made for linf", attack="rays")
+    case.refused("--norm is linf, but HSJA as given supports l2: expected l2", norm="linf")
+    case.refused("--norm is l2, but RayS as given supports linf", attack="rays")
     case.refused("--norm is 'l1': expected 'l2' or 'linf'", norm="l1")
 
 
@@ -443,9 +443,9 @@ def test_prices_and_limits_that_are_wrong(case: Case) -> None:
         "flagged,price\n": "has no prices",
         "flagged,price\n0,1\n": "line 2: the flagged answer is '0'",
         "flagged,price\n1,1\n1,2\n": "line 3: flagged 1 has a price already",
-        "flagged,price\n5,1\n": "prices.csv: the first price begins at flagged answer 5",
+        "flagged,price\n5,1\n": "prices.csv: the first price starts at flagged answer 5",
         "flagged,price\n1,1\n9,again\n10,again\n": "line 4: the prices begin again at 9 already",
-        "flagged,price\n1,1\n9,4\n8,again\n": "begin again at flagged answer 8",
+        "flagged,price\n1,1\n9,4\n8,again\n": "start again at flagged answer 8",
         "flagged,price\n1,0\ndefault,0\n": "all prices are 0",
         "flagged,price\n1,500\n": "--budget is 150: expected at least 500",
     }.items():

@@ -513,7 +513,7 @@ def test_a_flaky_model_is_reported(case: Case) -> None:
     assert case.run("resume", "out")[0] == 0
     _, out, _ = case.run("status", "out")
     assert "Note: " in out
-    assert "differently when they were asked again" in " ".join(out.split())
+    assert "differently the second time" in " ".join(out.split())
 
 
 # -- the page -------------------------------------------------------------------------------------

@@ -240,8 +240,8 @@ def test_out_of_memory_goes_on_with_smaller_batches_and_says_so(error):
     assert not any(r.warnings for r in expected)
     for result in results:
         assert result.warnings[-1] == (
-            "out of memory: batches of 8 became batches of 4, in which nothing is known of "
-            "exactness"
+            "out of memory: the batch size was reduced from 8 to 4, for which exactness was not "
+            "checked"
         )
     assert max(shapes[shapes.index(4) :]) == 4
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tollbox.core import tf32
+from tollbox.core.device import tf32_setting
 from tollbox.core.stop import Stop
 from tollbox.errors import InputError, TollboxError
 from tollbox.workers import crew
@@ -39,7 +39,7 @@ def its_pid(shared, link):
 
 
 def its_tf32(shared, link):
-    return tf32.setting()
+    return tf32_setting()
 
 
 def adds_up(shared, link):

@@ -46,8 +46,8 @@ def test_a_path_tells_the_terms_of_its_points():
     circle = Circle.through(source, start, direction)
     for path in (Segment(source, iterate), Arc(circle, iterate), Arc(circle, iterate, 0.2, -0.9)):
         for theta in (0.0, 0.3, 1.0):
-            assert torch.equal(path.mixture(theta).point(), path(theta))
-    assert Arc(circle, iterate, 0.0, torch.tensor(0.7)).mixture(0.5) is None
+            assert torch.equal(path.linear_point(theta).point(), path(theta))
+    assert Arc(circle, iterate, 0.0, torch.tensor(0.7)).linear_point(0.5) is None
 
 
 def test_steps_remember_the_last_rows_only():

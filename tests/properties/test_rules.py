@@ -123,7 +123,7 @@ def scenes(draw, most=6):
     for number in range(draw(st.integers(1, most))):
         price = draw(prices)
         watch = draw(watches)
-        most = price.dearest + watch.get("alarm_price", 0.0)
+        most = price.highest + watch.get("alarm_price", 0.0)
         budget = most * draw(st.sampled_from([1, 1.5, 3, 10, 40, 1000]))
         cap = draw(st.sampled_from([1, 2, 7, 50])) if draw(st.booleans()) else math.inf
         if price.cheapest == 0 and math.isinf(cap):
@@ -256,7 +256,7 @@ def test_rule_3_distance_at_is_what_a_run_with_that_limit_reaches(scene, share, 
         limit = max(1, int(min(cell.max_queries, 100) * share))
         less = {"max_queries": limit}
     else:
-        least = cell.prices.dearest + cell.alarm_price
+        least = cell.prices.highest + cell.alarm_price
         limit = least + (cell.budget - least) * share
         less = {"budget": limit}
     [long] = engine_run([cell], model(predict), {})

@@ -227,7 +227,7 @@ def test_a_detector_that_fails_ends_its_image_and_no_other(what, message):
     net = tb.models.from_callable(lambda x: torch.zeros(len(x)).long(), dtype=torch.float64)
     good = tb.Cell(Line(), GREY, 0, budget=100, watch=NEAR)
     bad, other = tb.run_cells([replace(good, watch=Bad(what)), good], net)
-    assert bad.stop is Stop.WATCH_ERROR
+    assert bad.stop is Stop.DETECTOR_ERROR
     assert message in bad.reason
     assert bad.ledger.queries == 0
     assert bad.stop.failed
@@ -327,7 +327,7 @@ def test_what_was_recorded_stands_whatever_the_detector_says_now():
         assert other.ledger.alarms == one.ledger.alarms
         assert other.ledger.cost == one.ledger.cost
         [warning] = other.warnings
-        said = f"the detector said something else of {one.ledger.alarms} points"
+        said = f"the detector judged {one.ledger.alarms} points"
         assert warning.startswith(said)
     silent = [replace(cell, watch=RecordedAlarms()) for cell in listed]
     net = Net()

@@ -56,7 +56,7 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
             n -= growing.again - 1
         return [value for first, value in growing.steps if first <= n][-1]
 
-    def dearest() -> float:
+    def highest() -> float:
         if cell.prices.classes is None:
             return max(cell.prices.other, of_flagged(out.source + 1))
         return max(cell.prices.other, *cell.prices.classes.values())
@@ -95,7 +95,7 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
             if out.source >= cell.max_flagged:
                 out.stop = Stop.MAX_FLAGGED
                 return None
-            if out.cost + (dearest() + cell.alarm_price) > cell.budget:
+            if out.cost + (highest() + cell.alarm_price) > cell.budget:
                 out.stop = Stop.BUDGET
                 return None
         sent = sendable(point)

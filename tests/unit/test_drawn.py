@@ -54,7 +54,7 @@ def test_a_drawing_with_its_tensors_in_other_memory_is_the_same(prior, monkeypat
         def __call__(self, *inputs):
             return self.function(*(each.clone() for each in inputs))
 
-    monkeypatch.setattr(drawn, "Recorded", Played)
+    monkeypatch.setattr(drawn, "CudaGraph", Played)
     monkeypatch.setattr(drawn, "_recorded", {})
     one = problem()
     for point in (one.source + 0.1, one.source.flip(-1)):

@@ -37,7 +37,7 @@ def test_prices_and_sums_are_those_of_a_loop(given_steps):
     assert growing.price(np.arange(199)).tolist() == prices
     assert growing.total(np.arange(200)).tolist() == np.cumsum([0, *prices]).tolist()
     assert growing.total(7) == sum(prices[:7])
-    assert growing.first == prices[0]
+    assert growing.steps[0][1] == prices[0]
 
 
 @given(escalations(), st.integers(0, 30), st.integers(0, 30), st.integers(1, 12))
@@ -49,10 +49,10 @@ def test_what_is_certain_to_be_affordable_is_the_worst_of_all_answers(told, flag
     assert growing is not None
 
     def worst(n: int, left: int) -> float:
-        """From n flagged answers, the most that `left` answers cost and the dearest after them."""
-        dearest = max(3.0, one_by_one(steps, again, n + 1))
+        """Return the highest cost of `left` answers after n flagged ones, plus the next price."""
+        highest = max(3.0, one_by_one(steps, again, n + 1))
         if left == 0:
-            return dearest
+            return highest
         return max(
             3.0 + worst(n, left - 1), one_by_one(steps, again, n + 1) + worst(n + 1, left - 1)
         )
@@ -69,7 +69,7 @@ def test_an_account_is_lost_with_every_third_flagged_answer():
     ledger = Ledger(prices, tb.Goal.leave({0}))
     costs = []
     for label in (0, 1, 0, 0, 0, 1, 0, 0):
-        costs.append(ledger.dearest_next)
+        costs.append(ledger.highest_next)
         ledger.charge(np.array([label]), "search" if label else "estimate")
     assert costs == [1, 1, 1, 50, 1, 1, 1, 50]
     assert ledger.cost == 1 + 1 + 1 + 50 + 1 + 1 + 1 + 50
@@ -84,11 +84,11 @@ def test_an_account_is_lost_with_every_third_flagged_answer():
     [
         ({}, None, "the steps of the price are {}: expected a mapping"),
         ([1.0], None, "the steps of the price are [1.0]: expected a mapping"),
-        ({2: 1.0}, None, "the first price begins at flagged answer 2: expected 1"),
-        ({1: 1.0, 0: 3.0}, None, "a price begins at flagged answer 0: expected a whole number"),
-        ({1: 1.0, 2.5: 3.0}, None, "a price begins at flagged answer 2.5"),
+        ({2: 1.0}, None, "the first price starts at flagged answer 2: expected 1"),
+        ({1: 1.0, 0: 3.0}, None, "a price starts at flagged answer 0: expected a whole number"),
+        ({1: 1.0, 2.5: 3.0}, None, "a price starts at flagged answer 2.5"),
         ({1: -1.0}, None, "the price from flagged answer 1 on is -1.0: expected a finite number"),
-        ({1: 1.0, 5: 3.0}, 5, "the prices begin again at flagged answer 5: expected"),
+        ({1: 1.0, 5: 3.0}, 5, "the prices start again at flagged answer 5: expected"),
         ({1: 0.0}, 9, "all prices are 0"),
     ],
 )
@@ -99,5 +99,5 @@ def test_what_is_wrong_is_said(steps, again, sentence):
 
 
 def test_a_price_that_grows_is_not_one_per_class():
-    with pytest.raises(tb.InputError, match="prices per class and one that grows"):
+    with pytest.raises(tb.InputError, match="prices per class and a growing price"):
         tb.Prices(classes={3: 2.0}, escalation=Escalation.of({1: 2.0}))

@@ -14,7 +14,6 @@ from small_studies import NETWORK
 from torch import Tensor, nn
 
 import tollbox as tb
-from tollbox.core import tf32
 from tollbox.core.exactness import Exactness, Seen
 from tollbox.model_check import (
     EXACT_SIZES,
@@ -219,7 +218,7 @@ def test_the_precision_is_that_of_the_network() -> None:
 def test_tf32_is_what_the_model_was_told_else_what_torch_is_set_to(
     monkeypatch: pytest.MonkeyPatch, allowed: bool
 ) -> None:
-    monkeypatch.setattr(tf32, "allowed", lambda: allowed)
+    monkeypatch.setattr("tollbox.model_check.tf32_allowed", lambda: allowed)
     on_cuda = replace(tb.models.from_callable(len), device=torch.device("cuda"))
     for told, dtype, wanted in (
         ({}, "float32", "TF32" if allowed else "float32"),
@@ -359,8 +358,8 @@ class TestRun:
         assert not results.exactness.exact
         assert results.exactness.sentence == (
             "Exact at first only: a row's logits depend on nothing but the row, in batches of 64 "
-            "(float32, contiguous). What ended it: out of memory: batches of 64 became batches of "
-            "32, in which nothing is known of exactness."
+            "(float32, contiguous). What ended it: out of memory: the batch size was reduced "
+            "from 64 to 32, for which exactness was not checked."
         )
 
     def test_exact_is_a_flag(self) -> None:

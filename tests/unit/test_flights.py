@@ -24,7 +24,7 @@ def flights(cells: int, rounds: int) -> list[int]:
     counts = []
     for _ in range(rounds):
         while ready and len(on_their_way) < 2:
-            rows = sending.rows_of_a_flight(min(ready, 256), 2 - len(on_their_way))
+            rows = sending.rows_to_launch(min(ready, 256), 2 - len(on_their_way))
             if on_their_way and not sending.is_worth_it(rows):
                 break
             on_their_way.append(rows)
@@ -45,10 +45,10 @@ def test_few_cells_are_not_split_into_batches_that_are_not_worth_it(cells):
 
 
 def test_with_one_shape_halves_would_be_padding():
-    assert sender(one_shape=True).rows_of_a_flight(190, 2) == 128
+    assert sender(one_shape=True).rows_to_launch(190, 2) == 128
 
 
 @pytest.mark.parametrize("wanted", range(1, 257))
 def test_no_more_go_out_than_are_wanted_or_fit(wanted):
     for left in (1, 2):
-        assert 1 <= sender().rows_of_a_flight(wanted, left) <= min(wanted, 128)
+        assert 1 <= sender().rows_to_launch(wanted, left) <= min(wanted, 128)

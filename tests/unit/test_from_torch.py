@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 import tollbox as tb
-from tollbox.core import tf32 as torchs_own
+from tollbox.core.device import tf32_allowed, tf32_setting
+from tollbox.engine.batch import LARGEST_BATCH
 from tollbox.engine.sender import Sender
-from tollbox.engine.sizes import LARGEST_BATCH
 from tollbox.errors import ModelFault
 from tollbox.model_check import EXACT_SIZES
 from tollbox.models import compiled
@@ -215,21 +215,21 @@ def test_tf32_holds_for_the_network_alone(precisions, modern):
 
     class Looks(nn.Flatten):
         def forward(self, images):
-            seen.append(torchs_own.setting())
+            seen.append(tf32_setting())
             if images.sum() == 0:
                 raise ZeroDivisionError
             return super().forward(images)
 
-    before = torchs_own.setting()
+    before = tf32_setting()
     assert before == (on if modern else (False, True))  # torch's own
-    assert torchs_own.allowed()
+    assert tf32_allowed()
     for tf32 in (None, False):
         tb.models.from_torch(Looks(), tf32=tf32)(IMAGES)
     Forward(Looks(), tb.models.from_torch(Looks()).outputs.normalise, torch.float32, True)(IMAGES)
     assert seen == [before, off, on]
     with pytest.raises(ZeroDivisionError):
         tb.models.from_torch(Looks(), tf32=False)(0 * IMAGES)
-    assert torchs_own.setting() == before
+    assert tf32_setting() == before
 
 
 @pytest.mark.parametrize("dtype", [None, torch.float64, torch.bfloat16])
@@ -283,7 +283,7 @@ def recorded(monkeypatch):
         def __call__(self, images):
             return self.forward(images)
 
-    monkeypatch.setattr(graphs, "Recorded", Fake)
+    monkeypatch.setattr(graphs, "CudaGraph", Fake)
     return shapes
 
 

@@ -370,8 +370,8 @@ def test_rescaling_has_its_share_of_the_cost_and_the_attack_asks_what_it_asked()
     costs = {True: 0.0, False: 0.0}
     for name, label in zip(done.phased, done.labels, strict=True):
         costs[name == RESCALE or name == "search"] += 1 if label else 10
-        dearest = 2 * 10 + 4 * 10  # of one attempt
-        assert costs[True] <= 0.25 * costs[False] + dearest
+        highest = 2 * 10 + 4 * 10  # of one attempt
+        assert costs[True] <= 0.25 * costs[False] + highest
     assert costs[True] >= 0.24 * costs[False]
     alone = tb.Problem(GREY, 0, prices=tb.Prices(10, 1))
     steady = drive(Steady(point)(alone), alone, one_sided)

@@ -98,7 +98,7 @@ def test_a_bad_goal_is_refused(make, told):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"goal": tb.Goal.leave({2, 7})}, "flagged has class 7, and the model has 5 classes"),
+        ({"goal": tb.Goal.leave({2, 7})}, "flagged has class 7, but the model has 5 classes"),
         ({"goal": tb.Goal.leave(range(5))}, "flagged has all 5 classes"),
         ({"goal": tb.Goal.reach(5)}, "the target of image 0 is 5"),
         ({"goal": tb.Goal.reach(2)}, "the target of image 0 is its source class"),
@@ -159,7 +159,7 @@ def test_a_price_per_class_wins_over_the_set():
     goal = tb.Goal.leave({1, 2})
     assert prices.for_source(2, goal).ratio == 5
     assert prices.for_source(1, goal).ratio == 3
-    assert prices.for_source(0, goal).ratio == 5  # not flagged itself: the dearest that is
+    assert prices.for_source(0, goal).ratio == 5  # not flagged itself: the most expensive that is
 
 
 def test_a_goal_of_one_label_is_the_usual_run():

@@ -110,7 +110,7 @@ def test_every_preset_is_made_for_one_metric_and_refuses_the_other_before_a_quer
             tb.run(tb.preset(name), counted, GREY[None], [0], budget=9, norm=other)
         kind = type(tb.preset(name)).__name__
         assert str(error.value) == (
-            f"norm is {other}, and {kind} as given is made for {metric}: expected {metric}, or "
+            f"norm is {other}, but {kind} as given supports {metric}: expected {metric}, or "
             "another attack."
         )
         assert not asked
@@ -118,7 +118,7 @@ def test_every_preset_is_made_for_one_metric_and_refuses_the_other_before_a_quer
 
 def test_with_a_surrogate_it_is_refused_too():
     attack = tb.preset("frugal+surrogate", surrogate=torch.nn.Flatten())
-    with pytest.raises(InputError, match=r"^norm is linf, and Frugal as given is made for l2:"):
+    with pytest.raises(InputError, match=r"^norm is linf, but Frugal as given supports l2:"):
         tb.run(attack, model(), GREY[None], [0], budget=9, norm="linf")
 
 
@@ -167,7 +167,7 @@ def test_a_study_made_in_memory_writes_its_norm_unless_it_is_l2():
     assert "norm" not in made("hsja", "l2").text
     study = made("rays", "linf")
     assert read(study.text).norm is study.norm is Metric.LINF
-    with pytest.raises(InputError, match=r"^norm is l2, and RayS as given"):
+    with pytest.raises(InputError, match=r"^norm is l2, but RayS as given"):
         made("rays", "l2")
 
 

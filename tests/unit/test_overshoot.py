@@ -428,9 +428,9 @@ def test_what_an_estimate_costs(ratio, queries):
         done, notes = estimated(one, Calibrated(), queries)
         flagged = done.flagged
         cost = flagged * ratio + len(done.labels) - flagged
-        dearest = max(1.0, ratio)
+        highest = max(1.0, ratio)
         assert cost >= given
-        assert cost <= given + max(done.offered[-1], FIRST_CHUNK) * dearest
+        assert cost <= given + max(done.offered[-1], FIRST_CHUNK) * highest
         assert max(done.offered) <= 128
         assert done.offered[0] == FIRST_CHUNK
         assert sum(done.offered) == notes["estimate_queries"]

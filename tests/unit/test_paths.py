@@ -439,7 +439,7 @@ def test_points_made_together_are_those_made_alone_bit_for_bit(dtype):
         s = scene(0.5 + 0.05 * seed, 2.0 + seed, (1, 5, 7), dtype, seed)
         circle = Circle.through(s.source, s.found.point, s.g)
         line = Segment(s.source, Iterate(s.found.point.clamp(0, 1), s.radius))
-        terms += [line.mixture(seed / 12), Arc(circle, s.found).mixture(seed / 12)]
+        terms += [line.linear_point(seed / 12), Arc(circle, s.found).linear_point(seed / 12)]
         terms += [circle.at(-0.1 * seed)]
     together = torch.full((len(terms), 1, 5, 7), 2.0, dtype=dtype)
     write(together, terms, range(len(terms)))

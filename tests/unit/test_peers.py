@@ -192,9 +192,9 @@ def made():
 def test_images_come_back_within_a_rounding(low: float, width: float, dtype: torch.dtype) -> None:
     pixels = Pixels(low, low + width, channels_first=False)
     images = torch.cat([IMAGES, torch.ones_like(IMAGES), torch.zeros_like(IMAGES)]).to(dtype)
-    theirs = pixels.theirs(images)
+    theirs = pixels.encode(images)
     assert ((theirs >= pixels.low) & (theirs <= pixels.high)).all()
-    ours = pixels.ours(theirs, "x")
+    ours = pixels.decode(theirs, "x")
     assert ((ours >= 0) & (ours <= 1)).all()
     error = torch.finfo(dtype).eps * (2 + 2 * (abs(low) + width) / width)
     assert (ours - images).abs().max() <= error
@@ -234,7 +234,7 @@ def test_an_image_with_its_target_class_is_no_attack() -> None:
     starts = (1 - IMAGES[:2]) * 7.4 + 0.3
     points, results = wrapped().run(model, pixels, inputs, targets=[1, 1], starts=starts)
     assert torch.equal(points[1], inputs[1])
-    back = pixels.theirs(pixels.ours(inputs, "x"))
+    back = pixels.encode(pixels.decode(inputs, "x"))
     assert not torch.equal(back[1], inputs[1])  # it is the image itself, not what was made of it
     assert (results[1].stop, results[1].distance) == (tb.Stop.ALREADY_MISCLASSIFIED, 0)
     assert (results[1].ledger.queries, results[1].ledger.flagged) == (1, 0)

@@ -47,11 +47,11 @@ def test_prices_can_be_sent_to_another_process():
 def test_a_price_goes_by_label():
     table = tb.Prices.per_class({3: 50.0, 1: 0.0}, default=2.0)
     assert [table.of(label, tb.Goal.leave({3})) for label in (3, 1, 0)] == [50, 0, 2]
-    assert (table.dearest, table.cheapest) == (50, 0)
+    assert (table.highest, table.cheapest) == (50, 0)
     plain = tb.Prices(7, 2)
     assert [plain.of(label, tb.Goal.leave({4})) for label in (4, 0)] == [7, 2]
-    assert (plain.dearest, plain.cheapest) == (7, 2)
-    assert (tb.Prices(1, 9).dearest, tb.Prices(1, 9).cheapest) == (9, 1)
+    assert (plain.highest, plain.cheapest) == (7, 2)
+    assert (tb.Prices(1, 9).highest, tb.Prices(1, 9).cheapest) == (9, 1)
 
 
 @given(prices, labels, goals)
@@ -87,12 +87,14 @@ def test_standing_is_the_account_before_each_row(price, before, found, goal):
 
 
 @given(prices, labels, st.floats(0, 1.2), goals, st.integers(1, 50), st.integers(1, 50))
-def test_rows_are_affordable_while_the_dearest_answer_fits(price, found, share, goal, cap, most):
-    budget = share * price.dearest * (len(found) + 1)
+def test_rows_are_affordable_while_the_most_expensive_answer_fits(
+    price, found, share, goal, cap, most
+):
+    budget = share * price.highest * (len(found) + 1)
     ledger, by_hand = Ledger(price, goal), 0
     counted = Ledger(price, goal)
     for label in found:
-        if counted.cost + price.dearest > budget or counted.queries >= cap:
+        if counted.cost + price.highest > budget or counted.queries >= cap:
             break
         if counted.flagged >= most:
             break

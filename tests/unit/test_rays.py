@@ -154,7 +154,7 @@ def test_a_box_is_the_projection_onto_an_linf_ball():
         assert torch.allclose(box(theta), wanted, atol=1e-15)
         assert Metric.LINF.norms((box(theta) - source)[None]).item() == pytest.approx(radius)
     assert box.length >= float(torch.linalg.vector_norm(point - source))
-    assert box.mixture(0.5) is None
+    assert box.linear_point(0.5) is None
     assert isinstance(inward(source, box.start, Metric.LINF), Box)
     assert isinstance(inward(source, box.start, Metric.L2), Segment)
 

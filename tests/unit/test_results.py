@@ -40,7 +40,7 @@ STEPS = [(11, 1, 2, 5.0, 10), (22, 2, 4, 4.0, 21), (61, 5, 13, 1.5, 60)]
     ("value", "distance"),
     [(19, math.inf), (20, 5), (30.5, 5), (31, 4), (69.9, 4), (70, 1.5), (100, 1.5)],
 )
-def test_a_row_counts_when_its_dearest_answer_was_affordable(value, distance):
+def test_a_row_counts_when_its_most_expensive_answer_was_affordable(value, distance):
     assert result(STEPS).distance_at(value) == distance
 
 

@@ -173,7 +173,7 @@ def test_running_out_of_memory_ends_exactness_and_is_told(case: Case) -> None:
         assert results.results(model="other").exactness.exact
         first, second = results.exactness
     assert first.startswith("The model 'net': Exact at first only: ")
-    assert "What ended it: out of memory: batches of 128 became batches of 64, in which" in first
+    assert "What ended it: out of memory: the batch size was reduced from 128 to 64, for" in first
     assert second.startswith("The model 'other': Exact: ")
 
 

@@ -197,7 +197,7 @@ def test_a_bad_goal_in_a_file_is_refused(tmp_path: Path, old: str, new: str, tol
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ('"set.txt"', "[1, 9]", "goal.flagged has class 9, and the model has 5 classes"),
+        ('"set.txt"', "[1, 9]", "goal.flagged has class 9, but the model has 5 classes"),
         ('"set.txt"', "[0, 1, 2, 3, 4]", "goal.flagged has all 5 classes"),
         ('"mask.png"', '"images.npz"', "cannot be read"),
         ('"mask.png"', '"empty"', "goal.mask is .*empty, which has no mask for the image 0"),

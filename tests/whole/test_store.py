@@ -181,7 +181,7 @@ def test_an_old_trace_has_its_queries_included_when_it_is_read(prices: tb.Prices
     )
 
 
-def test_an_old_trace_does_not_know_the_class_of_an_answer_and_counts_the_dearest() -> None:
+def test_an_old_trace_does_not_know_the_class_of_an_answer_and_counts_the_most_expensive() -> None:
     boundary = half_space(distance=0.3, shape=(3, 8, 8))
 
     def labels(images: torch.Tensor) -> torch.Tensor:

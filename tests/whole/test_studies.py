@@ -627,7 +627,7 @@ def test_a_model_that_answers_differently_is_reported(case: Case) -> None:
         told = [r for r in found.results() if r.warnings]
     assert warned
     assert len(warned) == len(told)
-    assert "points differently when they were asked again" in told[0].warnings[0]
+    assert "points differently the second time" in told[0].warnings[0]
 
 
 def test_a_median_is_over_the_runs_that_were_attacked_and_not_cut_short(case: Case) -> None:

@@ -202,7 +202,7 @@ def test_a_detector_that_fails_is_one_cells_failure_and_can_be_run_again(case: C
     case.run(Net())
     ends = contents(case.out).values()
     assert {(end[0], end[1]) for end in ends} == {
-        ("watch_error", "the detector failed: ValueError: no such image")
+        ("detector_error", "the detector failed: ValueError: no such image")
     }
     with StudyStatus(case.out) as status:
         assert "The detector failed on it" in status.watch[1]

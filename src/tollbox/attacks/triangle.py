@@ -70,9 +70,9 @@ class Triangle:
 
     def __call__(self, theta: float) -> Tensor:
         """T(theta)."""
-        return self.mixture(theta).point()
+        return self.linear_point(theta).point()
 
-    def mixture(self, theta: float) -> LinearPoint:
+    def linear_point(self, theta: float) -> LinearPoint:
         """The terms of T(theta)."""
         return self.corner.at(self.first + (self.last - self.first) * theta)
 

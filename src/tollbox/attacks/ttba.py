@@ -56,7 +56,7 @@ class Bridge:
         blend = unit(self._ahead * (1 - theta) + self._normal * theta)
         return torch.add(self._source, blend, alpha=self.start.distance).clamp_(0, 1)
 
-    def mixture(self, theta: float) -> LinearPoint | None:  # noqa: ARG002
+    def linear_point(self, theta: float) -> LinearPoint | None:  # noqa: ARG002
         """None: the length of the blend is known to the device alone."""
         return None
 

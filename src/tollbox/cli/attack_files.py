@@ -15,7 +15,7 @@ from pathlib import Path
 from ..core.result import Result, Results
 from ..core.stop import Stop
 from ..data.output import staged
-from ..engine.sizes import trial_batch_size
+from ..engine.batch import trial_batch_size
 from ..studies.events import Outcome
 from ..studies.inputs import Loaded
 from ..studies.results import StudyResults

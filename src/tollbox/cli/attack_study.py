@@ -9,7 +9,7 @@ from ..core.metric import norm_of
 from ..core.validation import DTYPE_NAMES, DTYPES
 from ..data.classes import flagged_classes
 from ..data.resizing import Resizing
-from ..engine.sizes import LARGEST_BATCH
+from ..engine.batch import LARGEST_BATCH
 from ..errors import InputError, mention
 from ..studies.schema import (
     AttackSpec,

@@ -1,1 +1,1 @@
-"""The words of the package: ask, prices, ledger, problem, cell, result, model."""
+"""The vocabulary of the package: ask, prices, ledger, problem, cell, result, model."""

@@ -1,20 +1,17 @@
-"""Asks: what an attack yields, and the answers it is sent back.
+"""Asks: the queries that an attack yields, and the answers that it receives.
 
-1. An ask holds one or more runs. A run is an ordered batch of points, asked one after another;
-   with `until` it ends after the first such answer. Points after that are not asked.
-2. Runs are charged in their order: all of the first, then all of the second.
-3. Points may be lazy: anything with a length whose slices are tensors (`Rows`). A row must come
-   out the same, bit for bit, whatever slice it is asked for in. The engine asks for what it needs.
-4. Answers hold what was asked and nothing else: after an `until`, fewer rows than the run had.
+1. An ask has one or more runs (`Sequential`). The points of a run are sent in order; with `until`
+   the run stops after the first such answer, and the points after it are not sent.
+2. Runs are charged in order: all of the first, then all of the second.
+3. Points may be lazy: any object with a length whose slices are tensors (`Rows`). A row must have
+   the same bits in every slice. The engine slices only the rows that it needs.
+4. Answers contain only what was sent: after an `until`, fewer rows than the run has points.
 
 An attack or a part is a generator that yields asks:
 
     def probe(problem):
         answers = yield Ask(problem.source[None] + 0.1, phase="probe")
         return bool(answers.adversarial[0])
-
-`first_adversarial` asks until the first adversarial answer; `together` runs several generators side
-by side, as one ask a round.
 """
 
 from __future__ import annotations
@@ -35,9 +32,9 @@ T = TypeVar("T")
 
 
 class Rows(Protocol):
-    """Points in order, made when they are needed; a tensor is one too.
+    """Points in order, made when they are needed; a tensor is also `Rows`.
 
-    Slices must not depend on where they begin and end: `rows[2:5][0]` is `rows[0:8][2]`.
+    A row must not depend on the slice that contains it: `rows[2:5][0]` is `rows[0:8][2]`.
 
         class Ring:
             def __init__(self, centre, directions): ...
@@ -45,22 +42,21 @@ class Rows(Protocol):
             def __getitem__(self, rows): return self.centre + self.directions[rows]
     """
 
-    def __len__(self) -> int:
-        """Number of points."""
+    def __len__(self) -> int: ...
 
     def __getitem__(self, rows: slice, /) -> Tensor:
-        """The points of a slice, as one tensor (n, c, h, w)."""
+        """Return the points of a slice as one tensor (n, c, h, w)."""
 
 
 class Until(enum.Enum):
-    """The answer after which a run ends."""
+    """The answer after which a run stops."""
 
     ADVERSARIAL = True
     NOT_ADVERSARIAL = False
 
 
 class Sequential(NamedTuple):
-    """Points to be asked one after another."""
+    """A run: points to be sent one after another."""
 
     points: Rows
     until: Until | None = None
@@ -68,44 +64,38 @@ class Sequential(NamedTuple):
 
 @dataclass(slots=True)
 class Answers:
-    """The answers to one run, in order; or, for an ask of several runs, to all, with `runs`."""
+    """The answers to one run, in order; for an ask of several runs, the answers to all of them."""
 
     labels: NDArray[np.int64]
     adversarial: NDArray[np.bool_]
-    """The label is what the goal asks for."""
+    """Whether each label satisfies the goal."""
     distances: NDArray[np.float64]
     """Distance of each point, as it was sent, from the source image, in the problem's metric."""
     goal: Goal
-    """For the image: which labels are flagged."""
+    """The goal for the image, which says which labels are flagged."""
     tariff: Prices
     parts: tuple[Answers, ...] = field(default=(), repr=False)
-    """The runs, if there were several."""
+    """The answers to each run, if there are several."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
     @property
     def flagged(self) -> NDArray[np.bool_]:
-        """The label is on the source side."""
         return self.goal.is_flagged(self.labels)
 
     @property
     def prices(self) -> NDArray[np.float64]:
-        """What each answer cost; of a price that grows, flagged ones as the first."""
+        """Price of each answer; if the price grows, each flagged answer has the first price."""
         return self.tariff.value_array[self.tariff.levels(self.labels, self.goal)]
 
     @property
     def runs(self) -> tuple[Answers, ...]:
-        """Answers run by run."""
         return self.parts or (self,)
-
-    def of_runs(self, first: int, last: int) -> Answers:
-        """The answers to some of the runs, as if they had been an ask of their own."""
-        return joined(self.runs[first:last])
 
 
 class Ask:
-    """What an attack yields: `Ask(points, until=, phase=)`, or `Ask(runs=[...], phase=)`."""
+    """The queries that an attack yields: `Ask(points, until=, phase=)` or `Ask(runs=[...])`."""
 
     __slots__ = ("phase", "runs")
 
@@ -124,34 +114,34 @@ class Ask:
         if not isinstance(phase, str):
             raise TypeError(f"the phase of an ask is {phase!r}: expected a word")
         if not self.runs or any(len(run.points) == 0 for run in self.runs):
-            raise ValueError("an ask has no points, or a run of it has none")
+            raise ValueError("an ask has no points, or one of its runs has none")
         for run in self.runs:
             if not (run.until is None or isinstance(run.until, Until)):
                 raise TypeError(f"until is {run.until!r}: expected an Until, or None")
 
 
 Asking = Generator[Ask, Answers, T]
-"""A generator that yields asks, is sent answers, and returns a T."""
+"""A generator that yields asks, receives answers, and returns a T."""
 
 
 class Iterate(NamedTuple):
-    """An adversarial point that was asked."""
+    """An adversarial point that was sent."""
 
     point: Tensor
     distance: float
-    """From the source, as it was sent."""
+    """Distance from the source image, as the point was sent."""
     theta: float = 0.0
-    """Where on the path that was searched it is; 0, where that does not matter."""
+    """Position on the path that was searched; 0 where it does not matter."""
 
 
 def at_once(value: T) -> Asking[T]:
-    """An asking that asks nothing, and returns `value`."""
+    """Return `value` without a query."""
     yield from ()
     return value
 
 
 def handled(asking: Asking[T], handle: Callable[[Ask], Asking[Answers]]) -> Asking[T]:
-    """The same asking, each of its asks answered by what `handle` makes of it."""
+    """Run `asking`, with each of its asks answered by `handle(ask)`."""
     answers = None
     while True:
         try:
@@ -163,7 +153,7 @@ def handled(asking: Asking[T], handle: Callable[[Ask], Asking[Answers]]) -> Aski
 
 
 def first_adversarial(points: Rows, phase: str) -> Asking[Iterate | None]:
-    """Ask one after another until one is adversarial; that one, or None."""
+    """Send points one after another; return the first that is adversarial, or None."""
     answers = yield Ask(points, until=Until.ADVERSARIAL, phase=phase)
     if not answers.adversarial[-1]:
         return None
@@ -172,7 +162,7 @@ def first_adversarial(points: Rows, phase: str) -> Asking[Iterate | None]:
 
 
 def joined(runs: Sequence[Answers]) -> Answers:
-    """Answers to several runs as the answers to one ask."""
+    """Return the answers to several runs as the answers to one ask."""
     if len(runs) == 1:
         return runs[0]
     return Answers(
@@ -186,7 +176,7 @@ def joined(runs: Sequence[Answers]) -> Answers:
 
 
 def together(parts: Sequence[Asking[T]]) -> Asking[list[T]]:
-    """Run several askings side by side, one ask a round; returns what each returned, in order."""
+    """Run several generators in parallel, with one ask per round; return their results in order."""
     results: dict[int, T] = {}
     waiting: dict[int, Ask] = {}
 
@@ -203,11 +193,11 @@ def together(parts: Sequence[Asking[T]]) -> Asking[list[T]]:
         asks = list(waiting.items())
         phases = {ask.phase for _, ask in asks}
         if len(phases) > 1:
-            raise ValueError(f"askings side by side are in different phases: {sorted(phases)}")
+            raise ValueError(f"generators in parallel are in different phases: {sorted(phases)}")
         answers = yield Ask(runs=[r for _, ask in asks for r in ask.runs], phase=phases.pop())
         first = 0
         for index, ask in asks:
             last = first + len(ask.runs)
-            advance(index, answers.of_runs(first, last))
+            advance(index, joined(answers.runs[first:last]))
             first = last
     return [results[index] for index in range(len(parts))]

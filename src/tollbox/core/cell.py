@@ -161,8 +161,8 @@ def check_limits(
         if not is_number(value):
             raise InputError(f"is {shown(value)}", expected="a number", input=name)
     one = "one query and its alarm" if alarm_price else "one query"
-    dearest = prices.dearest + alarm_price
-    first = float(prices.dearest_next([0] * len(prices.values))) + alarm_price
+    highest = prices.highest + alarm_price
+    first = float(prices.highest_next([0] * len(prices.values))) + alarm_price
     if budget < first:
         raise InputError(
             f"is {budget:g}",
@@ -180,9 +180,9 @@ def check_limits(
             if math.isinf(max_flagged)
             else f"{mention('max_flagged')} does not, since other answers never reach it",
         )
-    if math.isinf(budget) and math.isinf(dearest * max_queries):
+    if math.isinf(budget) and math.isinf(highest * max_queries):
         raise InputError(
-            f"{max_queries:g} queries at {dearest:g} each cost more than a float can hold",
+            f"{max_queries:g} queries at {highest:g} each cost more than a float can hold",
             expected=f"smaller prices, a smaller {mention('max_queries')}, or {mention('budget')}",
         )
     if math.isinf(max_queries) and prices.cheapest == 0:

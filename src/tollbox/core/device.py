@@ -1,21 +1,24 @@
-"""Devices: one that torch can use here, or a sentence that says which there are; and how an image
-gets there without anyone waiting.
+"""Devices: which one torch can use, how images get there, memory, fused kernels, TF32, CUDA graphs.
 
-Memory: running out of it, which is an error of many kinds, and keeping what was freed.
-
-An error may have been turned into a sentence for the user on its way; what it came from counts.
-
-On a CPU a network allocates and frees its activations, megabytes each, for every batch. As it is
-set up the C library returns them to the system, which has to map and clear them page by page the
-next time: for a small network as much time as it takes to compute.
-
-Fused kernels, where there are any: what `kernels.py` has, or None.
+1. Running out of memory is an error of many kinds. An error may have been turned into a sentence
+   for the user on the way; its cause counts.
+2. On a CPU a network allocates and frees its activations, megabytes each, for every batch. By
+   default the C library returns them to the system, which maps and clears them page by page the
+   next time. For a small network that takes as long as computing; `keep_freed` prevents it.
+3. TF32: torch has two interfaces, `allow_tf32` and, since 2.9, `fp32_precision`. Reading the first
+   raises after the second was set. So a setting is read and restored through the first as long as
+   that can be read, and else through the second.
+4. A function of fifty small kernels takes longer to launch than to run. A CUDA graph records the
+   launches once and replays them as one, with the same results. It has its own memory: inputs and
+   outputs are copied, so that a replay on the same stream may follow immediately. All graphs share
+   one memory pool, since each output is copied before another replay may overwrite it.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -26,9 +29,22 @@ from torch import Tensor
 from ..errors import InputError
 from .validation import shown
 
+OUT_OF_MEMORY = (
+    "can't allocate memory",  # torch on the CPU
+    "CUDA error: out of memory",  # where a process cannot even start to use the GPU
+    "_STATUS_ALLOC_FAILED",  # cuBLAS and cuDNN
+)
+"""Texts of a RuntimeError that mean that memory ran out."""
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""Constants of glibc's malloc.h."""
+KEPT_AT_MOST, LARGEST_KEPT = 2**31 - 1, 32 * 2**20
+"""Bytes kept free at the end of the heap, and in one allocation: the maxima of glibc."""
+WARM_UP_RUNS = 3
+"""Calls before a graph is recorded, in which libraries choose kernels and functions compile."""
+
 
 def usable(device: str | torch.device | None) -> torch.device:
-    """A device that works; by default the GPU if there is one, else the CPU."""
+    """Return a device that works; by default the GPU if there is one, else the CPU."""
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -37,48 +53,29 @@ def usable(device: str | torch.device | None) -> torch.device:
             raise RuntimeError
         torch.zeros(1, device=chosen).cpu()
     except (RuntimeError, AssertionError, NotImplementedError, ImportError, TypeError, ValueError):
+        gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+        apple = ["mps"] if torch.backends.mps.is_available() else []
+        given = shown(str(device) if isinstance(device, torch.device) else device)
         raise InputError(
-            f"is {shown(str(device) if isinstance(device, torch.device) else device)}, which this "
-            "installation of torch cannot use here",
-            expected=" or ".join(_present()),
+            f"is {given}, which this installation of torch cannot use here",
+            expected=" or ".join(["cpu", *gpus, *apple]),
             input="device",
         ) from None
     return chosen
 
 
-def carried(image: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """An image on a device, in one piece. The host goes on at once: it would wait for all that a
-    GPU has to do before, if the image lay in memory that the system may move."""
+def to_device(image: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Return a contiguous copy of an image on a device, without waiting for the device."""
     if device.type == "cuda" and image.device.type == "cpu":
-        image = image.to(dtype).pin_memory()
+        image = image.to(dtype).pin_memory()  # a copy from pageable memory would wait
     return image.to(device, dtype, non_blocking=True).contiguous()
-
-
-def _present() -> list[str]:
-    """The devices of this machine that torch can use."""
-    gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
-    apple = ["mps"] if torch.backends.mps.is_available() else []
-    return ["cpu", *gpus, *apple]
-
-
-_WORDS = (
-    "can't allocate memory",  # torch on the CPU
-    "CUDA error: out of memory",  # where a process cannot even begin to use the GPU
-    "_STATUS_ALLOC_FAILED",  # of cuBLAS and cuDNN
-)
-
-
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""Names of glibc's malloc.h."""
-KEPT_AT_MOST, LARGEST_KEPT = 2**31 - 1, 32 * 2**20
-"""Bytes: free at the end of the heap, and in one piece; the largest that glibc takes."""
 
 
 @lru_cache(maxsize=1)
 def keep_freed() -> bool:
-    """Have this process keep memory that it frees, for the next batch; whether it does from now on.
+    """Make this process keep freed memory for the next batch; return whether it worked.
 
-    With the C library of Linux (glibc) only: elsewhere nothing is done.
+    It works with the C library of Linux (glibc) only; elsewhere nothing is done.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -88,11 +85,11 @@ def keep_freed() -> bool:
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error, or one that it was raised in place of, is that memory ran out."""
+    """Return whether memory ran out, according to an error or to one of its causes."""
     while error is not None:
         if isinstance(error, torch.OutOfMemoryError | MemoryError):
             return True
-        if isinstance(error, RuntimeError) and any(words in str(error) for words in _WORDS):
+        if isinstance(error, RuntimeError) and any(text in str(error) for text in OUT_OF_MEMORY):
             return True
         if isinstance(error, OSError) and error.errno == errno.ENOMEM:
             return True
@@ -109,5 +106,75 @@ def _kernels() -> Any:
 
 
 def kernels_for(like: Tensor) -> Any:
-    """The module with the kernels, for a tensor on a CUDA device; None elsewhere."""
+    """Return the module kernels.py for a tensor on a CUDA device, if triton is there; else None."""
     return _kernels() if like.is_cuda else None
+
+
+TF32Setting = tuple[bool | str, bool | str]
+"""Settings of matrix products and of convolutions: flags, or names of precisions."""
+_PRODUCTS: Any = torch.backends.cuda.matmul
+_CUDNN: Any = torch.backends.cudnn
+
+
+def tf32_setting() -> TF32Setting:
+    """Return torch's current setting in this process."""
+    try:
+        return _PRODUCTS.allow_tf32, _CUDNN.allow_tf32
+    except RuntimeError:
+        return _PRODUCTS.fp32_precision, _CUDNN.conv.fp32_precision
+
+
+def set_tf32(setting: TF32Setting) -> None:
+    """Set torch to a setting read in another process or at another time."""
+    if isinstance(setting[0], bool):
+        _PRODUCTS.allow_tf32, _CUDNN.allow_tf32 = setting
+    else:
+        _PRODUCTS.fp32_precision, _CUDNN.conv.fp32_precision = setting
+
+
+def tf32_turned(on: bool) -> TF32Setting:
+    """Return the setting for on or off, in the interface that can be set now."""
+    if isinstance(tf32_setting()[0], bool):
+        return on, on
+    return ("tf32", "tf32") if on else ("ieee", "ieee")
+
+
+def tf32_allowed() -> bool:
+    return any(value in (True, "tf32") for value in tf32_setting())
+
+
+@lru_cache(maxsize=8)
+def _pool(device: torch.device) -> Any:
+    with torch.cuda.device(device):
+        return torch.cuda.graph_pool_handle()
+
+
+class CudaGraph:
+    """A function of CUDA tensors, recorded for the shapes of `inputs`."""
+
+    @torch.no_grad()
+    def __init__(self, function: Callable[..., Tensor], *inputs: Tensor) -> None:
+        self._inputs = [each.clone() for each in inputs]
+        self._device = inputs[0].device
+        with torch.cuda.device(self._device):
+            self._graph = torch.cuda.CUDAGraph()
+            # Not `torch.cuda.graph`: it collects garbage and releases all free memory first.
+            aside = torch.cuda.Stream()
+            aside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(aside):
+                for _ in range(WARM_UP_RUNS):
+                    function(*self._inputs)
+                torch.cuda.synchronize()
+                self._graph.capture_begin(_pool(self._device), "thread_local")
+                try:
+                    self._output = function(*self._inputs)
+                finally:
+                    self._graph.capture_end()
+            torch.cuda.current_stream().wait_stream(aside)
+
+    @torch.no_grad()
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        torch._foreach_copy_(self._inputs, list(inputs))
+        with torch.cuda.device(self._device):
+            self._graph.replay()
+        return self._output.clone()

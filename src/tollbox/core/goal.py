@@ -1,19 +1,17 @@
-"""How a label is shown: by its number, and by the name of its class where that is known.
+"""The goal: which labels are flagged, and which are adversarial.
 
-The goal: which labels are flagged, and which are adversarial.
+1. `flagged` is the set of labels on the source side: each has the flagged price c* and counts in
+   `ledger.flagged`. By default it is the image's class.
+2. Every label that is not flagged is adversarial. With a `target`, only that class is adversarial,
+   and a third class is neither.
+3. An image whose clean answer is not flagged is already misclassified, whatever its label.
 
-1. `flagged` are the labels on the source side: each has the flagged price c*, and is counted in
-   `ledger.flagged`. By default it is the image's own class.
-2. Adversarial is any label that is not flagged; with a `target`, that class alone. A third class is
-   then neither.
-3. An image whose clean answer is not flagged is misclassified from the start, whatever its label.
-
-    tb.Goal()                              any class but the image's own
+    tb.Goal()                              any class except the image's class
     tb.Goal.reach(7)                       class 7
-    tb.Goal.leave(range(151, 269))         no dog
+    tb.Goal.leave(range(151, 269))         any class that is not a dog
     tb.Goal.reach(7, flagged={3, 5})       class 7, while 3 and 5 are flagged
 
-`for_label` fills in the image's own class; only then does a goal tell labels apart.
+`for_label` fills in the image's class; a goal cannot classify labels before that.
 """
 
 from __future__ import annotations
@@ -27,71 +25,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .validation import is_whole, shown
-
-
-def class_name(label: int, names: Sequence[str]) -> str:
-    """What a class is called; empty if that is not known."""
-    return names[label] if 0 <= label < len(names) else ""
-
-
-def numbered(label: int, names: Sequence[str], before: str = "") -> str:
-    """The number of a class, with its name behind it if that is known: `5 (sandal)`."""
-    name = class_name(label, names)
-    return f"{before}{label} ({name})" if name else f"{before}{label}"
-
-
-def class_words(label: int, names: Sequence[str]) -> str:
-    """A class as a reader wants it: by its name, else by its number."""
-    return class_name(label, names) or f"class {label}"
-
+from .validation import is_whole, require, shown
 
 MOST_SHOWN = 4
-"""Labels of a set that are written out."""
+"""Maximum number of labels in a set that is written out."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What an attack is after: to leave the flagged labels, or to reach a target."""
+    """What an attack has to achieve: leave the flagged labels, or reach a target."""
 
     flagged: frozenset[int] | None = None
-    """Labels on the source side; None: the image's own class."""
+    """Labels on the source side; None for the image's class."""
     target: int | None = None
-    """The class to reach; None: any that is not flagged."""
+    """The class to reach; None for any class that is not flagged."""
 
     def __post_init__(self) -> None:
         if self.flagged is not None:
             object.__setattr__(self, "flagged", _checked(self.flagged))
-        if self.target is not None and (not is_whole(self.target) or self.target < 0):
-            raise InputError(
-                f"is {shown(self.target)}", expected="a class, 0 or more", input="target"
-            )
+        valid = self.target is None or (is_whole(self.target) and self.target >= 0)
+        require(valid, "target", self.target, "a class, 0 or more")
         if self.flagged is not None and self.target in self.flagged:
-            raise InputError(
-                f"is {self.target}, which is flagged",
-                expected="a class that is not flagged",
-                input="target",
-            )
+            given, expected = f"is {self.target}, which is flagged", "a class that is not flagged"
+            raise InputError(given, expected=expected, input="target")
 
     @classmethod
     def leave(cls, labels: Iterable[int]) -> Goal:
-        """Any label outside a set, all of which is flagged."""
+        """Return the goal of any label outside a set of flagged labels."""
         return cls(_checked(labels))
 
     @classmethod
     def reach(cls, target: int, flagged: Iterable[int] | None = None) -> Goal:
-        """One class; flagged are those of a set, or the image's own class."""
+        """Return the goal of one class; `flagged` is a set of labels, or the image's class."""
         return cls(None if flagged is None else _checked(flagged), target)
 
     def for_label(self, label: int) -> Goal:
-        """The goal for an image of that class."""
+        """Return the goal for an image of class `label`."""
         return self if self.flagged is not None else replace(self, flagged=frozenset({label}))
 
     @cached_property
     def _labels(self) -> tuple[int, ...]:
-        """The flagged labels, rising."""
         if self.flagged is None:
-            raise RuntimeError("this goal is for no image yet: use for_label")
+            raise RuntimeError("this goal has no image yet: use for_label")
         return tuple(sorted(self.flagged))
 
     @cached_property
@@ -100,49 +75,43 @@ class Goal:
 
     @property
     def representative(self) -> int:
-        """One of the flagged labels: that of the image, if there is no set."""
+        """One of the flagged labels: the image's class, if no set was given."""
         return self._labels[0]
 
     def flags(self, label: int) -> bool:
-        """Whether one label is flagged."""
         return self.flagged is not None and label in self.flagged
 
     def is_flagged(self, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which labels are on the source side."""
-        if len(self._labels) == 1:  # the usual case, made cheap
+        if len(self._labels) == 1:  # fast path for the usual case
             return np.equal(labels, self._labels[0])
         return np.isin(labels, self._label_array)
 
     def is_adversarial(self, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which labels are what the goal asks for."""
         if self.target is None:
             return ~self.is_flagged(labels)
         return np.equal(labels, self.target)
 
     def check(self, classes: int | None) -> None:
-        """Raise InputError unless a model of so many classes has those of the goal, and one that is
-        adversarial."""
+        """Raise InputError unless a model with `classes` classes has the goal's classes, and at
+        least one of its classes is adversarial."""
         if classes is None:
             return
-        if self.target is not None and self.target >= classes:
-            raise InputError(f"is {self.target}", expected=f"0 to {classes - 1}", input="target")
-        for label in sorted(self.flagged or ()):
-            if label >= classes:
-                raise InputError(
-                    f"has class {label}, and the model has {classes} classes",
-                    expected=f"0 to {classes - 1}",
-                    input="flagged",
-                )
+        expected = f"0 to {classes - 1}"
+        require(self.target is None or self.target < classes, "target", self.target, expected)
+        largest = max(self.flagged or (), default=0)
+        if largest >= classes:
+            given = f"has class {largest}, but the model has {classes} classes"
+            raise InputError(given, expected=expected, input="flagged")
         if self.flagged is not None and len(self.flagged) == classes:
             raise InputError(
                 f"has all {classes} classes of the model",
-                expected="at least one class outside, which an attack may reach",
+                expected="at least one class outside the set, which an attack may reach",
                 input="flagged",
             )
 
     def flagged_text(self, shown: Callable[[int], str] = str) -> str:
-        """The set in a few words, as "classes 3, 5"; empty if there is none. `shown` gives a class
-        as a reader wants it."""
+        """Return the flagged set in a few words, as "classes 3, 5", or "" if there is none;
+        `shown` formats a class."""
         if self.flagged is None:
             return ""
         labels = self._labels
@@ -152,27 +121,38 @@ class Goal:
 
 
 def aim(label: int, target: int | None, goal: Goal | None) -> Goal:
-    """The goal for an image of class `label`; `target` is short for a goal that reaches it."""
+    """Return the goal for an image of class `label`; a `target` replaces that of the goal."""
     goal = goal or Goal()
     return (goal if target is None else replace(goal, target=target)).for_label(label)
 
 
 def _checked(labels: Any) -> frozenset[int]:
-    """A set of classes."""
+    """Return labels as a set, or raise InputError unless they are classes."""
     if hasattr(labels, "tolist"):
         labels = labels.tolist()
-    if isinstance(labels, str) or not isinstance(labels, Iterable):
-        raise InputError(
-            f"is {shown(labels)}", expected="a set of classes, as {151, 152}", input="flagged"
-        )
+    several = isinstance(labels, Iterable) and not isinstance(labels, str)
+    require(several, "flagged", labels, "a set of classes, as {151, 152}")
     listed = list(labels)
-    for label in listed:
-        if not is_whole(label) or label < 0:
-            raise InputError(
-                f"has {shown(label)}",
-                expected="classes as whole numbers, 0 or more",
-                input="flagged",
-            )
     if not listed:
         raise InputError("is empty", expected="at least one class", input="flagged")
+    for label in listed:
+        if not is_whole(label) or label < 0:
+            expected = "classes as whole numbers, 0 or more"
+            raise InputError(f"has {shown(label)}", expected=expected, input="flagged")
     return frozenset(map(int, listed))
+
+
+def class_name(label: int, names: Sequence[str]) -> str:
+    """Return the name of a class, or "" if it is not known."""
+    return names[label] if 0 <= label < len(names) else ""
+
+
+def numbered(label: int, names: Sequence[str], before: str = "") -> str:
+    """Return the number of a class, followed by its name if it is known: `5 (sandal)`."""
+    name = class_name(label, names)
+    return f"{before}{label} ({name})" if name else f"{before}{label}"
+
+
+def class_words(label: int, names: Sequence[str]) -> str:
+    """Return the name of a class, or "class 5" if it is not known."""
+    return class_name(label, names) or f"class {label}"

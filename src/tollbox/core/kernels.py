@@ -1,11 +1,11 @@
-"""Kernels for CUDA devices: what would take many launches, in one or two.
+"""Fused kernels for CUDA devices: one or two launches for what would take many.
 
-1. Each has a twin in torch or numpy, beside the idea that it belongs to, which every other device
-   runs; what both make is the same up to the order of sums, and of noise and mixtures, where
-   nothing is summed, bit for bit: products and sums are rounded one by one (no fused multiply-add).
-2. A sum has one order, whatever else the device does: no atomics.
-3. Written in triton, which comes with torch where torch has CUDA. This file is loaded where it is
-   there (`fused.py`), and nothing is lost but speed where it is not.
+1. Each has an equivalent in torch or NumPy, in the module named in its docstring, which every other
+   device runs. Sums agree up to their order. Noise and linear points, where nothing is summed over
+   pixels, have the same bits: products and sums are rounded separately (no fused multiply-add).
+2. A sum has one fixed order, whatever else the device does: no atomics.
+3. They are written in triton, which comes with torch where torch has CUDA. `device.kernels_for`
+   loads this file if triton is there; without it only speed is lost.
 """
 
 # mypy: ignore-errors
@@ -18,14 +18,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-PIECE = 1024
-"""Numbers of one program."""
-PIECES, ROW_PIECES = 64, 16
-"""Programs that share a sum; of a row, one of many."""
+BLOCK = 1024
+"""Numbers that one program handles at a time."""
+BLOCKS, ROW_BLOCKS = 64, 16
+"""Programs that share a sum over one image, and over each row of a batch."""
 
 
 def _on(device: torch.device) -> contextlib.AbstractContextManager[None]:
-    """Kernels are launched on the device that is current."""
+    """Return a context in which kernels are launched on `device`."""
     if device.index in (None, torch.cuda.current_device()):
         return contextlib.nullcontext()
     return torch.cuda.device(device)
@@ -42,9 +42,9 @@ def _mix(x):
 
 
 @triton.jit(do_not_specialize=["key", "other_key", "first"])
-def _noise(made, firsts, steps, key, other_key, first, width, piece: tl.constexpr):
+def _noise(made, firsts, steps, key, other_key, first, width, block: tl.constexpr):
     row = tl.program_id(0)
-    columns = tl.program_id(1) * piece + tl.arange(0, piece)
+    columns = tl.program_id(1) * block + tl.arange(0, block)
     counter = (row + first).to(tl.uint32)
     one = _mix(counter * 0x9E3779B9 + key.to(tl.uint32))
     two = _mix(counter * 0x85EBCA6B + other_key.to(tl.uint32))
@@ -60,18 +60,18 @@ def _noise(made, firsts, steps, key, other_key, first, width, piece: tl.constexp
 def fill_noise(
     made: Tensor, firsts: Tensor, steps: Tensor, key: tuple[int, int], first: int
 ) -> None:
-    """Write the rows from `first` on of the stream `key` into `made`, (rows, width): noise.py."""
+    """Write the rows of the stream `key`, from `first` on, into `made`, (rows, width): noise.py."""
     rows, width = made.shape
     with _on(made.device):
-        _noise[(rows, triton.cdiv(width, PIECE))](
-            made, firsts, steps, *key, first, width, piece=PIECE, enable_fp_fusion=False
+        _noise[(rows, triton.cdiv(width, BLOCK))](
+            made, firsts, steps, *key, first, width, block=BLOCK, enable_fp_fusion=False
         )
 
 
 @triton.jit
-def _mixtures(batch, terms, width, piece: tl.constexpr):
+def _linear_points(batch, terms, width, block: tl.constexpr):
     entry = terms + tl.program_id(0) * 6
-    columns = tl.program_id(1) * piece + tl.arange(0, piece)
+    columns = tl.program_id(1) * block + tl.arange(0, block)
     kept = columns < width
     number = batch.dtype.element_ty
     pointer = tl.pointer_type(number)
@@ -89,56 +89,56 @@ def _mixtures(batch, terms, width, piece: tl.constexpr):
     tl.store(batch + row * width + columns, total, mask=kept)
 
 
-def fill_mixtures(batch: Tensor, terms: Tensor) -> None:
-    """Write sums of images into rows of `batch`, a line of `terms` for each: mixtures.py.
+def fill_linear_points(batch: Tensor, terms: Tensor) -> None:
+    """Write linear points into rows of `batch`: engine/points.py.
 
-    A line has the addresses of base, first and second image (or 0), the bits of the factors a and
-    b in float64, and the row.
+    A line of `terms` has the addresses of the base, first and second image (or 0), the float64 bits
+    of the factors a and b, and the row.
     """
     width = batch[0].numel()
     with _on(batch.device):
-        _mixtures[(len(terms), triton.cdiv(width, PIECE))](
-            batch, terms, width, piece=PIECE, enable_fp_fusion=False
+        _linear_points[(len(terms), triton.cdiv(width, BLOCK))](
+            batch, terms, width, block=BLOCK, enable_fp_fusion=False
         )
 
 
 @triton.jit
-def _squares(batch, sources, slots, sums, width, share, pieces: tl.constexpr, piece: tl.constexpr):
+def _squares(batch, sources, slots, sums, width, share, blocks: tl.constexpr, block: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     slot = tl.load(slots + row)
     first = tl.program_id(1) * share
-    total = tl.zeros((piece,), tl.float64)
-    for begin in range(first, first + share, piece):
-        columns = begin + tl.arange(0, piece)
+    total = tl.zeros((block,), tl.float64)
+    for start in range(first, first + share, block):
+        columns = start + tl.arange(0, block)
         kept = (columns < width) & (columns < first + share)
         apart = tl.load(batch + row * width + columns, mask=kept, other=0.0) - tl.load(
             sources + slot * width + columns, mask=kept, other=0.0
         )
         apart = apart.to(tl.float64)
         total += apart * apart
-    tl.store(sums + row * pieces + tl.program_id(1), tl.sum(total))
+    tl.store(sums + row * blocks + tl.program_id(1), tl.sum(total))
 
 
 def distances(batch: Tensor, sources: Tensor, slots: Tensor) -> Tensor:
-    """l2 of each row of a batch from the row of `sources` that `slots` names, in float64."""
+    """Return the ℓ2 distance of each row of `batch` from its row of `sources`, in float64."""
     width = batch[0].numel()
-    sums = batch.new_empty((len(batch), ROW_PIECES), dtype=torch.float64)
-    share = triton.cdiv(width, ROW_PIECES)
+    sums = batch.new_empty((len(batch), ROW_BLOCKS), dtype=torch.float64)
+    share = triton.cdiv(width, ROW_BLOCKS)
     with _on(batch.device):
-        _squares[(len(batch), ROW_PIECES)](
-            batch, sources, slots, sums, width, share, pieces=ROW_PIECES, piece=PIECE
+        _squares[(len(batch), ROW_BLOCKS)](
+            batch, sources, slots, sums, width, share, blocks=ROW_BLOCKS, block=BLOCK
         )
     return sums.sum(1).sqrt_()
 
 
 @triton.jit
-def _products(source, point, direction, sums, width, share, piece: tl.constexpr):
+def _products(source, point, direction, sums, width, share, block: tl.constexpr):
     program = tl.program_id(0)
-    here = tl.arange(0, piece)
-    long = tl.zeros((piece,), tl.float64)
-    along = tl.zeros((piece,), tl.float64)
-    own = tl.zeros((piece,), tl.float64)
-    for first in range(program * share, program * share + share, piece):
+    here = tl.arange(0, block)
+    long = tl.zeros((block,), tl.float64)
+    along = tl.zeros((block,), tl.float64)
+    own = tl.zeros((block,), tl.float64)
+    for first in range(program * share, program * share + share, block):
         columns = first + here
         kept = (columns < width) & (columns < program * share + share)
         away = tl.load(point + columns, mask=kept, other=0.0) - tl.load(
@@ -157,15 +157,15 @@ def _products(source, point, direction, sums, width, share, piece: tl.constexpr)
 @triton.jit
 def _side(
     source, point, direction, sums, away, side, cosine, width, negligible, tiny,
-    pieces: tl.constexpr, piece: tl.constexpr,
+    blocks: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    numbers = tl.arange(0, pieces) * 3
+    numbers = tl.arange(0, blocks) * 3
     radius = tl.maximum(tl.sqrt(tl.sum(tl.load(sums + numbers))), tiny)
     along = tl.sum(tl.load(sums + numbers + 1)) / radius
     own = tl.sum(tl.load(sums + numbers + 2))
     norm = tl.sqrt(tl.maximum(own - along * along, 0.0))
     scale = tl.where(norm > negligible, radius / tl.maximum(norm, tiny), 0.0)
-    columns = tl.program_id(0) * piece + tl.arange(0, piece)
+    columns = tl.program_id(0) * block + tl.arange(0, block)
     kept = columns < width
     apart = tl.load(point + columns, mask=kept) - tl.load(source + columns, mask=kept)
     turn = tl.load(direction + columns, mask=kept)
@@ -179,16 +179,17 @@ def _side(
 def circle(
     source: Tensor, point: Tensor, direction: Tensor, negligible: float, tiny: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """x - x*, the part of the direction across it, as long as it is, and their cosine: paths.py."""
+    """Return x - x*, the orthogonal part of the direction scaled to the same length, and the cosine
+    of the two: parts/paths.py."""
     width = source.numel()
     away, side = torch.empty_like(source), torch.empty_like(source)
     cosine = source.new_empty(())
-    sums = source.new_empty((PIECES, 3), dtype=torch.float64)
-    share = triton.cdiv(width, PIECES)
+    sums = source.new_empty((BLOCKS, 3), dtype=torch.float64)
+    share = triton.cdiv(width, BLOCKS)
     with _on(source.device):
-        _products[(PIECES,)](source, point, direction, sums, width, share, piece=PIECE)
-        _side[(triton.cdiv(width, PIECE),)](
+        _products[(BLOCKS,)](source, point, direction, sums, width, share, block=BLOCK)
+        _side[(triton.cdiv(width, BLOCK),)](
             source, point, direction, sums, away, side, cosine, width, negligible, tiny,
-            pieces=PIECES, piece=PIECE,
+            blocks=BLOCKS, block=BLOCK,
         )  # fmt: skip
     return away, side, cosine

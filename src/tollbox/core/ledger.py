@@ -1,12 +1,12 @@
-"""The ledger: one image's account.
+"""The ledger: the account of one image.
 
-1. It stores counts of answers: by phase and label, and, added up, by price level. Queries, sides
-   and cost are derived from the counts, never stored.
-2. `affordable` says how many rows of an ordered run of answers may be charged: a query is asked
-   only if its dearest answer fits into the budget, and if the caps on queries and on flagged
-   answers leave room for it (limits.py).
-3. Rows are charged in order, once. The engine alone writes here.
-4. An alarm of a detector (watch.py) is counted by phase, and costs its price beside the answer.
+1. It stores counts of answers: by phase and label and, summed, by price level. Queries, flagged
+   answers and cost are derived from the counts, never stored.
+2. `affordable` returns how many rows of an ordered run of answers may be charged. A query is sent
+   only if its most expensive answer fits into the budget, and if the limits on queries, flagged
+   answers and alarms leave room for it (limits.py).
+3. Rows are charged once, in order. Only the engine writes to a ledger.
+4. An alarm of a detector (detector.py) is counted by phase, and its price is added to the answer's.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from .prices import Prices
 
 
 class AccountBefore(NamedTuple):
-    """Where the account stood just before each row of a run of answers."""
+    """The state of the account just before each row of a run of answers."""
 
     cost: NDArray[np.float64]
     flagged: NDArray[np.int64]
     queries: NDArray[np.int64]
-    dearest_next: Any
-    """The most that the row itself may cost."""
+    highest_next: Any
+    """The highest price that the row itself may have."""
     alarms: NDArray[np.int64]
 
 
@@ -41,15 +41,15 @@ class Ledger:
 
     prices: Prices
     goal: Goal
-    """For its image: which labels are flagged."""
+    """The goal for the image, which says which labels are flagged."""
     counts: dict[str, Counter[int]] = field(default_factory=dict)
-    """For each phase, how often each label was answered."""
+    """Number of answers by phase and label."""
     alarm_price: float = 0.0
     alarms_in: Counter[str] = field(default_factory=Counter)
-    """For each phase, how many alarms there were."""
+    """Number of alarms by phase."""
     _levels: list[int] = field(init=False, repr=False)
     _known_cost: float | None = field(init=False, repr=False, default=None, compare=False)
-    """The cost, until something is charged."""
+    """The cost, until the next charge."""
 
     def __post_init__(self) -> None:
         self._levels = self._by_level(*self.counts.values())
@@ -71,38 +71,35 @@ class Ledger:
     def _cost(self, levels: list[int]) -> float:
         if self.prices.escalation is not None:
             return float(self.prices.cost(np.array(levels)))
-        total = 0.0  # a plain sum, to the last bit as `Prices.cost` has it
+        total = 0.0  # a plain sum, with the bits of `Prices.cost`
         for count, value in zip(levels, self.prices.values, strict=True):
             total += count * value
         return total
 
     @property
     def queries(self) -> int:
-        """All charged queries."""
         return sum(self._levels)
 
     @property
     def flagged(self) -> int:
-        """Flagged answers: with the source class, or one of the goal's set."""
+        """Number of flagged answers: of the source class, or of the goal's set."""
         return sum(self.flagged_in(phase) for phase in self.counts)
 
     def flagged_in(self, phase: str) -> int:
-        """Flagged answers of one phase."""
         return sum(n for label, n in self.counts[phase].items() if self.goal.flags(label))
 
     @property
     def other(self) -> int:
-        """Answers that are not flagged."""
+        """Number of answers that are not flagged."""
         return self.queries - self.flagged
 
     @property
     def alarms(self) -> int:
-        """All alarms."""
         return sum(self.alarms_in.values())
 
     @property
     def cost(self) -> float:
-        """What all answers and alarms cost."""
+        """Cost of all answers and alarms."""
         if self._known_cost is None:
             self._known_cost = self._cost(self._levels) + self.alarms * self.alarm_price
         return self._known_cost
@@ -114,7 +111,7 @@ class Ledger:
 
     @property
     def by_phase(self) -> dict[str, float]:
-        """Cost by phase; of a price that grows, flagged answers at what they cost on average."""
+        """Cost by phase; if the price grows, flagged answers count at their average price."""
         levels = {name: self._by_level(tally) for name, tally in self.counts.items()}
         alarms = {name: self.alarms_in[name] * self.alarm_price for name in levels}
         if self.prices.escalation is None:
@@ -128,37 +125,37 @@ class Ledger:
         }
 
     @property
-    def dearest_next(self) -> float:
-        """The most that the next answer may cost, with an alarm."""
-        return float(self.prices.dearest_next(self._levels)) + self.alarm_price
+    def highest_next(self) -> float:
+        """Highest possible cost of the next answer, an alarm included."""
+        return float(self.prices.highest_next(self._levels)) + self.alarm_price
 
     def bound(self, rows: int) -> float:
-        """Not less than the cost with `rows` more answers."""
+        """Return an upper bound of the cost after `rows` more answers."""
         return self.cost + self.prices.bound(self._levels, rows) + rows * self.alarm_price
 
     def account_before(
         self, labels: NDArray[np.int64], alarms: NDArray[np.bool_] | None = None
     ) -> AccountBefore:
-        """The account before each of `labels`, were they charged in order, with alarms if any."""
+        """Return the account before each of `labels`, if they are charged in order."""
         if len(labels) == 1:
             now = np.array([self.cost]), np.array([self.flagged]), np.array([self.queries])
-            return AccountBefore(*now, self.dearest_next, np.array([self.alarms]))
+            return AccountBefore(*now, self.highest_next, np.array([self.alarms]))
         levels = self.prices.levels(labels, self.goal)
         steps = np.zeros((len(labels), len(self.prices.values)), np.int64)
         steps[np.arange(len(labels)), levels] = 1
         before = np.cumsum(steps, axis=0) - steps + np.array(self._levels)
-        flagged = self.goal.is_flagged(labels).astype(np.int64)
-        source = np.cumsum(flagged) - flagged + self.flagged
+        is_flagged = self.goal.is_flagged(labels).astype(np.int64)
+        flagged = np.cumsum(is_flagged) - is_flagged + self.flagged
         queries = self.queries + np.arange(len(labels), dtype=np.int64)
         raised = np.full(len(labels), self.alarms)
         if alarms is not None:
             raised += np.cumsum(alarms) - alarms
         cost = self.prices.cost(before) + raised * self.alarm_price
-        dearest = self.prices.dearest_next(before) + self.alarm_price
-        return AccountBefore(cost, source, queries, dearest, raised)
+        highest = self.prices.highest_next(before) + self.alarm_price
+        return AccountBefore(cost, flagged, queries, highest, raised)
 
     def leaves_room(self, rows: int, limits: Limits) -> bool:
-        """Whether the caps admit `rows` more queries, whatever they are answered."""
+        """Return whether the limits on counts allow `rows` more queries, whatever the answers."""
         if self.queries + rows > limits.max_queries:
             return False
         if self.alarms + rows > limits.max_alarms:
@@ -171,13 +168,13 @@ class Ledger:
         limits: Limits,
         alarms: NDArray[np.bool_] | None = None,
     ) -> int:
-        """How many of `labels` may be asked: the dearest answer fits, and the caps leave room."""
+        """Return how many of the queries answered with `labels` may be sent under the limits."""
         rows = len(labels)
         if self.leaves_room(rows, limits) and self.bound(rows + 1) <= limits.budget:
-            return rows  # even if all were the dearest, with a row to spare for rounding
+            return rows  # even at the highest price, with one row to spare for rounding
         before = self.account_before(labels, alarms)
         fits = (
-            (before.cost + before.dearest_next <= limits.budget)
+            (before.cost + before.highest_next <= limits.budget)
             & (before.queries < limits.max_queries)
             & (before.flagged < limits.max_flagged)
             & (before.alarms < limits.max_alarms)
@@ -185,7 +182,6 @@ class Ledger:
         return rows if fits.all() else int(fits.argmin())
 
     def charge_one(self, label: int, phase: str) -> None:
-        """Write down one answer."""
         tally = self.counts.get(phase)
         if tally is None:
             tally = self.counts[phase] = Counter()
@@ -194,7 +190,7 @@ class Ledger:
         self._known_cost = None
 
     def charge(self, labels: NDArray[np.int64], phase: str, alarms: int = 0) -> None:
-        """Write down answers, each once, and how many of them raised an alarm."""
+        """Charge answers, each once, and the alarms among them."""
         tally = self.counts.setdefault(phase, Counter()) if len(labels) else Counter()
         self._known_cost = None
         for label, count in Counter(labels.tolist()).items():

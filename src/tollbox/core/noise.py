@@ -1,17 +1,17 @@
-"""Random streams: standard normal rows that are a function of their key, and of nothing else.
+"""Random streams: standard normal rows that are a function of their key only.
 
 1. A stream's key is (seed, content of the image, purpose, step). The number at (row, column) is a
-   function of (key, row, column) alone: neither the batch, nor the order, nor the slice in which
-   rows are asked for can change it. Prices and parts are not in the key, so that variants of an
-   attack see the same start and the same noise, and comparisons are paired.
-2. Counters are hashed with 32-bit integers (two rounds of a multiply-xorshift mix, keyed by 64 bits
-   of the stream for every row). Sixteen bits of the hash choose a bin of the normal distribution's
-   quantile function, sixteen a place in it, on a straight line. Each product and sum is rounded
-   on its own, so that every device has the same bits: numpy's on the CPU, a kernel's on CUDA
-   devices (kernels.py; without it numbers are made on the CPU, and copied).
-3. The line leaves the variance at 1 + 4e-6 and the kurtosis at 3 + 7e-6, and no number beyond 4.61;
-   `tests/unit/test_noise.py` holds it to that.
-4. `NOISE_VERSION` changes whenever the numbers do: a study begun under another cannot be resumed.
+   function of (key, row, column): neither the batch, nor the order, nor the slice can change it.
+   Prices and parts are not in the key, so variants of an attack see the same start and the same
+   noise, and comparisons are paired.
+2. Counters are hashed with 32-bit integers: two rounds of a multiply-xorshift mix, keyed by 64 bits
+   of the stream for every row. Sixteen bits of the hash choose a bin of the normal distribution's
+   quantile function, and sixteen choose a place in the bin, linearly. Each product and sum is
+   rounded separately, so that every device has the same bits: NumPy on the CPU, and a kernel on
+   CUDA devices (kernels.py; without it numbers are made on the CPU and copied).
+3. The linear bins give a variance of 1 + 4e-6, a kurtosis of 3 + 7e-6, and no number beyond 4.61;
+   `tests/unit/test_noise.py` checks that.
+4. `NOISE_VERSION` changes with the numbers: a study of another version cannot be resumed.
 """
 
 from __future__ import annotations
@@ -30,19 +30,18 @@ from torch import Tensor
 from .device import kernels_for
 
 Key = tuple[int, int]
-"""64 bits, as two signed numbers of 32."""
+"""64 bits, as two signed 32-bit integers."""
 Hashes = NDArray[np.uint32]
 NOISE_VERSION = 2
-"""Version 1 was torch's own generator, seeded for each block of 16 rows."""
 BINS = 1 << 16
 STEP, OTHER_STEP = np.uint32(0x9E3779B9), np.uint32(0x85EBCA6B)
 FACTORS = np.uint32(0x7FEB352D), np.uint32(0x846CA68B)
 AT_ONCE = 1 << 16
-"""Numbers that are made at a time: what a cache holds."""
+"""Numbers made at a time: about as many as a cache holds."""
 
 
 def content_hash(image: Tensor) -> str:
-    """Hash of an image's shape and its pixels as float32: the same on every device and dtype."""
+    """Return a hash of an image's shape and its float32 pixels, equal on every device and dtype."""
     pixels = image.detach().to("cpu", torch.float32).contiguous().numpy()
     digest = hashlib.blake2b(repr(pixels.shape).encode(), digest_size=16)
     digest.update(pixels.data)
@@ -50,8 +49,8 @@ def content_hash(image: Tensor) -> str:
 
 
 def quantiles() -> NDArray[np.float64]:
-    """The ends of the bins: quantiles of the normal distribution. The outermost are where the mean
-    of the last bin, on a straight line, is that of the tail."""
+    """Return the ends of the bins: quantiles of the normal distribution. The outermost ends are
+    chosen so that the mean of a linear last bin is that of the tail."""
     ends = np.empty(BINS + 1)
     ends[1:-1] = ndtri(np.arange(1, BINS) / BINS)
     density = math.exp(-(ends[1] ** 2) / 2) / math.sqrt(2 * math.pi)
@@ -62,7 +61,7 @@ def quantiles() -> NDArray[np.float64]:
 
 @lru_cache(maxsize=4)
 def _bins(dtype: torch.dtype) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Of each bin the number in the middle of its first place, and the step to the next place."""
+    """Return, for each bin, the number at its first place, and the step to the next place."""
     ends = quantiles()
     steps = np.diff(ends) / BINS
     firsts = ends[:-1] + steps / 2
@@ -72,13 +71,12 @@ def _bins(dtype: torch.dtype) -> tuple[NDArray[Any], NDArray[Any]]:
 
 @lru_cache(maxsize=8)
 def _bins_on(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The same on a device."""
     first, step = (torch.from_numpy(part).to(device) for part in _bins(dtype))
     return first, step
 
 
 def _mix(hashed: Hashes, room: Hashes) -> None:
-    """A round of multiplications and shifts, in place; `room` is of the same size."""
+    """Apply one round of multiplications and shifts in place; `room` has the same size."""
     for shift, factor in ((16, FACTORS[0]), (15, FACTORS[1]), (16, None)):
         np.right_shift(hashed, shift, out=room)
         hashed ^= room
@@ -87,7 +85,7 @@ def _mix(hashed: Hashes, room: Hashes) -> None:
 
 
 def _row_keys(first: int, last: int, key: Key) -> list[Hashes]:
-    """Two keys for each row, (n, 1)."""
+    """Return two keys for each row, (n, 1)."""
     rows = np.arange(first, last, dtype=np.uint32)[:, None]
     keys = []
     for part, factor in zip(key, (STEP, OTHER_STEP), strict=True):
@@ -120,27 +118,13 @@ def _made(key: Key, first: int, last: int, width: int, dtype: torch.dtype) -> ND
     return made
 
 
-def normal_rows(key: Key, first: int, last: int, width: int, like: Tensor) -> Tensor:
-    """Rows `first` to `last` of a stream, each `width` standard normal numbers."""
-    if (kernels := kernels_for(like)) is not None:
-        made = like.new_empty(last - first, width)
-        kernels.fill_noise(made, *_bins_on(like.dtype, like.device), key, first)
-        return made
-    return torch.from_numpy(_made(key, first, last, width, like.dtype)).to(like)
-
-
 class Noise:
     """Rows of standard normal numbers, made when they are needed."""
 
     def __init__(
-        self,
-        key: str,
-        rows: int,
-        shape: tuple[int, ...],
-        like: Tensor,
-        mask: Tensor | None = None,
+        self, key: str, rows: int, shape: tuple[int, ...], like: Tensor, mask: Tensor | None = None
     ) -> None:
-        """With a mask of that shape, rows are 0 where it is False."""
+        """With a mask of `shape`, rows are 0 where it is False."""
         digest = hashlib.blake2b(key.encode(), digest_size=8).digest()
         one, two = np.frombuffer(digest, "<i4").tolist()
         self._key: Key = (one, two)
@@ -151,11 +135,15 @@ class Noise:
 
     @property
     def is_cuda(self) -> bool:
-        """Whether rows are made on a CUDA device."""
         return self._like.is_cuda
 
     def __getitem__(self, rows: slice) -> Tensor:
         first, last, _ = rows.indices(self._rows)
-        flat = normal_rows(self._key, first, last, math.prod(self._shape), self._like)
+        width, like = math.prod(self._shape), self._like
+        if (kernels := kernels_for(like)) is not None:
+            flat = like.new_empty(last - first, width)
+            kernels.fill_noise(flat, *_bins_on(like.dtype, like.device), self._key, first)
+        else:
+            flat = torch.from_numpy(_made(self._key, first, last, width, like.dtype)).to(like)
         made = flat.view(last - first, *self._shape)
         return made if self._mask is None else made.mul_(self._mask)

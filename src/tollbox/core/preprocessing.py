@@ -1,7 +1,7 @@
-"""How pictures become images for a model, as the model's own configuration says.
+"""How image files become inputs of a model, according to the model's configuration.
 
-A picture is resized, its centre is cut out, and values in [0,1] go in as (image - mean) / std. The
-model does the last itself; the first two are for whoever reads pictures.
+A file is resized and its centre is cropped, by whoever reads image files. The model computes
+(image - mean) / std on values in [0,1]. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What is not known is None."""
+    """Steps of the preprocessing; None where a step is not known."""
 
     size: tuple[int, int] | None = None
-    """(height, width) of the images that the model is made for."""
+    """(height, width) of the model's inputs."""
     resize: int | tuple[int, int] | None = None
-    """The length that the shorter side gets; or (height, width), whatever the picture's shape."""
+    """Length of the shorter side after resizing; or (height, width), whatever the file's shape."""
     crop: tuple[int, int] | None = None
-    """(height, width) that is cut out of the middle, after resizing."""
+    """(height, width) of the centre crop, after resizing."""
     interpolation: str = "bilinear"
-    """How it is resized: nearest, bilinear, bicubic, lanczos, box or hamming."""
+    """Method of resizing: nearest, bilinear, bicubic, lanczos, box or hamming."""
     mean: tuple[float, ...] | None = None
-    """Of each channel, of values in [0,1]."""
+    """Mean of each channel, of values in [0,1]."""
     std: tuple[float, ...] | None = None
 
     @classmethod
@@ -32,6 +32,6 @@ class Preprocessing:
         crop: tuple[int, int] | None = None,
         **others: object,
     ) -> Preprocessing:
-        """With the size that follows from resizing and cropping."""
+        """Return the preprocessing with the size that follows from resizing and cropping."""
         whole = resize if isinstance(resize, tuple) else None
         return cls(crop or whole, resize, crop, **others)  # type: ignore[arg-type]

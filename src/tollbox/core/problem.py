@@ -1,22 +1,16 @@
-"""The mask: which pixels may change.
+"""The problem: everything that an attack on one image may know.
 
-1. What is sent is the source image wherever the mask is False, bit for bit, whoever made the point:
-   the engine sees to it for every attack (engine/sender.py).
-2. Directions, starts and noise of the shape of an image are made within the mask, so that paths
-   stay there, lengths are those of what is sent, and nothing is asked in vain. `Problem.dimension`
-   counts the numbers that may change.
-3. A mask is not in the key of random numbers: those that are left are the same as without it.
-
-A mask is a bool tensor (c, h, w), or (h, w) or (1, h, w) for all channels.
-
-The problem: all that an attack on one image may know.
-
-1. The source image, its label, the prices, the goal, the mask, the metric, and random streams. No
-   model, no budget, no batch size, no other image.
-2. Random numbers are a function of (seed, content of the image, purpose, step, row, column) and of
-   nothing else (noise.py). Prices and parts are not among these, so that variants see the same
-   start and noise, and comparisons are paired.
-3. `accept` marks an iterate; `note` keeps what a report wants to know of the iteration it ends.
+1. It has the source image, its label, the prices, the goal, the mask, the metric, and random
+   streams. It has no model, no budget, no batch size and no other image.
+2. Random numbers are a function of (seed, content of the image, purpose, step, row, column) only
+   (noise.py). Prices and parts are not in the key, so variants of an attack see the same start and
+   the same noise, and comparisons are paired.
+3. `accept` marks an iterate; `note` stores values about the current iteration for reports.
+4. A mask says which pixels may change: a bool tensor (c, h, w), or (h, w) or (1, h, w) for all
+   channels. Outside the mask a query has the bits of the source image, whoever made the point: the
+   engine ensures that (engine/sender.py). Directions, starts and noise with the shape of an image
+   are made inside the mask, so paths stay there and their lengths are those of the queries. The
+   mask is not in the key of random numbers: inside it they are the same as without a mask.
 """
 
 from __future__ import annotations
@@ -33,7 +27,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from .ask import Asking, Iterate
-from .device import carried
+from .device import to_device
 from .goal import Goal, aim
 from .metric import Metric
 from .noise import Noise, content_hash
@@ -43,7 +37,7 @@ from .validation import shown
 
 
 def check_mask(mask: Any, image: Tensor, name: str) -> None:
-    """Raise InputError unless it is a mask for an image (c, h, w) and lets something change."""
+    """Raise InputError unless `mask` fits an image (c, h, w) and allows some change."""
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         kind = f"a tensor of {mask.dtype}" if isinstance(mask, Tensor) else shown(mask)
         raise InputError(
@@ -58,52 +52,44 @@ def check_mask(mask: Any, image: Tensor, name: str) -> None:
             expected=f"that of the image, {tuple(image.shape)}, or of its pixels, {tuple(size)}",
         )
     if not mask.any():
-        raise InputError(
-            f"the mask of {name} lets nothing change", expected="at least one pixel that may"
-        )
-
-
-def whole_mask(mask: Tensor, source: Tensor) -> Tensor:
-    """The mask for each number of an image."""
-    return mask.expand(source.shape).contiguous()
+        given = f"the mask of {name} lets nothing change"
+        raise InputError(given, expected="at least one pixel that may")
 
 
 class Accepted(NamedTuple):
-    """An iterate."""
+    """An iterate that an attack accepted."""
 
     point: Tensor
     distance: float | None
-    """From the source, as it was sent, if that is known."""
+    """Distance from the source, as the point was sent, if it is known."""
     notes: dict[str, Any]
 
 
 @dataclass
 class Problem:
-    """One image to be attacked."""
+    """One image to attack."""
 
     source: Tensor = field(repr=False)
     """The source image x*, (c, h, w), on the device of the run."""
     label: int
     """The source class."""
     prices: Prices = field(default_factory=Prices)
-    """With `source` set to what the source class costs: `prices.ratio` is c*."""
+    """The prices with `source` set for the source class: `prices.ratio` is c*."""
     target: int | None = None
-    """Short for a goal with this target; always that of the goal."""
+    """Shorthand for a goal with this target; always equal to the goal's target."""
     seed: int = 0
     content: str = ""
-    """Hash of the source image; made from it if it is not given."""
+    """Hash of the source image; computed if it is not given."""
     start_image: Tensor | None = field(default=None, repr=False)
-    """An image to begin from, in place of what the attack's start would find."""
+    """An image to start from, instead of a point that the attack would search for."""
     norm: Metric = Metric.L2
-    """What distances are measured in."""
     goal: Goal = field(default_factory=Goal)
-    """Which labels are flagged, and which adversarial, for this image."""
     mask: Tensor | None = field(default=None, repr=False)
-    """Which numbers of the image may change, (c, h, w), bool; None: all."""
+    """Which numbers of the image may change, (c, h, w), bool; None if all may."""
     accepted: list[Accepted] = field(default_factory=list, repr=False)
     """Iterates that the engine has not collected yet."""
     notes: dict[str, Any] = field(default_factory=dict, repr=False)
-    """Notes of the iteration under way."""
+    """Notes of the current iteration."""
 
     def __post_init__(self) -> None:
         self.goal = aim(self.label, self.target, self.goal)
@@ -112,80 +98,73 @@ class Problem:
         self.content = self.content or content_hash(self.source)
         self._host_mask: Tensor | None = None
         if self.mask is not None:
-            self._host_mask = whole_mask(self.mask, self.source).cpu()
-            self.mask = carried(self._host_mask, self.source.device, torch.bool)
+            self._host_mask = self.mask.expand(self.source.shape).contiguous().cpu()
+            self.mask = to_device(self._host_mask, self.source.device, torch.bool)
             if self.start_image is not None:
                 self.start_image = self.within_mask(self.start_image)
 
     @cached_property
     def dimension(self) -> int:
-        """d, the number of pixels times channels that may change."""
+        """d, the count of numbers (pixels times channels) that may change."""
         return self.source.numel() if self._host_mask is None else int(self._host_mask.sum())
 
     @cached_property
     def free_places(self) -> Tensor | None:
-        """Where in the flattened image something may change; None: everywhere."""
+        """Positions in the flattened image that may change; None if all may."""
         if self._host_mask is None:
             return None
         places = self._host_mask.flatten().nonzero().flatten()
-        return carried(places, self.source.device, torch.int64)
+        return to_device(places, self.source.device, torch.int64)
 
     def may_change(self, rows: slice, columns: slice) -> bool:
-        """Whether anything may, in a rectangle of pixels."""
+        """Return whether any number in a rectangle of pixels may change."""
         return self._host_mask is None or bool(self._host_mask[:, rows, columns].any())
 
     def within_mask(self, points: Tensor) -> Tensor:
-        """Points, (c, h, w) or (n, c, h, w), that are the source image outside the mask."""
+        """Return points, (c, h, w) or (n, c, h, w), with the source image outside the mask."""
         return points if self.mask is None else torch.where(self.mask, points, self.source)
 
     def only_mask(self, directions: Tensor) -> Tensor:
-        """Directions, (c, h, w) or (n, c, h, w), that are 0 outside the mask."""
+        """Return directions, (c, h, w) or (n, c, h, w), with 0 outside the mask."""
         return directions if self.mask is None else directions * self.mask
 
     @property
     def resolution(self) -> float:
-        """The l2 step below which points are hardly told apart (1e-5 for float32 at 3x224x224)."""
+        """The ℓ2 step below which rounding dominates (1e-5 for float32 at 3x224x224)."""
         return torch.finfo(self.source.dtype).eps / 4 * math.sqrt(self.dimension)
 
     def is_adversarial(self, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which labels are what the goal asks for."""
         return self.goal.is_adversarial(labels)
 
     def noise(
-        self,
-        purpose: str,
-        step: int,
-        rows: int,
-        shape: tuple[int, ...] | None = None,
+        self, purpose: str, step: int, rows: int, shape: tuple[int, ...] | None = None
     ) -> Noise:
-        """Standard normal rows of `shape` for one purpose at one step; by default of an image's
-        shape, and then 0 outside the mask."""
+        """Return standard normal rows of `shape` for one purpose at one step; by default with the
+        shape of an image, and 0 outside the mask."""
         key = f"{self.seed}/{self.content}/{purpose}/{step}"
         if shape is not None:
             return Noise(key, rows, shape, self.source)
         return Noise(key, rows, tuple(self.source.shape), self.source, self.mask)
 
     def accept(self, iterate: Iterate | Tensor) -> None:
-        """Mark a point, which was asked and found adversarial, as the iterate of this iteration.
+        """Mark a point that was sent and found adversarial as the iterate of this iteration.
 
-        Of an `Iterate` the distance is known; that of a bare point is worked out once more.
+        The distance of an `Iterate` is known; that of a bare point is computed again.
         """
-        if isinstance(iterate, Iterate):
-            self.accepted.append(Accepted(iterate.point, iterate.distance, self.notes))
-        else:
-            self.accepted.append(Accepted(iterate, None, self.notes))
+        point, distance = iterate[:2] if isinstance(iterate, Iterate) else (iterate, None)
+        self.accepted.append(Accepted(point, distance, self.notes))
         self.notes = {}
 
     def note(self, **values: Any) -> None:
-        """Record numbers or words about this iteration for reports."""
+        """Record values about this iteration for reports."""
         self.notes.update(values)
 
 
 class Attack(Protocol):
-    """What can be run: called with a problem, gives a generator of asks that returns why it ended.
+    """An attack: called with a problem, it returns a generator of asks that returns a `Stop`.
 
-    It may also be a `BoundedAttack`, and say which metrics it is made for (`MadeForMetrics`). A
-    whole attack, which tries ever larger grey levels:
+    It may also be a `BoundedAttack`, and have `metrics`, a tuple of those that it supports. A
+    complete attack that tries brighter and brighter images:
 
         @dataclass(frozen=True)
         class Brighten:
@@ -200,14 +179,13 @@ class Attack(Protocol):
                 return Stop.CONVERGED
     """
 
-    def __call__(self, problem: Problem, /) -> Asking[Stop]:
-        """Begin an attack on one image."""
+    def __call__(self, problem: Problem, /) -> Asking[Stop]: ...
 
 
 @runtime_checkable
 class BoundedAttack(Protocol):
-    """An attack that knows how much it holds: the engine admits as many images as fit in memory."""
+    """An attack that declares how many points it holds, so that all live images fit into memory."""
 
     @property
     def rows(self) -> int:
-        """The most points that it holds at a time, for one image."""
+        """Maximum number of points that it holds at a time, for one image."""

@@ -49,9 +49,9 @@ def needed(
     if by == "cost":
         # The answer itself is adversarial, and so never flagged: before it as many were as after.
         counts = [[row.queries - row.source, row.source] for row in improvements]
-        dearest = prices.dearest_next(np.array(counts, np.int64).reshape(-1, 2))
+        highest = prices.highest_next(np.array(counts, np.int64).reshape(-1, 2))
         before = np.array([row.cost_before for row in improvements], float)
-        return np.asarray(before + (dearest + alarm_price))
+        return np.asarray(before + (highest + alarm_price))
     if by == "source":  # the answer itself is adversarial, and so never flagged
         return np.array([row.source for row in improvements], float) + 1.0
     return np.maximum([row.queries for row in improvements], 1.0)  # a free clean image counts too

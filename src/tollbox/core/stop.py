@@ -1,4 +1,4 @@
-"""Why a run on one image ended: a value, never an exception. A stop knows which groups it is in."""
+"""The reason why a run on one image stopped: a value, never an exception."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class Stop(enum.StrEnum):
-    """Why a run on one image ended. `advice` says what a user may do about it."""
+    """The reason why a run on one image stopped; `advice` says what a user can do about it."""
 
     BUDGET = "budget"
     MAX_QUERIES = "max_queries"
@@ -19,55 +19,55 @@ class Stop(enum.StrEnum):
     ALREADY_MISCLASSIFIED = "already_misclassified"
     MODEL_ERROR = "model_error"
     ATTACK_ERROR = "attack_error"
-    WATCH_ERROR = "watch_error"
+    DETECTOR_ERROR = "detector_error"
     TIME_LIMIT = "time_limit"
     INTERRUPTED = "interrupted"
 
     @property
     def advice(self) -> str:
-        """One sentence: what it means, and what to do."""
+        """One or two sentences: what the reason means, and what to do."""
         return _ADVICE[self]
 
     @property
     def failed(self) -> bool:
-        """An error of the model, of the attack or of the detector."""
-        return self in (Stop.MODEL_ERROR, Stop.ATTACK_ERROR, Stop.WATCH_ERROR)
+        """Whether the model, the attack or the detector failed."""
+        return self in (Stop.MODEL_ERROR, Stop.ATTACK_ERROR, Stop.DETECTOR_ERROR)
 
     @property
     def unfinished(self) -> bool:
-        """The clock or an interruption: the run can be resumed."""
+        """Whether the clock or an interruption stopped the run, so that it can be resumed."""
         return self in (Stop.TIME_LIMIT, Stop.INTERRUPTED)
 
     @property
     def cut_short(self) -> bool:
-        """An end that says nothing about the image: it counts up to what was spent."""
+        """Whether the reason says nothing about the image, which then counts up to its cost."""
         return self.failed or self.unfinished
 
     @property
     def attacked(self) -> bool:
-        """The image was attacked at all: medians leave out those misclassified from the start."""
+        """Whether the image was attacked; medians exclude images that were misclassified."""
         return self is not Stop.ALREADY_MISCLASSIFIED
 
 
 _ADVICE = {
-    Stop.BUDGET: "The next query could have cost more than was left; this is the usual end.",
-    Stop.MAX_QUERIES: "The cap on queries was reached; raise max_queries to go on.",
-    Stop.MAX_FLAGGED: "As many answers were flagged as may be; raise max_flagged to go on.",
-    Stop.ALARM: "The detector raised as many alarms as may be; raise max_alarms to go on.",
-    Stop.CONVERGED: "The attack found no way to get nearer.",
-    Stop.ITERATIONS: "The attack's own limit on iterations was reached; raise it to go on.",
-    Stop.NO_START: "No adversarial point was found to begin with; try another start.",
+    Stop.BUDGET: "The next query could have cost more than was left; this is the usual reason.",
+    Stop.MAX_QUERIES: "The limit on queries was reached; raise max_queries to continue.",
+    Stop.MAX_FLAGGED: "The limit on flagged answers was reached; raise max_flagged to continue.",
+    Stop.ALARM: "The limit on the detector's alarms was reached; raise max_alarms to continue.",
+    Stop.CONVERGED: "The attack found no way to reduce the distance further.",
+    Stop.ITERATIONS: "The attack's limit on iterations was reached; raise it to continue.",
+    Stop.NO_START: "No adversarial starting point was found; try another start.",
     Stop.NO_INFORMATION: (
-        "Estimate after estimate had answers of one side only and so no direction; the overshoot "
-        "is far from its target: try another schedule, or an attack without one."
+        "Several estimates in a row had answers from one side only and gave no direction. The "
+        "overshoot is far from its target: try another schedule, or an attack without one."
     ),
     Stop.ALREADY_MISCLASSIFIED: (
-        "The model does not give the clean image the label that came with it, or a flagged one; "
-        "medians leave it out."
+        "The model's answer to the clean image is not the image's label, or not a flagged label; "
+        "medians exclude the image."
     ),
     Stop.MODEL_ERROR: "The model failed on a point of this image; see the result's reason.",
-    Stop.ATTACK_ERROR: "The attack itself failed on this image; see the result's reason.",
-    Stop.WATCH_ERROR: "The detector failed on queries of this image; see the result's reason.",
-    Stop.TIME_LIMIT: "The time limit ended the run; what was reached until then is reported.",
-    Stop.INTERRUPTED: "The run was interrupted; what was reached until then is reported.",
+    Stop.ATTACK_ERROR: "The attack failed on this image; see the result's reason.",
+    Stop.DETECTOR_ERROR: "The detector failed on queries of this image; see the result's reason.",
+    Stop.TIME_LIMIT: "The time limit stopped the run; the result is the state at that time.",
+    Stop.INTERRUPTED: "The run was interrupted; the result is the state at that time.",
 }

@@ -1,10 +1,10 @@
-"""Classifiers of Foolbox and of ART: what each package calls a model, known by what it has.
+"""Models of other packages: Foolbox models and ART classifiers, recognised by their attributes.
 
-1. Neither package is imported. A Foolbox model has `bounds` and `transform_bounds`, and is called;
+1. Neither package is imported. A Foolbox model has `bounds` and `transform_bounds` and is callable;
    an ART classifier has `predict`, `clip_values` and `nb_classes`.
-2. A point in [0,1] is sent between their bounds, and in their layout: (n, c, h, w), or (n, h, w, c)
-   where channels are last. With the bounds 0 and 1 no value changes.
-3. What a peer gives before the decision, logits or scores (n, classes), is all that is taken.
+2. A point in [0,1] is scaled to the model's bounds and sent in its layout: (n, c, h, w), or
+   (n, h, w, c) if channels are last. With the bounds 0 and 1 no value changes.
+3. Only the outputs before the decision are used: logits or scores (n, classes).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, ModelFault
-from .validation import is_number, shown
+from .validation import is_number, require, shown
 
 FOOLBOX = "a Foolbox model, such as foolbox.PyTorchModel(network, bounds=(0, 1))"
 ART = "an ART classifier, such as art.estimators.classification.PyTorchClassifier(...)"
@@ -26,26 +26,24 @@ ART = "an ART classifier, such as art.estimators.classification.PyTorchClassifie
 
 @dataclass(frozen=True)
 class Pixels:
-    """How another package has its images."""
+    """The bounds and the layout of another package's images."""
 
     low: float = 0.0
     high: float = 1.0
     channels_first: bool = True
 
-    def theirs(self, images: Tensor) -> Tensor:
-        """Images (n, c, h, w) in [0,1] as the other package takes them; the very values that it is
-        sent, whoever asks."""
+    def encode(self, images: Tensor) -> Tensor:
+        """Return images (n, c, h, w) in [0,1] in the other package's bounds and layout."""
         if (self.low, self.high) != (0, 1):
             images = (images * (self.high - self.low) + self.low).clamp(self.low, self.high)
         return images if self.channels_first else images.permute(0, 2, 3, 1).contiguous()
 
-    def ours(self, images: Tensor, name: str) -> Tensor:
-        """Images of the other package, the argument `name`, as (n, c, h, w) in [0,1]."""
+    def decode(self, images: Tensor, name: str) -> Tensor:
+        """Return the other package's images, the argument `name`, as (n, c, h, w) in [0,1]."""
         layout = "(n, c, h, w)" if self.channels_first else "(n, h, w, c)"
         if images.ndim != 4 or images.numel() == 0:
-            raise InputError(
-                f"has shape {tuple(images.shape)}", expected=f"{layout}, not empty", input=name
-            )
+            given = f"has shape {tuple(images.shape)}"
+            raise InputError(given, expected=f"{layout}, not empty", input=name)
         if not bool(((images >= self.low) & (images <= self.high)).all()):
             low, high = (value.item() for value in images.aminmax())
             raise InputError(
@@ -62,32 +60,30 @@ class Pixels:
 
 @dataclass(frozen=True)
 class FoolboxOutputs:
-    """Points in [0,1] to the logits of a Foolbox model."""
+    """A function from points in [0,1] to the logits of a Foolbox model."""
 
     model: Callable[[Tensor], Any]
     pixels: Pixels
 
     def __call__(self, points: Tensor) -> Tensor:
-        """(n, classes)."""
-        return _scores(self.model(self.pixels.theirs(points)), "the Foolbox model")
+        return _scores(self.model(self.pixels.encode(points)), "the Foolbox model")
 
 
 @dataclass(frozen=True)
 class ArtOutputs:
-    """Points in [0,1] to the scores of an ART classifier, which takes and gives arrays."""
+    """A function from points in [0,1] to the scores of an ART classifier, which uses arrays."""
 
     classifier: Any
     pixels: Pixels
 
     def __call__(self, points: Tensor) -> Tensor:
-        """(n, classes)."""
-        images = self.pixels.theirs(points).cpu().numpy()
+        images = self.pixels.encode(points).cpu().numpy()
         scores = self.classifier.predict(images, batch_size=len(images))
         return _scores(torch.as_tensor(np.asarray(scores)), "the ART classifier")
 
 
-class Peer(NamedTuple):
-    """A classifier of another package, ready to be asked."""
+class ThirdPartyModel(NamedTuple):
+    """A classifier of another package."""
 
     outputs: FoolboxOutputs | ArtOutputs
     device: torch.device = torch.device("cpu")
@@ -95,65 +91,58 @@ class Peer(NamedTuple):
 
     @property
     def pixels(self) -> Pixels:
-        """How it has its images."""
         return self.outputs.pixels
 
 
-def peer_of(model: Any) -> Peer | None:
-    """The model as a peer, if it is a Foolbox model or an ART classifier."""
-    if is_foolbox(model):
-        return foolbox_peer(model)
-    return art_peer(model) if is_art(model) else None
+def third_party_model(model: Any) -> ThirdPartyModel | None:
+    """Return a Foolbox model or an ART classifier as a third-party model; None for others."""
+    if _is_foolbox(model):
+        return foolbox_model(model)
+    return art_model(model) if _is_art(model) else None
 
 
-def is_foolbox(model: Any) -> bool:
-    """Whether it has what a Foolbox model has."""
-    known = all(hasattr(model, name) for name in ("bounds", "transform_bounds"))
+def _is_foolbox(model: Any) -> bool:
+    known = hasattr(model, "bounds") and hasattr(model, "transform_bounds")
     return known and callable(model) and not isinstance(model, type)
 
 
-def is_art(model: Any) -> bool:
-    """Whether it has what an ART classifier has."""
+def _is_art(model: Any) -> bool:
     known = all(hasattr(model, name) for name in ("predict", "clip_values", "nb_classes"))
     return known and not isinstance(model, type)
 
 
-def foolbox_peer(model: Any) -> Peer:
-    """A Foolbox model as a peer."""
-    if not is_foolbox(model):
-        raise InputError(f"is {shown(model)}", expected=FOOLBOX, input="model")
+def foolbox_model(model: Any) -> ThirdPartyModel:
+    require(_is_foolbox(model), "model", model, FOOLBOX)
     first = getattr(model, "data_format", "channels_first") != "channels_last"
     pixels = Pixels(*_bounds(model.bounds, "bounds"), channels_first=first)
     device = getattr(model, "device", None)
-    outputs = FoolboxOutputs(model, pixels)
-    return Peer(outputs, device if isinstance(device, torch.device) else torch.device("cpu"))
+    device = device if isinstance(device, torch.device) else torch.device("cpu")
+    return ThirdPartyModel(FoolboxOutputs(model, pixels), device)
 
 
-def art_peer(classifier: Any, channels_first: bool | None = None) -> Peer:
-    """An ART classifier as a peer; one that does not say where its channels are has them last,
-    unless `channels_first` says it."""
-    if not is_art(classifier):
-        raise InputError(f"is {shown(classifier)}", expected=ART, input="classifier")
+def art_model(classifier: Any, channels_first: bool | None = None) -> ThirdPartyModel:
+    """Return an ART classifier as a third-party model. If it does not say where its channels are,
+    they are last, unless `channels_first` is set."""
+    require(_is_art(classifier), "classifier", classifier, ART)
     if channels_first is None:
         channels_first = bool(getattr(classifier, "channels_first", False))
     low, high = _bounds(classifier.clip_values, "clip_values")
     outputs = ArtOutputs(classifier, Pixels(low, high, channels_first))
-    return Peer(outputs, classes=int(classifier.nb_classes))
+    return ThirdPartyModel(outputs, classes=int(classifier.nb_classes))
 
 
 def _bounds(bounds: Any, name: str) -> tuple[float, float]:
-    """The least and the largest value of a pixel; arrays will do whose values are all alike."""
+    """Return the smallest and the largest value of a pixel; arrays of one value are accepted."""
     ends = [np.unique(np.asarray(end)) for end in bounds] if bounds is not None else []
     if any(len(end) > 1 for end in ends):
-        raise InputError(
-            f"the model has {name} that differ from pixel to pixel", expected="two numbers"
-        )
+        given = f"the model has {name} that differ from pixel to pixel"
+        raise InputError(given, expected="two numbers")
     values = [end.item() for end in ends if len(end)]
-    right = len(values) == 2 and all(is_number(value) for value in values)
-    if not right or not -np.inf < values[0] < values[1] < np.inf:
+    valid = len(values) == 2 and all(is_number(value) for value in values)
+    if not valid or not -np.inf < values[0] < values[1] < np.inf:
         raise InputError(
             f"the model has {name} = {shown(bounds)}",
-            expected="the least and the largest value of a pixel",
+            expected="the smallest and the largest value of a pixel",
             remedy=f"make it with {name}=(0, 1) or {name}=(0, 255)",
         )
     return float(values[0]), float(values[1])

@@ -1,21 +1,15 @@
-"""What a network may compute in, by the names that users write; known without torch, for help.
+"""Checks of arguments: what a number, a flag or an image may be, each refused in one sentence.
 
-Arguments that are one number: what may be given for one, refused in one sentence.
+1. A bool is not a number, nor is text or NaN. NumPy integers are integers.
+2. The fields of a part have ranges, checked once, when the part is made:
 
-A bool is no number, nor is text, and NaN is none either. Integers of numpy are integers.
+       def __post_init__(self) -> None:
+           check(self, tau=between(0, 1), levels=whole(1, MAX_VALUE))
 
-The range of pixels: what an image may hold, wherever it comes from.
-
-Ranges: what the numbers of a part may be, checked once, when it is made.
-
-    def __post_init__(self) -> None:
-        check(self, tau=between(0, 1), levels=whole(1, MAX_VALUE))
-
-1. A value out of range is refused with one sentence, which begins with the name of the field:
-   "tau is 0: expected a number above 0, below 1."
-2. Infinity and NaN are in no range, and a whole number is an integer.
-3. A range leaves out what cannot be run (a division by 0, points that overflow, a loop that never
-   asks), not what is unwise: the largest values are far beyond any use.
+   A value out of range is refused with a sentence that starts with the field's name: "tau is 0:
+   expected a number above 0, below 1." No range includes infinity or NaN.
+3. A range excludes what cannot run (a division by 0, points that overflow, a loop without queries),
+   not what is unwise: the largest values are far beyond any use.
 """
 
 from __future__ import annotations
@@ -31,25 +25,36 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
+"""Precisions that a network may compute in; known without torch, for help texts."""
 DTYPE_NAMES = f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}"
-
-
 MOST_CHARACTERS = 60
+"""Maximum length of a value that a message quotes."""
+MAX_VALUE = 10**6
+"""Upper end of most ranges."""
+MAX_LIMIT = 10**9
+"""Upper end of limits that a budget makes irrelevant long before."""
+MAX_DEPTH = 1000
+"""Upper end of the number of times that something is halved or divided."""
 
 
 def shown(value: Any) -> str:
-    """A value as a message quotes it: its repr, or its type if that is long."""
+    """Return a value as a message quotes it: its repr, or its type if the repr is long."""
     text = repr(value)
     return text if len(text) <= MOST_CHARACTERS and "\n" not in text else type(value).__name__
 
 
+def require(ok: bool, name: str, value: Any, expected: str, remedy: str = "") -> None:
+    """Raise InputError about the argument `name`, which is `value`, unless `ok`."""
+    if not ok:
+        raise InputError(f"is {shown(value)}", expected=expected, remedy=remedy, input=name)
+
+
 def is_whole(value: Any) -> bool:
-    """Whether it is an integer."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a number that can be compared; it may be infinite."""
+    """Return whether a value is a number that can be compared; it may be infinite."""
     try:
         return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
     except OverflowError:  # an integer that no float can hold
@@ -58,30 +63,22 @@ def is_number(value: Any) -> bool:
 
 def check_whole(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> None:
     """Raise InputError unless the argument `name` is an integer from `least` to `most`."""
-    if is_whole(value) and least <= value <= most:
-        return
     limits = "" if math.isinf(least) else f", {least} or more"
-    if math.isfinite(most):
-        limits = f", {least} to {most}"
-    raise InputError(f"is {shown(value)}", expected=f"a whole number{limits}", input=name)
+    limits = f", {least} to {most}" if math.isfinite(most) else limits
+    right = is_whole(value) and least <= value <= most
+    require(right, name, value, f"a whole number{limits}")
 
 
 def check_flag(name: str, value: Any) -> None:
-    """Raise InputError unless the argument `name` is True or False."""
-    if not isinstance(value, bool):
-        raise InputError(f"is {shown(value)}", expected="True or False", input=name)
+    require(isinstance(value, bool), name, value, "True or False")
 
 
 def check_function(name: str, value: Any) -> None:
-    """Raise InputError unless the argument `name` can be called, or is None."""
-    if value is not None and not callable(value):
-        raise InputError(f"is {shown(value)}", expected="a function, or None", input=name)
+    require(value is None or callable(value), name, value, "a function, or None")
 
 
 def check_seconds(name: str, value: Any) -> None:
-    """Raise InputError unless the argument `name` is a time above 0; it may be infinite."""
-    if not (is_number(value) and value > 0):
-        raise InputError(f"is {shown(value)}", expected="seconds, more than 0", input=name)
+    require(is_number(value) and value > 0, name, value, "seconds, more than 0")
 
 
 def check_range(image: Tensor, subject: str) -> None:
@@ -97,65 +94,50 @@ def check_range(image: Tensor, subject: str) -> None:
         )
 
 
-MAX_VALUE = 10**6
-"""The largest of most numbers."""
-MAX_LIMIT = 10**9
-"""The largest limit on what a budget ends long before."""
-MAX_DEPTH = 1000
-"""The largest number of times that something is halved, or divided."""
-
-
 class Range(NamedTuple):
-    """Values that a field may have: what a message calls them, and whether a value is one."""
+    """The values that a field may have: their description in messages, and a test."""
 
     words: str
     holds: Callable[[Any], bool]
 
 
 def between(low: float, high: float) -> Range:
-    """Numbers between the two, which are not among them."""
+    """Return the range of numbers strictly between `low` and `high`."""
     words = f"a number above {low}, below {high}"
-    return Range(words, lambda value: _is_number(value) and low < value < high)
+    return Range(words, lambda value: _is(value, Real) and low < value < high)
 
 
 def above(low: float, most: float) -> Range:
-    """Numbers above `low`, up to `most`."""
+    """Return the range of numbers above `low`, up to `most`."""
     words = f"a number above {low}, up to {most}"
-    return Range(words, lambda value: _is_number(value) and low < value <= most)
+    return Range(words, lambda value: _is(value, Real) and low < value <= most)
 
 
 def number(least: float, most: float = math.inf) -> Range:
-    """Numbers from `least` to `most`; infinity is none."""
+    """Return the range of finite numbers from `least` to `most`."""
     words = f"a number {_ends(least, most)}"
-    return Range(words, lambda v: _is_number(v) and least <= v <= most and v < math.inf)
+    return Range(words, lambda v: _is(v, Real) and least <= v <= most and v < math.inf)
 
 
 def whole(least: int, most: float = math.inf) -> Range:
-    """Whole numbers from `least` to `most`."""
+    """Return the range of whole numbers from `least` to `most`."""
     words = f"a whole number {_ends(least, most)}"
-    return Range(words, lambda value: _is_whole(value) and least <= value <= most)
+    return Range(words, lambda value: _is(value, Integral) and least <= value <= most)
 
 
-def check(part: object, /, **ranges: Range) -> None:
-    """Refuse a part one of whose fields is not in its range."""
-    for name, allowed in ranges.items():
-        value = getattr(part, name)
-        if not allowed.holds(value):
-            raise InputError(f"is {_shown(value)}", expected=allowed.words, input=name)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral)
+def _is(value: Any, kind: type) -> bool:  # without narrowing: mypy cannot compare a Real
+    return isinstance(value, kind)
 
 
 def _ends(least: float, most: float) -> str:
     return f"of {least} or more" if most == math.inf else f"from {least} to {most}"
 
 
-def _shown(value: Any) -> str:
-    """A number as one would write it, with all its digits: 0.0 is 0."""
-    return str(value).removesuffix(".0") if _is_number(value) else repr(value)
+def check(part: object, /, **ranges: Range) -> None:
+    """Raise InputError if a field of `part` is not in its range."""
+    for name, allowed in ranges.items():
+        value = getattr(part, name)
+        if not allowed.holds(value):
+            # A number is quoted with all its digits, and 0.0 as 0.
+            text = str(value).removesuffix(".0") if isinstance(value, Real) else repr(value)
+            raise InputError(f"is {text}", expected=allowed.words, input=name)

@@ -1,1 +1,1 @@
-"""The engine: many attacks, one model; what a query passes on its way."""
+"""The engine: many attacks on one model, and the stages of a query."""

@@ -88,7 +88,7 @@ class Watching:
             return as_alarms(self._session(points), rows)
         except (Exception, SystemExit) as error:  # the user's own code
             reason = f"the detector failed: {type(error).__name__}: {error}"
-            self.failure = Failure(Stop.WATCH_ERROR, reason)
+            self.failure = Failure(Stop.DETECTOR_ERROR, reason)
             return None
 
     def take(self, said: Alarms | None, rows: int, history: History | None) -> Alarms:
@@ -97,7 +97,9 @@ class Watching:
         before = NO_ALARMS if history is None else history.alarms(self._ask, first, first + rows)
         if said is None and len(before) < rows:
             if self.failure is None:
-                self.failure = Failure(Stop.WATCH_ERROR, "the recorded alarms do not reach so far")
+                self.failure = Failure(
+                    Stop.DETECTOR_ERROR, "the recorded alarms do not reach so far"
+                )
             return NO_ALARMS
         if said is None:
             said = before

@@ -1,9 +1,9 @@
-"""A cell under way: its attack, its ask on the way, its account, and the best point so far.
+"""A live cell: its attack, its pending ask, its account, and its best point so far.
 
-1. Only `yield`: the attack is resumed with answers, and learns nothing else. When the budget ends
-   inside an ask, the charged prefix counts, and the attack is not resumed.
-2. An ask is settled when all of it is back (`settling`).
-3. The clean image is asked first. If it is misclassified, that ends the cell.
+1. Only `yield`: the attack receives answers and learns nothing else. If the budget ends inside an
+   ask, the charged prefix counts, and the attack is not resumed.
+2. An ask is settled when all of it is back (settling.py).
+3. The clean image is sent first. If it is misclassified, the cell ends.
 4. `ended` is set once, with the reason; nothing is charged or kept after that.
 """
 
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..core.ask import Answers, Ask, Asking
 from ..core.cell import Cell
-from ..core.device import carried
+from ..core.device import to_device
 from ..core.ledger import Ledger
 from ..core.metric import Metric
 from ..core.model import Model
@@ -29,28 +29,26 @@ from ..core.stop import Stop
 from .alarms import Watching
 from .journal import History
 from .pending import NOT_WATCHED, Pending
-from .settling import Account, Watched, settle, settle_few
+from .settling import Account, settle, settle_few
 
 CLEAN = "clean"
+"""Phase of the clean image."""
 
 
 class CellRun:
-    """One cell under way."""
+    """One live cell."""
 
     def __init__(self, index: int, cell: Cell, slot: int, model: Model, metered: bool) -> None:
         self.index, self.cell, self.slot = index, cell, slot
         self._model, self._metered = model, metered
-        source = carried(cell.image, model.device, model.dtype)
-        content = content_hash(cell.image)
-        start = None if cell.start is None else carried(cell.start, model.device, model.dtype)
         self.problem = Problem(
-            source,
+            to_device(cell.image, model.device, model.dtype),
             cell.label,
             cell.prices,
             cell.target,
             cell.seed,
-            content,
-            start,
+            content_hash(cell.image),
+            None if cell.start is None else to_device(cell.start, model.device, model.dtype),
             Metric(cell.norm),
             cell.goal,
             cell.mask,
@@ -58,39 +56,38 @@ class CellRun:
         self.ledger = Ledger(cell.prices, self.problem.goal, alarm_price=cell.alarm_price)
         self.account = Account(self.problem, self.ledger, cell.limits, charging=cell.charge_clean)
         self.watching: Watching | None = None
-        """What its detector says, if it has one."""
+        """The state of the cell's detector, if it has one."""
         if cell.watch is not None:
             self.watching = Watching(cell, self.problem, model, self.account)
         self.pending: Pending | None = None
         self.ended: tuple[Stop, str] | None = None
         self.held_bytes = 0
-        """Bytes of points that it may hold, as the engine counts them."""
+        """Bytes of the points that it may hold, set by the engine."""
         self.spent = 0.0
         """Share of the budget that is spent."""
         self.iterate_distances: list[tuple[Tensor, dict[str, Any]]] = []
         """Distances of iterates, on the device, and the steps that wait for them."""
         self.ask_number = -1
-        """The number of the ask on its way."""
         self.history: History | None = None
-        """What was recorded of this cell earlier."""
+        """The cell's earlier recording, if there is one."""
         self._reported_queries = 0
         self._asking: Asking[Stop] | None = None
         self._steps: list[dict[str, Any]] = []
 
     @property
     def best(self) -> Tensor | None:
-        """The nearest adversarial point so far, as it was sent."""
+        """The adversarial point with the smallest distance so far, as it was sent."""
         best = self.account.best_point()
         if best is None:
             return None
         return self._model.sent(self.problem.within_mask(best.clone()))[0].to(best.dtype)
 
-    def begin(self) -> None:
-        """Ask for the clean image."""
+    def start(self) -> None:
+        """Send the clean image."""
         self._issue(Ask(self.problem.source[None], phase=CLEAN))
 
     def advance(self) -> bool:
-        """After rows came back, settle what is complete and resume the attack; are rows wanted?"""
+        """Settle the ask if it is complete, and resume the attack; return if rows are wanted."""
         while self.pending is not None:
             if self.pending.limited:
                 self._limit(self.pending)
@@ -101,7 +98,7 @@ class CellRun:
         return False
 
     def recallable(self) -> list[tuple[int, int]]:
-        """Runs of the ask on its way, and rows of them, whose answers were recorded earlier."""
+        """Return runs of the pending ask, and the number of their rows that the history answers."""
         pending, history = self.pending, self.history
         if pending is None or history is None:
             return []
@@ -114,50 +111,42 @@ class CellRun:
         return runs
 
     def divergence(self) -> str | None:
-        """How the ask on its way differs from what was recorded of it, if it does."""
+        """Describe how the pending ask differs from its recording, if it does."""
         pending, history = self.pending, self.history
         if pending is None or history is None:
             return None
-        sizes = [state.size for state in pending.runs]
-        if history.longer_than(self.ask_number, sizes):
+        if history.longer_than(self.ask_number, [state.size for state in pending.runs]):
             what = f"ask {self.ask_number} ({pending.ask.phase})"
             return f"{what} had more points when it was recorded"
         return None
 
     def abandon(self, reason: str) -> None:
-        """End without settling what is on its way: it is not what was asked earlier."""
+        """End without settling the pending ask, which does not match the recording."""
         self._end(Stop.INTERRUPTED, reason)
 
     def newly_charged(self) -> int:
-        """Queries charged since the last call."""
+        """Return the number of queries charged since the last call."""
         before, self._reported_queries = self._reported_queries, self.ledger.queries
         return self._reported_queries - before
 
     def end(self, reason: Stop) -> None:
-        """End now; what was answered counts."""
+        """End now; answers that are back count."""
         if self.pending is not None:
             self._settle(reason)
         if self.ended is None:
             self._end(reason)
 
     def result(self, image: Tensor | None, warnings: tuple[str, ...]) -> Result:
-        """The result, once ended; `image` is `best` on the host."""
+        """Return the result of an ended cell; `image` is `best` on the host."""
         if self.ended is None:
             raise RuntimeError("the cell has not ended")
         cell, (stop, reason) = self.cell, self.ended
-        steps = tuple(Step(**step) for step in self._steps)
         if self.history is not None and self.history.differences:
-            warnings = (
-                *warnings,
-                f"the model answered {self.history.differences} points differently when they were "
-                "asked again",
-            )
+            points = self.history.differences
+            warnings += (f"the model answered {points} points differently the second time",)
         if self.watching is not None and self.watching.differences:
-            warnings = (
-                *warnings,
-                f"the detector said something else of {self.watching.differences} points when it "
-                "was shown them again",
-            )
+            points = self.watching.differences
+            warnings += (f"the detector judged {points} points differently the second time",)
         return Result(
             self.index,
             cell.name,
@@ -166,7 +155,7 @@ class CellRun:
             self.ledger,
             image,
             tuple(self.account.improvements),
-            steps,
+            tuple(Step(**step) for step in self._steps),
             cell.budget,
             cell.max_queries,
             cell.seed,
@@ -178,10 +167,8 @@ class CellRun:
             self.account.first_alarm,
         )
 
-    # -- inside -----------------------------------------------------------------------------------
-
     def _issue(self, ask: Ask) -> None:
-        """Put an ask on its way, or end if not even its first row can be paid."""
+        """Make an ask pending, or end if not even its first row is affordable."""
         limit = self.account.end
         if limit is not None:
             self._end(limit)
@@ -193,7 +180,6 @@ class CellRun:
             self._limit(self.pending)
 
     def _limit(self, pending: Pending) -> None:
-        """Work out how far the ask on its way may be sent now."""
         alarms = NOT_WATCHED if self.watching is None else self.watching.alarms
         pending.limit(self.account.limits, self._metered, alarms)
 
@@ -203,12 +189,12 @@ class CellRun:
         if asking is not None:
             try:
                 asking.close()
-            except Exception as error:  # it was to end anyway
+            except Exception as error:  # the cell ends in any case
                 closing = f"(and, when it was closed, {_described(error)})"
                 self.ended = (stop, f"{reason} {closing}".lstrip())
 
     def _settle(self, forced: Stop | None = None) -> None:
-        """Settle the ask that is back; then resume the attack, or end, as `forced` says."""
+        """Settle the pending ask; then resume the attack, or end with the reason `forced`."""
         if self.pending is None:
             return
         pending, self.pending = self.pending, None
@@ -219,9 +205,7 @@ class CellRun:
                 self.spent = account.ledger.cost / self.cell.budget
                 self._resume(answers)
                 return
-        watching = self.watching
-        watched = None if watching is None else Watched(watching.alarms, watching.failure)
-        answers, failure = settle(pending, account, watched)
+        answers, failure = settle(pending, account, self.watching)
         self.spent = account.ledger.cost / self.cell.budget
         if failure is not None and account.end is None:
             self._end(failure.stop, failure.reason)
@@ -230,11 +214,11 @@ class CellRun:
         elif forced is not None:
             self._end(forced)
         elif self._asking is None:
-            self._begin_attack(int(answers.labels[0]))
+            self._start_attack(int(answers.labels[0]))
         else:
             self._resume(answers)
 
-    def _begin_attack(self, label: int) -> None:
+    def _start_attack(self, label: int) -> None:
         if not self.problem.goal.flags(label):
             self._end(Stop.ALREADY_MISCLASSIFIED, f"the model answers {self._model.shown(label)}")
             return
@@ -249,7 +233,7 @@ class CellRun:
         self._resume(None)
 
     def _resume(self, answers: Answers | None) -> None:
-        """Let the attack go on; whatever it does wrong ends this cell and nothing else."""
+        """Resume the attack; any error of the attack ends this cell and no other."""
         if self._asking is None:
             return
         try:
@@ -269,8 +253,8 @@ class CellRun:
             self._end(Stop.ATTACK_ERROR, _described(error))
 
     def _collect(self) -> None:
-        """Take the iterates that the attack accepted; distances that are not known travel with a
-        later batch."""
+        """Collect the iterates that the attack accepted; a later batch brings distances that are
+        not known."""
         accepted, self.problem.accepted = self.problem.accepted, []
         for point, known, notes in accepted:
             if not isinstance(point, Tensor) or point.shape != self.problem.source.shape:
@@ -293,7 +277,7 @@ class CellRun:
 
 
 def _described(error: Exception) -> str:
-    """An error with the place it came from."""
+    """Return an error with the place that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{place}"

@@ -30,14 +30,26 @@ from ..core.result import Result
 from ..core.stop import Stop
 from ..core.validation import check_flag, check_function, check_seconds
 from .alarms import watch
-from .batch import CellRuns, Shuffle, assembled, recalled, wanted_rows
+from .batch import (
+    CellRuns,
+    InFlightBatch,
+    RowSpan,
+    Shuffle,
+    assembled,
+    check_sizes,
+    default_batch_size,
+    default_live,
+    held_bytes,
+    memory_for_points,
+    recalled,
+    to_host,
+    wanted_rows,
+)
 from .cell_run import CellRun
 from .delivery import Arrival, arrivals, recipient, records
-from .in_flight import BatchInFlight, Piece, to_host
 from .journal import Journal
 from .progress import Progress
 from .sender import Sender
-from .sizes import check_sizes, default_batch_size, default_live, held_bytes, memory_for_points
 
 ADMITTED_AT_A_TIME = 4
 """Cells that are admitted before a batch on its way is waited for: in less time than it takes."""
@@ -86,7 +98,7 @@ class Engine:
         self._held_bytes = 0
         """Bytes of the points that they may hold."""
         self._free_slots: list[int] = []
-        self._in_flight: deque[BatchInFlight] = deque()
+        self._in_flight: deque[InFlightBatch] = deque()
         self._iterate_distances: list[tuple[Tensor, dict[str, Any]]] = []
         """Distances that travel with the next batch, and the steps that wait for them."""
         self._ended: list[CellRun] = []
@@ -170,7 +182,7 @@ class Engine:
         if self._stopping is not None:
             cell_run.end(self._stopping)
         else:
-            cell_run.begin()
+            cell_run.start()
         self._advance(cell_run)
 
     def _advance(self, cell_run: CellRun) -> None:
@@ -219,9 +231,9 @@ class Engine:
             if self._recalling:
                 self._launch(*recalled(self._recalling, self._ready, self.sender.batch_size))
                 continue
-            flights = self._most_in_flight - len(self._in_flight)
-            wanted = wanted_rows(self._ready, flights * batch_size)
-            rows = self.sender.rows_of_a_flight(wanted, flights)
+            batches = self._most_in_flight - len(self._in_flight)
+            wanted = wanted_rows(self._ready, batches * batch_size)
+            rows = self.sender.rows_to_launch(wanted, batches)
             if rows == 0 or (self._in_flight and not self.sender.is_worth_it(rows)):
                 break
             fillers = (
@@ -229,49 +241,48 @@ class Engine:
                 for cell_run in self._cell_runs.values()
                 if cell_run.slot not in self._recalling
             )
-            self._launch(assembled(self._ready, fillers, self.sender, rows, self._shuffle))
+            self._launch(assembled(self._ready, fillers, rows, self.sender.padded, self._shuffle))
         if not self._in_flight and self._has_news():
             self._launch([])
 
-    def _launch(self, pieces: list[Piece], known: NDArray[np.int64] | None = None) -> None:
+    def _launch(self, spans: list[RowSpan], known: NDArray[np.int64] | None = None) -> None:
         """Send a batch, or, with labels that are known, only have its distances worked out."""
         waiting, self._iterate_distances = self._iterate_distances, []
         ended, self._ended = self._ended, []
         images = [(cell_run, to_host(cell_run.best)) for cell_run in ended]
         distances = [distance for distance, _ in waiting]
         if known is None:
-            first, *others = self.sender.send(pieces, distances)
-            self._rows += sum(flight.shape for flight in (first, *others))
+            batches = self.sender.send(spans, distances)
+            self._rows += sum(batch.shape for batch in batches)
         else:
-            first, others = self.sender.recall(pieces, known, distances), []
-        self._in_flight.append(BatchInFlight(first, [step for _, step in waiting], images))
-        self._in_flight.extend(BatchInFlight(flight, [], []) for flight in others)
+            batches = [self.sender.recall(spans, known, distances)]
+        batches[0].steps, batches[0].ended = [step for _, step in waiting], images
+        self._in_flight += batches
 
     @torch.no_grad()
     def _land(self) -> None:
         """Wait for the oldest batch, record its answers, and let the cells go on."""
         batch = self._in_flight.popleft()
-        flight, shape = batch.flight, batch.flight.shape
-        values = flight.land()
+        values, shape = batch.land(), batch.shape
         labels, distances = values[:shape].astype(np.int64), values[shape : 2 * shape]
         for step, distance in zip(batch.steps, values[2 * shape :].tolist(), strict=True):
             step["distance"] = distance
         concerned: CellRuns = {}
         arrived: list[Arrival] = []
-        for arrival in arrivals(flight, labels, distances, self._cell_runs):
-            cell_run = concerned[arrival.piece.slot] = arrival.cell_run
+        for arrival in arrivals(batch, labels, distances, self._cell_runs):
+            cell_run = concerned[arrival.span.slot] = arrival.cell_run
             if cell_run.ended is None and not self._end_diverged(cell_run, arrival.divergence()):
                 arrived.append(arrival)
-        recorded = [] if flight.recalled else records(arrived)
+        recorded = [] if batch.recalled else records(arrived)
         for arrival in arrived:
             if arrival.cell_run.ended is None:
                 arrival.deliver()
-        for piece, failure in flight.failures:
-            if (failed := recipient(piece, self._cell_runs)) is not None:
-                concerned[piece.slot] = failed
-                piece.pending.fail(piece.run_number, piece.size, failure)
+        for span, failure in batch.failures:
+            if (failed := recipient(span, self._cell_runs)) is not None:
+                concerned[span.slot] = failed
+                span.pending.fail(span.run_number, span.size, failure)
         recorded += watch(concerned.values())
-        if self._journal is not None and (recorded or not flight.recalled):
+        if self._journal is not None and (recorded or not batch.recalled):
             self._journal.record(recorded)
         for cell_run in concerned.values():
             self._advance(cell_run)

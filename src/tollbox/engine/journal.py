@@ -1,17 +1,17 @@
-"""The journal: answers are durable before the attacks see them, and can be replayed.
+"""The journal: answers are durable before the attacks receive them, and can be replayed.
 
-1. The engine hands every batch's labels to `record` before any attack sees them. What `record`
-   has returned from is not lost.
-2. A cell that was begun earlier has a `History`. Its attack is run again from the start, and asks
-   the same again (rule 4): the rows that are in the history are answered from it, without the model
-   and at no price but that of making the points.
-3. Whether it does ask the same is checked: the last row of every piece was recorded with its
-   distance. Where it differs, or a run is shorter than what was recorded of it, the history is of
-   another run (another device, another version): the cell ends, and `diverged` says why.
-4. The rows that were recorded last are asked once more (unless the model is metered), to detect a
-   model that answers differently the second time. What was recorded stands.
-5. A detector's alarms (watching.py) are recorded likewise, as run `ALARMS` of their ask: for each
-   charged row of all its runs, in order, 1 if it raised one.
+1. The engine passes the labels of every batch to `record` before an attack receives any of them.
+   Once `record` has returned, they are not lost.
+2. A cell that was started earlier has a `History`. Its attack runs again from the start and sends
+   the same queries again. Rows in the history are answered from it: without the model, at the cost
+   of computing their points.
+3. The last row of every span was recorded with its distance. If a distance differs, or a run is
+   shorter than its recording, the history is of another run (another device, another version): the
+   cell ends, and `diverged` receives the reason.
+4. The rows that were recorded last are sent once more (unless the model is metered), to detect a
+   model that answers differently the second time. The recorded labels stand.
+5. Alarms of a detector (alarms.py) are recorded as run `ALARMS` of their ask: for each charged row
+   of all its runs, in order, 1 if it raised an alarm.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 TOLERANCE = 1e-6
-"""Relative difference up to which distances count as the same."""
-
+"""Relative difference up to which distances are considered equal."""
 ALARMS = -1
-"""The number of the run under which the alarms of an ask are recorded."""
+"""Run number under which the alarms of an ask are recorded."""
 Labels = NDArray[np.int64]
 
 
@@ -41,24 +40,24 @@ class Answered(NamedTuple):
     first: int
     labels: Labels
     distance: float
-    """Of the last of them."""
+    """Distance of the last row."""
 
 
 class Journal(Protocol):
-    """Where the engine writes answers down, and finds those of an earlier run."""
+    """Where the engine records answers, and finds those of an earlier run."""
 
     def record(self, answers: Sequence[Answered], /) -> None:
-        """Make them durable; raises if that cannot be done, and then no attack sees them."""
+        """Make answers durable, or raise; after an error no attack receives them."""
 
     def history(self, cell: int, /) -> History | None:
-        """What was recorded of a cell earlier."""
+        """Return the recording of a cell, if there is one."""
 
     def diverged(self, cell: int, why: str, /) -> None:
-        """The cell does not ask what it asked earlier."""
+        """Handle a cell whose queries no longer match its recording."""
 
 
 class _Recorded:
-    """One run of one ask: labels of a prefix of its rows."""
+    """The labels of the first rows of one run of one ask."""
 
     def __init__(self) -> None:
         self.labels: list[Labels] = []
@@ -69,7 +68,7 @@ class _Recorded:
         if first > self.rows:
             raise ValueError(f"rows {self.rows} to {first} are missing")
         fresh = labels[self.rows - first :]
-        if len(fresh):  # what was there before stands
+        if len(fresh):  # earlier records stand
             self.labels.append(fresh)
             self.rows += len(fresh)
             self.checks[self.rows - 1] = distance
@@ -81,10 +80,10 @@ class _Recorded:
 
 
 class History:
-    """What was recorded of one cell."""
+    """The recording of one cell."""
 
     def __init__(self, answers: Iterable[Answered], again: bool) -> None:
-        """`again`: the rows that were recorded last are to be asked again."""
+        """`again`: whether the rows that were recorded last are sent again."""
         self._asks: dict[int, dict[int, _Recorded]] = {}
         last: tuple[int, int, int] | None = None
         for answered in answers:
@@ -95,13 +94,13 @@ class History:
                 last = answered.ask, answered.run, answered.first
         self._asked_again = last if again else None
         self.differences = 0
-        """Rows that the model answered differently when they were asked again."""
+        """Number of rows that the model answered differently the second time."""
 
     def _recorded(self, ask: int, run: int) -> _Recorded | None:
         return self._asks.get(ask, {}).get(run)
 
     def known(self, ask: int, run: int) -> int:
-        """How many rows of a run are answered from here."""
+        """Return how many rows of a run the history answers."""
         recorded = self._recorded(ask, run)
         if recorded is None:
             return 0
@@ -110,19 +109,19 @@ class History:
         return recorded.rows
 
     def labels(self, ask: int, run: int, first: int, last: int) -> Labels:
-        """The labels of rows that are known."""
+        """Return the labels of rows that are known."""
         return self._asks[ask][run].between(first, last)
 
     def alarms(self, ask: int, first: int, last: int) -> NDArray[np.bool_]:
-        """Whether charged rows of an ask raised alarms, as far as it was recorded."""
+        """Return whether charged rows of an ask raised alarms, for the rows that were recorded."""
         recorded = self._recorded(ask, ALARMS)
         if recorded is None or recorded.rows <= first:
             return np.zeros(0, np.bool_)
         return recorded.between(first, last).astype(np.bool_)
 
     def confirmed(self, ask: int, run: int, first: int, labels: Labels) -> Labels:
-        """The labels of rows that the model has answered now: where they were recorded, as they
-        were then; what differs is counted."""
+        """Return labels that the model gave now, replaced by the recorded ones where there are
+        any, and count the differences."""
         recorded = self._recorded(ask, run)
         if recorded is None or recorded.rows <= first or len(labels) == 0:
             return labels
@@ -131,7 +130,7 @@ class History:
         return np.concatenate([before, labels[len(before) :]])
 
     def fits(self, ask: int, run: int, first: int, distances: NDArray[np.float64]) -> bool:
-        """Are these the distances that were recorded, where one was?"""
+        """Return whether distances match the recorded ones."""
         recorded = self._recorded(ask, run)
         if recorded is None:
             return True
@@ -143,7 +142,7 @@ class History:
         )
 
     def longer_than(self, ask: int, sizes: Sequence[int]) -> bool:
-        """Was more recorded of an ask than it has now?"""
+        """Return whether a recorded run of an ask is longer than the run is now."""
         return any(
             recorded.rows > (sizes[run] if run < len(sizes) else 0)
             for run, recorded in self._asks.get(ask, {}).items()

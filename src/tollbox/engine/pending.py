@@ -1,13 +1,13 @@
-"""An ask on its way: which rows went out, what came back, and what of it counts.
+"""A pending ask: which rows were sent, what came back, and which rows count.
 
-1. Rows of a run go out in order and come back in order; so what is known of a run is a prefix.
-2. `wanted` rows are those that will be charged unless the budget ends: all of a run without
-   `until`, and the next few of a run with it. `spare` rows may fill a batch that would be padded
-   otherwise; if they turn out to lie past the end, nobody sees them.
-3. When each row is a real query (`metered`), only rows are wanted that are certain to be charged:
-   whatever the rows before them are answered, they are asked and they fit into the budget.
-4. `settled` gives the rows that were answered, in the order they are charged in. A row that failed
-   ends its run; rows after it were not asked.
+1. Rows of a run are sent in order and come back in order, so the known rows of a run are a prefix.
+2. `wanted` rows are those that will be charged unless the budget ends: all rows of a run without
+   `until`, and the next few of a run with it. `spare` rows may fill a batch instead of padding; if
+   they turn out to lie past the end of the run, they are discarded.
+3. If each row is a real query (`metered`), only rows that are certain to be charged are wanted:
+   whatever the answers to the rows before them, they are sent and fit into the budget.
+4. `settled` returns the rows that were answered, in the order in which they are charged. A row that
+   failed ends its run; the rows after it count as not sent.
 """
 
 from __future__ import annotations
@@ -26,26 +26,27 @@ from ..core.problem import Problem
 from ..core.stop import Stop
 
 LOOK_AHEAD_DIVISOR = 4
-"""Of a run with `until` that has gone on for n rows, n / LOOK_AHEAD_DIVISOR more are sent at once:
-a long run takes few rounds, and little is computed in vain."""
+"""After n rows of a run with `until`, the next n / LOOK_AHEAD_DIVISOR are sent together: a long run
+takes few rounds, and few rows are computed in vain."""
 BUDGET_CHECK_ROWS, UNTIL_CHECK_ROWS = 64, 16
-"""If the next so many rows are affordable, those after them are looked at later; of a run with
-`until`, of which few rows go out at a time, fewer."""
+"""If this many next rows are affordable, later rows are checked later. A run with `until` sends few
+rows at a time and looks less far ahead."""
 NO_LABELS: NDArray[np.int64] = np.empty(0, np.int64)
 NO_DISTANCES: NDArray[np.float64] = np.empty(0)
 NOT_WATCHED: NDArray[np.bool_] = np.empty(0, np.bool_)
+"""Alarms of a cell without a detector."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a row has no answer."""
+    """The reason why a row has no answer."""
 
     stop: Stop
     reason: str
 
 
 class RunState:
-    """One run of an ask on its way."""
+    """One run of a pending ask."""
 
     def __init__(self, run: Sequential) -> None:
         self.run = run
@@ -59,17 +60,17 @@ class RunState:
 
     @property
     def open(self) -> bool:
-        """Rows may still be sent."""
+        """Whether more rows may be sent."""
         return self.end is None and self.sent < self.size
 
     @property
     def known(self) -> int:
-        """Rows that were answered and count, however the run goes on."""
+        """Number of rows that were answered and count, whatever the next answers are."""
         return self.back if self.end is None else min(self.back, self.end)
 
     @property
     def complete(self) -> bool:
-        """All rows that the run asks for were answered."""
+        """Whether all rows that the run needs were answered."""
         return self.failure is None and self.known == (self.size if self.end is None else self.end)
 
     def take(
@@ -78,7 +79,7 @@ class RunState:
         distances: NDArray[np.float64],
         hits: NDArray[np.bool_] | None,
     ) -> None:
-        """The next rows came back; `hits` tells which are the answer that ends the run."""
+        """Store the next rows; `hits` marks the answers that end the run."""
         first, self.back = self.back, self.back + len(labels)
         if self.end is not None or len(labels) == 0:
             return
@@ -92,42 +93,42 @@ class RunState:
             self.end = first + int(hits.argmax()) + 1
 
     def fail(self, rows: int, failure: Failure) -> None:
-        """The next rows could not be answered."""
         if self.end is None:
             self.failure, self.end = failure, self.back
         self.back += rows
 
 
 class Pending:
-    """One ask of one image on its way."""
+    """One pending ask of one image."""
 
     def __init__(self, ask: Ask, problem: Problem, ledger: Ledger) -> None:
         self.ask = ask
         self.runs = [RunState(run) for run in ask.runs]
         self.size = sum(state.size for state in self.runs)
         self.in_flight = 0
-        """Rows sent that have not come back."""
+        """Rows that were sent and have not come back."""
         self._problem = problem
         self._ledger = ledger
         self._limits: list[int] = []
         self.limited = True
-        """Some run may not be sent whole yet: its limit must be looked at again."""
+        """Whether a run may not be sent completely yet, so that `limit` must be called again."""
         self._metered = False
         self._failed: int | None = None
-        """The first run that failed."""
+        """The number of the first run that failed."""
         self._wanted: int | None = None
         """The number of wanted rows, until something changes."""
 
     def limit(
         self, limits: Limits, metered: bool, watched: NDArray[np.bool_] = NOT_WATCHED
     ) -> None:
-        """Work out how far each run may be sent now, given what is back.
+        """Compute how many rows of each run may be sent now, given what is back.
 
-        Unanswered rows are taken to cost the most that they may, and to be flagged, if the model is
-        metered, so that only rows go out that are certain to be charged; else what answers cost,
-        and as many of them were flagged, on average so far, so that few are computed in vain where
-        a limit ends the run. Of what may be asked at all, at least the next row goes out.
-        `watched` has the alarms of the first rows that are back; any other may raise one.
+        If the model is metered, unanswered rows are assumed to have the highest price and to be
+        flagged, so that only rows are sent that are certain to be charged. Otherwise they are
+        assumed to have the average price and the average share of flagged answers so far, so that
+        few rows are computed in vain where a limit ends the run. If another row may be sent at all,
+        at least one is. `watched` has the alarms of the first rows that are back; any other row may
+        raise one.
         """
         self._wanted, self._metered = None, metered
         ledger, prices, size = self._ledger, self._ledger.prices, self.size
@@ -136,7 +137,7 @@ class Pending:
         if within and ledger.bound(size) <= budget:
             self._limits, self.limited = [state.size for state in self.runs], False
             return
-        if not metered and len(self.runs) == 1:  # the next rows, if those are paid for in any case
+        if not metered and len(self.runs) == 1:  # the next rows, if they are affordable in any case
             [state] = self.runs
             looked_at = BUDGET_CHECK_ROWS if state.run.until is None else UNTIL_CHECK_ROWS
             next_rows = min(size, state.known + looked_at)
@@ -144,17 +145,18 @@ class Pending:
             if enough and ledger.leaves_room(next_rows, limits):
                 self._limits, self.limited = [next_rows], next_rows < size
                 return
-        mean = ledger.cost / ledger.queries if ledger.queries else ledger.dearest_next
+        mean = ledger.cost / ledger.queries if ledger.queries else ledger.highest_next
         tally = ledger.levels
         ahead = 0  # rows before this run whose price is not known yet
         flagged = ledger.flagged if max_flagged < math.inf else 0
-        share = 1.0 if metered else flagged / max(1, ledger.queries)  # of rows that are flagged
-        alarms, seen, unseen = ledger.alarms, 0, 0  # raised; rows that were watched, or not yet
+        share = 1.0 if metered else flagged / max(1, ledger.queries)  # of flagged rows
+        alarms, seen, unseen = ledger.alarms, 0, 0  # raised; rows that a detector saw, or not yet
         alarm_price = ledger.alarm_price
         self._limits = []
 
         def is_affordable(rows: int) -> bool:
-            """May `rows` more rows be asked, the last of them at its dearest, and flagged?"""
+            """Return whether `rows` more rows may be sent if the last is flagged and has the
+            highest price."""
             if flagged + (ahead + rows - 1) * share + 1 > max_flagged:
                 return False
             if metered:
@@ -163,8 +165,8 @@ class Pending:
                 fits = prices.worst_before_last(tally, ahead + rows, added) <= budget
                 return fits and worst < max_alarms
             spent = known_cost + (ahead + rows - 1) * mean
-            dearest = float(prices.dearest_next(tally)) + alarm_price
-            return alarms < max_alarms and spent + dearest <= budget
+            highest = float(prices.highest_next(tally)) + alarm_price
+            return alarms < max_alarms and spent + highest <= budget
 
         for state in self.runs:
             levels = prices.levels(state.labels[: state.known], self._problem.goal)
@@ -189,7 +191,7 @@ class Pending:
         return self._failed is not None and number > self._failed
 
     def wanted(self, number: int) -> int:
-        """Rows of run `number` that should go out now."""
+        """Return how many rows of run `number` should be sent now."""
         state = self.runs[number]
         if not state.open or self._follows_a_failure(number):
             return 0
@@ -201,14 +203,14 @@ class Pending:
         return min(left, 1 if self._metered else max(1, state.back // LOOK_AHEAD_DIVISOR))
 
     def spare(self, number: int) -> int:
-        """Rows of run `number` that may fill up a batch."""
+        """Return how many rows of run `number` may fill a batch."""
         state = self.runs[number]
         if not state.open or state.run.until is None or self._follows_a_failure(number):
             return 0
         return max(0, self._limits[number] - state.sent)
 
     def send(self, number: int, rows: int) -> int:
-        """The next rows of run `number` go out; returns the first of them."""
+        """Mark the next rows of run `number` as sent, and return the first of them."""
         self._wanted = None
         first = self.runs[number].sent
         self.runs[number].sent += rows
@@ -216,7 +218,7 @@ class Pending:
         return first
 
     def take(self, number: int, labels: NDArray[np.int64], distances: NDArray[np.float64]) -> None:
-        """The next rows of run `number` came back."""
+        """Store the answers to the next rows of run `number`."""
         self._wanted = None
         self.in_flight -= len(labels)
         state = self.runs[number]
@@ -228,7 +230,7 @@ class Pending:
         state.take(labels, distances, hits)
 
     def fail(self, number: int, rows: int, failure: Failure) -> None:
-        """The next rows of run `number` could not be answered."""
+        """Store that the next rows of run `number` could not be answered."""
         self._wanted = None
         self.in_flight -= rows
         self.runs[number].fail(rows, failure)
@@ -237,7 +239,7 @@ class Pending:
 
     @property
     def wanted_rows(self) -> int:
-        """Rows of all runs that should go out now."""
+        """Number of rows of all runs that should be sent now."""
         if self._wanted is None:
             if len(self.runs) == 1:
                 self._wanted = self.wanted(0)
@@ -247,16 +249,16 @@ class Pending:
 
     @property
     def can_spare(self) -> bool:
-        """Some rows may fill up a batch."""
         return any(self.spare(number) for number in range(len(self.runs)))
 
     @property
     def done(self) -> bool:
-        """Nothing is on its way and nothing more is wanted."""
+        """Whether nothing is in flight and nothing more is wanted."""
         return self.in_flight == 0 and self.wanted_rows == 0
 
     def settled(self) -> tuple[list[int], Failure | None, bool]:
-        """Rows of each run that were answered in order, the failure that ended them, and if all."""
+        """Return the number of rows of each run that were answered in order, the failure that ended
+        them, and whether the ask is complete."""
         counts = []
         for state in self.runs:
             counts.append(state.known)

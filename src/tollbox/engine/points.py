@@ -1,12 +1,12 @@
-"""Mixtures: points that are sums of a few images, made for many asks at once.
+"""Linear points: sums of a few images, computed for many asks in one operation.
 
-A point of a line or of an arc is `base + a first + b second`, clipped to [0,1], with plain numbers
-a and b. A search asks for such points one by one, and on a GPU a launch takes longer than the sum:
-so rows that know the terms of their points (`LinearRows`) have them added up for the whole batch
-(`write`), and a point is made once more, alone, if it is kept.
+A point of a line or an arc is `base + a first + b second`, clipped to [0,1], with numbers a and b.
+A search sends such points one by one, and on a GPU a launch takes longer than the sum. So rows that
+know the terms of their points (`LinearRows`) are added up for the whole batch (`write`), and a
+point is computed again, alone, if it is kept.
 
-Products and sums are separate operations, each rounded on its own: a point comes out the same, bit
-for bit, alone or in any list. The images of a mixture do not change afterwards.
+Products and sums are separate operations, each rounded separately: a point has the same bits alone
+and in any list. The images of a linear point do not change afterwards.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ class LinearPoint(NamedTuple):
     b: float = 0.0
 
     def point(self) -> Tensor:
-        """The point alone."""
         total = self.first * self.a
         total += self.base
         if self.second is not None:
@@ -41,34 +40,33 @@ class LinearPoint(NamedTuple):
 
 
 class LinearRows(ABC):
-    """Rows that know the terms of their points; those that do inherit from this."""
+    """Base class of `Rows` that know the terms of their points."""
 
     @abstractmethod
-    def __len__(self) -> int:
-        """Number of points."""
+    def __len__(self) -> int: ...
 
     @abstractmethod
-    def __getitem__(self, rows: slice, /) -> Tensor:
-        """The points of a slice, as one tensor (n, c, h, w)."""
+    def __getitem__(self, rows: slice, /) -> Tensor: ...
 
     @abstractmethod
-    def mixture(self, row: int) -> LinearPoint | None:
-        """The terms of one row, or None if it has to be made as other rows are."""
+    def linear_point(self, row: int) -> LinearPoint | None:
+        """Return the terms of one row, or None if the row has to be sliced."""
 
 
-def write(batch: Tensor, mixtures: Sequence[LinearPoint], rows: Sequence[int]) -> None:
-    """Write the points of many mixtures into rows of a batch, (n, c, h, w)."""
+def write(batch: Tensor, points: Sequence[LinearPoint], rows: Sequence[int]) -> None:
+    """Write linear points into rows of a batch, (n, c, h, w)."""
     if (kernels := kernels_for(batch)) is not None:
-        kernels.fill_mixtures(batch, _terms(mixtures, rows).to(batch.device, non_blocking=True))
+        terms = _terms(points, rows).to(batch.device, non_blocking=True)
+        kernels.fill_linear_points(batch, terms)
         return
-    totals = list(torch._foreach_mul([m.first for m in mixtures], [m.a for m in mixtures]))
-    torch._foreach_add_(totals, [m.base for m in mixtures])
+    totals = list(torch._foreach_mul([p.first for p in points], [p.a for p in points]))
+    torch._foreach_add_(totals, [p.base for p in points])
     longer, seconds, factors = [], [], []
-    for total, mixture in zip(totals, mixtures, strict=True):
-        if mixture.second is not None:
+    for total, point in zip(totals, points, strict=True):
+        if point.second is not None:
             longer.append(total)
-            seconds.append(mixture.second)
-            factors.append(mixture.b)
+            seconds.append(point.second)
+            factors.append(point.b)
     if longer:
         torch._foreach_add_(longer, torch._foreach_mul(seconds, factors))
     torch._foreach_clamp_min_(totals, 0.0)
@@ -77,15 +75,14 @@ def write(batch: Tensor, mixtures: Sequence[LinearPoint], rows: Sequence[int]) -
     torch._foreach_copy_([places[row] for row in rows], totals)
 
 
-def _terms(mixtures: Sequence[LinearPoint], rows: Sequence[int]) -> Tensor:
-    """A line for each, as `kernels.fill_mixtures` takes them."""
-    terms = torch.empty(len(mixtures), 6, dtype=torch.int64, pin_memory=True)
+def _terms(points: Sequence[LinearPoint], rows: Sequence[int]) -> Tensor:
+    """Return one line per point, in the format of `kernels.fill_linear_points`."""
+    terms = torch.empty(len(points), 6, dtype=torch.int64, pin_memory=True)
     lines = terms.numpy()
-    addresses = [
-        (m.base.data_ptr(), m.first.data_ptr(), 0 if m.second is None else m.second.data_ptr())
-        for m in mixtures
+    lines[:, :3] = [
+        (p.base.data_ptr(), p.first.data_ptr(), 0 if p.second is None else p.second.data_ptr())
+        for p in points
     ]
-    lines[:, :3] = addresses
-    lines[:, 3:5].view(np.float64)[:] = [(m.a, m.b) for m in mixtures]
+    lines[:, 3:5].view(np.float64)[:] = [(p.a, p.b) for p in points]
     lines[:, 5] = rows
     return terms

@@ -1,28 +1,19 @@
-"""The batch builder: points made from pieces, put in their places, made what is sent, and measured.
+"""The sender: rows of many asks in, one model batch out, labels and distances back.
 
-1. The source image of each live cell lies in a table on the device, by slot, and points stay there.
-2. Where a cell has a mask, its rows are the source image outside it, whoever made them; then they
-   are made what is sent.
-3. Rows that know the terms of their points have them added up for the whole batch (`mixtures`).
-4. Points that cannot be made are a failure of their piece, and of no other; running out of memory
-   is not, and is raised.
-
-The sender: rows of many asks in, one model batch out, labels and distances back.
-
-1. Few fixed shapes: a batch is padded, with a row of its own, to the smallest shape that holds it.
-   Padding is never delivered. A metered model gets no padding, since there a row is a query. Unless
-   there is one shape only, at most `COARSEST` times the rows that are wanted are computed, or the
+1. Few fixed shapes: a batch is padded, with a copy of its first row, to the smallest shape that
+   holds it. Padding is never delivered. A metered model gets no padding, since each row is a query.
+   Unless there is one shape only, at most `COARSEST` times the wanted rows are computed, or the
    smallest shape.
-2. Points stay on the device (`batch_builder`). What is to be read crosses to the host in one
-   transfer per batch (`flight`).
-3. Out of memory: the shapes are halved, the rows are sent again, and results say so. Any other
-   error of the model: the batch is bisected until the rows that cause it are found.
+2. Points stay on the device, and so do the source images of live cells, in a table by slot
+   (`BatchBuilder`). Outside a cell's mask its rows are the source image, whoever made them.
+3. A span whose points cannot be made fails alone. Running out of memory does not fail a span: the
+   shapes are halved, the rows are sent again, and results carry a warning. After any other error of
+   the model the batch is bisected until the rows that cause it are found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -34,21 +25,37 @@ from ..core.metric import Metric
 from ..core.model import Model
 from ..core.problem import Problem
 from ..core.stop import Stop
-from .in_flight import Flight, Piece, split
+from .batch import InFlightBatch, RowSpan, split
 from .pending import Failure
 from .points import LinearPoint, LinearRows, write
 
+COARSEST = 8
+"""Maximum ratio of a shape to the next smaller one."""
+SMALLEST_SHAPE, PARTS = {"cuda": 32}, {"cuda": 4}
+"""By the type of device: the shape below which a batch gets no faster, and how many parts of the
+whole are shapes. On other devices both are `COARSEST`."""
+LEAST_WORTHY_ROWS, LARGEST_PADDING = 64, 1.2
+"""A batch of fewer rows, or with more padding, waits until there are more rows."""
+AFTER_A_FAILURE = Failure(Stop.ATTACK_ERROR, "it comes after a row that failed")
+
+Failures = list[tuple[RowSpan, Failure]]
+
 
 class BatchBuilder:
-    """Makes the points of batches, and measures them from the source images."""
+    """Makes the points of batches, and measures their distances from the source images."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._sources: Tensor | None = None
+        self._table: Tensor | None = None
         self._norms: dict[int, Metric] = {}
-        """By slot, what distances from its source image are measured in."""
         self._masks: dict[int, Tensor] = {}
-        """By slot, where its points may differ from its source image, if not everywhere."""
+        """Masks by slot, for cells that have one."""
+
+    @property
+    def _sources(self) -> Tensor:
+        if self._table is None:
+            raise RuntimeError("no source image was placed")
+        return self._table
 
     def place(self, slot: int, problem: Problem) -> None:
         """Put the source image of a live cell into the table, with its metric and its mask."""
@@ -57,25 +64,23 @@ class BatchBuilder:
         self._masks.pop(slot, None)
         if problem.mask is not None:
             self._masks[slot] = problem.mask
-        if self._sources is None or slot >= len(self._sources):
+        if self._table is None or slot >= len(self._table):
             rows = max(8, 2 * slot)
             table = torch.zeros((rows, *source.shape), dtype=source.dtype, device=source.device)
-            if self._sources is not None:
-                table[: len(self._sources)] = self._sources
-            self._sources = table
-        self._sources[slot] = source
+            if self._table is not None:
+                table[: len(self._table)] = self._table
+            self._table = table
+        self._table[slot] = source
 
-    def points(self, piece: Piece) -> Tensor | Failure:
-        """The points of a piece, or why they could not be made."""
+    def points(self, span: RowSpan) -> Tensor | Failure:
+        """Return the points of a span, or why they could not be made."""
         sources = self._sources
-        if sources is None:
-            raise RuntimeError("no source image was placed")
         try:
-            points = piece.pending.runs[piece.run_number].run.points[piece.first : piece.last]
+            points = span.pending.runs[span.run_number].run.points[span.first : span.last]
             if not isinstance(points, Tensor) or points.device != sources.device:
                 raise TypeError(f"{type(points).__name__}, expected a tensor on {sources.device}")
-            if points.shape != (piece.size, *sources.shape[1:]):
-                shape = (piece.size, *sources.shape[1:])
+            if points.shape != (span.size, *sources.shape[1:]):
+                shape = (span.size, *sources.shape[1:])
                 raise ValueError(f"points of shape {tuple(points.shape)}, expected {shape}")
             return points.to(sources.dtype)
         except Exception as error:
@@ -84,29 +89,29 @@ class BatchBuilder:
             reason = f"its points could not be made: {type(error).__name__}: {error}"
             return Failure(Stop.ATTACK_ERROR, reason)
 
-    def mixtures(self, piece: Piece) -> list[LinearPoint] | None:
-        """The terms of a piece's points, if its rows know them."""
-        rows = piece.pending.runs[piece.run_number].run.points
+    def linear_points(self, span: RowSpan) -> list[LinearPoint] | None:
+        """Return the terms of a span's points, if its rows know them."""
+        rows = span.pending.runs[span.run_number].run.points
         if not isinstance(rows, LinearRows):
             return None
-        terms: list[LinearPoint] = []
+        points: list[LinearPoint] = []
         try:
-            for row in range(piece.first, piece.last):
-                mixture = rows.mixture(row)
-                if mixture is None or not self._fits(mixture):
+            for row in range(span.first, span.last):
+                point = rows.linear_point(row)
+                if point is None or not self._fits(point):
                     return None
-                terms.append(mixture)
-        except Exception:  # it will raise again where the rows are made, and be booked there
+                points.append(point)
+        except Exception:  # slicing the rows will raise it again, and record it as a failure
             return None
-        return terms
+        return points
 
-    def _fits(self, mixture: LinearPoint) -> bool:
-        """Are its terms images of the dtype and the device of all?"""
-        if self._sources is None:
+    def _fits(self, point: LinearPoint) -> bool:
+        """Return whether the terms are contiguous images of the table's dtype and device."""
+        like = self._table
+        if like is None:
             return False
-        like = self._sources
         dtype, shape, is_cuda = like.dtype, like.shape[1:], like.is_cuda
-        for term in (mixture.base, mixture.first, mixture.second):
+        for term in (point.base, point.first, point.second):
             if term is not None and not (
                 term.dtype == dtype
                 and term.is_cuda == is_cuda
@@ -119,28 +124,26 @@ class BatchBuilder:
     def batch(
         self,
         parts: list[tuple[int, Tensor]],
-        mixed: list[LinearPoint],
+        linear: list[LinearPoint],
         places: list[int],
         rows: int,
         padded: int,
     ) -> Tensor:
-        """All points in their places, and the first of them again where there is room left."""
-        if self._sources is None:
-            raise RuntimeError("no source image was placed")
-        if not mixed and rows == padded:
+        """Return all points in their places, padded with copies of the first."""
+        if not linear and rows == padded:
             return torch.cat([points for _, points in parts])
         batch = self._sources.new_empty(padded, *self._sources.shape[1:])
         for first, points in parts:
             batch[first : first + len(points)] = points
-        if mixed:
-            write(batch, mixed, places)
+        if linear:
+            write(batch, linear, places)
         if rows < padded:
             batch[rows:] = batch[0]
         return batch
 
     def sent(self, batch: Tensor, slots: list[int]) -> Tensor:
-        """The points as they are sent; `batch` may be overwritten."""
-        if self._masks and self._sources is not None:
+        """Return the points as they are sent; `batch` may be overwritten."""
+        if self._masks:
             masked = [(row, slot) for row, slot in enumerate(slots) if slot in self._masks]
             if masked:
                 places = torch.tensor(masked, pin_memory=batch.is_cuda)
@@ -153,40 +156,26 @@ class BatchBuilder:
         return self._model.sent(batch)
 
     def distances(self, batch: Tensor, slots: list[int]) -> Tensor:
-        """Of each row from its source image, in the metric of its cell."""
-        if self._sources is None:
-            raise RuntimeError("no source image was placed")
+        """Return the distance of each row from its source image, in the metric of its cell."""
         index = torch.tensor(slots, pin_memory=batch.is_cuda).to(batch.device, non_blocking=True)
         norms = [self._norms[slot] for slot in slots]
         first, *others = dict.fromkeys(norms)
         distances = self._in_metric(first, batch, index)
         for norm in others:
-            others_rows = torch.tensor(
+            other_rows = torch.tensor(
                 [each is not norm for each in norms], pin_memory=batch.is_cuda
-            )
-            others_rows = others_rows.to(batch.device, non_blocking=True)
-            distances = distances.where(others_rows, self._in_metric(norm, batch, index))
+            ).to(batch.device, non_blocking=True)
+            distances = distances.where(other_rows, self._in_metric(norm, batch, index))
         return distances
 
     def _in_metric(self, norm: Metric, batch: Tensor, index: Tensor) -> Tensor:
-        """Of each row from the row of the table that `index` names."""
-        if self._sources is None:
-            raise RuntimeError("no source image was placed")
+        """Return the distance of each row from the row of the table that `index` names."""
+        sources = self._sources
         kernels = kernels_for(batch) if norm is Metric.L2 else None
-        if kernels is not None and batch.dtype == self._sources.dtype and batch.is_contiguous():
-            found: Tensor = kernels.distances(batch, self._sources, index)
+        if kernels is not None and batch.dtype == sources.dtype and batch.is_contiguous():
+            found: Tensor = kernels.distances(batch, sources, index)
             return found
-        return norm.norms(self._sources.index_select(0, index).sub_(batch))
-
-
-COARSEST = 8
-"""A shape is at most so many times the next smaller one."""
-SMALLEST_SHAPE, PARTS = {"cuda": 32}, {"cuda": 4}
-"""By the kind of device: fewer rows take it as long; and how many parts of the whole are shapes. On
-others both are `COARSEST`."""
-LEAST_WORTHY_ROWS, LARGEST_PADDING = 64, 1.2
-"""A batch of fewer rows, or with more padding, waits until there are more."""
-AFTER_A_FAILURE = Failure(Stop.ATTACK_ERROR, "it comes after a row that failed")
+        return norm.norms(sources.index_select(0, index).sub_(batch))
 
 
 class Sender:
@@ -199,15 +188,15 @@ class Sender:
         self._one_shape = one_shape or model.batch is not None
         self.builder = BatchBuilder(model)
         self.memory_warnings: list[str] = []
-        """What had to be changed because memory ran out, in words."""
+        """What changed because memory ran out, in words."""
         self.exhausted = False
-        """Memory ran out, and batches could not be made smaller."""
+        """Whether memory ran out and batches could not be made smaller."""
 
     @property
     def shapes(self) -> list[int]:
-        """The batch shapes in use, rising: so many eighths of the whole (on a GPU, where each has
-        to be planned, quarters), and below that an eighth of the smallest, and so on, for batches
-        that are large compared to what is asked."""
+        """The batch shapes in use, ascending: the eighths of the whole (quarters on a GPU, where
+        each shape has to be planned); below those an eighth of the smallest, and so on, for batches
+        that are large compared to the asks."""
         if self._one_shape:
             return [self.batch_size]
         parts = PARTS.get(self.model.device.type, COARSEST)
@@ -217,12 +206,12 @@ class Sender:
             shapes.add(max(smallest, min(shapes) // COARSEST))
         return sorted(shapes)
 
-    def rows_of_a_flight(self, wanted: int, flights: int) -> int:
-        """How many of the wanted rows go out now, if so many batches may: all that fit; or about
-        half, where the device would else wait for the host after each batch, since what is left by
-        a full one is too few for another."""
+    def rows_to_launch(self, wanted: int, batches: int) -> int:
+        """Return how many of the wanted rows to send now, if `batches` batches may be in flight:
+        all that fit, or about half if a full batch would leave too few for another, so that the
+        device does not wait for the host after each batch."""
         full = min(wanted, self.batch_size)
-        if flights < 2:
+        if batches < 2:
             return full
         parts = (full, -(-wanted // 2), *self.shapes)
         pairs = ((rows, min(wanted - rows, self.batch_size)) for rows in parts if rows < wanted)
@@ -231,157 +220,150 @@ class Sender:
 
     @property
     def least_worthy(self) -> int:
-        """The fewest rows of a batch that takes about as long for each as a full one."""
+        """The smallest number of rows that takes about as long per row as a full batch."""
         return min(self.batch_size, LEAST_WORTHY_ROWS)
 
     def is_worth_it(self, rows: int) -> bool:
-        """Whether a batch of so many rows takes about as long for each as a full one."""
+        """Return whether a batch of `rows` rows takes about as long per row as a full one."""
         full = rows >= self.least_worthy
         return full and (self.metered or self.padded(rows) <= LARGEST_PADDING * rows)
 
     def padded(self, rows: int) -> int:
-        """The batch shape that `rows` rows are sent in."""
+        """Return the batch shape in which `rows` rows are sent."""
         if self.metered:
             return rows
         return next(shape for shape in self.shapes if shape >= rows)
 
-    def send(self, pieces: list[Piece], extra: Sequence[Tensor] = ()) -> list[Flight]:
-        """Send rows, in as many batches as it takes; `extra` values travel with the first."""
-        if not pieces:
-            return [self._fly([], extra, 0)]
+    def send(self, spans: list[RowSpan], extra: Sequence[Tensor] = ()) -> list[InFlightBatch]:
+        """Send rows, in one batch or more; `extra` values travel with the first."""
+        if not spans:
+            return [self._launch([], extra, 0)]
         try:
-            return [self._forward(pieces, extra)]
+            return [self._forward(spans, extra)]
         except (Exception, SystemExit) as error:
             memory, reason = is_out_of_memory(error), f"{type(error).__name__}: {error}"
-        # Outside the handler: the error would hold all that the failed batch had allocated.
+        # Outside the handler: the error would keep all memory that the failed batch allocated.
         if memory and self.batch_size > 1 and self.model.batch is None:
-            return self._smaller(pieces, extra)
+            return self._smaller(spans, extra)
         self.exhausted = self.exhausted or memory
-        return self._bisect(pieces, extra, reason)
+        return self._bisect(spans, extra, reason)
 
     def recall(
-        self, pieces: list[Piece], labels: NDArray[np.int64], extra: Sequence[Tensor]
-    ) -> Flight:
-        """Rows whose labels are known: their points are made for their distances alone."""
-        failures: list[tuple[Piece, Failure]] = []
-        sound: list[Piece] = []
-        parts: list[Tensor] = []
-        known: list[NDArray[np.int64]] = []
-        slots: list[int] = []
-        first = 0
-        builder = self.builder
-        for piece in pieces:
-            last = first + piece.size
-            points = builder.points(piece)
-            if isinstance(points, Failure):
-                failures.append((piece, points))
-            else:
-                sound.append(piece)
-                parts.append(points)
-                known.append(labels[first:last])
-                slots += [piece.slot] * piece.size
-            first = last
-        if not parts:
-            return self._fly([], extra, 0, failures=failures)
-        distances = builder.distances(builder.sent(torch.cat(parts), slots), slots)
-        answers = torch.from_numpy(np.concatenate(known)).to(distances.device, torch.float64)
-        flight = self._fly(sound, extra, len(slots), (answers, distances), failures)
-        return replace(flight, recalled=True)
+        self, spans: list[RowSpan], labels: NDArray[np.int64], extra: Sequence[Tensor]
+    ) -> InFlightBatch:
+        """Launch rows whose labels are known: their points are made for the distances only."""
+        batch = self._forward(spans, extra, labels)
+        batch.recalled = True
+        return batch
 
-    def _forward(self, pieces: list[Piece], extra: Sequence[Tensor]) -> Flight:
-        failures: list[tuple[Piece, Failure]] = []
-        sound: list[Piece] = []
+    def _forward(
+        self,
+        spans: list[RowSpan],
+        extra: Sequence[Tensor],
+        known: NDArray[np.int64] | None = None,
+    ) -> InFlightBatch:
+        """Make the points of spans, measure them, and send them, unless their labels are known."""
+        failures: Failures = []
+        sound: list[RowSpan] = []
         slots: list[int] = []
         parts: list[tuple[int, Tensor]] = []
-        mixed: list[LinearPoint] = []
+        linear: list[LinearPoint] = []
         places: list[int] = []
         builder = self.builder
-        for piece in pieces:
-            if failures and self._follows(piece, failures):
-                failures.append((piece, AFTER_A_FAILURE))
+        for span in spans:
+            if failures and self._follows(span, failures):
+                failures.append((span, AFTER_A_FAILURE))
                 continue
             first = len(slots)
-            terms = builder.mixtures(piece)
+            terms = builder.linear_points(span)
             if terms is not None:
-                mixed += terms
-                places += range(first, first + piece.size)
+                linear += terms
+                places += range(first, first + span.size)
             else:
-                points = builder.points(piece)
+                points = builder.points(span)
                 if isinstance(points, Failure):
-                    failures.append((piece, points))
+                    failures.append((span, points))
                     continue
                 parts.append((first, points))
-            sound.append(piece)
-            slots += [piece.slot] * piece.size
+            sound.append(span)
+            slots += [span.slot] * span.size
         if not slots:
-            return self._fly([], extra, 0, failures=failures)
-        padded = self.padded(len(slots))
-        batch = builder.batch(parts, mixed, places, len(slots), padded)
+            return self._launch([], extra, 0, failures=failures)
+        padded = self.padded(len(slots)) if known is None else len(slots)
+        batch = builder.batch(parts, linear, places, len(slots), padded)
         slots += [slots[0]] * (padded - len(slots))
         batch = builder.sent(batch, slots)
         distances = builder.distances(batch, slots)
-        labels = self.model(batch)
-        return self._fly(sound, extra, padded, (labels.double(), distances), failures)
+        if known is None:
+            labels = self.model(batch).double()
+        else:
+            lost = {id(span) for span, _ in failures}
+            rows = np.repeat([id(span) not in lost for span in spans], [s.size for s in spans])
+            labels = torch.from_numpy(known[rows]).to(distances.device, torch.float64)
+        return self._launch(sound, extra, padded, (labels, distances), failures)
 
-    def _smaller(self, pieces: list[Piece], extra: Sequence[Tensor]) -> list[Flight]:
+    def _smaller(self, spans: list[RowSpan], extra: Sequence[Tensor]) -> list[InFlightBatch]:
         before, self.batch_size = self.batch_size, self.batch_size // 2
         if self.model.device.type == "cuda":
             torch.cuda.empty_cache()
         self.memory_warnings.append(
-            f"out of memory: batches of {before} became batches of {before // 2}, in which nothing "
-            "is known of exactness"
+            f"out of memory: the batch size was reduced from {before} to {before // 2}, for which "
+            "exactness was not checked"
         )
-        front, back = split(pieces, self.batch_size)
-        flights = self.send(front, extra)
+        front, back = split(spans, self.batch_size)
+        batches = self.send(front, extra)
         while back:
             front, back = split(back, self.batch_size)
-            flights += self.send(front)
-        return flights
+            batches += self.send(front)
+        return batches
 
-    def _bisect(self, pieces: list[Piece], extra: Sequence[Tensor], reason: str) -> list[Flight]:
-        rows = sum(piece.size for piece in pieces)
+    def _bisect(
+        self, spans: list[RowSpan], extra: Sequence[Tensor], reason: str
+    ) -> list[InFlightBatch]:
+        rows = sum(span.size for span in spans)
         if rows == 1:
             failure = Failure(Stop.MODEL_ERROR, reason)
-            return [self._fly([], extra, 0, failures=[(pieces[0], failure)])]
-        front, back = split(pieces, rows // 2)
-        flights = self.send(front, extra)
-        failed = [failure for flight in flights for failure in flight.failures]
-        lost = [(piece, AFTER_A_FAILURE) for piece in back if self._follows(piece, failed)]
-        back = [piece for piece in back if not self._follows(piece, failed)]
+            return [self._launch([], extra, 0, failures=[(spans[0], failure)])]
+        front, back = split(spans, rows // 2)
+        batches = self.send(front, extra)
+        failed = [failure for batch in batches for failure in batch.failures]
+        lost = [(span, AFTER_A_FAILURE) for span in back if self._follows(span, failed)]
+        back = [span for span in back if not self._follows(span, failed)]
         if lost:
-            flights.append(self._fly([], (), 0, failures=lost))
-        return flights + self.send(back) if back else flights
+            batches.append(self._launch([], (), 0, failures=lost))
+        return batches + self.send(back) if back else batches
 
-    def _follows(self, piece: Piece, failures: Sequence[tuple[Piece, Failure]]) -> bool:
-        """Does a piece come after a failed one of the same run, so that it will not be asked?
+    def _follows(self, span: RowSpan, failures: Failures) -> bool:
+        """Return whether a span follows a failed one of the same run, and so will not be sent.
 
-        Later runs of the ask may have to be asked all the same, if the failed row was a spare one.
-        For a metered model no row is spare, and they will not.
+        Later runs of the ask may still have to be sent, if the failed row was a spare one. A
+        metered model has no spare rows, and they are not sent.
         """
         return any(
-            piece.pending is failed.pending
+            span.pending is failed.pending
             and (
-                piece.run_number == failed.run_number
-                or (self.metered and piece.run_number > failed.run_number)
+                span.run_number == failed.run_number
+                or (self.metered and span.run_number > failed.run_number)
             )
             for failed, _ in failures
         )
 
-    def _fly(
+    def _launch(
         self,
-        pieces: list[Piece],
+        spans: list[RowSpan],
         extra: Sequence[Tensor],
         shape: int,
         answers: tuple[Tensor, ...] = (),
-        failures: Sequence[tuple[Piece, Failure]] = (),
-    ) -> Flight:
+        failures: Sequence[tuple[RowSpan, Failure]] = (),
+    ) -> InFlightBatch:
+        """Start the transfer of labels, distances and extra values to the host."""
         parts = [*answers, torch.stack(list(extra))] if extra else list(answers)
         device = self.model.device
         values = torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64, device=device)
         if device.type != "cuda":
-            return Flight(pieces, failures, values.to("cpu"), shape, None)
+            return InFlightBatch(spans, failures, values.to("cpu"), shape, None)
         host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
         host.copy_(values, non_blocking=True)
         event = torch.cuda.Event()
         event.record()
-        return Flight(pieces, failures, host, shape, event)
+        return InFlightBatch(spans, failures, host, shape, event)

@@ -23,10 +23,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core.model import from_peer
+from ..core.model import from_third_party
 from ..core.problem import Attack as AnyAttack
 from ..core.result import Results
-from ..core.third_party_models import art_peer
+from ..core.third_party_models import art_model
 from ..core.validation import check_flag, shown
 from ..data.user_code import optional
 from ..errors import InputError
@@ -68,7 +68,7 @@ class ArtAttack:
         check_flag("targeted", self.targeted)
         if self.channels_first is not None:
             check_flag("channels_first", self.channels_first)
-        self._peer = art_peer(self.estimator, self.channels_first)
+        self._third_party = art_model(self.estimator, self.channels_first)
         self._wrapped = Wrapped.of(self.attack, self.options, NAMES)
 
     def generate(self, x: Any, y: Any = None, x_adv_init: Any = None) -> NDArray[Any]:
@@ -84,8 +84,8 @@ class ArtAttack:
                 input="y",
             )
         points, self.results = self._wrapped.run(
-            from_peer(self._peer),
-            self._peer.pixels,
+            from_third_party(self._third_party),
+            self._third_party.pixels,
             _tensor(x, "x"),
             **{"targets" if self.targeted else "labels": _numbers(y)},
             starts=None if x_adv_init is None else _tensor(x_adv_init, "x_adv_init"),

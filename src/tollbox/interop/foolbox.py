@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ..core.problem import Attack as AnyAttack
 from ..core.result import Results
-from ..core.third_party_models import foolbox_peer
+from ..core.third_party_models import foolbox_model
 from ..core.validation import shown
 from ..data.user_code import optional
 from ..errors import InputError
@@ -69,7 +69,7 @@ class FoolboxAttack:
         starts = None if starting_points is None else eagerpy.astensor(starting_points).raw
         points, self.results = self._wrapped.run(
             asked,
-            foolbox_peer(model).pixels,
+            foolbox_model(model).pixels,
             raw,
             **_goal(criterion),
             starts=None if starts is None else _tensor(starts, "starting_points"),

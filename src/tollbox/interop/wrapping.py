@@ -26,7 +26,7 @@ from ..core.problem import Attack
 from ..core.result import Results
 from ..core.third_party_models import Pixels
 from ..core.validation import shown
-from ..engine.sizes import default_batch_size
+from ..engine.batch import default_batch_size
 from ..errors import InputError
 
 ARGUMENTS = ("attack", "model", "images", "labels", "targets", "starts")
@@ -78,7 +78,7 @@ class Wrapped:
         starts: Tensor | None = None,
     ) -> tuple[Tensor, Results]:
         """The points, as `inputs` are, and the results. `labels` or `targets`: one for each."""
-        images = pixels.ours(inputs, self.names.images)
+        images = pixels.decode(inputs, self.names.images)
         classes = _classes(labels if targets is None else targets, len(images), self.names.labels)
         if targets is not None or classes is None:
             answers = self._answers(model, images)
@@ -92,7 +92,7 @@ class Wrapped:
                 images,
                 sources,
                 targets=None if targets is None else classes,
-                starts=None if starts is None else pixels.ours(starts, self.names.starts),
+                starts=None if starts is None else pixels.decode(starts, self.names.starts),
                 **self.options,
             )
         except InputError as error:
@@ -101,7 +101,7 @@ class Wrapped:
         points = inputs.clone()
         for result in results:
             if result.adversarial is not None and result.stop.attacked:
-                points[result.index] = pixels.theirs(result.adversarial[None])[0].to(points)
+                points[result.index] = pixels.encode(result.adversarial[None])[0].to(points)
         return points, results
 
     def _answers(self, model: Model, images: Tensor) -> list[int]:

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.cuda_graph import Recorded
+from ..core.device import CudaGraph
 from ..data.user_code import with_kind
 from ..errors import InputError, ModelFault
 
@@ -94,7 +94,7 @@ class Graphed:
 
     def __init__(self, forward: Callable[[Tensor], Tensor]) -> None:
         self.forward = forward
-        self._recorded: dict[torch.Size, Recorded] = {}
+        self._recorded: dict[torch.Size, CudaGraph] = {}
         """By shape, the one that was used last at the end."""
 
     def __reduce__(self) -> tuple[type[Graphed], tuple[Callable[[Tensor], Tensor]]]:
@@ -103,7 +103,7 @@ class Graphed:
 
     def __call__(self, images: Tensor) -> Tensor:
         """The function's output."""
-        recorded = self._recorded.pop(images.shape, None) or Recorded(self.forward, images)
+        recorded = self._recorded.pop(images.shape, None) or CudaGraph(self.forward, images)
         self._recorded[images.shape] = recorded
         if len(self._recorded) > MOST_GRAPHS:
             del self._recorded[next(iter(self._recorded))]

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..engine.sizes import batch_size_on
+from ..engine.batch import batch_size_on
 from ..errors import FileError, InputError
 from .adapter import Adapter, Network, Source
 

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.model import Model, from_peer
-from ..core.third_party_models import peer_of
+from ..core.model import Model, from_third_party
+from ..core.third_party_models import third_party_model
 from ..data.user_code import called, imported, is_function
 from ..errors import InputError
 from .adapter import Adapter, Network, Source
@@ -52,7 +52,7 @@ def load(source: Source) -> Network:
 
 def _ready(model: Any) -> Any:
     """The same, as a model if it is a classifier of Foolbox or ART."""
-    return model if (peer := peer_of(model)) is None else from_peer(peer)
+    return model if (other := third_party_model(model)) is None else from_third_party(other)
 
 
 def _answering_with_tensors(function: Callable[[Tensor], Any]) -> Callable[[Tensor], Tensor]:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from ..core import validation as dtypes
-from ..core.tf32 import set_to, setting, turned
+from ..core.device import set_tf32, tf32_setting, tf32_turned
 from ..core.validation import shown
 from ..errors import InputError
 
@@ -66,9 +66,9 @@ def matrix_products(tf32: bool | None) -> Iterator[None]:
     if tf32 is None:
         yield
         return
-    before = setting()
-    set_to(turned(tf32))
+    before = tf32_setting()
+    set_tf32(tf32_turned(tf32))
     try:
         yield
     finally:
-        set_to(before)
+        set_tf32(before)

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from ..core.device import usable
-from ..core.model import Model, from_peer
-from ..core.third_party_models import art_peer, foolbox_peer
+from ..core.model import Model, from_third_party
+from ..core.third_party_models import art_model, foolbox_model
 from ..core.validation import check_flag
 
 
@@ -30,8 +30,8 @@ def from_foolbox(
 
     `device` is the model's own unless it is given. Bounds and preprocessing are the model's.
     """
-    return from_peer(
-        foolbox_peer(model),
+    return from_third_party(
+        foolbox_model(model),
         device=None if device is None else usable(device),
         dtype=dtype,
         quantize=quantize,
@@ -53,4 +53,4 @@ def from_art(
     """
     if channels_first is not None:
         check_flag("channels_first", channels_first)
-    return from_peer(art_peer(classifier, channels_first), quantize=quantize, batch=batch)
+    return from_third_party(art_model(classifier, channels_first), quantize=quantize, batch=batch)

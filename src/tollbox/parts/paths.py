@@ -48,7 +48,7 @@ class Path(Protocol):
     def __call__(self, theta: float) -> Tensor:
         """T(theta)."""
 
-    def mixture(self, theta: float) -> LinearPoint | None:
+    def linear_point(self, theta: float) -> LinearPoint | None:
         """The terms of T(theta), or None if they are not plain numbers."""
 
 
@@ -62,9 +62,9 @@ class Segment:
 
     def __call__(self, theta: float) -> Tensor:
         """T(theta)."""
-        return self.mixture(theta).point()
+        return self.linear_point(theta).point()
 
-    def mixture(self, theta: float) -> LinearPoint:
+    def linear_point(self, theta: float) -> LinearPoint:
         """The terms of T(theta)."""
         return LinearPoint(self.start.point, self._way, theta)
 
@@ -84,7 +84,7 @@ class Box:
         radius = (1 - theta) * self.start.distance
         return self._away.clamp(-radius, radius).add_(self._source).clamp_(0, 1)
 
-    def mixture(self, theta: float) -> None:
+    def linear_point(self, theta: float) -> None:
         """None: its points are no sums of images."""
 
 
@@ -101,9 +101,9 @@ class Ray:
 
     def __call__(self, theta: float) -> Tensor:
         """T(theta)."""
-        return self.mixture(theta).point()
+        return self.linear_point(theta).point()
 
-    def mixture(self, theta: float) -> LinearPoint:
+    def linear_point(self, theta: float) -> LinearPoint:
         """The terms of T(theta)."""
         return LinearPoint(self._source, self._signs, self._radius * (1 - self._reach * theta))
 
@@ -180,7 +180,7 @@ class Arc:
             return self.circle.at_unknown(self.last * theta)
         return self.circle.at(self._angle(theta, self.last)).point()
 
-    def mixture(self, theta: float) -> LinearPoint | None:
+    def linear_point(self, theta: float) -> LinearPoint | None:
         """The terms of T(theta), if they are plain numbers."""
         if isinstance(self.last, Tensor):
             return None

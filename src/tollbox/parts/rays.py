@@ -46,15 +46,15 @@ class OnRay(LinearRows):
 
     def __getitem__(self, rows: slice) -> Tensor:
         first, last, _ = rows.indices(len(self.radii))
-        return torch.stack([self.mixture(row).point() for row in range(first, last)])
+        return torch.stack([self.linear_point(row).point() for row in range(first, last)])
 
-    def mixture(self, row: int) -> LinearPoint:
+    def linear_point(self, row: int) -> LinearPoint:
         """The terms of one row."""
         return LinearPoint(self._source, self._ray, self.radii[row])
 
     def point(self, row: int) -> Tensor:
         """One of them."""
-        return self.mixture(row).point()
+        return self.linear_point(row).point()
 
 
 def booked(asking: Asking[T], phase: str) -> Asking[T]:

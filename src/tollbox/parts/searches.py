@@ -98,9 +98,9 @@ class _Steps(LinearRows):
             return self._row(first)
         return torch.cat([self._row(row) for row in range(first, last)])
 
-    def mixture(self, row: int) -> LinearPoint | None:
+    def linear_point(self, row: int) -> LinearPoint | None:
         """The terms of one row, if the path can tell them."""
-        return self._path.mixture(self.theta(row))
+        return self._path.linear_point(self.theta(row))
 
     def theta(self, row: int) -> float:
         """Where on the path a row is."""

@@ -47,7 +47,7 @@ from ..data.resizing import Configured
 from ..data.starts import check_target
 from ..data.tables import LARGEST, in_a_line
 from ..detection.benign import benign_panel
-from ..engine.sizes import default_batch_size, trial_batch_size
+from ..engine.batch import default_batch_size, trial_batch_size
 from ..errors import InputError, mention
 from ..model_check import CHECKED_IMAGES, Examined, exact_choice, examine, shapes_of, threads
 from ..models.loading import LoadedNetwork

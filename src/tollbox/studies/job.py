@@ -26,10 +26,10 @@ from ..core.cell import Cell
 from ..core.ledger import Ledger
 from ..core.model import Model
 from ..core.stop import Stop
+from ..engine.batch import default_batch_size, default_live, trial_batch_size
 from ..engine.engine import Engine
 from ..engine.journal import Answered, History
 from ..engine.progress import Progress
-from ..engine.sizes import default_batch_size, default_live, trial_batch_size
 from ..errors import TollboxError
 from ..workers.executors import Link
 from .coordinator import Begin, Begun, Diverged, Ended, Open, Record, Take, Unfinished, pack

@@ -44,7 +44,7 @@ import numpy as np
 import torch
 
 from .. import __version__
-from ..core.tf32 import setting
+from ..core.device import tf32_setting
 from ..core.validation import check_whole, shown
 from ..data.tables import in_a_line
 from ..data.user_code import optional
@@ -202,7 +202,7 @@ class RayCrew(Crew["_Engine"]):
             meeting = self._board.address, number, key
             handle = self._actor.options(**self._needs, max_restarts=0).remote()
             serving = handle.serve.remote(
-                versions, [self._shared], meeting, threads, pickle.dumps(setting())
+                versions, [self._shared], meeting, threads, pickle.dumps(tf32_setting())
             )
             self._members.append(_Engine(self.ray, handle, serving, self._board, wire))
 

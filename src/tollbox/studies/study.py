@@ -19,7 +19,7 @@ from ..core.cell import check_limits
 from ..core.metric import Metric, check_made_for, norm_of
 from ..core.validation import check_whole
 from ..data.tables import LARGEST, path_of
-from ..engine.sizes import LARGEST_BATCH
+from ..engine.batch import LARGEST_BATCH
 from ..errors import InputError
 from ..models.pytorch import RUNNING
 from .dump import study_text

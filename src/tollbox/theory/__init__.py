@@ -1,4 +1,4 @@
-"""The paper's mathematics: caps, overshoot and schedule, and what searches cost."""
+"""The paper's mathematics: caps, the overshoot, the schedule, and the costs of searches."""
 
 from .caps import (
     cap_complement,

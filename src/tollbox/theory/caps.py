@@ -1,17 +1,17 @@
-"""Closed forms: caps, overshoot, initial cosine, schedule. What searches cost is in search_costs.
+"""Closed forms of the paper: caps, the overshoot omega*, the initial cosine, and the schedule.
 
 Let u be uniform on the unit sphere of R^d, g the unit normal of a locally linear boundary, and
 x = omega cos(alpha) / delta the overshoot in units of the sampling radius. Then
 
     p(x) = P(<g, u> >= -x) = 1/2 + sign(x)/2 I_{x^2}(1/2, (d-1)/2)          cap lemma
 
-is the share of low-cost answers (I: regularised incomplete beta). The best estimate for its cost is
-at the x that maximises
+is the share of low-cost answers (I: regularised incomplete beta function). The estimate is best for
+its cost at the x that maximises
 
     log J(x) = (d-1) log(1 - x^2) - log p - log(1-p) - log(c* - (c*-1) p)    optimal parameters
 
-In units s = x sqrt(d) the optimum hardly depends on d. There is one maximum, x*, where the slope of
-log J is 0. Below c* = 1 the cheap side is the source class, and everything is mirrored:
+In units s = x sqrt(d) the optimum depends little on d. There is one maximum x*, where the slope of
+log J is 0. Below c* = 1 the cheap side is the source class, and the problem is mirrored:
 x*(c*) = -x*(1/c*).
 """
 
@@ -27,20 +27,20 @@ from scipy.special import betainc, betaincc, gammaln
 from ..errors import InputError
 
 LEAST_COMPLEMENT = 1e-290
-"""No optimum lies where 1 - p is below this; so c* counts up to its inverse."""
+"""No optimum lies where 1 - p is below this value; a larger c* counts as its inverse."""
 LARGEST_ATANH = 18.0
-"""x = tanh(v) is looked for up to this v, with the same resolution near 0 and near 1."""
+"""Upper end of v in the search for x = tanh(v), which resolves x near 0 and near 1 equally."""
 
 
 def cap_probability(x: float, d: int) -> float:
-    """p(x): the share of low-cost answers at overshoot x = omega cos(alpha)/delta (cap lemma)."""
+    """Return p(x), the share of low-cost answers at overshoot x (cap lemma)."""
     if x < 0:
         return cap_complement(-x, d)
     return 0.5 + 0.5 * float(betainc(0.5, (d - 1) / 2, min(1.0, x * x)))
 
 
 def cap_complement(x: float, d: int) -> float:
-    """1 - p(x), accurate where it is tiny."""
+    """Return 1 - p(x), accurately where it is tiny."""
     if x < 0:
         return cap_probability(-x, d)
     if x * x < 0.5:
@@ -49,12 +49,12 @@ def cap_complement(x: float, d: int) -> float:
 
 
 def _log_rest(x: float) -> float:
-    """log(1 - x^2), accurate for x near 0 and near 1."""
+    """Return log(1 - x^2), accurately for x near 0 and near 1."""
     return math.log1p(-x * x) if x * x < 0.5 else math.log((1 - x) * (1 + x))
 
 
 def log_objective(x: float, d: int, ratio: float) -> float:
-    """log J of the optimal-parameters theorem at overshoot x and cost ratio c*."""
+    """Return log J of the optimal-parameters theorem at overshoot x and cost ratio c*."""
     high, low = cap_complement(x, d), cap_probability(x, d)
     if high <= 0 or low <= 0 or abs(x) >= 1:
         return -math.inf
@@ -63,7 +63,7 @@ def log_objective(x: float, d: int, ratio: float) -> float:
 
 
 def _slope(x: float, d: int, ratio: float) -> float:
-    """(1 - x^2) times the derivative of log J; above 0 up to x*, and below 0 from there on."""
+    """Return (1 - x^2) times the derivative of log J: positive below x*, negative above."""
     high, low = cap_complement(x, d), cap_probability(x, d)
     if high < LEAST_COMPLEMENT:
         return -float(d)
@@ -73,7 +73,8 @@ def _slope(x: float, d: int, ratio: float) -> float:
 
 @lru_cache(maxsize=256)
 def optimal_overshoot(ratio: float, d: int) -> float:
-    """x*, the overshoot in units of delta / cos(alpha) that estimates best for its cost."""
+    """Return x*, the overshoot with the best estimate for its cost, in units of
+    delta / cos(alpha)."""
     if not 0 < ratio < math.inf or d < 2:
         raise InputError(
             f"c* = {ratio:g}, d = {d}", expected="a finite c* above 0 and d of 2 or more"
@@ -89,32 +90,32 @@ def optimal_overshoot(ratio: float, d: int) -> float:
 
 
 def optimal_queries(cost: float, ratio: float, d: int) -> float:
-    """n*, how many queries an estimate of expected cost `cost` has at the optimal overshoot."""
+    """Return n*, the number of queries of an estimate with expected cost `cost` at x*."""
     x = optimal_overshoot(ratio, d)
     return cost / (ratio * cap_complement(x, d) + cap_probability(x, d))
 
 
 def initial_cosine(d: int) -> float:
-    """E cos(alpha_1) for a random direction of positive cosine (initial-cosine theorem, corrected:
-    the published proof drops the factor 1/P(0) = 2)."""
+    """Return E cos(alpha_1) for a random direction with a positive cosine (initial-cosine theorem,
+    corrected: the published proof drops the factor 1/P(0) = 2)."""
     return float(np.exp(gammaln(d / 2) - gammaln((d + 1) / 2)) / math.sqrt(math.pi))
 
 
 def scheduled_cosine(t: int, first: float, m: float) -> float:
-    """cos(alpha_t) as the overshooting scheduler has it: 1 - (1 - cos alpha_1) t^-m."""
+    """Return cos(alpha_t) of the overshooting scheduler: 1 - (1 - cos alpha_1) t^-m."""
     return 1 - (1 - first) * math.pow(t, -m)
 
 
 def expected_weighted_height(x: float, d: int) -> float:
-    """E[phi <g, u>] at overshoot x (Stokes lemma): whatever the weight beta."""
+    """Return E[phi <g, u>] at overshoot x (Stokes lemma), which does not depend on beta."""
     if abs(x) >= 1:
         return 0.0
     return initial_cosine(d) / 2 * math.exp((d - 1) / 2 * _log_rest(x))
 
 
 def objective(x: float, d: int, queries: float, beta: float | None = None) -> float:
-    """J of the expected-cosine theorem: sqrt(n) E[phi <g, u>] / sqrt(E phi^2); beta is p(x) if not
-    given, which is optimal."""
+    """Return J of the expected-cosine theorem: sqrt(n) E[phi <g, u>] / sqrt(E phi^2). By default
+    beta is p(x), which is optimal."""
     low, high = cap_probability(x, d), cap_complement(x, d)
     square = low * high if beta is None else beta**2 * high + (1 - beta) ** 2 * low
     if square <= 0:
@@ -123,10 +124,10 @@ def objective(x: float, d: int, queries: float, beta: float | None = None) -> fl
 
 
 def expected_cosine(x: float, d: int, queries: float, beta: float | None = None) -> float:
-    """The expected cosine of an estimate with the true normal: J / sqrt(1 + J^2).
+    """Return the expected cosine of an estimate with the true normal: J / sqrt(1 + J^2).
 
-    J is the ratio of the estimate's mean along the normal to the length of its part across it,
-    which the theorem takes for the whole length; for J small against 1 the two agree.
+    J is the estimate's mean along the normal over the length of its orthogonal part. The theorem
+    uses that for the whole length; the two agree for J much smaller than 1.
     """
     j = objective(x, d, queries, beta)
     return j / math.sqrt(1 + j * j)

@@ -19,9 +19,8 @@ from typing import Any, Protocol
 
 import torch
 
-from ..core.device import is_out_of_memory
+from ..core.device import TF32Setting, is_out_of_memory, set_tf32
 from ..core.stop import Stop
-from ..core.tf32 import Setting, set_to
 from ..errors import TollboxError
 from .job_start import PARENT_GONE
 
@@ -36,7 +35,7 @@ class Pipe(Protocol):
         """Wait for the next; EOFError or OSError if there will be none."""
 
 
-def serve(pipe: Connection, threads: int, precision: Setting) -> None:
+def serve(pipe: Connection, threads: int, precision: TF32Setting) -> None:
     """What a process of `processes.Processes` does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -47,10 +46,10 @@ def serve(pipe: Connection, threads: int, precision: Setting) -> None:
     work(pipe, content.pop(), threads, precision)
 
 
-def work(pipe: Pipe, content: bytes, threads: int, precision: Setting) -> None:
+def work(pipe: Pipe, content: bytes, threads: int, precision: TF32Setting) -> None:
     """One job after another; `content` is what they share, pickled."""
     torch.set_num_threads(threads)
-    set_to(precision)
+    set_tf32(precision)
     link = _PipeLink(pipe)
     try:
         shared = pickle.loads(content)

@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from ..core.tf32 import setting
+from ..core.device import tf32_setting
 from ..errors import InputError
 from .crew import Crew, Member
 from .executors import Job, threads_each
@@ -171,7 +171,7 @@ class Processes(Crew[Child]):
         content = dumped(self._shared, "the model")
         preparation = spawn.get_preparation_data("tollbox")
         del preparation["authkey"]  # a secret, which is not to be pickled, and nobody needs
-        function = pickle.dumps((serve, (self._threads, setting())))
+        function = pickle.dumps((serve, (self._threads, tf32_setting())))
         alone = count == 1 and not self._members
         begun: list[Child] = []
         with _interrupts_held_back(), contextlib.suppress(OSError):

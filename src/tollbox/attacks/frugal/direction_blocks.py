@@ -13,14 +13,14 @@ from collections.abc import Callable, Hashable
 import torch
 from torch import Tensor
 
-from ...core.cuda_graph import Recorded
+from ...core.device import CudaGraph
 from ...core.noise import Noise
 from ...parts.subspaces import Drawing, Recordable
 
 SMALLEST_BLOCK, LARGEST_BLOCK = 32, 64
 MOST_RECORDED = 64
 
-_recorded: dict[Hashable, Recorded] = {}
+_recorded: dict[Hashable, CudaGraph] = {}
 """By what is drawn, how many rows, dtype and device."""
 
 
@@ -59,7 +59,7 @@ def _draw(drawing: Recordable, noise: Tensor) -> Tensor:
     if recorded is None:
         if len(_recorded) == MOST_RECORDED:
             del _recorded[next(iter(_recorded))]
-        recorded = _recorded[key] = Recorded(_unit(drawing), noise, *drawing.tensors)
+        recorded = _recorded[key] = CudaGraph(_unit(drawing), noise, *drawing.tensors)
     return recorded(noise, *drawing.tensors)
 
 

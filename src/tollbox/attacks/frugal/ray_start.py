@@ -74,9 +74,9 @@ class Ray:
 
     def __call__(self, theta: float) -> Tensor:
         """T(theta)."""
-        return self.mixture(theta).point()
+        return self.linear_point(theta).point()
 
-    def mixture(self, theta: float) -> LinearPoint:
+    def linear_point(self, theta: float) -> LinearPoint:
         """The terms of T(theta)."""
         return LinearPoint(self._source, self._way, self.radius(theta))
 

@@ -168,8 +168,8 @@ class BeliefPath:
 
     def __call__(self, theta: float) -> Tensor:
         """T(theta)."""
-        return self.mixture(theta).point()
+        return self.linear_point(theta).point()
 
-    def mixture(self, theta: float) -> LinearPoint:
+    def linear_point(self, theta: float) -> LinearPoint:
         """The terms of T(theta)."""
         return self.circle.at(self.angle(theta))
