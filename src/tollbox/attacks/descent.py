@@ -20,7 +20,7 @@ from ..core.stop import Stop
 from ..parts.estimates import Estimate
 from ..parts.paths import Path, inward
 from ..parts.searches import Search
-from ..parts.starts import Start, begin
+from ..parts.starts import Start, find_start
 
 Project = Callable[[Path], Asking[Iterate]]
 """The attack's search, as fine as its estimate needs it."""
@@ -69,7 +69,7 @@ def descend(
     def project(path: Path) -> Asking[Iterate]:
         return attack.search(problem, path, scale)
 
-    begun = yield from begin(problem, attack.start)
+    begun = yield from find_start(problem, attack.start)
     if begun is None:
         return Stop.NO_START
     iterate = yield from project(inward(problem.source, begun, problem.norm))

@@ -19,7 +19,7 @@ from ..core.validation import MAX_LIMIT, check, whole
 from ..parts.directions import Directions, TernarySpectrum
 from ..parts.paths import Segment
 from ..parts.searches import Search
-from ..parts.starts import Start, begin
+from ..parts.starts import Start, find_start
 from ..parts.sweeps import Quarter, Sweep
 
 
@@ -47,7 +47,7 @@ class SurFree:
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
         """Attack one image."""
-        begun = yield from begin(problem, self.start)
+        begun = yield from find_start(problem, self.start)
         if begun is None:
             return Stop.NO_START
         iterate = yield from self.search(problem, Segment(problem.source, begun))

@@ -32,7 +32,7 @@ from ..engine.points import LinearPoint
 from ..parts.directions import Directions, SingleWaves
 from ..parts.paths import QUARTER_TURN, Circle, Segment
 from ..parts.searches import Search
-from ..parts.starts import Start, begin
+from ..parts.starts import Start, find_start
 from ..parts.sweeps import PHASE
 
 LEAST_BETA = math.pi / 16
@@ -123,7 +123,7 @@ class TriA:
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
         """Attack one image."""
-        begun = yield from begin(problem, self.start)
+        begun = yield from find_start(problem, self.start)
         if begun is None:
             return Stop.NO_START
         iterate = yield from self.search(problem, Segment(problem.source, begun))
