@@ -207,7 +207,7 @@ ORIGINALS = [
             GrowingNoise(),
             BinarySearch(),
             MonteCarlo(delta=0.00437, subspace=Dct(4), weighted=False),
-            Galloping(),
+            sweep=Galloping(),
         ),
     ),
     Preset(

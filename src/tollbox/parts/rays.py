@@ -26,6 +26,7 @@ from ..core.problem import Problem
 from ..engine.points import LinearPoint, LinearRows
 from .paths import Segment
 from .searches import PHASE, Search
+from .vectors import LazyRows
 
 INWARD, OUTWARD = 0.99, 1.01
 MAX_STEPS = 70
@@ -133,21 +134,9 @@ def search_window(
     return (yield from search(problem, line, scale))
 
 
-class _Multiples:
-    """Rows source + k step, k = 1, 2, ..., clipped."""
-
-    def __init__(self, source: Tensor, step: Tensor, count: int) -> None:
-        self._source, self._step, self._count = source, step, count
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, rows: slice) -> Tensor:
-        first, last, _ = rows.indices(self._count)
-        points = [torch.add(self._source, self._step, alpha=k + 1) for k in range(first, last)]
-        return torch.stack(points).clamp_(0, 1)
-
-
 def walk_outward(problem: Problem, step: Tensor, count: int) -> Asking[Iterate | None]:
     """Return the first adversarial point of x* + step, x* + 2 step, ..., or None."""
-    return first_adversarial(_Multiples(problem.source, step, count), "step")
+    points = LazyRows.stack(
+        range(1, count + 1), lambda k: torch.add(problem.source, step, alpha=k).clamp_(0, 1)
+    )
+    return first_adversarial(points, "step")

@@ -13,7 +13,6 @@ over all of them; a targeted run needs one of the target class. A start returns 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol
@@ -29,6 +28,7 @@ from ..errors import InputError
 from .paths import Segment
 from .registry import register
 from .searches import BinarySearch, Search
+from .vectors import LazyRows
 
 PHASE = "start"
 
@@ -53,20 +53,6 @@ def find_start(problem: Problem, start: Start) -> Asking[Iterate | None]:
         return (yield from first_adversarial(problem.start_image[None], PHASE))
     found = yield from start(problem)
     return None if found is None else found._replace(point=problem.within_mask(found.point))
-
-
-class _Rows:
-    """`count` rows, of which `make(first, last)` makes a slice."""
-
-    def __init__(self, count: int, make: Callable[[int, int], Tensor]) -> None:
-        self._count, self._make = count, make
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, rows: slice) -> Tensor:
-        first, last, _ = rows.indices(self._count)
-        return self._make(first, last)
 
 
 @register(Start)
@@ -98,7 +84,7 @@ class GrowingNoise:
                 points *= (self.step * levels).to(points.dtype).view(-1, 1, 1, 1)
             return points.add_(problem.source).clamp_(0, 1)
 
-        return first_adversarial(_Rows(self.levels, make), PHASE)
+        return first_adversarial(LazyRows(self.levels, make), PHASE)
 
 
 @register(Start)
@@ -121,7 +107,7 @@ class NoiseImage:
             levels: Tensor = torch.special.ndtr(noise[first:last])
             return levels.clamp_(0, 1)
 
-        return first_adversarial(_Rows(self.tries, make), PHASE)
+        return first_adversarial(LazyRows(self.tries, make), PHASE)
 
 
 @register(Start)
@@ -180,7 +166,7 @@ class Pool:
         def make(first: int, last: int) -> Tensor:
             return images.index_select(0, order[first:last])
 
-        return (yield from first_adversarial(_Rows(int(allowed.sum()), make), PHASE))
+        return (yield from first_adversarial(LazyRows(int(allowed.sum()), make), PHASE))
 
 
 @lru_cache(maxsize=4)
@@ -215,7 +201,7 @@ class GaussianRays:
         def make(first: int, last: int) -> Tensor:
             return noise[first:last].add_(problem.source).clamp_(0, 1)
 
-        points = _Rows(len(noise), make)
+        points = LazyRows(len(noise), make)
         answers = yield Ask(points, until=Until.ADVERSARIAL, phase=PHASE)
         row = len(answers) - 1
         if not answers.adversarial[row]:

@@ -24,6 +24,7 @@ from ..core.problem import Problem
 from ..core.validation import MAX_DEPTH, above, check, whole
 from .paths import QUARTER_TURN, Arc, Circle
 from .registry import register
+from .vectors import LazyRows
 
 PHASE = "sweep"
 
@@ -36,19 +37,6 @@ class Sweep(Protocol):
 
     def begin(self, problem: Problem, /) -> Sweeping:
         """Return the sweep of one image, with its own state."""
-
-
-class _CirclePoints:
-    """The points of a circle at the given angles, as rows."""
-
-    def __init__(self, circle: Circle, angles: list[float]) -> None:
-        self._circle, self._angles = circle, angles
-
-    def __len__(self) -> int:
-        return len(self._angles)
-
-    def __getitem__(self, rows: slice) -> Tensor:
-        return torch.stack([self._circle.at(phi).point() for phi in self._angles[rows]])
 
 
 @register(Sweep)
@@ -92,7 +80,7 @@ class Galloping:
 
         def sweep(iterate: Iterate, direction: Tensor) -> Asking[Arc | None]:
             circle = Circle.through(problem.source, iterate.point, direction)
-            points = _CirclePoints(circle, angles)
+            points = LazyRows.stack(angles, lambda phi: circle.at(phi).point())
             answers = yield Ask(points, until=Until.NOT_ADVERSARIAL, phase=PHASE)
             passed = int(answers.adversarial.sum())
             last = angles[passed] if passed < self.most else QUARTER_TURN
@@ -130,7 +118,7 @@ class SignedGrid:
             circle = Circle.through(problem.source, iterate.point, direction)
             step = largest / self.grid
             angles = [sign * step * k for k in range(self.grid, 0, -1) for sign in (1, -1)]
-            points = _CirclePoints(circle, angles)
+            points = LazyRows.stack(angles, lambda phi: circle.at(phi).point())
             answers = yield Ask(points, until=Until.ADVERSARIAL, phase=PHASE)
             if not answers.adversarial[-1]:
                 largest *= self.rho

@@ -1,11 +1,39 @@
-"""Vector helpers. A vector of length 0 stays 0 and never becomes NaN."""
+"""Vectors and rows of points. A vector of length 0 stays 0 and never becomes NaN."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+Item = TypeVar("Item")
+
+
+class LazyRows:
+    """`count` points, of which `make(first, last)` makes a slice when it is needed."""
+
+    def __init__(self, count: int, make: Callable[[int, int], Tensor]) -> None:
+        self._count, self._make = count, make
+
+    @classmethod
+    def stack(cls, items: Sequence[Item], point: Callable[[Item], Tensor]) -> LazyRows:
+        """Return one row for each item, made by `point`."""
+
+        def make(first: int, last: int) -> Tensor:
+            return torch.stack([point(item) for item in items[first:last]])
+
+        return cls(len(items), make)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        first, last, _ = rows.indices(self._count)
+        return self._make(first, last)
 
 
 def unit(vector: Tensor) -> Tensor:
