@@ -4,7 +4,7 @@
 
 No network and no tensor: answers are drawn from a slope and a bend that drift. A chunk is `aim`,
 `update`, `scores` of the chunks that wait, and its share of `begin`; an iteration is what
-`turns.py` does around an estimate. Each figure is the least of so many rounds with the same
+`turn_belief.py` does around an estimate. Each figure is the least of so many rounds with the same
 answers, in time of the processor: what else the machine does is left out.
 """
 
@@ -23,8 +23,14 @@ from scipy.special import ndtr
 
 from tollbox.attacks.frugal.attack import FALLBACK_OFFSET, LOW_OFFSETS
 from tollbox.attacks.frugal.calibrated import UNWEIGHED_CHUNKS
-from tollbox.attacks.frugal.overshoot import Belief
-from tollbox.attacks.frugal.turns import REFERENCE, BeliefPath, TurnBelief, bin_width, search_cost
+from tollbox.attacks.frugal.overshoot_belief import OvershootBelief
+from tollbox.attacks.frugal.turn_belief import (
+    REFERENCE,
+    BeliefPath,
+    TurnBelief,
+    bin_width,
+    search_cost,
+)
 from tollbox.core.ask import Iterate
 from tollbox.parts.paths import Circle
 
@@ -51,7 +57,7 @@ class Clock:
 
 def estimates(clock: Clock, ratio: float, slack: float) -> None:
     """Some estimates of one image; the slack is in units of z."""
-    draw, belief, log_slope, bend = np.random.default_rng(0), Belief(ratio), 2.0, -0.3
+    draw, belief, log_slope, bend = np.random.default_rng(0), OvershootBelief(ratio), 2.0, -0.3
     for _ in range(POINTS):
         log_slope, bend = log_slope + 0.2 * draw.normal(), bend + 0.1 * draw.normal()
         slope = math.exp(log_slope)
@@ -73,7 +79,7 @@ def iterations(clock: Clock, ratio: float) -> None:
     bins = 12
 
     def one() -> int:
-        turns.pass_iteration()
+        turns.widen()
         prior = turns.best_prior()
         goal = turns.best_information(search_cost(bins, ratio), prior)
         path = BeliefPath(circle, Iterate(nothing, 1.0), *turns.predict(goal, prior), 0.1)

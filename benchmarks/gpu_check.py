@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.attacks.frugal.direction_blocks import DrawnDirections, block_of
+from tollbox.attacks.frugal.direction_blocks import DirectionStream, block_containing
 from tollbox.engine.points import LinearPoint, write
 from tollbox.parts.paths import Circle
 from tollbox.parts.priors import Photo, Reweighed, Spectrum
@@ -185,9 +185,9 @@ def kernels(told: Callable[[str, bool], None]) -> None:
         for prior in (Photo(), Spectrum(1e5, grey=0.5), Reweighed(), Dct(4)):
             drawing = prior.begin(problem).at(there[1])
             rows = problem.noise("check", 1, 1 << 20, drawing.shape)
-            drawn = DrawnDirections(drawing, rows)
+            drawn = DirectionStream(drawing, rows)
             parts = torch.cat([drawn[0:8], drawn[8:16], drawn[16:40], drawn[40:300]])
-            blocks = sorted({block_of(row) for row in range(300)})
+            blocks = sorted({block_containing(row) for row in range(300)})
             plain = [drawing(rows[first : first + size], 1.0) for first, size in blocks]
             same = parts.equal(torch.cat(plain)[:300])
             told(f"{dtype}: {type(prior).__name__}, recorded and plain", same)

@@ -1,7 +1,7 @@
 """Where the host's time goes while the engine runs, in microseconds for each charged query.
 
 generator  the attacks' own code, from an answer to the next ask
-belief     of it, what is believed of slopes, bends and turns (`overshoot.py`, `turns.py`)
+belief     of it, what is believed of slopes, bends and turns (`frugal/*_belief.py`)
 settle     what counts of an answer, what it costs, and to whom it goes
 launch     choosing the rows of a batch, making their points and distances
 model      the model: on a CPU its own time, on a GPU that of launching it
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from stopwatch import REST, Stopwatch
 
-from tollbox.attacks.frugal import overshoot, turns
+from tollbox.attacks.frugal import overshoot_belief, turn_belief
 from tollbox.core.model import Model
 from tollbox.engine import batch, settling
 from tollbox.engine import delivery as arrivals
@@ -38,7 +38,7 @@ def watch() -> Stopwatch:
     """A stopwatch with the engine's parts wrapped, which it begins to count anew at `start`."""
     watch = Stopwatch()
     watch.wrap(CellRun, "_resume", "generator")
-    watch.wrap_all((overshoot, turns), "belief", but=POINTS)
+    watch.wrap_all((overshoot_belief, turn_belief), "belief", but=POINTS)
     for name in ("advance", "_collect", "_issue", "_end"):
         watch.wrap(CellRun, name, "settle")
     watch.wrap(Engine, "_land", "settle")

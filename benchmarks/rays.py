@@ -5,7 +5,7 @@
 For images of even content hash (settings are chosen on these) and each kind: the share of rays that
 are adversarial at their far end, and the median and the geometric mean of the distance at which the
 boundary is met, coming from there. A number is noise of frequencies below that cut, added
-(`parts.inward`); `grey` and a number leads to a grey image with such noise, `uniform` to one of
+(`ray_start.py`); `grey` and a number leads to a grey image with such noise, `uniform` to one of
 uniform noise. A ray that is not adversarial counts as 0.45 a pixel. With `--sets`, the nearest of
 one ray of each kind of the set.
 
@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tollbox.attacks.frugal.ray_start import FARTHEST_RADIUS
+from tollbox.attacks.frugal.ray_start import LARGEST_RADIUS
 from tollbox.core.prices import Prices
 from tollbox.core.problem import Problem
 from tollbox.engine.points import LinearPoint
@@ -38,7 +38,7 @@ NEVER = 0.45
 def ends(kind: str, problem: Problem, number: int) -> tuple[Tensor, float]:
     """The direction of a ray, of length 1, and how far it goes."""
     source = problem.source
-    reach = FARTHEST_RADIUS * math.sqrt(source.numel())
+    reach = LARGEST_RADIUS * math.sqrt(source.numel())
     generator = torch.Generator().manual_seed(number)
     if kind == "uniform":
         image = torch.rand(source.shape, generator=generator)

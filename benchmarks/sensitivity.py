@@ -9,7 +9,7 @@ Also: cos(u, g), of the perturbation with the normal; the share of g's energy al
 energy per coefficient by frequency (half-waves per image), in units of 1/d; and the share of
 adversarial answers at `frugal`'s samples around the boundary on the ray through that point, which
 would be a half if the boundary were a plane. All are medians over images; but for the share of
-images on which the nearest of the start's rays is a smooth one (inward.py).
+images on which the nearest of the start's rays is a smooth one (ray_start.py).
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from tollbox.attacks.frugal.calibrated import CalibratedSampler
 from tollbox.attacks.frugal.direction_blocks import (
     LARGEST_BLOCK,
     SMALLEST_BLOCK,
-    DrawnDirections,
-    block_of,
+    DirectionStream,
+    block_containing,
 )
 from tollbox.core.ask import Iterate
 from tollbox.parts.priors import Photo, Reweighed, Spectrum, Texture
@@ -31,9 +31,9 @@ def problem() -> tb.Problem:
 def test_blocks_follow_one_another():
     first, sizes = 0, []
     while first < 1000:
-        begins, size = block_of(first)
+        begins, size = block_containing(first)
         assert begins == first
-        assert all(block_of(row) == (begins, size) for row in range(first, first + size))
+        assert all(block_containing(row) == (begins, size) for row in range(first, first + size))
         sizes.append(size)
         first += size
     assert sizes[:3] == [SMALLEST_BLOCK, SMALLEST_BLOCK, LARGEST_BLOCK]
@@ -55,13 +55,13 @@ def test_a_drawing_with_its_tensors_in_other_memory_is_the_same(prior, monkeypat
             return self.function(*(each.clone() for each in inputs))
 
     monkeypatch.setattr(drawn, "CudaGraph", Played)
-    monkeypatch.setattr(drawn, "_recorded", {})
+    monkeypatch.setattr(drawn, "_graphs", {})
     one = problem()
     for point in (one.source + 0.1, one.source.flip(-1)):
         drawing = prior.begin(one).at(point)
         assert isinstance(drawing, Recordable)
         noise = one.noise("test", 1, 1 << 20, drawing.shape)
-        directions = DrawnDirections(drawing, noise)
+        directions = DirectionStream(drawing, noise)
         directions._recordable = drawing  # as on a CUDA device
         parts = [directions[0:8], directions[8:40], directions[40:45], directions[45:200]]
         assert torch.equal(torch.cat(parts), drawing(noise[0:200], 1.0))

@@ -28,7 +28,7 @@ from tollbox.core.stop import Stop
 from tollbox.parts.directions import SingleWaves
 from tollbox.parts.estimates import Agrest, MonteCarlo
 from tollbox.parts.paths import Circle, Segment
-from tollbox.parts.radii import LEAST_ROUNDINGS, AdaptiveRadius, RelativeRadius, ThetaSearch
+from tollbox.parts.radii import MIN_ROUNDINGS, AdaptiveRadius, RelativeRadius, ThetaSearch
 from tollbox.parts.searches import BinarySearch
 from tollbox.parts.subspaces import Dct, Resize, bilinear_basis
 
@@ -290,7 +290,7 @@ def test_the_radius_is_a_share_of_the_distance(make):
         (1, (0.01, 0.0), 0.1),
         (2, (0.01, 0.0), 0.01 * math.sqrt(2)),
         (2, (1.0, 1.0), math.sqrt(2) / 768),
-        (2, (1e-30, 0.0), LEAST_ROUNDINGS * problem.resolution),
+        (2, (1e-30, 0.0), MIN_ROUNDINGS * problem.resolution),
     ):
         estimate = RelativeRadius(make(subspace=Dct(4)), delta, power).begin(problem)
         done = drive(estimate(t, Iterate(point, math.sqrt(2)), 5), problem, behind)

@@ -13,14 +13,14 @@ from driver import drive
 import tollbox as tb
 from tollbox import testing
 from tollbox.attacks.frugal.ray_start import (
-    FARTHEST_RADIUS,
+    LARGEST_RADIUS,
     LAST_BINS,
-    NEAREST_RADIUS,
     RADIUS_STEP,
     ROUGH_NEXT,
+    SMALLEST_RADIUS,
     SMOOTH,
     SMOOTH_NEXT,
-    VERY_DEAR,
+    VERY_EXPENSIVE,
     RayStart,
 )
 from tollbox.core.ask import Iterate
@@ -77,11 +77,11 @@ def test_a_ray_that_is_no_better_costs_one_flagged_answer(ratio, radius):
     """One cheap answer at the far end, the search of the first ray, a flagged answer for every
     other, and the search of the last step: to the query."""
     _, done = begun(outside(radius), ratio)
-    count = math.ceil(math.log(NEAREST_RADIUS / FARTHEST_RADIUS) / math.log(RADIUS_STEP))
-    step = math.log(FARTHEST_RADIUS / NEAREST_RADIUS) / count
-    cell = int(math.log(FARTHEST_RADIUS * SCALE / radius) / step)
+    count = math.ceil(math.log(SMALLEST_RADIUS / LARGEST_RADIUS) / math.log(RADIUS_STEP))
+    step = math.log(LARGEST_RADIUS / SMALLEST_RADIUS) / count
+    cell = int(math.log(LARGEST_RADIUS * SCALE / radius) / step)
     others = math.ceil(12 / (1 + math.log10(ratio))) - 1
-    best = FARTHEST_RADIUS * SCALE * math.exp(-step * cell)
+    best = LARGEST_RADIUS * SCALE * math.exp(-step * cell)
     last = int(math.log(best / radius) / -math.log(RADIUS_STEP) * LAST_BINS)
     wanted = [1, *searched(count, cell, ratio), *[0] * others, *searched(LAST_BINS, last, ratio)]
     assert best * RADIUS_STEP < radius  # which is what drops the others
@@ -107,8 +107,8 @@ def test_the_nearest_ray_is_kept(ratio, seed):
     tries = math.ceil(12 / (1 + math.log10(ratio)))
     heights = [float((way * normal).sum()) for way in ways(problem, tries)]
     radii = [0.03 / height if height > 0 else math.inf for height in heights]
-    assert min(radii) > NEAREST_RADIUS * SCALE  # where the search of a ray ends
-    assert min(radii) < FARTHEST_RADIUS * SCALE / 3  # nothing clips where it matters
+    assert min(radii) > SMALLEST_RADIUS * SCALE  # where the search of a ray ends
+    assert min(radii) < LARGEST_RADIUS * SCALE / 3  # nothing clips where it matters
     found = done.returned
     unit = (found.point - GREY) / found.distance
     [kept] = [k for k, way in enumerate(ways(problem, tries)) if torch.allclose(unit, way)]
@@ -119,7 +119,7 @@ def test_the_nearest_ray_is_kept(ratio, seed):
 def test_rays_are_of_one_kind_after_another_and_of_the_same_length():
     problem, done = begun(lambda point: 0, 1, 7)
     for point, way in zip(done.points, ways(problem, 7), strict=False):
-        assert torch.allclose(point, (GREY + FARTHEST_RADIUS * SCALE * way).clamp(0, 1), atol=1e-12)
+        assert torch.allclose(point, (GREY + LARGEST_RADIUS * SCALE * way).clamp(0, 1), atol=1e-12)
     assert [kind.cut for kind in ROUGH_NEXT] == [28, 56, 14, 112, 8]
 
 
@@ -193,7 +193,7 @@ def test_from_afar_the_kinds_that_were_not_tried_come_before_the_way_from_there(
         along = float((away * fifth).sum()) / max(norm(away), 1e-9)
         return int((norm(away) >= 1 and along > 0.9) or bool((point == 1).all()))
 
-    done = drive(RayStart().nearest(problem), problem, label)
+    done = drive(RayStart().find(problem), problem, label)
     assert done.labels[:7] == [0, 0, 0, 0, 0, 1, 1]  # four rays, the inverse, white, the fifth
     assert 1 <= done.returned.iterate.distance <= 1.02
     assert done.returned.smooth is True
@@ -201,7 +201,7 @@ def test_from_afar_the_kinds_that_were_not_tried_come_before_the_way_from_there(
 
 def fresh(label, iterate, number=0, tries=12, ratio=100.0):
     problem = tb.Problem(GREY, 0, tb.Prices(ratio, 1))
-    return drive(RayStart(tries).nearer(problem, iterate, number), problem, label)
+    return drive(RayStart(tries).find_closer(problem, iterate, number), problem, label)
 
 
 def test_from_a_start_that_leads_nowhere_rays_are_asked_a_step_nearer():
@@ -228,7 +228,7 @@ def test_from_a_start_that_leads_nowhere_rays_are_asked_a_step_nearer():
 
     found = fresh(label, iterate)
     assert found.labels[:3] == [0, 0, 1]
-    assert 1.5 <= found.returned.iterate.distance <= 1.5 * 1.02
+    assert 1.5 <= found.returned.distance <= 1.5 * 1.02
     asked = [(point - GREY) / norm(point - GREY) for point in found.points[2:]]
     assert all(float((unit * way).sum()) > 0.99 for unit in asked)
 
@@ -237,7 +237,7 @@ def test_from_a_start_that_leads_nowhere_rays_are_asked_a_step_nearer():
 def test_where_flagged_answers_are_very_dear_the_first_ray_leads_to_an_image_of_noise(seed):
     """It is in the box, so nothing clips on its way; from 1 on all is adversarial, and from 0.9 on
     what lies along it, so the other rays cost a flagged answer each."""
-    problem = tb.Problem(GREY, 0, tb.Prices(VERY_DEAR, 1), seed=seed)
+    problem = tb.Problem(GREY, 0, tb.Prices(VERY_EXPENSIVE, 1), seed=seed)
     noise = torch.special.ndtr(problem.noise("uniform", 0, 1)[0:1][0])
     assert float(noise.std()) == pytest.approx(12**-0.5, rel=0.1)
 
@@ -246,14 +246,14 @@ def test_where_flagged_answers_are_very_dear_the_first_ray_leads_to_an_image_of_
         along = cosine(away, noise - GREY) > 0.999
         return int(norm(away) >= (0.9 if along else 1.0))
 
-    done = drive(RayStart().nearest(problem), problem, label)
+    done = drive(RayStart().find(problem), problem, label)
     assert torch.equal(done.points[0], noise)
     assert cosine(done.returned.iterate.point - GREY, noise - GREY) > 1 - 1e-9
     assert 0.9 <= done.returned.iterate.distance <= 0.9 * 1.02
     assert done.returned.smooth is False
-    cheaper = tb.Problem(GREY, 0, tb.Prices(VERY_DEAR - 1, 1), seed=seed)
+    cheaper = tb.Problem(GREY, 0, tb.Prices(VERY_EXPENSIVE - 1, 1), seed=seed)
     first = drive(RayStart()(cheaper), cheaper, label).points[0]
-    assert torch.equal(first, (GREY + FARTHEST_RADIUS * SCALE * ways(cheaper, 1)[0]).clamp(0, 1))
+    assert torch.equal(first, (GREY + LARGEST_RADIUS * SCALE * ways(cheaper, 1)[0]).clamp(0, 1))
 
 
 def test_an_image_of_noise_that_is_flagged_costs_one_answer():
@@ -265,7 +265,7 @@ def test_an_image_of_noise_that_is_flagged_costs_one_answer():
         return int(norm(point - GREY) >= 1 and not torch.equal(point, noise))
 
     done = drive(RayStart()(problem), problem, label)
-    second = (GREY + FARTHEST_RADIUS * SCALE * ways(problem, 2)[1]).clamp(0, 1)
+    second = (GREY + LARGEST_RADIUS * SCALE * ways(problem, 2)[1]).clamp(0, 1)
     assert done.labels[:2] == [0, 1]
     assert torch.equal(done.points[1], second)
     assert 1 <= done.returned.distance <= 1.02
@@ -274,7 +274,7 @@ def test_an_image_of_noise_that_is_flagged_costs_one_answer():
 def test_from_growing_noise_it_goes_inward_too():
     """Adversarial from 0.6 on, but for all rays: along the noise it is found to a hundredth."""
     problem = tb.Problem(GREY, 0)
-    rays = [(GREY + FARTHEST_RADIUS * SCALE * way).clamp(0, 1) for way in ways(problem, 12)]
+    rays = [(GREY + LARGEST_RADIUS * SCALE * way).clamp(0, 1) for way in ways(problem, 12)]
 
     def label(point):
         return int(norm(point - GREY) >= 0.6 and not any(torch.allclose(point, r) for r in rays))
@@ -286,10 +286,10 @@ def test_from_growing_noise_it_goes_inward_too():
 
 @pytest.mark.parametrize("distance", [1e-9, 1e-4, 1e-2])
 def test_a_boundary_nearer_than_the_first_search_goes(distance):
-    """The first search goes down to NEAREST_RADIUS a pixel; from there on a ray may halve it. It
+    """The first search goes down to SMALLEST_RADIUS a pixel; from there on a ray may halve it. It
     ends, with a point that was found adversarial, and no farther out than the first search goes."""
     _, done = begun(outside(distance))
-    assert distance <= done.returned.distance <= NEAREST_RADIUS * SCALE / RADIUS_STEP
+    assert distance <= done.returned.distance <= SMALLEST_RADIUS * SCALE / RADIUS_STEP
     assert len(done.labels) < 12 * 20
 
 
@@ -330,7 +330,7 @@ def test_inward_is_a_start_for_any_attack():
 
 def nearest(label, given=None, tries=12, ratio=1.0):
     problem = tb.Problem(GREY, 0, tb.Prices(ratio, 1))
-    found = drive(RayStart(tries).nearest(problem, given), problem, label).returned
+    found = drive(RayStart(tries).find(problem, given), problem, label).returned
     assert found is not None
     return found
 
@@ -378,10 +378,10 @@ def test_a_given_ray_that_is_no_better_costs_what_a_ray_does_and_leaves_out_the_
     given = torch.zeros(SHAPE, dtype=torch.float64)
     given[0, 3, 3] = 1.0
     problem = tb.Problem(GREY, 0)
-    runs = [drive(RayStart().nearest(problem, way), problem, outside(1.7)) for way in (None, given)]
+    runs = [drive(RayStart().find(problem, way), problem, outside(1.7)) for way in (None, given)]
     assert runs[0].labels == runs[1].labels
     assert not runs[1].returned.given
-    none = drive(RayStart().nearest(problem, given), problem, lambda point: 0)
+    none = drive(RayStart().find(problem, given), problem, lambda point: 0)
     rays = ways(problem, 12)
     for point, way in zip(none.points, [rays[0], given, *rays[1:-1]], strict=False):
-        assert torch.allclose(point, (GREY + FARTHEST_RADIUS * SCALE * way).clamp(0, 1))
+        assert torch.allclose(point, (GREY + LARGEST_RADIUS * SCALE * way).clamp(0, 1))

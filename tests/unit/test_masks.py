@@ -17,7 +17,7 @@ from tollbox.data.masks import load_masks, masks_digest
 from tollbox.errors import FileError, InputError
 from tollbox.parts.directions import SingleWaves, TernarySpectrum
 from tollbox.parts.priors import Photo, Reweighed, Spectrum, Texture
-from tollbox.parts.starts import GrowingNoise, NoiseImage, Pool, UniformNoise, begin
+from tollbox.parts.starts import GrowingNoise, NoiseImage, Pool, UniformNoise, find_start
 from tollbox.parts.subspaces import Dct, Full, Resize, dimension_for, drawing_for
 
 SHAPE = (3, 16, 16)
@@ -156,7 +156,7 @@ def test_a_start_is_within_the_mask(start):
         inside = given.within_mask(point)
         return int(torch.linalg.vector_norm(inside - given.source) > 0.5)
 
-    done = drive(begin(given, start), given, label)
+    done = drive(find_start(given, start), given, label)
     assert torch.equal(done.returned.point[OUTSIDE], given.source[OUTSIDE])
     assert label(done.returned.point) == 1
 
@@ -173,7 +173,7 @@ def test_the_pool_tries_the_nearest_within_the_mask_first():
     near_inside, far_inside = torch.where(OUTSIDE, 1.0, 0.52), torch.where(OUTSIDE, 0.5, 0.6)
     pool = Pool(torch.stack([far_inside, near_inside]).double())
     given = problem(source)
-    done = drive(begin(given, pool), given, lambda point: 1)
+    done = drive(find_start(given, pool), given, lambda point: 1)
     assert torch.equal(done.returned.point, given.within_mask(near_inside.double()))
 
 

@@ -22,7 +22,7 @@ from tollbox.attacks.frugal.calibrated import (
     CalibratedSampler,
     _ScoredSum,
 )
-from tollbox.attacks.frugal.overshoot import (
+from tollbox.attacks.frugal.overshoot_belief import (
     BEND_DRIFT,
     BEND_SPREAD,
     LARGEST_Z,
@@ -31,7 +31,7 @@ from tollbox.attacks.frugal.overshoot import (
     LOG_SLOPE_SPREAD,
     LOG_SLOPES,
     Z_STEP,
-    Belief,
+    OvershootBelief,
     _tables,
     optimum,
 )
@@ -44,10 +44,10 @@ MANY_DIMENSIONS = 10**6
 
 def certain(
     slope: float, slack: float = 0.0, bend: float = 0.0, place: float = 0, ratio: float = 1.0
-) -> Belief:
+) -> OvershootBelief:
     """A belief that knows the slope, which is of the table's, the bend, and the place: which share
     of the slack it is."""
-    belief = Belief(ratio)
+    belief = OvershootBelief(ratio)
     known, none = np.zeros(len(LOG_SLOPES)), np.full(len(LOG_SLOPES), 1e-12)
     known[int(np.abs(LOG_SLOPES - math.log(slope)).argmin())] = 1.0
     belief._place(known, np.full_like(known, bend), none, 0.0)
@@ -79,7 +79,9 @@ def test_below_one_it_is_mirrored(ratio):
     assert other.z == pytest.approx(-one.z, abs=1e-9)
     assert other.share == pytest.approx(1 - one.share, abs=1e-9)
     assert other.rate == pytest.approx(ratio * one.rate)
-    assert Belief(1 / ratio).aim() == pytest.approx(-Belief(ratio).aim(), rel=1e-6)
+    assert OvershootBelief(1 / ratio).aim() == pytest.approx(
+        -OvershootBelief(ratio).aim(), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("place", [0, 0.6])
@@ -126,7 +128,7 @@ def test_what_is_expected_of_an_uncertain_b_is_its_mean(y, variance):
     assert scores.passed * scores.share == pytest.approx(density, rel=1e-6)
     level = round(math.log(spread) / LEVEL_STEP)
     row = round((y + LARGEST_Z) / Z_STEP)
-    found = _tables().told.reshape(-1, LAST_ROW + 1)[level, row] / spread
+    found = _tables().mean_information.reshape(-1, LAST_ROW + 1)[level, row] / spread
     assert found == pytest.approx(told, rel=0.05)
 
 
@@ -142,7 +144,7 @@ def test_aims_come_to_tell_as_much_for_their_cost_as_any(log_slope, ratio, bend)
     best: answers at one z do not tell the slope from the bend, so aims may stay a little off. One
     sampled at the boundary itself would have 0.64 of it or less at c* of 10 and more (or 1/10), and
     at c* = 1 with these bends 0.84 and 0.58."""
-    draw, belief, slope = np.random.default_rng(3), Belief(ratio), math.exp(log_slope)
+    draw, belief, slope = np.random.default_rng(3), OvershootBelief(ratio), math.exp(log_slope)
     belief.begin(0.0)
     rates = []
     for _ in range(40):
@@ -175,7 +177,7 @@ def test_the_belief_concentrates_on_slope_and_bend(log_slope, bend, slack):
     """1000 answers at z = -1 and as many at z = 1. Each z is then known to 0.048, their difference,
     which has the slope, to 0.07 of 2, and their mean, which has the bend, to 0.034. Off by 0.3 in
     log k and by 0.25 in the bend is 5 of them with the table's steps (0.07) beside."""
-    draw, belief, slope = np.random.default_rng(3), Belief(1.0), math.exp(log_slope)
+    draw, belief, slope = np.random.default_rng(3), OvershootBelief(1.0), math.exp(log_slope)
     slack /= slope
     belief.begin(slack)
     for z in (-1, 1):
@@ -196,7 +198,7 @@ def test_the_belief_is_what_bayes_says(counts, slack):
     log_slopes, bends, places = np.ix_(
         LOG_SLOPES, np.linspace(-4, 4, 161), np.arange(0.025, 1, 0.05)
     )
-    belief, slopes = Belief(2.0), np.exp(log_slopes)
+    belief, slopes = OvershootBelief(2.0), np.exp(log_slopes)
     belief.begin(slack)
     weights = belief._weights.reshape(-1, belief._parts).sum(1)[:, None, None]
     log = np.log(weights) - bends**2 / (2 * (BEND_SPREAD**2 + BEND_DRIFT**2)) + 0 * places
@@ -224,7 +226,7 @@ def test_a_one_sided_chunk_moves_the_next_one_the_right_way(ratio, slack):
     """All flagged: farther out; all adversarial: nearer."""
     aims = []
     for passed in (0, FIRST_CHUNK):
-        belief = Belief(ratio)
+        belief = OvershootBelief(ratio)
         belief.begin(slack)
         aims.append(belief.aim())
         belief.update(aims[0], passed, FIRST_CHUNK - passed)
@@ -254,7 +256,7 @@ def test_after_however_many_points_something_is_known():
         assert spreads(belief) == pytest.approx((LOG_SLOPE_SPREAD, BEND_SPREAD), rel=0.1)
 
 
-def spreads(belief: Belief) -> tuple[float, float]:
+def spreads(belief: OvershootBelief) -> tuple[float, float]:
     """Of log k, and of the bend."""
     log_slopes = LOG_SLOPES.repeat(belief._parts)
     means, variances = belief._bend_moments()
@@ -269,7 +271,7 @@ def test_an_aim_is_as_good_as_any_by_what_is_believed(slack, ratio):
     """Information per cost, expected by the belief itself, at the aim and on a far wider grid, for
     the first chunks at a point of which little is known. (A grid of one spread has 0.13 to 0.4 of
     it at a slack of 6.)"""
-    draw, belief, slope = np.random.default_rng(5), Belief(ratio), 7.0
+    draw, belief, slope = np.random.default_rng(5), OvershootBelief(ratio), 7.0
     belief.begin(slack)
     for rows in (8, 8, 16):
         shift = belief.aim()
@@ -280,7 +282,7 @@ def test_an_aim_is_as_good_as_any_by_what_is_believed(slack, ratio):
         belief.update(shift, passed, rows - passed)
 
 
-def expected(belief: Belief, shift: float, ratio: float) -> float:
+def expected(belief: OvershootBelief, shift: float, ratio: float) -> float:
     """By all slopes, and by b at 200 quantiles of what is believed of it."""
     quantiles = ndtri((np.arange(200) + 0.5) / 200)
     b = belief._means[:, None] + np.sqrt(belief._variances)[:, None] * quantiles
@@ -295,7 +297,7 @@ def expected(belief: Belief, shift: float, ratio: float) -> float:
 def test_a_point_that_may_lie_far_outside_is_found_where_it_is(slack, place):
     """A slope of 8 and a tolerance of many samples' spread: within some chunks of 8 the aims are
     where both answers come, wherever in its tolerance the point lies."""
-    draw, belief, slope = np.random.default_rng(1), Belief(1.0), 8.0
+    draw, belief, slope = np.random.default_rng(1), OvershootBelief(1.0), 8.0
     for _ in range(30):  # the slope is known from earlier points
         for z in (-1, 1):
             belief.update(z / slope, *((7, 43) if z < 0 else (43, 7)))
@@ -313,7 +315,7 @@ def test_a_belief_is_never_nan():
     """After more one-sided answers than any run has, at shifts that are huge, and none."""
     for ratio in (1e-3, 1, 1e3, 1e5):
         for passed in (0, 1 << 20):
-            belief = Belief(ratio)
+            belief = OvershootBelief(ratio)
             for slack in (0.0, 1e-12, 1.0, 1e12):
                 belief.begin(slack)
                 for shift in (0.0, 1e9, -1e9, belief.aim()):

@@ -18,7 +18,7 @@ from tollbox.core.stop import Stop
 from tollbox.parts.estimates import Agrest, MonteCarlo
 from tollbox.parts.paths import Arc, Circle, Segment
 from tollbox.parts.searches import (
-    MOST_PLACES,
+    MAX_PLACES,
     AsymmetricSearch,
     BinarySearch,
     LineSearch,
@@ -514,7 +514,7 @@ def test_an_optimal_search_never_asks_the_end():
 
 def test_a_long_search_is_planned_a_piece_at_a_time():
     places = _places(10**6, SplitRule(1e5))
-    assert len(places) == MOST_PLACES
+    assert len(places) == MAX_PLACES
     assert list(places[:3]) == [10, 20, 30]
 
 
@@ -529,5 +529,5 @@ def test_a_search_of_millions_of_bins_is_short_and_ends_in_the_right_one(search)
     done = drive(search(problem, line), problem, lambda point: int(point[0, 0, 0] >= 0.3141592))
     assert done.returned.distance == pytest.approx(0.3141592 * 50, abs=2.25e-5)
     assert done.returned.distance >= 0.3141592 * 50
-    assert max(done.offered) <= MOST_PLACES
+    assert max(done.offered) <= MAX_PLACES
     assert len(done.points) <= (21 if isinstance(search, BinarySearch) else 3000)

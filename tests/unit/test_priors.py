@@ -191,7 +191,7 @@ def test_texture_is_the_images_own_times_smooth_factors():
     problem = tb.Problem(picture((3, 16, 16)), 0)
     drawing = Texture(cut=4).begin(problem)
     images = drawing(problem.noise("test", 0, 5, drawing.shape)[0:5], 1.0)
-    factors = transformed(images / drawing._base)
+    factors = transformed(images / drawing.tensors[0])
     assert np.abs(factors[:, :, frequency((3, 16, 16)) >= 4]).max() < 1e-9
     assert np.allclose(factors, factors[:, :1])
     assert np.abs(factors).max() > 1e-3

@@ -17,7 +17,7 @@ from tollbox.attacks.cgba import CGBA, CGBAH
 from tollbox.attacks.frugal.attack import Frugal
 from tollbox.attacks.frugal.calibrated import Calibrated
 from tollbox.attacks.frugal.ray_start import RayStart
-from tollbox.attacks.geoda import GeoDA, GeoDAOriginal, _GrowingRadii
+from tollbox.attacks.geoda import GeoDA, GeoDAOriginal, growing_radii
 from tollbox.attacks.hsja import HSJA, QEBA, HSJALinf
 from tollbox.attacks.opt import OPT, SignOPT
 from tollbox.attacks.qfool import QFool
@@ -382,7 +382,7 @@ def test_geoda_asks_at_no_radius_that_overflows() -> None:
     step = torch.tensor([[[1e4, 1e-4, 0.0]]])
     for growth, growths in ((10.0, 31), (1.1, 725), (1e6, 6), (1.0001, MAX_VALUE // 2)):
         dataclasses.replace(geoda, growth=growth, growths=growths)
-        rows = _GrowingRadii(torch.zeros_like(step), step, growth, growths)
+        rows = growing_radii(torch.zeros_like(step), step, growth, growths)
         assert rows[growths - 1 : growths].tolist() == [[[[1, 1, 0]]]]
 
 

@@ -16,7 +16,7 @@ from tollbox.attacks.rays import RayS, RaySL2, blocks
 from tollbox.core.ask import Iterate
 from tollbox.core.metric import Metric
 from tollbox.parts.paths import Box, Ray, Segment, inward
-from tollbox.parts.radii import LEAST_ROUNDINGS, RelativeRadius
+from tollbox.parts.radii import MIN_ROUNDINGS, RelativeRadius
 from tollbox.parts.searches import BinarySearch, LineSearch
 
 SHAPE = (3, 4, 4)
@@ -193,7 +193,7 @@ def test_it_never_shrinks_below_what_the_dtype_resolves():
     asking = RelativeRadius(delta=1.0, power=1.0).begin(problem)(2, Iterate(point, 1e-9), 20)
     done = drive(asking, problem, lambda x: int(x[0, 0, 0] > 0.6))
     apart = [float(torch.linalg.vector_norm(asked - point)) for asked in done.points]
-    assert apart == pytest.approx([LEAST_ROUNDINGS * problem.resolution] * 20, rel=0.3)
+    assert apart == pytest.approx([MIN_ROUNDINGS * problem.resolution] * 20, rel=0.3)
 
 
 def test_hsja_for_linf_steps_along_signs_and_projects_by_clipping():

@@ -14,7 +14,7 @@ from tollbox.core.ask import at_once
 from tollbox.core.stop import Stop
 from tollbox.errors import InputError
 from tollbox.parts.paths import Segment
-from tollbox.parts.starts import GrowingNoise, Pool, UniformNoise, begin
+from tollbox.parts.starts import GrowingNoise, Pool, UniformNoise, find_start
 
 SHAPE = (3, 16, 16)
 GREY = torch.full(SHAPE, 0.5, dtype=torch.float64)
@@ -120,7 +120,7 @@ class Begin:
         self.start = start
 
     def __call__(self, problem):
-        found = yield from begin(problem, self.start)
+        found = yield from find_start(problem, self.start)
         if found is None:
             return Stop.NO_START
         problem.accept(found.point)
@@ -304,7 +304,7 @@ def test_the_other_class_ends_a_search_like_the_source_does():
 
     class Searching:
         def __call__(self, problem):
-            begun = yield from begin(problem, Never())
+            begun = yield from find_start(problem, Never())
             search = tb.preset("hsja").search
             found.append((yield from search(problem, Segment(problem.source, begun))))
             return Stop.CONVERGED

@@ -11,11 +11,11 @@ import torch
 from scipy.special import ndtr
 
 from tollbox import testing
-from tollbox.attacks.frugal import turns
-from tollbox.attacks.frugal.turns import (
-    FEWEST_BINS,
+from tollbox.attacks.frugal import turn_belief as turns
+from tollbox.attacks.frugal.turn_belief import (
     LARGEST_ANGLE,
-    MOST_BINS,
+    MAX_BINS,
+    MIN_BINS,
     REFERENCE,
     BeliefPath,
     TurnBelief,
@@ -49,14 +49,14 @@ def unit(seed):
 @pytest.mark.parametrize("search", [0.5, 7, 120])
 def test_what_is_wanted_has_the_largest_gain_per_cost(q, search):
     """log(1 + q I) / (I + C rate), by brute force over I."""
-    table = np.geomspace(turns.LEAST_INFORMATION, turns.MOST_INFORMATION, 200_001)
+    table = np.geomspace(turns.MIN_INFORMATION, turns.MAX_INFORMATION, 200_001)
     gains = np.log1p(q * table) / (table + search)
     assert believing(q).best_information(search) == pytest.approx(table[gains.argmax()], rel=1e-3)
 
 
 @pytest.mark.parametrize("k", [1e-9, 1e-3, 0.1, 1, 30, 1e6])
 def test_the_best_turn_solves_its_equation(k):
-    y = turns._best_gain(k)
+    y = turns._best_y(k)
     assert y + k == pytest.approx((1 + y) * math.log1p(y), rel=1e-9)
     near = [y * 0.99, y, y * 1.01]
     gains = [math.log1p(v) / (v + k) for v in near]
@@ -68,13 +68,11 @@ def test_the_dearer_the_search_the_more_is_asked_before_it():
         believing(1 / 64).best_information(search) for search in (0, 1e-3, 1, 10, 100, 1e4, 1e9)
     ]
     assert wanted == sorted(wanted)
-    assert wanted[0] == turns.LEAST_INFORMATION
-    assert wanted[-1] == turns.MOST_INFORMATION
+    assert wanted[0] == turns.MIN_INFORMATION
+    assert wanted[-1] == turns.MAX_INFORMATION
     assert wanted[2] < 0.6 * wanted[3] < 0.6 * wanted[4]
     for q in (1e-12, 1e12):
-        assert (
-            turns.LEAST_INFORMATION <= believing(q).best_information(5.0) <= turns.MOST_INFORMATION
-        )
+        assert turns.MIN_INFORMATION <= believing(q).best_information(5.0) <= turns.MAX_INFORMATION
 
 
 def test_search_costs_are_those_of_the_optimal_search():
@@ -119,7 +117,7 @@ def test_the_filter_learns_q_and_its_variance_converges():
     one, q = TurnBelief(), 0.003
     for k in range(200):
         information = 10.0 * (1 + k % 7)
-        one.pass_iteration()
+        one.widen()
         one.update(math.atan(math.sqrt(q * information)), information)
     mean, variance = one._log_q(0)
     assert math.exp(mean) == pytest.approx(q, rel=1e-6)
@@ -129,7 +127,7 @@ def test_the_filter_learns_q_and_its_variance_converges():
     middle, spread = one.predict(50.0)
     assert math.exp(2 * middle) == pytest.approx(q * 50, rel=1e-6)
     assert spread == pytest.approx(math.sqrt(v + measured) / 2, rel=1e-6)
-    one.pass_iteration()
+    one.widen()
     assert one._log_q(0)[1] == pytest.approx(v + drift)
 
 
@@ -145,7 +143,7 @@ def test_a_turn_of_nothing_is_a_small_one():
 
 
 def turned(one: TurnBelief, prior: int, q: float, information: float = 40.0) -> None:
-    one.pass_iteration()
+    one.widen()
     one.update(math.atan(math.sqrt(q * information)), information, prior)
 
 
@@ -218,10 +216,10 @@ def test_of_three_the_best_is_found_the_sooner_the_likelier_it_was(best, within)
 
 
 def test_what_is_hoped_of_a_way_is_its_gain_a_spread_above_the_mean_for_its_cost():
-    """log(1 + q I) is twice what log r falls by (the head of turns.py)."""
+    """log(1 + q I) is twice what log r falls by (the head of turn_belief.py)."""
     one = TurnBelief()
     log_q = turns.FIRST_LOG_Q + turns.LOG_Q_SPREAD
-    hoped = one.hoped_gain(10.0, 4.0)
+    hoped = one.optimistic_gain(10.0, 4.0)
     assert hoped == pytest.approx(math.log(1 + 10 * math.exp(log_q)) / 4)
     angle = math.atan(math.sqrt(10 * math.exp(log_q)))
     assert hoped == pytest.approx(-2 * math.log(math.cos(angle)) / 4)
@@ -294,11 +292,11 @@ def test_the_likeliest_cells_are_as_fine_as_is_asked_for(middle, spread, tail):
     path, phi = likely(middle, spread, tail), math.atan(math.exp(middle))
     for fine in (0.2, 0.03, 1e-3, 1e-9):
         count = path.count_bins(fine)
-        assert FEWEST_BINS <= count <= MOST_BINS
+        assert MIN_BINS <= count <= MAX_BINS
         edges = [path.angle(k / count) for k in range(count + 1)]
         here = max(k for k in range(count) if k == 0 or edges[k] <= phi)
         wide = edges[here + 1] - edges[here]
-        if FEWEST_BINS < count < MOST_BINS and phi < 1.4:
+        if MIN_BINS < count < MAX_BINS and phi < 1.4:
             assert wide < 2 * fine
             assert wide > 0.4 * fine
 

@@ -22,7 +22,7 @@ import torch
 from small_studies import write_study
 
 import tollbox as tb
-from tollbox.attacks.frugal.overshoot import Belief
+from tollbox.attacks.frugal.overshoot_belief import OvershootBelief
 from tollbox.engine import cell_run, settling
 from tollbox.engine.cell_run import CellRun
 from tollbox.report.ranking import COSTS, distance_ratio, log_spaced
@@ -80,7 +80,7 @@ def test_a_function_is_wrapped_wherever_it_was_imported(named: Any) -> None:
 def test_where_the_host_spends_its_time(named: Any) -> None:
     found = tb.models.embedded()
     host_time: ModuleType = named("host_time")
-    before = dict(vars(CellRun)), dict(vars(Belief))
+    before = dict(vars(CellRun)), dict(vars(OvershootBelief))
     watch = host_time.watch()
     watch.start()
     began = time.perf_counter()
@@ -91,7 +91,7 @@ def test_where_the_host_spends_its_time(named: Any) -> None:
     table = host_time.table(watch, queries)
     seconds = time.perf_counter() - began
     watch.unwrap()
-    assert (dict(vars(CellRun)), dict(vars(Belief))) == before
+    assert (dict(vars(CellRun)), dict(vars(OvershootBelief))) == before
     assert sum(part["share"] for part in table.values()) == pytest.approx(1, abs=1e-3)
     whole = sum(part["us_per_query"] for part in table.values())
     assert whole == pytest.approx(1e6 * seconds / queries, rel=0.05)

@@ -13,9 +13,9 @@ from driver import drive
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.attacks.frugal.attack import NEAREST_SHARE, SMALLEST_DELTA, Frugal
+from tollbox.attacks.frugal.attack import CLOSEST_SHARE, SMALLEST_DELTA, Frugal
 from tollbox.attacks.frugal.calibrated import CalibratedSampler
-from tollbox.attacks.frugal.overshoot import optimum
+from tollbox.attacks.frugal.overshoot_belief import optimum
 from tollbox.attacks.frugal.ray_start import RayStart
 from tollbox.core.ask import at_once
 from tollbox.core.stop import Stop
@@ -61,7 +61,7 @@ def test_a_start_that_leads_nowhere_is_left_for_a_fresh_ray(monkeypatch):
         return result
 
     assert 3 <= ended().distance < 3.2
-    monkeypatch.setattr(RayStart, "nearer", lambda *args: at_once(None))
+    monkeypatch.setattr(RayStart, "find_closer", lambda *args: at_once(None))
     assert ended().distance > 7.5
 
 
@@ -293,7 +293,7 @@ def test_a_start_that_is_given_far_inside_is_searched_to_a_thousandth():
     given = 0.5 + 0.5 * testing._unit(0, SHAPE, 4).sign().view(SHAPE)
     result = run(LOW, boundary, budget=1500, start=given)
     far = float(torch.linalg.vector_norm(given - boundary.source))
-    assert result.trace[0].distance <= 1.02 * NEAREST_SHARE * far
+    assert result.trace[0].distance <= 1.02 * CLOSEST_SHARE * far
     assert result.distance < 2 * boundary.optimum
 
 

@@ -30,7 +30,7 @@ from ..core.stop import Stop
 from ..core.validation import MAX_LIMIT, MAX_VALUE, above, between, check, whole
 from ..parts.paths import Segment
 from ..parts.searches import Search
-from ..parts.starts import Start, begin
+from ..parts.starts import Start, find_start
 from ..parts.vectors import unit
 
 PHASE = "walk"
@@ -133,7 +133,7 @@ class BoundaryAttack:
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
         """Attack one image."""
-        begun = yield from begin(problem, self.start)
+        begun = yield from find_start(problem, self.start)
         if begun is None:
             return Stop.NO_START
         iterate = yield from self.search(problem, Segment(problem.source, begun))

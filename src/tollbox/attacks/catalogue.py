@@ -95,7 +95,7 @@ ORIGINALS: dict[str, Attack] = {
         GrowingNoise(),
         BinarySearch(),
         MonteCarlo(delta=0.00437, subspace=Dct(4), weighted=False),
-        Galloping(),
+        sweep=Galloping(),
     ),
     "hsja-original": HSJA(
         UniformNoise(), ThetaSearch(), RelativeRadius(delta=1.0, power=1.0), queries=100

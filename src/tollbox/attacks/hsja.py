@@ -1,25 +1,16 @@
-"""HopSkipJump (Chen, Jordan, Wainwright 2020) with the paper's parts.
+"""HopSkipJump (Chen, Jordan, Wainwright 2020) for ℓ2 and ℓ∞, and QEBA, with the paper's parts.
 
-Iteration t: estimate a direction g at the boundary point x_t with n_0 sqrt(t) queries; step
-|x_t - x*| / sqrt(t) along g, halved until the point is adversarial; search the line from there to
-the source for the next boundary point. All points in [0,1].
+Iteration t: estimate a direction g at the boundary point x_t with n_0 sqrt(t) queries. Step
+|x_t - x*| / sqrt(t) along g, halved until the point is adversarial; if it never is, the iterate
+stays. Search the line from there to the source for the next boundary point. All points are in
+[0,1].
 
-A step that never becomes adversarial leaves the iterate where it is.
+For ℓ∞ the step is |x_t - x*|∞ / sqrt(t) along sign(g), and the projection clips the point to the
+smallest ℓ∞ ball around the source in which it stays adversarial (`paths.Box`).
 
-HopSkipJump for ℓ∞ (Chen, Jordan, Wainwright 2020), with the same parts as for ℓ2.
-
-Iteration t: estimate a direction g at the boundary point x_t with n_0 sqrt(t) queries, as for ℓ2;
-step |x_t - x*|∞ / sqrt(t) along sign(g), halved until the point is adversarial; project: clip that
-point to the smallest ℓ∞ ball around the source in which it stays adversarial (`paths.Box`), whose
-radius is searched for. All points in [0,1].
-
-A step that never becomes adversarial leaves the iterate where it is.
-
-QEBA (Li, Xu, Zhang, Yang, Li 2020): HopSkipJump in a subspace.
-
-As HSJA (hsja.py), but that directions are drawn in a small subspace (of cosines, of small images
-made larger, or of principal components of gradients), and that every estimate has as many queries
-as the first. What is gained is the dimension: the cosine of an estimate goes as sqrt(n / d').
+QEBA (Li, Xu, Zhang, Yang, Li 2020) draws directions in a small subspace (of cosines, of enlarged
+small images, or of principal components of gradients), and every estimate has as many queries as
+the first. The gain is in the dimension: the cosine of an estimate grows as sqrt(n / d').
 """
 
 from __future__ import annotations
@@ -30,86 +21,59 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..core.ask import Asking, Iterate, first_adversarial
+from ..core.ask import Asking, Iterate
 from ..core.metric import Metric
 from ..core.problem import Problem
 from ..core.stop import Stop
-from ..core.validation import MAX_DEPTH, MAX_LIMIT, MAX_VALUE, check, whole
-from ..parts.estimates import Estimate
-from ..parts.paths import Box, Segment
-from ..parts.searches import Search
-from ..parts.starts import Start
-from .descent import Move, Project, descend
+from ..core.validation import MAX_DEPTH, check, whole
+from ..parts.paths import Box
+from ..parts.vectors import LazyRows
+from .descent import Descent, Move, Project, descend, step_and_project
 
 
-class Halved:
-    """Rows point + step 2^-k direction, k = 0, 1, ..., clipped."""
+@dataclass(frozen=True)
+class Halving(Descent):
+    """A descent with a step that is halved until it is adversarial."""
 
-    def __init__(self, point: Tensor, step: Tensor, count: int) -> None:
-        self._point, self._step, self._count = point, step, count
+    halvings: int = 20
 
-    def __len__(self) -> int:
-        return self._count
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self, halvings=whole(1, MAX_DEPTH))
 
-    def __getitem__(self, rows: slice) -> Tensor:
-        first, last, _ = rows.indices(self._count)
-        powers = torch.arange(first, last, device=self._step.device, dtype=self._step.dtype)
+
+def _halved(point: Tensor, step: Tensor, count: int) -> LazyRows:
+    """Return the rows point + 2^-k step, k = 0, 1, ..., clipped."""
+
+    def make(first: int, last: int) -> Tensor:
+        powers = torch.arange(first, last, device=step.device, dtype=step.dtype)
         scale = torch.exp2(-powers).view(-1, 1, 1, 1)
-        return (self._step * scale).add_(self._point).clamp_(0, 1)
+        return (step * scale).add_(point).clamp_(0, 1)
+
+    return LazyRows(count, make)
 
 
-def hop(problem: Problem, halvings: int) -> Move:
-    """The geometric step: |x_t - x*| / sqrt(t), halved until it is adversarial, and the search from
-    there."""
+def _geometric_step(problem: Problem, halvings: int) -> Move:
+    """Return the step of length |x_t - x*| / sqrt(t) and the search from its end."""
 
     def move(t: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
         length = torch.linalg.vector_norm(iterate.point - problem.source) / math.sqrt(t)
-        points = Halved(iterate.point, direction * length, halvings)
-        moved = yield from first_adversarial(points, "step")
-        if moved is None:
-            return iterate
-        return (yield from project(Segment(problem.source, moved)))
+        points = _halved(iterate.point, direction * length, halvings)
+        return step_and_project(problem, iterate, points, project)
 
     return move
 
 
 @dataclass(frozen=True)
-class Hopping:
-    """What HopSkipJump and those after it are made of: a start, a search, an estimate, and a step
-    that is halved until it is adversarial."""
-
-    start: Start
-    search: Search
-    estimate: Estimate
-    queries: int = 30
-    """n_0: the vanilla estimate at iteration t has n_0 sqrt(t) queries."""
-    halvings: int = 20
-    blind_limit: int = 10
-    iterations: int = 10_000
-
-    metrics = (Metric.L2,)
-
-    def __post_init__(self) -> None:
-        check(self, queries=whole(1, MAX_VALUE), halvings=whole(1, MAX_DEPTH))
-        check(self, blind_limit=whole(1, MAX_LIMIT), iterations=whole(1, MAX_LIMIT))
-
-    @property
-    def rows(self) -> int:
-        """The most points held at a time."""
-        return self.estimate.rows
-
-
-@dataclass(frozen=True)
-class HSJA(Hopping):
+class HSJA(Halving):
     """HopSkipJump with a start, a search and an estimate as parts."""
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
-        """Attack one image."""
-        return descend(problem, self, hop(problem, self.halvings))
+        return descend(problem, self, _geometric_step(problem, self.halvings))
 
 
 @dataclass(frozen=True)
-class HSJALinf(Hopping):
+class HSJALinf(Halving):
     """HopSkipJump for ℓ∞ with a start, a search and an estimate as parts."""
 
     queries: int = 100
@@ -117,25 +81,21 @@ class HSJALinf(Hopping):
     metrics = (Metric.LINF,)
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
-        """Attack one image."""
-
         def move(t: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
             step = direction.sign() * (iterate.distance / math.sqrt(t))
-            moved = yield from first_adversarial(Halved(iterate.point, step, self.halvings), "step")
-            if moved is None:
-                return iterate
-            return (yield from project(Box(problem.source, moved)))
+            points = _halved(iterate.point, step, self.halvings)
+            return step_and_project(problem, iterate, points, project, path=Box)
 
         return descend(problem, self, move)
 
 
 @dataclass(frozen=True)
-class QEBA(Hopping):
+class QEBA(Halving):
     """QEBA with a start, a search and an estimate as parts."""
 
     queries: int = 100
-    """Of every estimate."""
+    """Number of queries of every estimate."""
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
-        """Attack one image."""
-        return descend(problem, self, hop(problem, self.halvings), lambda _: self.queries)
+        move = _geometric_step(problem, self.halvings)
+        return descend(problem, self, move, lambda _: self.queries)

@@ -52,9 +52,9 @@ from ..core.validation import MAX_DEPTH, MAX_LIMIT, MAX_VALUE, above, check, num
 from ..parts.estimates import PHASE
 from ..parts.opt_style import FLAGGED_RAY_FACTOR
 from ..parts.paths import Segment
-from ..parts.rays import FARTHEST, around, booked, from_beyond, inward
+from ..parts.rays import FARTHEST, in_phase, search_around, search_inward, search_window
 from ..parts.searches import Search
-from ..parts.starts import Start, begin
+from ..parts.starts import Start, find_start
 from ..parts.vectors import sum_weights, unit, unit_rows
 
 RAY_PHASE = "step"
@@ -102,7 +102,7 @@ class Descending(Protocol):
 
 def descend_rays(problem: Problem, attack: Descending, estimate: Estimating) -> Asking[Stop]:
     """Estimate and step until something ends it."""
-    begun = yield from begin(problem, attack.start)
+    begun = yield from find_start(problem, attack.start)
     if begun is None:
         return Stop.NO_START
     if problem.start_image is not None or attack.start.tolerance is None:
@@ -113,7 +113,7 @@ def descend_rays(problem: Problem, attack: Descending, estimate: Estimating) -> 
         scale = beta / attack.beta
         slope = yield from estimate(t, iterate, beta, scale)
         step = _Step(problem, attack.search, iterate, slope.gradient, scale)
-        moved, alpha = yield from booked(step.along(alpha), RAY_PHASE)
+        moved, alpha = yield from in_phase(step.along(alpha), RAY_PHASE)
         problem.note(alpha=alpha, beta=beta)
         iterate = min(moved, slope.nearest, key=lambda each: each.distance)
         problem.accept(iterate)
@@ -169,7 +169,7 @@ class _Step:
         self, alpha: float, distance: float, known: Iterate | None = None
     ) -> Asking[Iterate | None]:
         ray = self.ray(alpha)
-        return inward(self._problem, self._search, ray, distance, self._scale, known)
+        return search_inward(self._problem, self._search, ray, distance, self._scale, known)
 
     def ray(self, alpha: float) -> Tensor:
         """The direction of a trial."""
@@ -233,7 +233,7 @@ class OPT:
         units = unit_rows(problem.noise(PHASE, t, self.directions)[0 : self.directions])
         rays = unit_rows(unit(iterate.point - problem.source) + beta * units)
         found = yield from together(
-            [booked(self._value(problem, ray, iterate, scale), PHASE) for ray in rays]
+            [in_phase(self._value(problem, ray, iterate, scale), PHASE) for ray in rays]
         )
         beyond = FLAGGED_RAY_FACTOR * (1 + REACH) if self.from_beyond else FARTHEST
         lengths = [beyond * iterate.distance if ray is None else ray.distance for ray in found]
@@ -248,8 +248,8 @@ class OPT:
     ) -> Asking[Iterate | None]:
         """The boundary along theta_i."""
         if self.from_beyond:
-            return from_beyond(problem, self.search, ray, iterate.distance, REACH, scale)
-        return around(problem, self.search, ray, iterate.distance, scale)
+            return search_window(problem, self.search, ray, iterate.distance, REACH, scale)
+        return search_around(problem, self.search, ray, iterate.distance, scale)
 
 
 @dataclass(frozen=True)

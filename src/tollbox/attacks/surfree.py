@@ -1,10 +1,10 @@
 """SurFree (Maho, Furon, Le Merrer 2021): arcs in random planes, without any estimate.
 
 Iteration t: turn from the boundary point x_t towards a random direction, and search the arc in the
-plane of x_t - x* and that direction for the last adversarial point. Every asked arc that holds one
-is a step nearer. The paper's reduced form searches the whole arc; its authors first try a few
-angles to both sides, with a largest angle that adapts: the sweep is a part. After the last
-iteration the line to the source is searched once more; a budget mostly ends the attack before.
+plane of x_t - x* and that direction for the last adversarial point. Every arc that holds one
+reduces the distance. The paper's reduced form searches the whole arc. The authors first try a few
+angles to both sides, with an adaptive largest angle: the sweep is a part. After the last iteration
+the line to the source is searched again; a budget usually stops the attack earlier.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..core.validation import MAX_LIMIT, check, whole
 from ..parts.directions import Directions, TernarySpectrum
 from ..parts.paths import Segment
 from ..parts.searches import Search
-from ..parts.starts import Start, begin
+from ..parts.starts import Start, find_start
 from ..parts.sweeps import Quarter, Sweep
 
 
@@ -29,7 +29,7 @@ class SurFree:
 
     start: Start
     search: Search
-    """Of the line from the start to the source, and of the last one."""
+    """Search of the first and the last line to the source."""
     arc_search: Search
     directions: Directions = field(default_factory=TernarySpectrum)
     sweep: Sweep = field(default_factory=Quarter)
@@ -42,20 +42,19 @@ class SurFree:
 
     @property
     def rows(self) -> int:
-        """The most points held at a time."""
         return self.directions.rows
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
-        """Attack one image."""
-        begun = yield from begin(problem, self.start)
-        if begun is None:
+        start = yield from find_start(problem, self.start)
+        if start is None:
             return Stop.NO_START
-        iterate = yield from self.search(problem, Segment(problem.source, begun))
+        iterate = yield from self.search(problem, Segment(problem.source, start))
         problem.accept(iterate)
-        turn = self.directions.begin(problem, self.iterations, iterate.point - problem.source)
+        away = iterate.point - problem.source
+        next_direction = self.directions.begin(problem, self.iterations, away)
         sweep = self.sweep.begin(problem)
         for _ in range(self.iterations):
-            arc = yield from sweep(iterate, turn())
+            arc = yield from sweep(iterate, next_direction())
             if arc is None:
                 continue
             moved = yield from self.arc_search(problem, arc)

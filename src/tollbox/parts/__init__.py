@@ -1,4 +1,4 @@
-"""Parts that plug into attacks: a file that is imported here is registered (registry.py)."""
+"""Parts that plug into attacks. Importing a file here registers its parts (`registry.py`)."""
 
 from . import directions as directions
 from . import estimates as estimates

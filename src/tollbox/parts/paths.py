@@ -1,18 +1,19 @@
-"""Paths: T(theta) from an adversarial point, T(0), inward to T(1).
+"""Paths T(theta) from an adversarial point T(0) inward to T(1).
 
-A path is called with one theta in [0,1] and gives one point in [0,1]^d. `start` is T(0), which was
-asked; `length` is about its length in l2, a plain number, so that a search can tell how fine a step
-is worth taking.
+A path takes one theta in [0,1] and returns one point in [0,1]^d. `start` is T(0), which was
+queried. `length` is its approximate length in l2, a plain number, so that a search can choose its
+finest step.
 
     line   T(theta) = theta x* + (1 - theta) x
     box    T(theta) = x, clipped to [x* - r, x* + r],  r = (1 - theta) |x - x*|∞
     ray    T(theta) = x* + r s,  r = (1 - reach theta) r_0, s a vector of signs
     arc    T(theta) = x* + cos(phi) |x - x*| (cos(phi) u + sin(phi) v),  phi = theta pi/2
 
-On the arc u is the unit vector from x* to x, and v a unit vector across it: half of a circle over
-the diameter from x to x*. Seen from x*, T lies at the angle phi from x and at cos(phi) of its
-distance. If the boundary is a plane through x with normal g in the span of u and v, the points up
-to the angle between u and g are adversarial, those beyond are not, and the last is the nearest.
+On the arc u is the unit vector from x* to x, and v a unit vector orthogonal to it: half of a circle
+with the diameter from x to x*. As seen from x*, T lies at the angle phi from x and at cos(phi) of
+its distance. If the boundary is a plane through x with normal g in the span of u and v, the points
+up to the angle between u and g are adversarial, the others are not, and the last adversarial point
+is the closest to x*.
 """
 
 from __future__ import annotations
@@ -31,29 +32,29 @@ from ..engine.points import LinearPoint
 
 QUARTER_TURN = math.pi / 2
 NEGLIGIBLE_ROUNDINGS = 1e3
-"""Parts of a unit vector below so many roundings are taken for 0."""
+"""A component of a unit vector below this many rounding errors counts as 0."""
 
 
 class Path(Protocol):
-    """A part of a search: points by theta."""
+    """A path that a search follows."""
 
     @property
     def start(self) -> Iterate:
-        """T(0), adversarial."""
+        """T(0), which is adversarial."""
 
     @property
     def length(self) -> float:
-        """Length in l2, roughly."""
+        """Approximate length in l2."""
 
     def __call__(self, theta: float) -> Tensor:
-        """T(theta)."""
+        """Return T(theta)."""
 
     def linear_point(self, theta: float) -> LinearPoint | None:
-        """The terms of T(theta), or None if they are not plain numbers."""
+        """Return the terms of T(theta), or None if they are not plain numbers."""
 
 
 class Segment:
-    """The straight way from `start` to `end`, by default of the length of its start's distance."""
+    """The straight line from `start` to `end`; its default length is the distance of `start`."""
 
     def __init__(self, end: Tensor, start: Iterate, length: float | None = None) -> None:
         self.start = start
@@ -61,76 +62,74 @@ class Segment:
         self._way = end - start.point
 
     def __call__(self, theta: float) -> Tensor:
-        """T(theta)."""
         return self.linear_point(theta).point()
 
     def linear_point(self, theta: float) -> LinearPoint:
-        """The terms of T(theta)."""
         return LinearPoint(self.start.point, self._way, theta)
 
 
 class Box:
-    """From `start` through ever smaller ℓ∞ balls around the source: HSJA's projection for ℓ∞."""
+    """From `start` through shrinking ℓ∞ balls around the source: HSJA's projection for ℓ∞.
+
+    The distance of `start` is in ℓ∞, and `length` is an upper bound in l2.
+    """
 
     def __init__(self, source: Tensor, start: Iterate) -> None:
-        """The distance of `start` is in ℓ∞."""
         self.start = start
         self.length = start.distance * math.sqrt(source.numel())
-        """In l2, at most."""
         self._source, self._away = source, start.point - source
 
     def __call__(self, theta: float) -> Tensor:
-        """T(theta)."""
         radius = (1 - theta) * self.start.distance
         return self._away.clamp(-radius, radius).add_(self._source).clamp_(0, 1)
 
     def linear_point(self, theta: float) -> None:
-        """None: its points are no sums of images."""
+        """Return None: the points are not sums of images."""
 
 
 class Ray:
-    """Along a vector of signs from the radius of `start` inward, to 1 - `reach` of that radius."""
+    """Along a vector of signs from the radius of `start` inward, to 1 - `reach` of that radius.
+
+    `length` does not account for clipping.
+    """
 
     def __init__(
         self, source: Tensor, signs: Tensor, radius: float, start: Iterate, reach: float = 1.0
     ) -> None:
         self.start = start
         self.length = reach * radius * math.sqrt(source.numel())
-        """In l2, but for what clipping takes."""
         self._source, self._signs, self._radius, self._reach = source, signs, radius, reach
 
     def __call__(self, theta: float) -> Tensor:
-        """T(theta)."""
         return self.linear_point(theta).point()
 
     def linear_point(self, theta: float) -> LinearPoint:
-        """The terms of T(theta)."""
         return LinearPoint(self._source, self._signs, self._radius * (1 - self._reach * theta))
 
 
 def inward(source: Tensor, start: Iterate, norm: Metric) -> Path:
-    """The way from `start` to the source on which a distance in this metric shrinks evenly."""
+    """Return the path from `start` to the source on which the distance shrinks evenly."""
     return Box(source, start) if norm is Metric.LINF else Segment(source, start)
 
 
 @dataclass(frozen=True)
 class Circle:
-    """The circle over x - x* in the plane of x - x* and a direction."""
+    """The circle with diameter x - x* in the plane of x - x* and a direction."""
 
     source: Tensor
     away: Tensor
-    """x - x*."""
+    """The vector x - x*."""
     side: Tensor
-    """The part of the direction across it, as long as it is."""
+    """The component of the direction orthogonal to x - x*, scaled to the same length."""
     cosine: Tensor
-    """Of the angle between x - x* and the direction; on the device, a number without dimension."""
+    """Cosine of the angle between x - x* and the direction, a scalar on the device."""
 
     @classmethod
     def through(cls, source: Tensor, point: Tensor, direction: Tensor) -> Circle:
-        """The circle from `point`, turning towards the unit vector `direction`.
+        """Return the circle from `point` that turns towards the unit vector `direction`.
 
-        A direction along x - x* has no part across it but what rounding leaves: then `side` is 0,
-        and the circle shrinks to the diameter.
+        A direction along x - x* has no orthogonal component except rounding errors: `side` is then
+        0, and the circle shrinks to the diameter.
         """
         limits = torch.finfo(point.dtype)
         if (kernels := kernels_for(source)) is not None:
@@ -147,12 +146,12 @@ class Circle:
         return cls(source, away, side, along)
 
     def at(self, phi: float) -> LinearPoint:
-        """The terms of the point at the angle phi from x, as seen from x*."""
+        """Return the terms of the point at the angle phi from x, as seen from x*."""
         cosine, sine = math.cos(phi), math.sin(phi)
         return LinearPoint(self.source, self.away, cosine * cosine, self.side, cosine * sine)
 
     def at_unknown(self, phi: Tensor) -> Tensor:
-        """The point at an angle that only the device knows, a tensor without dimension."""
+        """Return the point at an angle that is a scalar on the device."""
         cosine, sine = torch.cos(phi), torch.sin(phi)
         point = torch.addcmul(self.source, self.away, cosine * cosine)
         return point.addcmul_(self.side, cosine * sine).clamp_(0, 1)
@@ -166,25 +165,20 @@ class Arc:
     start: Iterate
     first: float = 0.0
     last: float | Tensor = QUARTER_TURN
-    """An angle that only the device knows may be a tensor without dimension; `first` is then 0."""
+    """Last angle; if it is a scalar tensor on the device, `first` is 0."""
 
     @property
     def length(self) -> float:
-        """Length in l2, but for what clipping takes; at most, if only the device knows the end."""
+        """Length in l2 without clipping; an upper bound if `last` is on the device."""
         last = QUARTER_TURN if isinstance(self.last, Tensor) else self.last
         return abs(last - self.first) * self.start.distance / abs(math.cos(self.first))
 
     def __call__(self, theta: float) -> Tensor:
-        """T(theta)."""
         if isinstance(self.last, Tensor):
             return self.circle.at_unknown(self.last * theta)
-        return self.circle.at(self._angle(theta, self.last)).point()
+        return self.circle.at(self.first + (self.last - self.first) * theta).point()
 
     def linear_point(self, theta: float) -> LinearPoint | None:
-        """The terms of T(theta), if they are plain numbers."""
         if isinstance(self.last, Tensor):
             return None
-        return self.circle.at(self._angle(theta, self.last))
-
-    def _angle(self, theta: float, last: float) -> float:
-        return self.first + (last - self.first) * theta
+        return self.circle.at(self.first + (self.last - self.first) * theta)

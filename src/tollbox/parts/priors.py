@@ -1,32 +1,28 @@
-"""Priors on directions: which are worth asking about, before anything is known of a model.
+"""Priors on directions: which directions are worth a query before anything is known of a model.
 
 An estimate of n answers has a cosine of about sqrt(n) |g|_v with the normal g of the boundary,
-where |g|_v^2 = E<v, g>^2 is the share of the normal's energy that falls on a random direction v of
-the prior. For uniform directions it is 1/d; a prior is as good as it raises that. What it is for
-real networks, `benchmarks/sensitivity.py` measures:
+where |g|_v^2 = E<v, g>^2 is the share of the normal's energy on a random direction v of the prior.
+It is 1/d for uniform directions; a good prior raises it. `benchmarks/sensitivity.py` measures it on
+real networks:
 
-    Spectrum    frequencies below a cut, most of the energy along brightness: networks look at light
-                far more than at colour
-    Texture     the image's own fine texture, each place with its own factor: to strengthen or fade
-                what is there says more than to add what is not
+    Spectrum    frequencies below a cut, with most of the energy in brightness: networks respond to
+                light far more than to colour
+    Texture     the image's own fine texture, with a random factor at each place: to strengthen or
+                weaken existing texture is more effective than to add a new one
     Photo       two spectra and the texture, a third of the energy each: the default of `frugal`
-    Reweighed   the perturbation that was found so far, each place and each band with its own
-                factor. It lives in few dimensions, so few answers tell which parts of the
-                perturbation earn their length; what it can bring is soon used up, and comes back
-                as other estimates add noise
+    Reweighed   the current perturbation, with a random factor for each place and band. It has few
+                dimensions, so that few answers show which parts of the perturbation matter. Its
+                benefit is soon exhausted and returns as other estimates add noise
 
-A frequency is a number of half-waves per image, so that the same numbers suit small images and
-large ones.
+Frequencies are half-waves per image, so that the same numbers suit small and large images.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from itertools import islice
-from typing import Self
 
 import numpy as np
 import torch
@@ -37,202 +33,165 @@ from torch.nn import functional
 from ..core.problem import Problem
 from ..core.validation import MAX_VALUE, above, check, number
 from .registry import register
-from .subspaces import Drawing, Prior, Recordable, Shape, cosine_columns, transform_planes
+from .subspaces import Prior, Recordable, Shape, TensorDrawing, cosine_columns, transform_planes
 from .vectors import unit, unit_rows
 
 BRIGHTNESS = (0.56, 0.74, 0.37)
-"""Along which of red, green and blue the normals of networks have most of their energy."""
+"""The mix of red, green and blue that holds most of the energy of networks' normals."""
+ENERGY_FLOOR = 0.1
+"""Windows with less than this share of the image's texture are not raised to the same level."""
+TEXTURE_ROUNDINGS = 100.0
+"""Texture below this many rounding errors counts as none, as in an image of one colour."""
+CUT = number(1, MAX_VALUE)
 
 
 def _sides(image: Shape, cut: float) -> tuple[int, int]:
-    """How many frequencies below the cut there are along each axis."""
+    """Return the number of frequencies below the cut along each axis."""
     _, height, width = image
     return min(height, math.ceil(cut)), min(width, math.ceil(cut))
 
 
-def _mask_below(sides: tuple[int, int], cut: float) -> NDArray[np.float64]:
-    f = np.hypot(np.arange(sides[0])[:, None], np.arange(sides[1])[None, :])
-    return (f < cut).astype(float)
+def _grid(height: int, width: int) -> NDArray[np.float64]:
+    return np.hypot(np.arange(height)[:, None], np.arange(width)[None, :])
 
 
-def _expand(rows: Tensor, image: Shape) -> Tensor:
-    """Low-frequency coefficients (..., h', w') to planes (..., h, w)."""
-    sides = zip(image[1:], rows.shape[-2:], strict=True)
-    vertical, horizontal = (cosine_columns(side, 1.0, rows)[:, :count] for side, count in sides)
-    return transform_planes(vertical, rows, horizontal.mT)
+def _count_below(image: Shape, cut: float) -> int:
+    return int((_grid(*_sides(image, cut)) < cut).sum())
+
+
+@lru_cache(maxsize=64)
+def _frequencies(height: int, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.from_numpy(_grid(height, width)).to(dtype).to(device, non_blocking=True)
 
 
 @lru_cache(maxsize=64)
 def _low_pass(
     sides: tuple[int, int], cut: float, dtype: torch.dtype, device: torch.device
 ) -> Tensor:
-    """1 for the frequencies below the cut, 0 for the others."""
-    return torch.from_numpy(_mask_below(sides, cut)).to(dtype).to(device, non_blocking=True)
+    """Return 1 for the frequencies below the cut and 0 for the others."""
+    below = (_grid(*sides) < cut).astype(float)
+    return torch.from_numpy(below).to(dtype).to(device, non_blocking=True)
 
 
-class _FixedDrawing:
-    """A drawing that does not depend on the point."""
+def _expand(rows: Tensor, image: Shape) -> Tensor:
+    """Expand low-frequency coefficients (..., h', w') to planes (..., h, w)."""
+    sides = zip(image[1:], rows.shape[-2:], strict=True)
+    vertical, horizontal = (cosine_columns(side, 1.0, rows)[:, :count] for side, count in sides)
+    return transform_planes(vertical, rows, horizontal.mT)
 
-    def at(self, point: Tensor) -> Self:  # noqa: ARG002
-        return self
+
+def _smooth_factors(rows: Tensor, image: Shape, cut: float) -> Tensor:
+    """Return random factors of frequencies below the cut, for each place."""
+    low_pass = _low_pass((rows.shape[-2], rows.shape[-1]), cut, rows.dtype, rows.device)
+    return _expand(rows * low_pass, image)
 
 
 @register(Prior)
 @dataclass(frozen=True)
 class Spectrum:
-    """Frequencies below `cut`; of three channels a share `grey` of the energy is brightness."""
+    """Frequencies below `cut`; of three channels, a share `grey` of the energy is brightness."""
 
     cut: float = 56.0
     grey: float = 0.7
 
     def __post_init__(self) -> None:
-        check(self, cut=number(1, MAX_VALUE), grey=number(0, 1))
+        check(self, cut=CUT, grey=number(0, 1))
 
     def dimension(self, image: Shape) -> int:
-        """d', the effective dimension."""
-        places = int(_mask_below(_sides(image, self.cut), self.cut).sum())
+        places = _count_below(image, self.cut)
         if image[0] != 3:
             return places * image[0]
         return max(2, round(places / (self.grey**2 + (1 - self.grey) ** 2 / 2)))
 
     def begin(self, problem: Problem) -> Recordable:
-        """For one image."""
-        return _SpectrumDrawing(self, tuple(problem.source.shape))
+        image = tuple(problem.source.shape)
+        shape = (image[0], *_sides(image, self.cut))
 
+        def make(rows: Tensor, length: float) -> Tensor:
+            rows = rows * _low_pass((shape[1], shape[2]), self.cut, rows.dtype, rows.device)
+            if shape[0] == 3:
+                mix = _channel_mix(self.grey, rows.dtype, rows.device)
+                # Contiguous, so that lengths are summed in the same order as for a single row.
+                rows = torch.einsum("cd,ndhw->nchw", mix, rows).contiguous()
+            return _expand(unit_rows(rows) * length, image)
 
-class _SpectrumDrawing(_FixedDrawing):
-    tensors: tuple[Tensor, ...] = ()
-
-    def __init__(self, part: Spectrum, image: Shape) -> None:
-        self._part, self._image = part, image
-        self.shape = (image[0], *_sides(image, part.cut))
-        self.kind: Hashable = (part, image)
-
-    def holding(self, *tensors: Tensor) -> Recordable:  # noqa: ARG002
-        return self
-
-    def __call__(self, rows: Tensor, length: float) -> Tensor:
-        low_pass, mix = _weights(self._part, self.shape, rows.dtype, rows.device)
-        rows = rows * low_pass
-        if mix is not None:
-            # in the order of memory in which a single row's length would be summed
-            rows = torch.einsum("cd,ndhw->nchw", mix, rows).contiguous()
-        return _expand(unit_rows(rows) * length, self._image)
+        return TensorDrawing((self, image), shape, make)
 
 
 @lru_cache(maxsize=64)
-def _weights(
-    part: Spectrum, shape: Shape, dtype: torch.dtype, device: torch.device
-) -> tuple[Tensor, Tensor | None]:
-    low_pass = _low_pass((shape[1], shape[2]), part.cut, dtype, device)
-    if shape[0] != 3:
-        return low_pass, None
+def _channel_mix(grey: float, dtype: torch.dtype, device: torch.device) -> Tensor:
     light = np.array(BRIGHTNESS) / np.linalg.norm(BRIGHTNESS)
     along = np.outer(light, light)
-    mix = math.sqrt(part.grey) * along + math.sqrt((1 - part.grey) / 2) * (np.eye(3) - along)
-    return low_pass, torch.from_numpy(mix).to(dtype).to(device, non_blocking=True)
+    mix = math.sqrt(grey) * along + math.sqrt((1 - grey) / 2) * (np.eye(3) - along)
+    return torch.from_numpy(mix).to(dtype).to(device, non_blocking=True)
 
 
 @register(Prior)
 @dataclass(frozen=True)
 class Texture:
-    """The image's brightness, its frequencies f weighted by f^power, evened out over windows of a
-    share of its side; times smooth random factors of frequencies below `cut`."""
+    """The image's brightness with its frequencies f weighted by f^power, divided by the local
+    energy in windows (a share of the side), times smooth factors of frequencies below `cut`."""
 
     power: float = 1.5
     window: float = 1 / 56
     cut: float = 32.0
 
     def __post_init__(self) -> None:
-        check(self, power=number(0, 10), window=above(0, 1), cut=number(1, MAX_VALUE))
+        check(self, power=number(0, 10), window=above(0, 1), cut=CUT)
 
     def dimension(self, image: Shape) -> int:
-        """d', the number of factors."""
-        return max(2, int(_mask_below(_sides(image, self.cut), self.cut).sum()))
+        return max(2, _count_below(image, self.cut))
 
     def begin(self, problem: Problem) -> Recordable:
-        """For one image."""
         image = tuple(problem.source.shape)
-        return _TextureDrawing(self, image, _even_texture(self, problem.source))
 
+        def make(rows: Tensor, length: float, texture: Tensor) -> Tensor:
+            return unit_rows(_smooth_factors(rows, image, self.cut) * texture) * length
 
-EVENING_FLOOR = 0.1
-"""Windows with less texture than this share of the image's are not raised to the same level."""
+        shape = (1, *_sides(image, self.cut))
+        return TensorDrawing((self, image), shape, make, (self._even_texture(problem.source),))
 
-
-def _even_texture(part: Texture, source: Tensor) -> Tensor:
-    """The image's fine texture, evened out, (c, h, w)."""
-    channels, height, width = source.shape
-    light = source.new_ones(channels)
-    if channels == 3:
-        light = torch.tensor(BRIGHTNESS, dtype=source.dtype).to(source.device, non_blocking=True)
-    light = unit(light)
-    # of a copy, which is aligned wherever in a batch the image lies (cosines.py)
-    plane = torch.einsum("chw,c->hw", source.clone(), light)
-    high, wide = cosine_columns(height, 1.0, source), cosine_columns(width, 1.0, source)
-    f = _frequencies(height, width, source.dtype, source.device)
-    weights = f**part.power
-    fine = high @ ((high.mT @ (plane - plane.mean()) @ wide) * weights) @ wide.mT
-    reach = max(1, round(part.window * max(height, width)))
-    energy = functional.avg_pool2d(
-        fine[None, None] ** 2, 2 * reach + 1, 1, reach, count_include_pad=False
-    )[0, 0].sqrt()
-    tiny = torch.finfo(source.dtype).tiny
-    even = fine / (energy + EVENING_FLOOR * fine.square().mean().sqrt()).clamp_min(tiny)
-    rounding = torch.finfo(source.dtype).eps * weights.amax() * plane.abs().amax()
-    even = torch.where(
-        fine.abs().amax() > TEXTURE_ROUNDINGS * rounding, even, torch.ones_like(even)
-    )
-    return even * light.view(-1, 1, 1)
-
-
-class _TextureDrawing(_FixedDrawing):
-    def __init__(self, part: Texture, image: Shape, base: Tensor) -> None:
-        self._part, self._image, self._base = part, image, base
-        self._sides, self._cut = _sides(image, part.cut), part.cut
-        self.shape: Shape = (1, *self._sides)
-        self.kind: Hashable = (part, image)
-        self.tensors = (base,)
-
-    def holding(self, *tensors: Tensor) -> Recordable:
-        return _TextureDrawing(self._part, self._image, *tensors)
-
-    def __call__(self, rows: Tensor, length: float) -> Tensor:
-        low_pass = _low_pass(self._sides, self._cut, rows.dtype, rows.device)
-        return unit_rows(_expand(rows * low_pass, self._image) * self._base) * length
-
-
-TEXTURE_ROUNDINGS = 100.0
-"""Texture of fewer roundings is none: an image of one colour has no texture, any place will do."""
-
-
-@lru_cache(maxsize=64)
-def _frequencies(height: int, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    f = np.hypot(np.arange(height)[:, None], np.arange(width)[None, :])
-    return torch.from_numpy(f).to(dtype).to(device, non_blocking=True)
+    def _even_texture(self, source: Tensor) -> Tensor:
+        """Return the image's fine texture (c, h, w) with about the same energy everywhere."""
+        channels, height, width = source.shape
+        light = source.new_ones(channels)
+        if channels == 3:
+            light = torch.tensor(BRIGHTNESS, dtype=source.dtype)
+            light = light.to(source.device, non_blocking=True)
+        light = unit(light)
+        # A copy is aligned wherever the image lies in a batch (see subspaces.py).
+        plane = torch.einsum("chw,c->hw", source.clone(), light)
+        high, wide = cosine_columns(height, 1.0, source), cosine_columns(width, 1.0, source)
+        weights = _frequencies(height, width, source.dtype, source.device) ** self.power
+        fine = high @ ((high.mT @ (plane - plane.mean()) @ wide) * weights) @ wide.mT
+        reach = max(1, round(self.window * max(height, width)))
+        energy = functional.avg_pool2d(
+            fine[None, None] ** 2, 2 * reach + 1, 1, reach, count_include_pad=False
+        )[0, 0].sqrt()
+        limits = torch.finfo(source.dtype)
+        floor = ENERGY_FLOOR * fine.square().mean().sqrt()
+        even = fine / (energy + floor).clamp_min(limits.tiny)
+        rounding = limits.eps * weights.amax() * plane.abs().amax()
+        is_textured = fine.abs().amax() > TEXTURE_ROUNDINGS * rounding
+        return torch.where(is_textured, even, torch.ones_like(even)) * light.view(-1, 1, 1)
 
 
 @register(Prior)
 @dataclass(frozen=True)
 class Photo:
-    """What networks for photographs look at: a share of texture, and the rest halved between
-    frequencies below `low` and frequencies below `high`, the latter nearly all brightness."""
+    """What networks for photographs respond to: a share of texture, and the rest halved between
+    frequencies below `low` and frequencies below `high`, the latter mostly brightness."""
 
     texture: float = 1 / 3
     low: float = 56.0
     high: float = 112.0
 
     def __post_init__(self) -> None:
-        check(
-            self,
-            texture=number(0, 1),
-            low=number(1, MAX_VALUE),
-            high=number(1, MAX_VALUE),
-        )
+        check(self, texture=number(0, 1), low=CUT, high=CUT)
 
     @property
     def parts(self) -> list[tuple[float, Texture | Spectrum]]:
-        """The parts with their shares of the energy."""
+        """The component priors with their shares of the energy."""
         rest = (1 - self.texture) / 2
         found: list[tuple[float, Texture | Spectrum]] = [
             (self.texture, Texture()),
@@ -242,43 +201,27 @@ class Photo:
         return [(share, part) for share, part in found if share > 0]
 
     def dimension(self, image: Shape) -> int:
-        """d', the effective dimension, as if the parts were orthogonal."""
+        """Return the effective dimension d', as if the components were orthogonal."""
         return max(2, round(1 / sum(s**2 / part.dimension(image) for s, part in self.parts)))
 
     def begin(self, problem: Problem) -> Recordable:
-        """For one image."""
-        image = tuple(problem.source.shape)
         parts = [(share, part.begin(problem)) for share, part in self.parts]
-        return _BlendDrawing((self, image), parts)
+        sizes = [math.prod(drawing.shape) for _, drawing in parts]
 
+        def make(rows: Tensor, length: float, *tensors: Tensor) -> Tensor:
+            left = iter(tensors)
+            pieces = rows.flatten(1).split(sizes, dim=1)
+            drawn = (
+                drawing.holding(*islice(left, len(drawing.tensors)))(
+                    piece.reshape(-1, *drawing.shape), math.sqrt(share)
+                )
+                for (share, drawing), piece in zip(parts, pieces, strict=True)
+            )
+            return unit_rows(reduce(torch.Tensor.add_, drawn)) * length
 
-class _BlendDrawing(_FixedDrawing):
-    def __init__(self, kind: Hashable, parts: Sequence[tuple[float, Recordable]]) -> None:
-        self.kind, self._parts = kind, parts
-        self._sizes = [math.prod(drawing.shape) for _, drawing in parts]
-        self.shape: Shape = (1, 1, sum(self._sizes))
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        return tuple(tensor for _, drawing in self._parts for tensor in drawing.tensors)
-
-    def holding(self, *tensors: Tensor) -> Recordable:
-        left = iter(tensors)
-        return _BlendDrawing(
-            self.kind,
-            [
-                (share, drawing.holding(*islice(left, len(drawing.tensors))))
-                for share, drawing in self._parts
-            ],
-        )
-
-    def __call__(self, rows: Tensor, length: float) -> Tensor:
-        pieces = rows.flatten(1).split(self._sizes, dim=1)
-        drawn = (
-            drawing(piece.reshape(-1, *drawing.shape), math.sqrt(share))
-            for (share, drawing), piece in zip(self._parts, pieces, strict=True)
-        )
-        return unit_rows(reduce(torch.Tensor.add_, drawn)) * length
+        kind = (self, tuple(problem.source.shape))
+        tensors = tuple(tensor for _, drawing in parts for tensor in drawing.tensors)
+        return TensorDrawing(kind, (1, 1, sum(sizes)), make, tensors)
 
 
 @register(Prior)
@@ -292,51 +235,30 @@ class Reweighed:
     high: float = 56.0
 
     def __post_init__(self) -> None:
-        check(
-            self,
-            cut=number(1, MAX_VALUE),
-            low=number(1, MAX_VALUE),
-            high=number(1, MAX_VALUE),
-        )
+        check(self, cut=CUT, low=CUT, high=CUT)
 
     def dimension(self, image: Shape) -> int:
-        """d', the number of factors."""
-        return max(2, 3 * int(_mask_below(_sides(image, self.cut), self.cut).sum()))
+        return max(2, 3 * _count_below(image, self.cut))
 
     def begin(self, problem: Problem) -> Recordable:
-        """For one image."""
-        return _ReweighedDrawing(self, problem.source, ())
+        image = tuple(problem.source.shape)
 
+        def make(rows: Tensor, length: float, *bands: Tensor) -> Tensor:
+            factors = _smooth_factors(rows, image, self.cut)
+            total = factors[:, :1] * bands[0]
+            for band in (1, 2):
+                total.addcmul_(factors[:, band : band + 1], bands[band])
+            return unit_rows(total) * length
 
-class _ReweighedDrawing:
-    def __init__(self, part: Reweighed, source: Tensor, bands: tuple[Tensor, ...]) -> None:
-        self._part, self._source, self._bands = part, source, bands
-        self._image: Shape = tuple(source.shape)
-        self._sides = _sides(self._image, part.cut)
-        self.shape: Shape = (3, *self._sides)
-        self.kind: Hashable = (part, self._image)
+        def bands_at(point: Tensor) -> tuple[Tensor, ...]:
+            source, (_, height, width) = problem.source, image
+            away = point - source
+            high, wide = cosine_columns(height, 1.0, source), cosine_columns(width, 1.0, source)
+            f = _frequencies(height, width, source.dtype, source.device)
+            coefficients = high.mT @ away @ wide
+            low = high @ (coefficients * (f < self.low)) @ wide.mT
+            middle = high @ (coefficients * ((f >= self.low) & (f < self.high))) @ wide.mT
+            return low, middle, away - low - middle
 
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        return self._bands
-
-    def holding(self, *tensors: Tensor) -> Recordable:
-        return _ReweighedDrawing(self._part, self._source, tensors)
-
-    def at(self, point: Tensor) -> Drawing:
-        part, source, (_, height, width) = self._part, self._source, self._image
-        away = point - source
-        high, wide = cosine_columns(height, 1.0, source), cosine_columns(width, 1.0, source)
-        f = _frequencies(height, width, source.dtype, source.device)
-        coefficients = high.mT @ away @ wide
-        low = high @ (coefficients * (f < part.low)) @ wide.mT
-        middle = high @ (coefficients * ((f >= part.low) & (f < part.high))) @ wide.mT
-        return _ReweighedDrawing(part, source, (low, middle, away - low - middle))
-
-    def __call__(self, rows: Tensor, length: float) -> Tensor:
-        low_pass = _low_pass(self._sides, self._part.cut, rows.dtype, rows.device)
-        factors = _expand(rows * low_pass, self._image)
-        total = factors[:, :1] * self._bands[0]
-        for band in (1, 2):
-            total.addcmul_(factors[:, band : band + 1], self._bands[band])
-        return unit_rows(total) * length
+        shape = (3, *_sides(image, self.cut))
+        return TensorDrawing((self, image), shape, make, tensors_at=bands_at)

@@ -1,18 +1,17 @@
-"""Rays: how far the boundary is along a direction from the source, g(theta) (Cheng et al. 2019).
+"""Rays: the distance g(theta) to the boundary along a direction from the source.
 
-The points of a ray are x* + r theta, clipped to [0,1], with theta of length 1. A radius r is known
-where the boundary should be near. It is bracketed first, and a search part narrows the bracket:
+The points of a ray are x* + r theta, clipped to [0,1], with theta of length 1 (Cheng et al. 2019).
+An expected radius r is known. The boundary is bracketed around it, and a search narrows the
+bracket:
 
-    inward       ask at r, 0.99 r, 0.99^2 r, ... until one is not adversarial
-    around       the same; and if r itself is not, at 1.01 r, 1.01^2 r, ... until one is
-    from_beyond  from (1 + reach) r to (1 - reach) r and no farther: the stealthy attacks'
+    search_inward   query r, 0.99 r, 0.99^2 r, ... until a point is not adversarial
+    search_around   the same, and if r is not adversarial, 1.01 r, 1.01^2 r, ... until a point is
+    search_window   from (1 + reach) r to (1 - reach) r and no farther: the stealthy attacks
 
-Each gives the nearest adversarial point that it found, or None if it came to none.
+Each returns the closest adversarial point that it found, or None.
 
-Outward: from the source along a direction, in equal steps, until a point is adversarial.
-
-So GeoDA's authors and qFool come from a normal to a point behind the boundary. All points but the
-last are flagged.
+`walk_outward` takes equal steps from the source until a point is adversarial. GeoDA and qFool get
+from a normal to a point behind the boundary this way; all answers except the last are flagged.
 """
 
 from __future__ import annotations
@@ -27,16 +26,17 @@ from ..core.problem import Problem
 from ..engine.points import LinearPoint, LinearRows
 from .paths import Segment
 from .searches import PHASE, Search
+from .vectors import LazyRows
 
 INWARD, OUTWARD = 0.99, 1.01
-MOST_STEPS = 70
-"""Of 1 %: to twice the radius, or half of it."""
-FARTHEST = OUTWARD**MOST_STEPS
-"""What a ray without a boundary up to there counts as, in units of the radius."""
+MAX_STEPS = 70
+"""Maximum number of steps of 1 %: to twice the radius, or half of it."""
+FARTHEST = OUTWARD**MAX_STEPS
+"""Length of a ray without a boundary up to there, in units of the radius."""
 
 
 class OnRay(LinearRows):
-    """Points of a ray at given radii, as rows."""
+    """The points of a ray at the given radii, as rows."""
 
     def __init__(self, source: Tensor, ray: Tensor, radii: Sequence[float]) -> None:
         self._source, self._ray, self.radii = source, ray, radii
@@ -46,19 +46,21 @@ class OnRay(LinearRows):
 
     def __getitem__(self, rows: slice) -> Tensor:
         first, last, _ = rows.indices(len(self.radii))
-        return torch.stack([self.linear_point(row).point() for row in range(first, last)])
+        return torch.stack([self.point(row) for row in range(first, last)])
 
     def linear_point(self, row: int) -> LinearPoint:
-        """The terms of one row."""
         return LinearPoint(self._source, self._ray, self.radii[row])
 
     def point(self, row: int) -> Tensor:
-        """One of them."""
         return self.linear_point(row).point()
 
+    def iterate(self, row: int, answers: Answers) -> Iterate:
+        """Return the point of an adversarial row with its distance."""
+        return Iterate(self.point(row), float(answers.distances[row]))
 
-def booked(asking: Asking[T], phase: str) -> Asking[T]:
-    """The same asking, with all its queries booked under one phase."""
+
+def in_phase(asking: Asking[T], phase: str) -> Asking[T]:
+    """Return the same asking with all its queries charged to one phase."""
 
     def under_phase(ask: Ask) -> Asking[Answers]:
         return (yield Ask(runs=ask.runs, phase=phase))
@@ -66,7 +68,7 @@ def booked(asking: Asking[T], phase: str) -> Asking[T]:
     return handled(asking, under_phase)
 
 
-def inward(
+def search_inward(
     problem: Problem,
     search: Search,
     ray: Tensor,
@@ -74,45 +76,44 @@ def inward(
     scale: float = 1.0,
     known: Iterate | None = None,
 ) -> Asking[Iterate | None]:
-    """The boundary at `radius` or nearer; None if the ray is not adversarial there.
+    """Return the boundary point at `radius` or less, or None if the ray is not adversarial there.
 
-    `known`: its point at that radius, if it was asked already, and found adversarial.
+    `known` is the point at that radius, if it was queried before and is adversarial.
     """
     first = 0 if known is None else 1
-    points = OnRay(
-        problem.source, ray, [radius * INWARD**step for step in range(first, MOST_STEPS + 1)]
-    )
+    radii = [radius * INWARD**step for step in range(first, MAX_STEPS + 1)]
+    points = OnRay(problem.source, ray, radii)
     answers = yield Ask(points, until=Until.NOT_ADVERSARIAL, phase=PHASE)
     passed = int(answers.adversarial.sum())
     if passed:
-        known = Iterate(points.point(passed - 1), float(answers.distances[passed - 1]))
+        known = points.iterate(passed - 1, answers)
     if known is None:
         return None
     if passed == len(points):
-        return (yield from search(problem, Segment(problem.source, known), scale))
-    width = points.radii[passed] * (1 / INWARD - 1)
-    return (yield from search(problem, Segment(points.point(passed), known, width), scale))
+        line = Segment(problem.source, known)
+    else:
+        line = Segment(points.point(passed), known, radii[passed] * (1 / INWARD - 1))
+    return (yield from search(problem, line, scale))
 
 
-def around(
+def search_around(
     problem: Problem, search: Search, ray: Tensor, radius: float, scale: float = 1.0
 ) -> Asking[Iterate | None]:
-    """The boundary, wherever it is up to about twice the radius."""
-    found = yield from inward(problem, search, ray, radius, scale)
+    """Return the boundary point, wherever it is up to about twice the radius."""
+    found = yield from search_inward(problem, search, ray, radius, scale)
     if found is not None:
         return found
-    radii = [radius * OUTWARD**step for step in range(MOST_STEPS + 1)]
+    radii = [radius * OUTWARD**step for step in range(MAX_STEPS + 1)]
     inner, points = OnRay(problem.source, ray, radii), OnRay(problem.source, ray, radii[1:])
     answers = yield Ask(points, until=Until.ADVERSARIAL, phase=PHASE)
     if not answers.adversarial[-1]:
         return None
     row = len(answers) - 1
-    outer = Iterate(points.point(row), float(answers.distances[row]))
-    line = Segment(inner.point(row), outer, radii[row + 1] - radii[row])
+    line = Segment(inner.point(row), points.iterate(row, answers), radii[row + 1] - radii[row])
     return (yield from search(problem, line, scale))
 
 
-def from_beyond(
+def search_window(
     problem: Problem,
     search: Search,
     ray: Tensor,
@@ -121,31 +122,21 @@ def from_beyond(
     scale: float = 1.0,
     phase: str = PHASE,
 ) -> Asking[Iterate | None]:
-    """The boundary between (1 - reach) and (1 + reach) of the radius, from the outer end on."""
+    """Return the boundary point between (1 - reach) and (1 + reach) of the radius.
+
+    The search starts at the outer end and returns None if that is not adversarial.
+    """
     ends = OnRay(problem.source, ray, [(1 + reach) * radius, (1 - reach) * radius])
     answers = yield Ask(ends[0:1], phase=phase)
     if not answers.adversarial[0]:
         return None
-    outer = Iterate(ends.point(0), float(answers.distances[0]))
-    line = Segment(ends.point(1), outer, 2 * reach * radius)
+    line = Segment(ends.point(1), ends.iterate(0, answers), 2 * reach * radius)
     return (yield from search(problem, line, scale))
 
 
-class _Multiples:
-    """Rows source + k step, k = 1, 2, ..., clipped."""
-
-    def __init__(self, source: Tensor, step: Tensor, count: int) -> None:
-        self._source, self._step, self._count = source, step, count
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, rows: slice) -> Tensor:
-        first, last, _ = rows.indices(self._count)
-        points = [torch.add(self._source, self._step, alpha=k + 1) for k in range(first, last)]
-        return torch.stack(points).clamp_(0, 1)
-
-
 def walk_outward(problem: Problem, step: Tensor, count: int) -> Asking[Iterate | None]:
-    """The first adversarial of x* + step, x* + 2 step, ...; None if none of them is."""
-    return first_adversarial(_Multiples(problem.source, step, count), "step")
+    """Return the first adversarial point of x* + step, x* + 2 step, ..., or None."""
+    points = LazyRows.stack(
+        range(1, count + 1), lambda k: torch.add(problem.source, step, alpha=k).clamp_(0, 1)
+    )
+    return first_adversarial(points, "step")

@@ -1,17 +1,15 @@
-"""The registry: which classes can take the place of a part, by kind. Study files name them so.
+"""The registry of parts: which classes a study file can name for each kind of part.
 
 1. A kind is the protocol that annotates an attack's field: Start, Search, Estimate, Subspace,
    Prior, Directions, Sweep.
-2. A part is registered by one line above its class, in a file that `parts/__init__.py` imports:
+2. One line above its class registers a part, in a file that `parts/__init__.py` imports:
 
        @register(Search)
        @dataclass(frozen=True)
        class TenSteps: ...
 
-   From then on `search.part = "TenSteps"` works in every study file. All its fields have defaults,
-   so that a name is enough to make one.
-3. A field that was renamed is still read by its old name, so that study files written before, and
-   those that stores keep, stay readable (`RENAMED_FIELDS`).
+   `search.part = "TenSteps"` then works in every study file. All fields have defaults, so that the
+   name is enough to create the part.
 """
 
 from __future__ import annotations
@@ -22,22 +20,11 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 PARTS: dict[Any, tuple[type, ...]] = {}
-"""By kind, the classes that can take its place."""
-
-RENAMED_FIELDS: dict[str, dict[str, str]] = {
-    "Frugal": {
-        "wide": "fallback_prior",
-        "own": "reweighing_prior",
-        "every": "reweighing_period",
-        "own_information": "reweighing_information",
-        "share": "relative_delta",
-    },
-}
-"""By class, the fields of attacks and parts that had another name."""
+"""Registered classes by kind."""
 
 
 def register(*kinds: Any) -> Callable[[type[T]], type[T]]:
-    """Let study files name a class wherever an attack has a part of one of these kinds."""
+    """Register a class as a part of the given kinds, so that study files can name it."""
 
     def add(part: type[T]) -> type[T]:
         for kind in kinds:

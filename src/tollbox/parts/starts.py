@@ -1,18 +1,13 @@
-"""Starts: a first adversarial point. Every failure costs a flagged query, so a start has a bound.
+"""Starts: a first adversarial point. Every failed try costs a flagged answer, so tries are limited.
 
-    GrowingNoise   noise of rising strength: the paper's
-    NoiseImage     an image of noise
-    UniformNoise   the same, blended with the source: HSJA's
-    Pool           images of other classes, the nearest first
+    GrowingNoise   noise of increasing strength (the paper)
+    NoiseImage     an image of uniform noise
+    UniformNoise   the same, blended with the source (HSJA)
+    Pool           images of other classes, by increasing distance
+    GaussianRays   the closest boundary along a hundred Gaussian directions (OPT, Cheng et al. 2019)
 
-An image that comes with a problem (`Problem.start_image`, `starts` of `tollbox.run`) goes before
-all of them: a targeted run needs one of the target class. A start returns what it found, or None.
-
-OPT's start: the nearest boundary along a hundred Gaussian directions (Cheng et al. 2019).
-
-A direction is asked far out, at x* + N(0, 1), clipped. If that is adversarial, it is asked at the
-best distance so far. If it is adversarial there, too, it is nearer, and its line to the source is
-searched. So a direction that is no better costs two queries, the second of them flagged.
+A start image of the problem (`Problem.start_image`, `starts` of `tollbox.run`) takes precedence
+over all of them; a targeted run needs one of the target class. A start returns a point or None.
 """
 
 from __future__ import annotations
@@ -27,63 +22,47 @@ import torch
 from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate, Until, first_adversarial
-from ..core.noise import Noise
 from ..core.problem import Problem
 from ..core.validation import MAX_VALUE, above, between, check, whole
 from ..errors import InputError
 from .paths import Segment
 from .registry import register
 from .searches import BinarySearch, Search
+from .vectors import LazyRows
 
 PHASE = "start"
 
 
 class Start(Protocol):
-    """A part: finds an adversarial point to begin with."""
+    """A part that finds an adversarial point to start from."""
 
     @property
     def tolerance(self) -> float | None:
-        """How near to the boundary it ends, as a share of its distance; None: anywhere."""
+        """Maximum distance to the boundary, as a share of the distance; None if there is none."""
 
     def __call__(self, problem: Problem, /) -> Asking[Iterate | None]:
-        """The point, or None."""
+        """Return the point, or None."""
 
 
-def begin(problem: Problem, start: Start) -> Asking[Iterate | None]:
-    """From the image that was given for this problem, if one was; else by `start`. The point is
-    within the mask, as it was sent."""
+def find_start(problem: Problem, start: Start) -> Asking[Iterate | None]:
+    """Return the problem's start image if it has one, otherwise what `start` finds.
+
+    The point is within the mask, as it was sent.
+    """
     if problem.start_image is not None:
         return (yield from first_adversarial(problem.start_image[None], PHASE))
     found = yield from start(problem)
     return None if found is None else found._replace(point=problem.within_mask(found.point))
 
 
-class _GrowingNoiseRows:
-    """Rows k = 1, 2, ...: source + k step N(0, 1), clipped."""
-
-    def __init__(self, source: Tensor, noise: Noise, step: float) -> None:
-        self._source, self._noise, self._step = source, noise, step
-
-    def __len__(self) -> int:
-        return len(self._noise)
-
-    def __getitem__(self, rows: slice) -> Tensor:
-        first, last, _ = rows.indices(len(self))
-        points = self._noise[first:last]
-        if last - first == 1:  # mostly: as few launches as can be
-            points *= self._step * last
-        else:
-            levels = torch.arange(first + 1, last + 1, device=points.device, dtype=torch.float64)
-            points *= (self._step * levels).to(points.dtype).view(-1, 1, 1, 1)
-        return points.add_(self._source).clamp_(0, 1)
-
-
 @register(Start)
 @dataclass(frozen=True)
 class GrowingNoise:
-    """The paper's: noise of rising strength until the label changes. A level is 0.02 of normalised
-    pixels, that is 0.0045 in [0,1]. Past about level 250 the noise saturates the range, and each
-    further level is a fresh try of the same kind."""
+    """The paper's start: noise of increasing strength until the label changes.
+
+    A level is 0.02 of normalised pixels, which is 0.0045 in [0,1]. Above about level 250 the noise
+    saturates the range, and each further level is another try of the same kind.
+    """
 
     step: float = 0.0045
     levels: int = 1000
@@ -94,29 +73,24 @@ class GrowingNoise:
         check(self, step=above(0, MAX_VALUE), levels=whole(1, MAX_VALUE))
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
-        """The first level that is adversarial."""
-        points = _GrowingNoiseRows(problem.source, problem.noise(PHASE, 0, self.levels), self.step)
-        return first_adversarial(points, PHASE)
+        noise = problem.noise(PHASE, 0, self.levels)
 
+        def make(first: int, last: int) -> Tensor:
+            points = noise[first:last]
+            if last - first == 1:  # the usual case, with as few kernel launches as possible
+                points *= self.step * last
+            else:
+                levels = torch.arange(first + 1, last + 1, device=points.device).double()
+                points *= (self.step * levels).to(points.dtype).view(-1, 1, 1, 1)
+            return points.add_(problem.source).clamp_(0, 1)
 
-class _UniformNoiseRows:
-    """Rows of uniform noise in [0,1]: the normal distribution function of standard normal rows."""
-
-    def __init__(self, noise: Noise) -> None:
-        self._noise = noise
-
-    def __len__(self) -> int:
-        return len(self._noise)
-
-    def __getitem__(self, rows: slice) -> Tensor:
-        levels: Tensor = torch.special.ndtr(self._noise[rows])
-        return levels.clamp_(0, 1)
+        return first_adversarial(LazyRows(self.levels, make), PHASE)
 
 
 @register(Start)
 @dataclass(frozen=True)
 class NoiseImage:
-    """Images of uniform noise until one is adversarial: the attack's own search goes on from it."""
+    """Images of uniform noise until one is adversarial; the attack's own search continues there."""
 
     tries: int = 10_000
 
@@ -126,20 +100,25 @@ class NoiseImage:
         check(self, tries=whole(1, MAX_VALUE))
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
-        """The first that is adversarial."""
-        points = _UniformNoiseRows(problem.noise("uniform", 0, self.tries))
-        return first_adversarial(points, PHASE)
+        noise = problem.noise("uniform", 0, self.tries)
+
+        def make(first: int, last: int) -> Tensor:
+            # The normal distribution function makes uniform numbers of standard normal ones.
+            levels: Tensor = torch.special.ndtr(noise[first:last])
+            return levels.clamp_(0, 1)
+
+        return first_adversarial(LazyRows(self.tries, make), PHASE)
 
 
 @register(Start)
 @dataclass(frozen=True)
 class UniformNoise:
-    """HSJA's: images of uniform noise until one is adversarial, blended with the source by
-    bisection, as far as the blend stays adversarial."""
+    """HSJA's start: images of uniform noise until one is adversarial, blended with the source by
+    binary search as far as the blend stays adversarial."""
 
     tries: int = 10_000
     tau: float = 1e-3
-    """A share of the way to the source."""
+    """Tolerance as a share of the line to the source."""
 
     tolerance = None
 
@@ -147,21 +126,19 @@ class UniformNoise:
         check(self, tries=whole(1, MAX_VALUE), tau=between(0, 1))
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
-        """The last adversarial blend."""
         iterate = yield from NoiseImage(self.tries)(problem)
         if iterate is None:
             return None
-        line = Segment(problem.source, iterate)
         blend = BinarySearch(self.tau, relative=True, phase=PHASE)
-        return (yield from blend(problem, line))
+        return (yield from blend(problem, Segment(problem.source, iterate)))
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Images of other classes, the nearest first, until one is adversarial.
+    """Images of other classes, by increasing distance, until one is adversarial.
 
-    images: (n, c, h, w) in [0,1]. labels: their classes, if known; then only those that are what
-    the goal asks for are tried.
+    `images` has shape (n, c, h, w) and values in [0,1]. `labels` are their classes, if known: then
+    only those that meet the goal are tried.
     """
 
     images: Tensor
@@ -170,95 +147,77 @@ class Pool:
     tolerance = None
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
-        """The nearest image that is adversarial."""
         if self.images.ndim != 4 or self.images.shape[1:] != problem.source.shape:
             raise InputError(
                 f"the pool has shape {tuple(self.images.shape)}",
                 expected=f"(n, c, h, w) with images of shape {tuple(problem.source.shape)}",
             )
-        images = _placed(self, problem.source.device, problem.source.dtype)
+        images = _on_device(self, problem.source.device, problem.source.dtype)
         allowed = np.ones(len(images), bool)
         if self.labels is not None:
             allowed = problem.is_adversarial(self.labels.cpu().numpy())
         if not allowed.any():
             return None
         images = problem.within_mask(images)
-        apart = torch.linalg.vector_norm((images - problem.source).flatten(1), dim=1)
-        refused = torch.from_numpy(~allowed).to(apart.device, non_blocking=True)
-        order = apart.masked_fill_(refused, math.inf).argsort(stable=True)
-        nearest = _Ordered(images, order[: int(allowed.sum())])
-        return (yield from first_adversarial(nearest, PHASE))
+        distances = torch.linalg.vector_norm((images - problem.source).flatten(1), dim=1)
+        refused = torch.from_numpy(~allowed).to(distances.device, non_blocking=True)
+        order = distances.masked_fill_(refused, math.inf).argsort(stable=True)
 
+        def make(first: int, last: int) -> Tensor:
+            return images.index_select(0, order[first:last])
 
-class _Ordered:
-    """Images in an order that the device knows, as rows."""
-
-    def __init__(self, images: Tensor, order: Tensor) -> None:
-        self._images, self._order = images, order
-
-    def __len__(self) -> int:
-        return len(self._order)
-
-    def __getitem__(self, rows: slice) -> Tensor:
-        return self._images.index_select(0, self._order[rows])
+        return (yield from first_adversarial(LazyRows(int(allowed.sum()), make), PHASE))
 
 
 @lru_cache(maxsize=4)
-def _placed(pool: Pool, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """The images of a pool where they are needed, once for all problems."""
+def _on_device(pool: Pool, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Copy a pool's images to a device once for all problems."""
     return pool.images.to(device, dtype, non_blocking=True)
-
-
-class _FarOut:
-    """Rows source + N(0, 1), clipped, from one of them on."""
-
-    def __init__(self, source: Tensor, noise: Noise, first: int = 0) -> None:
-        self._source, self._noise, self._first = source, noise, first
-
-    def __len__(self) -> int:
-        return len(self._noise) - self._first
-
-    def __getitem__(self, rows: slice) -> Tensor:
-        first, last, _ = rows.indices(len(self))
-        points = self._noise[self._first + first : self._first + last]
-        return points.add_(self._source).clamp_(0, 1)
 
 
 @register(Start)
 @dataclass(frozen=True)
 class GaussianRays:
-    """The best of `directions`; if none of them is adversarial, the first of `tries` that is."""
+    """OPT's start: the best of `directions`; if none is adversarial, the first of `tries` that is.
+
+    A direction is queried far out, at x* + N(0, 1), clipped. If that is adversarial, it is queried
+    at the smallest distance so far. If that is adversarial as well, its line to the source is
+    searched. So a direction that is no better costs two queries, the second of which is flagged.
+    """
 
     search: Search = field(default_factory=lambda: BinarySearch(1e-5))
     directions: int = 100
     tries: int = 1000
 
     tolerance = 1e-4
-    """At most, with the searches that presets have."""
+    """An upper bound for the searches of the presets."""
 
     def __post_init__(self) -> None:
         check(self, directions=whole(1, MAX_VALUE), tries=whole(1, MAX_VALUE))
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
-        """The nearest boundary point."""
         noise = problem.noise(PHASE, 0, max(self.tries, self.directions))
-        points = _FarOut(problem.source, noise)
+
+        def make(first: int, last: int) -> Tensor:
+            return noise[first:last].add_(problem.source).clamp_(0, 1)
+
+        points = LazyRows(len(noise), make)
         answers = yield Ask(points, until=Until.ADVERSARIAL, phase=PHASE)
         row = len(answers) - 1
         if not answers.adversarial[row]:
             return None
-        begun = Iterate(points[row : row + 1][0], float(answers.distances[row]))
-        best = yield from self.search(problem, Segment(problem.source, begun))
+        first = Iterate(points[row : row + 1][0], float(answers.distances[row]))
+        best = yield from self.search(problem, Segment(problem.source, first))
         for following in range(row + 1, self.directions):
             far = points[following : following + 1]
-            nearer = yield from self._compare(problem, far, best.distance)
-            if nearer is not None:
-                found = yield from self.search(problem, Segment(problem.source, nearer))
+            closer = yield from self._compare(problem, far, best.distance)
+            if closer is not None:
+                found = yield from self.search(problem, Segment(problem.source, closer))
                 best = min(best, found, key=lambda each: each.distance)
         return best
 
     def _compare(self, problem: Problem, far: Tensor, distance: float) -> Asking[Iterate | None]:
-        """The point of a direction at that distance, if it is adversarial."""
+        """Return the point of a direction at a distance if it is adversarial."""
         away = far - problem.source
         share = (distance / torch.linalg.vector_norm(away)).clamp_max(1.0)
         near = away.mul_(share).add_(problem.source).clamp_(0, 1)

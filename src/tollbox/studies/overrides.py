@@ -23,7 +23,7 @@ from typing import Any
 from ..core.problem import Attack
 from ..data.tables import shortened
 from ..errors import InputError, UnknownNameError
-from ..parts.registry import PARTS, RENAMED_FIELDS
+from ..parts.registry import PARTS
 from .toml import Item
 
 PART = "part"
@@ -33,14 +33,9 @@ PART = "part"
 def overridden(attack: Attack, changes: Item, beside: frozenset[str] = frozenset()) -> Attack:
     """The attack with the fields changed that a table of the file names; `beside` is no field."""
     fields = {k: v for k, v in changes.table().items() if k not in beside}
-    changes.check_names({*_field_names(attack, changes), *beside}, _kind_of_name(attack))
+    changes.check_names({*_kinds(type(attack)), *beside}, _kind_of_name(attack))
     result: Attack = _replaced(attack, fields)
     return result
-
-
-def _old_names(part: Any) -> Mapping[str, str]:
-    """Today's names of its fields by those that they had before."""
-    return RENAMED_FIELDS.get(type(part).__name__, {})
 
 
 def _kinds(part: type) -> dict[str, Any]:
@@ -57,7 +52,6 @@ def _replaced(part: Any, changes: Mapping[str, Item]) -> Any:
     """The part with the fields changed."""
     if not changes:
         return part
-    changes = _with_new_names(part, changes)
     kinds = _kinds(type(part))
     values = {k: _value(kinds[k], getattr(part, k), item) for k, item in changes.items()}
     try:
@@ -66,21 +60,6 @@ def _replaced(part: Any, changes: Mapping[str, Item]) -> Any:
         first = next(iter(changes.values()))
         keys = {name: item.key for name, item in changes.items()}
         raise first.source.about(error, keys, first.key) from None
-
-
-def _field_names(part: Any, item: Item) -> set[str]:
-    """The names of its fields, with the old ones that a table has."""
-    return {*_kinds(type(part)), *(_old_names(part).keys() & item.value.keys())}
-
-
-def _with_new_names(part: Any, changes: Mapping[str, Item]) -> Mapping[str, Item]:
-    old = _old_names(part)
-    for name, item in changes.items():
-        if old.get(name) in changes:
-            raise item.error(
-                f"{name} is now called {old[name]}, which is given too; leave one out."
-            )
-    return {old.get(name, name): item for name, item in changes.items()}
 
 
 def _value(kind: Any, current: Any, item: Item) -> Any:
@@ -112,7 +91,7 @@ def _inner_attack(current: Any, item: Item) -> Any:
     """The attack inside another, with its fields changed."""
     if not isinstance(item.value, dict):
         raise item.wrong("a table of its fields")
-    item.check_names(_field_names(current, item), _kind_of_name(current))
+    item.check_names(set(_kinds(type(current))), _kind_of_name(current))
     return _replaced(current, item.table())
 
 
@@ -130,5 +109,5 @@ def _part(kind: Any, current: Any, item: Item) -> Any:
         if name not in known:
             raise named.error(str(UnknownNameError(f"{item.key[-1]} part", shortened(name), known)))
         current = known[name]()
-    item.check_names({PART, *_field_names(current, item)}, _kind_of_name(current))
+    item.check_names({PART, *_kinds(type(current))}, _kind_of_name(current))
     return _replaced(current, changes)

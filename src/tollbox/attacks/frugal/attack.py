@@ -1,28 +1,26 @@
-"""Frugal: our own attack, built for prices. docs/frugal.md has the derivation and what was tried.
+"""Frugal: tollbox's own attack, built for prices. docs/frugal.md has the derivation.
 
-    start       on the cheap side, the nearest of several rays                       inward.py
-    estimate    at a measured overshoot, until it tells enough                       calibrated.py
-    directions  of the prior of which most is to be hoped: what convolutional
-                networks look at, low frequencies, or all; every few iterations
-                parts of the perturbation                                            priors.py
-    surrogate   if there is one: where its gradient says, without an estimate       surrogates.py
-    how much    from the gain per cost, not from a schedule                          turns.py
+    start       on the cheap side, the closest of several rays                    ray_start.py
+    estimate    at a measured overshoot, until it holds enough information        calibrated.py
+    directions  from the most promising of three priors: what convolutional
+                networks respond to, low frequencies, or all directions; every
+                few iterations parts of the perturbation                          parts/priors.py
+    surrogate   optional: its gradient, without an estimate                       surrogates.py
+    how much    by the gain per cost, not by a schedule                           turn_belief.py
     search      along the circle, at the least expected cost, where the boundary
-                is likely to lie, as fine as the next estimate needs                 turns.py
+                is likely, as fine as the next estimate needs                     turn_belief.py
 
-delta is a share of the distance, and never below SMALLEST_DELTA per pixel, about a third of an
-8-bit step: to round to 8 bits, bfloat16 or TF32 then blurs the answers a little, and hides none of
-them.
+delta is a share of the distance and never below SMALLEST_DELTA per pixel, about a third of an 8-bit
+step: rounding to 8 bits, bfloat16 or TF32 then blurs the answers slightly and hides none of them.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ...core.ask import Asking, Iterate, at_once
+from ...core.ask import Asking, Iterate
 from ...core.metric import Metric
 from ...core.problem import Problem
 from ...core.stop import Stop
@@ -31,92 +29,110 @@ from ...parts.paths import Arc, Circle
 from ...parts.priors import Photo, Reweighed, Spectrum
 from ...parts.searches import Rule, narrow, optimal_rule
 from ...parts.starts import PHASE as START
-from ...parts.starts import Start, begin
+from ...parts.starts import Start, find_start
 from ...parts.subspaces import Dct, Prior, drawing_for
 from ..surrogates import Surrogate
 from .calibrated import UNWEIGHED_CHUNKS, CalibratedSampler, DirectionEstimate
 from .direction_blocks import LARGEST_BLOCK
-from .overshoot import LARGEST_RATIO, limit_ratio, optimum
-from .ray_start import Ray, RayStart
-from .turns import MOST_BINS, REFERENCE, BeliefPath, TurnBelief, bin_width, search_cost
+from .overshoot_belief import LARGEST_RATIO, limit_ratio, optimum
+from .ray_start import RadialPath, RayStart
+from .turn_belief import MAX_BINS, REFERENCE, BeliefPath, TurnBelief, bin_width, search_cost
 
 SMALLEST_DELTA = 1 / 776
-"""delta per pixel, at least; 0.5 at 3x224x224."""
+"""Minimum of delta per pixel; delta is 0.5 at 3x224x224."""
 LOW_OFFSETS = {None: (0.0, 1.0), True: (0.7, 0.7), False: (-0.7, 0.7)}
 FALLBACK_OFFSET = (-1.0, 0.5)
-"""What log q of these priors is believed to be at first, beside that of `prior`: how much more, and
-the spread of it; of low frequencies, by whether the nearest of the first rays was smooth."""
+"""First mean and standard deviation of log q of these priors relative to `prior`; for low
+frequencies by whether the closest of the first rays was smooth."""
 SURROGATE_INFORMATION = 6.0
-"""What a surrogate's gradient counts as at first: log q of its turns begins where that of estimates
-does."""
-DOUBTED = (-3.5, 0.0)
-"""By how much log q of a surrogate begins lower, if its ray was not the nearest of the start."""
+"""Information assumed for a surrogate's gradient, so that its first log q is that of estimates."""
+DOUBTED_OFFSET = (-3.5, 0.0)
+"""First offset of a surrogate's log q if its ray was not the closest of the start."""
 COARSEST_BIN = 4.0
-"""A bin so many times as wide as it should be, since it was not believed in, is searched again."""
-LEAST_GAIN = 0.98
-"""Of the distance is left after a turn that led on."""
+"""A final bin that is wider than intended by more than this factor is searched again."""
+SMALLEST_PROGRESS = 0.98
+"""A turn that leaves more than this share of the distance is no progress."""
 FIRST_BINS = 12
-"""Of the first search, when it is reckoned how much to ask before it."""
-NEAREST_SHARE, SHARE_STEP = 1e-3, 0.01
-"""From a start that may lie anywhere: down to this share of its distance, by a hundredth a step."""
-
-
+"""Number of bins assumed for the first search when its cost is planned."""
+CLOSEST_SHARE, SHARE_STEP = 1e-3, 0.01
+"""The range and step of the search from a start at any distance, as shares of its distance."""
 RATIO_RANGE = above(0, LARGEST_RATIO)
 PLAN_RANGE = Range(
     "a number above 0, up to 1000, or None", lambda v: v is None or RATIO_RANGE.holds(v)
 )
 
 
+class _FirstPoint(NamedTuple):
+    """A first boundary point, and what the start showed about the model."""
+
+    iterate: Iterate
+    slack: float
+    """Maximum gap between the point and the boundary."""
+    smooth: bool | None = None
+    """Whether the ray to it is smooth, if known."""
+    doubted: bool = False
+    """Whether the ray is not the surrogate's."""
+
+
+@dataclass
+class _Option:
+    """A source of directions, with the belief about its turns."""
+
+    turns: TurnBelief
+    number: int
+    """Number of this option in notes."""
+    sampler: CalibratedSampler | None
+    """Sampler of the estimates; None for the surrogate."""
+    prior: int = 0
+    """Number of this option in `turns`."""
+    bins: int = FIRST_BINS
+    """Number of bins of its last search."""
+
+
 @dataclass(frozen=True)
 class Frugal:
-    """The attack, with its parts."""
+    """The attack `frugal` with its parts."""
 
     start: Start = field(default_factory=RayStart)
     prior: Prior = field(default_factory=Photo)
-    """What convolutional networks look at."""
+    """What convolutional networks respond to."""
     low_prior: Prior = field(default_factory=lambda: Dct(4))
-    """Low frequencies, which transformers and robust networks look at."""
+    """Low frequencies, which transformers and robust networks respond to."""
     fallback_prior: Prior = field(default_factory=lambda: Spectrum(1e5, grey=0.5))
-    """All directions. Drawn from is that of the three of which, by its turns, most is hoped."""
+    """All directions. Each estimate draws from the most promising of these three priors."""
     reweighing_prior: Prior = field(default_factory=Reweighed)
     reweighing_period: int = 4
-    """One iteration of so many draws from `reweighing_prior`; 0: none."""
+    """Every N-th iteration draws from `reweighing_prior`; 0 for never."""
     reweighing_information: float = 25.0
-    """How much such an estimate asks for."""
+    """Information that such an estimate requests."""
     surrogate: Surrogate | None = None
-    """A network of the user's own, to whose gradient it turns where that brings more."""
+    """The user's own network, whose gradient is followed where that gains more."""
     relative_delta: float = 0.16
-    """delta, as a share of the distance."""
+    """Sampling radius delta as a share of the distance."""
     tail: float = 0.1
-    """Belief that is spread over the whole arc, whatever earlier turns were like; 1: all of it."""
+    """Share of the belief about the next turn that is spread over the whole arc."""
     schedule: int = 0
-    """n_0, to ask n_0 sqrt(t) queries an estimate as other attacks do; 0: by the gain per cost."""
+    """n_0 of estimates with n_0 sqrt(t) queries, as in other attacks; 0 for the gain per cost."""
     plan: float | None = None
-    """The c* to plan with; by default the price's own, up to 1000."""
+    """The c* to plan with; the default is that of the prices, at most 1000."""
     chunk: int = 128
     iterations: int = 100_000
 
     metrics = (Metric.L2,)
 
     def __post_init__(self) -> None:
-        check(
-            self,
-            reweighing_period=whole(0, MAX_VALUE),
-            reweighing_information=number(1, MAX_VALUE),
-        )
-        check(self, relative_delta=number(0, 1))
-        check(self, tail=number(0, 1), schedule=whole(0, MAX_VALUE), plan=PLAN_RANGE)
+        count, share = whole(0, MAX_VALUE), number(0, 1)
+        check(self, reweighing_period=count, reweighing_information=number(1, MAX_VALUE))
+        check(self, relative_delta=share, tail=share, schedule=count, plan=PLAN_RANGE)
         check(self, chunk=whole(1, MAX_VALUE), iterations=whole(1, MAX_LIMIT))
 
     @property
     def rows(self) -> int:
-        """The most points held at a time."""
         return self.chunk + 2 * LARGEST_BLOCK + 2 * UNWEIGHED_CHUNKS + 16
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
-        """Attack one image."""
         ratio = limit_ratio(self.plan or problem.prices.ratio)
-        start = yield from self._begin(problem, ratio)
+        start = yield from self._first_point(problem, ratio)
         if start is None:
             return Stop.NO_START
         iterate, slack, smooth, doubted = start
@@ -124,168 +140,97 @@ class Frugal:
             problem.note(smooth=float(smooth))
         problem.accept(iterate)
         rate, floor = optimum(ratio).rate, SMALLEST_DELTA * math.sqrt(problem.dimension)
+        turns = TurnBelief(REFERENCE, LOW_OFFSETS[smooth], FALLBACK_OFFSET)
         priors = (self.prior, self.low_prior, self.fallback_prior, self.reweighing_prior)
-        *samplers, last = (
+        samplers = [
             CalibratedSampler(problem, drawing_for(problem, prior), ratio, self.chunk, number)
             for number, prior in enumerate(priors)
-        )
-        turns = TurnBelief(REFERENCE, LOW_OFFSETS[smooth], FALLBACK_OFFSET)
-        choices: list[_Way] = [
-            _Drawn(turns=turns, number=number, place=number, sampler=sampler)
-            for number, sampler in enumerate(samplers)
         ]
-        reweighing = _Drawn(turns=TurnBelief(), number=len(choices), sampler=last)
-        told = None
-        if self.surrogate is not None:
-            told = _Told(
-                turns=TurnBelief(DOUBTED if doubted else REFERENCE),
-                number=len(choices) + 1,
-                problem=problem,
-                surrogate=self.surrogate,
-                estimates=turns,
-            )
-        rule = optimal_rule(ratio, MOST_BINS)
+        options = [_Option(turns, number, samplers[number], number) for number in range(3)]
+        reweighing = _Option(TurnBelief(), 3, samplers[3])
+        guided = _Option(TurnBelief(DOUBTED_OFFSET if doubted else REFERENCE), 4, None)
+        rule = optimal_rule(ratio, MAX_BINS)
         stuck = True
         for t in range(1, self.iterations + 1):
             if iterate.distance <= problem.resolution:
                 return Stop.CONVERGED
-            for belief in (turns, reweighing.turns, *([told.turns] if told else [])):
-                belief.pass_iteration()
-            way = choices[turns.best_prior()]
-            search = search_cost(way.bins, ratio) * rate
-            goal = turns.best_information(search, way.place)
+            for belief in (turns, reweighing.turns, guided.turns):
+                belief.widen()
+            option = options[turns.best_prior()]
+            search = search_cost(option.bins, ratio) * rate
+            goal = turns.best_information(search, option.prior)
             if self.schedule:
                 goal = self.schedule * math.sqrt(t) * (ratio + 1) / 2 * rate
-            hoped = turns.hoped_gain(goal, goal + search, way.place)
-            if told is not None and told.hoped_gain(ratio, rate) > hoped:
-                way = told
+            gain = turns.optimistic_gain(goal, goal + search, option.prior)
+            if self.surrogate is not None and _guided_gain(guided, ratio, rate) > gain:
+                option = guided
             elif self.reweighing_period and t % self.reweighing_period == 0:
-                way, goal = reweighing, self.reweighing_information
+                option, goal = reweighing, self.reweighing_information
             delta = max(floor, self.relative_delta * iterate.distance)
-            cost = 2 * goal / rate + 1
-            estimate = yield from way.direction(t, iterate, delta, slack, goal, cost)
+            if option.sampler is not None:
+                estimate = yield from option.sampler.estimate(
+                    t, iterate, delta, slack, information=goal, cost=2 * goal / rate + 1
+                )
+            elif self.surrogate is not None:
+                direction = self.surrogate.direction(problem, iterate.point)
+                estimate = DirectionEstimate(direction, SURROGATE_INFORMATION)
             information = max(estimate.information, 1.0)
             circle = Circle.through(problem.source, iterate.point, estimate.direction)
-            prediction = way.turns.predict(information, way.place)
-            path = BeliefPath(circle, iterate, *prediction, self.tail)
-            width = bin_width(iterate.distance, delta, way.likened(information, prediction[0]))
-            way.bins = path.count_bins(width)
-            turn = yield from _search(path, way.bins, width, rule)
+            middle, spread = option.turns.predict(information, option.prior)
+            path = BeliefPath(circle, iterate, middle, spread, self.tail)
+            equivalent = information
+            if option is guided:  # the information of an estimate that would turn as far
+                of_one, _ = turns.predict(1.0, turns.best_prior())
+                equivalent = max(math.exp(2 * (middle - of_one)), 1.0)
+            width = bin_width(iterate.distance, delta, equivalent)
+            option.bins = path.count_bins(width)
+            turn = yield from _search(path, option.bins, width, rule)
             angle = (turn.low + turn.high) / 2
-            way.turns.update(angle, information, way.place)
-            stuck = stuck and turn.iterate.distance > LEAST_GAIN * iterate.distance
+            option.turns.update(angle, information, option.prior)
+            stuck = stuck and turn.iterate.distance > SMALLEST_PROGRESS * iterate.distance
             iterate = turn.iterate
             if turn.moved:
                 slack = min(math.tan(angle) * (turn.high - turn.low), 1.0) * iterate.distance
             if stuck and isinstance(self.start, RayStart) and problem.start_image is None:
-                fresh = yield from self.start.nearer(problem, iterate, t - 1)
-                if fresh is not None:
-                    iterate, slack = fresh.iterate, self.start.tolerance * fresh.iterate.distance
-                    turns.forget()
-            problem.note(angle=angle, information=information, prior=float(way.number))
+                closer = yield from self.start.find_closer(problem, iterate, t - 1)
+                if closer is not None:
+                    iterate, slack = closer, self.start.tolerance * closer.distance
+                    turns.reset()
+            problem.note(angle=angle, information=information, prior=float(option.number))
             problem.accept(iterate)
         return Stop.ITERATIONS
 
-    def _begin(self, problem: Problem, ratio: float) -> Asking[_Begun | None]:
-        """A first boundary point, and what the way to it says."""
+    def _first_point(self, problem: Problem, ratio: float) -> Asking[_FirstPoint | None]:
         if problem.start_image is None and isinstance(self.start, RayStart):
-            given = None
+            gradient = None
             if self.surrogate is not None:
-                given = self.surrogate.direction(problem, problem.source)
-            nearest = yield from self.start.nearest(problem, given)
-            if nearest is None:
+                gradient = self.surrogate.direction(problem, problem.source)
+            hit = yield from self.start.find(problem, gradient)
+            if hit is None:
                 return None
-            iterate, slack = nearest.iterate, self.start.tolerance * nearest.iterate.distance
-            return _Begun(iterate, slack, nearest.smooth, not nearest.given)
-        found = yield from begin(problem, self.start)
+            slack = self.start.tolerance * hit.iterate.distance
+            return _FirstPoint(hit.iterate, slack, hit.smooth, not hit.given)
+        found = yield from find_start(problem, self.start)
         if found is None:
             return None
         tolerance = self.start.tolerance
         if problem.start_image is not None or tolerance is None:
-            ray = Ray(problem.source, found.point - problem.source, found, 1.0, NEAREST_SHARE)
-            count = math.ceil(math.log(NEAREST_SHARE) / math.log(1 - SHARE_STEP))
+            way = found.point - problem.source
+            ray = RadialPath(problem.source, way, found, 1.0, CLOSEST_SHARE)
+            count = math.ceil(math.log(CLOSEST_SHARE) / math.log(1 - SHARE_STEP))
             found, _ = yield from narrow(ray, count, optimal_rule(ratio, count), START)
             tolerance = SHARE_STEP
-        return _Begun(found, tolerance * found.distance)
+        return _FirstPoint(found, tolerance * found.distance)
 
 
-class _Begun(NamedTuple):
-    """A first boundary point."""
-
-    iterate: Iterate
-    slack: float
-    """How far outside it may lie."""
-    smooth: bool | None = None
-    """Whether the way to it is smooth, if that says anything."""
-    doubted: bool = False
-    """A surrogate's ray was tried, and was not the nearest."""
-
-
-@dataclass(kw_only=True)
-class _Way(ABC):
-    """Where a direction to turn to comes from, with what was learned of its turns."""
-
-    turns: TurnBelief
-    number: int
-    """Of this way in notes."""
-    place: int = 0
-    """Of this way in `turns`."""
-    bins: int = FIRST_BINS
-    """Of its last search."""
-
-    @abstractmethod
-    def direction(
-        self, t: int, iterate: Iterate, delta: float, slack: float, goal: float, cost: float
-    ) -> Asking[DirectionEstimate]:
-        """A direction and its information, `goal` if it can be had for `cost`."""
-
-    def likened(self, information: float, middle: float) -> float:
-        """The information of an estimate that would turn as far; `middle` is the log tan of it."""
-        del middle
-        return information
-
-
-@dataclass(kw_only=True)
-class _Drawn(_Way):
-    """An estimate with directions of a prior."""
-
-    sampler: CalibratedSampler
-
-    def direction(
-        self, t: int, iterate: Iterate, delta: float, slack: float, goal: float, cost: float
-    ) -> Asking[DirectionEstimate]:
-        return self.sampler.estimate(t, iterate, delta, slack, information=goal, cost=cost)
-
-
-@dataclass(kw_only=True)
-class _Told(_Way):
-    """A surrogate's gradient, for no query."""
-
-    problem: Problem
-    surrogate: Surrogate
-    estimates: TurnBelief
-    """What is believed of the turns of estimates."""
-
-    def hoped_gain(self, ratio: float, rate: float) -> float:
-        """As that of an estimate that costs nothing but its search."""
-        search = search_cost(self.bins, ratio) * rate
-        return self.turns.hoped_gain(SURROGATE_INFORMATION, search)
-
-    def direction(
-        self, t: int, iterate: Iterate, delta: float, slack: float, goal: float, cost: float
-    ) -> Asking[DirectionEstimate]:
-        del t, delta, slack, goal, cost
-        direction = self.surrogate.direction(self.problem, iterate.point)
-        return at_once(DirectionEstimate(direction, SURROGATE_INFORMATION))
-
-    def likened(self, information: float, middle: float) -> float:
-        del information
-        of_one, _ = self.estimates.predict(1.0, self.estimates.best_prior())
-        return max(math.exp(2 * (middle - of_one)), 1.0)
+def _guided_gain(guided: _Option, ratio: float, rate: float) -> float:
+    """Return the optimistic gain of the surrogate, which costs only the search."""
+    search = search_cost(guided.bins, ratio) * rate
+    return guided.turns.optimistic_gain(SURROGATE_INFORMATION, search)
 
 
 class _Turn(NamedTuple):
-    """Where a search ended: the boundary lies between two angles."""
+    """The end of a search: the boundary lies between two angles."""
 
     iterate: Iterate
     low: float
@@ -294,13 +239,12 @@ class _Turn(NamedTuple):
 
 
 def _search(path: BeliefPath, bins: int, width: float, rule: Rule) -> Asking[_Turn]:
-    """Search a path, and its last bin once more if that is much wider than it should be."""
+    """Search a path, and its last bin again if that is much wider than intended."""
     iterate, place = yield from narrow(path, bins, rule)
     low, high = (path.angle((place + side) / bins) for side in (0, 1))
     if place and high - low > COARSEST_BIN * width:
-        count = min(math.ceil((high - low) / width), MOST_BINS)
-        arc = Arc(path.circle, iterate, low, high)
-        iterate, part = yield from narrow(arc, count, rule)
+        count = min(math.ceil((high - low) / width), MAX_BINS)
+        iterate, part = yield from narrow(Arc(path.circle, iterate, low, high), count, rule)
         step = (high - low) / count
         low, high = low + part * step, low + (part + 1) * step
     return _Turn(iterate, low, high, place > 0)

@@ -1,14 +1,14 @@
-"""Drawn directions: the unit directions of a random stream, made when they are needed.
+"""Unit directions of a random stream, made when they are needed.
 
-On a CUDA device they are made in blocks, of 32 rows at first and then 64, each by a recorded graph:
-an estimate asks for eight at a time, and to launch a prior's fifty kernels for each of these takes
-longer than the network does. Which block a row is made in depends on its number alone, whatever is
-asked for: the last bits of a product may depend on how many rows it has.
+On a CUDA device they are made in blocks of 32 rows at first and then 64, each by a recorded CUDA
+graph: an estimate needs eight directions at a time, and launching a prior's fifty kernels for each
+eight takes longer than the network does. The number of a row alone determines its block, since the
+last bits of a product may depend on the number of rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 
 import torch
 from torch import Tensor
@@ -18,14 +18,14 @@ from ...core.noise import Noise
 from ...parts.subspaces import Drawing, Recordable
 
 SMALLEST_BLOCK, LARGEST_BLOCK = 32, 64
-MOST_RECORDED = 64
+MAX_GRAPHS = 64
 
-_recorded: dict[Hashable, CudaGraph] = {}
-"""By what is drawn, how many rows, dtype and device."""
+_graphs: dict[Hashable, CudaGraph] = {}
+"""CudaGraph graphs by kind of drawing, number of rows, dtype and device."""
 
 
-class DrawnDirections:
-    """Rows of length 1, by slices; they are not to be written to."""
+class DirectionStream:
+    """Read-only rows of length 1, by slices."""
 
     def __init__(self, drawing: Drawing, noise: Noise) -> None:
         self._drawing, self._noise = drawing, noise
@@ -36,32 +36,30 @@ class DrawnDirections:
         first, last, _ = rows.indices(len(self._noise))
         if self._recordable is None:
             return self._drawing(self._noise[first:last], 1.0)
-        parts = []
+        pieces = []
         while first < last:
             if self._block is None or not 0 <= first - self._block[0] < len(self._block[1]):
-                begins, size = block_of(first)
-                self._block = begins, _draw(self._recordable, self._noise[begins : begins + size])
-            begins, block = self._block
-            parts.append(block[first - begins : last - begins])
-            first += len(parts[-1])
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+                start, size = block_containing(first)
+                noise = self._noise[start : start + size]
+                self._block = start, _draw_block(self._recordable, noise)
+            start, block = self._block
+            pieces.append(block[first - start : last - start])
+            first += len(pieces[-1])
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
 
-def block_of(row: int) -> tuple[int, int]:
-    """Where the block of a row begins, and its size: blocks double from the smallest on."""
+def block_containing(row: int) -> tuple[int, int]:
+    """Return the first row and the size of a row's block."""
     size = min(max(SMALLEST_BLOCK, 1 << row.bit_length() - 1 if row else 0), LARGEST_BLOCK)
     return row - row % size, size
 
 
-def _draw(drawing: Recordable, noise: Tensor) -> Tensor:
+def _draw_block(drawing: Recordable, noise: Tensor) -> Tensor:
     key = (drawing.kind, len(noise), noise.dtype, noise.device)
-    recorded = _recorded.get(key)
-    if recorded is None:
-        if len(_recorded) == MOST_RECORDED:
-            del _recorded[next(iter(_recorded))]
-        recorded = _recorded[key] = CudaGraph(_unit(drawing), noise, *drawing.tensors)
-    return recorded(noise, *drawing.tensors)
-
-
-def _unit(drawing: Recordable) -> Callable[..., Tensor]:
-    return lambda noise, *tensors: drawing.holding(*tensors)(noise, 1.0)
+    if key not in _graphs:
+        if len(_graphs) == MAX_GRAPHS:
+            del _graphs[next(iter(_graphs))]
+        _graphs[key] = CudaGraph(
+            lambda noise, *tensors: drawing.holding(*tensors)(noise, 1.0), noise, *drawing.tensors
+        )
+    return _graphs[key](noise, *drawing.tensors)
