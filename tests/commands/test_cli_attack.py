@@ -383,15 +383,15 @@ def test_targets_and_starts_that_are_wrong(four: Case) -> None:
     four.refused("--start . is not a file", start=".")
     Image.new("RGB", (9, 8)).save("small.png")
     four.refused(
-        "--start small.png is 9x8 with 3 channels, and the images are 7x6 with 3 channels",
+        "--start small.png is 9x8 with 3 channels, but the images are 7x6 with 3 channels",
         start="small.png",
     )
     Path("broken.png").write_bytes(b"PNG")
     four.refused("broken.png cannot be read", start="broken.png")
     np.savez("two.npz", images=pixels()[:2], labels=[0, 0])
-    four.refused("two.npz has 2 images, and there are 3 to be attacked", start="two.npz")
+    four.refused("two.npz has 2 images, but 3 are attacked", start="two.npz")
     np.savez("set.npz", images=pixels()[:, :, :, 0], labels=[0] * 5)
-    four.refused("is 7x6 with 3 channels, and the images are 7x6 with 1 channel:")
+    four.refused("is 7x6 with 3 channels, but the images are 7x6 with 1 channel:")
 
 
 def test_a_target_that_the_model_does_not_have(case: Case) -> None:
@@ -444,7 +444,7 @@ def test_prices_and_limits_that_are_wrong(case: Case) -> None:
         "flagged,price\n0,1\n": "line 2: the flagged answer is '0'",
         "flagged,price\n1,1\n1,2\n": "line 3: flagged 1 has a price already",
         "flagged,price\n5,1\n": "prices.csv: the first price begins at flagged answer 5",
-        "flagged,price\n1,1\n9,again\n10,again\n": "line 4: the prices begin again at 9 already",
+        "flagged,price\n1,1\n9,again\n10,again\n": "line 4: the prices already start again at 9",
         "flagged,price\n1,1\n9,4\n8,again\n": "begin again at flagged answer 8",
         "flagged,price\n1,0\ndefault,0\n": "all prices are 0",
         "flagged,price\n1,500\n": "--budget is 150: expected at least 500",
@@ -509,7 +509,7 @@ def test_models_and_other_options_that_are_wrong(case: Case) -> None:
     case.refused("--quantize is 17: expected 1 to 16", quantize="17")
     case.refused("--dtype is 'half': expected float64, float32, bfloat16 or", dtype="half")
     case.refused(
-        "--dtype is given, and ", "is an exported program: expected it for", dtype="float16"
+        "--dtype is given, but ", "is an exported program: expected it for", dtype="float16"
     )
     case.refused("--model", model=None)
     case.refused("--model is ''", model="")

@@ -335,7 +335,7 @@ def test_what_cannot_be_compiled_is_said_in_a_sentence(eager, monkeypatch):
     compiled.check_compiler.cache_clear()
     with pytest.raises(
         tb.InputError,
-        match=r"^compile is set, and torch.compile does not work here \(OSErr",
+        match=r"^compile is set, but torch.compile does not work here \(OSErr",
     ):
         tb.models.from_torch(small_net(), compile=True)
 

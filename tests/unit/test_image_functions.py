@@ -162,7 +162,7 @@ def test_what_a_function_may_give(module: str) -> None:
 
 
 MISTAKES = {
-    "nothing": ["it gave NoneType", "(images, labels)"],
+    "nothing": ["it returned NoneType", "(images, labels)"],
     "strange": ["images is object", "(n, c, h, w)"],
     "flat": ["shape (1, 5, 5)", "(n, c, h, w)"],
     "whole": ["images is of type int64", "uint8 or floats"],

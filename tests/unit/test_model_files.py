@@ -164,7 +164,7 @@ def test_what_files_and_functions_take_of_how_networks_are_run(
     ):
         for name in options.keys() - taken:
             given = {name: options[name]}
-            with pytest.raises(InputError, match=rf"^{name} is given, and .* is {kind}: expected"):
+            with pytest.raises(InputError, match=rf"^{name} is given, but .* is {kind}: expected"):
                 load_model(source, IMAGE, **given)
         load_model(source, IMAGE, dtype=None, compile=False, cuda_graphs=False)
     images = torch.rand(7, 3, 6, 6)

@@ -174,7 +174,7 @@ def test_without_numbers_nothing_is_known() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("onx:net", "'onx:net', and there is neither .* called 'onx': did you mean 'onnx:net'?"),
+        ("onx:net", "'onx:net', but there is neither .* called 'onx': did you mean 'onnx:net'?"),
         ("onx:a/net.onnx", "called 'onx': did you mean 'onnx:a/net.onnx'?"),
         ("HF:microsoft/resnet-50", "called 'HF': did you mean 'hf:microsoft/resnet-50'?"),
     ],

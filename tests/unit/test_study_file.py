@@ -703,9 +703,9 @@ def test_how_a_network_is_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (model.dtype, model.outputs(example[None]).dtype) == (torch.float32, torch.float16)
     assert model.running == {"dtype": "float16", "channels_last": "false", "tf32": "false"}
     refused = {
-        ("nets:make", "cuda_graphs = true"): "cuda_graphs is set, and the device is cpu",
-        ("nets:make", "tf32 = true"): "tf32 is set, and the device is cpu: expected a CUDA device",
-        ("bright:labels", "compile = true"): "compile is given, and bright:labels is a function of "
+        ("nets:make", "cuda_graphs = true"): "cuda_graphs is set, but the device is cpu",
+        ("nets:make", "tf32 = true"): "tf32 is set, but the device is cpu: expected a CUDA device",
+        ("bright:labels", "compile = true"): "compile is given, but bright:labels is a function of "
         "images: expected it for networks by name or module:function and exported programs only",
     }
     for (source, line), words in refused.items():

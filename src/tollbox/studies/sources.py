@@ -31,7 +31,7 @@ from ..data import masks as mask_files
 from ..data import starts as start_files
 from ..data.data_sets import images_from
 from ..data.images import ImageSet
-from ..data.resizing import Configured, Preparation, pair
+from ..data.resizing import ModelConfiguration, Preparation, pair
 from ..data.user_code import called, importable, imported
 from ..errors import InputError, mention
 from ..models import loading as model_loading
@@ -48,7 +48,7 @@ from .toml import Key
 class Configurations:
     """Of several models, by their names in the study."""
 
-    models: Mapping[str, Configured]
+    models: Mapping[str, ModelConfiguration]
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -93,7 +93,7 @@ class Recorded:
         return Preprocessing.of(sizes.resize, crop, interpolation=sizes.interpolation)
 
 
-def load_images(study: Study, limit: int | None, own: Configured | None = None) -> ImageSet:
+def load_images(study: Study, limit: int | None, own: ModelConfiguration | None = None) -> ImageSet:
     """The images: those of the list if there is one, the first `limit`; made ready as the study
     says, or else as `own` does."""
     spec = study.images
@@ -121,7 +121,7 @@ def check_digest(study: Study, images: ImageSet) -> None:
         )
 
 
-def _all_images(spec: ImagesSpec, limit: int | None, own: Configured | None) -> ImageSet:
+def _all_images(spec: ImagesSpec, limit: int | None, own: ModelConfiguration | None) -> ImageSet:
     """The images before any are chosen; without a list, no more than `limit`."""
     limit, ready = limit if spec.listed is None else None, spec.resizing
     if spec.function is not None:
