@@ -186,7 +186,7 @@ def test_folder_and_fixed_batch(case: Case, exported: tuple[Path, Path]) -> None
     with open("out/results.csv", newline="") as file:
         assert [row["name"] for row in csv.DictReader(file)] == [f"p{i}.png" for i in range(5)]
     case.refused(
-        "--batch-size is 3", "takes 4 only", out="other", model=str(exported[1]), batch_size="3"
+        "--batch-size is 3", "takes only 4", out="other", model=str(exported[1]), batch_size="3"
     )
 
 
@@ -374,11 +374,11 @@ def test_a_start_of_another_class_is_told(four: Case) -> None:
 
 
 def test_targets_and_starts_that_are_wrong(four: Case) -> None:
-    four.refused("--target is 3, and --start is not given: expected an image", start=None)
+    four.refused("--target is 3, but --start is not given: expected an image", start=None)
     four.refused("--target", "'cat': expected a whole number", target="cat")
     four.refused("--target is -1: expected a class, 0 or more", target="-1")
     four.refused(f"--target is {2**63}: expected 0 to {2**63 - 1}", target=f"{2**63}")
-    four.refused("--target is 0, and so is the label of image 0 and 2 more (set.npz)", target="0")
+    four.refused("--target is 0, which is also the label of image 0 and 2 more (set", target="0")
     four.refused("--start none.png does not exist: expected an image file", start="none.png")
     four.refused("--start . is not a file", start=".")
     Image.new("RGB", (9, 8)).save("small.png")
@@ -398,7 +398,7 @@ def test_a_target_that_the_model_does_not_have(case: Case) -> None:
     Image.fromarray(np.full((6, 7, 3), 240, np.uint8)).save("bright.png")
     case.refused("--target is 7: expected 0 to 1", target="7", start="bright.png")
     np.savez("set.npz", images=pixels(), labels=[0, 1, 0, 1, 0])
-    told = "--target is 1, and so is the label of image 1 and 1 more (set.npz)"
+    told = "--target is 1, which is also the label of image 1 and 1 more (set.npz)"
     case.refused(told, target="1", start="bright.png")
 
 

@@ -285,7 +285,7 @@ def test_odd_names(capsys: pytest.CaptureFixture[str], here: Path) -> None:
         (["--model", "net.pt2", "--images", "no"], "--images no does not exist"),
         ([*GIVEN, "--mean", "1,2"], "--mean has 2 numbers"),
         ([*GIVEN, "--limit", "0"], "--limit is 0"),
-        ([*GIVEN, "--interpolation", "bicubic"], "--interpolation is 'bicubic', and --resize"),
+        ([*GIVEN, "--interpolation", "bicubic"], "--interpolation is 'bicubic', but --resize"),
         ([*GIVEN, "--labels", "no.csv"], "no.csv"),
         ([*GIVEN, "--out", "no/study.toml"], "there is no folder no; make it first"),
         ([*GIVEN, "--out", "pictures"], "--out pictures is a folder"),

@@ -202,7 +202,7 @@ def test_mistakes_on_the_command_line(place: Place) -> None:
     Path("names.txt").write_text("bright\ndark\ngrey\n")
     place.refused(
         place.attack("--names", "names.txt"),
-        f"--names has 3 names, and {place.module}:make_net has 2 classes: expected one for each",
+        f"--names has 3 names, but {place.module}:make_net has 2 classes: expected one for each",
     )
     Path("names.txt").write_text("bright\nblack\n")
     place.refused(place.attack("--names", "names.txt"), "the class 'dark' is none of the 2 names")
@@ -210,7 +210,7 @@ def test_mistakes_on_the_command_line(place: Place) -> None:
     place.refused(place.run(*words, "--images", "set"), "20x", "give --resize and --crop, as 256")
     place.refused(
         place.run(*words, "--images", "set", "--interpolation", "bicubic"),
-        "--interpolation is 'bicubic', and --resize is not given",
+        "--interpolation is 'bicubic', but --resize is not given",
     )
     place.refused(place.run(*words, "--images", "set/dark"), "no labels are given", "give --labels")
     Path("set/grey").mkdir()
@@ -251,4 +251,4 @@ def test_more_classes_than_names_in_a_study(place: Place) -> None:
     Path("names.txt").write_text("bright\ndark\ngrey\n")
     study = place.study(f'{SIZES}\nnames = "names.txt"')
     answer = place.run("run", str(study), "--out", "out")
-    place.refused(answer, "images.names has 3 names, and", "has 2 classes")
+    place.refused(answer, "images.names has 3 names, but", "has 2 classes")

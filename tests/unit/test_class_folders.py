@@ -100,7 +100,9 @@ def test_folders_that_are_no_classes(tmp_path: Path) -> None:
         load_images(root)
     (root / "empty").rmdir()
     tree(root, "3.png")
-    with pytest.raises(InputError, match=r"no labels are given, but the image 3\.png is not in the folder"):
+    with pytest.raises(
+        InputError, match=r"no labels are given, but the image 3\.png is not in the folder"
+    ):
         load_images(root)
     (tmp_path / "nothing").mkdir()
     with pytest.raises(FileError, match="nothing has no images"):
@@ -156,7 +158,7 @@ def test_resizing_that_cannot_be(tmp_path: Path) -> None:
         (lambda: Resizing(0), "resize is 0: expected a whole number, 1 to 4096"),
         (lambda: Resizing(crop=(3, 4, 5)), "crop is (3, 4, 5)"),  # type: ignore[arg-type]
         (lambda: Resizing(9, None, "cubic"), "interpolation is 'cubic': expected bilinear, bicu"),
-        (lambda: Resizing.of(None, 8, "bicubic"), "interpolation is 'bicubic', and resize is not"),
+        (lambda: Resizing.of(None, 8, "bicubic"), "interpolation is 'bicubic', but resize is not"),
     ):
         with pytest.raises(InputError) as error:
             wrong()

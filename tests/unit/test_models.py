@@ -15,7 +15,7 @@ from torch import nn
 import tollbox as tb
 from tollbox.errors import ModelFault
 from tollbox.model_check import check_model
-from tollbox.models.normalisation import Normalisation, Normalised
+from tollbox.models.numerics import Normalisation, Normalised
 
 FASHION = Path("/usr/share/datasets/fashion-mnist")
 

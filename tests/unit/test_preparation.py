@@ -90,7 +90,7 @@ def test_folders_that_the_model_has_no_names_for(tmp_path: Path) -> None:
     found = tb.load_images(root, model=model(("tench", "goldfish")))
     assert (found.labels, found.class_names) == ((0, 1), ("tench", "goldfish"))
     for names in (("tench", "goldfish", "shark"), ("tench", "n02")):
-        with pytest.raises(InputError, match=r"the class 'n01' is none of the . class names.* names"):
+        with pytest.raises(InputError, match=r"the class 'n01' is none of the . class names"):
             tb.load_images(root, model=model(names))
     with pytest.raises(InputError, match=r"the class 'n01' is none of the 2 class names"):
         tb.load_images(root, names=("tench", "goldfish"))

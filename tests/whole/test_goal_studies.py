@@ -177,7 +177,7 @@ def test_a_list_of_classes_and_a_folder_of_masks(tmp_path: Path, monkeypatch) ->
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ('"set.txt"', '"none.txt"', r"goal.flagged is .*none.txt, which does not exist"),
+        ('"set.txt"', '"none.txt"', r"goal.flagged .*none.txt does not exist"),
         ('"set.txt"', "[]", "goal.flagged is an empty list"),
         ('"set.txt"', "[1, -1]", "number 2 of goal.flagged is -1"),
         ('"set.txt"', "5", "goal.flagged is 5: expected a list of classes, or a file"),

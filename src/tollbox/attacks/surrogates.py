@@ -27,8 +27,7 @@ from ..core.problem import Problem
 from ..core.validation import shown
 from ..data.user_code import with_kind
 from ..errors import InputError
-from ..models.normalisation import Normalisation
-from ..models.precision import matrix_products
+from ..models.numerics import Normalisation, matrix_products
 from ..models.pytorch import prepared, weights_digest
 from ..parts.vectors import unit
 

@@ -97,7 +97,6 @@ def images_from(
 
 
 def _parts(answer: Any) -> tuple[Tensor, tuple[int, ...], tuple[str, ...]]:
-    """Return the images, labels and names, checked."""
     if isinstance(answer, ImageSet):
         answer = (answer.images, answer.labels, answer.names)
     if not isinstance(answer, tuple | list) or len(answer) not in (2, 3):
@@ -167,7 +166,6 @@ def _data_set_images(data: Any, origin: str, limit: int | None, prepared: Prepar
 
 
 def _item(item: Any, number: int) -> tuple[Any, int]:
-    """Return the image and the label of an item."""
     if isinstance(item, Mapping):
         found = []
         for keys in (IMAGE_KEYS, LABEL_KEYS):

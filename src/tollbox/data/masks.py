@@ -48,7 +48,6 @@ def masks_digest(masks: Sequence[Tensor | None]) -> str | None:
 
 
 def _find(folder: Path, name: str) -> Path:
-    """Return the file of an image's mask."""
     base = folder / name
     stem = base.with_suffix("") if base.suffix.lower() in SUFFIXES else base
     for suffix in sorted(SUFFIXES):

@@ -142,7 +142,6 @@ class Resizing:
 
 
 def pair(side: Side) -> tuple[int, int]:
-    """Return the height and the width."""
     return side if isinstance(side, tuple) else (side, side)
 
 

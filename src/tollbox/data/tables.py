@@ -49,7 +49,7 @@ def check_file(path: str | Path, expected: str, *, input: str) -> None:
     kind = kind_of(path, str(path), input=input)
     if kind != "file":
         what = "does not exist" if kind == "nothing" else "is not a file"
-        raise FileError(f"is {path}, which {what}", expected=expected, input=input)
+        raise FileError(f"{path} {what}", expected=expected, input=input)
 
 
 def path_of(value: str | os.PathLike[str], name: str) -> Path:

@@ -64,7 +64,6 @@ def is_module(name: str) -> bool:
 
 
 def importable(folder: str) -> None:
-    """Make the modules of a folder importable."""
     if folder not in sys.path:
         sys.path.insert(0, folder)
 

@@ -34,9 +34,9 @@ from ..data.images import ImageSet
 from ..data.resizing import ModelConfiguration, Preparation, pair
 from ..data.user_code import called, importable, imported
 from ..errors import InputError, mention
-from ..models import loading as model_loading
-from ..models.loading import LoadedNetwork, opened
-from ..models.precision import DTYPES
+from ..models.loading import LoadedNetwork, load_network
+from ..models.numerics import DTYPES
+from ..models.pytorch import Running
 from .schema import AttackSpec, ImagesSpec, ModelSpec, SurrogateSpec, WatchSpec
 from .selection import images_digest, select, take
 from .store.record import StudyRecord
@@ -148,7 +148,7 @@ def open_model(study: Study, spec: ModelSpec, device: str | torch.device) -> Loa
     if ":" in spec.resolved:
         importable(str(study.folder.resolve()))
     with reported(study, spec=spec):
-        return opened(
+        return LoadedNetwork.load(
             spec.resolved, names=study.images.names, device=device, batch_size=study.batch_size
         )
 
@@ -163,17 +163,13 @@ def load_model(
     """One of the models, tried on `example` (c, h, w); `opened` is the same, if it is at hand."""
     opened = opened or open_model(study, spec, device)
     with reported(study, spec=spec):
-        return model_loading.fitted(
-            opened,
+        dtype = None if spec.dtype is None else DTYPES[spec.dtype]
+        return opened.fit(
             example,
             mean=spec.mean,
             std=spec.std,
             quantize=spec.quantize,
-            dtype=None if spec.dtype is None else DTYPES[spec.dtype],
-            channels_last=spec.channels_last,
-            compile=spec.compile,
-            cuda_graphs=spec.cuda_graphs,
-            tf32=spec.tf32,
+            running=Running(dtype, spec.channels_last, spec.compile, spec.cuda_graphs, spec.tf32),
         )
 
 
@@ -189,10 +185,7 @@ def load_surrogate(
         importable(str(study.folder.resolve()))
     with reported(study, spec=attack):
         own = spec.mean is None and spec.std is None
-        networks = [
-            model_loading.load_network(one, example, device, normalised=own)
-            for one in spec.resolved
-        ]
+        networks = [load_network(one, example, device, normalised=own) for one in spec.resolved]
         return Surrogate(networks, mean=spec.mean, std=spec.std)
 
 
