@@ -503,7 +503,7 @@ def test_models_and_other_options_that_are_wrong(case: Case) -> None:
     case.refused("none.pt2 does not exist", model="none.pt2")
     case.refused("--device is 'gpu'", device="gpu")
     case.refused("--device is 'meta'", device="meta")
-    case.refused("--mean has 2 numbers, and the images have 3 channels", mean="0.5,0.5")
+    case.refused("--mean has 2 numbers, but the images have 3 channels", mean="0.5,0.5")
     case.refused("--std is 0", std="0")
     case.refused("--std is 'a,b'", std="a,b")
     case.refused("--quantize is 17: expected 1 to 16", quantize="17")

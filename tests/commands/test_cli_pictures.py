@@ -205,7 +205,9 @@ def test_mistakes_on_the_command_line(place: Place) -> None:
         f"--names has 3 names, but {place.module}:make_net has 2 classes: expected one for each",
     )
     Path("names.txt").write_text("bright\nblack\n")
-    place.refused(place.attack("--names", "names.txt"), "the class 'dark' is none of the 2 names")
+    place.refused(
+        place.attack("--names", "names.txt"), "the class 'dark' is none of the 2 class names"
+    )
     words = ("attack", "--model", f"{place.module}:make_net", "--out", "out", "--budget", "9")
     place.refused(place.run(*words, "--images", "set"), "20x", "give --resize and --crop, as 256")
     place.refused(

@@ -165,7 +165,7 @@ def test_resizing_that_cannot_be(tmp_path: Path) -> None:
         assert told in str(error.value)
     assert Resizing.of(None, None, None) is None
     root = tree(tmp_path / "set", "a/1.png")
-    with pytest.raises(FileError, match=r"^crop is 5, and the image .*1\.png is 5x4: .* resize"):
+    with pytest.raises(FileError, match=r"^crop is 5, but the image .*1\.png is 5x4: .* resize"):
         load_images(root, resizing=Resizing(crop=5))
     Image.new("L", (3000, 1)).save(root / "a" / "1.png")
     with pytest.raises(FileError, match=r"1\.png would be 96000x32 when resized"):

@@ -99,7 +99,7 @@ def test_any_batch_within_the_range_of_an_export(tmp_path: Path) -> None:
         load_model(given, IMAGE, batch_size=257)
     wide = export(tmp_path / "w.pt2", network(), None, 600)
     assert load_model(wide, IMAGE, batch_size=600).batch is None
-    with pytest.raises(InputError, match=r"takes \d to 600 only"):
+    with pytest.raises(InputError, match=r"takes only \d to 600"):
         load_model(wide, IMAGE, batch_size=601)
 
 
