@@ -209,7 +209,9 @@ def test_mistakes_on_the_command_line(place: Place) -> None:
         place.attack("--names", "names.txt"), "the class 'dark' is none of the 2 class names"
     )
     words = ("attack", "--model", f"{place.module}:make_net", "--out", "out", "--budget", "9")
-    place.refused(place.run(*words, "--images", "set"), "20x", "give --resize and --crop, as 256")
+    place.refused(
+        place.run(*words, "--images", "set"), "20x", "give --resize and --crop, such as 256"
+    )
     place.refused(
         place.run(*words, "--images", "set", "--interpolation", "bicubic"),
         "--interpolation is 'bicubic', but --resize is not given",
