@@ -63,7 +63,7 @@ class Slope(NamedTuple):
 
     gradient: Tensor
     """The gradient of g, up to a factor that alpha absorbs."""
-    nearest: Iterate
+    closest: Iterate
     """The closest point that the estimate found, or x_t."""
 
 
@@ -101,7 +101,7 @@ def descend_rays(problem: Problem, attack: Descending, estimate: Estimating) -> 
         step = _Step(problem, attack.search, iterate, slope.gradient, scale)
         moved, alpha = yield from booked(step.along(alpha), RAY_PHASE)
         problem.note(alpha=alpha, beta=beta)
-        iterate = min(moved, slope.nearest, key=lambda each: each.distance)
+        iterate = min(moved, slope.closest, key=lambda each: each.distance)
         problem.accept(iterate)
         if alpha < SMALLEST_ALPHA:
             alpha, beta = 1.0, beta / 10
@@ -225,9 +225,9 @@ class OPT:
         lengths = [beyond * iterate.distance if ray is None else ray.distance for ray in found]
         slopes = (np.array(lengths) - iterate.distance) / (beta * self.directions)
         weights = torch.from_numpy(slopes).to(units.device, units.dtype, non_blocking=True)
-        nearest = min((ray for ray in found if ray), key=lambda ray: ray.distance, default=iterate)
+        closest = min((ray for ray in found if ray), key=lambda ray: ray.distance, default=iterate)
         problem.note(rays=self.directions, spread=float(np.std(lengths)) / iterate.distance)
-        return Slope(torch.einsum("n,nchw->chw", weights, units), nearest)
+        return Slope(torch.einsum("n,nchw->chw", weights, units), closest)
 
     def _value(
         self, problem: Problem, ray: Tensor, iterate: Iterate, scale: float
