@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -210,12 +210,25 @@ def image_paths(folder: Path) -> list[str]:
 
 def _labelled_files(folder: Path, table: Path) -> list[tuple[str, int, str]]:
     """Return the path, the label and its origin for each image, in the order of the label file."""
-    files = image_paths(folder)
+    files = set(image_paths(folder))
     if not files:
         raise FileError(f"the folder {folder} has no images", expected=f"files ending in {ENDINGS}")
-    labelled = {name: (name, label, at) for name, label, at in _labels(table, folder, set(files))}
-    missing = [name for name in files if name not in labelled]
-    if missing:
+    base, labelled = os.path.abspath(folder), {}
+    for line, (file, text) in rows_of(table, ("file", "label")):
+        where, image = f"{table}, line {line}", f"the image {shortened(file)!r}"
+        name = Path(os.path.relpath(os.path.join(base, file), base)).as_posix()
+        if name not in files:
+            raise _not_an_image(folder, name, image).placed(where)
+        if name in labelled:
+            raise FileError(f"{image} has a label already", where=where)
+        try:
+            label = int(text)
+        except ValueError:  # also for too many digits
+            label = LARGEST + 1
+        if abs(label) > LARGEST:
+            raise FileError(f"the label is {shortened(text)!r}", expected="an integer", where=where)
+        labelled[name] = (name, label, where)
+    if missing := sorted(files - set(labelled)):
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise FileError(
             f"{table} has no label for the image {missing[0]}{more}",
@@ -223,26 +236,6 @@ def _labelled_files(folder: Path, table: Path) -> list[tuple[str, int, str]]:
             remedy="add it, or move the image elsewhere",
         )
     return list(labelled.values())
-
-
-def _labels(table: Path, folder: Path, files: set[str]) -> Iterator[tuple[str, int, str]]:
-    base, seen = os.path.abspath(folder), set()
-    for line, (file, text) in rows_of(table, ("file", "label")):
-        where = f"{table}, line {line}"
-        image = f"the image {shortened(file)!r}"
-        name = Path(os.path.relpath(os.path.join(base, file), base)).as_posix()
-        if name not in files:
-            raise _not_an_image(folder, name, image).placed(where)
-        if name in seen:
-            raise FileError(f"{image} has a label already", where=where)
-        seen.add(name)
-        try:
-            label = int(text)
-        except ValueError:  # also for too many digits
-            label = LARGEST + 1
-        if abs(label) > LARGEST:
-            raise FileError(f"the label is {shortened(text)!r}", expected="an integer", where=where)
-        yield name, label, where
 
 
 def _not_an_image(folder: Path, name: str, image: str) -> FileError:
