@@ -26,7 +26,7 @@ from ..core.problem import Problem
 from ..core.validation import shown
 from ..data.user_code import with_kind
 from ..errors import InputError
-from ..models.numerics import Normalisation, Numbers, matrix_products
+from ..models.numerics import Normalisation, matrix_products
 from ..models.pytorch import prepared, weights_digest
 from ..parts.vectors import unit
 
@@ -42,8 +42,8 @@ class Surrogate:
         self,
         networks: nn.Module | Sequence[nn.Module],
         *,
-        mean: Numbers = None,
-        std: Numbers = None,
+        mean: Sequence[float] | float | None = None,
+        std: Sequence[float] | float | None = None,
     ) -> None:
         given = [networks] if isinstance(networks, nn.Module) else networks
         listed = isinstance(given, Sequence) and len(given) > 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -24,14 +24,7 @@ from ..core.validation import check_flag, shown
 from ..data.user_code import with_kind
 from ..errors import InputError, ModelFault
 from .compilation import Compiled, Graphed, check_compiler
-from .numerics import (
-    Normalisation,
-    Normalised,
-    Numbers,
-    compute_dtype,
-    matrix_products,
-    points_dtype,
-)
+from .numerics import Normalisation, Normalised, compute_dtype, matrix_products, points_dtype
 
 
 @dataclass(frozen=True)
@@ -97,8 +90,8 @@ RUNNING = tuple(field.name for field in fields(Running))
 def from_torch(
     network: nn.Module,
     *,
-    mean: Numbers = None,
-    std: Numbers = None,
+    mean: Sequence[float] | float | None = None,
+    std: Sequence[float] | float | None = None,
     device: str | torch.device | None = None,
     dtype: torch.dtype | None = None,
     quantize: int | None = None,
