@@ -254,7 +254,7 @@ def test_a_study_in_memory_keeps_it(case: Case) -> None:
         ('"{module}:gone"', "has no attribute 'gone'"),
         ('"few.pt2"', "has 3 classes, and the model 'net' has 5: expected the classes of the"),
         ('["own.pt2", "few.pt2"]', "has networks of 5 and 3 classes: expected the same classes"),
-        ('"pair.pt2"', "pair.pt2 takes batches of 2 only: expected one that takes a single image"),
+        ('"pair.pt2"', "pair.pt2 takes only batches of 2: expected one that takes a single image"),
         ('"study.toml"', "study.toml is neither an exported program nor TorchScript"),
         ('{source = "own.pt2", mean = [1, 2]}', "surrogate.mean has 2 numbers, but the images"),
     ],
@@ -286,5 +286,5 @@ def test_a_model_of_labels_only(case: Case) -> None:
     write_own(case.own, classes=largest + 1)
     assert list(load(case.written.study()).surrogate_digests()) == ["frugal+surrogate"]
     write_own(case.own, classes=largest)
-    with pytest.raises(InputError, match=f"{largest} classes, but class {largest} belongs to"):
+    with pytest.raises(InputError, match=f"{largest} classes, and class {largest} is of an image"):
         load(case.written.study()).surrogate_digests()
