@@ -273,7 +273,7 @@ def test_a_function_without_arguments_makes_the_model(module: str) -> None:
     assert model.classes == 2
     assert model(example[None]).tolist() == [1]
     assert model.network is not None
-    with pytest.raises(InputError, match="a function without arguments, and it gave int"):
+    with pytest.raises(InputError, match="a function without arguments that returned int"):
         load_model(f"{module}:make_nothing", example)
     with pytest.raises(InputError, match="calling it failed: RuntimeError: no disk"):
         load_model(f"{module}:raising", example)
