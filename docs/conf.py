@@ -43,7 +43,7 @@ python_use_unqualified_type_names = True
 toc_object_entries_show_parents = "hide"
 NOT_DESCRIBED = (
     *("parts.registry.T", "core.ask.T", "core.ledger.AccountBefore", "engine.journal.Journal"),
-    *("engine.cell_run.CellRun", "files.preparation.Configured", "studies.spec.file.Source"),
+    *("engine.cell_run.CellRun", "data.resizing.ModelConfiguration", "studies.spec.file.Source"),
     *("studies.loaded.Loaded", "studies.grid.Place", "studies.store.codec.End"),
     *("studies.store.codec.Trace", "core.exactness.Seen", "attacks.named.Preset"),
     *("engine.executors.Then", "core.limits.Limits", "detectors._Neighbours"),

@@ -186,7 +186,7 @@ def test_folder_and_fixed_batch(case: Case, exported: tuple[Path, Path]) -> None
     with open("out/results.csv", newline="") as file:
         assert [row["name"] for row in csv.DictReader(file)] == [f"p{i}.png" for i in range(5)]
     case.refused(
-        "--batch-size is 3", "takes 4 only", out="other", model=str(exported[1]), batch_size="3"
+        "--batch-size is 3", "takes only 4", out="other", model=str(exported[1]), batch_size="3"
     )
 
 
@@ -374,31 +374,31 @@ def test_a_start_of_another_class_is_told(four: Case) -> None:
 
 
 def test_targets_and_starts_that_are_wrong(four: Case) -> None:
-    four.refused("--target is 3, and --start is not given: expected an image", start=None)
+    four.refused("--target is 3, but --start is not given: expected an image", start=None)
     four.refused("--target", "'cat': expected a whole number", target="cat")
     four.refused("--target is -1: expected a class, 0 or more", target="-1")
     four.refused(f"--target is {2**63}: expected 0 to {2**63 - 1}", target=f"{2**63}")
-    four.refused("--target is 0, and so is the label of image 0 and 2 more (set.npz)", target="0")
+    four.refused("--target is 0, which is also the label of image 0 and 2 more (set", target="0")
     four.refused("--start none.png does not exist: expected an image file", start="none.png")
     four.refused("--start . is not a file", start=".")
     Image.new("RGB", (9, 8)).save("small.png")
     four.refused(
-        "--start small.png is 9x8 with 3 channels, and the images are 7x6 with 3 channels",
+        "--start small.png is 9x8 with 3 channels, but the images are 7x6 with 3 channels",
         start="small.png",
     )
     Path("broken.png").write_bytes(b"PNG")
     four.refused("broken.png cannot be read", start="broken.png")
     np.savez("two.npz", images=pixels()[:2], labels=[0, 0])
-    four.refused("two.npz has 2 images, and there are 3 to be attacked", start="two.npz")
+    four.refused("two.npz has 2 images, but 3 are attacked", start="two.npz")
     np.savez("set.npz", images=pixels()[:, :, :, 0], labels=[0] * 5)
-    four.refused("is 7x6 with 3 channels, and the images are 7x6 with 1 channel:")
+    four.refused("is 7x6 with 3 channels, but the images are 7x6 with 1 channel:")
 
 
 def test_a_target_that_the_model_does_not_have(case: Case) -> None:
     Image.fromarray(np.full((6, 7, 3), 240, np.uint8)).save("bright.png")
     case.refused("--target is 7: expected 0 to 1", target="7", start="bright.png")
     np.savez("set.npz", images=pixels(), labels=[0, 1, 0, 1, 0])
-    told = "--target is 1, and so is the label of image 1 and 1 more (set.npz)"
+    told = "--target is 1, which is also the label of image 1 and 1 more (set.npz)"
     case.refused(told, target="1", start="bright.png")
 
 
@@ -444,7 +444,7 @@ def test_prices_and_limits_that_are_wrong(case: Case) -> None:
         "flagged,price\n0,1\n": "line 2: the flagged answer is '0'",
         "flagged,price\n1,1\n1,2\n": "line 3: flagged 1 has a price already",
         "flagged,price\n5,1\n": "prices.csv: the first price starts at flagged answer 5",
-        "flagged,price\n1,1\n9,again\n10,again\n": "line 4: the prices begin again at 9 already",
+        "flagged,price\n1,1\n9,again\n10,again\n": "line 4: the prices already start again at 9",
         "flagged,price\n1,1\n9,4\n8,again\n": "start again at flagged answer 8",
         "flagged,price\n1,0\ndefault,0\n": "all prices are 0",
         "flagged,price\n1,500\n": "--budget is 150: expected at least 500",
@@ -503,13 +503,13 @@ def test_models_and_other_options_that_are_wrong(case: Case) -> None:
     case.refused("none.pt2 does not exist", model="none.pt2")
     case.refused("--device is 'gpu'", device="gpu")
     case.refused("--device is 'meta'", device="meta")
-    case.refused("--mean has 2 numbers, and the images have 3 channels", mean="0.5,0.5")
+    case.refused("--mean has 2 numbers, but the images have 3 channels", mean="0.5,0.5")
     case.refused("--std is 0", std="0")
     case.refused("--std is 'a,b'", std="a,b")
     case.refused("--quantize is 17: expected 1 to 16", quantize="17")
     case.refused("--dtype is 'half': expected float64, float32, bfloat16 or", dtype="half")
     case.refused(
-        "--dtype is given, and ", "is an exported program: expected it for", dtype="float16"
+        "--dtype is given, but ", "is an exported program: expected it for", dtype="float16"
     )
     case.refused("--model", model=None)
     case.refused("--model is ''", model="")

@@ -84,14 +84,14 @@ def test_an_attack_that_is_ended_is_resumed(command, capsys) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"flagged": "none.txt"}, "--flagged is none.txt, which does not exist"),
-        ({"flagged": "mask.png"}, "--flagged is mask.png, which cannot be read as text"),
+        ({"flagged": "none.txt"}, "--flagged none.txt does not exist"),
+        ({"flagged": "mask.png"}, "--flagged mask.png is not UTF-8 text"),
         ({"flagged": "ten_levels.py"}, "ten_levels.py, line 2: the class is 'def labels(images):'"),
         ({"target": "4"}, "--target is 4, which is flagged"),
-        ({"mask": "none.png"}, "--mask is none.png, which does not exist"),
+        ({"mask": "none.png"}, "--mask none.png does not exist"),
         ({"mask": "set.txt"}, "the image set.txt cannot be read"),
-        ({"mask": "wide.png"}, "--mask wide.png is 9x6, and the images are 7x6"),
-        ({"mask": "black.png"}, "--mask black.png is black everywhere, and so lets nothing change"),
+        ({"mask": "wide.png"}, "--mask wide.png is 9x6, but the images are 7x6"),
+        ({"mask": "black.png"}, "--mask black.png is black everywhere, so that nothing may change"),
         ({"mask": "masks"}, "--mask is masks, which has no mask for the image 0"),
     ],
 )

@@ -73,7 +73,7 @@ def test_a_device_that_is_not_here_is_told_in_a_sentence(attack: Attack) -> None
 def test_a_single_picture_is_no_set_of_images(attack: Attack) -> None:
     Path("a.png").write_bytes(b"")
     code, _, err = attack(images="a.png")
-    assert (code, "--images a.png is a single picture: expected a folder" in err) == (2, True)
+    assert (code, "--images a.png is a single image: expected a folder" in err) == (2, True)
 
 
 def test_pngs_are_only_named_where_there_are_some(attack: Attack) -> None:

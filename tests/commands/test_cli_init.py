@@ -285,7 +285,7 @@ def test_odd_names(capsys: pytest.CaptureFixture[str], here: Path) -> None:
         (["--model", "net.pt2", "--images", "no"], "--images no does not exist"),
         ([*GIVEN, "--mean", "1,2"], "--mean has 2 numbers"),
         ([*GIVEN, "--limit", "0"], "--limit is 0"),
-        ([*GIVEN, "--interpolation", "bicubic"], "--interpolation is 'bicubic', and --resize"),
+        ([*GIVEN, "--interpolation", "bicubic"], "--interpolation is 'bicubic', but --resize"),
         ([*GIVEN, "--labels", "no.csv"], "no.csv"),
         ([*GIVEN, "--out", "no/study.toml"], "there is no folder no; make it first"),
         ([*GIVEN, "--out", "pictures"], "--out pictures is a folder"),
@@ -310,7 +310,7 @@ def test_no_file_is_overwritten(capsys: pytest.CaptureFixture[str], here: Path) 
     for more in ([], ["--replace"]):
         code, out, err = typed(capsys, "init", *GIVEN, *more)
         assert (code, out) == (2, "")
-        assert "study.toml is there already" in err
+        assert "study.toml already exists" in err
         assert file.read_text() == "mine"
     file.unlink()
     file.symlink_to("nowhere")

@@ -192,7 +192,7 @@ def test_a_study_made_from_options_is_read_back(place: Place) -> None:
 
 
 def test_mistakes_on_the_command_line(place: Place) -> None:
-    place.refused(place.attack("--crop", "13"), "--crop is 13, and --resize is 12", "make --resize")
+    place.refused(place.attack("--crop", "13"), "--crop is 13, but --resize is 12", "make --resize")
     place.refused(place.attack("--crop", "x"), "--crop is 'x': expected a whole number, or a heigh")
     place.refused(place.attack("--resize", "0"), "--resize is 0: expected a whole number, 1 to 4")
     place.refused(place.attack("--interpolation", "cubic"), "--interpolation is 'cubic': expected")
@@ -202,21 +202,25 @@ def test_mistakes_on_the_command_line(place: Place) -> None:
     Path("names.txt").write_text("bright\ndark\ngrey\n")
     place.refused(
         place.attack("--names", "names.txt"),
-        f"--names has 3 names, and {place.module}:make_net has 2 classes: expected one for each",
+        f"--names has 3 names, but {place.module}:make_net has 2 classes: expected one for each",
     )
     Path("names.txt").write_text("bright\nblack\n")
-    place.refused(place.attack("--names", "names.txt"), "the class 'dark' is none of the 2 names")
+    place.refused(
+        place.attack("--names", "names.txt"), "the class 'dark' is none of the 2 class names"
+    )
     words = ("attack", "--model", f"{place.module}:make_net", "--out", "out", "--budget", "9")
-    place.refused(place.run(*words, "--images", "set"), "20x", "give --resize and --crop, as 256")
+    place.refused(
+        place.run(*words, "--images", "set"), "20x", "give --resize and --crop, such as 256"
+    )
     place.refused(
         place.run(*words, "--images", "set", "--interpolation", "bicubic"),
-        "--interpolation is 'bicubic', and --resize is not given",
+        "--interpolation is 'bicubic', but --resize is not given",
     )
     place.refused(place.run(*words, "--images", "set/dark"), "no labels are given", "give --labels")
     Path("set/grey").mkdir()
     place.refused(place.attack(), "the folder set/grey has no images")
     Image.new("RGB", (9, 9)).save("set/grey/9.png")
-    place.refused(place.attack(), "the model has 2 classes, and there are 3 names of classes")
+    place.refused(place.attack(), "the model has 2 classes, but there are 3 class names")
     Path("set/grey/9.png").write_bytes(b"no picture")
     place.refused(place.attack(), "9.png cannot be read")
 
@@ -224,17 +228,17 @@ def test_mistakes_on_the_command_line(place: Place) -> None:
 @pytest.mark.parametrize(
     ("images", "told"),
     [
-        ("resize = 8\ncrop = 9", "line 9: images.crop is 9, and images.resize is 8"),
+        ("resize = 8\ncrop = 9", "line 9: images.crop is 9, but images.resize is 8"),
         ("resize = [8, 9, 9]", "line 8: images.resize is a list: expected a whole number from 1"),
         (
             'resize = "8"',
             "line 8: images.resize is '8': expected a whole number from 1 to 4096, or",
         ),
         ("resize = [8, 0]", "line 8: number 2 of images.resize is 0"),
-        ('crop = 8\ninterpolation = "bicubic"', "line 9: images.interpolation is 'bicubic', and"),
+        ('crop = 8\ninterpolation = "bicubic"', "line 9: images.interpolation is 'bicubic', but"),
         ('resize = 8\ninterpolation = "x"', "line 9: images.interpolation is 'x': expected bilin"),
         ('names = "none.txt"', "line 8: images.names is 'none.txt': none.txt does not exist"),
-        ("crop = 400", "line 8: images.crop is 400, and the image set/bright/1.jpg is 20x16"),
+        ("crop = 400", "line 8: images.crop is 400, but the image set/bright/1.jpg is 20x16"),
         ("limit = 4", "line 7: the image dark/0.jpg is 20x15, but bright/1.jpg is 20x16"),
         ('resize = 8\ncrop = 8\nnames = "study.toml"', "line 3: images.names has 'ccc"),
     ],
@@ -251,4 +255,4 @@ def test_more_classes_than_names_in_a_study(place: Place) -> None:
     Path("names.txt").write_text("bright\ndark\ngrey\n")
     study = place.study(f'{SIZES}\nnames = "names.txt"')
     answer = place.run("run", str(study), "--out", "out")
-    place.refused(answer, "images.names has 3 names, and", "has 2 classes")
+    place.refused(answer, "images.names has 3 names, but", "has 2 classes")

@@ -543,7 +543,7 @@ def test_a_report_replaces_nothing_but_a_page(case: Case) -> None:
     assert case.begin()[0] == 0
     for name, content in {"precious.txt": "my notes\n", "other.html": "<!doctype html>\n"}.items():
         Path(name).write_text(content)
-        words = f"--out {name} is there already, and is not a file that this command wrote"
+        words = f"--out {name} already exists, and is not a file that this command wrote"
         case.told(2, words, command=("report", "out", "--out", name))
         assert Path(name).read_text() == content
 

@@ -173,7 +173,7 @@ def test_a_killed_attack_goes_on_with_the_same_and_with_no_other(
         (
             "frugal+surrogate",
             "--surrogate nets:small --surrogate-mean 1,2",
-            "--surrogate-mean has 2 numbers, and the images have 1 channels",
+            "--surrogate-mean has 2 numbers, but the images have 1 channels",
         ),
         (
             "frugal+surrogate",

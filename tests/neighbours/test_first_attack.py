@@ -74,7 +74,7 @@ def test_the_users_sizes_win(tmp_path: Path, pictures: np.ndarray, tollbox: Any)
     )
     wrong = tollbox(*command, "--resize", "40", "--crop", "36", "--out", "other")
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
-    assert "32 x 32 as its configuration says" in wrong.stderr
+    assert "of the size in its configuration, 32 x 32" in wrong.stderr
     assert not (tmp_path / "other").exists()
 
 

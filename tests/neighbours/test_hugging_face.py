@@ -133,7 +133,7 @@ def test_a_real_one(data: Path) -> None:
     ("files", "image", "says"),
     [
         ({}, (1, 32, 32), "takes images of shape (3, any, any), but the images are (1, 32, 32)"),
-        ({}, (3, 40, 40), "32 x 32 as its configuration says"),
+        ({}, (3, 40, 40), "of the size in its configuration, 32 x 32"),
         ({"preprocessor_config.json": None}, (3, 32, 32), "give mean and std (0 and 1 if"),
         ({"config.json": None}, (3, 32, 32), "has no config.json: expected a folder that save_pre"),
         ({"config.json": b"{"}, (3, 32, 32), "cannot be loaded ("),

@@ -13,7 +13,7 @@ from PIL import Image
 
 import tollbox as tb
 from tollbox.errors import InputError
-from tollbox.models.imagenet import imagenet
+from tollbox.models.hub import imagenet
 
 SAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 

@@ -17,7 +17,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "tollbox"
 ADAPTER = '''
 """Models that say whether an image is brighter than a level: `brighter:0.4`."""
 
-from .source import Adapter, Network, Source
+from .registry import Adapter, Network, Source
 
 
 def load(source: Source) -> Network:
@@ -25,7 +25,9 @@ def load(source: Source) -> Network:
     return Network(lambda images: (images.mean((1, 2, 3)) > level).long())
 
 
-ADAPTER = Adapter("brighter:LEVEL", lambda source: source.text.startswith("brighter:"), load)
+ADAPTERS = (
+    Adapter("brighter:LEVEL", lambda source: source.text.startswith("brighter:"), load),
+)
 '''
 LINE = '    "brighter",\n'
 

@@ -63,8 +63,8 @@ def test_folders_go_by_the_names_of_the_classes(tmp_path: Path) -> None:
     assert labels_of(["Tinca tinca", "a"], ("a, b", "tinca tinca")) == [1, 0]
     assert labels_of(["b"], ("a, b", "b")) == [1]  # the whole name comes first
     for folder, told in {
-        "crane": "the class 'crane' is both 2 and 3",
-        "great_wite_shark": "none of the 5 names of the classes (nearest is 'great white shark')",
+        "crane": "the class 'crane' matches both 2 and 3",
+        "great_wite_shark": "none of the 5 class names (the closest is 'great white shark')",
     }.items():
         other = tree(tmp_path / folder, f"{folder}/a.png")
         with pytest.raises(InputError) as error:
@@ -100,7 +100,9 @@ def test_folders_that_are_no_classes(tmp_path: Path) -> None:
         load_images(root)
     (root / "empty").rmdir()
     tree(root, "3.png")
-    with pytest.raises(InputError, match=r"no labels are given; the image 3\.png is in no folder"):
+    with pytest.raises(
+        InputError, match=r"no labels are given, but the image 3\.png is not in the folder"
+    ):
         load_images(root)
     (tmp_path / "nothing").mkdir()
     with pytest.raises(FileError, match="nothing has no images"):
@@ -151,25 +153,25 @@ def test_a_picture_that_becomes_smaller_is_smoothed() -> None:
 
 def test_resizing_that_cannot_be(tmp_path: Path) -> None:
     for wrong, told in (
-        (lambda: Resizing(224, 256), "crop is 256, and resize is 224: expected a crop that is not"),
-        (lambda: Resizing((48, 192), 64), "crop is 64, and resize is 192x48"),
+        (lambda: Resizing(224, 256), "crop is 256, but resize is 224: expected a crop that is not"),
+        (lambda: Resizing((48, 192), 64), "crop is 64, but resize is 192x48"),
         (lambda: Resizing(0), "resize is 0: expected a whole number, 1 to 4096"),
         (lambda: Resizing(crop=(3, 4, 5)), "crop is (3, 4, 5)"),  # type: ignore[arg-type]
         (lambda: Resizing(9, None, "cubic"), "interpolation is 'cubic': expected bilinear, bicu"),
-        (lambda: Resizing.of(None, 8, "bicubic"), "interpolation is 'bicubic', and resize is not"),
+        (lambda: Resizing.of(None, 8, "bicubic"), "interpolation is 'bicubic', but resize is not"),
     ):
         with pytest.raises(InputError) as error:
             wrong()
         assert told in str(error.value)
     assert Resizing.of(None, None, None) is None
     root = tree(tmp_path / "set", "a/1.png")
-    with pytest.raises(FileError, match=r"^crop is 5, and the image .*1\.png is 5x4: .* resize"):
+    with pytest.raises(FileError, match=r"^crop is 5, but the image .*1\.png is 5x4: .* resize"):
         load_images(root, resizing=Resizing(crop=5))
     Image.new("L", (3000, 1)).save(root / "a" / "1.png")
-    with pytest.raises(FileError, match=r"1\.png would be 96000x32 when it is resized"):
+    with pytest.raises(FileError, match=r"1\.png would be 96000x32 when resized"):
         load_images(root, resizing=Resizing(32, 32))
     np.savez(tmp_path / "x.npz", images=np.zeros((1, 3, 4, 5), np.uint8), labels=[0])
-    with pytest.raises(InputError, match=r"^resize is given, and .*x\.npz has arrays"):
+    with pytest.raises(InputError, match=r"^resize is given, but .*x\.npz has arrays"):
         load_images(tmp_path / "x.npz", resizing=Resizing(4))
 
 

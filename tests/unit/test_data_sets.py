@@ -109,9 +109,9 @@ def test_labels_go_by_name_if_both_are_named(give: Any) -> None:
     found = give(data, names=("dog", "horse", "cat"))
     assert (found.labels, found.class_names) == ((2, 0, 0), ("dog", "horse", "cat"))
     assert give(list(data), names=("dog", "horse", "cat")).labels == (0, 1, 1)
-    with pytest.raises(InputError, match="the class 'dog' is none of the 2 names of the classes"):
+    with pytest.raises(InputError, match="the class 'dog' is none of the 2 class names"):
         give(data, names=("horse", "cat"))
-    with pytest.raises(InputError, match="a label is 2, and the data set has 2 names"):
+    with pytest.raises(InputError, match="a label is 2, but the data set has 2 class names"):
         give(Lazy([(picture(5, 4), 2)]), names=("dog", "cat"))
 
 
@@ -135,8 +135,8 @@ ALPHA = Image.new("RGBA", (5, 4), (1, 1, 1, 9))
         ([(ALPHA, 0)], "the image 0 is transparent in places"),
         (Lazy([(picture(5, 4), 0), OSError("no disk")]), "calling it failed: OSError: no disk"),
         (Lazy([OSError("no disk")]), "calling it failed: OSError: no disk"),
-        (iter([(picture(5, 4), 0)]), "it gave list_iterator"),
-        ([], "it gave list: expected images (n, c, h, w) with labels"),
+        (iter([(picture(5, 4), 0)]), "it returned list_iterator"),
+        ([], "it returned list: expected images (n, c, h, w) with labels"),
     ],
 )
 def test_mistakes(give: Any, data: Any, told: str) -> None:
@@ -163,8 +163,8 @@ def test_labels_of_an_image_set_go_by_name_too(give: Any) -> None:
 
 def test_arrays_are_not_resized(give: Any) -> None:
     for data, told in (
-        ([(torch.zeros(3, 4, 5), 0)], "resize is given, and the data set has tensors"),
-        ((torch.zeros(1, 3, 4, 5), [0]), "resize is given, and the function gives arrays"),
+        ([(torch.zeros(3, 4, 5), 0)], "resize is given, but the data set has tensors"),
+        ((torch.zeros(1, 3, 4, 5), [0]), "resize is given, but the function returns arrays"),
     ):
         with pytest.raises(InputError) as error:
             give(data, resizing=Resizing(4))

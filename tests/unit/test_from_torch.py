@@ -16,11 +16,11 @@ from tollbox.engine.batch import LARGEST_BATCH
 from tollbox.engine.sender import Sender
 from tollbox.errors import ModelFault
 from tollbox.model_check import EXACT_SIZES
-from tollbox.models import compiled
-from tollbox.models import compiled as graphs
-from tollbox.models.compiled import Compiled, Graphed
-from tollbox.models.normalisation import Normalised
-from tollbox.models.pytorch import Forward, plain
+from tollbox.models import compilation as compiled
+from tollbox.models import compilation as graphs
+from tollbox.models.compilation import Compiled, Graphed
+from tollbox.models.numerics import Normalised
+from tollbox.models.pytorch import Forward, uncompiled
 
 IMAGES = torch.rand((9, 3, 8, 8), generator=torch.Generator().manual_seed(1))
 LOW = (torch.bfloat16, torch.float16)
@@ -102,7 +102,7 @@ def test_a_network_that_cannot_be_copied():
     with pytest.raises(
         tb.InputError,
         match=r"^network cannot be copied \(RuntimeError: Only .*\), and is not in torch.float64 "
-        r"and in eval mode: expected one that can, .*; give it in the state in which",
+        r"and in eval mode: expected a network that can .*; give it in the state in which",
     ):
         tb.models.from_torch(net, dtype=torch.float64)
 
@@ -257,8 +257,8 @@ def test_a_graph_is_of_the_compiled_network_and_both_are_made_anew_elsewhere(eag
     there = pickle.loads(pickle.dumps(Graphed(forward)))
     assert isinstance(there, Graphed)
     assert isinstance(there.forward.network, Compiled)
-    assert isinstance(plain(there).network, nn.Module)
-    assert torch.equal(plain(there)(IMAGES), forward(IMAGES))
+    assert isinstance(uncompiled(there).network, nn.Module)
+    assert torch.equal(uncompiled(there)(IMAGES), forward(IMAGES))
 
 
 def test_nothing_is_left_of_them_in_a_plain_model(eager):
@@ -266,7 +266,7 @@ def test_nothing_is_left_of_them_in_a_plain_model(eager):
     twice = Forward(Graphed(model.outputs), model.outputs.normalise, torch.float32)
     eager.clear()
     for function in (model, model.predict, Graphed(model.outputs), twice):
-        plain(function)(IMAGES)
+        uncompiled(function)(IMAGES)
     assert eager == []
 
 
@@ -288,7 +288,7 @@ def recorded(monkeypatch):
 
 
 def test_the_graph_that_was_used_longest_ago_makes_room(recorded, monkeypatch):
-    monkeypatch.setattr(graphs, "MOST_GRAPHS", 3)
+    monkeypatch.setattr(graphs, "MAX_GRAPHS", 3)
     graphed = Graphed(lambda images: 2 * images)
     for rows in (1, 2, 3, 1, 4, 1, 3, 4, 2):
         images = IMAGES[:rows]
@@ -312,7 +312,7 @@ def test_all_shapes_of_a_run_are_recorded(recorded):
 
 
 def test_so_many_shapes_are_compiled(eager, monkeypatch):
-    monkeypatch.setattr(compiled, "MOST_SHAPES", 12)  # torch by itself has 8
+    monkeypatch.setattr(compiled, "MAX_SHAPES", 12)  # torch by itself has 8
     model = tb.models.from_torch(small_net(), compile=True)
     wanted = tb.models.from_torch(small_net()).outputs
     for rows in [*range(1, 16), *range(1, 16)]:
@@ -335,7 +335,7 @@ def test_what_cannot_be_compiled_is_said_in_a_sentence(eager, monkeypatch):
     compiled.check_compiler.cache_clear()
     with pytest.raises(
         tb.InputError,
-        match=r"^compile is set, and torch.compile does not work here \(OSErr",
+        match=r"^compile is set, but torch.compile does not work here \(OSErr",
     ):
         tb.models.from_torch(small_net(), compile=True)
 

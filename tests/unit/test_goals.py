@@ -216,7 +216,7 @@ def test_a_file_of_classes_that_cannot_be_read(tmp_path):
     with pytest.raises(FileError, match="is not a file"):
         flagged_classes(tmp_path)
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(FileError, match="cannot be read as text"):
+    with pytest.raises(FileError, match="is not UTF-8 text"):
         flagged_classes(tmp_path / "bytes")
 
 

@@ -162,7 +162,7 @@ def test_what_a_function_may_give(module: str) -> None:
 
 
 MISTAKES = {
-    "nothing": ["it gave NoneType", "(images, labels)"],
+    "nothing": ["it returned NoneType", "(images, labels)"],
     "strange": ["images is object", "(n, c, h, w)"],
     "flat": ["shape (1, 5, 5)", "(n, c, h, w)"],
     "whole": ["images is of type int64", "uint8 or floats"],
@@ -273,7 +273,7 @@ def test_a_function_without_arguments_makes_the_model(module: str) -> None:
     assert model.classes == 2
     assert model(example[None]).tolist() == [1]
     assert model.network is not None
-    with pytest.raises(InputError, match="a function without arguments, and it gave int"):
+    with pytest.raises(InputError, match="a function without arguments that returned int"):
         load_model(f"{module}:make_nothing", example)
     with pytest.raises(InputError, match="calling it failed: RuntimeError: no disk"):
         load_model(f"{module}:raising", example)

@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-from tollbox.data.image_files import read_picture
+from tollbox.data.image_files import read_image
 from tollbox.data.images import load_images
 from tollbox.errors import FileError, InputError
 
@@ -119,7 +119,7 @@ def test_folders_that_are_wrong(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"b\.png cannot be read"):
         load_images(where, table)
     Image.fromarray(np.full((4, 5), 60000, np.uint16)).save(where / "b.png")
-    with pytest.raises(FileError, match="8 bits a channel"):
+    with pytest.raises(FileError, match="8 bits per channel"):
         load_images(where, table)
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -138,7 +138,7 @@ def test_only_pictures_need_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.delitem(sys.modules, "PIL.Image", raising=False)
     assert len(load_images(tmp_path / "x.npz")) == 2
     with pytest.raises(
-        InputError, match=r"^PIL .*: picture files .*; install .* 'tollbox\[cli\]'`\.$"
+        InputError, match=r"^PIL .*: image files .*; install .* 'tollbox\[cli\]'`\.$"
     ):
         load_images(where, table)
 
@@ -216,7 +216,7 @@ def test_files_that_are_no_npz(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="it has none by name"):
         load_images(tmp_path / "y.npy")
     np.savez(file, images=GOOD, labels=[0, 1])
-    with pytest.raises(InputError, match=r"^labels is .*\.csv, but .* its labels inside; leave"):
+    with pytest.raises(InputError, match=r"^labels is .*\.csv, but .* contains its labels; leave"):
         load_images(file, tmp_path / "labels.csv")
 
 
@@ -277,7 +277,7 @@ def test_sixteen_bits_are_refused(tmp_path: Path, colour: int, channels: int) ->
     (where / "b.png").write_bytes(deep_png(colour, channels))
     with Image.open(where / "b.png") as whole:
         whole.load()  # it is a good PNG
-    with pytest.raises(FileError, match=r"b\.png has pixels of kind .*8 bits a channel"):
+    with pytest.raises(FileError, match=r"b\.png has pixels of kind .*8 bits per channel"):
         load_images(where, table)
 
 
@@ -318,7 +318,7 @@ def test_pictures_are_turned_as_they_say(tmp_path: Path, mode: str) -> None:
     image = load_images(where, table).images[0]
     assert image.shape == (1 if mode == "L" else 3, 3, 1)
     assert image[0, :, 0].mul(255).round().tolist() == [0, 100, 200]
-    start = read_picture(where / "a.png", image.shape)
+    start = read_image(where / "a.png", image.shape)
     assert torch.equal(start[0], image)
 
 
@@ -337,13 +337,13 @@ def test_a_picture_that_is_transparent_is_refused(tmp_path: Path, mode: str, alp
     with pytest.raises(FileError, match=r"a\.png is transparent in places: expected an image that"):
         load_images(where, table)
     with pytest.raises(FileError, match="is transparent in places"):
-        read_picture(where / "a.png", (3, 4, 5))
+        read_image(where / "a.png", (3, 4, 5))
 
 
 def test_a_single_picture_is_not_taken_for_a_set(tmp_path: Path) -> None:
     where, table = folder(tmp_path, ["file,label", "a.png,1", "b.png,1"])
     for labels in (None, table):
-        with pytest.raises(FileError, match=r"is a single picture: expected .*; put it into"):
+        with pytest.raises(FileError, match=r"is a single image: expected .*; put it into"):
             load_images(where / "a.png", labels)
 
 
@@ -381,7 +381,7 @@ def test_npz_that_are_broken(tmp_path: Path) -> None:
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("images", b"bytes")
         archive.writestr("labels", b"bytes")
-    assert "not in the format of arrays" in refused()
+    assert "not arrays in the .npy format" in refused()
     np.savez(file, images=GOOD, labels=[0, 1])
     whole = file.read_bytes()
     for place, value in ((6, 1), (8, 99)):  # encrypted; a compression that nobody knows

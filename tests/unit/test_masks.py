@@ -279,10 +279,10 @@ def test_a_folder_has_a_mask_for_each_image_by_its_name(tmp_path):
 
 
 def test_a_mask_that_is_not_there_or_of_another_size(tmp_path):
-    with pytest.raises(FileError, match=r"mask is .*none.png, which does not exist"):
+    with pytest.raises(FileError, match=r"mask .*none.png does not exist"):
         load_masks(tmp_path / "none.png", image_set("a"))
     save(tmp_path / "mask.png", half().T)
-    with pytest.raises(InputError, match="is 4x5, and the images are 5x4"):
+    with pytest.raises(InputError, match="is 4x5, but the images are 5x4"):
         load_masks(tmp_path / "mask.png", image_set("a"))
     (tmp_path / "text.png").write_text("no picture")
     with pytest.raises(FileError, match="cannot be read"):

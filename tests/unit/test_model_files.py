@@ -13,7 +13,8 @@ from torch import nn
 
 import tollbox as tb
 from tollbox.errors import FileError, InputError
-from tollbox.models import compiled, from_torch
+from tollbox.models import compilation as compiled
+from tollbox.models import from_torch
 from tollbox.models.loading import load_model, load_network
 
 IMAGE = torch.rand(3, 6, 6, generator=torch.Generator().manual_seed(0))
@@ -71,7 +72,7 @@ def test_files_are_surrogates_as_the_network_is(tmp_path: Path) -> None:
             surrogate.direction(problem, IMAGE), own.direction(problem, IMAGE), atol=1e-6
         )
         assert same
-    with pytest.raises(InputError, match=r"two\.pt2 takes batches of 2 only: expected one that"):
+    with pytest.raises(InputError, match=r"two\.pt2 takes only batches of 2: expected one that"):
         load_network(export(tmp_path / "two.pt2", network(), 2), IMAGE)
     with pytest.raises(InputError, match=r"takes images of shape \(3, 6, 6\), but the images are"):
         load_network(str(tmp_path / "one.pt2"), torch.rand(3, 7, 7))
@@ -83,7 +84,7 @@ def test_fixed_batch_is_run_at_that_batch(tmp_path: Path) -> None:
     assert model.batch == 4
     assert model(images).tolist() == expected(images)
     assert load_model(export(tmp_path / "16.pt2", network(), None, 16), IMAGE).batch == 16
-    with pytest.raises(InputError, match=r"^batch_size is 3, and .* takes 4 only"):
+    with pytest.raises(InputError, match=r"^batch_size is 3, but .* takes only 4"):
         load_model(str(tmp_path / "four.pt2"), IMAGE, batch_size=3)
 
 
@@ -94,11 +95,11 @@ def test_any_batch_within_the_range_of_an_export(tmp_path: Path) -> None:
     images = torch.rand(128, 3, 6, 6)
     assert model.batch == 128
     assert model(images).tolist() == expected(images)
-    with pytest.raises(InputError, match=r"^batch_size is 257, and .* takes \d to 256 only"):
+    with pytest.raises(InputError, match=r"^batch_size is 257, but .* takes only \d to 256"):
         load_model(given, IMAGE, batch_size=257)
     wide = export(tmp_path / "w.pt2", network(), None, 600)
     assert load_model(wide, IMAGE, batch_size=600).batch is None
-    with pytest.raises(InputError, match=r"takes \d to 600 only"):
+    with pytest.raises(InputError, match=r"takes only \d to 600"):
         load_model(wide, IMAGE, batch_size=601)
 
 
@@ -158,13 +159,13 @@ def test_what_files_and_functions_take_of_how_networks_are_run(
     options |= {"cuda_graphs": True, "tf32": False}
     for source, kind, taken in (
         ("running:function", "a function of images", set()),
-        ("running:model", "a model that is ready to be asked", set()),
+        ("running:model", "a model that is ready for queries", set()),
         (program, "an exported program", {"compile", "cuda_graphs", "tf32"}),
         (scripted, "TorchScript", {"cuda_graphs", "tf32"}),
     ):
         for name in options.keys() - taken:
             given = {name: options[name]}
-            with pytest.raises(InputError, match=rf"^{name} is given, and .* is {kind}: expected"):
+            with pytest.raises(InputError, match=rf"^{name} is given, but .* is {kind}: expected"):
                 load_model(source, IMAGE, **given)
         load_model(source, IMAGE, dtype=None, compile=False, cuda_graphs=False)
     images = torch.rand(7, 3, 6, 6)
@@ -267,7 +268,7 @@ def test_images_that_the_model_does_not_take(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mean", "std", "message"),
     [
-        ([0.1, 0.2], None, "mean has 2 numbers, and the images have 3 channels"),
+        ([0.1, 0.2], None, "mean has 2 numbers, but the images have 3 channels"),
         (None, [1.0] * 4, "std has 4 numbers"),
         (None, [0.0], "std is 0: expected finite numbers above 0"),
         ([float("nan")], None, "mean is nan"),

@@ -15,7 +15,7 @@ from torch import nn
 import tollbox as tb
 from tollbox.errors import ModelFault
 from tollbox.model_check import check_model
-from tollbox.models.normalisation import Normalisation, Normalised
+from tollbox.models.numerics import Normalisation, Normalised
 
 FASHION = Path("/usr/share/datasets/fashion-mnist")
 
@@ -67,8 +67,8 @@ def test_normalisation_is_that_of_the_formula_to_the_last_bit(dtype, layout):
         ({"std": [1, 1e-60]}, "std is 1,1e-60: expected finite numbers above 0, "),
         ({"mean": [0.5, float("nan")]}, "mean is 0.5,nan: expected finite numbers, one or"),
         ({"mean": []}, "mean has 0 numbers: expected one number, or one per channel."),
-        ({"cuda_graphs": True}, "cuda_graphs is set, and the device is cpu: expected a CUDA dev"),
-        ({"tf32": True}, "tf32 is set, and the device is cpu: expected a CUDA device."),
+        ({"cuda_graphs": True}, "cuda_graphs is set, but the device is cpu: expected a CUDA dev"),
+        ({"tf32": True}, "tf32 is set, but the device is cpu: expected a CUDA device."),
         ({"dtype": torch.int8}, "dtype is torch.int8: expected torch's float64, float32, bfloat16"),
     ],
 )

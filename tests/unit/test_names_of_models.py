@@ -15,8 +15,8 @@ from tollbox.data.classes import class_names
 from tollbox.data.images import check_there
 from tollbox.data.user_code import imported, named_by_file
 from tollbox.errors import FileError, InputError
+from tollbox.models.hub import imagenet
 from tollbox.models.hugging_face import preprocessing_of
-from tollbox.models.imagenet import imagenet
 from tollbox.models.registry import (
     file_of,
     files_of,
@@ -174,7 +174,7 @@ def test_without_numbers_nothing_is_known() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("onx:net", "'onx:net', and there is neither .* called 'onx': did you mean 'onnx:net'?"),
+        ("onx:net", "'onx:net', but there is neither .* called 'onx': did you mean 'onnx:net'?"),
         ("onx:a/net.onnx", "called 'onx': did you mean 'onnx:a/net.onnx'?"),
         ("HF:microsoft/resnet-50", "called 'HF': did you mean 'hf:microsoft/resnet-50'?"),
     ],
@@ -240,7 +240,7 @@ def test_more_classes_than_names(tmp_path: Path) -> None:
     file = tmp_path / "net.pt2"
     torch.export.save(torch.export.export(net, (torch.rand(1, 1, 2, 2),)), file)
     assert tb.models.load(str(file), names=["a", "b", "c"]).names == ("a", "b", "c")
-    with pytest.raises(InputError, match=r"names has 2 names, and .*net\.pt2 has 3 classes"):
+    with pytest.raises(InputError, match=r"names has 2 names, but .*net\.pt2 has 3 classes"):
         tb.models.load(str(file), names=["a", "b"])
 
 

@@ -339,7 +339,7 @@ def test_limits_and_goals_are_checked_wherever_they_are_made() -> None:
         Tariff.of(100, budget=5)
     with pytest.raises(InputError, match="price is -1: expected a number that is 0 or more, inf"):
         Tariff.of(-1, budget=5)
-    with pytest.raises(InputError, match="target is 3, and start is not given"):
+    with pytest.raises(InputError, match="target is 3, but start is not given"):
         GoalSpec(3)
 
 
@@ -403,7 +403,7 @@ MISTAKES: list[tuple[str, str, int | None, list[str]]] = [
     ('preset = "cgba"', "", 29, ["[[attacks]] number 2 has no preset", "`tollbox presets` lists"]),
     ("budget = 5000\nmax_queries = 900\n", "", 2, ["neither budget nor max_queries", "'2'"]),
     ("max_queries = 900\n", "", 3, ["some answers are free", "'inf'", "max_queries as well"]),
-    ('start = "start.png"\n', "", 14, ["goal.target is 5, and goal.start is not given"]),
+    ('start = "start.png"\n', "", 14, ["goal.target is 5, but goal.start is not given"]),
     # types
     ('"small"', "3", 1, ["name is 3", "a name in quotes"]),
     ('"small"', '" "', 1, ["name is ' '", "a name in quotes"]),
@@ -703,9 +703,9 @@ def test_how_a_network_is_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (model.dtype, model.outputs(example[None]).dtype) == (torch.float32, torch.float16)
     assert model.running == {"dtype": "float16", "channels_last": "false", "tf32": "false"}
     refused = {
-        ("nets:make", "cuda_graphs = true"): "cuda_graphs is set, and the device is cpu",
-        ("nets:make", "tf32 = true"): "tf32 is set, and the device is cpu: expected a CUDA device",
-        ("bright:labels", "compile = true"): "compile is given, and bright:labels is a function of "
+        ("nets:make", "cuda_graphs = true"): "cuda_graphs is set, but the device is cpu",
+        ("nets:make", "tf32 = true"): "tf32 is set, but the device is cpu: expected a CUDA device",
+        ("bright:labels", "compile = true"): "compile is given, but bright:labels is a function of "
         "images: expected it for networks by name or module:function and exported programs only",
     }
     for (source, line), words in refused.items():

@@ -15,7 +15,7 @@ import tollbox as tb
 from tollbox.errors import InputError
 from tollbox.models import stand_ins, zoo
 from tollbox.models.embedded import embedded
-from tollbox.models.imagenet import imagenet
+from tollbox.models.hub import imagenet
 from tollbox.models.loading import load_model
 from tollbox.models.registry import packages_of
 from tollbox.models.stand_ins import tiny_vit

@@ -78,7 +78,7 @@ def test_opt_has_the_slope_of_the_differences(beyond):
     values = 1 / (turned(found, units, 0.01) @ NORMAL.flatten())
     wanted = ((values - found.distance) / 0.01) @ units / 7
     assert norm(done.returned.gradient.flatten() - wanted) < 1e-5 * norm(wanted)
-    assert done.returned.nearest.distance == pytest.approx(float(values.min()), abs=1e-8)
+    assert done.returned.closest.distance == pytest.approx(float(values.min()), abs=1e-8)
     assert values.min() < found.distance
     assert done.phases == {"estimate"}
     assert done.asks < len(done.points) / 7  # side by side
@@ -103,7 +103,7 @@ def test_a_ray_without_a_boundary_counts_as_a_little_farther_than_it_was_asked(b
     farther = (1.02 * 1.01 if beyond else FARTHEST) - 1
     wanted = farther * found.distance / 0.01 * drawn(problem, 1, 2).sum(0) / 2
     assert norm(done.returned.gradient.flatten() - wanted) < 1e-9 * norm(wanted)
-    assert done.returned.nearest is found
+    assert done.returned.closest is found
     assert len(done.points) == (2 if beyond else 2 * 71)
 
 
@@ -116,7 +116,7 @@ def test_sign_opt_adds_up_signs_and_asks_once_a_direction(chunk):
     rays = turned(found, units, 0.01)
     signs = torch.where(rays @ NORMAL.flatten() * found.distance >= 1, -1.0, 1.0).double()
     assert norm(done.returned.gradient.flatten() - signs @ units / 50) < 1e-12
-    assert done.returned.nearest is found
+    assert done.returned.closest is found
     assert len(done.points) == 50
     assert 10 < done.flagged < 40
     for point, ray in zip(done.points, rays, strict=True):

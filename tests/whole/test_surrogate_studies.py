@@ -254,9 +254,9 @@ def test_a_study_in_memory_keeps_it(case: Case) -> None:
         ('"{module}:gone"', "has no attribute 'gone'"),
         ('"few.pt2"', "has 3 classes, and the model 'net' has 5: expected the classes of the"),
         ('["own.pt2", "few.pt2"]', "has networks of 5 and 3 classes: expected the same classes"),
-        ('"pair.pt2"', "pair.pt2 takes batches of 2 only: expected one that takes a single image"),
+        ('"pair.pt2"', "pair.pt2 takes only batches of 2: expected one that takes a single image"),
         ('"study.toml"', "study.toml is neither an exported program nor TorchScript"),
-        ('{source = "own.pt2", mean = [1, 2]}', "surrogate.mean has 2 numbers, and the images"),
+        ('{source = "own.pt2", mean = [1, 2]}', "surrogate.mean has 2 numbers, but the images"),
     ],
 )
 def test_what_will_not_do_is_told_before_anything_is_written(

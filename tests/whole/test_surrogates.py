@@ -243,7 +243,7 @@ def test_the_classes_of_the_networks():
         Surrogate([Linear(noise(1)), Bent()]).classes(image)
     with pytest.raises(tb.InputError, match=r"cannot be differentiated at .* \(RuntimeError"):
         Surrogate(Bent()).classes(torch.rand(3, 8, 8))
-    with pytest.raises(tb.InputError, match="mean has 2 numbers, and the images have 3 channels"):
+    with pytest.raises(tb.InputError, match="mean has 2 numbers, but the images have 3 channels"):
         Surrogate(Linear(noise(1)), mean=(0.4, 0.5)).classes(image)
 
 
@@ -262,5 +262,5 @@ def test_a_wrong_mean_is_refused_at_once():
 
 
 def test_too_few_classes_are_told():
-    with pytest.raises(tb.InputError, match="has 3 classes, and class 7"):
+    with pytest.raises(tb.InputError, match="has 3 classes, but class 7"):
         Surrogate(Linear(noise(1))).direction(tb.Problem(problem().source, 7), problem().source)

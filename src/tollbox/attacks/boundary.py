@@ -1,16 +1,17 @@
-"""Boundary Attack (Brendel, Rauber, Bethge 2018), as Foolbox 3 has it: a walk along the boundary.
+"""Boundary Attack (Brendel, Rauber, Bethge 2018) as in Foolbox 3: a walk along the boundary.
 
-From x at distance r of the source x*, with a random direction across x - x* of length s r:
+From x at distance r of the source x*, with a random unit vector eta orthogonal to x - x*:
 
     orthogonal step   y = x* + (x - x* + s r eta) / sqrt(1 + s^2), on the sphere of radius r
     source step       z = y + e r towards x*, at the distance (1 - e) r
 
-Every step asks z, and takes it if it is adversarial and nearer. Every tenth step, a check, asks y
-after z. Over the last 100 checks more than half of all y adversarial: s and e grow by 1.5; less
-than a fifth: they shrink. Over the last 30 more than a quarter of all z: e grows; less than a
-tenth: it shrinks. A window is emptied when a step has changed. Below e = 1e-7 it has converged.
+Every step queries z, and accepts it if it is adversarial and has a smaller distance. Every tenth
+step is a check, which also queries y. If more than half of the last 100 checks found y adversarial,
+s and e grow by the factor 1.5; if less than a fifth did, they shrink. If more than a quarter of the
+last 30 found z adversarial, e grows; if less than a tenth did, it shrinks. A window is cleared when
+its step changes. The attack has converged when e is below 1e-7.
 
-As long as no z is adversarial the next ones are known, so that up to nine steps are one ask.
+Until a z is adversarial the next ones are known, so up to nine steps are one ask.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from ..parts.vectors import unit
 PHASE = "walk"
 ORTHOGONAL_RATES = (0.2, 0.5)
 SOURCE_RATES = (0.1, 0.25)
-"""Shares of adversarial answers between which a step stays as it is."""
+"""Fractions of adversarial answers between which a step does not change."""
 SMALLEST, LARGEST = 1e-12, 1000
-"""A step is never beyond these, whatever the windows; a source step ends at 1, which is x*."""
+"""Limits of a step. A source step is at most 1, which leads to x*."""
 
 
 class _Window:
@@ -49,7 +50,7 @@ class _Window:
         self._size, self._rates = size, rates
 
     def turn(self, adversarial: bool) -> int:
-        """With one answer more: 1 if the step is to grow, -1 if to shrink, and then it is empty."""
+        """Add an answer; return 1 if the step must grow, -1 if it must shrink, else 0."""
         self._answers.append(adversarial)
         share, (low, high) = sum(self._answers) / self._size, self._rates
         if len(self._answers) < self._size or low <= share <= high:
@@ -59,7 +60,7 @@ class _Window:
 
 
 class _Proposals:
-    """Rows z of the steps from `first` on, from one iterate."""
+    """Rows z of `count` steps from one iterate, the first being step `first`."""
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class _Proposals:
         return torch.stack([self.pair(row)[0] for row in range(first, last)])
 
     def pair(self, row: int) -> tuple[Tensor, Tensor]:
-        """z and y of one step. Each is made alone: a row does not depend on its slice."""
+        """Return z and y of one step, computed alone: a row does not depend on its slice."""
         place = self._first + row
         eta = self._noise[place : place + 1][0]
         eta = eta - torch.dot(eta.flatten(), self._inward.flatten()) * self._inward
@@ -99,24 +100,24 @@ class _Proposals:
 
 @dataclass(frozen=True)
 class BoundaryAttack:
-    """Boundary Attack with a start and a search as parts."""
+    """Boundary Attack, with a start and a search as parts."""
 
     start: Start
     search: Search
-    """Of the line from the start to the source."""
+    """The search along the line from the start to the source."""
     steps: int = 25_000
     orthogonal_step: float = 0.01
-    """s, a share of the distance."""
+    """s, a fraction of the distance."""
     source_step: float = 0.01
-    """e, a share of the distance."""
+    """e, a fraction of the distance."""
     adaptation: float = 1.5
     convergence: float = 1e-7
-    """The source step below which it ends."""
+    """The source step below which the attack has converged."""
     check_every: int = 10
     orthogonal_window: int = 100
-    """So many checks are looked at for s ..."""
+    """Number of checks that decide on s and e together."""
     source_window: int = 30
-    """... and so many for e."""
+    """Number of checks that decide on e alone."""
 
     metrics = (Metric.L2,)
 
@@ -128,11 +129,10 @@ class BoundaryAttack:
 
     @property
     def rows(self) -> int:
-        """The most points held at a time: of a proposal its noise, both steps and the ways."""
+        """Maximum number of points held: the proposals of one ask, and the terms of one."""
         return min(self.check_every, 64) + 8
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
-        """Attack one image."""
         begun = yield from find_start(problem, self.start)
         if begun is None:
             return Stop.NO_START

@@ -1,36 +1,31 @@
-"""Ray descent: what OPT and Sign-OPT have in common (Cheng et al. 2019 and 2020).
+"""OPT and Sign-OPT (Cheng et al. 2019 and 2020): descent on the distance along rays.
 
-They minimise g(theta), the distance of the boundary along theta, the unit vector from x* to x_t.
-Iteration t: estimate the slope of g at theta from directions theta + beta u; then try
-theta - alpha slope, with alpha doubled as long as the boundary comes nearer (at most 15 times). If
-it did not come nearer at all, alpha is divided by 4 until it does (15 times at most). Where alpha
-falls below 1e-4 it begins again at 1, with a tenth of beta; at beta < 1e-8 the attack ends.
+Both minimise g(theta), the distance of the boundary along theta, the unit vector from x* to x_t.
+An iteration estimates the slope of g from directions theta + beta u, and then tries
+theta - alpha slope. Alpha doubles while the distance decreases (at most 15 times). If the first
+trial does not decrease it, alpha is divided by 4 until one does (at most 15 times). When alpha
+falls below 1e-4, it returns to 1, with a tenth of beta. The attack has converged at beta < 1e-8.
 
-A trial is asked at the best distance so far, and goes inward from there. If it is not adversarial
-there, it is no nearer, and nothing more is asked of it.
+A trial is queried at the smallest distance so far, and searched inward from there. If it is flagged
+there, it is dropped.
 
-OPT (Cheng, Le, Chen, Yi, Zhang, Hsieh 2019): the slope of g from differences along rays.
-
-With q directions u_i, uniform on the sphere, and theta_i = unit(theta + beta u_i),
+OPT takes the slope from differences along rays. With q directions u_i, uniform on the sphere, and
+theta_i = unit(theta + beta u_i),
 
     slope = 1/q sum_i (g(theta_i) - g(theta)) / beta u_i
 
-Every g(theta_i) is a search: it begins at g(theta), and brackets the boundary by steps of 1 %. The
-rays share nothing and are asked side by side. The nearest of them is taken if no step is nearer.
+Each g(theta_i) is a search that starts at g(theta) and brackets the boundary by steps of 1 %. The
+rays are independent and are queried side by side. The closest of their points is accepted if no
+step finds a closer one. Stealthy OPT (Debenedetti et al. 2024) searches inward from 1.01 g to
+0.99 g with a line search; a ray that is flagged at its outer end counts as slightly longer.
 
-Stealthy OPT (Debenedetti et al. 2024) comes from beyond: from 1.01 g inward to 0.99 g, with a line
-search; a ray that is flagged at its outer end counts as a little farther than that.
-
-Sign-OPT (Cheng, Singh, Chen, Chen, Liu, Hsieh 2020): the slope of g from one query a direction.
-
-g(theta + beta u) is above g(theta) where unit(theta + beta u), asked at the distance g(theta), is
-not adversarial. So one query gives the sign of a difference, and
+Sign-OPT takes the slope from one query per direction: g(theta + beta u) is above g(theta) if
+unit(theta + beta u) is flagged at the distance g(theta). So
 
     slope = 1/Q sum_i s_i u_i,  s_i = -1 if the i-th answer is adversarial, else 1.
 
-The u_i are added up as they were drawn. (What clipping leaves of them has a mean, towards the
-inside of the box; where most answers are alike, a sum of signs would point along it.) Every step is
-OPT's.
+The u_i are added as they were drawn, not as they were clipped. Clipped ones have a mean that points
+into the box, and a sum of mostly equal signs would follow it.
 """
 
 from __future__ import annotations
@@ -64,44 +59,35 @@ SMALLEST_BETA = 1e-8
 
 
 class Slope(NamedTuple):
-    """What an estimate gives."""
+    """The result of an estimate."""
 
     gradient: Tensor
-    """Of g, up to a factor that alpha takes up."""
-    nearest: Iterate
-    """The nearest point that it came upon, or x_t."""
+    """The gradient of g, up to a factor that alpha absorbs."""
+    closest: Iterate
+    """The closest point that the estimate found, or x_t."""
 
 
 Estimating = Callable[[int, Iterate, float, float], Asking[Slope]]
-"""Called with t, x_t, beta and how much finer than usual searches are."""
+"""A function of t, x_t, beta and the factor on the tolerance of searches."""
 
 
 class Descending(Protocol):
-    """An attack made of these parts."""
+    """The fields that OPT and Sign-OPT share."""
 
     @property
-    def start(self) -> Start:
-        """Where it begins."""
-
+    def start(self) -> Start: ...
     @property
-    def search(self) -> Search:
-        """How a bracket on a ray is narrowed."""
-
+    def search(self) -> Search: ...
     @property
-    def alpha(self) -> float:
-        """The first step."""
-
+    def alpha(self) -> float: ...
     @property
-    def beta(self) -> float:
-        """How far the directions of an estimate are turned, at first."""
-
+    def beta(self) -> float: ...
     @property
-    def iterations(self) -> int:
-        """The most iterations."""
+    def iterations(self) -> int: ...
 
 
 def descend_rays(problem: Problem, attack: Descending, estimate: Estimating) -> Asking[Stop]:
-    """Estimate and step until something ends it."""
+    """Alternate estimates and steps."""
     begun = yield from find_start(problem, attack.start)
     if begun is None:
         return Stop.NO_START
@@ -115,7 +101,7 @@ def descend_rays(problem: Problem, attack: Descending, estimate: Estimating) -> 
         step = _Step(problem, attack.search, iterate, slope.gradient, scale)
         moved, alpha = yield from in_phase(step.along(alpha), RAY_PHASE)
         problem.note(alpha=alpha, beta=beta)
-        iterate = min(moved, slope.nearest, key=lambda each: each.distance)
+        iterate = min(moved, slope.closest, key=lambda each: each.distance)
         problem.accept(iterate)
         if alpha < SMALLEST_ALPHA:
             alpha, beta = 1.0, beta / 10
@@ -135,7 +121,7 @@ class _Step:
         self._theta = unit(iterate.point - problem.source)
 
     def along(self, alpha: float) -> Asking[tuple[Iterate, float]]:
-        """The nearest point that was found, or the iterate; and the last alpha."""
+        """Return the closest point found, or the iterate, and the last alpha."""
         best = self._iterate
         for _ in range(TRIALS):
             found = yield from self._inward(alpha, best.distance)
@@ -149,8 +135,10 @@ class _Step:
         return (yield from self._smaller(alphas))
 
     def _smaller(self, alphas: Sequence[float]) -> Asking[tuple[Iterate, float]]:
-        """The first of them that leads nearer. All are asked at the distance of the iterate, so
-        that it is known which will be next."""
+        """Find the first alpha that decreases the distance.
+
+        All are queried at the distance of the iterate, so that the next ones are known.
+        """
         first = 0
         while first < len(alphas):
             left = _Turned(self, alphas[first:])
@@ -172,16 +160,15 @@ class _Step:
         return search_inward(self._problem, self._search, ray, distance, self._scale, known)
 
     def ray(self, alpha: float) -> Tensor:
-        """The direction of a trial."""
         return unit(self._theta - alpha * self._gradient)
 
     def at_distance(self, alpha: float) -> Tensor:
-        """The point of a trial as far from the source as the iterate."""
+        """Return the point of a trial at the distance of the iterate."""
         return (self._problem.source + self._iterate.distance * self.ray(alpha)).clamp_(0, 1)
 
 
 class _Turned:
-    """Trials as far from the source as the iterate, as rows."""
+    """Trials at the distance of the iterate, as rows."""
 
     def __init__(self, step: _Step, alphas: Sequence[float]) -> None:
         self._step, self._alphas = step, alphas
@@ -194,22 +181,22 @@ class _Turned:
 
 
 REACH = 0.01
-"""Of the rays that are searched from beyond."""
+"""Half the width of the window that the stealthy attack searches, as a fraction of g."""
 
 
 @dataclass(frozen=True)
 class OPT:
-    """OPT with a start and a search as parts."""
+    """OPT, with a start and a search as parts."""
 
     start: Start
     search: Search
-    """Of the bracket on each ray; its tolerance is as fine as the first beta needs it."""
+    """The search within the bracket on each ray, with the tolerance for the first beta."""
     directions: int = 10
-    """q."""
+    """q, the number of directions in an estimate."""
     alpha: float = 0.2
     beta: float = 0.001
     from_beyond: bool = False
-    """Search the rays of an estimate from 1.01 g inward, as the stealthy attack does."""
+    """Whether rays of an estimate are searched from 1.01 g inward, as in the stealthy attack."""
     iterations: int = 10_000
 
     metrics = (Metric.L2,)
@@ -220,11 +207,10 @@ class OPT:
 
     @property
     def rows(self) -> int:
-        """The most points held at a time: of each ray its direction, ends and the last steps."""
+        """Maximum number of points held: direction, ends and last steps of each ray."""
         return 12 * self.directions
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
-        """Attack one image."""
         return descend_rays(problem, self, partial(self._estimate, problem))
 
     def _estimate(
@@ -239,14 +225,14 @@ class OPT:
         lengths = [beyond * iterate.distance if ray is None else ray.distance for ray in found]
         slopes = (np.array(lengths) - iterate.distance) / (beta * self.directions)
         weights = torch.from_numpy(slopes).to(units.device, units.dtype, non_blocking=True)
-        nearest = min((ray for ray in found if ray), key=lambda ray: ray.distance, default=iterate)
+        closest = min((ray for ray in found if ray), key=lambda ray: ray.distance, default=iterate)
         problem.note(rays=self.directions, spread=float(np.std(lengths)) / iterate.distance)
-        return Slope(torch.einsum("n,nchw->chw", weights, units), nearest)
+        return Slope(torch.einsum("n,nchw->chw", weights, units), closest)
 
     def _value(
         self, problem: Problem, ray: Tensor, iterate: Iterate, scale: float
     ) -> Asking[Iterate | None]:
-        """The boundary along theta_i."""
+        """Return the boundary point along theta_i."""
         if self.from_beyond:
             return search_window(problem, self.search, ray, iterate.distance, REACH, scale)
         return search_around(problem, self.search, ray, iterate.distance, scale)
@@ -254,13 +240,13 @@ class OPT:
 
 @dataclass(frozen=True)
 class SignOPT:
-    """Sign-OPT with a start and a search as parts."""
+    """Sign-OPT, with a start and a search as parts."""
 
     start: Start
     search: Search
-    """Of the bracket on each ray; its tolerance is as fine as the first beta needs it."""
+    """The search within the bracket on each ray, with the tolerance for the first beta."""
     queries: int = 200
-    """Q."""
+    """Q, the number of directions in an estimate."""
     alpha: float = 0.2
     beta: float = 0.001
     chunk: int = 128
@@ -275,11 +261,9 @@ class SignOPT:
 
     @property
     def rows(self) -> int:
-        """The most points held at a time: directions and points."""
         return 2 * self.chunk
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
-        """Attack one image."""
         return descend_rays(problem, self, partial(self._estimate, problem))
 
     def _estimate(

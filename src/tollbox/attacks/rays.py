@@ -1,19 +1,19 @@
-"""RayS (Chen, Gu 2020): no estimate, only signs, and how far the boundary is along them.
+"""RayS (Chen, Gu 2020): no estimate, only signs and the distance of the boundary along them.
 
-A ray is x* + r s, clipped to [0,1], s a vector of signs. From all ones on, blocks of signs are
-flipped one after another: first all of them, then each half, each quarter, and so on, down to
-single numbers.
+A ray is x* + r s, clipped to [0,1], where s is a vector of signs. The signs start as all ones.
+Blocks of them are flipped in turn: first all, then each half, each quarter, down to single values.
 
-    fast check   a flip is asked at the best radius so far (at first 1: black and white alone);
-                 flagged, it is dropped at once
-    search       else the ray is searched from there inward; the flip is kept if it came nearer
+    fast check   a flip is queried at the best radius so far (at first 1: only black and white);
+                 if flagged, it is dropped
+    search       otherwise the ray is searched inward from there; the flip is kept if the distance
+                 is smaller
 
-Fast checks are asked as runs, up to the first that is adversarial: until then signs and radius are
-what they were. A given start comes first: the line to it is searched, and its signs are the first.
-A pass over single numbers that changes nothing would be repeated with the same answers: it ends the
+Fast checks form one ask up to the first adversarial answer, since signs and radius do not change
+before it. If a start is given, the line to it is searched first, and its signs are the first ones.
+A pass over single values without a change would repeat with the same answers, so it ends the
 attack.
 
-In ℓ∞ a radius is a distance. Read in ℓ2 the same points are asked, and the nearest in ℓ2 counts.
+In ℓ∞ a radius is a distance. In ℓ2 the same points are sent, and the smallest ℓ2 distance counts.
 """
 
 from __future__ import annotations
@@ -35,26 +35,27 @@ from ..parts.searches import Search
 from ..parts.starts import PHASE as START
 
 FAST_CHECK = "fast check"
-MOST_POINTS = 12
-"""That are held at a time: signs, both sides of a ray, and the last steps."""
-
+ROWS = 12
+"""Maximum number of points held: signs, both sides of a ray, and the last steps."""
 Block = tuple[int, int]
-"""Numbers from the first up to, not including, the second."""
+"""The first value of a block, and the first value after it."""
 
 
 def blocks(dimension: int, level: int) -> list[Block]:
-    """2^level blocks of one size, as far as they are needed to cover all numbers."""
+    """Return blocks of equal size that cover all values, at most 2^level."""
     size = math.ceil(dimension / 2**level)
     return [(first, min(dimension, first + size)) for first in range(0, dimension, size)]
 
 
-def _numbers(first: int, last: int, places: Tensor | None) -> slice | Tensor:
-    """The numbers of a block, as an index."""
+def _index(first: int, last: int, places: Tensor | None) -> slice | Tensor:
     return slice(first, last) if places is None else places[first:last]
 
 
 class _Flipped:
-    """Rows x* + r s, clipped, with the signs of one block flipped in each."""
+    """Rows x* + r s, clipped, with one block of signs flipped in each.
+
+    `places` are the values that may change, to which blocks refer; None if all may.
+    """
 
     def __init__(
         self,
@@ -64,7 +65,6 @@ class _Flipped:
         flips: Sequence[Block],
         places: Tensor | None,
     ) -> None:
-        """`places`: the numbers that may change, if not all; blocks are of these."""
         step = signs * radius
         self._kept = (step + source).clamp_(0, 1).flatten()
         self._turned = (step.neg_() + source).clamp_(0, 1).flatten()
@@ -77,24 +77,24 @@ class _Flipped:
         flips = self._flips[rows]
         points = self._kept.repeat(len(flips), 1)
         for point, (first, last) in zip(points, flips, strict=True):
-            block = _numbers(first, last, self._places)
+            block = _index(first, last, self._places)
             point[block] = self._turned[block]
         return points.view(-1, *self._shape)
 
 
 @dataclass(frozen=True)
 class RayS:
-    """RayS with the search of the radius as a part."""
+    """RayS, with the search for the radius as a part."""
 
     search: Search
     linf_tau: bool = False
-    """The search's tau is a length in linf, not in l2."""
+    """Whether the search's tau is a length in linf, not in l2."""
     least_left: float = 0.0
-    """Share of the radius that a search leaves; above 0 it ends sooner where a ray is good."""
+    """Fraction of the radius that is not searched; above 0, searches along good rays end sooner."""
     starts: int = 1000
-    """Signs that are tried for a first adversarial point."""
+    """Maximum number of sign vectors tried for a first adversarial point."""
     levels: int = 1000
-    """Passes over all numbers, the first ones in large blocks."""
+    """Maximum number of passes over all values; blocks become smaller with each."""
 
     metrics = (Metric.LINF,)
 
@@ -103,23 +103,21 @@ class RayS:
 
     @property
     def rows(self) -> int:
-        """The most points held at a time."""
-        return MOST_POINTS
+        return ROWS
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
-        """Attack one image."""
         return flip_signs(problem, self, 1 - self.least_left, self.linf_tau)
 
 
 @dataclass(frozen=True)
 class RaySL2:
-    """RayS, read in l2."""
+    """RayS with distances in l2."""
 
     search: Search
     starts: int = 1000
-    """Signs that are tried for a first adversarial point."""
+    """Maximum number of sign vectors tried for a first adversarial point."""
     levels: int = 1000
-    """Passes over all numbers, the first ones in large blocks."""
+    """Maximum number of passes over all values; blocks become smaller with each."""
 
     metrics = (Metric.L2,)
 
@@ -128,18 +126,16 @@ class RaySL2:
 
     @property
     def rows(self) -> int:
-        """The most points held at a time."""
-        return MOST_POINTS
+        return ROWS
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
-        """Attack one image."""
         return flip_signs(problem, self)
 
 
 def flip_signs(
     problem: Problem, attack: RayS | RaySL2, reach: float = 1.0, linf_tau: bool = False
 ) -> Asking[Stop]:
-    """Flip signs and search radii until something ends it; a search goes `reach` of the way."""
+    """Flip signs and search radii; a search covers the fraction `reach` of the radius."""
     source, root = problem.source, math.sqrt(problem.dimension)
     unit = 1.0 if problem.norm is Metric.LINF else root  # the distance of radius 1
     scale = root if linf_tau else 1.0
@@ -147,14 +143,14 @@ def flip_signs(
     places = problem.free_places
     flips: list[Block] = []
     if problem.start_image is not None:
-        begun = yield from first_adversarial(problem.start_image[None], START)
-        if begun is None:
+        start = yield from first_adversarial(problem.start_image[None], START)
+        if start is None:
             return Stop.NO_START
-        line = Segment(source, begun, begun.distance / unit * root)
+        line = Segment(source, start, start.distance / unit * root)
         iterate = yield from attack.search(problem, line, scale)
         problem.accept(iterate)
-        signs = torch.where(begun.point < source, -signs, signs)
-        radius, found, flips = iterate.distance / unit, True, [(0, 0)]  # as they are, at first
+        signs = torch.where(start.point < source, -signs, signs)
+        radius, found, flips = iterate.distance / unit, True, [(0, 0)]  # unflipped first
     for level in range(attack.levels):
         flips += blocks(problem.dimension, level)
         single, changed = len(flips) == problem.dimension, False
@@ -167,7 +163,7 @@ def flip_signs(
             (first, last), flips = flips[asked - 1], flips[asked:]
             if answers.adversarial[-1]:
                 flipped = signs.clone()
-                flipped.view(-1)[_numbers(first, last, places)] *= -1
+                flipped.view(-1)[_index(first, last, places)] *= -1
                 start = Iterate(rows[asked - 1 : asked][0], float(answers.distances[-1]))
                 ray = Ray(source, flipped, radius, start, reach)
                 moved = yield from attack.search(problem, ray, scale)

@@ -1,20 +1,20 @@
-"""Rescaled: any attack, with parts of its perturbation made larger or smaller on the way (SeRI).
+"""Rescaled: any attack, combined with rescaling blocks of its perturbation (SeRI).
 
-SeRI (2026) ends an attack by rescaling: where a model looks elsewhere, a block of the perturbation
-is worth less than it is long. Blocks are multiplied by 0.2 or by 1.8, and what is adversarial at
-the same length is kept. Published, that has the last fifth of a budget. An attack does not know its
-budget; so here rescaling has a fifth of what was paid so far, whenever that is asked:
+SeRI (2026) ends an attack by rescaling: where a model does not look, a block of the perturbation
+contributes less than its length. Blocks are multiplied by 0.2 or by 1.8, and changes that stay
+adversarial at the same length are kept. The published method spends the last fifth of a budget. An
+attack does not know its budget, so here rescaling always has a fifth of the cost so far:
 
-1. Asks of the attack go through as they are. Whenever rescaling has had less than `share` of all,
-   and there is an iterate, one block is tried.
-2. A block is multiplied by 0.2 and, if that is flagged, by 1.8; the perturbation is then made
-   `step` shorter than the nearest so far. If it is adversarial, the line from there inward is
+1. The attack's asks pass unchanged. Whenever rescaling has had less than `share` of the cost, and
+   there is an iterate, one block is tried.
+2. A block is multiplied by 0.2 and, if that is flagged, by 1.8. The perturbation is then made
+   `step` shorter than the shortest so far. If it is adversarial, the line inward from there is
    searched, and the factors of all blocks are kept.
-3. When the attack has a new iterate, its perturbation is tried with the factors so far; if that is
-   flagged, and the iterate the nearest, all factors are 1 again.
-4. Blocks are those of grids of 2, 4, 8 and 16 a side, coarse to fine, over and over.
+3. When the attack has a new iterate, its perturbation is tried with the current factors. If that is
+   flagged and the iterate has the smallest distance, all factors return to 1.
+4. The blocks are those of grids of 2, 4, 8 and 16 per side, from coarse to fine, in a cycle.
 
-The attack itself hears nothing of all this; the nearest point is reported, whoever asked it.
+The attack does not notice any of this. The result is the closest point that either of them sent.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ from ..parts.vectors import unit
 PHASE = "rescale"
 GRIDS = (2, 4, 8, 16)
 INNERMOST = 0.8
-"""How far inward a line is searched, as a share of where it begins."""
-FEWEST_ROWS = 16
-"""Points held beside those of the attack."""
+"""The inner end of a line that is searched, as a fraction of the distance of its outer end."""
+ROWS = 16
+"""Maximum number of points held in addition to those of the attack."""
 
 
 @dataclass(frozen=True)
 class Rescaled:
-    """An attack, and rescaling beside it."""
+    """An attack that is combined with rescaling."""
 
     inner: Attack
     search: Search = field(default_factory=lambda: BinarySearch(1 / 16, relative=True, phase=PHASE))
-    """Of a line inward, after a block that helped."""
+    """The search along a line inward, after a block that helped."""
     share: float = 0.2
-    """Of the cost."""
+    """The fraction of the cost that rescaling has."""
     smaller: float = 0.2
     larger: float = 1.8
     step: float = 0.01
-    """By how much a rescaled perturbation is shorter, if it is to count."""
+    """The fraction by which a rescaled perturbation must be shorter."""
 
     def __post_init__(self) -> None:
         check(self, share=between(0, 1), smaller=number(0, 1), larger=number(1, MAX_VALUE))
@@ -63,38 +63,35 @@ class Rescaled:
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """l2, in which it rescales, if the attack is made for that."""
+        """l2, the metric of rescaling, if the attack supports it."""
         return tuple(metric for metric in metrics_of(self.inner) if metric is Metric.L2)
 
     @property
     def rows(self) -> int:
-        """The most points held at a time."""
         held = self.inner.rows if isinstance(self.inner, BoundedAttack) else 0
-        return held + FEWEST_ROWS
+        return held + ROWS
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
-        """Attack one image."""
         rescaling, own, attack = _Rescaling(self, problem), _Account(), _Account()
 
-        def beside(ask: Ask) -> Asking[Answers]:
-            rescaling.hear_of_iterates()
-            while own.cost < self.share * (own.cost + attack.cost) and rescaling.has_begun:
+        def interleave(ask: Ask) -> Asking[Answers]:
+            rescaling.update()
+            while own.cost < self.share * (own.cost + attack.cost) and rescaling.is_ready:
                 before = own.cost
                 yield from handled(rescaling.attempt(), own.pay)
                 if own.cost == before:
                     break
             return (yield from attack.pay(ask))
 
-        return Stop((yield from handled(self.inner(problem), beside)))
+        return Stop((yield from handled(self.inner(problem), interleave)))
 
 
 class _Account:
-    """What the answers to some asks cost."""
+    """The cost of the answers to some asks."""
 
     cost = 0.0
 
     def pay(self, ask: Ask) -> Asking[Answers]:
-        """Ask, and add what the answers cost."""
         answers = yield ask
         self.cost += float(answers.prices.sum())
         return answers
@@ -104,7 +101,7 @@ Block = tuple[slice, slice]
 
 
 def _blocks(height: int, width: int) -> Iterator[Block]:
-    """The blocks of all grids that are no finer than pixels, coarse to fine."""
+    """Yield the blocks of all grids that are not finer than the pixels, from coarse to fine."""
     for count in [grid for grid in GRIDS if grid <= min(height, width)] or [1]:
         for row in range(count):
             for column in range(count):
@@ -115,66 +112,66 @@ def _blocks(height: int, width: int) -> Iterator[Block]:
 
 
 class _Rescaling:
-    """What is known of one image: factors by pixel, and the nearest point."""
+    """The state of one image: factors by pixel, and the closest point."""
 
     def __init__(self, part: Rescaled, problem: Problem) -> None:
         self._part, self._problem = part, problem
         blocks = _blocks(*problem.source.shape[1:])
         self._blocks = cycle([block for block in blocks if problem.may_change(*block)])
         self._factors: Tensor | None = None
-        """None: all are 1."""
-        self._nearest: Iterate | None = None
+        """The factors of all blocks; None if all are 1."""
+        self._best: Iterate | None = None
         self._latest: Iterate | None = None
-        """The attack's iterate, if it was not tried with the factors yet."""
-        self._heard: Tensor | None = None
-        """The last iterate of the attack that was taken up."""
+        """The attack's iterate, until it is tried with the factors."""
+        self._seen: Tensor | None = None
+        """The last iterate of the attack that `update` took over."""
 
     @property
-    def has_begun(self) -> bool:
-        """Whether there is something to rescale."""
-        return self._nearest is not None
+    def is_ready(self) -> bool:
+        """Whether there is a perturbation to rescale."""
+        return self._best is not None
 
-    def hear_of_iterates(self) -> None:
-        """Take up the latest iterate of the attack, if it has one that is not known yet."""
+    def update(self) -> None:
+        """Take over the latest iterate of the attack, if it is new."""
         if not self._problem.accepted:
             return
         point, distance, _ = self._problem.accepted[-1]
-        if distance is None or point is self._heard:
+        if distance is None or point is self._seen:
             return
-        self._heard = point
+        self._seen = point
         latest = Iterate(point, distance)
         if self._factors is not None:
             self._latest = latest
-        elif self._nearest is None or distance < self._nearest.distance:
-            self._nearest = latest
+        elif self._best is None or distance < self._best.distance:
+            self._best = latest
 
     def attempt(self) -> Asking[None]:
         """Try the factors on a new iterate, or else the next block."""
-        if self._nearest is None:
+        if self._best is None:
             return
         if self._latest is not None and self._factors is not None:
             latest, self._latest = self._latest, None
-            length = min(latest.distance, self._nearest.distance)
+            length = min(latest.distance, self._best.distance)
             if (yield from self._try(latest, [self._factors], length)) is not None:
                 return
-            if latest.distance < self._nearest.distance:
-                self._nearest, self._factors = latest, None
+            if latest.distance < self._best.distance:
+                self._best, self._factors = latest, None
             return
-        block = next(self._blocks)
-        masks = [self._mask(block, factor) for factor in (self._part.smaller, self._part.larger)]
-        chosen = yield from self._try(self._nearest, masks, self._nearest.distance)
+        rows, columns = next(self._blocks)
+        masks = []
+        for factor in (self._part.smaller, self._part.larger):
+            mask = torch.ones_like(self._problem.source[:1])
+            mask[:, rows, columns] = factor
+            masks.append(mask)
+        chosen = yield from self._try(self._best, masks, self._best.distance)
         if chosen is not None:
             self._factors = chosen if self._factors is None else self._factors * chosen
 
-    def _mask(self, block: Block, factor: float) -> Tensor:
-        """1 but for a block, (1, h, w)."""
-        mask = torch.ones_like(self._problem.source[:1])
-        mask[:, block[0], block[1]] = factor
-        return mask
-
     def _try(self, iterate: Iterate, masks: list[Tensor], length: float) -> Asking[Tensor | None]:
-        """Ask for a perturbation with each of the factors in turn, a step shorter than `length`;
-        the first that is adversarial is followed inward, and its factors are returned."""
+        """Query the perturbation with each of the factors, a step shorter than `length`.
+
+        Follow the first adversarial one inward, and return its factors.
+        """
         source, shorter = self._problem.source, (1 - self._part.step) * length
         ways = [unit((iterate.point - source) * mask) for mask in masks]
         points = torch.stack([torch.add(source, way, alpha=shorter) for way in ways]).clamp_(0, 1)
@@ -185,5 +182,5 @@ class _Rescaling:
         found = Iterate(points[row], float(answers.distances[-1]))
         inner = torch.lerp(source, found.point, INNERMOST)
         line = Segment(inner, found, (1 - INNERMOST) * found.distance)
-        self._nearest = yield from self._part.search(self._problem, line)
+        self._best = yield from self._part.search(self._problem, line)
         return masks[row]

@@ -1,16 +1,15 @@
-"""Surrogates: networks of one's own, whose gradients say where a boundary may lie.
+"""Surrogates: the user's own networks, whose gradients suggest where a boundary lies.
 
-1. A surrogate is not the model under test: it costs nothing, and is looked into.
-2. It gets one image at a time, in a batch of one, in float32 without TF32 and with deterministic
-   kernels: what it says depends on nothing else.
-3. Of several networks, what they say is the mean of their unit gradients.
-4. The networks are left as they are: if one is not on the device of the run, or not in eval mode, a
+1. A surrogate is not the model under test: it costs nothing, and may be differentiated.
+2. It receives one image at a time, in a batch of one, in float32 without TF32 and with
+   deterministic kernels, so that its answer depends on nothing else.
+3. With several networks, the answer is the mean of their unit gradients.
+4. The networks are never changed: if one is not on the device of the run or not in eval mode, a
    copy is used.
-5. Two surrogates with the same weights, mean and std are the same: `digest` says which it is.
+5. Surrogates with the same weights, mean and std are equal, and have the same `digest`.
 
-What a surrogate says is a direction to turn to. Whether that is worth following its turns tell:
-`frugal` tries it, trusts it by what it brought, and leaves it where estimates bring more for their
-price.
+A surrogate suggests a direction to turn to. `frugal` tries it, trusts it according to its earlier
+gains, and drops it where estimates gain more for their price.
 """
 
 from __future__ import annotations
@@ -27,15 +26,17 @@ from ..core.problem import Problem
 from ..core.validation import shown
 from ..data.user_code import with_kind
 from ..errors import InputError
-from ..models.normalisation import Normalisation
-from ..models.precision import matrix_products
+from ..models.numerics import Normalisation, matrix_products
 from ..models.pytorch import prepared, weights_digest
 from ..parts.vectors import unit
 
 
 class Surrogate:
-    """One network or several, of logits (n, classes) for images (n, c, h, w) in [0,1] that go in as
-    (image - mean) / std. The classes are those of the model under test."""
+    """One network or several, from images (n, c, h, w) to logits (n, classes).
+
+    Images in [0,1] are normalised to (image - mean) / std. The classes are those of the model under
+    test.
+    """
 
     def __init__(
         self,
@@ -45,20 +46,23 @@ class Surrogate:
         std: Sequence[float] | float | None = None,
     ) -> None:
         given = [networks] if isinstance(networks, nn.Module) else networks
-        if not isinstance(given, Sequence) or not given:
-            raise _refused(networks)
-        for network in given:
+        listed = isinstance(given, Sequence) and len(given) > 0
+        for network in given if listed else [given]:
             if not isinstance(network, nn.Module):
-                raise _refused(network)
+                raise InputError(
+                    f"is {shown(network)}",
+                    expected="a network (an instance of nn.Module), or several",
+                    input="surrogate",
+                )
         self.networks = tuple(given)
         self._mean, self._std = mean, std
         self._ready: dict[torch.device, tuple[list[nn.Module], Normalisation]] = {}
-        _normalisation(mean, std, torch.device("cpu"))  # mistakes are told now
+        self._normalisation(torch.device("cpu"))  # reports mistakes early
         digests = [weights_digest(network) for network in self.networks]
         self.digest = "-".join(digest[:12] for digest in digests)
-        """Tells it from others with other weights."""
+        """Digest of the weights."""
         self.gradients, self.seconds = 0, 0.0
-        """How many were computed in this process, and the host's time for that."""
+        """Number of gradients computed in this process, and the host's time for them."""
 
     def __repr__(self) -> str:
         return f"Surrogate({self.digest!r}, mean={self._mean!r}, std={self._std!r})"
@@ -73,21 +77,26 @@ class Surrogate:
         return {**self.__dict__, "_ready": {}, "gradients": 0, "seconds": 0.0}
 
     def direction(self, problem: Problem, point: Tensor) -> Tensor:
-        """The unit gradient, at a point, of how far the class to reach leads the flagged ones."""
-        began = time.perf_counter()
+        """Return the unit gradient of the lead of the class to reach over the flagged ones."""
+        started = time.perf_counter()
         networks, normalise = self._on(point.device)
         total = torch.zeros_like(point)
-        with matrix_products(False if point.is_cuda else None), _deterministic():
+        deterministic: AbstractContextManager[None] = torch.backends.cudnn.flags(
+            enabled=True, benchmark=False, deterministic=True, allow_tf32=False
+        )
+        with matrix_products(False if point.is_cuda else None), deterministic:
             for network in networks:
                 total += unit(_gradient(network, normalise, problem, point))
         self.gradients += 1
-        self.seconds += time.perf_counter() - began
+        self.seconds += time.perf_counter() - started
         return unit(problem.only_mask(total))
 
     def classes(self, image: Tensor) -> int:
-        """How many classes the networks have, tried on an image (c, h, w); raises InputError unless
-        all have as many, and can be differentiated there."""
-        normalise = _normalisation(self._mean, self._std, image.device, len(image))
+        """Return the number of classes, tried on an image (c, h, w).
+
+        Raise InputError if the networks differ in it, or cannot be differentiated there.
+        """
+        normalise = self._normalisation(image.device, len(image))
         counts = []
         try:
             for network in self._on(image.device)[0]:
@@ -96,7 +105,7 @@ class Surrogate:
                 counts.append(len(logits))
         except InputError:
             raise
-        except (Exception, SystemExit) as error:  # the user's own code: any kind may come
+        except (Exception, SystemExit) as error:  # user code may raise anything
             raise InputError(
                 f"cannot be differentiated at an image of shape {tuple(image.shape)} "
                 f"({with_kind(error)})",
@@ -112,56 +121,35 @@ class Surrogate:
         return counts[0]
 
     def _on(self, device: torch.device) -> tuple[list[nn.Module], Normalisation]:
-        """The networks, ready to be run on a device, and what goes before them."""
+        """Return the networks, ready to run on a device, and their normalisation."""
         if device not in self._ready:
             networks = [
                 prepared(network, device, torch.float32, torch.contiguous_format)
                 for network in self.networks
             ]
-            self._ready[device] = networks, _normalisation(self._mean, self._std, device)
+            self._ready[device] = networks, self._normalisation(device)
         return self._ready[device]
 
-
-def _refused(given: object) -> InputError:
-    return InputError(
-        f"is {shown(given)}",
-        expected="a network (an instance of nn.Module), or several",
-        input="surrogate",
-    )
-
-
-def _normalisation(
-    mean: Sequence[float] | float | None,
-    std: Sequence[float] | float | None,
-    device: torch.device,
-    channels: int | None = None,
-) -> Normalisation:
-    return Normalisation.checked(
-        mean,
-        std,
-        dtype=torch.float32,
-        device=device,
-        layout=torch.contiguous_format,
-        channels=channels,
-    )
-
-
-def _deterministic() -> AbstractContextManager[None]:
-    flags: AbstractContextManager[None] = torch.backends.cudnn.flags(
-        enabled=True, benchmark=False, deterministic=True, allow_tf32=False
-    )
-    return flags
+    def _normalisation(self, device: torch.device, channels: int | None = None) -> Normalisation:
+        return Normalisation.checked(
+            self._mean,
+            self._std,
+            dtype=torch.float32,
+            device=device,
+            layout=torch.contiguous_format,
+            channels=channels,
+        )
 
 
 def _logits(network: nn.Module, normalise: Normalisation, point: Tensor) -> tuple[Tensor, Tensor]:
-    """A point as the network gets it, to be differentiated by, and its logits."""
+    """Return the network's input, for differentiation, and its logits."""
     with torch.enable_grad():
         image = point.detach().to(torch.float32)[None].clone().requires_grad_(True)
         answer = network(normalise(image))
-    outputs = getattr(answer, "logits", answer)  # of transformers, an object that has them
+    outputs = getattr(answer, "logits", answer)  # transformers returns an object that has them
     if not isinstance(outputs, Tensor) or outputs.ndim != 2:
         raise InputError(
-            f"gives {shown(outputs)}", expected="logits (n, classes)", input="surrogate"
+            f"returns {shown(outputs)}", expected="logits (n, classes)", input="surrogate"
         )
     return image, outputs[0]
 
@@ -175,7 +163,7 @@ def _gradient(
         largest = max(*flagged, problem.target or 0)
         if largest >= len(logits):
             raise InputError(
-                f"has {len(logits)} classes, and class {largest} is of an image or its goal",
+                f"has {len(logits)} classes, but class {largest} belongs to an image or its goal",
                 expected="the classes of the model under test",
                 input="surrogate",
             )

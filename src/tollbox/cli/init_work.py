@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.goal import class_words
-from ..data.folders import image_files
-from ..data.images import ImageSet
+from ..data.images import ImageSet, image_paths
 from ..data.output import check_replaceable, replace_file
 from ..data.resizing import Resizing
 from ..data.tables import kind_of, shortened
@@ -71,7 +70,7 @@ def _check_out(out: Path, replace: bool) -> None:
         check_replaceable(out, MARK.encode())
     elif kind != "nothing" or os.path.islink(out):
         raise InputError(
-            f"{out} is there already",
+            f"{out} already exists",
             remedy=f"give another name with {mention('out')}, or {mention('replace')} if "
             "`tollbox init` wrote it",
             input="out",
@@ -182,7 +181,7 @@ def _model_from(folder: Path, source: str) -> str:
 def _images_in_words(spec: ImagesSpec, used: ImageSet, limit: int | None, own: bool) -> str:
     """What was found of the images; `own`: pictures are resized as the model itself says."""
     is_folder = spec.function is None and spec.path.is_dir()
-    total = len(image_files(spec.path)) if is_folder else 0
+    total = len(image_paths(spec.path)) if is_folder else 0
     first = "The first " if limit is not None else ""
     of = f" of {total}" if limit is not None and total > len(used) else ""
     channels, height, width = used.images.shape[1:]

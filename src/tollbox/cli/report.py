@@ -58,7 +58,7 @@ def report(
     from ..report.best_of_all import with_best_of_all
     from ..report.data import page_data, read_floors
     from ..report.figures import write_figures
-    from ..report.page import GENERATOR, OLDER_PAGE, page
+    from ..report.page import GENERATOR, page
     from ..report.paper_table import paper_table
     from ..report.ranking import standings
     from ..report.reading import Reading
@@ -77,7 +77,7 @@ def report(
     if options.reading not in list(Reading):
         raise UnknownNameError("reading", options.reading, [str(r) for r in Reading])
     reading, out, to = Reading(options.reading), options.out or folder / PAGE, console()
-    check_replaceable(out, GENERATOR, OLDER_PAGE)
+    check_replaceable(out, GENERATOR)
     if options.figures is not None:
         check_free(options.figures, input="figures")
     with StudyResults(folder) as results:

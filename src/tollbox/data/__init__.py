@@ -1,1 +1,1 @@
-"""What users give: pictures, tables, functions by name; and where output goes."""
+"""Users' files and code: images, labels, classes, masks, prices, and output folders."""

@@ -1,20 +1,24 @@
-"""Images in an `.npz` file.
+"""Images with labels: from a folder with a CSV of labels, a folder of classes, or an `.npz` file.
 
-It has `images`: uint8, or floats in [0,1]; (n, c, h, w), (n, h, w, c) or, for grey, (n, h, w); and
-`labels`: n integers. The channels are on the shorter of the axes 1 and 3.
-
-Images in: a folder with a CSV of labels, a folder of classes, or an `.npz` file.
-
-1. Images come out as float32 in [0,1], (n, c, h, w), all of one shape; 8-bit values are divided by
-   255. Pictures are resized and cropped if that is told, by the user or by a model's configuration
-   (`preparation`), and nothing else is.
-2. Each image knows where its label came from, for messages.
-3. The names of the classes are those that are given, else the model's own, else the folders of a
-   folder of classes.
+1. Images are float32 in [0,1], (n, c, h, w), all of one shape; 8-bit values are divided by 255.
+   Image files are resized and cropped only if the user or the model's configuration sets a size
+   (`resizing`). They load with one channel if all are grey, else as RGB.
+2. A folder is searched with its subfolders, except hidden ones. Its label file is a CSV with the
+   columns `file` and `label` among any others. Every image has a line there, and the order of the
+   lines is the order of the images.
+3. In a folder of classes, each subfolder holds the images of one class. Its label is its position
+   among the sorted names, as in torchvision's ImageFolder, or that of its name if the model's class
+   names are known (`classes`). Images come from each class in turn, so that the first N are from
+   all classes. Numbers as names are refused if their sorted order differs: 10 sorts before 2.
+4. An `.npz` file has the arrays `images`, (n, c, h, w), (n, h, w, c) or (n, h, w), and `labels`,
+   n integers. The shorter of the axes 1 and 3 holds the channels.
+5. Each image knows where its label came from, for messages.
 """
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -26,19 +30,105 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.validation import check_whole
-from ..errors import FileError, InputError
-from .folders import class_files, labelled_files
-from .image_files import SUFFIXES, integer_labels, is_grey, read_pictures, unit_pixels
-from .resizing import Configured, Preparation, Resizing
-from .tables import in_a_line, kind_of, path_of
+from ..errors import FileError, InputError, mention
+from .classes import in_order, labels_of
+from .image_files import ENDINGS, SUFFIXES, integer_labels, is_grey, read_images, unit_pixels
+from .resizing import ModelConfiguration, Preparation, Resizing
+from .tables import LARGEST, in_a_line, kind_of, path_of, rows_of, shortened
 from .user_code import named_by_file
 
 ARRAYS = ("images", "labels")
-EXPECTED = "an .npz file with the arrays images and labels"
+NPZ = "an .npz file with the arrays images and labels"
+EXPECTED = "a folder of images or an .npz file"
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Images with their labels and names, in order."""
+
+    images: Tensor
+    """(n, c, h, w), float32 in [0,1]."""
+    labels: tuple[int, ...]
+    names: tuple[str, ...]
+    origins: tuple[str, ...]
+    """Where each label was read: a file, and its line if it has lines."""
+    class_names: tuple[str, ...] = ()
+    """The name of each class, by label; empty if the names are unknown."""
+    resizing: Resizing | None = None
+    """How the images were resized; None if they were not."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def load_images(
+    path: str | Path,
+    labels: str | Path | None = None,
+    limit: int | None = None,
+    *,
+    resizing: Resizing | None = None,
+    names: str | PathLike[str] | Sequence[str] | None = None,
+    model: ModelConfiguration | None = None,
+) -> ImageSet:
+    """Load the first `limit` images of a folder or an `.npz` file.
+
+    A folder has a label file, or a folder for each class.
+
+    resizing: how image files get the size that the model takes.
+    names: the names of the model's classes in order, or a file with one on each line.
+    model: a model whose own configuration gives both by default.
+    """
+    if limit is not None:
+        check_whole("limit", limit, 1)
+    prepared = Preparation.of(resizing, names, model)
+    path = path_of(path, "images")
+    labels = None if labels is None else path_of(labels, "labels")
+    if labels is not None:
+        kind_of(labels, str(labels), input="labels")  # refuses what cannot be a file name
+    if check_there(path) == "folder":
+        return _load_folder(path, labels, limit, prepared)
+    if path.suffix.lower() in SUFFIXES:
+        raise FileError(
+            f"{path} is a single image",
+            expected=EXPECTED,
+            remedy="put it into a folder, with a CSV of labels next to it",
+            input="images",
+        )
+    if labels is not None:
+        raise InputError(
+            f"is {labels}, but {path} is not a folder: an .npz file contains its labels",
+            remedy="leave the label file out",
+            input="labels",
+        )
+    check_not_resized(resizing, f"{path} has arrays")
+    images, classes = read_npz(path, limit)
+    numbers = tuple(str(number) for number in range(len(images)))
+    return ImageSet(images, classes, numbers, (f"{path}",) * len(images), prepared.names)
+
+
+def check_there(path: Path) -> str:
+    """Return what is at the path of images; raise FileError if there is nothing."""
+    kind = kind_of(path, str(path), input="images")
+    if kind == "nothing":
+        if (error := named_by_file(str(path), "images")) is not None:
+            raise error
+        raise FileError(f"{path} does not exist", expected=EXPECTED, input="images")
+    return kind
+
+
+def check_not_resized(resizing: Resizing | None, reason: str) -> None:
+    """Raise InputError if a size is set for arrays, which `reason` reports."""
+    if resizing is not None:
+        raise InputError(
+            f"is given, but {reason}",
+            expected="image files, since only those are resized and cropped",
+            remedy="leave it out, and give arrays of the model's size",
+            input="crop" if resizing.resize is None else "resize",
+        )
 
 
 def read_npz(file: Path, limit: int | None) -> tuple[Tensor, tuple[int, ...]]:
-    """The first `limit` images, (n, c, h, w) in [0,1], and their labels."""
+    """Return the first `limit` images, (n, c, h, w) in [0,1], and their labels."""
     arrays = _read_arrays(file)
     pixels = arrays["images"]
     try:
@@ -65,12 +155,12 @@ def _read_arrays(file: Path) -> dict[str, NDArray[Any]]:
                 arrays = {name: stored[name] for name in ARRAYS}
                 if all(isinstance(array, np.ndarray) for array in arrays.values()):
                     return arrays
-                raise ValueError("what it holds is not in the format of arrays, .npy")
-    except Exception as error:  # broken, encrypted, too large: many kinds
-        raise FileError(f"{file} cannot be read: {in_a_line(error)}", expected=EXPECTED) from None
+                raise ValueError("its entries are not arrays in the .npy format")
+    except Exception as error:  # broken, encrypted, too large: many types
+        raise FileError(f"{file} cannot be read: {in_a_line(error)}", expected=NPZ) from None
     missing = " or ".join(repr(name) for name in ARRAYS if name not in names)
     present = ", ".join(map(repr, names)) or "none by name"
-    raise FileError(f"{file} has no array {missing}: it has {present}", expected=EXPECTED)
+    raise FileError(f"{file} has no array {missing}: it has {present}", expected=NPZ)
 
 
 def _channels_first(pixels: NDArray[Any]) -> NDArray[Any]:
@@ -78,130 +168,144 @@ def _channels_first(pixels: NDArray[Any]) -> NDArray[Any]:
         return pixels[:, None]
     if pixels.shape[1] == pixels.shape[3] and pixels[0].size > 1:
         raise InputError(
-            f"images has shape {pixels.shape}: the axes 1 and 3 are of one length, so that it is "
-            "not clear which has the channels",
+            f"images has shape {pixels.shape}: the axes 1 and 3 have the same length, so that it "
+            "is not clear which has the channels",
             expected="(n, c, h, w) or (n, h, w, c) with the shorter c",
         )
     return pixels if pixels.shape[1] <= pixels.shape[3] else pixels.transpose(0, 3, 1, 2)
 
 
-@dataclass(frozen=True)
-class ImageSet:
-    """Images with their labels and names, in order."""
-
-    images: Tensor
-    """(n, c, h, w), float32 in [0,1]."""
-    labels: tuple[int, ...]
-    names: tuple[str, ...]
-    origins: tuple[str, ...]
-    """Where each label was read: a file, and the line if any."""
-    class_names: tuple[str, ...] = ()
-    """The names of the classes, by label, if they are known."""
-    resizing: Resizing | None = None
-    """How pictures got their size; None: as they are."""
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-
-def load_images(
-    path: str | Path,
-    labels: str | Path | None = None,
-    limit: int | None = None,
-    *,
-    resizing: Resizing | None = None,
-    names: str | PathLike[str] | Sequence[str] | None = None,
-    model: Configured | None = None,
+def _load_folder(
+    folder: Path, table: Path | None, limit: int | None, prepared: Preparation
 ) -> ImageSet:
-    """The first `limit` images of a folder (with its label file, or with a folder for each class)
-    or of an `.npz`.
+    class_names = prepared.names
+    if table is not None:
+        files = _labelled_files(folder, table)
+    else:
+        files, classes = _class_files(folder, class_names, prepared.own_names)
+        class_names = class_names or classes
+    grey = all(is_grey(folder / name) for name, _, _ in files)
+    names, labels, origins = zip(*files[:limit], strict=True)
+    images = read_images(folder, names, grey, prepared.resizing)
+    return ImageSet(images, labels, names, origins, class_names, prepared.resizing)
 
-    resizing: how pictures get the size that the model takes.
-    names: of the model's classes, in order, or a file with one on each line.
-    model: one whose own configuration says both where they are not given.
-    """
-    if limit is not None:
-        check_whole("limit", limit, 1)
-    prepared = Preparation.of(resizing, names, model)
-    path = path_of(path, "images")
-    labels = None if labels is None else path_of(labels, "labels")
-    if labels is not None:
-        kind_of(labels, str(labels), input="labels")  # whether it can be the name of a file
-    kind = check_there(path)
-    if kind == "folder" and labels is None:
-        return _load_classes(path, limit, prepared)
-    if kind == "folder" and labels is not None:
-        return _load_labelled(path, labels, limit, prepared)
-    if path.suffix.lower() in SUFFIXES:
+
+def image_paths(folder: Path) -> list[str]:
+    """Return the image files below a folder as relative paths, without hidden ones."""
+
+    def refuse(error: OSError) -> None:
+        raise FileError(f"the folder {error.filename} cannot be read: {error.strerror}") from None
+
+    names = []
+    for place, folders, files in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in files:
+            file = Path(place, name)
+            if name.startswith(".") or file.suffix.lower() not in SUFFIXES:
+                continue
+            if kind_of(file, f"the image {file}") == "file":
+                names.append(file.relative_to(folder).as_posix())
+    return sorted(names)
+
+
+def _labelled_files(folder: Path, table: Path) -> list[tuple[str, int, str]]:
+    """Return the path, the label and its origin for each image, in the order of the label file."""
+    files = set(image_paths(folder))
+    if not files:
+        raise FileError(f"the folder {folder} has no images", expected=f"files ending in {ENDINGS}")
+    base, labelled = os.path.abspath(folder), {}
+    for line, (file, text) in rows_of(table, ("file", "label")):
+        where, image = f"{table}, line {line}", f"the image {shortened(file)!r}"
+        name = Path(os.path.relpath(os.path.join(base, file), base)).as_posix()
+        if name not in files:
+            raise _not_an_image(folder, name, image).placed(where)
+        if name in labelled:
+            raise FileError(f"{image} has a label already", where=where)
+        try:
+            label = int(text)
+        except ValueError:  # also for too many digits
+            label = LARGEST + 1
+        if abs(label) > LARGEST:
+            raise FileError(f"the label is {shortened(text)!r}", expected="an integer", where=where)
+        labelled[name] = (name, label, where)
+    if missing := sorted(files - set(labelled)):
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise FileError(
-            f"{path} is a single picture",
-            expected="a folder of images or an .npz file",
-            remedy="put it into a folder, with a CSV of labels beside it",
-            input="images",
+            f"{table} has no label for the image {missing[0]}{more}",
+            expected=f"a line for every image in {folder}",
+            remedy="add it, or move the image elsewhere",
         )
-    if labels is not None:
-        raise InputError(
-            f"is {labels}, but {path} is not a folder: an .npz file has its labels inside",
-            remedy="leave the label file out",
-            input="labels",
-        )
-    check_pictures(resizing, f"{path} has arrays")
-    images, classes = read_npz(path, limit)
-    numbers = tuple(str(number) for number in range(len(images)))
-    return ImageSet(images, classes, numbers, (f"{path}",) * len(images), prepared.names)
+    return list(labelled.values())
 
 
-def check_there(path: Path) -> str:
-    """What is at the path of images; raises FileError if there is nothing."""
-    kind = kind_of(path, str(path), input="images")
+def _not_an_image(folder: Path, name: str, image: str) -> FileError:
+    """Return the reason why a name in a label file is none of the folder's images."""
+    if name == ".." or name.startswith("../"):
+        return FileError(
+            f"{image} is not in the folder {folder}", expected="a path relative to that folder"
+        )
+    try:
+        kind = kind_of(folder / name, image)
+    except FileError as error:
+        return error
     if kind == "nothing":
-        if (error := named_by_file(str(path), "images")) is not None:
-            raise error
+        return FileError(f"{image} is not in the folder {folder}")
+    if kind != "file":
+        return FileError(f"{image} is not a file")
+    if any(part.startswith(".") for part in name.split("/")):
+        return FileError(f"{image} is hidden", expected="names that do not start with a dot")
+    return FileError(f"{image} is not an image ending in {ENDINGS}")
+
+
+def _class_files(
+    folder: Path, names: Sequence[str], from_model: bool
+) -> tuple[list[tuple[str, int, str]], tuple[str, ...]]:
+    """Return the path, the label and its origin for each image, and the names of the folders."""
+    entries = sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    classes = [name for name in entries if (folder / name).is_dir()]
+    for name in entries:
+        if Path(name).suffix.lower() in SUFFIXES and name not in classes:
+            raise InputError(
+                f"{folder} is a folder, and no labels are given, but the image {name} is not in "
+                "the folder of a class",
+                expected="a CSV file with the columns file and label, or a folder for each class",
+                remedy=f"give {mention('labels')}, or move the images into such folders",
+                input="images",
+            )
+    if not classes:
         raise FileError(
-            f"{path} does not exist", expected="a folder of images or an .npz file", input="images"
+            f"the folder {folder} has no images",
+            expected=f"a folder for each class, with files ending in {ENDINGS}",
         )
-    return kind
-
-
-def check_pictures(resizing: Resizing | None, what: str) -> None:
-    """Raise InputError if arrays, which `what` says there are, were to be resized."""
-    if resizing is not None:
-        raise InputError(
-            f"is given, and {what}",
-            expected="pictures, which alone are resized and cropped",
-            remedy="leave it out, and make the arrays of the model's size",
-            input="crop" if resizing.resize is None else "resize",
+    files = {name: image_paths(folder / name) for name in classes}
+    if empty := [name for name in classes if not files[name]]:
+        raise FileError(
+            f"the folder {folder / empty[0]} has no images",
+            expected=f"each folder in {folder} to be a class, with files ending in {ENDINGS}",
+            remedy="move it elsewhere",
         )
+    if in_order(classes, names, from_model):
+        _check_numbers(folder, classes)
+    labels = labels_of(classes, names, from_model)
+    paths = [
+        [(f"{name}/{file}", label, f"{folder / name / file}") for file in files[name]]
+        for name, label in zip(classes, labels, strict=True)
+    ]
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*paths))
+    own = (name.encode("utf-8", "backslashreplace").decode() for name in classes)
+    return [each for each in turns if each is not None], tuple(own)
 
 
-def _load_labelled(folder: Path, table: Path, limit: int | None, prepared: Preparation) -> ImageSet:
-    files, resizing = labelled_files(folder, table), prepared.resizing
-    return ImageSet(
-        _pictures(folder, [file.name for file in files], limit, resizing),
-        tuple(file.label for file in files[:limit]),
-        tuple(file.name for file in files[:limit]),
-        tuple(f"{table}, line {file.line}" for file in files[:limit]),
-        prepared.names,
-        resizing,
-    )
-
-
-def _load_classes(folder: Path, limit: int | None, prepared: Preparation) -> ImageSet:
-    files, classes = class_files(folder, prepared.names, prepared.own_names)
-    resizing = prepared.resizing
-    return ImageSet(
-        _pictures(folder, [name for name, _ in files], limit, resizing),
-        tuple(label for _, label in files[:limit]),
-        tuple(name for name, _ in files[:limit]),
-        tuple(f"{folder / name}" for name, _ in files[:limit]),
-        prepared.names or tuple(classes),
-        resizing,
-    )
-
-
-def _pictures(
-    folder: Path, files: list[str], limit: int | None, resizing: Resizing | None
-) -> Tensor:
-    """The first so many; with one channel if all are grey."""
-    grey = all(is_grey(folder / file) for file in files)
-    return read_pictures(folder, files[:limit], grey, resizing)
+def _check_numbers(folder: Path, classes: Sequence[str]) -> None:
+    """Raise InputError if all names are numbers, but not 0, 1, 2, ... in sorted order."""
+    if not all(name.isdecimal() for name in classes):
+        return
+    for place, name in enumerate(classes):
+        if name.strip().lstrip("0") != (str(place) if place else ""):
+            raise InputError(
+                f"the folder {shortened(name)!r} in {folder} would be class {place}, since classes "
+                "are the folders sorted by name",
+                expected="names that are not numbers, or the class numbers in order",
+                remedy="give the names of all classes, in the model's order, with "
+                f"{mention('names')}",
+            )

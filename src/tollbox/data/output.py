@@ -1,14 +1,14 @@
-"""The output folder: whole or not at all.
+"""Output folders and files, which appear whole or not at all.
 
-1. It must not exist, or be empty, or (to replace an earlier output) hold nothing but regular files
-   that this command writes. That is checked before any query.
-2. All is written into a hidden folder, which is removed if the run is given up. It lies inside the
-   output folder if that exists (it may be a mount point, or `.`), and its files are moved up at the
-   end; otherwise it lies beside it, and is renamed. Links are followed first.
-3. A single file (a page) likewise: written beside the old one, which it then replaces, and which
-   must be one of ours.
-4. Once the run is over, nothing that was written is removed: if something fails, the message says
-   where it is. An error of the system is a FileError in one sentence.
+1. An output folder must not exist or must be empty. To replace an earlier output, it may hold
+   regular files that the command writes, and nothing else. This is checked before any query.
+2. Everything is written to a hidden folder, which is removed if the run is abandoned. If the output
+   folder exists (it may be a mount point, or `.`), the hidden folder is inside it, and its files
+   move up at the end. Otherwise it is a sibling and is renamed. Links are resolved first.
+3. A single file (a page) is written next to the old one and then replaces it. The old one must be a
+   file that tollbox wrote.
+4. After a run, nothing that was written is removed: if a step fails, the message says where the
+   files are. An error of the operating system becomes a FileError.
 """
 
 from __future__ import annotations
@@ -25,22 +25,18 @@ from ..errors import FileError, InputError, mention
 from .tables import kind_of
 
 MARK_BYTES = 4096
-"""How far into a file its mark is looked for."""
+"""Number of bytes at the start of a file that are searched for its mark."""
 
 
 def check_free(
-    out: Path,
-    replaceable: Set[str] = frozenset(),
-    replace: bool = False,
-    *,
-    input: str = "out",
+    out: Path, replaceable: Set[str] = frozenset(), replace: bool = False, *, input: str = "out"
 ) -> None:
-    """Raise InputError, of the argument `input`, unless `out` is free: not there, or empty.
+    """Raise InputError about the argument `input` unless `out` does not exist or is empty.
 
     With `replace`, it may also hold regular files that `replaceable` names.
     """
     kind = kind_of(out, str(out), input=input)
-    if kind == "nothing" and not os.path.islink(os.path.realpath(out)):  # else: links in a circle
+    if kind == "nothing" and not os.path.islink(os.path.realpath(out)):  # else a cycle of links
         return
     if kind != "folder":
         raise InputError(
@@ -65,36 +61,35 @@ def check_free(
         raise InputError(f"{out} is not empty (it has {first})", remedy=remedy, input=input)
 
 
-def check_replaceable(file: Path, mark: bytes, older: bytes = b"") -> None:
-    """Raise InputError if `file` is there and is not of ours: it has no `mark` near its beginning,
-    nor what `older` versions had."""
+def check_replaceable(file: Path, mark: bytes) -> None:
+    """Raise InputError if `file` exists and does not have tollbox's `mark` near its start."""
     kind = kind_of(file, str(file), input="out")
     if kind == "nothing":
         return
     if kind == "file":
         try:
-            with open(file, "rb") as opened:
-                beginning = opened.read(MARK_BYTES)
+            with open(file, "rb") as stored:
+                start = stored.read(MARK_BYTES)
         except OSError as error:
             raise FileError(f"{file} cannot be read: {error.strerror}", input="out") from None
-        if not beginning or mark in beginning or (older and older in beginning):
+        if not start or mark in start:
             return
     raise InputError(
-        f"{file} is there already, and is not a file that this command wrote",
+        f"{file} already exists, and is not a file that this command wrote",
         remedy="give another name, or remove it",
         input="out",
     )
 
 
 def replace_file(file: Path, content: str) -> None:
-    """Write a file whole, or leave the old one as it is: beside it, and then renamed."""
+    """Write a whole file, or leave the old one unchanged."""
     final = Path(os.path.realpath(file))
     partial = final.with_name(f".{final.name}.partial-{os.getpid()}")
     try:
-        with open(partial, "w", encoding="utf-8") as opened:
-            opened.write(content)
-            opened.flush()
-            os.fsync(opened.fileno())
+        with open(partial, "w", encoding="utf-8") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
         os.replace(partial, final)
     except OSError as error:
         raise FileError(f"{file} cannot be written: {error.strerror}", input="out") from None
@@ -104,39 +99,37 @@ def replace_file(file: Path, content: str) -> None:
 
 
 class Stage:
-    """A folder to write into; `commit` makes it the output folder."""
+    """A hidden folder to write into; `commit` makes it the output folder."""
 
     def __init__(self, out: Path, replaceable: Set[str], shared: bool, input: str) -> None:
         self._out, self._replaceable, self._shared = out, replaceable, shared
         self._input = input
         self._final = Path(os.path.realpath(out))
         self._inside = self._final.is_dir()
-        mark = f".partial-{os.getpid()}"
-        place = self._final if self._inside else self._final.parent
-        self.folder = place / (mark if self._inside else f".{self._final.name}{mark}")
+        name = f".partial-{os.getpid()}"
+        if self._inside:
+            self.folder = self._final / name
+        else:
+            self.folder = self._final.with_name(f".{self._final.name}{name}")
         self.committed = False
         self.left = False
         """Whether the folder stays where it is."""
-
-    def make(self) -> None:
-        """Make the folder."""
         try:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             self.folder.mkdir()
         except OSError as error:
             raise FileError(
-                f"{self._out} cannot be written: {error.strerror}. Nothing was saved.",
-                input=self._input,
+                f"{out} cannot be written: {error.strerror}. Nothing was saved.", input=input
             ) from None
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """While the results of a finished run are written: whatever fails, they stay there."""
+        """Keep the folder if writing the results of a finished run fails."""
         try:
             yield
         except Exception as error:
             self.left = True
-            where = f"What could be written is in {self.folder}."
+            where = f"The files that could be written are in {self.folder}."
             if isinstance(error, OSError):
                 raise FileError(
                     f"{self._out} cannot be written: {error.strerror or error}. {where}",
@@ -146,14 +139,14 @@ class Stage:
             raise
 
     def commit(self) -> None:
-        """Make what was written the output folder; Ctrl-C waits for it."""
+        """Make the written files the output folder; a Ctrl-C is handled afterwards."""
         with _signals_held_back():
             try:
                 if self._inside:
                     self._move_up()
                 else:
                     os.rename(self.folder, self._final)
-            except OSError as error:  # it was free before the run: what the run cost is not lost
+            except OSError as error:  # it was free before the run; the results must not be lost
                 self.left = True
                 raise FileError(
                     f"{self._out} was changed during the run ({error.strerror}): the results are "
@@ -163,12 +156,11 @@ class Stage:
             self.committed = True
 
     def _move_up(self) -> None:
-        others = (
-            {entry.name for entry in self._final.iterdir()} - self._replaceable - {self.folder.name}
-        )
+        names = {entry.name for entry in self.folder.iterdir()}
+        present = {entry.name for entry in self._final.iterdir()}
+        others = present - self._replaceable - {self.folder.name}
         if others and not self._shared:
             raise FileExistsError(0, f"it has {min(others)}")
-        names = {entry.name for entry in self.folder.iterdir()}
         for name in self._replaceable - names:
             (self._final / name).unlink(missing_ok=True)
         for name in sorted(names):
@@ -178,18 +170,13 @@ class Stage:
 
 @contextlib.contextmanager
 def staged(
-    out: Path,
-    replaceable: Set[str] = frozenset(),
-    shared: bool = False,
-    *,
-    input: str = "out",
+    out: Path, replaceable: Set[str] = frozenset(), shared: bool = False, *, input: str = "out"
 ) -> Iterator[Stage]:
-    """A stage for `out`, which is the argument `input`; removed if it is not committed.
+    """Create a stage for `out`, the argument `input`, and remove it unless it is committed.
 
-    Files that `replaceable` names are replaced. With `shared`, others may be there, and stay.
+    Files that `replaceable` names are replaced. With `shared`, other files may exist and stay.
     """
     stage = Stage(out, replaceable, shared, input)
-    stage.make()
     try:
         yield stage
     finally:
@@ -199,15 +186,14 @@ def staged(
 
 @contextlib.contextmanager
 def _signals_held_back() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait until the end."""
+    """Delay Ctrl-C and SIGTERM until the end of the block."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     pending: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.getsignal(number) for number in numbers}
-    for number in numbers:
-        if before[number] not in (signal.SIG_IGN, None):  # None: not set by Python
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in before.items():
+        if handler not in (signal.SIG_IGN, None):  # None: not set by Python
             signal.signal(number, lambda number, _: pending.append(number))
     try:
         yield
@@ -215,5 +201,5 @@ def _signals_held_back() -> Iterator[None]:
         for number, handler in before.items():
             if handler is not None:
                 signal.signal(number, handler)
-        for came in pending[:1]:
-            signal.raise_signal(came)
+        for received in pending[:1]:
+            signal.raise_signal(received)

@@ -1,10 +1,10 @@
 """Prices from a CSV file.
 
-1. With the columns class and price: a price per class. A class may be `default`, which stands for
-   all that are not listed and is 1 if not given.
-2. With the columns flagged and price: a price that grows. From flagged answer n on each costs so
-   much, the first line being for 1. The price of the last line may be `again`: there they begin
-   anew. `default` stands for answers that are not flagged, and is 1 if not given.
+1. The columns class and price give a price per class. The class `default` stands for all classes
+   that are not listed; its price is 1 by default.
+2. The columns flagged and price give a price that grows: each line is the price from the n-th
+   flagged answer on, and the first line is for 1. The price in the last line may be `again`, where
+   the prices start over. `default` is the price of other answers, 1 by default.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from .tables import LARGEST, header_of, kind_of, rows_of, shortened
 DEFAULT_ROW = "default"
 AGAIN = "again"
 COLUMNS = "with the columns class and price, or flagged and price"
-GROWING = "the columns flagged and price: what a flagged answer costs from the n-th on"
+GROWING = "the columns flagged and price: the price from the n-th flagged answer on"
 
 
 def prices_from(text: str) -> Prices:
-    """The prices of the CSV file at a path."""
+    """Read prices of either kind from the CSV file at a path."""
     file = _file(text, f"a number, inf, or a CSV file that exists, {COLUMNS}")
     return _growing(file) if "flagged" in header_of(file) else _per_class(file)
 
 
 def growing_prices_from(text: str) -> Prices:
-    """The prices that grow of the CSV file at a path."""
+    """Read prices that grow from the CSV file at a path."""
     file = _file(text, f"a CSV file that exists, with {GROWING}")
     header = header_of(file)
     if "class" in header and "flagged" not in header:
@@ -46,66 +46,54 @@ def _file(text: str, expected: str) -> Path:
 
 
 def _per_class(file: Path) -> Prices:
-    prices: dict[int, float] = {}
-    default = 1.0
-    for where, name, value in _lines(file, "class", 0):
-        price = _price(value, where)
-        if name == DEFAULT_ROW:
-            default = price
-        else:
-            prices[int(name)] = price
+    lines = _lines(file, "class", 0)
+    prices = {name: _price(value, where) for where, name, value in lines}
+    default = prices.pop(DEFAULT_ROW, 1.0)
     if default == 0 and not any(prices.values()):
         raise FileError("all prices are 0", expected="at least one above 0", where=str(file))
-    return Prices.per_class(prices, default)
+    return Prices.per_class({int(name): price for name, price in prices.items()}, default)
 
 
 def _growing(file: Path) -> Prices:
-    steps: dict[int, float] = {}
+    prices: dict[str, float] = {}
     again: int | None = None
-    default = 1.0
     for where, name, value in _lines(file, "flagged", 1):
-        if value.lower() == AGAIN and name != DEFAULT_ROW:
-            if again is not None:
-                raise FileError(f"the prices begin again at {again} already", where=where)
+        if value.lower() != AGAIN or name == DEFAULT_ROW:
+            prices[name] = _price(value, where)
+        elif again is None:
             again = int(name)
-            continue
-        price = _price(value, where)
-        if name == DEFAULT_ROW:
-            default = price
         else:
-            steps[int(name)] = price
+            raise FileError(f"the prices already start again at {again}", where=where)
+    default = prices.pop(DEFAULT_ROW, 1.0)
     try:
+        steps = {int(name): price for name, price in prices.items()}
         return Prices.escalating(steps, again, default)
     except InputError as error:
         raise FileError(error.given, expected=error.expected, where=str(file)) from None
 
 
 def _lines(file: Path, column: str, least: int) -> Iterator[tuple[str, str, str]]:
-    """Where it stands, the name, once each, and the price of each line."""
+    """Yield the position, the number (or `default`) and the price of each line."""
     seen: set[str] = set()
     for line, (text, value) in rows_of(file, (column, "price")):
         where = f"{file}, line {line}"
-        name = _number(text, column, least, where)
+        if text.lower() == DEFAULT_ROW:
+            name = DEFAULT_ROW
+        elif text.isdecimal() and len(text) <= 100 and least <= int(text) <= LARGEST:
+            name = str(int(text))  # without leading zeros
+        else:
+            what = "class" if column == "class" else "flagged answer"
+            raise FileError(
+                f"the {what} is {shortened(text)!r}",
+                expected=f"an integer that is {least} or more, or {DEFAULT_ROW!r}",
+                where=where,
+            )
         if name in seen:
             raise FileError(f"{column} {name} has a price already", where=where)
         seen.add(name)
         yield where, name, value
     if not seen:
         raise FileError(f"{file} has no prices", expected=f"lines of {column} and price")
-
-
-def _number(text: str, column: str, least: int, where: str) -> str:
-    """A number without leading zeros, or the word for all others."""
-    if text.lower() == DEFAULT_ROW:
-        return DEFAULT_ROW
-    if text.isdecimal() and len(text) <= 100 and least <= int(text) <= LARGEST:
-        return str(int(text))
-    what = "class" if column == "class" else "flagged answer"
-    raise FileError(
-        f"the {what} is {shortened(text)!r}",
-        expected=f"an integer that is {least} or more, or {DEFAULT_ROW!r}",
-        where=where,
-    )
 
 
 def _price(text: str, where: str) -> float:

@@ -1,8 +1,9 @@
-"""Files that a user gives: what is at a path, and CSV files with a header.
+"""Paths, CSV files, and text for messages; none of it needs torch.
 
-1. Whatever the system refuses (no permission, a name too long) is a FileError that names the file.
-2. What is wrong in a CSV file is reported with the file and the line.
-3. In a CSV file that is written, no name is a formula (`plain_text`).
+1. An operating system error (no permission, a name that is too long) becomes a FileError that names
+   the file.
+2. An error in a CSV file names the file and the line.
+3. In CSV files that tollbox writes, no text can be taken for a formula (`plain_text`).
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ from ..core.validation import shown
 from ..errors import FileError, InputError
 
 LARGEST = 2**63 - 1
-"""The largest class that can be told apart."""
+"""The largest label."""
 Format = Literal["csv", "parquet"]
-"""That tables are written in."""
+"""Formats in which tables are written."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for the beginning of a formula."""
+"""Characters that start a formula in a spreadsheet."""
 
 
 def kind_of(
     path: str | Path, subject: str, *, input: str = ""
 ) -> Literal["file", "folder", "other", "nothing"]:
-    """What is at a path, links followed; if the system does not say, the error is of `subject`."""
+    """Return what is at a path, following links. `subject` starts the error message."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
         return "nothing"
     except OSError as error:
         raise FileError(f"{subject} cannot be read: {error.strerror}", input=input) from None
-    except ValueError:  # NUL, or what cannot be encoded
+    except ValueError:  # a NUL, or characters that cannot be encoded
         name = subject.replace("\0", "\\x00")
         raise FileError(f"{name} is a name that no file can have", input=input) from None
     if stat.S_ISDIR(mode):
@@ -43,15 +44,34 @@ def kind_of(
     return "file" if stat.S_ISREG(mode) else "other"
 
 
+def check_file(path: str | Path, expected: str, *, input: str) -> None:
+    """Raise FileError unless there is a regular file at the path."""
+    kind = kind_of(path, str(path), input=input)
+    if kind != "file":
+        what = "does not exist" if kind == "nothing" else "is not a file"
+        raise FileError(f"{path} {what}", expected=expected, input=input)
+
+
 def path_of(value: str | os.PathLike[str], name: str) -> Path:
-    """The path that the argument `name` is."""
+    """Return the argument `name` as a path."""
     if not isinstance(value, str | os.PathLike):
         raise InputError(f"is {shown(value)}", expected="a path", input=name)
     return Path(value)
 
 
+def read_lines(file: Path, expected: str, *, input: str) -> list[str]:
+    """Return the lines of a UTF-8 text file."""
+    try:
+        return file.read_text(encoding="utf-8-sig").splitlines()
+    except OSError as error:
+        given = f"{file} cannot be read: {error.strerror}"
+    except ValueError:  # not UTF-8, or a NUL in the file name
+        given = f"{file} is not UTF-8 text"
+    raise FileError(given, expected=expected, input=input)
+
+
 def in_a_line(error: BaseException | str) -> str:
-    """The line of an error that says most: the first; of TorchScript, whose cause is last, that."""
+    """Return the most informative line of an error: the first, or the last for TorchScript."""
     text = (getattr(error, "strerror", None) or str(error)).strip().splitlines()
     if not text:
         return "no message" if isinstance(error, str) else type(error).__name__
@@ -59,40 +79,41 @@ def in_a_line(error: BaseException | str) -> str:
 
 
 def shortened(text: str) -> str:
-    """A text from a user, short enough for a message."""
+    """Return a user's text, cut to a length that fits a message."""
     return text if len(text) <= 60 else f"{text[:40]}... ({len(text)} characters)"
 
 
 def plain_text(value: Any) -> Any:
-    """A value for a CSV file: text that a spreadsheet would take for a formula is marked as text,
-    by an apostrophe before it; all else as it is."""
+    """Return a value for a CSV file, with an apostrophe before text that looks like a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def flag_text(value: bool | None) -> str:
-    """true, false, or nothing, for a CSV file."""
+    """Return "true", "false" or, for None, empty text."""
     return "" if value is None else str(value).lower()
 
 
 def utf8(value: Any) -> Any:
-    """A value for a table that holds nothing but UTF-8, with backslashes for what it has not."""
+    """Return a value whose text is valid UTF-8, with backslash escapes where it was not."""
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def header_of(file: Path) -> list[str]:
-    """The columns of a CSV file, in small letters; none of an empty one, or if it cannot be read,
-    which `rows_of` tells."""
+    """Return the column names of a CSV file in lower case; empty if it cannot be read.
+
+    `rows_of` reports the reason.
+    """
     try:
         with open(file, newline="", encoding="utf-8-sig") as text:
-            return [name.strip().lower() for name in next(csv.reader(text), [])]
+            return _header(csv.reader(text))
     except (OSError, UnicodeDecodeError, csv.Error):
         return []
 
 
 def rows_of(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """(line number, the values of `columns`) of each line that is not empty.
+    """Yield the line number and the values of `columns` for each line that is not empty.
 
-    The first line is a header that has these columns, in any order and case, among any others.
+    The header has these columns in any order and case, and may have others.
     """
     try:
         with open(file, newline="", encoding="utf-8-sig") as text:
@@ -105,11 +126,14 @@ def rows_of(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, tuple[str
         raise FileError(f"{file} cannot be read as CSV: {error}") from None
 
 
+def _header(reader: Iterator[list[str]]) -> list[str]:
+    return [name.strip().lower() for name in next(reader, [])]
+
+
 def _rows(
     reader: Iterator[list[str]], file: Path, columns: Sequence[str]
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
-    names = " and ".join(columns)
-    header = [name.strip().lower() for name in next(reader, [])]
+    names, header = " and ".join(columns), _header(reader)
     if any(header.count(name) != 1 for name in columns):
         raise FileError(
             f"the header is {shortened(','.join(header))!r}",

@@ -1,10 +1,9 @@
-"""Packages that only some users need: imported where they are used, with a sentence if missing.
+"""Code that is imported by name: optional packages, and users' functions as `module:function`.
 
-What `module:function` names, imported: a user's own code, which may raise anything.
-
-1. The current folder comes first on the path, as for `python -m`.
-2. Whatever goes wrong is an InputError about the argument that named the function. An InputError of
-   the function itself is a sentence for the user already, and passes unchanged.
+1. If an optional package is missing, the error shows how to install it.
+2. The current folder comes first on the import path, as for `python -m`.
+3. Any error in a user's code becomes an InputError about the argument that named the function. An
+   InputError raised by the function itself passes unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from .tables import in_a_line
 
 
 def optional(module: str, purpose: str, extra: str = "") -> Any:
-    """A module of an optional package, which `extra` of tollbox installs, if there is such."""
+    """Import a module of an optional package. `extra` is the extra of tollbox that installs it."""
     package = module.partition(".")[0]
     try:
         return importlib.import_module(module)
@@ -31,20 +30,19 @@ def optional(module: str, purpose: str, extra: str = "") -> Any:
         how = "is not installed" if missing else f"cannot be imported ({with_kind(error)})"
         wanted = f"'tollbox[{extra}]'" if extra else package
         raise InputError(
-            f"{package} {how}: {purpose}",
-            remedy=f"install it with `pip install {wanted}`",
+            f"{package} {how}: {purpose}", remedy=f"install it with `pip install {wanted}`"
         ) from None
 
 
 def is_function(text: str) -> bool:
-    """Whether a text is of the form module:function."""
+    """Return whether a text has the form module:function."""
     module, colon, attribute = text.partition(":")
     names = [*module.split("."), *attribute.split(".")]
     return bool(colon) and all(name.isidentifier() for name in names)
 
 
 def named_by_file(text: str, input: str) -> InputError | None:
-    """The error for a text that names a module by its file, as net.py:make."""
+    """Return the error for a text that names a module by its file, such as net.py:make."""
     file, _, attribute = text.rpartition(":")
     path = PurePath(file)
     meant = f"{path.stem}:{attribute}"
@@ -57,7 +55,7 @@ def named_by_file(text: str, input: str) -> InputError | None:
 
 
 def is_module(name: str) -> bool:
-    """Whether there is a module, or a package for it, to be imported by that name."""
+    """Return whether the top-level package of a module can be found."""
     importable(os.getcwd())
     first = name.partition(".")[0]
     if not first.isidentifier():
@@ -66,13 +64,12 @@ def is_module(name: str) -> bool:
 
 
 def importable(folder: str) -> None:
-    """Make the modules of a folder importable."""
     if folder not in sys.path:
         sys.path.insert(0, folder)
 
 
 def imported(name: str, input: str) -> Any:
-    """What `name` stands for; `input` is the argument that it was given as."""
+    """Import what `name` (module:function) refers to. `input` is the argument that it came from."""
     module, _, attribute = name.partition(":")
     importable(os.getcwd())
     try:
@@ -89,7 +86,7 @@ def imported(name: str, input: str) -> Any:
         raise named_by_file(name, input) or unknown from None
     except AttributeError as error:
         raise InputError(f"is {name!r}: {in_a_line(error)}", input=input) from None
-    except (Exception, SystemExit) as error:  # the user's own code: any kind may come
+    except (Exception, SystemExit) as error:  # user code may raise anything
         raise InputError(
             f"is {name!r}: importing {module} failed: {with_kind(error)}", input=input
         ) from None
@@ -97,18 +94,18 @@ def imported(name: str, input: str) -> Any:
 
 
 def called(function: Callable[[], Any], name: str, input: str) -> Any:
-    """What a function without arguments gives; `name` and `input` as for `imported`."""
+    """Call a user's function without arguments. `name` and `input` are as for `imported`."""
     try:
         return function()
     except InputError:
         raise
-    except (Exception, SystemExit) as error:  # the user's own code: any kind may come
+    except (Exception, SystemExit) as error:  # user code may raise anything
         raise InputError(
             f"is {name!r}: calling it failed: {with_kind(error)}", input=input
         ) from None
 
 
 def with_kind(error: BaseException) -> str:
-    """An error in a line, with its kind, unless it says that itself."""
+    """Return an error as one line that starts with its type."""
     kind, line = type(error).__name__, in_a_line(error)
     return line if line.startswith(kind) else f"{kind}: {line}"

@@ -1,12 +1,11 @@
-"""Models: adapters from what a user has to "images in [0,1] in, labels out"."""
+"""Models: adapters from a user's network, file or function to "images in [0,1] to labels"."""
 
 from ..core.model import Model, as_model, from_callable
 from ..core.preprocessing import Preprocessing
 from .embedded import Embedded, embedded
 from .loading import load_model as load
 from .pytorch import from_torch
-from .third_party import from_art, from_foolbox
-from .thresholds import thresholded
+from .wrappers import from_art, from_foolbox, thresholded
 
 __all__ = [
     "Embedded",

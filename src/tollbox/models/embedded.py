@@ -1,11 +1,9 @@
-"""Weights that come with the package: safetensors files, which hold numbers and no code.
+"""The embedded model: a small classifier for Fashion-MNIST, with 200 test images.
 
-The embedded default: a small classifier for Fashion-MNIST and 200 of its test images.
-
-Four 3x3 convolutions (two of stride 2), global average pooling, one linear layer; about 60 000
-parameters. Trained by `tools/train_embedded.py`, which folds the batch norms into the convolutions,
-so that a row of a batch can never depend on its neighbours. Shipped as one safetensors file.
-Fashion-MNIST is under the MIT licence (Zalando SE).
+Four 3x3 convolutions (two of stride 2), global average pooling and a linear layer; about 60,000
+parameters. `tools/train_embedded.py` trains it and folds the batch norms into the convolutions, so
+that no row of a batch can depend on another. Weights that come with the package are safetensors
+files, which contain no code. Fashion-MNIST is under the MIT licence (Zalando SE).
 """
 
 from __future__ import annotations
@@ -21,52 +19,24 @@ from ..core.model import Model
 from ..data.user_code import optional
 from .pytorch import from_torch
 
-
-def shipped_weights(name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors of a shipped file, and what it says about itself."""
-    safetensors = optional(
-        "safetensors", "the models that come with tollbox are read with it", extra="cli"
-    )
-    path = resources.files("tollbox.models") / f"{name}.safetensors"
-    with resources.as_file(path) as file, safetensors.safe_open(file, framework="pt") as stored:
-        tensors = {key: stored.get_tensor(key) for key in stored.keys()}  # noqa: SIM118
-        return tensors, json.loads(stored.metadata()["about"])
-
-
 CLASSES = (
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
-    "Ankle boot",
+    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
 )
 WIDTHS = ((1, 16, 2), (16, 32, 1), (32, 64, 2), (64, 64, 1))
 """(channels in, channels out, stride) of each convolution."""
 
 
 class Embedded(NamedTuple):
-    """The embedded model with images it can be attacked on."""
+    """The embedded model with images to attack."""
 
     model: Model
     images: Tensor
     """(200, 1, 28, 28) in [0,1], the first test images of Fashion-MNIST."""
     labels: Tensor
-    """Their true classes."""
+    """The true classes of the images."""
     accuracy: float
-    """Share of the 10 000 test images that the model classifies correctly."""
-
-
-def network() -> nn.Sequential:
-    """The architecture, with random weights."""
-    layers: list[nn.Module] = []
-    for inputs, outputs, stride in WIDTHS:
-        layers += [nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1), nn.ReLU()]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+    """Fraction of the 10,000 test images that the model classifies correctly."""
 
 
 def embedded(
@@ -81,3 +51,22 @@ def embedded(
     model = from_torch(net, device=device, dtype=dtype, quantize=quantize)
     images = pixels.to(model.dtype)[:, None] / 255
     return Embedded(model, images, labels, about["test_accuracy"])
+
+
+def network() -> nn.Sequential:
+    """Return the architecture with random weights."""
+    layers: list[nn.Module] = []
+    for inputs, outputs, stride in WIDTHS:
+        layers += [nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1), nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+
+
+def shipped_weights(name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the tensors and the description in a file that comes with the package."""
+    safetensors = optional(
+        "safetensors", "the models that come with tollbox are read with it", extra="cli"
+    )
+    path = resources.files("tollbox.models") / f"{name}.safetensors"
+    with resources.as_file(path) as file, safetensors.safe_open(file, framework="pt") as stored:
+        tensors = {key: stored.get_tensor(key) for key in stored.keys()}  # noqa: SIM118
+        return tensors, json.loads(stored.metadata()["about"])

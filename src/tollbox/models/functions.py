@@ -1,7 +1,7 @@
-"""Models that `module:function` names: a network, a function of images, or one that makes either.
+"""Models by `module:function`: a network, a function of images, or a function that returns either.
 
-It is imported with the current folder first on the path. A function without arguments is called,
-and gives the network. A Foolbox model or an ART classifier will do for a network.
+The module is imported with the current folder first on the path. A function without arguments is
+called and returns the network. A Foolbox model or an ART classifier may take a network's place.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from ..core.model import Model, from_third_party
 from ..core.third_party_models import third_party_model
 from ..data.user_code import called, imported, is_function
 from ..errors import InputError
-from .adapter import Adapter, Network, Source
-from .pytorch import RUNNING, tensor_of
+from .pytorch import tensor_of
+from .registry import Adapter, Network, Source
 
 NETWORK = "a network (an instance of nn.Module)"
 
 
 def load(source: Source) -> Network:
-    """What the name stands for."""
-    model = _ready(imported(source.text, "model"))
+    """Import the network or function that a source names."""
+    model = _wrapped(imported(source.text, "model"))
     if inspect.isfunction(model) and not inspect.signature(model).parameters:
-        model = _ready(called(model, source.text, "model"))
+        model = _wrapped(called(model, source.text, "model"))
         if not isinstance(model, nn.Module | Model):
             raise InputError(
-                f"is {source.text!r}, a function without arguments, and it gave "
+                f"is {source.text!r}, a function without arguments that returned "
                 f"{type(model).__name__}",
                 expected=f"{NETWORK} from it, or a function of images",
                 input="model",
@@ -39,24 +39,24 @@ def load(source: Source) -> Network:
         what = "a class" if isinstance(model, type) else type(model).__name__
         raise InputError(
             f"is {source.text!r}, which is {what}",
-            expected=f"{NETWORK}, a function of images, or one without arguments that gives a "
+            expected=f"{NETWORK}, a function of images, or one without arguments that returns a "
             "network",
             input="model",
         )
     if isinstance(model, nn.Module):
-        return Network(model, kind="a network", options=frozenset(RUNNING))
+        return Network.of_torch(model)
     if isinstance(model, Model):
-        return Network(model, model.dtype, model.batch, kind="a model that is ready to be asked")
-    return Network(_answering_with_tensors(model))
+        return Network(model, model.dtype, model.batch, kind="a model that is ready for queries")
+    return Network(_returning_tensors(model))
 
 
-def _ready(model: Any) -> Any:
-    """The same, as a model if it is a classifier of Foolbox or ART."""
-    return model if (other := third_party_model(model)) is None else from_third_party(other)
+def _wrapped(model: Any) -> Any:
+    """Return a classifier of Foolbox or ART as a model, and anything else unchanged."""
+    return model if (peer := third_party_model(model)) is None else from_third_party(peer)
 
 
-def _answering_with_tensors(function: Callable[[Tensor], Any]) -> Callable[[Tensor], Tensor]:
-    """The function, whose answer may be a list or an array, or have logits in it."""
+def _returning_tensors(function: Callable[[Tensor], Any]) -> Callable[[Tensor], Tensor]:
+    """Return a function whose answer is a tensor, from one that may return lists or logits."""
 
     def forward(images: Tensor) -> Tensor:
         answer = function(images)
@@ -70,8 +70,10 @@ def _answering_with_tensors(function: Callable[[Tensor], Any]) -> Callable[[Tens
     return forward
 
 
-ADAPTER = Adapter(
-    "module:function, which names a network or a function of images",
-    lambda source: source.kind == "nothing" and is_function(source.text),
-    load,
+ADAPTERS = (
+    Adapter(
+        "module:function, which names a network or a function of images",
+        lambda source: source.kind == "nothing" and is_function(source.text),
+        load,
+    ),
 )

@@ -1,19 +1,17 @@
-"""What `preprocessor_config.json` of a Hugging Face model says, as a `Preprocessing`.
+"""Image classifiers of Hugging Face, with their mean and std, and CLIP as a zero-shot classifier.
 
-It is read as data, without the class that it names, which may need packages of its own.
-
-1. `size` is {height, width}; or {shortest_edge}, which is the shorter side; or, in older files, a
-   number, which is either by the kind of processor. With `crop_pct` the shorter side is resized to
-   so much more, and its middle is cut out, unless it is 384 or longer.
-2. Values are multiplied by `rescale_factor` (and 1 is subtracted where `rescale_offset` is set)
-   before mean and std. Here images are in [0,1], so both go into mean and std.
-
-Image classifiers of Hugging Face: `hf:microsoft/resnet-50`, or `hf:` and a folder.
-
-1. The weights, the names of the classes and how images go in are all from the model's own files.
-   No code of the hub is run.
-2. A checkpoint without a trained classifier, whose last layer would be random, is refused.
-3. A model without a configuration for its images is run only if mean and std are given.
+1. `hf:microsoft/resnet-50`, or `hf:` and a folder. Weights, class names and preprocessing come from
+   the model's own files; no code of the hub is run. A checkpoint without a trained last layer is
+   refused. Without a `preprocessor_config.json` the user must give mean and std.
+2. `clip:openai/clip-vit-base-patch32`, or `clip:` and a folder. An image's class is the one whose
+   prompt has the most similar embedding. The classes are the given names, or ImageNet's 1,000. The
+   prompts are embedded once, and are weights from then on.
+3. `preprocessor_config.json` is read as data, without the class that it names. `size` has a height
+   and a width, or a `shortest_edge`; in older files it is a number, whose meaning depends on the
+   kind of processor. With `crop_pct`, the shorter side is resized to `size / crop_pct` and the
+   centre is cut out, unless `size` is 384 or more.
+4. Hugging Face multiplies 8-bit values by `rescale_factor`, and subtracts 1 with `rescale_offset`,
+   before it normalises. Images here are in [0,1], so mean and std include both.
 """
 
 from __future__ import annotations
@@ -21,51 +19,134 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ..core.preprocessing import Preprocessing
 from ..data.user_code import optional
 from ..errors import InputError
-from .adapter import Network, Source
-from .named import adapter, check_folder, fetched, name_in, quiet
-from .pytorch import RUNNING
+from .hub import fetched, imagenet, is_folder, quiet
+from .registry import Adapter, Network, Source
 
 Settings = Mapping[str, Any]
 INTERPOLATIONS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
-"""By the number that Pillow has for each."""
+"""Pillow's interpolations by number."""
 SQUARE = ("ViT", "DeiT", "Beit")
-"""Kinds of processor for which a single number is height and width."""
+"""Processors for which a single number is both the height and the width."""
 LARGE = 384
-"""A side from which on `crop_pct` is not applied."""
+"""The side from which `crop_pct` is not applied."""
+PROMPTS_AT_ONCE = 100
+
+
+def load_classifier(source: Source) -> Network:
+    """Load an image classifier with the preprocessing and class names in its files."""
+    transformers = optional("transformers", "hf: models are loaded with it", extra="hf")
+    local, name = is_folder(source), source.name
+    classifier = transformers.AutoModelForImageClassification
+    network, about = fetched(
+        source, lambda: classifier.from_pretrained(name, output_loading_info=True), local
+    )
+    if about["missing_keys"]:
+        raise InputError(
+            f"is {source.text!r}, which has no weights for {min(about['missing_keys'])}",
+            expected="a trained classifier",
+            remedy="for zero-shot CLIP, write clip: instead of hf:",
+            input="model",
+        )
+    config, settings = network.config, _settings(transformers, name)
+    if settings is not None and settings.get("do_flip_channel_order"):
+        network = ChannelsFlipped(network)
+    names = dict(getattr(config, "id2label", None) or {})
+    listed = [str(names.get(number)) for number in range(len(names))]
+    complete = set(names) == set(range(len(names)))
+    generated = all(name == f"LABEL_{number}" for number, name in enumerate(listed))
+    return _network(network, settings, config, None if not complete or generated else tuple(listed))
+
+
+def load_clip(source: Source) -> Network:
+    """Load CLIP with a prompt for each class."""
+    transformers = optional("transformers", "clip: models are loaded with it", extra="hf")
+    local, name = is_folder(source), source.name
+    clip = fetched(source, lambda: transformers.CLIPModel.from_pretrained(name), local).eval()
+    tokenise = fetched(source, lambda: transformers.CLIPTokenizer.from_pretrained(name), local)
+    classes, texts = source.names or imagenet(), []
+    with torch.inference_mode():
+        for first in range(0, len(classes.prompts), PROMPTS_AT_ONCE):
+            prompts = list(classes.prompts[first : first + PROMPTS_AT_ONCE])
+            tokens = tokenise(prompts, padding=True, truncation=True, return_tensors="pt")
+            texts.append(clip.text_projection(clip.text_model(**tokens).pooler_output))
+    network = ZeroShot(clip, torch.cat(texts).clone())
+    config = getattr(clip.config, "vision_config", None)
+    return _network(network, _settings(transformers, name), config, classes.names)
+
+
+def _network(
+    network: nn.Module, settings: Settings | None, config: Any, names: tuple[str, ...] | None
+) -> Network:
+    preprocessing = None if settings is None else preprocessing_of(settings)
+    unknown = preprocessing is None or preprocessing.mean is None
+    channels = getattr(config, "num_channels", None)
+    return Network.of_torch(
+        network.eval(),
+        shape=(channels if isinstance(channels, int) else None, None, None),
+        preprocessing=preprocessing,
+        names=names,
+        no_normalisation="has no preprocessor_config.json" if unknown else "",
+    )
+
+
+class ChannelsFlipped(nn.Module):
+    """A network that takes blue, green, red."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: Tensor) -> Any:
+        return self.network(images.flip(1))
+
+
+class ZeroShot(nn.Module):
+    """CLIP's image part; logits are the cosines between an image and the text of each class."""
+
+    def __init__(self, clip: Any, texts: Tensor) -> None:
+        super().__init__()
+        self.vision, self.projection = clip.vision_model, clip.visual_projection
+        self.register_buffer("texts", functional.normalize(texts, dim=1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        features = self.projection(self.vision(pixel_values=images).pooler_output)
+        return functional.normalize(features, dim=1) @ self.get_buffer("texts").T
+
+
+def _settings(transformers: Any, name: str) -> Settings | None:
+    """Return the content of `preprocessor_config.json`, or None if there is none."""
+    try:
+        with quiet():
+            settings, _ = transformers.ImageProcessingMixin.get_image_processor_dict(name)
+    except (OSError, ValueError):  # no file, or no JSON
+        return None
+    return dict(settings)
 
 
 def preprocessing_of(settings: Settings) -> Preprocessing:
-    """The same in our words."""
+    """Return the preprocessing that the content of `preprocessor_config.json` describes."""
     resize = _resize(settings) if settings.get("do_resize", True) else None
     crop = _sides(settings.get("crop_size")) if settings.get("do_center_crop") else None
     share = settings.get("crop_pct")
     if share and isinstance(resize, int):
         side = resize
         resize, crop = ((side, side), None) if side >= LARGE else (int(side / share), (side, side))
-    mean, std = _normalisation(settings)
+    mean, std = _mean_and_std(settings)
     number = settings.get("resample")
     known = isinstance(number, int) and 0 <= number < len(INTERPOLATIONS)
-    return Preprocessing.of(
-        resize,
-        crop,
-        interpolation=INTERPOLATIONS[int(number or 0)] if known else "bilinear",
-        mean=mean,
-        std=std,
-    )
-
-
-def swaps_colours(settings: Settings) -> bool:
-    """Whether the network takes blue, green, red."""
-    return bool(settings.get("do_flip_channel_order"))
+    interpolation = INTERPOLATIONS[int(number or 0)] if known else "bilinear"
+    return Preprocessing.of(resize, crop, interpolation=interpolation, mean=mean, std=std)
 
 
 def _resize(settings: Settings) -> int | tuple[int, int] | None:
-    """The shorter side, or both."""
+    """Return the length of the shorter side, or a height and a width."""
     size = settings.get("size")
     if isinstance(size, Mapping) and isinstance(size.get("shortest_edge"), int):
         return int(size["shortest_edge"])
@@ -76,7 +157,6 @@ def _resize(settings: Settings) -> int | tuple[int, int] | None:
 
 
 def _sides(size: Any) -> tuple[int, int] | None:
-    """(height, width)."""
     if isinstance(size, int):
         return (size, size)
     if isinstance(size, Mapping) and {"height", "width"} <= set(size):
@@ -86,15 +166,13 @@ def _sides(size: Any) -> tuple[int, int] | None:
     return None
 
 
-def _normalisation(
-    settings: Settings,
-) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
-    """Mean and std for values in [0,1]; None if the file does not have them."""
-    scale = (
-        255 * settings.get("rescale_factor", 1 / 255) if settings.get("do_rescale", True) else 255
-    )
-    if abs(scale - 1) < 1e-6:  # 1/255, as it was written
-        scale = 1
+def _mean_and_std(settings: Settings) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
+    """Return the mean and the std for values in [0,1] (rule 4); None if the file has none."""
+    scale = 255.0
+    if settings.get("do_rescale", True):
+        scale *= settings.get("rescale_factor", 1 / 255)
+    if abs(scale - 1) < 1e-6:  # 1/255 with the digits of a file
+        scale = 1.0
     offset = 1.0 if settings.get("rescale_offset") else 0.0
     mean, std = settings.get("image_mean"), settings.get("image_std")
     if not settings.get("do_normalize", True):
@@ -107,74 +185,7 @@ def _normalisation(
     )
 
 
-NO_SETTINGS = "has no preprocessor_config.json"
-
-
-class ColoursSwapped(nn.Module):
-    """A network that takes blue, green, red."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, images: Tensor) -> Any:
-        """What the network gives."""
-        return self.network(images.flip(1))
-
-
-def load(source: Source) -> Network:
-    """The classifier, and what its files say of images and classes."""
-    transformers = optional("transformers", "hf: models are loaded with it", extra="hf")
-    local, name = check_folder(source, "config.json"), name_in(source)
-    classifier = transformers.AutoModelForImageClassification
-    network, about = fetched(
-        source, lambda: classifier.from_pretrained(name, output_loading_info=True), local
-    )
-    if about["missing_keys"]:
-        raise InputError(
-            f"is {source.text!r}, which has no weights for {min(about['missing_keys'])}",
-            expected="a classifier that was trained",
-            remedy="for CLIP, zero-shot, write clip: instead of hf:",
-            input="model",
-        )
-    config, settings = network.config, image_settings(transformers, name)
-    preprocessing = None if settings is None else preprocessing_of(settings)
-    if settings is not None and swaps_colours(settings):
-        network = ColoursSwapped(network)
-    return Network(
-        network.eval(),
-        shape=(channels_of(config), None, None),
-        kind="a network",
-        options=frozenset(RUNNING),
-        preprocessing=preprocessing,
-        names=_names(config),
-        lacking=NO_SETTINGS if preprocessing is None or preprocessing.mean is None else "",
-    )
-
-
-def image_settings(transformers: Any, name: str) -> Settings | None:
-    """What a model's files say of its images; None if they say nothing."""
-    try:
-        with quiet():
-            settings, _ = transformers.ImageProcessingMixin.get_image_processor_dict(name)
-    except (OSError, ValueError):  # not there, or no JSON
-        return None
-    return dict(settings)
-
-
-def channels_of(config: Any) -> int | None:
-    """How many channels its images have, if the configuration says it."""
-    count = getattr(config, "num_channels", None)
-    return count if isinstance(count, int) else None
-
-
-def _names(config: Any) -> tuple[str, ...] | None:
-    """The names of the classes; None if they are made up from numbers, or are not of all."""
-    names = dict(getattr(config, "id2label", None) or {})
-    if set(names) != set(range(len(names))):
-        return None
-    made_up = all(names[number] == f"LABEL_{number}" for number in names)
-    return None if made_up else tuple(str(names[number]) for number in range(len(names)))
-
-
-ADAPTER = adapter("hf", "hf:NAME", load, ("transformers",), "folder")
+ADAPTERS = (
+    Adapter.named("hf", load_classifier, "transformers", "folder"),
+    Adapter.named("clip", load_clip, "transformers", "folder"),
+)

@@ -1,27 +1,18 @@
-"""What a model's own configuration says of its images, beside what the user says.
+"""Loading a user's model: a file, a name such as `hf:microsoft/resnet-50`, or `module:function`.
 
-Mean and std are the user's where given, else the configuration's. A record has them in words, since
-the user need not have written them.
-
-A model is opened: its network is loaded, and no image is needed for it.
-
-1. What a file is, is decided by its content, not by its name. A pickle (a state dict, a whole
-   module) is refused with what to do instead: it would run code.
-2. From then on the model's own configuration is known, so that images can be made ready for it.
-
-A user's own model: a file, a name such as `hf:microsoft/resnet-50`, or `module:function`.
-
-1. It is opened first (`opening.py`): from then on its own configuration is known.
-2. The model is tried on one image, uncharged, before a run: that shows whether it takes such
-   images, and the number of classes. Whatever it raises, even an exit, is reported in a sentence.
-3. Mean and std are the user's if given, else those of the model's own configuration, which also has
-   the names of the classes and how pictures are resized and cropped for it.
+1. The kind of a file is decided by its content, not by its name (`files`).
+2. First the network is loaded; its configuration is then known, so that images can be prepared for
+   it. Then it is fitted to images of one shape.
+3. Mean and std are the user's if given, else those of the model's configuration, which may also
+   have class names, sizes and crops.
+4. Before a run the model is tried on one image, without charge. This shows whether it takes such
+   images, and the number of classes. Any error, even an exit, becomes an InputError.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -32,148 +23,22 @@ from torch import Tensor, nn
 from ..core.model import Decision, Model
 from ..core.preprocessing import Preprocessing
 from ..data.classes import class_names
-from ..data.tables import in_a_line
+from ..data.tables import in_a_line, kind_of
 from ..data.user_code import with_kind
 from ..errors import FileError, InputError, ModelFault, mention
-from .adapter import Network, Source
-from .normalisation import Normalisation, Normalised
-from .precision import points_dtype
-from .pytorch import RUNNING, Forward, check_running, from_torch, in_words, outputs_of, plain
-from .registry import EXPECTED, adapter_of, misspelt
-
-Numbers = Sequence[float] | None
-
-
-def grey(network: Network) -> Tensor | None:
-    """An image that the network takes, if it is known which."""
-    channels, height, width = network.shape
-    own = network.preprocessing
-    if own is not None and own.size is not None:
-        height, width = height or own.size[0], width or own.size[1]
-    if channels is None or height is None or width is None:
-        return None
-    return torch.full((channels, height, width), 0.5)
-
-
-def normalisation(
-    source: str, network: Network, mean: Numbers, std: Numbers
-) -> tuple[Numbers, Numbers]:
-    """Mean and std: the user's, or else the configuration's."""
-    if network.lacking and mean is None and std is None:
-        raise InputError(
-            f"is {source!r}, which {network.lacking}",
-            remedy=f"give {mention('mean')} and {mention('std')} (0 and 1 if it takes images as "
-            "they are)",
-            input="model",
-        )
-    own = network.preprocessing or Preprocessing()
-    return own.mean if mean is None else mean, own.std if std is None else std
-
-
-def normalised_in_words(network: Network, mean: Numbers, std: Numbers) -> dict[str, str]:
-    """Mean and std for a record, where the user need not have given them."""
-    if network.preprocessing is None:
-        return {}
-    given = {"mean": numbers(mean), "std": numbers(std)}
-    return {
-        name: ", ".join(f"{value:.9g}" for value in values)
-        for name, values in given.items()
-        if values is not None
-    }
-
-
-def numbers(values: Numbers | float) -> tuple[float, ...] | None:
-    """One number, or several, as a tuple."""
-    if values is None:
-        return None
-    return tuple(torch.as_tensor(values, dtype=torch.float64).flatten().tolist())
-
-
-@dataclass(frozen=True)
-class LoadedNetwork:
-    """A model whose network is loaded, and which has not been tried on an image yet."""
-
-    source: Source
-    network: Network
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """Of its classes: the user's, or else those of its own configuration."""
-        given = self.source.names
-        return self.network.names if given is None else given.names
-
-    @property
-    def preprocessing(self) -> Preprocessing | None:
-        """What its own configuration says of images."""
-        return self.network.preprocessing
-
-
-def opened(
-    source: str,
-    *,
-    names: str | PathLike[str] | Sequence[str] | None = None,
-    device: str | torch.device = "cpu",
-    batch_size: int | None = None,
-) -> LoadedNetwork:
-    """The first half of `load_model`, which needs no image: its configuration is known then."""
-    given = None if names is None else class_names(names)
-    found = Source.at(source, torch.device(device), batch_size, given)
-    network = network_of(found)
-    if batch_size and network.batch not in (None, batch_size):
-        raise InputError(
-            f"is {batch_size}, and the model {source} takes {network.batch} only",
-            input="batch_size",
-        )
-    return LoadedNetwork(found, network)
-
-
-def network_of(source: Source) -> Network:
-    """The network that the first adapter which takes the source gives."""
-    text = source.text
-    if not text.strip():
-        raise InputError(f"is {text!r}", expected=EXPECTED, input="model")
-    adapter = adapter_of(source)
-    if source.kind == "nothing" and (error := misspelt(text)) is not None:
-        raise error
-    if adapter is None:
-        raise FileError(f"{text} {_why_not(source)}", expected=EXPECTED, input="model")
-    if source.path is None:
-        return adapter.load(source)
-    try:
-        return adapter.load(source)
-    except InputError:
-        raise
-    except Exception as error:  # torch raises many kinds for broken files
-        raise FileError(
-            f"{text} cannot be loaded ({with_kind(error)})",
-            expected=f"a file that was saved whole, by a version of torch that this one "
-            f"({torch.__version__}) can read",
-            input="model",
-        ) from None
-
-
-def _why_not(source: Source) -> str:
-    """Why no adapter takes a source."""
-    if source.kind == "nothing":
-        return "does not exist"
-    if source.kind != "file":
-        return "is a folder" if source.kind == "folder" else "is not a regular file"
-    if not source.entries:
-        return "is neither an exported program nor TorchScript"
-    if "data.pkl" in source.entries:
-        return "is a pickle (a state dict or a whole module), which is not loaded"
-    return "is not a model"
-
+from .numerics import Normalisation, Normalised, Numbers, points_dtype
+from .pytorch import RUNNING, Forward, Running, from_torch, uncompiled
+from .registry import Network, Source, adapter_of, expected, misspelt
 
 _MODULES = "networks by name or module:function"
-_WITH = {
+_APPLIES_TO = {
     "dtype": _MODULES,
     "channels_last": _MODULES,
     "compile": f"{_MODULES} and exported programs",
     "cuda_graphs": f"{_MODULES} and model files",
     "tf32": f"{_MODULES} and model files",
 }
-"""Which kinds of model each option of how a network is run applies to."""
+"""The kinds of model to which each option of `Running` applies."""
 
 
 def load_model(
@@ -192,100 +57,191 @@ def load_model(
     cuda_graphs: bool = False,
     tf32: bool | None = None,
 ) -> Model:
-    """The model that `source` names, tried on `example` (c, h, w), for batches of `batch_size`.
+    """Load the model that `source` names, and try it on `example` (c, h, w).
 
-    Without an example it is tried on a grey image, if its size is known. `names` are those of the
-    classes, in order, or a file with one on each line, and for `clip:` what it is asked with. How
-    the model is run is told as for `from_torch`, as far as that applies to its kind.
+    Without an example, a grey image is used if the model's image size is known. `names` are the
+    names of the classes in order, or a file with one on each line; for `clip:` they are also the
+    prompts. The other options are those of `from_torch`, as far as they apply to the kind of model.
     """
-    return fitted(
-        opened(source, names=names, device=device, batch_size=batch_size),
-        example,
-        mean=mean,
-        std=std,
-        quantize=quantize,
-        dtype=dtype,
-        channels_last=channels_last,
-        compile=compile,
-        cuda_graphs=cuda_graphs,
-        tf32=tf32,
-    )
+    network = LoadedNetwork.load(source, names=names, device=device, batch_size=batch_size)
+    running = Running(dtype, channels_last, compile, cuda_graphs, tf32)
+    return network.fit(example, mean=mean, std=std, quantize=quantize, running=running)
 
 
-def fitted(
-    opened: LoadedNetwork,
-    example: Tensor | None,
-    *,
-    mean: Sequence[float] | None,
-    std: Sequence[float] | None,
-    quantize: int | None,
-    dtype: torch.dtype | None,
-    channels_last: bool | None,
-    compile: bool,
-    cuda_graphs: bool,
-    tf32: bool | None,
-) -> Model:
-    """The second half of `load_model`: ready for images like `example`."""
-    network, given = opened.network, opened.source.names
-    source, device = opened.source.text, opened.source.device
-    example = grey(network) if example is None else example
-    if example is not None:
-        _check_shape(source, network, example)
-    mean, std = normalisation(source, network, mean, std)
-    how: dict[str, Any] = {"compile": compile, "cuda_graphs": cuda_graphs, "tf32": tf32}
-    _check_options(source, network, dtype=dtype, channels_last=channels_last, **how)
-    normalise = Normalisation.checked(
-        mean,
-        std,
-        dtype=points_dtype(network.dtype),
-        device=device,
-        layout=torch.contiguous_format,
-        channels=None if example is None else len(example),
-    )
-    if isinstance(network.forward, nn.Module) and network.options >= frozenset(RUNNING):
-        model = from_torch(
-            network.forward,
-            mean=mean,
-            std=std,
-            device=device,
-            dtype=dtype,
-            quantize=quantize,
-            channels_last=channels_last,
-            **how,
+@dataclass(frozen=True)
+class LoadedNetwork:
+    """A model whose network is loaded, and which has not been tried on an image yet."""
+
+    source: Source
+    network: Network
+
+    @classmethod
+    def load(
+        cls,
+        source: str,
+        *,
+        names: str | PathLike[str] | Sequence[str] | None = None,
+        device: str | torch.device = "cpu",
+        batch_size: int | None = None,
+    ) -> LoadedNetwork:
+        """Load the network that `source` names; arguments as for `load_model`."""
+        given = None if names is None else class_names(names)
+        kind = kind_of(source, source, input="model")
+        found = Source(source, torch.device(device), batch_size, kind, given)
+        network = _load_network(found)
+        if batch_size and network.batch not in (None, batch_size):
+            raise InputError(
+                f"is {batch_size}, but the model {source} takes only {network.batch}",
+                input="batch_size",
+            )
+        return cls(found, network)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of its classes: the user's, else those of its configuration."""
+        given = self.source.names
+        return self.network.names if given is None else given.names
+
+    @property
+    def preprocessing(self) -> Preprocessing | None:
+        """The preprocessing in its own configuration."""
+        return self.network.preprocessing
+
+    def fit(
+        self,
+        example: Tensor | None,
+        *,
+        mean: Sequence[float] | None,
+        std: Sequence[float] | None,
+        quantize: int | None,
+        running: Running,
+    ) -> Model:
+        """Return the model for images like `example`; arguments as for `load_model`."""
+        source, network = self.source.text, self.network
+        example = self._grey() if example is None else example
+        self.check_shape(example)
+        if network.no_normalisation and mean is None and std is None:
+            raise InputError(
+                f"is {source!r}, which {network.no_normalisation}",
+                remedy=f"give {mention('mean')} and {mention('std')} (0 and 1 if it takes images "
+                "in [0,1])",
+                input="model",
+            )
+        own = network.preprocessing
+        if own is not None:
+            mean, std = own.mean if mean is None else mean, own.std if std is None else std
+        for option in fields(Running):
+            given = getattr(running, option.name) != option.default
+            if given and option.name not in network.options:
+                raise InputError(
+                    f"is given, but {source} is {network.kind}",
+                    expected=f"it for {_APPLIES_TO[option.name]} only",
+                    remedy="leave it out",
+                    input=option.name,
+                )
+        channels = None if example is None else len(example)
+        model = self._model(mean, std, channels, quantize, running)
+        if own is not None:
+            own = replace(own, mean=_tuple(mean), std=_tuple(std))
+        known = {} if own is None else {"mean": own.mean, "std": own.std}
+        words = {
+            name: ", ".join(f"{value:.9g}" for value in values)
+            for name, values in known.items()
+            if values is not None
+        }
+        model = replace(
+            model,
+            classes=None if example is None else self._classes(model, example),
+            running={**model.running, **words},
+            names=self.names,
+            preprocessing=own,
         )
-    elif isinstance(network.forward, Model):
-        model = _behind(normalise, {"device": device, "quantize": quantize}, network.forward)
-    else:
-        check_running(device, **how)
-        outputs = outputs_of(network.forward, normalise, network.dtype, **how)
-        inner = network.forward if isinstance(network.forward, nn.Module) else None
-        model = Model(
-            Decision(outputs),
-            device,
-            points_dtype(network.dtype),
-            quantize,
-            network.batch,
-            network=inner,
-            outputs=outputs,
-            running=in_words(dtype=network.dtype, **how) if network.options else {},
-        )
-    own = network.preprocessing
-    model = replace(
-        model,
-        classes=None if example is None else _classes(source, model, example, own),
-        running={**model.running, **normalised_in_words(network, mean, std)},
-        names=opened.names,
-        preprocessing=None if own is None else replace(own, mean=numbers(mean), std=numbers(std)),
-    )
-    if model.names is not None and model.classes not in (None, len(model.names)):
-        if given is None:  # the configuration's own mistake
+        if model.names is None or model.classes in (None, len(model.names)):
+            return model
+        if self.source.names is None:  # a mistake in the model's configuration
             return replace(model, names=None)
         raise InputError(
-            f"has {len(model.names)} names, and {source} has {model.classes} classes",
+            f"has {len(model.names)} names, but {source} has {model.classes} classes",
             expected="one for each class, in order",
             input="names",
         )
-    return model
+
+    def _model(
+        self,
+        mean: Numbers,
+        std: Numbers,
+        channels: int | None,
+        quantize: int | None,
+        running: Running,
+    ) -> Model:
+        network, device = self.network, self.source.device
+        forward, dtype = network.forward, points_dtype(network.dtype)
+        normalise = Normalisation.checked(
+            mean, std, dtype=dtype, device=device, layout=torch.contiguous_format, channels=channels
+        )
+        if isinstance(forward, Model):
+            return _behind(normalise, {"device": device, "quantize": quantize}, forward)
+        module = forward if isinstance(forward, nn.Module) else None
+        if module is not None and network.options >= frozenset(RUNNING):
+            options = {**vars(running), "device": device, "quantize": quantize}
+            return from_torch(module, mean=mean, std=std, **options)
+        running.check(device)
+        outputs = running.outputs(forward, normalise, network.dtype)
+        return Model(
+            Decision(outputs),
+            device,
+            dtype,
+            quantize,
+            network.batch,
+            network=module,
+            outputs=outputs,
+            running=running.words(dtype=network.dtype) if network.options else {},
+        )
+
+    def _grey(self) -> Tensor | None:
+        """Return a grey image of the network's size, if that is known."""
+        channels, height, width = self.network.shape
+        own = self.network.preprocessing
+        if own is not None and own.size is not None:
+            height, width = height or own.size[0], width or own.size[1]
+        if channels is None or height is None or width is None:
+            return None
+        return torch.full((channels, height, width), 0.5)
+
+    def check_shape(self, example: Tensor | None) -> None:
+        """Raise InputError if the network is known not to take such images."""
+        shape = self.network.shape
+        if example is None or all(
+            side in (None, given) for side, given in zip(shape, example.shape, strict=True)
+        ):
+            return
+        sides = ", ".join("any" if side is None else str(side) for side in shape)
+        raise InputError(
+            f"{self.source.text} takes images of shape ({sides}), but the images are "
+            f"{tuple(example.shape)} (channels, height, width)",
+            input="model",
+        )
+
+    def _classes(self, model: Model, example: Tensor) -> int | None:
+        """Try the model uncompiled; return the number of classes if it gives logits."""
+        batch = model.sent(example[None].to(model.device).repeat(model.batch or 1, 1, 1, 1))
+        try:
+            output = uncompiled(model.outputs or model)(batch)
+            uncompiled(model)(batch)
+        except (Exception, SystemExit) as error:  # user code may raise anything
+            what = in_a_line(error) if isinstance(error, ModelFault) else with_kind(error)
+            size = self.preprocessing and self.preprocessing.size
+            made_for = ""
+            if size and size != tuple(example.shape[1:]):
+                made_for = f" of the size in its configuration, {size[0]} x {size[1]},"
+            raise InputError(
+                f"{self.source.text} failed on a batch of {len(batch)} of the given images, of "
+                f"shape {tuple(example.shape)} ({what})",
+                expected="logits (n, classes) or integer labels (n) from images (n, c, h, w)"
+                f"{made_for} in [0,1]",
+                input="model",
+            ) from None
+        return output.shape[1] if output.ndim == 2 else None
 
 
 def load_network(
@@ -295,98 +251,89 @@ def load_network(
     *,
     normalised: bool = True,
 ) -> nn.Module:
-    """The torch network that `source` names, which takes an image like `example` (c, h, w) alone.
+    """Load a torch network, for its gradients, that takes one image like `example` (c, h, w).
 
-    It is for its gradients: what can only be asked is refused. `normalised`: with the mean and std
-    of its own configuration before it, if it has any.
+    With `normalised`, the mean and std of its configuration are applied first, if it has them.
     """
-    found = network_of(Source.at(source, torch.device(device), None))
-    if example is not None:
-        _check_shape(source, found, example)
-    if not isinstance(found.forward, nn.Module):
+    loaded = LoadedNetwork.load(source, device=device)
+    loaded.check_shape(example)
+    network, own = loaded.network.forward, loaded.preprocessing
+    if not isinstance(network, nn.Module):
         raise InputError(
-            f"{source} is {found.kind}",
+            f"{source} is {loaded.network.kind}",
             expected="a network that can be differentiated: an instance of nn.Module, an exported "
             "program or TorchScript",
             input="model",
         )
-    if found.batch not in (None, 1):
+    if loaded.network.batch not in (None, 1):
         raise InputError(
-            f"{source} takes batches of {found.batch} only",
+            f"{source} takes only batches of {loaded.network.batch}",
             expected="one that takes a single image",
             input="model",
         )
-    own = found.preprocessing
     if not normalised or own is None or own.mean is None or own.std is None:
-        return found.forward
-    return Normalised(found.forward, own.mean, own.std).to(device).eval()
+        return network
+    return Normalised(network, own.mean, own.std).to(device).eval()
 
 
-def _check_shape(source: str, network: Network, example: Tensor) -> None:
-    """Raise InputError unless it takes such images, as far as that is known."""
-    if any(n not in (None, size) for n, size in zip(network.shape, example.shape, strict=True)):
-        shape = ", ".join("any" if size is None else str(size) for size in network.shape)
-        raise InputError(
-            f"{source} takes images of shape ({shape}), but the images are "
-            f"{tuple(example.shape)} (channels, height, width)",
+def _load_network(source: Source) -> Network:
+    """Load the network of a source with the first adapter that accepts it."""
+    text = source.text
+    if not text.strip():
+        raise InputError(f"is {text!r}", expected=expected(), input="model")
+    adapter = adapter_of(source)
+    if source.kind == "nothing" and (error := misspelt(text)) is not None:
+        raise error
+    if adapter is None:
+        raise FileError(f"{text} {_why_not(source)}", expected=expected(), input="model")
+    if source.path is None:
+        return adapter.load(source)
+    try:
+        return adapter.load(source)
+    except InputError:
+        raise
+    except Exception as error:  # torch raises many types for broken files
+        raise FileError(
+            f"{text} cannot be loaded ({with_kind(error)})",
+            expected=f"a complete file from a version of torch that this one ({torch.__version__}) "
+            "can read",
             input="model",
-        )
+        ) from None
 
 
-def _behind(normalise: Normalisation, told: dict[str, Any], model: Model) -> Model:
-    """A model that is ready to be asked, behind a normalisation, with the fields that are told."""
+def _why_not(source: Source) -> str:
+    kinds = {"nothing": "does not exist", "folder": "is a folder", "other": "is not a regular file"}
+    if source.kind != "file":
+        return kinds[source.kind]
+    if not source.entries:
+        return "is neither an exported program nor TorchScript"
+    if "data.pkl" in source.entries:
+        return "is a pickle (a state dict or a whole module), which is not loaded"
+    return "is not a model"
+
+
+def _behind(normalise: Normalisation, changes: dict[str, Any], model: Model) -> Model:
+    """Return a model with a normalisation in front and with changed fields."""
     outputs, relaid = model.outputs, model.relaid
     return replace(
         model,
         predict=Forward(model, normalise, model.dtype),
         outputs=None if outputs is None else Forward(outputs, normalise, model.dtype),
-        relaid=None if relaid is None else partial(_relaid, normalise, told, relaid),
-        **told,
+        relaid=None if relaid is None else partial(_relaid, normalise, changes, relaid),
+        **changes,
     )
 
 
 def _relaid(
     normalise: Normalisation,
-    told: dict[str, Any],
+    changes: dict[str, Any],
     relaid: Callable[[bool], Model],
     channels_last: bool,
 ) -> Model:
-    return _behind(normalise, told, relaid(channels_last))
+    return _behind(normalise, changes, relaid(channels_last))
 
 
-def _check_options(source: str, network: Network, **options: Any) -> None:
-    """Raise InputError for an option that is given and that the model's kind does not have."""
-    for name, value in options.items():
-        given = bool(value) if name in ("compile", "cuda_graphs") else value is not None
-        if given and name not in network.options:
-            raise InputError(
-                f"is given, and {source} is {network.kind}",
-                expected=f"it for {_WITH[name]} only",
-                remedy="leave it out",
-                input=name,
-            )
-
-
-def _classes(source: str, model: Model, example: Tensor, own: Preprocessing | None) -> int | None:
-    """The number of classes, if the model gives logits; an InputError if it fails.
-
-    For one image nothing is compiled or recorded.
-    """
-    batch = example[None].to(model.device).repeat(model.batch or 1, 1, 1, 1)
-    batch = model.sent(batch)
-    try:
-        output = plain(model.outputs or model)(batch)
-        plain(model)(batch)
-    except (Exception, SystemExit) as error:  # the user's own code: any kind may come
-        what = in_a_line(error) if isinstance(error, ModelFault) else with_kind(error)
-        made_for = ""
-        if own is not None and own.size not in (None, tuple(example.shape[1:])):
-            made_for = ", {} x {} as its configuration says,".format(*own.size)
-        raise InputError(
-            f"{source} failed on a batch of {len(batch)} of the given images, of shape "
-            f"{tuple(example.shape)} ({what})",
-            expected="logits (n, classes) or integer labels (n) from images (n, c, h, w)"
-            f"{made_for} in [0,1]",
-            input="model",
-        ) from None
-    return output.shape[1] if output.ndim == 2 else None
+def _tuple(values: Numbers) -> tuple[float, ...] | None:
+    if values is None:
+        return None
+    return tuple(torch.as_tensor(values, dtype=torch.float64).flatten().tolist())

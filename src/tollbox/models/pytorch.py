@@ -1,15 +1,9 @@
-"""A network's weights as one short word: the same for the same numbers under the same names.
+"""Models from torch networks: normalise, cast, forward, argmax.
 
-A network made ready to be run: on a device, in a dtype and a layout, in eval mode.
-
-The user's own network stays as it is. If something has to change, a copy is changed; if nothing
-does, the network is shared.
-
-A torch network as a model: normalise, cast, forward, argmax.
-
-1. The user's network stays as it is (`prepared.py`).
-2. Convolutional networks run in `channels_last`, which is the faster layout on CPUs and GPUs alike.
-3. Compilation is of the network, a CUDA graph of all but the decision; either may be left out.
+1. The user's network is never changed. If its device, dtype, layout or mode must change, a copy is
+   changed; otherwise the network is shared.
+2. Convolutional networks run in `channels_last`, the faster layout on CPUs and GPUs.
+3. `compile` compiles the network; a CUDA graph covers everything except the decision.
 """
 
 from __future__ import annotations
@@ -17,7 +11,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -29,97 +23,68 @@ from ..core.model import Decision, Model
 from ..core.validation import check_flag, shown
 from ..data.user_code import with_kind
 from ..errors import InputError, ModelFault
-from .compiled import Compiled, Graphed, check_compiler
-from .normalisation import Normalisation, Normalised
-from .precision import check_tf32, inner_dtype, matrix_products, points_dtype
-
-
-def weights_digest(network: torch.nn.Module) -> str:
-    """Of all its parameters and buffers: names, shapes, dtypes and bits."""
-    digest = hashlib.blake2b(digest_size=16)
-    for name, tensor in sorted(network.state_dict().items()):
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        plain = tensor.detach().cpu().contiguous().flatten()
-        digest.update(plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
-    return digest.hexdigest()
-
-
-def convolves(network: nn.Module) -> bool:
-    """Whether it has two-dimensional convolutions, for which the layout matters."""
-    return any(isinstance(module, nn.Conv2d) for module in network.modules())
-
-
-def prepared(
-    network: nn.Module, device: torch.device, dtype: torch.dtype, layout: torch.memory_format
-) -> nn.Module:
-    """The network itself if it is ready, else a copy that is."""
-    tensors = [*network.parameters(), *network.buffers()]
-    place = torch.empty(0, device=device).device  # with its number, where there are several
-    changes = {
-        f"on {device}": any(tensor.device != place for tensor in tensors),
-        f"in {dtype}": any(t.is_floating_point() and t.dtype != dtype for t in tensors),
-        f"in {layout}": any(
-            t.ndim == 4 and not t.is_contiguous(memory_format=layout) for t in tensors
-        ),
-        "in eval mode": any(getattr(m, "training", False) for m in network.modules()),
-    }
-    wanted = [state for state, changed in changes.items() if changed]
-    if not wanted:
-        return network
-    try:
-        own = copy.deepcopy(network)
-    except Exception as error:  # a network may hold anything
-        raise InputError(
-            f"cannot be copied ({with_kind(error)}), and is not {' and '.join(wanted)}",
-            expected="one that can, since it is left as it is",
-            remedy="give it in the state in which it is to be run",
-            input="network",
-        ) from None
-    own = own.to(device, dtype).eval()
-    return own.to(memory_format=layout)  # type: ignore[call-overload, no-any-return]
-
-
-RUNNING = ("dtype", "channels_last", "compile", "cuda_graphs", "tf32")
-"""The options of how a network is run."""
-
-
-def tensor_of(output: Any) -> Tensor:
-    """The tensor of a network's output: the output itself, its `logits`, or the first of a tuple.
-
-    Networks of transformers answer with an object or a dict that has logits; others with a tuple of
-    logits and something else.
-    """
-    if isinstance(output, Tensor):
-        return output
-    if isinstance(output, Mapping):
-        answer = output.get("logits")
-        what = f"{type(output).__name__} of {', '.join(map(str, output)) or 'nothing'}"
-    else:
-        first = output[0] if isinstance(output, tuple | list) and output else None
-        answer, what = getattr(output, "logits", first), type(output).__name__
-    if isinstance(answer, Tensor) and answer.ndim > 0:
-        return answer
-    raise ModelFault(
-        f"the network answered with {what}: expected a tensor, an object or a dict with logits, or "
-        "a tuple that begins with them"
-    )
+from .compilation import Compiled, Graphed, check_compiler
+from .numerics import Normalisation, Normalised, compute_dtype, matrix_products, points_dtype
 
 
 @dataclass(frozen=True)
 class Forward:
-    """Normalise, cast, forward; a class, so that it can be sent to another process."""
+    """Normalise, cast, forward; a class, so that it can be pickled."""
 
     network: Callable[[Tensor], Any]
     normalise: Normalisation
     dtype: torch.dtype
-    """What the network takes."""
+    """The dtype of the network's input."""
     tf32: bool | None = None
 
     @torch.inference_mode()
     def __call__(self, images: Tensor) -> Tensor:
-        """What the network gives: logits (n, classes) or labels (n)."""
+        """Return logits (n, classes) or labels (n)."""
         with matrix_products(self.tf32):
             return tensor_of(self.network(self.normalise(images).to(self.dtype)))
+
+
+@dataclass(frozen=True)
+class Running:
+    """How a network is run, as for `from_torch`."""
+
+    dtype: torch.dtype | None = None
+    channels_last: bool | None = None
+    compile: bool = False
+    cuda_graphs: bool = False
+    tf32: bool | None = None
+
+    def check(self, device: torch.device) -> None:
+        """Raise InputError unless a network can be run in this way on the device."""
+        for name in ("channels_last", "compile", "cuda_graphs", "tf32"):
+            value = getattr(self, name)
+            if value is not None or name in ("compile", "cuda_graphs"):
+                check_flag(name, value)
+            if value and name in ("cuda_graphs", "tf32") and device.type != "cuda":
+                raise InputError(
+                    f"is set, but the device is {device}", expected="a CUDA device", input=name
+                )
+        if self.compile:
+            check_compiler(device)
+
+    def outputs(
+        self, network: Callable[[Tensor], Any], normalise: Normalisation, dtype: torch.dtype
+    ) -> Callable[[Tensor], Tensor]:
+        """Return a function from images to the network's output, compiled and recorded if set."""
+        forward = Forward(
+            Compiled(network) if self.compile else network, normalise, dtype, self.tf32
+        )
+        return Graphed(forward) if self.cuda_graphs else forward
+
+    def words(self, **values: Any) -> dict[str, str]:
+        """Return the options that are set, for a record; `values` replace some of them."""
+        known = {**vars(self), "compile": self.compile or None}
+        known |= {"cuda_graphs": self.cuda_graphs or None, **values}
+        known["dtype"] = str(known["dtype"]).removeprefix("torch.")
+        return {name: str(value).lower() for name, value in known.items() if value is not None}
+
+
+RUNNING = tuple(field.name for field in fields(Running))
 
 
 def from_torch(
@@ -137,18 +102,17 @@ def from_torch(
     cuda_graphs: bool = False,
     tf32: bool | None = None,
 ) -> Model:
-    """A model from a network that gives logits (n, classes) or labels (n).
+    """Return a model from a network that gives logits (n, classes) or labels (n).
 
-    The network itself is left as it is: what is run on the device, in the dtype and the layout and
-    in eval mode is a copy, unless the network is all that already. Images in [0,1] go in as
-    (image - mean) / std.
+    The network itself is never changed: if its device, dtype, layout or mode must change, a copy
+    runs instead. Images in [0,1] are normalised to (image - mean) / std.
 
-    `dtype` is what the network computes in: by default float64 for a network with float64 weights,
-    else float32. Points are sent and measured in float32 for a network in bfloat16 or float16, too.
-    `channels_last` is chosen by whether the network has two-dimensional convolutions, unless it is
-    given. `compile` runs the network through torch.compile, and `cuda_graphs` records its launches,
-    both once for each batch shape, for networks that allow it. `tf32` allows TF32 for this network
-    alone, or forbids it; by default torch's own setting holds. All of these go together.
+    `dtype` is the dtype in which the network computes: by default float64 if it has float64
+    weights, else float32. Points for a network in bfloat16 or float16 are sent and measured in
+    float32. `channels_last` is the default for networks with two-dimensional convolutions.
+    `compile` uses torch.compile, and `cuda_graphs` records the launches of networks that allow it,
+    both once for each batch shape. `tf32` allows or forbids TF32 for this network; by default
+    torch's setting applies. All options can be combined.
     """
     if not isinstance(network, nn.Module):
         raise InputError(
@@ -157,26 +121,25 @@ def from_torch(
             remedy="for a function of images use tb.models.from_callable",
             input="network",
         )
-    if channels_last is not None:
-        check_flag("channels_last", channels_last)
     if device is None:
         device = next((p.device for p in network.parameters()), torch.device("cpu"))
-    device, dtype = usable(device), inner_dtype(dtype, network)
+    device, running = usable(device), Running(dtype, channels_last, compile, cuda_graphs, tf32)
+    running.check(device)
+    dtype = compute_dtype(dtype, network)
     if points_dtype(dtype) != dtype and isinstance(network, Normalised) and mean is std is None:
-        mean, std = network.numbers()  # what it does by itself would be done in low precision
+        mean, std = network.numbers()  # the network itself would normalise in low precision
         network = network.network
+    convolves = any(isinstance(module, nn.Conv2d) for module in network.modules())
     if channels_last is None:
-        channels_last = convolves(network)
+        channels_last = convolves
     layout = torch.channels_last if channels_last else torch.contiguous_format
     normalise = Normalisation.checked(
         mean, std, dtype=points_dtype(dtype), device=device, layout=layout
     )
-    check_running(device, compile, cuda_graphs, tf32)
     network = prepared(network, device, dtype, layout)
-    how: dict[str, Any] = {"compile": compile, "cuda_graphs": cuda_graphs, "tf32": tf32}
-    outputs = outputs_of(network, normalise, dtype, **how)
+    outputs = running.outputs(network, normalise, dtype)
     about: dict[str, Any] = {"quantize": quantize, "batch": batch, "classes": classes}
-    again = {"mean": mean, "std": std, "device": device, "dtype": dtype, **about, **how}
+    again = {**vars(running), **about, "mean": mean, "std": std, "device": device, "dtype": dtype}
     return Model(
         Decision(outputs),
         device,
@@ -184,75 +147,86 @@ def from_torch(
         **about,
         network=network,
         outputs=outputs,
-        relaid=partial(_relaid, network, again) if convolves(network) else None,
-        running=in_words(dtype=dtype, channels_last=channels_last, **how),
+        relaid=partial(_relaid, network, again) if convolves else None,
+        running=running.words(dtype=dtype, channels_last=channels_last),
     )
 
 
-def check_running(
-    device: torch.device, compile: bool, cuda_graphs: bool, tf32: bool | None
-) -> None:
-    """Raise InputError unless a network can be run so on the device."""
-    check_flag("compile", compile)
-    check_flag("cuda_graphs", cuda_graphs)
-    if tf32 is not None:
-        check_flag("tf32", tf32)
-    check_tf32(tf32, device)
-    if cuda_graphs and device.type != "cuda":
+def _relaid(network: nn.Module, settings: dict[str, Any], channels_last: bool) -> Model:
+    return from_torch(network, **{**settings, "channels_last": channels_last})
+
+
+def prepared(
+    network: nn.Module, device: torch.device, dtype: torch.dtype, layout: torch.memory_format
+) -> nn.Module:
+    """Return the network itself if nothing must change, else a changed copy."""
+    tensors = [*network.parameters(), *network.buffers()]
+    place = torch.empty(0, device=device).device  # with its index, where there are several
+    changes = {
+        f"on {device}": any(tensor.device != place for tensor in tensors),
+        f"in {dtype}": any(t.is_floating_point() and t.dtype != dtype for t in tensors),
+        f"in {layout}": any(
+            t.ndim == 4 and not t.is_contiguous(memory_format=layout) for t in tensors
+        ),
+        "in eval mode": any(getattr(m, "training", False) for m in network.modules()),
+    }
+    wanted = [state for state, changed in changes.items() if changed]
+    if not wanted:
+        return network
+    try:
+        own = copy.deepcopy(network)
+    except Exception as error:  # a network may hold anything
         raise InputError(
-            f"is set, and the device is {device}", expected="a CUDA device", input="cuda_graphs"
-        )
-    if compile:
-        check_compiler(device)
+            f"cannot be copied ({with_kind(error)}), and is not {' and '.join(wanted)}",
+            expected="a network that can be copied, since yours is never changed",
+            remedy="give it in the state in which it is to run",
+            input="network",
+        ) from None
+    own = own.to(device, dtype).eval()
+    return own.to(memory_format=layout)  # type: ignore[call-overload, no-any-return]
 
 
-def outputs_of(
-    network: Callable[[Tensor], Any],
-    normalise: Normalisation,
-    dtype: torch.dtype,
-    *,
-    compile: bool,
-    cuda_graphs: bool,
-    tf32: bool | None,
-) -> Callable[[Tensor], Tensor]:
-    """Images to what the network gives, compiled and recorded as told."""
-    forward = Forward(Compiled(network) if compile else network, normalise, dtype, tf32)
-    return Graphed(forward) if cuda_graphs else forward
+def tensor_of(output: Any) -> Tensor:
+    """Return the tensor in a network's output: itself, its `logits`, or the first of a tuple.
+
+    Networks of transformers return an object or a dict with logits; others return a tuple.
+    """
+    if isinstance(output, Tensor):
+        return output
+    if isinstance(output, Mapping):
+        answer = output.get("logits")
+        what = f"{type(output).__name__} of {', '.join(map(str, output)) or 'nothing'}"
+    else:
+        first = output[0] if isinstance(output, tuple | list) and output else None
+        answer, what = getattr(output, "logits", first), type(output).__name__
+    if isinstance(answer, Tensor) and answer.ndim > 0:
+        return answer
+    raise ModelFault(
+        f"the network answered with {what}: expected a tensor, an object or a dict with logits, or "
+        "a tuple that starts with them"
+    )
 
 
-def plain(function: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
-    """The same, neither recorded nor compiled: for a batch of a shape that will not come again."""
+def uncompiled(function: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
+    """Return a function without its compilation and recording, for a shape that occurs once."""
     if isinstance(function, Graphed):
-        return plain(function.forward)
+        return uncompiled(function.forward)
     if isinstance(function, Compiled):
         return function.network
     if isinstance(function, Forward):
-        return replace(function, network=plain(function.network))
+        return replace(function, network=uncompiled(function.network))
     if isinstance(function, Decision):
-        return Decision(plain(function.outputs))
+        return Decision(uncompiled(function.outputs))
     if isinstance(function, Model):
-        return replace(function, predict=plain(function.predict))
+        return replace(function, predict=uncompiled(function.predict))
     return function
 
 
-def in_words(
-    *,
-    dtype: torch.dtype,
-    channels_last: bool | None = None,
-    compile: bool,
-    cuda_graphs: bool,
-    tf32: bool | None,
-) -> dict[str, str]:
-    """How a network is run, for a record: what is set, or is not left to torch."""
-    values = {
-        "dtype": str(dtype).removeprefix("torch."),
-        "channels_last": channels_last,
-        "compile": compile or None,
-        "cuda_graphs": cuda_graphs or None,
-        "tf32": tf32,
-    }
-    return {name: str(value).lower() for name, value in values.items() if value is not None}
-
-
-def _relaid(network: nn.Module, settings: dict[str, Any], channels_last: bool) -> Model:
-    return from_torch(network, channels_last=channels_last, **settings)
+def weights_digest(network: nn.Module) -> str:
+    """Return a digest of all parameters and buffers: names, shapes, dtypes and bits."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(network.state_dict().items()):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        plain = tensor.detach().cpu().contiguous().flatten()
+        digest.update(plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
+    return digest.hexdigest()

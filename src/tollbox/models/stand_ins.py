@@ -1,20 +1,16 @@
-"""Two small vision transformers for Fashion-MNIST: stand-ins for ViT-B/32 and ViT-B/16.
+"""Small models for Fashion-MNIST that stand in for the paper's; nothing has to be downloaded.
 
-A patch of 7x7 pixels (16 tokens) or of 4x4 (49 tokens), three blocks of width 48, the mean of the
-tokens, one linear layer; about 60 000 parameters each. Trained by `tools/train_vits.py`. They take
-the images of the embedded model, and are meant for studies that must run anywhere.
-
-What the small studies attack in place of the paper's models; nothing has to be downloaded.
-
-| here             | stands for          | what it is                                          |
+| here             | stands for          | description                                         |
 |------------------|---------------------|-----------------------------------------------------|
 | `convolutional`  | ResNet-50           | the embedded network                                |
-| `vit_7`, `vit_4` | ViT-B/32, ViT-B/16  | a small transformer with few, and with many, tokens |
+| `vit_7`, `vit_4` | ViT-B/32, ViT-B/16  | a small transformer with 16, and with 49, tokens    |
 | `zero_shot`      | CLIP, zero-shot     | cosine to class prototypes in the embedded          |
-|                  |                     | network's features; its last layer is not used      |
+|                  |                     | network's features, without its last layer          |
 | `fine_tuned`     | CLIP, fine-tuned    | the embedded network, whose last layer was trained  |
 
 Each is a function without arguments, for `source` in a study; `images` is for `path` in [images].
+The transformers have patches of 7x7 or 4x4 pixels, three blocks of width 48, the mean of the tokens
+and a linear layer, about 60,000 parameters. `tools/train_vits.py` trains them.
 """
 
 from __future__ import annotations
@@ -27,13 +23,15 @@ from ..data.images import ImageSet
 from ..errors import InputError
 from .embedded import CLASSES, Embedded, embedded, shipped_weights
 
+__all__ = ["convolutional", "fine_tuned", "images", "vit_4", "vit_7", "zero_shot"]
+
 SIDE = 28
 WIDTH, DEPTH, HEADS, INNER = 48, 3, 4, 96
 PATCHES = (7, 4)
 
 
 class Block(nn.Module):
-    """Attention and a small network, each added to its input."""
+    """Attention and a small network, each added to its input (n, tokens, width)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +40,6 @@ class Block(nn.Module):
         self.inner = nn.Sequential(nn.Linear(WIDTH, INNER), nn.GELU(), nn.Linear(INNER, WIDTH))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(n, tokens, width) to the same."""
         count, length, _ = tokens.shape
         mixed = self.mixing(self.before(tokens)).view(count, length, 3, HEADS, WIDTH // HEADS)
         query, key, value = mixed.permute(2, 0, 3, 1, 4)
@@ -52,7 +49,7 @@ class Block(nn.Module):
 
 
 class TinyViT(nn.Module):
-    """Images (n, 1, 28, 28) in [0,1] to logits of ten classes."""
+    """A vision transformer from images (n, 1, 28, 28) in [0,1] to logits (n, 10)."""
 
     def __init__(self, patch: int) -> None:
         super().__init__()
@@ -64,7 +61,6 @@ class TinyViT(nn.Module):
         self.head = nn.Linear(WIDTH, 10)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits (n, 10)."""
         across = SIDE // self.patch
         pixels = (images - 0.5).reshape(len(images), across, self.patch, across, self.patch)
         patches = pixels.transpose(2, 3).reshape(len(images), across**2, self.patch**2)
@@ -73,8 +69,21 @@ class TinyViT(nn.Module):
         return logits
 
 
+class Prototypes(nn.Module):
+    """A classifier by the cosines between an image's features and a prototype of each class."""
+
+    def __init__(self, features: nn.Module, prototypes: Tensor) -> None:
+        super().__init__()
+        self.features = features
+        self.register_buffer("prototypes", functional.normalize(prototypes, dim=1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        features = functional.normalize(self.features(images), dim=1)
+        return features @ self.get_buffer("prototypes").T
+
+
 def tiny_vit(patch: int) -> tuple[TinyViT, float]:
-    """The trained network with patches of 7 or 4 pixels, and its accuracy on the test images."""
+    """Return the trained network with patches of 7 or 4 pixels, and its test accuracy."""
     if patch not in PATCHES:
         raise InputError(f"is {patch}", expected="7 or 4", input="patch")
     tensors, about = shipped_weights(f"tiny_vit_{patch}")
@@ -84,44 +93,23 @@ def tiny_vit(patch: int) -> tuple[TinyViT, float]:
 
 
 def vit_7() -> nn.Module:
-    """Patches of 7x7, for a study's `source`."""
     return tiny_vit(7)[0]
 
 
 def vit_4() -> nn.Module:
-    """Patches of 4x4, for a study's `source`."""
     return tiny_vit(4)[0]
 
 
-__all__ = ["convolutional", "fine_tuned", "images", "vit_4", "vit_7", "zero_shot"]
-
-
-class Prototypes(nn.Module):
-    """Logits are the cosines between an image's features and a prototype for each class."""
-
-    def __init__(self, features: nn.Module, prototypes: Tensor) -> None:
-        super().__init__()
-        self.features = features
-        self.register_buffer("prototypes", functional.normalize(prototypes, dim=1))
-
-    def forward(self, pictures: Tensor) -> Tensor:
-        """(n, classes)."""
-        features = functional.normalize(self.features(pictures), dim=1)
-        return features @ self.get_buffer("prototypes").T
-
-
 def convolutional() -> nn.Module:
-    """The embedded network."""
     return _network(embedded())
 
 
 def fine_tuned() -> nn.Module:
-    """The embedded network."""
     return convolutional()
 
 
 def zero_shot() -> nn.Module:
-    """Prototypes are the mean features, each scaled to length one, of a class's shipped images."""
+    """Return a classifier whose prototypes are the mean unit features of each class's images."""
     shipped = embedded()
     body = _network(shipped)[:-1]
     with torch.inference_mode():
@@ -131,7 +119,7 @@ def zero_shot() -> nn.Module:
 
 
 def images() -> ImageSet:
-    """The shipped images that all of these models classify correctly, by their numbers."""
+    """Return the embedded images that all of these models classify correctly."""
     shipped = embedded()
     correct = torch.ones(len(shipped.labels), dtype=torch.bool)
     with torch.inference_mode():

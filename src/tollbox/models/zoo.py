@@ -1,9 +1,9 @@
-"""The paper's models under names of their own: networks that normalise images themselves.
+"""The paper's models, as networks that normalise images themselves.
 
-Each is a model by name (`named.py`), for images of 224 x 224 in [0,1] and the 1000 ImageNet classes
-in the usual order. The paper names neither the weights nor the fine-tuned CLIP. Here they are
-torchvision's first weights of each network, OpenAI's CLIP with a ViT-B/32, and timm's fine-tuning
-of that on ImageNet.
+Each takes images of 224 x 224 in [0,1] and has the 1,000 ImageNet classes in the usual order. The
+paper names neither the weights nor the fine-tuned CLIP. Here they are torchvision's first weights
+of each network, OpenAI's CLIP with a ViT-B/32, and timm's version of it that is fine-tuned on
+ImageNet.
 """
 
 from __future__ import annotations
@@ -19,29 +19,23 @@ NAMES = {
     "clip_zero_shot": "clip:openai/clip-vit-base-patch32",
     "clip_fine_tuned": "timm:vit_base_patch32_clip_224.openai_ft_in1k",
 }
-"""What each function loads."""
 
 
 def resnet50() -> nn.Module:
-    """ResNet-50."""
     return load_network(NAMES["resnet50"])
 
 
 def vit_b_32() -> nn.Module:
-    """ViT-B/32."""
     return load_network(NAMES["vit_b_32"])
 
 
 def vit_b_16() -> nn.Module:
-    """ViT-B/16."""
     return load_network(NAMES["vit_b_16"])
 
 
 def clip_zero_shot() -> nn.Module:
-    """CLIP with a ViT-B/32, asked with a prompt for each class."""
     return load_network(NAMES["clip_zero_shot"])
 
 
 def clip_fine_tuned() -> nn.Module:
-    """CLIP's ViT-B/32, fine-tuned on ImageNet."""
     return load_network(NAMES["clip_fine_tuned"])

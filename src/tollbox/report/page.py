@@ -21,8 +21,6 @@ PLACE = re.compile(r"\{\{(\w+)\}\}")
 
 GENERATOR = b'<meta name="generator" content="tollbox">'
 """What a page of ours has, near its beginning;"""
-OLDER_PAGE = b'form-action \'none\'">\n<meta name="referrer" content="no-referrer">'
-"""and what those of 0.1.0 had."""
 
 
 def page(data: dict[str, Any]) -> str:

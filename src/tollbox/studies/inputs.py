@@ -43,7 +43,7 @@ from ..core.validation import shown
 from ..data.classes import check_names
 from ..data.images import ImageSet, check_there
 from ..data.masks import masks_digest
-from ..data.resizing import Configured
+from ..data.resizing import ModelConfiguration
 from ..data.starts import check_target
 from ..data.tables import LARGEST, in_a_line
 from ..detection.benign import benign_panel
@@ -463,7 +463,7 @@ def _load(
     device: torch.device,
     supplied: Mapping[str, Model],
     opened: dict[str, LoadedNetwork],
-    own: Configured,
+    own: ModelConfiguration,
     limit: int | None,
 ) -> Loaded:
     """With the first `limit` images, made ready as the study or `own` says."""

@@ -31,12 +31,12 @@ from ..data import masks as mask_files
 from ..data import starts as start_files
 from ..data.data_sets import images_from
 from ..data.images import ImageSet
-from ..data.resizing import Configured, Preparation, pair
+from ..data.resizing import ModelConfiguration, Preparation, pair
 from ..data.user_code import called, importable, imported
 from ..errors import InputError, mention
-from ..models import loading as model_loading
-from ..models.loading import LoadedNetwork, opened
-from ..models.precision import DTYPES
+from ..models.loading import LoadedNetwork, load_network
+from ..models.numerics import DTYPES
+from ..models.pytorch import Running
 from .schema import AttackSpec, ImagesSpec, ModelSpec, SurrogateSpec, WatchSpec
 from .selection import images_digest, select, take
 from .store.record import StudyRecord
@@ -48,7 +48,7 @@ from .toml import Key
 class Configurations:
     """Of several models, by their names in the study."""
 
-    models: Mapping[str, Configured]
+    models: Mapping[str, ModelConfiguration]
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -93,7 +93,7 @@ class Recorded:
         return Preprocessing.of(sizes.resize, crop, interpolation=sizes.interpolation)
 
 
-def load_images(study: Study, limit: int | None, own: Configured | None = None) -> ImageSet:
+def load_images(study: Study, limit: int | None, own: ModelConfiguration | None = None) -> ImageSet:
     """The images: those of the list if there is one, the first `limit`; made ready as the study
     says, or else as `own` does."""
     spec = study.images
@@ -121,7 +121,7 @@ def check_digest(study: Study, images: ImageSet) -> None:
         )
 
 
-def _all_images(spec: ImagesSpec, limit: int | None, own: Configured | None) -> ImageSet:
+def _all_images(spec: ImagesSpec, limit: int | None, own: ModelConfiguration | None) -> ImageSet:
     """The images before any are chosen; without a list, no more than `limit`."""
     limit, ready = limit if spec.listed is None else None, spec.resizing
     if spec.function is not None:
@@ -148,7 +148,7 @@ def open_model(study: Study, spec: ModelSpec, device: str | torch.device) -> Loa
     if ":" in spec.resolved:
         importable(str(study.folder.resolve()))
     with reported(study, spec=spec):
-        return opened(
+        return LoadedNetwork.load(
             spec.resolved, names=study.images.names, device=device, batch_size=study.batch_size
         )
 
@@ -163,17 +163,13 @@ def load_model(
     """One of the models, tried on `example` (c, h, w); `opened` is the same, if it is at hand."""
     opened = opened or open_model(study, spec, device)
     with reported(study, spec=spec):
-        return model_loading.fitted(
-            opened,
+        dtype = None if spec.dtype is None else DTYPES[spec.dtype]
+        return opened.fit(
             example,
             mean=spec.mean,
             std=spec.std,
             quantize=spec.quantize,
-            dtype=None if spec.dtype is None else DTYPES[spec.dtype],
-            channels_last=spec.channels_last,
-            compile=spec.compile,
-            cuda_graphs=spec.cuda_graphs,
-            tf32=spec.tf32,
+            running=Running(dtype, spec.channels_last, spec.compile, spec.cuda_graphs, spec.tf32),
         )
 
 
@@ -189,10 +185,7 @@ def load_surrogate(
         importable(str(study.folder.resolve()))
     with reported(study, spec=attack):
         own = spec.mean is None and spec.std is None
-        networks = [
-            model_loading.load_network(one, example, device, normalised=own)
-            for one in spec.resolved
-        ]
+        networks = [load_network(one, example, device, normalised=own) for one in spec.resolved]
         return Surrogate(networks, mean=spec.mean, std=spec.std)
 
 

@@ -1,27 +1,24 @@
 """Models in ONNX files: `onnx:net.onnx`, run by onnxruntime.
 
-1. The batch size, the layout (NCHW or NHWC), the size of images and their type are read from the
-   file; where the channels are is told by a dimension of 1 or 3, and if none is, it is NCHW.
-2. A session cannot be sent to another process: the path is, and each process opens its own, with as
-   many threads as torch has there.
-3. Of several outputs, the first that can be logits (n, classes) counts; else the first.
+1. The batch size, the layout (NCHW or NHWC), the image size and the dtype are read from the file. A
+   dimension of 1 or 3 is that of the channels; if the first is unknown and none is, it is NCHW.
+2. A session cannot be pickled. Each process opens the file itself, with torch's number of threads.
+3. If there are several outputs, the first with the form of logits (n, classes) counts, else the
+   first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..core.preprocessing import Preprocessing
-from ..data.tables import kind_of
+from ..data.tables import check_file
 from ..data.user_code import optional, with_kind
 from ..errors import FileError
-from .adapter import Network, Source
-from .named import adapter, name_in
+from .registry import Adapter, Network, Source
 
 DTYPES = {
     "tensor(float)": torch.float32,
@@ -30,44 +27,42 @@ DTYPES = {
 }
 CHANNELS = (1, 3)
 FATAL = 4
-"""onnxruntime's level for what it logs."""
+"""onnxruntime's log level for fatal errors."""
 
 
 class OnnxFile:
-    """A function of images (n, c, h, w): what the model in a file gives."""
+    """A function of images (n, c, h, w) that runs the model in a file."""
 
     def __init__(self, path: str, device: torch.device, channels_last: bool = False) -> None:
         self.path, self.device, self.channels_last = path, device, channels_last
-        self._threads, self._opened = 0, None
+        self._threads, self._session = 0, None
 
     def __reduce__(self) -> tuple[type[OnnxFile], tuple[str, torch.device, bool]]:
-        """Another process opens its own."""
         return OnnxFile, (self.path, self.device, self.channels_last)
 
     @property
     def session(self) -> Any:
-        """One with as many threads as torch has now."""
+        """A session with torch's current number of threads."""
         threads = torch.get_num_threads()
-        if self._opened is None or self._threads != threads:
-            self._opened, self._threads = _session(self.path, self.device, threads), threads
-        return self._opened
+        if self._session is None or self._threads != threads:
+            self._session, self._threads = _session(self.path, self.device, threads), threads
+        return self._session
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Its answer, on the device of the images."""
+        """Return the model's output on the device of the images."""
         session = self.session
         batch = images.permute(0, 2, 3, 1) if self.channels_last else images
-        [given], pixels = session.get_inputs(), batch.contiguous().cpu().numpy()
-        [answer] = session.run([_answer(session.get_outputs()).name], {given.name: pixels})
+        [given], outputs = session.get_inputs(), session.get_outputs()
+        scores = [o for o in outputs if len(o.shape) == 2 and o.type in DTYPES]
+        name, pixels = (scores or outputs)[0].name, batch.contiguous().cpu().numpy()
+        [answer] = session.run([name], {given.name: pixels})
         return torch.from_numpy(answer).to(images.device)
 
 
 def load(source: Source) -> Network:
-    """The model in the file, and what that says of its images."""
-    path = name_in(source)
-    kind = kind_of(path, path, input="model")
-    if kind != "file":
-        what = "does not exist" if kind == "nothing" else "is not a file"
-        raise FileError(f"{path} {what}", expected="an ONNX file", input="model")
+    """Load an ONNX file, and read the properties of its images."""
+    path = source.name
+    check_file(path, "an ONNX file", input="model")
     file = OnnxFile(path, source.device)
     inputs = file.session.get_inputs()
     if len(inputs) != 1 or len(inputs[0].shape) != 4:
@@ -82,15 +77,16 @@ def load(source: Source) -> Network:
         raise FileError(
             f"{path} takes {images.type}", expected=f"one of {', '.join(DTYPES)}", input="model"
         )
-    rows, *sides = (size if isinstance(size, int) and size > 0 else None for size in images.shape)
-    layout = _layout(images.shape)
-    if not layout:
+    sides = [size if isinstance(size, int) else None for size in images.shape]
+    _, first, _, last = sides
+    if first not in (None, *CHANNELS) and last not in CHANNELS:
         raise FileError(
             f"{path} takes images of shape {images.shape}",
             expected="(n, c, h, w) or (n, h, w, c) with 1 or 3 channels",
             input="model",
         )
-    file.channels_last = layout == "NHWC"
+    file.channels_last = first not in CHANNELS and last in CHANNELS
+    rows, *sides = [size if size and size > 0 else None for size in sides]
     channels, height, width = (sides[2], sides[0], sides[1]) if file.channels_last else sides
     size = None if height is None or width is None else (height, width)
     return Network(
@@ -103,39 +99,23 @@ def load(source: Source) -> Network:
     )
 
 
-def _layout(shape: Sequence[Any]) -> str:
-    """NCHW or NHWC; empty if no dimension can be that of the channels."""
-    _, first, _, last = (size if isinstance(size, int) else None for size in shape)
-    if first in CHANNELS:
-        return "NCHW"
-    if last in CHANNELS:
-        return "NHWC"
-    return "NCHW" if first is None else ""
-
-
 def _session(path: str, device: torch.device, threads: int) -> Any:
     runtime = optional("onnxruntime", "onnx: models are run with it", extra="onnx")
     options = runtime.SessionOptions()
     options.log_severity_level = FATAL
     options.intra_op_num_threads = threads
-    wanted = {"cuda": "CUDAExecutionProvider"}.get(device.type)
+    wanted = "CUDAExecutionProvider" if device.type == "cuda" else None
     known = runtime.get_available_providers()
     providers = [name for name in (wanted, "CPUExecutionProvider") if name in known]
     try:
-        return runtime.InferenceSession(str(Path(path)), options, providers=providers)
-    except Exception as error:  # onnxruntime has a kind of its own for each thing
+        return runtime.InferenceSession(path, options, providers=providers)
+    except Exception as error:  # onnxruntime has its own type for each problem
         raise FileError(
             f"{path} cannot be loaded ({with_kind(error)})",
-            expected="an ONNX file that was saved whole, with operators that this version of "
-            f"onnxruntime ({runtime.__version__}) has",
+            expected="a complete ONNX file, with operators that this version of onnxruntime "
+            f"({runtime.__version__}) has",
             input="model",
         ) from None
 
 
-def _answer(outputs: Sequence[Any]) -> Any:
-    """The output that is decided on."""
-    scores = [o for o in outputs if len(o.shape) == 2 and o.type in DTYPES]
-    return (scores or outputs)[0]
-
-
-ADAPTER = adapter("onnx", "onnx:FILE", load, ("onnxruntime",), "file")
+ADAPTERS = (Adapter.named("onnx", load, "onnxruntime", "file"),)

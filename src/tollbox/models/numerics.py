@@ -1,0 +1,149 @@
+"""Normalisation, (image - mean) / std per channel, and the precision of a network.
+
+1. `mean` and `std` are one number, or one per channel; std is above 0. Both are optional.
+2. Images are never changed: the result is a new tensor in the layout that the network wants.
+3. By default a network runs in float64 if one of its weights is float64, else in float32. All
+   weights and buffers get that dtype.
+4. Points are sent in float32 or float64. Images are normalised in that dtype and cast to a lower
+   precision afterwards, inside the model.
+5. `tf32` applies only while the network is launched. Other computations keep torch's setting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ..core import validation
+from ..core.device import set_tf32, tf32_setting, tf32_turned
+from ..core.validation import shown
+from ..errors import InputError
+
+DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in validation.DTYPES}
+"""The dtypes in which a network may compute, by their names in study files."""
+Numbers = Sequence[float] | float | None
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """A function that normalises a batch and puts it into a layout; `mean` is (1, c, 1, 1)."""
+
+    mean: Tensor | None
+    std: Tensor | None
+    layout: torch.memory_format = torch.preserve_format
+
+    @classmethod
+    def checked(
+        cls,
+        mean: Numbers,
+        std: Numbers,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        layout: torch.memory_format,
+        channels: int | None = None,
+    ) -> Normalisation:
+        """Check a user's numbers, also against the number of channels if it is given."""
+        return cls(
+            _per_channel("mean", mean, dtype, device, channels),
+            _per_channel("std", std, dtype, device, channels),
+            layout,
+        )
+
+    def __call__(self, images: Tensor) -> Tensor:
+        batch = torch.empty_like(images, memory_format=self.layout)
+        if self.mean is None:
+            batch.copy_(images)
+        elif images.requires_grad:  # `out=` would cut off gradients
+            batch.copy_(images).sub_(self.mean)
+        else:
+            torch.sub(images, self.mean, out=batch)
+        return batch if self.std is None else batch.div_(self.std)
+
+
+class Normalised(nn.Module):
+    """A network with a normalisation in front."""
+
+    def __init__(self, network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        self.network = network
+        for name, values in (("mean", mean), ("std", std)):
+            self.register_buffer(name, torch.tensor(values).reshape(1, -1, 1, 1))
+
+    def numbers(self) -> tuple[list[float], list[float]]:
+        return self.get_buffer("mean").flatten().tolist(), self.get_buffer("std").flatten().tolist()
+
+    def forward(self, images: Tensor) -> Tensor:
+        normalise = Normalisation(self.get_buffer("mean"), self.get_buffer("std"))
+        output: Tensor = self.network(normalise(images))
+        return output
+
+
+def _per_channel(
+    name: str, values: Numbers, dtype: torch.dtype, device: torch.device, channels: int | None
+) -> Tensor | None:
+    if values is None:
+        return None
+    expected = "one number, or one per channel"
+    try:
+        numbers = torch.as_tensor(values, dtype=dtype, device=device).reshape(1, -1, 1, 1)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"is {shown(values)}", expected=expected, input=name) from None
+    count = numbers.numel()
+    if count < 1 or (channels is not None and count not in (1, channels)):
+        images = "" if channels is None else f", but the images have {channels} channels"
+        raise InputError(f"has {count} numbers{images}", expected=expected, input=name)
+    if not torch.isfinite(numbers).all() or (name == "std" and (numbers <= 0).any()):
+        listed = torch.as_tensor(values, dtype=torch.float64).flatten().tolist()
+        raise InputError(
+            f"is {','.join(f'{value:g}' for value in listed)}",
+            expected=f"finite numbers{' above 0' if name == 'std' else ''}, one or one per channel",
+            input=name,
+        )
+    return numbers
+
+
+def compute_dtype(dtype: torch.dtype | None, network: nn.Module) -> torch.dtype:
+    """Return the dtype in which a network computes: the given one, or that of rule 3."""
+    if dtype is None:
+        return points_dtype(weights_dtype(network))
+    if not isinstance(dtype, torch.dtype) or dtype not in DTYPES.values():
+        raise InputError(
+            f"is {shown(dtype)}",
+            expected=f"torch's {validation.DTYPE_NAMES}",
+            remedy="for a model that takes 8-bit images use quantize=8 and convert inside it",
+            input="dtype",
+        )
+    return dtype
+
+
+def weights_dtype(network: nn.Module) -> torch.dtype:
+    """Return float64 if a weight has it, else the dtype of the first weight, or else buffer."""
+    for tensors in (network.parameters(), network.buffers()):
+        found = [tensor.dtype for tensor in tensors if tensor.is_floating_point()]
+        if found:
+            return torch.float64 if torch.float64 in found else found[0]
+    return torch.float32
+
+
+def points_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype in which points are sent to a network that computes in `dtype`."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+@contextlib.contextmanager
+def matrix_products(tf32: bool | None) -> Iterator[None]:
+    """Allow or forbid TF32 for products and convolutions on CUDA; None changes nothing."""
+    if tf32 is None:
+        yield
+        return
+    before = tf32_setting()
+    set_tf32(tf32_turned(tf32))
+    try:
+        yield
+    finally:
+        set_tf32(before)
