@@ -20,7 +20,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 import tollbox.report.page as page_module
 from tollbox.attacks import PRESETS, Method
-from tollbox.report import numbers
+from tollbox.report import formatting
 from tollbox.report.page import PLACE, packaged, page
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -287,15 +287,15 @@ def test_the_ranking_is_by_g_beside_the_attack_that_is_chosen(
         for name, ratio, optimality, seconds, speed in rows:
             wanted = sizes[name] / sizes[against]
             value, small = ratio.split("\n")
-            assert value == numbers.distance(wanted)
-            ends = numbers.interval(0.9 * wanted, 1.12 * wanted)
+            assert value == formatting.distance(wanted)
+            ends = formatting.brackets(0.9 * wanted, 1.12 * wanted)
             assert small == ("the reference" if name == against else ends)
-            assert optimality.split("\n")[0] == numbers.distance(1 - sizes[name])
+            assert optimality.split("\n")[0] == formatting.distance(1 - sizes[name])
             assert float(seconds) == pytest.approx(12.5 * len(name), rel=1e-2)
             assert float(speed.replace("\u202f", "")) == pytest.approx(5000 / len(name), rel=1e-2)
         first = next(name for name in order if name != against)
         said = browser.find_element(By.CSS_SELECTOR, "#ranking .standing").text
-        nearest = numbers.distance(sizes[first] / sizes[against])
+        nearest = formatting.distance(sizes[first] / sizes[against])
         assert said.startswith(
             f"Over costs from 250 to 5\u202f000, on 30 images, {first} has {nearest}"
         )
@@ -457,12 +457,12 @@ def test_numbers_are_those_of_the_tables_in_files(
         found: list[str] = browser.execute_script(script)
         return found
 
-    assert texts("#table td > :first-child") == [numbers.distance(value) for value in values]
-    rates = [f"found for {numbers.percent(cell['success'])}" for cell in cells]
+    assert texts("#table td > :first-child") == [formatting.distance(value) for value in values]
+    rates = [f"found for {formatting.percent(cell['success'])}" for cell in cells]
     assert texts("#table td small:last-child") == rates
     whole = [value for value in values if value.is_integer()]
     budgets = set(texts("#table thead small"))
-    assert {f"budget {numbers.count(value)}" for value in whole} <= budgets
+    assert {f"budget {formatting.count(value)}" for value in whole} <= budgets
 
 
 def test_words_are_explained_by_mouse_keyboard_and_touch(

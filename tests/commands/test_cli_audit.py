@@ -58,7 +58,7 @@ def test_from_the_model_to_the_page_and_on(
     assert code == 0, err
     found = answers(Path("out"))
     assert len(found["levels"]) == 2
-    assert found["questions"]["policy"]["name"] == "policy"
+    assert found["criteria"]["policy"]["name"] == "policy"
     assert found["against"]["verdict"][0] in out
     with pytest.raises(SystemExit) as end:
         main(["report", "out"])

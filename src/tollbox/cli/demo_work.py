@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..audits.audit import ANSWERS, PAGE, options_of, settings_of
-from ..audits.questions import Questions
+from ..audits.criteria import Criteria
 from ..data.output import check_free
 from ..models import stand_ins
 from ..studies.create import begin
@@ -44,7 +44,7 @@ def demo(options: DemoOptions) -> int:
     for name in FILES if options.replace else ():
         (options.out / name).unlink(missing_ok=True)
     suite, loaded = prepared(chosen, "embedded")
-    settings = settings_of(suite, loaded.images.images, Questions(worth=WORTH))
+    settings = settings_of(suite, loaded.images.images, Criteria(worth=WORTH))
     begin(loaded, options.out, "demo", settings=settings)
     with keeping(options.out):
         outcome, interruption = run_left(options.out, options_of(TIME_LIMIT), loaded)

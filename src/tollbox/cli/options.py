@@ -22,7 +22,7 @@ from cyclopts import Parameter
 from ..core.metric import Metric
 from ..core.validation import DTYPES
 from ..data.resizing import INTERPOLATIONS
-from ..report.reading import Reading
+from ..report.distance_rule import DistanceRule
 
 PRESET_MARKS = ("FIRST_PRESET", "LAST_PRESET")
 
@@ -51,7 +51,7 @@ else:
     NormName = offered(Metric)
     InterpolationName = offered(INTERPOLATIONS)
     DtypeName = offered(DTYPES)
-    ReadingName = offered(Reading)
+    ReadingName = offered(DistanceRule)
     FileOrText = str | Path
 
 

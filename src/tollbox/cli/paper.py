@@ -22,7 +22,7 @@ from ..errors import FileError, InputError, UnknownNameError, mention
 from ..models.registry import packages_of
 from ..paper import outputs
 from ..paper.experiments import EXPERIMENTS, Experiment, Scale, experiment, study_at
-from ..report.reading import Reading
+from ..report.distance_rule import DistanceRule
 from ..studies.create import begin
 from ..studies.events import Options
 from ..studies.inputs import load
@@ -97,7 +97,7 @@ class _Settings:
     """The options, checked."""
 
     scale: Scale
-    reading: Reading
+    reading: DistanceRule
     images: Path | None
     labels: Path | None
     limit: int | None
@@ -132,12 +132,12 @@ def paper(
 def _checked(options: PaperOptions) -> _Settings:
     if options.scale not in list(Scale):
         raise UnknownNameError("scale", options.scale, [str(scale) for scale in Scale])
-    if options.reading not in list(Reading):
-        raise UnknownNameError("reading", options.reading, [str(r) for r in Reading])
+    if options.reading not in list(DistanceRule):
+        raise UnknownNameError("reading", options.reading, [str(r) for r in DistanceRule])
     within("limit", options.limit, 1)
     return _Settings(
         Scale(options.scale),
-        Reading(options.reading),
+        DistanceRule(options.reading),
         options.images,
         options.labels,
         options.limit,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..audits.audit import options_of
-from ..audits.evidence import SETTINGS
+from ..audits.costs import SETTINGS
 from ..studies.events import Options
 from ..studies.fingerprint import recorded_study
 from ..studies.inputs import load

@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..core.result import By
-from ..report.curve_data import marks_of
 from ..report.curves import Curve, CurvePanel, draw_curves
-from ..report.reading import Reading
+from ..report.distance_rule import DistanceRule
 from ..report.runs import SeriesRuns, series_of
-from ..report.statistics import effort, median, table_of
+from ..report.statistics import distances_at, effort, median
 from ..report.tradeoff import TradeoffPoint, draw_tradeoff
 from ..studies.results import StudyResults
 from .experiments import OURS, attack_kind, attack_name, is_ours, number, price_name
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 FLAGGED = "flagged queries per image"
 
 
-def by_price(results: StudyResults, reading: Reading, title: str) -> Figure:
+def by_price(results: StudyResults, reading: DistanceRule, title: str) -> Figure:
     """Figure 3."""
     all_series, prices = series_of(results), results.study.tariffs
     panels = []
@@ -45,27 +44,27 @@ def by_price(results: StudyResults, reading: Reading, title: str) -> Figure:
         panels.append(_panel(chosen, price_name(tariff), "cost", reading))
     head = f"c* = ∞, planned with {number(prices[-1].prices.ratio)}"
     panels.append(_panel(chosen, head, "source", reading))
-    return draw_curves(panels, title, "total cost per image", steps=reading is Reading.HARD)
+    return draw_curves(panels, title, "total cost per image", steps=reading is DistanceRule.HARD)
 
 
-def by_model(results: StudyResults, reading: Reading, title: str) -> Figure:
+def by_model(results: StudyResults, reading: DistanceRule, title: str) -> Figure:
     """Figure 7."""
     all_series = series_of(results)
     panels = []
     for model in results.study.models:
         chosen = [runs for runs in all_series if runs.series.model == model]
         panels.append(_panel(chosen, model.name, "source", reading))
-    return draw_curves(panels, title, steps=reading is Reading.HARD)
+    return draw_curves(panels, title, steps=reading is DistanceRule.HARD)
 
 
-def _panel(chosen: list[SeriesRuns], head: str, by: By, reading: Reading) -> CurvePanel:
+def _panel(chosen: list[SeriesRuns], head: str, by: By, reading: DistanceRule) -> CurvePanel:
     curves = [_curve(runs, by, reading) for runs in chosen if runs.runs]
     return CurvePanel(head, curves, FLAGGED if by == "source" else None)
 
 
-def _curve(runs: SeriesRuns, by: By, reading: Reading) -> Curve:
-    marks = marks_of(runs, by)
-    values = [median(column) for column in table_of(runs.runs, marks, by, reading).T]
+def _curve(runs: SeriesRuns, by: By, reading: DistanceRule) -> Curve:
+    marks = runs.marks(by)
+    values = [median(column) for column in distances_at(runs.runs, marks, by, reading).T]
     spec = runs.series.attack
     note = OURS if is_ours(spec) else ""
     return Curve(attack_name(spec), marks, np.array(values), note=note)

@@ -18,11 +18,11 @@ from ..errors import InputError
 from ..parts.estimates import Agrest
 from ..report.axes import COLOURS, INK, ROUND, fixed_ticks, legend, log_ticks, name_panel, style
 from ..report.axes import panels as side_by_side
+from ..report.distance_rule import DistanceRule
+from ..report.formatting import short_cost
 from ..report.paper_table import TableColumn
-from ..report.reading import Reading
 from ..report.runs import SeriesRuns, series_of
 from ..report.statistics import Median, median_at
-from ..report.words import thousands
 from ..studies.results import StudyResults
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class SweepPanel(NamedTuple):
     sweeps: list[RateSweep]
 
 
-def panels(results: StudyResults, reading: Reading = Reading.HARD) -> list[SweepPanel]:
+def panels(results: StudyResults, reading: DistanceRule = DistanceRule.HARD) -> list[SweepPanel]:
     """The sweeps of a study, by model and price."""
     all_series = [
         runs for runs in series_of(results) if _rate(runs.series.attack.attack) is not None
@@ -83,8 +83,8 @@ def panels(results: StudyResults, reading: Reading = Reading.HARD) -> list[Sweep
                 for p in presets
             ]
             images = max((p.median.images for sweep in sweeps for p in sweep.points), default=0)
-            limit = f"total {column.by} {thousands(column.mark)}"
-            title = f"{model.name}, c* = {tariff.name}, {limit}, {images} images\n{reading.words}"
+            limit = f"total {column.by} {short_cost(column.mark)}"
+            title = f"{model.name}, c* = {tariff.name}, {limit}, {images} images\n{reading.caption}"
             sweep_panels.append(SweepPanel(column, title, sweeps))
     return sweep_panels
 
@@ -96,7 +96,7 @@ def _rate(attack: object) -> float | None:
 
 
 def _sweep(
-    preset: str, all_series: Sequence[SeriesRuns], column: TableColumn, reading: Reading
+    preset: str, all_series: Sequence[SeriesRuns], column: TableColumn, reading: DistanceRule
 ) -> RateSweep:
     published = _rate(PRESETS[preset].attack)
     points = []
@@ -111,7 +111,7 @@ def _sweep(
 # -- the figure -----------------------------------------------------------------------------------
 
 
-def draw(results: StudyResults, reading: Reading = Reading.HARD) -> Figure:
+def draw(results: StudyResults, reading: DistanceRule = DistanceRule.HARD) -> Figure:
     """Median ℓ2 against m, a panel for each model and price."""
     shown = panels(results, reading)
     figure, axes = side_by_side(len(shown), 3.7)

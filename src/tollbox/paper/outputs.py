@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from ..attacks.preset import Kind
 from ..report import figures, table_files
+from ..report.distance_rule import DistanceRule
+from ..report.formatting import counted
 from ..report.paper_table import PaperTable, paper_table
-from ..report.reading import Reading
 from ..report.runs import series_of
-from ..report.words import counted, notes
+from ..report.summary import notes
 from ..studies.results import StudyResults
 from . import comparison, concept_pictures, low_cost_share, m_sweep, search_cost, search_picture
 from . import comparison as tradeoff
@@ -47,7 +48,7 @@ def write(
     experiment: Experiment,
     scale: Scale,
     results: StudyResults | None,
-    reading: Reading,
+    reading: DistanceRule,
     folder: Path,
 ) -> None:
     """Write the files of an experiment; `results` is its study, if it has one."""
@@ -70,7 +71,9 @@ def picture(experiment: Experiment) -> Figure:
     }[experiment.name]()
 
 
-def figure(experiment: Experiment, scale: Scale, results: StudyResults, reading: Reading) -> Figure:
+def figure(
+    experiment: Experiment, scale: Scale, results: StudyResults, reading: DistanceRule
+) -> Figure:
     """The figure of a study."""
     title = f"{', '.join(_models(results))}; {counted(results.grid.images, 'image')}"
     if experiment.name == "tradeoff":
@@ -78,7 +81,9 @@ def figure(experiment: Experiment, scale: Scale, results: StudyResults, reading:
         return tradeoff.draw(
             results, experiment.level[scale], f"{title}; planned with c* = {ratio}"
         )
-    read = "iterates, which can move away again" if reading is Reading.PAPER else "hard budgets"
+    read = (
+        "iterates, which can move away again" if reading is DistanceRule.PAPER else "hard budgets"
+    )
     if experiment.name == "stealthy":
         return comparison.by_price(results, reading, f"{title}; {read}")
     if experiment.name == "clip":
@@ -92,12 +97,12 @@ def figure(experiment: Experiment, scale: Scale, results: StudyResults, reading:
 
 
 def tables(
-    experiment: Experiment, scale: Scale, results: StudyResults, reading: Reading
+    experiment: Experiment, scale: Scale, results: StudyResults, reading: DistanceRule
 ) -> dict[str, str]:
     """A table, by kind of file."""
     all_series = series_of(results)
     marks = experiment.marks.get(scale)
-    table = _marked(paper_table(results.study, all_series, reading, marks, own_apart=True))
+    table = _marked(paper_table(results.study, all_series, reading, marks, separate_own=True))
     caption = _caption(experiment, table, results, reading)
     remarks = textwrap.wrap(caption, 98)
     return {
@@ -117,7 +122,7 @@ def _marked(table: PaperTable) -> PaperTable:
 
 
 def _caption(
-    experiment: Experiment, table: PaperTable, results: StudyResults, reading: Reading
+    experiment: Experiment, table: PaperTable, results: StudyResults, reading: DistanceRule
 ) -> str:
     clean = "" if results.study.charge_clean else " The query of the clean image is not charged."
     ours = [row.family for row in table.rows if row.kind is Kind.OWN]
@@ -141,8 +146,8 @@ def _markdown(caption: str, table: PaperTable, remarks: list[str]) -> str:
     return "\n\n".join(parts)
 
 
-def _read(reading: Reading) -> str:
-    if reading is Reading.PAPER:
+def _read(reading: DistanceRule) -> str:
+    if reading is DistanceRule.PAPER:
         return "those of the iterates, interpolated linearly (the paper's reading)"
     return "the best that was asked under a hard budget"
 

@@ -27,7 +27,6 @@ from ..report.axes import (
     panels,
     plain_numbers,
     style,
-    whole_ticks,
 )
 from ..report.statistics import PERCENTILES, Images, bootstrap
 from ..studies.results import StudyResults
@@ -176,7 +175,9 @@ def _draw_panel(axis: Axes, costs: SearchCosts) -> None:
     axis.set_ylim(0, None)
     axis.set_xlim(0, max(1, iterations[-1]))
     axis.set_xlabel("iteration")
-    whole_ticks(axis.xaxis)
+    from matplotlib.ticker import MaxNLocator
+
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     plain_numbers(axis.yaxis)
     legend(axis, loc="upper left")
     style(axis)
