@@ -122,7 +122,7 @@ def test_what_is_asked_of_the_page_is_what_the_answers_say(
     even = costs.quantile(costs.break_even(at, worth), 0.9)
     found = costs.costs(at, price)
     tiles = opened.find_elements(By.CSS_SELECTOR, "#asked-tiles b")
-    shown = [tile.text.replace("\u202f", "") for tile in tiles]
+    shown = [tile.text.replace("\u202f", "").replace(",", "") for tile in tiles]
     if even > 10:
         assert shown[0] == str(int(np.ceil(even)))
     share = f"{100 * float(np.mean(found <= worth)):.3g}"

@@ -185,7 +185,7 @@ def _verdict(data: dict[str, Any], level: dict[str, Any], reference: float | str
             text = f"on {where[0]} only" if where else "on neither"
         subject = f"{half} {'was' if one else 'were'}"
         sentences.append(
-            f"There is no ratio. {subject} not reached within {within} on both: {text}."
+            f"No ratio: {subject} not reached within {within} on both: {text}."
         )
     else:
         at = reference if reference in known else next(iter(known))
