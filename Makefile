@@ -32,6 +32,7 @@ studies-small: setup
 	OMP_NUM_THREADS=1 $(BIN)/tollbox paper all --scale small --out $(SMALL)
 	mkdir -p docs/gallery
 	cp $(SMALL)/*/*.png $(SMALL)/*/*.svg $(SMALL)/*/*.md docs/gallery/
+	$(BIN)/python docs/figures/draw.py
 
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal

@@ -536,7 +536,7 @@ def test_the_gallery_shows_what_is_chosen_and_all_of_it(
         assert 0 <= box["x"] < box["x"] + box["width"] <= 400
         assert box["width"] > 60
     section = browser.find_element(By.ID, "gallery")
-    assert "amplified 5 times throughout" in section.text
+    assert "amplified 5 times everywhere" in section.text
     assert [figures[3].text.splitlines(), figures[2].text.splitlines()] == [
         ["cost 20,000", "ℓ2 3.46", "lynx"],
         ["cost 6,000", "ℓ2 14.1"],
@@ -563,7 +563,7 @@ def test_the_trade_off_has_honest_axes(browser: webdriver.Chrome, tmp_path: Path
     assert up == pytest.approx([2 * x for x in across])
     text = browser.find_element(By.ID, "tradeoff").text
     assert "half of the queries flagged" in text
-    assert "No flagged query at all is drawn at 1." in text
+    assert "Zero flagged queries are drawn at 1." in text
     assert 1 in chart(browser, "tradeoff", "plot.data.flatMap((t) => t.x)")
     symbols = chart(browser, "tradeoff", "plot.data.flatMap((t) => t.marker?.symbol ?? [])")
     keys = browser.find_elements(By.CSS_SELECTOR, "#tradeoff .key[data-attack] svg > *")

@@ -12,7 +12,7 @@ import tollbox as tb
 from tollbox.attacks import PRESETS, Kind, Method
 from tollbox.attacks.frugal.calibrated import Calibrated
 from tollbox.core.prices import Prices
-from tollbox.paper.experiments import attack_kind, attack_name
+from tollbox.paper.experiments import attack_name
 from tollbox.parts.estimates import Agrest
 from tollbox.parts.searches import AsymmetricSearch
 from tollbox.report import summary
@@ -67,26 +67,30 @@ def test_a_family_has_one_vanilla_attack_unless_it_is_our_own() -> None:
         ("geoda+agrest", "VA+AGREST", "GeoDA+AGREST", Kind.ASYMMETRIC),
         ("a-cgba", "VA+AS+AGREST (A-CGBA)", "A-CGBA", Kind.ASYMMETRIC),
         ("a-surfree", "VA+AS (A-SurFree)", "A-SurFree", Kind.ASYMMETRIC),
-        ("hsja+calibrated", "measured overshoot", "HSJA+calibrated (ours)", Kind.OWN),
+        ("hsja+calibrated", "measured overshoot", "HSJA+calibrated (tollbox)", Kind.OWN),
         ("stealthy-hsja", "stealthy", "Stealthy HSJA", Kind.STEALTHY),
         ("a-sign-opt", "VA+AS (A-Sign-OPT)", "A-Sign-OPT", Kind.ASYMMETRIC),
         ("stealthy-opt", "stealthy", "Stealthy OPT", Kind.STEALTHY),
         ("cgba-original", "original", "original CGBA", Kind.VANILLA),
         ("a-cgba-h", "VA+AS+AGREST (A-CGBA-H)", "A-CGBA-H", Kind.ASYMMETRIC),
         ("a-tria", "VA+AS (A-TriA)", "A-TriA", Kind.ASYMMETRIC),
-        ("cgba+seri", "with SeRI's rescaling", "CGBA+SeRI (ours)", Kind.OWN),
-        ("frugal", "ours", "Frugal (ours)", Kind.OWN),
+        ("cgba+seri", "with SeRI's rescaling", "CGBA+SeRI (tollbox)", Kind.OWN),
+        ("frugal", "ours", "Frugal (tollbox)", Kind.OWN),
         (
             'frugal+surrogate"\nsurrogate = "nets:one',
             "ours, with a surrogate",
-            "Frugal+surrogate (ours)",
+            "Frugal+surrogate (tollbox)",
             Kind.OWN,
         ),
     ],
 )
 def test_the_words_for_a_preset(preset: str, table: str, paper: str, kind: Kind) -> None:
     [spec] = named(preset).attacks
-    assert (spec.described.words, attack_name(spec), attack_kind(spec)) == (table, paper, kind)
+    assert (spec.described.words, attack_name(spec), spec.described.method.kind) == (
+        table,
+        paper,
+        kind,
+    )
 
 
 def test_a_row_has_its_own_name_where_that_says_more() -> None:

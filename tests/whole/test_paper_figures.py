@@ -22,11 +22,10 @@ from tollbox.paper import comparison, outputs
 from tollbox.paper import comparison as tradeoff
 from tollbox.paper.experiments import (
     EXPERIMENTS,
-    OURS,
+    OWN,
     Scale,
-    attack_kind,
     attack_name,
-    is_ours,
+    is_own,
     number,
     price_name,
 )
@@ -102,11 +101,11 @@ def test_names(found: tb.StudyResults) -> None:
         "HSJA",
         "A-SurFree",
         "Stealthy HSJA",
-        "Frugal (ours)",
+        "Frugal (tollbox)",
     ]
-    kinds = [attack_kind(spec) for spec in found.study.attacks]
+    kinds = [spec.described.method.kind for spec in found.study.attacks]
     assert kinds == ["vanilla", "asymmetric", "stealthy", "own"]
-    assert [is_ours(spec) for spec in found.study.attacks] == [False, False, False, True]
+    assert [is_own(spec) for spec in found.study.attacks] == [False, False, False, True]
     assert [price_name(tariff) for tariff in found.study.tariffs] == ["c* = 2", "c* = 10²"]
     assert [number(x) for x in (0.5, 10, 50, 1e5)] == ["0.5", "10", "50", "10⁵"]
 
@@ -117,7 +116,7 @@ def test_a_panel_for_each_price_and_one_for_flagged_queries(found: tb.StudyResul
     assert heads == ["c* = 2", "c* = 10²", "c* = ∞, planned with 10²"]
     labels = [axis.get_xlabel() for axis in figure.axes]
     assert labels == ["total cost per image"] * 2 + ["flagged queries per image"]
-    assert {"HSJA", "A-SurFree", "Stealthy HSJA", "Frugal (ours)"} <= set(texts(figure))
+    assert {"HSJA", "A-SurFree", "Stealthy HSJA", "Frugal (tollbox)"} <= set(texts(figure))
     assert not overlaps(comparison.by_price(found, DistanceRule.HARD, "some title"))
 
 
@@ -138,11 +137,11 @@ def test_our_own_curve_is_set_apart_and_the_legend_says_so(found: tb.StudyResult
     figure = comparison.by_model(found, DistanceRule.HARD, "some title")
     [legend] = figure.legends
     keys = {t.get_text(): k for t, k in zip(legend.get_texts(), legend.legend_handles, strict=True)}
-    key = keys["ours, not in the paper"]
+    key = keys["tollbox's own, not in the paper"]
     for axis in figure.axes:
         names = {text.get_text(): text.get_color() for text in axis.texts}
         assert {name for name, colour in names.items() if colour == key.get_color()} == {
-            "Frugal (ours)"
+            "Frugal (tollbox)"
         }
         curves = [line for line in axis.lines if line.get_linestyle() != ":"]
         ours = [line for line in curves if line.get_color() == key.get_color()]
@@ -218,9 +217,9 @@ def test_the_tradeoff_has_a_point_for_each_attack_that_comes_so_far(
     assert not overlaps(figure, leaders=False)
     [legend] = figure.legends
     keys = {t.get_text(): k for t, k in zip(legend.get_texts(), legend.legend_handles, strict=True)}
-    assert keys["ours, not in the paper"].get_marker() == "*"
+    assert keys["tollbox's own, not in the paper"].get_marker() == "*"
     assert len(keys) == 5  # all kinds, and the dotted line: too much for one line of one panel
-    narrow = draw_tradeoff([p._replace(price="") for p in every], 5.0, "some title", own=OURS)
+    narrow = draw_tradeoff([p._replace(price="") for p in every], 5.0, "some title", own=OWN)
     for drawn in (figure, narrow):
         FigureCanvasAgg(drawn).draw()
         [legend] = drawn.legends

@@ -184,9 +184,7 @@ def _verdict(data: dict[str, Any], level: dict[str, Any], reference: float | str
             where = [name for reached, name in shares if reached]
             text = f"on {where[0]} only" if where else "on neither"
         subject = f"{half} {'was' if one else 'were'}"
-        sentences.append(
-            f"No ratio: {subject} not reached within {within} on both: {text}."
-        )
+        sentences.append(f"No ratio: {subject} not reached within {within} on both: {text}.")
     else:
         at = reference if reference in known else next(iter(known))
         row = known[at]

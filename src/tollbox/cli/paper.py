@@ -152,8 +152,8 @@ def _check_images(chosen: Experiment, settings: _Settings, out: Path) -> None:
             raise InputError(
                 f"is given without {mention('images')}", expected="both, or neither", input="labels"
             )
-        needed = chosen.studied and settings.scale is Scale.PAPER
-        if needed and not shard_path(out, 0).is_file():
+        paper = settings.scale is Scale.PAPER
+        if paper and not shard_path(out, 0).is_file():
             raise InputError(
                 f"is not given: at the paper's scale {chosen.name} needs {IMAGES}",
                 remedy=f"with {mention('scale')} small it needs nothing",
@@ -205,11 +205,6 @@ def _all(chosen: list[Experiment], settings: _Settings, out: Path) -> int:
 
 
 def _one(chosen: Experiment, settings: _Settings, out: Path) -> int:
-    ours = outputs.names_of(chosen)
-    if not chosen.studied:
-        check_free(out, ours, replace=True)
-        _write(chosen, settings, out, None)
-        return 0
     code, left = _run(chosen, settings, out)
     if code in STOPPED:
         return code
@@ -267,9 +262,7 @@ def _check_same(chosen: Experiment, settings: _Settings, out: Path) -> None:
         )
 
 
-def _write(
-    chosen: Experiment, settings: _Settings, out: Path, results: StudyResults | None
-) -> None:
+def _write(chosen: Experiment, settings: _Settings, out: Path, results: StudyResults) -> None:
     ours = outputs.names_of(chosen)
     with staged(out, ours, shared=True) as stage:
         with stage.writing():
@@ -285,9 +278,6 @@ def listing() -> Iterator[str]:
     yield ""
     for each in EXPERIMENTS.values():
         yield f"{each.name}: {each.place}, {each.about}"
-        if not each.studied:
-            yield "  no study: drawn from a run in two dimensions, in seconds"
-            continue
         for scale in Scale:
             yield f"  {scale}: {_takes(study_at(each.name, scale, files=False))}"
 
