@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from ..core.prices import Prices
 from ..core.result import Values
 from ..errors import InputError
+from ..report.ranking import Estimate
 from ..report.runs import CellCurve, SeriesRuns, series_of
 from ..report.statistics import PERCENTILES, bootstrap
 from ..studies.grid import Series
@@ -126,14 +127,6 @@ def break_even(at: Accounts, worth: float) -> Values:
     return np.asarray(np.where(profitable, prices, 0.0).max(axis=1, initial=0.0))
 
 
-class Quantile(NamedTuple):
-    """A quantile over images with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-
 def rank(share: float, count: int) -> int:
     """Return the place, from 0, of the quantile `share` among `count` sorted values."""
     return max(0, math.ceil(round(share * count, 9)) - 1)
@@ -144,14 +137,15 @@ def quantile(values: Values, share: float) -> float:
     return float(np.sort(values)[rank(share, len(values))]) if len(values) else math.nan
 
 
-def quantiles(values: Values, shares: Sequence[float] = QUANTILES) -> list[Quantile]:
+def quantiles(values: Values, shares: Sequence[float] = QUANTILES) -> list[Estimate]:
     """Return quantiles over images, each with its percentile interval."""
     if not len(values):
-        return [Quantile(math.nan, math.nan, math.nan)] * len(shares)
+        return [Estimate(math.nan, math.nan, math.nan, 0)] * len(shares)
     places = [rank(share, len(values)) for share in shares]
     ends = interval(lambda rows: np.asarray(np.sort(values[rows], axis=1)[:, places]), len(values))
     found = np.sort(values)[places]
-    return [Quantile(*map(float, three)) for three in zip(found, *ends, strict=True)]
+    each = zip(found, *ends, strict=True)
+    return [Estimate(float(q), float(low), float(high), len(values)) for q, low, high in each]
 
 
 def interval(statistic: Callable[[NDArray[np.int64]], Values], count: int) -> tuple[Values, Values]:

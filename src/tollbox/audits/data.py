@@ -26,7 +26,7 @@ from ..report.runs import SeriesRuns
 from ..studies.grid import Series
 from ..studies.schema import Tariff
 from . import costs
-from .costs import QUANTILES, Accounts, AuditRuns, Quantile
+from .costs import QUANTILES, Accounts, AuditRuns
 from .criteria import Criteria, headline, steps
 from .suite import FACTORS, QUERIES_FACTOR
 
@@ -168,7 +168,7 @@ def _quantile_rows(values: Values) -> list[dict[str, Any]]:
     return [{"share": q, **_numbers(each)} for q, each in found]
 
 
-def _numbers(found: Quantile | Estimate) -> dict[str, Any]:
+def _numbers(found: Estimate) -> dict[str, Any]:
     return {name: number(getattr(found, name)) for name in ("value", "low", "high")}
 
 

@@ -19,15 +19,7 @@ from numpy.typing import NDArray
 from ..core.stop import Stop
 from ..errors import InputError
 from ..parts.searches import PHASE, AsymmetricSearch, BinarySearch
-from ..report.axes import (
-    COLOURS,
-    INK,
-    legend,
-    name_panel,
-    panels,
-    plain_numbers,
-    style,
-)
+from ..report.axes import COLOURS, INK, legend, name_panel, panels, plain_numbers, style
 from ..report.statistics import PERCENTILES, Images, bootstrap
 from ..studies.results import StudyResults
 from ..studies.schema import ModelSpec, Tariff
@@ -118,11 +110,7 @@ def _costs(
 
 
 def _averaged(
-    model: str,
-    price: str,
-    tables: tuple[Values, Values],
-    images: Images,
-    left_out: int,
+    model: str, price: str, tables: tuple[Values, Values], images: Images, left_out: int
 ) -> SearchCosts:
     """Return means over runs, with intervals over images."""
     both = np.stack(tables, axis=1)  # (runs, 2, iterations)

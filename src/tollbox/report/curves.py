@@ -18,22 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .axes import (
-    INK,
-    LINE_LOOKS,
-    ROUND,
-    head,
-    lay_out,
-    legend,
-    legend_below,
-    legend_key,
-    literal,
-    log_ticks,
-    name_panel,
-    new_figure,
-    plain_numbers,
-    style,
-)
+from . import axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,7 +33,7 @@ LINE_HEIGHT = 12.0
 OTHERS = "#cccccc"
 """The colour of curves of other families."""
 TAIL = "budget spent"
-NOTED = ((0, (6, 1.5, 1.5, 1.5)), INK)
+NOTED = ((0, (6, 1.5, 1.5, 1.5)), axes.INK)
 """Line style and colour of a curve with a note."""
 
 Looks = Mapping[str, tuple[Any, str]]
@@ -108,14 +93,14 @@ def draw_curves(
     most = max(len(looks) for looks in rows.values())
     at_ends = longest <= LONGEST_AT_END and most <= MOST_IN_PANEL
     width = 4.6 * len(panels) + (0.6 if at_ends else 2.6)
-    figure = new_figure(width, 4.0 if len(rows) == 1 else 2.7 * len(rows) + 0.8)
-    head(figure, title)
+    figure = axes.new_figure(width, 4.0 if len(rows) == 1 else 2.7 * len(rows) + 0.8)
+    axes.head(figure, title)
     grid = figure.subplots(len(rows), len(panels), sharex="col", sharey=True, squeeze=False)
     grid[0][0].set(yscale="linear" if linear else "log")
     for line, (family, looks) in zip(grid, rows.items(), strict=True):
         for axis, panel in zip(line, panels, strict=True):
             _draw_panel(axis, panel, looks, "steps-post" if steps else "default")
-            name_panel(axis, f"{family}, {panel.title}" if family else panel.title, size=10)
+            axes.name_panel(axis, f"{family}, {panel.title}" if family else panel.title, size=10)
         line[0].set_ylabel(up)
     for axis, panel in zip(grid[-1], panels, strict=True):
         axis.set_xlabel(panel.across or across)
@@ -123,19 +108,19 @@ def draw_curves(
         for axis, panel in zip(line, panels, strict=True):
             _finish_axis(axis, panel, linear)
     common = _common_keys(grid, panels, len(rows) > 1)
-    legend_below(figure, common, handlelength=3.2)  # long enough for all kinds of dashes
+    axes.legend_below(figure, common, handlelength=3.2)  # long enough for all kinds of dashes
     if at_ends:
-        lay_out(figure)
+        axes.lay_out(figure)
     for line, looks in zip(grid, rows.values(), strict=True):
         if at_ends:
             for axis, panel in zip(line, panels, strict=True):
                 _name_ends(axis, [curve for curve in panel.shown if curve.name in looks], looks)
         else:
             keys = [
-                legend_key(literal(name), colour, linestyle=dashes, linewidth=1.8)
+                axes.legend_key(axes.literal(name), colour, linestyle=dashes, linewidth=1.8)
                 for name, (dashes, colour) in looks.items()
             ]
-            legend(line[-1], handles=keys, loc="center left", bbox_to_anchor=(1.0, 0.5))
+            axes.legend(line[-1], handles=keys, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
 
@@ -149,7 +134,7 @@ def _rows(panels: Sequence[CurvePanel]) -> dict[str, Looks]:
         families = {"": list(curves)}
     rows: dict[str, Looks] = {}
     for family, members in families.items():
-        looks = itertools.cycle(LINE_LOOKS)
+        looks = itertools.cycle(axes.LINE_LOOKS)
         rows[family] = {name: NOTED if curves[name].note else next(looks) for name in members}
     return rows
 
@@ -182,11 +167,11 @@ def _finish_axis(axis: Axes, panel: CurvePanel, linear: bool) -> None:
     axis.set_xlim(first if first < panel.last else panel.last / 10, panel.last)
     if linear:
         axis.set_ylim(-0.02, 1.02)
-        plain_numbers(axis.yaxis)
+        axes.plain_numbers(axis.yaxis)
     else:
-        log_ticks(axis.yaxis, ROUND)
-    log_ticks(axis.xaxis)
-    style(axis)
+        axes.log_ticks(axis.yaxis, axes.ROUND)
+    axes.log_ticks(axis.xaxis)
+    axes.style(axis)
 
 
 def _name_ends(axis: Axes, curves: Sequence[Curve], looks: Looks) -> None:
@@ -201,7 +186,7 @@ def _name_ends(axis: Axes, curves: Sequence[Curve], looks: Looks) -> None:
     places = _apart(heights, points * frame.height)
     for (value, name), height, place in zip(ends, heights, places, strict=True):
         axis.annotate(
-            literal(name),
+            axes.literal(name),
             (last, value),
             xytext=(5, place - height),
             textcoords="offset points",
@@ -232,12 +217,14 @@ def _common_keys(grid: Any, panels: Sequence[CurvePanel], grouped: bool) -> list
     dashes, colour = NOTED
     notes = (curve.note for panel in panels for curve in panel.shown if curve.note)
     keys = [
-        legend_key(literal(note), colour, linestyle=dashes, linewidth=1.8)
+        axes.legend_key(axes.literal(note), colour, linestyle=dashes, linewidth=1.8)
         for note in dict.fromkeys(notes)
     ]
     if grouped:
-        keys.append(legend_key("the other attacks", OTHERS, linewidth=0.8))
+        keys.append(axes.legend_key("the other attacks", OTHERS, linewidth=0.8))
     labels = {line.get_label() for row in grid for axis in row for line in axis.lines}
     if TAIL in labels:
-        keys.append(legend_key(f"{TAIL}: the last median holds", INK, linestyle=":", linewidth=1))
+        keys.append(
+            axes.legend_key(f"{TAIL}: the last median holds", axes.INK, linestyle=":", linewidth=1)
+        )
     return keys

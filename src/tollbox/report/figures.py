@@ -13,22 +13,7 @@ import numpy as np
 
 from ..attacks.preset import Kind
 from ..core.metric import Metric
-from .axes import (
-    COLOURS,
-    FEW_ROUND,
-    INK,
-    PHASE_COLOURS,
-    ROUND,
-    SHORT,
-    any_letters,
-    head,
-    legend,
-    literal,
-    log_ticks,
-    name_panel,
-    new_figure,
-    style,
-)
+from . import axes
 from .curves import MOST_IN_PANEL, Curve, CurvePanel, draw_curves
 from .formatting import count
 from .tradeoff import TradeoffPoint, draw_tradeoff
@@ -63,7 +48,7 @@ def save(figure: Figure, *files: Path) -> None:
     """Write a figure in the format of each file's suffix; equal figures give equal files."""
     from matplotlib import rc_context
 
-    with rc_context({"svg.hashsalt": "tollbox"}), any_letters():
+    with rc_context({"svg.hashsalt": "tollbox"}), axes.any_letters():
         for file in files:
             dated = {".svg": "Date", ".pdf": "CreationDate"}.get(file.suffix)
             figure.savefig(file, dpi=160, metadata=None if dated is None else {dated: None})
@@ -104,25 +89,25 @@ def _figures(data: dict[str, Any], model: str) -> Iterator[tuple[str, Figure]]:
 
 def draw_phases(bars: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
     """Draw the cost by phase: a stacked bar for each attack and price."""
-    figure = new_figure(6.4, 0.32 * len(bars) + 1.6)
-    head(figure, title)
+    figure = axes.new_figure(6.4, 0.32 * len(bars) + 1.6)
+    axes.head(figure, title)
     axis = figure.subplots()
     phases = list(dict.fromkeys(phase for bar in bars for phase in bar["phases"]))
     totals = np.array([sum(bar["phases"].values()) or 1.0 for bar in bars])
     left = np.zeros(len(bars))
     rows = np.arange(len(bars))
-    for phase, colour in zip(phases, itertools.cycle(PHASE_COLOURS)):
+    for phase, colour in zip(phases, itertools.cycle(axes.PHASE_COLOURS)):
         shares = np.array([bar["phases"].get(phase, 0.0) for bar in bars]) / totals
-        axis.barh(rows, shares, left=left, color=colour, label=literal(phase), height=0.7)
+        axis.barh(rows, shares, left=left, color=colour, label=axes.literal(phase), height=0.7)
         left += shares
-    axis.set_yticks(rows, [f"{literal(bar['attack'])}, c* = {bar['price']}" for bar in bars])
+    axis.set_yticks(rows, [f"{axes.literal(bar['attack'])}, c* = {bar['price']}" for bar in bars])
     axis.set(xlim=(0, 1), ylim=(len(bars) - 0.5, -0.5))
     axis.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
     axis.set_xlabel("share of the cost")
     if phases:
         columns = min(len(phases), MOST_LEGEND_COLUMNS)
-        legend(axis, ncols=columns, loc="lower left", bbox_to_anchor=(0, 1.0))
-    style(axis, grid=None)
+        axes.legend(axis, ncols=columns, loc="lower left", bbox_to_anchor=(0, 1.0))
+    axes.style(axis, grid=None)
     axis.spines["left"].set_visible(False)
     return figure
 
@@ -137,25 +122,27 @@ def draw_ranking(
 
     A panel has value, low and high of each attack, or None.
     """
-    figure = new_figure(2.2 + 3.2 * len(panels), 0.3 * len(attacks) + 1.6)
-    head(figure, title)
+    figure = axes.new_figure(2.2 + 3.2 * len(panels), 0.3 * len(attacks) + 1.6)
+    axes.head(figure, title)
     rows = np.arange(len(attacks))
-    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for axis, (name, estimates) in zip(axes, panels, strict=True):
+    row_axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axis, (name, estimates) in zip(row_axes, panels, strict=True):
         axis.set_xscale("log")
-        axis.axvline(1.0, color=INK, linewidth=0.8, linestyle=":")
+        axis.axvline(1.0, color=axes.INK, linewidth=0.8, linestyle=":")
         for row, estimate in zip(rows, estimates, strict=True):
             if estimate is not None:
                 value, low, high = estimate[:3]
-                axis.plot([low, high], [row, row], color=COLOURS[0], linewidth=1.6)
-                axis.plot([value], [row], "o", color=COLOURS[0], markersize=4.5)
+                axis.plot([low, high], [row, row], color=axes.COLOURS[0], linewidth=1.6)
+                axis.plot([value], [row], "o", color=axes.COLOURS[0], markersize=4.5)
         low, high = axis.get_xlim()
-        log_ticks(axis.xaxis, ROUND if high / low < SHORT[ROUND] else FEW_ROUND)
-        axis.set_xlabel(literal(f"G: distance relative to {reference}", longest=None))
-        name_panel(axis, name)
-        style(axis, grid=None)
-    axes[0].set_yticks(rows, [literal(name) for name in attacks])
-    axes[0].set_ylim(len(attacks) - 0.5, -0.5)
+        axes.log_ticks(
+            axis.xaxis, axes.ROUND if high / low < axes.SHORT[axes.ROUND] else axes.FEW_ROUND
+        )
+        axis.set_xlabel(axes.literal(f"G: distance relative to {reference}", longest=None))
+        axes.name_panel(axis, name)
+        axes.style(axis, grid=None)
+    row_axes[0].set_yticks(rows, [axes.literal(name) for name in attacks])
+    row_axes[0].set_ylim(len(attacks) - 0.5, -0.5)
     return figure
 
 

@@ -110,11 +110,7 @@ def page_data(
         "notes": summary.notes(results, all_series),
         "models": [model.name for model in study.models],
         "prices": [
-            {
-                "name": tariff.name,
-                "label": price_label(tariff),
-                "budget": rounded(tariff.budget),
-            }
+            {"name": tariff.name, "label": price_label(tariff), "budget": rounded(tariff.budget)}
             for tariff in study.tariffs
         ],
         "attacks": attack_styles(table.rows),
@@ -325,12 +321,7 @@ def _shares(runs: SeriesRuns) -> dict[str, Any] | None:
         for t in range(longest)
     ]
     planned, realised = ([round(float(mean[i]), 5) for mean in means] for i in (0, 1))
-    return {
-        **runs.key,
-        "t": list(range(1, longest + 1)),
-        "planned": planned,
-        "realised": realised,
-    }
+    return {**runs.key, "t": list(range(1, longest + 1)), "planned": planned, "realised": realised}
 
 
 def alarms(results: StudyResults) -> dict[str, Any] | None:

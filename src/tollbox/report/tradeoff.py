@@ -24,21 +24,7 @@ from numpy.typing import NDArray
 
 from ..attacks.preset import Kind
 from ..core.metric import Metric
-from .axes import (
-    COLOURS,
-    INK,
-    any_letters,
-    head,
-    lay_out,
-    legend,
-    legend_below,
-    legend_key,
-    literal,
-    log_ticks,
-    name_panel,
-    new_figure,
-    style,
-)
+from . import axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,10 +39,10 @@ CLOSE = MARKER + GAPS[0] + 1.0
 ANGLES = (0, 180, 90, 270, 45, 315, 135, 225, 20, 340, 160, 200)
 """Directions of a name in degrees, to the right first."""
 LOOKS = {
-    Kind.VANILLA: ("o", COLOURS[0]),
-    Kind.STEALTHY: ("s", COLOURS[2]),
-    Kind.ASYMMETRIC: ("D", COLOURS[1]),
-    Kind.OWN: ("*", COLOURS[3]),
+    Kind.VANILLA: ("o", axes.COLOURS[0]),
+    Kind.STEALTHY: ("s", axes.COLOURS[2]),
+    Kind.ASYMMETRIC: ("D", axes.COLOURS[1]),
+    Kind.OWN: ("*", axes.COLOURS[3]),
 }
 MOST_NAMES = 12
 """Maximum number of attacks with names in a panel."""
@@ -149,11 +135,11 @@ def draw_tradeoff(
     prices = list(dict.fromkeys(point.price for point in points)) or [""]
     attacks = list(dict.fromkeys(point.attack for point in points))
     numbered = len(attacks) > MOST_NAMES
-    labels = {name: str(n) if numbered else literal(name) for n, name in enumerate(attacks, 1)}
-    figure = new_figure(5.2 * len(prices) + (2.4 if numbered else 1.2), 5.0)
-    head(figure, title)
-    axes = figure.subplots(1, len(prices), sharex=True, sharey=True, squeeze=False)[0]
-    for axis, price in zip(axes, prices, strict=True):
+    labels = {name: str(n) if numbered else axes.literal(name) for n, name in enumerate(attacks, 1)}
+    figure = axes.new_figure(5.2 * len(prices) + (2.4 if numbered else 1.2), 5.0)
+    axes.head(figure, title)
+    row_axes = figure.subplots(1, len(prices), sharex=True, sharey=True, squeeze=False)[0]
+    for axis, price in zip(row_axes, prices, strict=True):
         at_price = [point for point in points if point.price == price]
         for kind, (marker, colour) in LOOKS.items():
             group = [point for point in at_price if point.kind is kind and point.shown]
@@ -167,14 +153,14 @@ def draw_tradeoff(
                 linestyle="none",
             )
         if price:
-            name_panel(axis, f"c* = {price}", size=10)
+            axes.name_panel(axis, f"c* = {price}", size=10)
         axis.set_xlabel(_axis_label(at_price, level, norm))
     shown = [point for point in points if point.shown]
-    _draw_axes(axes, shown)
-    axes[0].set_ylabel(f"all queries to reach {norm} {level:g} (median)")
+    _draw_axes(row_axes, shown)
+    row_axes[0].set_ylabel(f"all queries to reach {norm} {level:g} (median)")
     kinds = {point.kind for point in shown}
     keys = [
-        legend_key(
+        axes.legend_key(
             own if kind is Kind.OWN else str(kind),
             colour,
             marker=marker,
@@ -184,31 +170,33 @@ def draw_tradeoff(
         for kind, (marker, colour) in LOOKS.items()
         if kind in kinds
     ]
-    keys.append(legend_key("half of the queries flagged", INK, linestyle=":", linewidth=1.0))
-    legend_below(figure, keys)
+    keys.append(
+        axes.legend_key("half of the queries flagged", axes.INK, linestyle=":", linewidth=1.0)
+    )
+    axes.legend_below(figure, keys)
     if numbered:
         names = [
-            legend_key(f"{n}  {literal(name)}", INK, linestyle="none")
+            axes.legend_key(f"{n}  {axes.literal(name)}", axes.INK, linestyle="none")
             for n, name in enumerate(attacks, 1)
         ]
         place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
-        legend(axes[-1], handles=names, handlelength=0, handletextpad=0, **place)
-    lay_out(figure)
-    for axis, price in zip(axes, prices, strict=True):
+        axes.legend(row_axes[-1], handles=names, handlelength=0, handletextpad=0, **place)
+    axes.lay_out(figure)
+    for axis, price in zip(row_axes, prices, strict=True):
         _name_points(axis, [point for point in shown if point.price == price], labels)
     return figure
 
 
-def _draw_axes(axes: Any, shown: Sequence[TradeoffPoint]) -> None:
+def _draw_axes(row_axes: Any, shown: Sequence[TradeoffPoint]) -> None:
     across = _limits([point.across for point in shown])
     low, high = _limits([point.queries for point in shown])
     up = min(low, 1.2 * across[1]), max(high, 2.4 * across[0])  # some of the dotted line
-    for axis in axes:
+    for axis in row_axes:
         axis.set(xscale="log", yscale="log", xlim=across, ylim=up)
-        axis.plot(across, [2 * x for x in across], ":", color=INK, linewidth=1.0, zorder=1)
-        log_ticks(axis.xaxis)
-        log_ticks(axis.yaxis)
-        style(axis, "both")
+        axis.plot(across, [2 * x for x in across], ":", color=axes.INK, linewidth=1.0, zorder=1)
+        axes.log_ticks(axis.xaxis)
+        axes.log_ticks(axis.yaxis)
+        axes.style(axis, "both")
 
 
 def _limits(values: Sequence[float]) -> tuple[float, float]:
@@ -221,7 +209,7 @@ def _axis_label(points: Sequence[TradeoffPoint], level: float, norm: str) -> str
     lines = [f"flagged queries to reach {norm} {level:g} (median)"]
     if any(point.flagged < 1 for point in points):
         lines.append("0 is drawn at 1")
-    absent = [literal(point.attack) for point in points if not point.shown]
+    absent = [axes.literal(point.attack) for point in points if not point.shown]
     if absent:
         text = f"not reached for half of the images: {', '.join(absent)}"
         lines += textwrap.wrap(text, LINE_LETTERS)
@@ -252,7 +240,7 @@ def _name_points(axis: Axes, shown: Sequence[TradeoffPoint], labels: dict[str, s
             arrowprops=leader,
         )
         texts.append(text)
-    with any_letters():
+    with axes.any_letters():
         boxes = [text.get_window_extent() for text in texts]
     sizes = [(box.width, box.height) for box in boxes]
     frame = axis.get_window_extent()
