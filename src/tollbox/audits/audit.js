@@ -250,7 +250,7 @@
   // The weakest images -------------------------------------------------------------------------------
 
   function weakest() {
-    const { note, factor, images } = data.pictures;
+    const { note, factor, images } = data.weakest_images;
     if (!data.weakest.length) return;
     const shown = data.weakest.map((each) => {
       const seen = images.find(({ place }) => place === each.image);

@@ -54,7 +54,7 @@ def page(runs: AuditRuns, data: dict[str, Any]) -> str:
         "made": f"{measured}, {number}; tollbox {record.environment.tollbox}",
         "accounts": [price_fronts(accounts.at(n)) for n in range(len(levels))] if few else [],
         "times": times(runs),
-        "pictures": _images(runs, data["weakest"]),
+        "weakest_images": _images(runs, data["weakest"]),
         "environment": data["environment"] | {"model": model_settings(model)},
     }
     script, css = (packaged(name, __package__) for name in ("audit.js", "audit.css"))
