@@ -25,6 +25,7 @@ from tollbox.report.statistics import interval
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "figures"))
 import concept_pictures
+import draw
 import search_picture
 
 STUDIES = Path(__file__).parents[2] / "studies" / "paper"
@@ -397,6 +398,13 @@ def test_figures_are_saved_whole(made: Made, name: str, tmp_path: Path) -> None:
     save(figure, *files)
     assert all(file.stat().st_size > 1000 for file in files)
     assert drawn_within(figure)
+
+
+def test_the_script_draws_the_concept_figures(tmp_path: Path) -> None:
+    draw.main(tmp_path)
+    wanted = {f"{name}.{kind}" for name in draw.FIGURES for kind in ("svg", "png")}
+    assert {file.name for file in tmp_path.iterdir()} == wanted
+    assert draw.FIGURES.keys() == {"concept-picture", "search-picture", "estimates-picture"}
 
 
 # -- the study files ------------------------------------------------------------------------------

@@ -114,17 +114,6 @@ def test_the_best_of_all_is_a_curve_where_there_is_room() -> None:
     assert "best of all" not in [text.get_text() for axis in many.axes for text in axis.texts]
 
 
-def test_success_begins_at_zero() -> None:
-    data = sample()
-    for curve in data["success"]:
-        curve["x"], curve["y"] = curve["x"][5:], [max(0.1, y) for y in curve["y"][5:]]
-    for axis in drawn(data)["success"].axes:
-        for line in axis.lines:
-            assert line.get_ydata()[0] == 0.0
-            assert line.get_xdata()[0] == axis.get_xlim()[0] > 0
-        assert axis.get_ylim()[0] < 0.0
-
-
 def test_phases_have_colours_of_their_own() -> None:
     bars = [{"attack": "a", "price": "2", "phases": dict.fromkeys("stuvwx", 1.0)}]
     [axis] = draw_phases(bars).axes

@@ -106,11 +106,8 @@ def policy_costs(at: Accounts, prices: Prices) -> Values:
     """Return what each image costs under prices that depend on the number of flagged answers."""
     known = np.isfinite(at.flagged)
     counts = np.stack([np.where(known, at.others, 0), np.where(known, at.flagged, 0)], axis=-1)
-    if prices.escalation is None:
-        each = counts[..., 0] * prices.other + counts[..., 1] * prices.source
-    else:
-        each = prices.cost(counts.astype(np.int64))
-    return np.asarray(np.where(known, each, math.inf).min(axis=1, initial=math.inf))
+    each = np.where(known, prices.cost(counts.astype(np.int64)), math.inf)
+    return np.asarray(each.min(axis=1, initial=math.inf))
 
 
 def flagged_answers(at: Accounts) -> Values:

@@ -27,8 +27,6 @@ KINDS = ("svg", "pdf", "png")
 MOST_LEGEND_COLUMNS = 4
 ENOUGH_ATTACKS = 0.5
 """Share of the attacks that should have points in the trade-off."""
-BEFORE_FIRST = 0.8
-"""Start of the success curves, relative to the first cost at which one rises."""
 
 
 def write_figures(data: dict[str, Any], folder: Path) -> list[str]:
@@ -73,7 +71,7 @@ def _figures(data: dict[str, Any], model: str) -> Iterator[tuple[str, Figure]]:
         reference = data["ranking"]["against"]
         yield "ranking", draw_ranking(ranked, names, reference, f"{title}: over all budgets")
     of_model = [c for c in data["success"] if (c["model"], c["level"]) == (model, data["level"])]
-    panels = [_from_zero(panel) for panel in _panels(data, of_model)]
+    panels = _panels(data, of_model)
     if panels:
         text = f"{title}: share of images within {norm} {data['level']:g}"
         figure = draw_curves(panels, text, "cost per image", "share of images", linear=True)
@@ -229,15 +227,3 @@ def _ranking(data: dict[str, Any], model: str) -> list[tuple[str, list[Sequence[
             costs = f"{unit} {count(each['first'])} to {count(each['last'])}"
             panels.append((f"{labels[each['price']]}, {costs}", [here.get(n) for n in names]))
     return panels
-
-
-def _from_zero(panel: CurvePanel) -> CurvePanel:
-    """Return curves of shares that start at 0, just before the first one rises."""
-    first = BEFORE_FIRST * min(curve.costs[curve.drawn][0] for curve in panel.shown)
-    curves = [
-        dataclasses.replace(
-            curve, costs=np.append(first, curve.costs), values=np.append(0.0, curve.values)
-        )
-        for curve in panel.curves
-    ]
-    return dataclasses.replace(panel, curves=curves)

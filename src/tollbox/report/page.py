@@ -329,39 +329,31 @@ def alarms(results: StudyResults) -> dict[str, Any] | None:
     watch = results.record.watch
     if watch is None:
         return None
-    ends = defaultdict[int, list[End]](list)
+    by_series = defaultdict[int, list[End]](list)
     for end in results.finished():
         if end.stop.attacked:
-            ends[results.grid.series_of(end.cell)].append(end)
-    rows = [
-        {
-            "model": series.model.name,
-            "price": series.tariff.name,
-            "attack": series.attack.name,
-            **_alarms_of(ends[series.number]),
-        }
-        for series in results.grid.series
-        if ends[series.number]
-    ]
+            by_series[results.grid.series_of(end.cell)].append(end)
+    rows = []
+    for series in results.grid.series:
+        ends = by_series[series.number]
+        if not ends:
+            continue
+        firsts = [end.first_alarm for end in ends if end.first_alarm is not None]
+        queries, flagged = [first.queries for first in firsts], [first.flagged for first in firsts]
+        rows.append(
+            {
+                "model": series.model.name,
+                "price": series.tariff.name,
+                "attack": series.attack.name,
+                "runs": len(ends),
+                "share": round(len(firsts) / len(ends), 4),
+                "per_query": sum(e.alarms for e in ends) / max(1, sum(e.queries for e in ends)),
+                "queries": float(np.median(queries)) if firsts else None,
+                "flagged": float(np.median(flagged)) if firsts else None,
+            }
+        )
     benign = [
-        {
-            "model": name,
-            "runs": stats.all.sessions,
-            "share": stats.all.rate,
-            "per_query": stats.all.per_query,
-        }
-        for name, stats in watch.benign.items()
+        {"model": name, "runs": s.all.sessions, "share": s.all.rate, "per_query": s.all.per_query}
+        for name, s in watch.benign.items()
     ]
     return {"sentences": watch.sentences, "rows": rows, "benign": benign}
-
-
-def _alarms_of(ends: list[End]) -> dict[str, Any]:
-    firsts = [end.first_alarm for end in ends if end.first_alarm is not None]
-    queries = sum(end.queries for end in ends)
-    return {
-        "runs": len(ends),
-        "share": round(len(firsts) / len(ends), 4),
-        "per_query": sum(end.alarms for end in ends) / max(1, queries),
-        "queries": float(np.median([first.queries for first in firsts])) if firsts else None,
-        "flagged": float(np.median([first.flagged for first in firsts])) if firsts else None,
-    }

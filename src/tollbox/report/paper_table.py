@@ -24,7 +24,7 @@ import numpy as np
 from ..attacks.preset import Kind, Method
 from ..core.metric import Metric
 from ..core.result import By, Values
-from ..studies.schema import AttackSpec, Tariff
+from ..studies.schema import Tariff
 from ..studies.study import Study
 from .distance_rule import DistanceRule
 from .runs import CellCurve, SeriesRuns
@@ -115,17 +115,15 @@ class PaperTable:
 def rows_of(study: Study) -> list[TableRow]:
     """Return the attacks of a study, families together, in the order of their first attack."""
     uses = Counter(spec.preset for spec in study.attacks)
-    rows = [_row(spec, uses[spec.preset] > 1) for spec in study.attacks]
+    rows = []
+    for spec in study.attacks:
+        preset = spec.described
+        named = uses[spec.preset] > 1 or spec.overrides or spec.name != spec.preset
+        words = spec.name if named else preset.words
+        method = None if spec.overrides else preset.method
+        rows.append(TableRow(preset.family, words, spec.name, method, preset.method.kind))
     families = list(dict.fromkeys(row.family for row in rows))
     return sorted(rows, key=lambda row: families.index(row.family))
-
-
-def _row(spec: AttackSpec, used_twice: bool) -> TableRow:
-    preset = spec.described
-    named = used_twice or spec.overrides or spec.name != spec.preset
-    words = spec.name if named else preset.words
-    method = None if spec.overrides else preset.method
-    return TableRow(preset.family, words, spec.name, method, preset.method.kind)
 
 
 def paper_table(
