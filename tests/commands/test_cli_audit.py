@@ -90,7 +90,7 @@ def test_a_model_that_is_always_wrong(
     code, out, err = typed(capsys, *chosen)
     assert code == 1
     assert "misclassifies all" in err
-    assert out.startswith("Nothing can be said: the model misclassifies all 3 images.")
+    assert out.startswith("No result: the model misclassifies all 3 images.")
 
 
 @pytest.mark.parametrize(
