@@ -34,6 +34,7 @@ studies-small: $(VENV)/.all
 	OMP_NUM_THREADS=1 $(BIN)/tollbox paper all --scale small --out $(SMALL)
 	mkdir -p docs/gallery
 	cp $(SMALL)/*/*.png $(SMALL)/*/*.svg $(SMALL)/*/*.md docs/gallery/
+	$(BIN)/python docs/figures/draw.py
 
 # The default tier: every rule, the golden runs, every command, a whole run of every preset.
 test: $(VENV)/.test

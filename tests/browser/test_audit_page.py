@@ -17,11 +17,11 @@ from selenium.webdriver.common.keys import Keys
 from test_page import Elements, resize, visit
 
 import tollbox as tb
-from tollbox.audits import answers
+from tollbox.audits import costs
 from tollbox.audits.audit import PAGE, audit, conclude
-from tollbox.audits.evidence import Evidence
-from tollbox.audits.questions import Questions
-from tollbox.report.numbers import distance
+from tollbox.audits.costs import AuditRuns
+from tollbox.audits.criteria import Criteria
+from tollbox.report.formatting import distance
 from tollbox.report.page import packaged
 from tollbox.testing import half_space
 
@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         where = out / str(away)
         audit(model, images, [0] * 6, out=where, name=name, budget=150, class_names=names)
     policy = tb.Prices.escalating({1: 1.0, 5: 100.0})
-    conclude(out / "1.0", Questions.of(policy=policy), other=out / "1.3")
+    conclude(out / "1.0", Criteria.of(policy=policy), other=out / "1.3")
     return out / "1.0"
 
 
@@ -115,20 +115,20 @@ def test_what_is_asked_of_the_page_is_what_the_answers_say(
     ask(opened, "worth", str(worth))
     ask(opened, "price", str(price))
     with tb.StudyResults(folder) as results:
-        evidence = Evidence.of(results)
-        levels = Questions().levels(evidence.nearest, evidence.values)
+        runs = AuditRuns.of(results)
+        levels = Criteria().levels(runs.smallest, runs.values)
         chosen = json.loads((folder / "audit.json").read_text())["headline"]
-        at = evidence.reached(levels).at(chosen)
-    even = answers.quantile(answers.break_even(at, worth), 0.9)
-    costs = answers.costs(at, price)
+        at = runs.accounts(levels).at(chosen)
+    even = costs.quantile(costs.break_even(at, worth), 0.9)
+    found = costs.costs(at, price)
     tiles = opened.find_elements(By.CSS_SELECTOR, "#asked-tiles b")
-    shown = [tile.text.replace("\u202f", "") for tile in tiles]
+    shown = [tile.text.replace("\u202f", "").replace(",", "") for tile in tiles]
     if even > 10:
         assert shown[0] == str(int(np.ceil(even)))
-    share = f"{100 * float(np.mean(costs <= worth)):.3g}"
+    share = f"{100 * float(np.mean(found <= worth)):.3g}"
     assert shown[1] == f"{share}%"
-    assert shown[2] == f"{answers.quantile(costs, 0.5):.0f}"
-    assert shown[3] == f"{answers.quantile(answers.flagged_answers(at), 0.1):.0f}"
+    assert shown[2] == f"{costs.quantile(found, 0.5):.0f}"
+    assert shown[3] == f"{costs.quantile(costs.flagged_answers(at), 0.1):.0f}"
 
 
 def test_a_price_can_be_hidden_and_the_theme_changed(opened: webdriver.Chrome) -> None:

@@ -20,7 +20,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 import tollbox.report.page as page_module
 from tollbox.attacks import PRESETS, Method
-from tollbox.report import numbers
+from tollbox.report import formatting
 from tollbox.report.page import PLACE, packaged, page
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -95,7 +95,7 @@ def test_plotly_is_shipped_with_its_licence_and_no_python_of_it_is_needed() -> N
     assert version[1] in (page_module.__doc__ or "")
     assert "Permission is hereby granted" in packaged("vendor/plotly-LICENSE.txt")
     assert "</script" not in script
-    imports = "import sys, tollbox.report.page, tollbox.report.data; print('plotly' in sys.modules)"
+    imports = "import sys, tollbox.report.page; print('plotly' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", imports], capture_output=True, text=True)
     assert answer.stdout == "False\n", answer.stderr
 
@@ -287,19 +287,19 @@ def test_the_ranking_is_by_g_beside_the_attack_that_is_chosen(
         for name, ratio, optimality, seconds, speed in rows:
             wanted = sizes[name] / sizes[against]
             value, small = ratio.split("\n")
-            assert value == numbers.distance(wanted)
-            ends = numbers.interval(0.9 * wanted, 1.12 * wanted)
+            assert value == formatting.distance(wanted)
+            ends = formatting.brackets(0.9 * wanted, 1.12 * wanted)
             assert small == ("the reference" if name == against else ends)
-            assert optimality.split("\n")[0] == numbers.distance(1 - sizes[name])
+            assert optimality.split("\n")[0] == formatting.distance(1 - sizes[name])
             assert float(seconds) == pytest.approx(12.5 * len(name), rel=1e-2)
-            assert float(speed.replace("\u202f", "")) == pytest.approx(5000 / len(name), rel=1e-2)
+            assert float(speed.replace(",", "")) == pytest.approx(5000 / len(name), rel=1e-2)
         first = next(name for name in order if name != against)
         said = browser.find_element(By.CSS_SELECTOR, "#ranking .standing").text
-        nearest = numbers.distance(sizes[first] / sizes[against])
+        nearest = formatting.distance(sizes[first] / sizes[against])
         assert said.startswith(
-            f"Over costs from 250 to 5\u202f000, on 30 images, {first} has {nearest}"
+            f"Over costs from 250 to 5,000, on 30 images, the distance of {first} is {nearest} ("
         )
-        assert said.endswith(f"of {against}'s distance.")
+        assert said.endswith(f"times that of {against}.")
     press(browser, "ranking", "price", "c* = 1000")
     assert {row[4] for row in ranked(browser)} == {"–"}
     assert trouble(browser) == []
@@ -401,9 +401,9 @@ def test_tooltips_tell_the_numbers(browser: webdriver.Chrome, tmp_path: Path) ->
         (
             "curves",
             (0, number),
-            f"cgbatotal cost 1\u202f500median ℓ2 {y}95\u202f% interval [{low}, {high}]",
+            f"cgbatotal cost 1,500median ℓ2 {y}95\u202f% CI {low}–{high}",
         ),
-        ("phases", (1, 0), "cgba, searchmean cost 1\u202f70035.8\u202f% of the run"),
+        ("phases", (1, 0), "cgba, searchmean cost 1,70035.8\u202f% of the run"),
     ):
         assert chart(browser, name, hover.format(*place))
         assert expected in chart(browser, name, text)
@@ -430,7 +430,7 @@ def test_light_and_dark(browser: webdriver.Chrome, tmp_path: Path) -> None:
 def test_the_table_has_the_papers_form(browser: webdriver.Chrome, tmp_path: Path) -> None:
     shown(browser, sample(), tmp_path)
     lines = browser.find_element(By.CSS_SELECTOR, "table.results").text
-    for part in ("budget 20\u202f000", "[8.62, 12.2]", "found for 86.7\u202f%", "[16.3, ∞]", "–"):
+    for part in ("budget 20,000", "[8.62, 12.2]", "found for 86.7\u202f%", "[16.3, ∞]", "–"):
         assert part in lines
     bold = [e.text for e in browser.find_elements(By.CSS_SELECTOR, "table.results strong")]
     assert bold == ["2.92", "7.21", "9.87", "4.18", "9.60", "13.0"]
@@ -457,12 +457,12 @@ def test_numbers_are_those_of_the_tables_in_files(
         found: list[str] = browser.execute_script(script)
         return found
 
-    assert texts("#table td > :first-child") == [numbers.distance(value) for value in values]
-    rates = [f"found for {numbers.percent(cell['success'])}" for cell in cells]
+    assert texts("#table td > :first-child") == [formatting.distance(value) for value in values]
+    rates = [f"found for {formatting.percent(cell['success'])}" for cell in cells]
     assert texts("#table td small:last-child") == rates
     whole = [value for value in values if value.is_integer()]
     budgets = set(texts("#table thead small"))
-    assert {f"budget {numbers.count(value)}" for value in whole} <= budgets
+    assert {f"budget {formatting.count(value)}" for value in whole} <= budgets
 
 
 def test_words_are_explained_by_mouse_keyboard_and_touch(
@@ -475,8 +475,8 @@ def test_words_are_explained_by_mouse_keyboard_and_touch(
     }
     assert terms == {
         "header": ["hard budget"],
-        "#summary": ["c*", "told apart"],  # where they first stand
-        "#table": ["told apart"],
+        "#summary": ["c*", "significantly different"],  # where they first stand
+        "#table": ["significantly different"],
         "#curves": ["flagged"],
         "#tradeoff": ["flagged"],
     }
@@ -536,15 +536,15 @@ def test_the_gallery_shows_what_is_chosen_and_all_of_it(
         assert 0 <= box["x"] < box["x"] + box["width"] <= 400
         assert box["width"] > 60
     section = browser.find_element(By.ID, "gallery")
-    assert "amplified 5 times throughout" in section.text
+    assert "amplified 5 times everywhere" in section.text
     assert [figures[3].text.splitlines(), figures[2].text.splitlines()] == [
-        ["cost 20\u202f000", "ℓ2 3.46", "lynx"],
-        ["cost 6\u202f000", "ℓ2 14.1"],
+        ["cost 20,000", "ℓ2 3.46", "lynx"],
+        ["cost 6,000", "ℓ2 14.1"],
     ]
     press(browser, "gallery", "galleryAttack", "a-cgba")
     assert "a-cgba, c* = 100" in section.text.replace("\u00a0", " ")
     press(browser, "gallery", "galleryPrice", "c* = 1000")
-    assert "There are no pictures of a-cgba" in section.text
+    assert "This page has no images for a-cgba" in section.text
     press(browser, "gallery", "galleryAttack", "cgba")
     assert len(section.find_elements(By.CSS_SELECTOR, ".strip")) == 2
     assert trouble(browser) == []
@@ -563,7 +563,7 @@ def test_the_trade_off_has_honest_axes(browser: webdriver.Chrome, tmp_path: Path
     assert up == pytest.approx([2 * x for x in across])
     text = browser.find_element(By.ID, "tradeoff").text
     assert "half of the queries flagged" in text
-    assert "No flagged query at all is drawn at 1." in text
+    assert "Zero flagged queries are drawn at 1." in text
     assert 1 in chart(browser, "tradeoff", "plot.data.flatMap((t) => t.x)")
     symbols = chart(browser, "tradeoff", "plot.data.flatMap((t) => t.marker?.symbol ?? [])")
     keys = browser.find_elements(By.CSS_SELECTOR, "#tradeoff .key[data-attack] svg > *")

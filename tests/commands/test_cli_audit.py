@@ -58,7 +58,7 @@ def test_from_the_model_to_the_page_and_on(
     assert code == 0, err
     found = answers(Path("out"))
     assert len(found["levels"]) == 2
-    assert found["questions"]["policy"]["name"] == "policy"
+    assert found["criteria"]["policy"]["name"] == "policy"
     assert found["against"]["verdict"][0] in out
     with pytest.raises(SystemExit) as end:
         main(["report", "out"])
@@ -90,7 +90,7 @@ def test_a_model_that_is_always_wrong(
     code, out, err = typed(capsys, *chosen)
     assert code == 1
     assert "misclassifies all" in err
-    assert out.startswith("Nothing can be said: the model misclassifies all 3 images.")
+    assert out.startswith("No result: the model misclassifies all 3 images.")
 
 
 @pytest.mark.parametrize(

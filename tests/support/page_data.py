@@ -204,10 +204,10 @@ def sample(
         "reading": "best distance under a hard budget",
         "norm": "l2",
         "summary": [
-            "At c* = 100 (budget 20 000), A-CGBA reaches a median ℓ2 of 7.21 where CGBA reaches "
+            "At c* = 100 (budget 20,000), A-CGBA reaches a median ℓ2 of 7.21 where CGBA reaches "
             "10.1: 29 % less (interval 15 to 42 %).",
-            "A-CGBA is not told apart from A-GeoDA.",
-            "A-CGBA is the nearest of all attacks at every price.",
+            "A-CGBA is not significantly different from A-GeoDA.",
+            "A-CGBA has the smallest distance of all attacks at every price.",
         ],
         "models": list(models),
         "prices": [{"name": p, "label": f"c* = {p}", "budget": b} for p, b in PRICES.items()],

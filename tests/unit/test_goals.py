@@ -15,7 +15,7 @@ from tollbox.core.goal import Goal, aim, numbered
 from tollbox.core.stop import Stop
 from tollbox.data.classes import flagged_classes
 from tollbox.errors import FileError, InputError
-from tollbox.report.words import goal_sentences
+from tollbox.report.summary import goal_sentences
 from tollbox.studies.schema import GoalSpec
 
 SHAPE = (3, 6, 6)
@@ -223,11 +223,9 @@ def test_a_file_of_classes_that_cannot_be_read(tmp_path):
 def test_classes_of_a_goal_are_shown_with_their_names() -> None:
     names = ("ant", "bee", "cat")
     told = goal_sentences(GoalSpec(flagged=frozenset({0, 2})), names)
-    assert told == [
-        "Flagged is an answer of classes 0 (ant), 2 (cat); any other class is adversarial."
-    ]
+    assert told == ["Flagged answers are classes 0 (ant), 2 (cat); any other class is adversarial."]
     start = Path("start.png")
-    assert goal_sentences(GoalSpec(1, start), names) == ["Adversarial is class 1 (bee) alone."]
-    assert goal_sentences(GoalSpec(1, start)) == ["Adversarial is class 1 alone."]
+    assert goal_sentences(GoalSpec(1, start), names) == ["Only class 1 (bee) is adversarial."]
+    assert goal_sentences(GoalSpec(1, start)) == ["Only class 1 is adversarial."]
     many = Goal.leave(range(9)).flagged_text(lambda label: numbered(label, names))
     assert many == "9 classes from 0 (ant) to 8"

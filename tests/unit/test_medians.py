@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tollbox.core.stop import Stop
-from tollbox.report import numbers
+from tollbox.report import formatting
 from tollbox.report import statistics as medians
-from tollbox.report.reading import Reading
+from tollbox.report.distance_rule import DistanceRule
 from tollbox.report.runs import CellCurve
 
 INF = math.inf
@@ -42,14 +42,14 @@ def run(
     )
 
 
-def at(one: CellCurve, *marks: float, reading: Reading = Reading.HARD) -> list[float]:
+def at(one: CellCurve, *marks: float, reading: DistanceRule = DistanceRule.HARD) -> list[float]:
     return one.at(np.array(marks, float), "cost", reading).tolist()
 
 
 def test_a_run_is_a_step_function():
     one = run([(10, 4.0), (20, 3.0)])
     assert at(one, 9.99, 10, 19.99, 20, 1e9) == [INF, 4.0, 4.0, 3.0, 3.0]
-    assert one.at(np.array([6.0, 5.99]), "source", Reading.HARD).tolist() == [4.0, INF]
+    assert one.at(np.array([6.0, 5.99]), "source", DistanceRule.HARD).tolist() == [4.0, INF]
 
 
 def test_beyond_what_is_known_is_nothing():
@@ -58,10 +58,10 @@ def test_beyond_what_is_known_is_nothing():
     assert math.isnan(found[1])
 
 
-def test_the_papers_reading_is_interpolated_between_iterates():
+def test_the_papers_rule_interpolates_between_iterates():
     one = run([(5, 9.0), (10, 1.0)], iterates=[(10, 8.0), (20, 4.0)])
-    assert at(one, 9, 10, 15, 20, 30, reading=Reading.PAPER) == [INF, 8.0, 6.0, 4.0, 4.0]
-    assert at(run([(5, 9.0)]), 7, reading=Reading.PAPER) == [INF]
+    assert at(one, 9, 10, 15, 20, 30, reading=DistanceRule.PAPER) == [INF, 8.0, 6.0, 4.0, 4.0]
+    assert at(run([(5, 9.0)]), 7, reading=DistanceRule.PAPER) == [INF]
 
 
 def test_the_median_counts_infinities_and_leaves_out_what_is_not_known():
@@ -75,25 +75,25 @@ def test_the_median_counts_infinities_and_leaves_out_what_is_not_known():
 
 def test_a_curve_of_medians():
     runs = [run([(10, 4.0), (20, 2.0)]), run([(15, 1.0)], image=1), run([], image=2)]
-    table = medians.table_of(runs, np.array([5.0, 10.0, 15.0, 20.0]), "cost", Reading.HARD)
+    table = medians.distances_at(runs, np.array([5.0, 10.0, 15.0, 20.0]), "cost", DistanceRule.HARD)
     assert [medians.median(column) for column in table.T] == [INF, INF, 4.0, 2.0]
-    nothing = medians.table_of([], np.array([1.0]), "cost", Reading.HARD)
+    nothing = medians.distances_at([], np.array([1.0]), "cost", DistanceRule.HARD)
     assert nothing.shape == (0, 1)
 
 
 def test_success_is_of_those_that_are_known():
     runs = [run([(10, 4.0), (20, 2.0)]), run([(15, 1.0)], image=1, known=18), run([], image=2)]
-    found = medians.success(runs, 3.0, np.array([10.0, 15.0, 20.0]), "cost", Reading.HARD)
+    found = medians.success(runs, 3.0, np.array([10.0, 15.0, 20.0]), "cost", DistanceRule.HARD)
     assert found.tolist() == [0.0, pytest.approx(1 / 3), 0.5]
-    assert medians.success(runs, 2.0, np.array([20.0]), "cost", Reading.HARD).tolist() == [0.0]
+    assert medians.success(runs, 2.0, np.array([20.0]), "cost", DistanceRule.HARD).tolist() == [0.0]
 
 
 def test_a_median_at_a_mark_with_what_it_stands_on():
     runs = [run([(1, float(i))], image=i, seed=s) for i in range(1, 4) for s in (0, 1)]
-    found = medians.median_at(runs, 5.0, "cost", Reading.HARD)
+    found = medians.median_at(runs, 5.0, "cost", DistanceRule.HARD)
     assert (found.value, found.success, found.runs, found.images) == (2.0, 1.0, 6, 3)
     assert (found.low, found.high) == (1.0, 3.0)
-    cut = medians.median_at([run([(1, 2.0)], known=3)], 5.0, "cost", Reading.HARD)
+    cut = medians.median_at([run([(1, 2.0)], known=3)], 5.0, "cost", DistanceRule.HARD)
     assert cut.runs == 0
     assert math.isnan(cut.value)
 
@@ -169,37 +169,37 @@ def test_effort_to_reach_a_distance():
     assert math.isnan(medians.effort([], 1.0).share)
 
 
-MARK = medians.Mark(10.0, "cost", Reading.HARD)
+MARK = medians.Mark(10.0, "cost", DistanceRule.HARD)
 
 
 def attack(distances: list[float]) -> list[CellCurve]:
     return [run([(1, value)], image=image) for image, value in enumerate(distances)]
 
 
-def test_attacks_are_told_apart_on_the_same_images():
+def test_attacks_are_significantly_different_on_the_same_images():
     far = [1.0, 10.0, 3.0, 30.0, 5.0, 50.0, 7.0, 70.0]  # of intervals that overlap almost wholly
     near = [0.8 * value for value in far]
-    assert medians.told_apart(attack(near), attack(far), MARK)
-    assert not medians.told_apart(attack(far), attack(near), MARK)
+    assert medians.significantly_different(attack(near), attack(far), MARK)
+    assert not medians.significantly_different(attack(far), attack(near), MARK)
     mixed = [0.8 * value if image % 2 else 1.25 * value for image, value in enumerate(far)]
-    assert not medians.told_apart(attack(mixed), attack(far), MARK)
+    assert not medians.significantly_different(attack(mixed), attack(far), MARK)
 
 
-def test_few_images_and_unknown_runs_tell_nothing_apart():
+def test_few_images_and_unknown_runs_are_never_significantly_different():
     far, near = [9.0] * 6, [1.0] * 6
-    assert medians.told_apart(attack(near), attack(far), MARK)
-    assert not medians.told_apart(attack(near[:5]), attack(far), MARK)
+    assert medians.significantly_different(attack(near), attack(far), MARK)
+    assert not medians.significantly_different(attack(near[:5]), attack(far), MARK)
     cut = [run([(1, 9.0)], image=image, known=5.0) for image in range(6)]
-    assert not medians.told_apart(attack(near), cut, MARK)
+    assert not medians.significantly_different(attack(near), cut, MARK)
     seeds = [run([(1, 1.0)], image=image, seed=seed) for image in range(3) for seed in (0, 1)]
     others = [run([(1, 9.0)], image=image, seed=seed) for image in range(3) for seed in (0, 1)]
-    assert not medians.told_apart(seeds, others, MARK)
+    assert not medians.significantly_different(seeds, others, MARK)
 
 
-def test_no_adversarial_point_is_farther_than_any_and_not_told_from_itself():
+def test_no_adversarial_point_is_larger_than_any_distance_and_not_different_from_itself():
     nothing = [run([], image=image) for image in range(8)]
-    assert medians.told_apart(attack([1.0] * 8), nothing, MARK)
-    assert not medians.told_apart(nothing, nothing, MARK)
+    assert medians.significantly_different(attack([1.0] * 8), nothing, MARK)
+    assert not medians.significantly_different(nothing, nothing, MARK)
 
 
 @pytest.mark.parametrize(
@@ -208,8 +208,8 @@ def test_no_adversarial_point_is_farther_than_any_and_not_told_from_itself():
         (9.6, "9.60"),
         (12.345, "12.3"),
         (123.4, "123"),
-        (999.6, "1\u202f000"),
-        (12345.0, "12\u202f300"),
+        (999.6, "1,000"),
+        (12345.0, "12,300"),
         (0.0, "0"),
         (0.00012, "1.20e-4"),
         (2.5e8, "2.50e8"),
@@ -218,12 +218,12 @@ def test_no_adversarial_point_is_farther_than_any_and_not_told_from_itself():
     ],
 )
 def test_distances_have_three_digits(value: float, text: str):
-    assert numbers.distance(value) == text
+    assert formatting.distance(value) == text
 
 
 def test_counts_and_shares():
-    assert numbers.count(8000) == "8\u202f000"
-    assert numbers.count(2.5) == "2.50"
-    assert [numbers.percent(share) for share in (0.8667, 1.0, 0.125)] == [
+    assert formatting.count(8000) == "8,000"
+    assert formatting.count(2.5) == "2.50"
+    assert [formatting.percent(share) for share in (0.8667, 1.0, 0.125)] == [
         f"{text}\u202f%" for text in ("86.7", "100", "12.5")
     ]

@@ -12,11 +12,11 @@ import tollbox as tb
 from tollbox.attacks import PRESETS, Kind, Method
 from tollbox.attacks.frugal.calibrated import Calibrated
 from tollbox.core.prices import Prices
-from tollbox.paper.experiments import attack_kind, attack_name
+from tollbox.paper.experiments import attack_name
 from tollbox.parts.estimates import Agrest
 from tollbox.parts.searches import AsymmetricSearch
-from tollbox.report import words
-from tollbox.report.data import drawn_attacks
+from tollbox.report import summary
+from tollbox.report.page import attack_styles
 from tollbox.report.paper_table import PaperTable, TableColumn, TableRow, price_label, rows_of
 from tollbox.report.statistics import Median
 from tollbox.studies.schema import Tariff
@@ -67,26 +67,30 @@ def test_a_family_has_one_vanilla_attack_unless_it_is_our_own() -> None:
         ("geoda+agrest", "VA+AGREST", "GeoDA+AGREST", Kind.ASYMMETRIC),
         ("a-cgba", "VA+AS+AGREST (A-CGBA)", "A-CGBA", Kind.ASYMMETRIC),
         ("a-surfree", "VA+AS (A-SurFree)", "A-SurFree", Kind.ASYMMETRIC),
-        ("hsja+calibrated", "measured overshoot", "HSJA+calibrated (ours)", Kind.OWN),
+        ("hsja+calibrated", "measured overshoot", "HSJA+calibrated (tollbox)", Kind.OWN),
         ("stealthy-hsja", "stealthy", "Stealthy HSJA", Kind.STEALTHY),
         ("a-sign-opt", "VA+AS (A-Sign-OPT)", "A-Sign-OPT", Kind.ASYMMETRIC),
         ("stealthy-opt", "stealthy", "Stealthy OPT", Kind.STEALTHY),
         ("cgba-original", "original", "original CGBA", Kind.VANILLA),
         ("a-cgba-h", "VA+AS+AGREST (A-CGBA-H)", "A-CGBA-H", Kind.ASYMMETRIC),
         ("a-tria", "VA+AS (A-TriA)", "A-TriA", Kind.ASYMMETRIC),
-        ("cgba+seri", "with SeRI's rescaling", "CGBA+SeRI (ours)", Kind.OWN),
-        ("frugal", "ours", "Frugal (ours)", Kind.OWN),
+        ("cgba+seri", "with SeRI's rescaling", "CGBA+SeRI (tollbox)", Kind.OWN),
+        ("frugal", "ours", "Frugal (tollbox)", Kind.OWN),
         (
             'frugal+surrogate"\nsurrogate = "nets:one',
             "ours, with a surrogate",
-            "Frugal+surrogate (ours)",
+            "Frugal+surrogate (tollbox)",
             Kind.OWN,
         ),
     ],
 )
 def test_the_words_for_a_preset(preset: str, table: str, paper: str, kind: Kind) -> None:
     [spec] = named(preset).attacks
-    assert (spec.described.words, attack_name(spec), attack_kind(spec)) == (table, paper, kind)
+    assert (spec.described.words, attack_name(spec), spec.described.method.kind) == (
+        table,
+        paper,
+        kind,
+    )
 
 
 def test_a_row_has_its_own_name_where_that_says_more() -> None:
@@ -111,7 +115,7 @@ def test_a_row_has_its_own_name_where_that_says_more() -> None:
 
 
 def table(medians: dict[str, float], alike: tuple[str, ...] = ()) -> PaperTable:
-    """One column; the least median is told from all but those that are `alike`."""
+    """One column; the least median differs significantly from all except the `alike`."""
     presets = [PRESETS[name] for name in medians]
     rows = [TableRow(p.family, p.words, p.name, p.method, p.method.kind) for p in presets]
     cells = [[Median(value, value, value, 1.0, 9, 9)] for value in medians.values()]
@@ -126,36 +130,39 @@ def table(medians: dict[str, float], alike: tuple[str, ...] = ()) -> PaperTable:
         # measured overshoot is no baseline, wherever it stands
         (
             {"hsja+calibrated": 3, "a-hsja": 1, "hsja": 2},
-            "a-hsja comes nearest: median ℓ2 1.00, 95\u202f% interval [1.00, 1.00]; "
+            "a-hsja has the smallest distance: median ℓ2 1.00 (95\u202f% CI 1.00–1.00), "
             "50\u202f% less than hsja (2.00).",
         ),
         ({"hsja+calibrated": 1, "hsja": 4, "a-hsja": 2}, "75\u202f% less than hsja (4.00)."),
-        ({"cgba": 9, "frugal": 1, "a-hsja": 2}, "; next is a-hsja (2.00)."),  # no vanilla Frugal
-        ({"cgba": 1, "a-cgba": 3, "hsja": 2}, "; next is hsja (2.00)."),
-        ({"cgba": math.inf, "a-cgba": 3, "hsja": 5}, "; next is hsja (5.00)."),
-        ({"cgba": math.inf, "a-cgba": 3}, "; next is cgba (∞)."),
-        ({"a-cgba": 3}, "a-cgba has a median ℓ2 3.00, 95\u202f% interval [3.00, 3.00]."),
+        (
+            {"cgba": 9, "frugal": 1, "a-hsja": 2},
+            "; the next is a-hsja (2.00).",
+        ),  # no vanilla
+        ({"cgba": 1, "a-cgba": 3, "hsja": 2}, "; the next is hsja (2.00)."),
+        ({"cgba": math.inf, "a-cgba": 3, "hsja": 5}, "; the next is hsja (5.00)."),
+        ({"cgba": math.inf, "a-cgba": 3}, "; the next is cgba (∞)."),
+        ({"a-cgba": 3}, "a-cgba has a median ℓ2 3.00 (95\u202f% CI 3.00–3.00)."),
         ({"cgba": math.inf}, "no attack has an adversarial point for half of the images."),
     ],
 )
 def test_the_summary_compares_with_the_vanilla_of_the_family_or_the_next(
     medians: dict[str, float], end: str
 ) -> None:
-    sentence = words.nearest(table(medians), 0)
+    sentence = summary.best_attack(table(medians), 0)
     assert sentence is not None
-    assert sentence.startswith("At c* = 2 and a cost of 500 ")
+    assert sentence.startswith("At c* = 2 and a cost of 500, ")
     assert sentence.endswith(end)
 
 
-def test_the_summary_names_what_is_not_told_apart() -> None:
+def test_the_summary_names_what_is_not_significantly_different() -> None:
     medians = {"hsja": 4.0, "cgba": 3.0, "frugal": 2.0, "geoda": 2.5, "surfree": 3.5, "a-hsja": 9.0}
-    pair = words.nearest(table(medians, ("geoda",)), 0)
+    pair = summary.best_attack(table(medians, ("geoda",)), 0)
     assert pair is not None
-    assert "nearest" not in pair
-    assert pair.endswith("interval [2.00, 2.00]) is not told apart from geoda (2.50).")
-    more = words.nearest(table(medians, ("geoda", "cgba", "surfree", "hsja")), 0)
+    assert "smallest" not in pair
+    assert pair.endswith("CI 2.00–2.00) is not significantly different from geoda (2.50).")
+    more = summary.best_attack(table(medians, ("geoda", "cgba", "surfree", "hsja")), 0)
     assert more is not None
-    end = "frugal (median ℓ2 2.00, 95\u202f% interval [2.00, 2.00]) is not told apart from "
+    end = "frugal (median ℓ2 2.00, 95\u202f% CI 2.00–2.00) is not significantly different from "
     assert more.endswith(end + "geoda (2.50), cgba (3.00), surfree (3.50) and 1 more.")
 
 
@@ -179,18 +186,18 @@ def test_a_price_is_named(tariff: Tariff, label: str) -> None:
 def test_attacks_of_a_family_are_drawn_apart_and_methods_alike() -> None:
     attacks = [f'preset = "{name}"' for name in tb.presets("l2")]
     attacks += [f'preset = "hsja"\nname = "own {n}"\nsearch.tau = 0.0{n}' for n in (1, 2)]
-    styles = {a["name"]: a["style"] for a in drawn_attacks(rows_of(study(*attacks)))}
+    styles = {a["name"]: a["style"] for a in attack_styles(rows_of(study(*attacks)))}
     hsja = [styles[name] for name, preset in PRESETS.items() if preset.family == "HSJA"]
     assert len({*hsja, styles["own 1"], styles["own 2"]}) == len(hsja) + 2
     assert styles["hsja"] == styles["cgba"] == styles["geoda"] == 0
     assert styles["a-hsja"] == styles["a-cgba"]
-    few = drawn_attacks(rows_of(named("hsja", "a-hsja", "frugal")))
+    few = attack_styles(rows_of(named("hsja", "a-hsja", "frugal")))
     assert few[-1]["style"] == 0  # alone in its family
 
 
 def test_the_summary_counts_queries_where_there_is_no_budget() -> None:
     capped = table({"hsja": 2.0, "cgba": 1.0})
     column = TableColumn("net", Tariff.of(math.inf, max_queries=5000))
-    sentence = words.nearest(PaperTable([column], capped.rows, capped.cells, capped.best), 0)
+    sentence = summary.best_attack(PaperTable([column], capped.rows, capped.cells, capped.best), 0)
     assert sentence is not None
-    assert sentence.startswith("At c* = ∞ and 5\u202f000 queries cgba comes nearest")
+    assert sentence.startswith("At c* = ∞ and 5,000 queries, cgba has the smallest distance")

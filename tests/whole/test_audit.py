@@ -23,8 +23,8 @@ import torch
 import tollbox as tb
 from tollbox.audits.audit import ANSWERS, IMAGES, PAGE, audit, conclude, settings_of
 from tollbox.audits.compare import check_other
-from tollbox.audits.evidence import Evidence
-from tollbox.audits.questions import Questions
+from tollbox.audits.costs import AuditRuns
+from tollbox.audits.criteria import Criteria
 from tollbox.audits.suite import ATTACKS, Suite
 from tollbox.audits.verdict import advice, verdict
 from tollbox.core.goal import Goal
@@ -81,7 +81,7 @@ def test_costs_are_those_of_the_recorded_points(audited: tb.Audit) -> None:
     assert found["images"] == {
         **{"given": 5, "misclassified": 1, "measured": 4, "shape": [1, 8, 8], "values": 64}
     }
-    exact = Questions().levels(np.array([min(p)[0] for p in by_image.values()]), 64)
+    exact = Criteria().levels(np.array([min(p)[0] for p in by_image.values()]), 64)
     assert [level["epsilon"] for level in found["levels"]] == [
         pytest.approx(e, 1e-5) for e in exact
     ]
@@ -106,10 +106,12 @@ def test_costs_are_those_of_the_recorded_points(audited: tb.Audit) -> None:
 
 def test_nothing_is_nearer_than_the_plane(audited: tb.Audit) -> None:
     nearest = min(r.distance for r in results_of(audited))
-    answer = conclude(audited.folder, Questions.of(epsilon=str(nearest * 0.999)))
+    answer = conclude(audited.folder, Criteria.of(epsilon=str(nearest * 0.999)))
     assert answer.data["levels"][0]["reached"] == 0
-    assert answer.data["verdict"][0].startswith("None of the 4 images was brought within")
-    assert "no proof of safety" in answer.data["verdict"][1]
+    assert answer.data["verdict"][0].startswith(
+        "None of the 4 images was attacked successfully within"
+    )
+    assert "does not prove safety" in answer.data["verdict"][1]
     conclude(audited.folder)
 
 
@@ -117,8 +119,8 @@ def test_the_words_have_the_numbers(audited: tb.Audit) -> None:
     found = json.loads((audited.folder / ANSWERS).read_text())
     assert found == json.loads(json.dumps(audited.data))
     half = next(row["quantiles"][1] for row in found["costs"] if row["level"] == found["headline"])
-    assert f"for at most {half['value']:.0f} [" in found["verdict"][0]
-    assert found["verdict"][1].startswith("If a changed image is worth 500, a flagged answer has")
+    assert f"for at most {half['value']:.0f} (95" in found["verdict"][0]
+    assert found["verdict"][1].startswith("If a changed image is worth 500, a flagged answer must")
     assert "The model classifies 4 of 5 images correctly" in " ".join(found["notes"])
     assert found["left_out"] == []
     assert [run["attack"] for run in found["runs"]] == [a for a in ATTACKS for _ in range(5)]
@@ -176,12 +178,12 @@ def test_a_folder_that_was_moved_is_read_without_the_model(
 
 def test_what_is_asked_changes_nothing_that_is_run(audited: tb.Audit, tmp_path: Path) -> None:
     policy = tb.Prices.escalating({1: 1.0, 5: 100.0})
-    odd = conclude(audited.folder, Questions.of(worth=1234.56789)).data
-    assert "worth 1\u202f235" in odd["verdict"][1]
-    found = conclude(audited.folder, Questions.of(70, "1,2", policy))
+    odd = conclude(audited.folder, Criteria.of(worth=1234.56789)).data
+    assert "worth 1,235" in odd["verdict"][1]
+    found = conclude(audited.folder, Criteria.of(70, "1,2", policy))
     assert [level["epsilon"] for level in found.data["levels"]] == [1, 2]
     assert {row["worth"] for row in found.data["break_even"]} == {70, 100, 1000, 10_000, 100_000}
-    assert all("At a worth of 70 " in text for text in found.data["advice"][:1])
+    assert all("At a worth of 70, " in text for text in found.data["advice"][:1])
     [one, two] = [row["quantiles"][1]["value"] for row in found.data["policy"]]
     assert two is not None
     assert one is None or one >= two
@@ -223,9 +225,9 @@ def test_series_that_are_not_complete_are_left_out(tmp_path: Path) -> None:
     assert names
     for rows in (found.data["runs"], found.data["ranking"]["standings"]):
         assert not names & {(row["attack"], str(row["price"])) for row in rows}
-    assert "Not measured, since not all images are finished" in " ".join(found.data["notes"])
+    assert "Not measured, because not all images are finished" in " ".join(found.data["notes"])
     if not found.data["runs"]:
-        assert found.data["verdict"][0].startswith("Nothing can be said yet")
+        assert found.data["verdict"][0].startswith("No result yet")
 
 
 def test_where_time_is_limited_series_end_one_after_the_other(tmp_path: Path) -> None:
@@ -255,7 +257,7 @@ def test_where_time_is_limited_series_end_one_after_the_other(tmp_path: Path) ->
         ({"labels": ["cat"] * 5}, "the label of image 0 is 'cat': expected an integer"),
         ({"labels": torch.full((5,), 0.5)}, "the label of image 0 is 0.5: expected an integer"),
         ({"labels": 5}, "labels is 5: expected whole numbers"),
-        ({"name": ""}, "name is '': expected what the model is called"),
+        ({"name": ""}, "name is '': expected a name for the model"),
         ({"seed": 1.5}, "seed is 1.5: expected a whole number"),
         ({"exact": 3}, "exact is 3: expected True or False"),
         ({"tell": 3}, "tell is 3: expected a function, or None"),
@@ -286,7 +288,7 @@ def test_bad_input_writes_nothing(tmp_path: Path, changes: dict[str, Any], said:
 
 def test_another_study_is_no_audit(tmp_path: Path, study_folder: Any) -> None:
     tb.run_study(study_folder.study(), tmp_path / "study").close()
-    with pytest.raises(tb.InputError, match="has a study that is no audit: expected a folder"):
+    with pytest.raises(tb.InputError, match="has a study that is not an audit: expected a folder"):
         conclude(tmp_path / "study")
 
 
@@ -300,7 +302,7 @@ def test_an_audit_beside_itself_and_beside_a_stronger_model(
     known = [row for row in beside["ratios"] if row["ratio"] is not None]
     assert known
     assert {(row["ratio"], row["low"], row["high"]) for row in known} == {(1, 1, 1)}
-    assert beside["verdict"][0].startswith("The two are not told apart")
+    assert beside["verdict"][0].startswith("The difference is not significant: at c* = ")
     farther, images, labels = case(1.6)
     hard = audit(farther.model(), images, labels, out=tmp_path / "hard", name="hard", budget=BUDGET)
     against = conclude(hard.folder, other=audited.folder).data["against"]
@@ -310,7 +312,7 @@ def test_an_audit_beside_itself_and_beside_a_stronger_model(
     page = (hard.folder / PAGE).read_text()
     assert '"against":{' in page
     other = audit(plane_of(3), images[:, :, :4], labels, out=tmp_path / "small", budget=BUDGET)
-    with pytest.raises(tb.InputError, match="against has images of 1 x 4 x 8, and this audit of"):
+    with pytest.raises(tb.InputError, match="against has images of 1 x 4 x 8, but this audit has"):
         conclude(hard.folder, other=other.folder)
     darker = audit(farther.model(), images * 0.9, [0] * 5, out=tmp_path / "d", budget=BUDGET)
     with pytest.raises(tb.InputError, match="has measured none of the images of"):
@@ -348,7 +350,7 @@ def test_what_another_audit_is_checked_for_before_a_run(audited: tb.Audit) -> No
     with tb.StudyResults(audited.folder) as results:
         known = {(content, label) for content, label, _ in results.images}
     check_other(audited.folder, SHAPE, known)
-    with pytest.raises(tb.InputError, match="against has images of 1 x 8 x 8, and this audit of"):
+    with pytest.raises(tb.InputError, match="against has images of 1 x 8 x 8, but this audit has"):
         check_other(audited.folder, (3, 8, 8), known)
     with pytest.raises(tb.InputError, match="has measured none of the images of this audit"):
         check_other(audited.folder, SHAPE, {(content, 2) for content, _ in known})
@@ -367,11 +369,11 @@ def test_where_all_runs_fail_nothing_is_said(tmp_path: Path) -> None:
     model = tb.models.from_callable(failing, dtype=torch.float64, classes=3)
     found = audit(model, images, labels, out=tmp_path / "out", budget=BUDGET, worth=500)
     assert found.data["failed"] == 100
-    assert found.verdict.startswith("Nothing can be said: all 100 runs failed.")
+    assert found.verdict.startswith("No result: all 100 runs failed.")
     assert found.data["advice"] == []
 
 
-SEVERAL = re.compile(r"\b(half|nine|ten|all|each|images)\b|\[", re.IGNORECASE)
+SEVERAL = re.compile(r"\b(half|nine|ten|all|each|images|CI)\b|\[", re.IGNORECASE)
 """What no sentence about one image says, and the bracket of an interval."""
 
 
@@ -394,10 +396,10 @@ def one_image(tmp_path_factory: pytest.TempPathFactory) -> tb.Audit:
 
 def test_of_one_image_the_words_speak_of_one(one_image: tb.Audit) -> None:
     words = words_of_one(one_image)
-    assert one_image.data["verdict"][0].startswith("The one image was brought within")
-    assert "It took no more than " in words
-    assert "would have stopped these attacks; what belongs together" in words
-    assert "One image says little of others: there are no shares, and no intervals." in words
+    assert one_image.data["verdict"][0].startswith("The one image was attacked successfully within")
+    assert "It needed at most " in words
+    assert "would have stopped these attacks. Which queries are related" in words
+    assert "There is one image only, so there are no shares and no intervals." in words
 
 
 @pytest.mark.parametrize(
@@ -405,20 +407,20 @@ def test_of_one_image_the_words_speak_of_one(one_image: tb.Audit) -> None:
     [
         (
             9000,
-            "a flagged answer has to cost more than {} before these attacks no longer pay;",
-            "a flagged answer has to cost more than {} for these attacks not to pay.",
+            "a flagged answer must cost more than {} to make these attacks unprofitable;",
+            "a flagged answer must cost more than {} to make these attacks unprofitable.",
         ),
         (
             1,
-            "these attacks, as far as their budgets let them go, do not pay at any price.",
-            "let them go, do not pay, whatever flagged answers cost.",
+            "these attacks are unprofitable at any price, within their budgets.",
+            "these attacks are unprofitable at any price, within their budgets.",
         ),
     ],
 )
 def test_of_one_image_and_its_worth(
     one_image: tb.Audit, worth: float, second: str, advice: str
 ) -> None:
-    found = conclude(one_image.folder, Questions(worth=worth))
+    found = conclude(one_image.folder, Criteria(worth=worth))
     [price] = [
         row["quantiles"][1]["value"]
         for row in found.data["break_even"]
@@ -434,27 +436,30 @@ def test_of_one_image_and_its_worth(
 def test_of_one_image_that_takes_few_flagged_answers_or_none(one_image: tb.Audit) -> None:
     """As the numbers of another image would have it."""
     data = json.loads(json.dumps(one_image.data))
-    data["questions"]["worth"] = 10_000.0
+    data["criteria"]["worth"] = 10_000.0
     for row in data["break_even"]:
         row["quantiles"] = [dict.fromkeys(("value", "low", "high")) for _ in row["quantiles"]]
     for row in data["flagged"]:
         row["quantiles"] = [{"value": 1, "low": 1, "high": 1} for _ in row["quantiles"]]
     changed = {"verdict": verdict(data), "advice": advice(data), "notes": []}
     words = words_of_one(dataclasses.replace(one_image, data=changed))
-    assert "makes these attacks uneconomic: one of them takes no flagged answer." in words
-    assert "The image falls with the flagged answer to the image itself and no other" in words
+    assert "makes these attacks unprofitable: one of them needs no flagged answer." in words
+    assert (
+        "The image is attacked successfully with a single flagged answer, the one to the image"
+        in words
+    )
 
 
 def test_of_one_image_that_is_not_reached(one_image: tb.Audit) -> None:
-    words = words_of_one(conclude(one_image.folder, Questions.of(epsilon="1e-6")))
-    assert "The one image was not brought within " in words
-    assert f"with up to {BUDGET} queries at equal prices." in words
+    words = words_of_one(conclude(one_image.folder, Criteria.of(epsilon="1e-6")))
+    assert "The one image was not attacked successfully within " in words
+    assert f"with up to {BUDGET} queries at c* = 1." in words
 
 
 def test_of_one_image_that_is_misclassified(tmp_path: Path) -> None:
     plane, images, _ = case()
     words = words_of_one(audit(plane.model(), images[:1], [1], out=tmp_path / "out", budget=BUDGET))
-    assert words.startswith("Nothing can be said: the model misclassifies the one image. Check ")
+    assert words.startswith("No result: the model misclassifies the one image. Check ")
     assert "The model misclassifies the one image, which needs no attack." in words
 
 
@@ -471,8 +476,8 @@ def test_of_one_image_that_is_not_finished(tmp_path: Path, ended: int) -> None:
     with contextlib.suppress(KeyboardInterrupt):
         audit(plane.model(), images[:1], [0], out=tmp_path / "out", **settings)
     words = words_of_one(conclude(tmp_path / "out"))
-    assert "Not measured, since the image is not finished: " in words
-    yet = "Nothing can be said yet: no attack is finished on the one image."
+    assert "Not measured, because the image is not finished: " in words
+    yet = "No result yet: no attack is finished on the one image."
     assert words.startswith(yet) == (not ended)
 
 
@@ -483,11 +488,11 @@ def test_one_image_beside_another_audit(one_image: tb.Audit, tmp_path: Path) -> 
     near, far = (min(r.distance for r in results_of(each)) for each in (one_image, hard))
     assert near < far
     for epsilon, said in (
-        (far * 1.01, "not told apart: on hard bringing the one image within "),
-        ((near + far) / 2, "the one image was not reached on both: on plane only; there is no"),
-        (near * 0.99, "the one image was not reached on both: on neither; there is no ratio."),
+        (far * 1.01, "not significant: at c* = 100, attacking the one image within "),
+        ((near + far) / 2, " on both: on plane only."),
+        (near * 0.99, " on both: on neither."),
     ):
-        asked = Questions.of(epsilon=str(epsilon))
+        asked = Criteria.of(epsilon=str(epsilon))
         assert said in words_of_one(conclude(hard.folder, asked, other=one_image.folder))
 
 
@@ -539,7 +544,7 @@ def test_a_page_of_ten_thousand_cells(tmp_path: Path) -> None:
     record = describe(
         study, grid, environment, {"model": ModelFingerprint("float32", None)}, "audit"
     )
-    record = dataclasses.replace(record, settings=settings_of(suite, images, Questions()))
+    record = dataclasses.replace(record, settings=settings_of(suite, images, Criteria()))
     rows = [(n, f"{n:064x}", 0, f"image {n}") for n in range(MANY)]
     out = tmp_path / "out"
     out.mkdir()
@@ -558,4 +563,4 @@ def test_a_page_of_ten_thousand_cells(tmp_path: Path) -> None:
     assert (out / PAGE).stat().st_size < 15e6
     assert found.data["images"]["measured"] == MANY
     with tb.StudyResults(out) as results:
-        assert len(Evidence.of(results).runs) == 10_000
+        assert len(AuditRuns.of(results).runs) == 10_000

@@ -21,7 +21,7 @@ from tollbox import InputError, Study, StudyResults
 from tollbox.cli.app import main
 from tollbox.core.exactness import Seen
 from tollbox.errors import FileError
-from tollbox.report.data import page_data
+from tollbox.report.page import page_data
 from tollbox.studies.create import begin, holds
 from tollbox.studies.events import Options
 from tollbox.studies.inputs import load

@@ -16,7 +16,7 @@ from small_studies import TEXT, StudyFolder, contents, write_study
 
 import tollbox as tb
 from tollbox.errors import FileError, InputError
-from tollbox.report.data import page_data
+from tollbox.report.page import page_data
 from tollbox.studies.events import Options
 from tollbox.studies.export import write_export
 from tollbox.studies.run import run_folder
@@ -103,7 +103,7 @@ def test_what_is_written_of_it_says_so(study: StudyFolder, tmp_path: Path) -> No
         write_export(found, tmp_path)
         summary = page_data(found)["summary"]
         wanted = [result.ledger.flagged for result in found.results()]
-    assert "Flagged is an answer of classes 1, 2, 3; any other class is adversarial." in summary
+    assert "Flagged answers are classes 1, 2, 3; any other class is adversarial." in summary
     assert "Only pixels within a mask may change (mask.png)." in summary
     with open(tmp_path / "cells.csv", newline="") as file:
         assert [int(row["flagged"]) for row in csv.DictReader(file)] == wanted

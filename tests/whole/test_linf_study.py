@@ -13,11 +13,10 @@ import torch
 from small_studies import TEXT, contents, write_study
 
 import tollbox as tb
-from tollbox.report.data import page_data
+from tollbox.report.distance_rule import DistanceRule
 from tollbox.report.figures import write_figures
-from tollbox.report.page import page
+from tollbox.report.page import page, page_data
 from tollbox.report.paper_table import paper_table
-from tollbox.report.reading import Reading
 from tollbox.report.runs import series_of
 from tollbox.report.table_files import comma_separated
 from tollbox.studies.export import write_export
@@ -58,7 +57,7 @@ def test_results_are_in_linf(folder: Path) -> None:
 def test_what_is_written_of_it_says_linf(folder: Path, tmp_path: Path) -> None:
     with tb.StudyResults(folder) as found:
         data = page_data(found)
-        table = paper_table(found.study, series_of(found), Reading.HARD)
+        table = paper_table(found.study, series_of(found), DistanceRule.HARD)
         write_export(found, tmp_path)
     for name in ("cells.csv", "steps.csv"):
         with open(tmp_path / name, newline="") as file:

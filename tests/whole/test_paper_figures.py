@@ -22,17 +22,16 @@ from tollbox.paper import comparison, outputs
 from tollbox.paper import comparison as tradeoff
 from tollbox.paper.experiments import (
     EXPERIMENTS,
-    OURS,
+    OWN,
     Scale,
-    attack_kind,
     attack_name,
-    is_ours,
+    is_own,
     number,
     price_name,
 )
 from tollbox.report.curves import Curve, CurvePanel, draw_curves
+from tollbox.report.distance_rule import DistanceRule
 from tollbox.report.paper_table import PaperTable, TableColumn, paper_table, rows_of
-from tollbox.report.reading import Reading
 from tollbox.report.runs import CellCurve, series_of
 from tollbox.report.statistics import Mark, Median, effort, median_at
 from tollbox.report.table_files import comma_separated, latex, markdown
@@ -102,47 +101,47 @@ def test_names(found: tb.StudyResults) -> None:
         "HSJA",
         "A-SurFree",
         "Stealthy HSJA",
-        "Frugal (ours)",
+        "Frugal (tollbox)",
     ]
-    kinds = [attack_kind(spec) for spec in found.study.attacks]
+    kinds = [spec.described.method.kind for spec in found.study.attacks]
     assert kinds == ["vanilla", "asymmetric", "stealthy", "own"]
-    assert [is_ours(spec) for spec in found.study.attacks] == [False, False, False, True]
+    assert [is_own(spec) for spec in found.study.attacks] == [False, False, False, True]
     assert [price_name(tariff) for tariff in found.study.tariffs] == ["c* = 2", "c* = 10²"]
     assert [number(x) for x in (0.5, 10, 50, 1e5)] == ["0.5", "10", "50", "10⁵"]
 
 
 def test_a_panel_for_each_price_and_one_for_flagged_queries(found: tb.StudyResults) -> None:
-    figure = comparison.by_price(found, Reading.PAPER, "some title")
+    figure = comparison.by_price(found, DistanceRule.PAPER, "some title")
     heads = [axis.get_title(loc="left") for axis in figure.axes]
     assert heads == ["c* = 2", "c* = 10²", "c* = ∞, planned with 10²"]
     labels = [axis.get_xlabel() for axis in figure.axes]
     assert labels == ["total cost per image"] * 2 + ["flagged queries per image"]
-    assert {"HSJA", "A-SurFree", "Stealthy HSJA", "Frugal (ours)"} <= set(texts(figure))
-    assert not overlaps(comparison.by_price(found, Reading.HARD, "some title"))
+    assert {"HSJA", "A-SurFree", "Stealthy HSJA", "Frugal (tollbox)"} <= set(texts(figure))
+    assert not overlaps(comparison.by_price(found, DistanceRule.HARD, "some title"))
 
 
 def test_a_panel_for_each_model(found: tb.StudyResults) -> None:
-    figure = comparison.by_model(found, Reading.HARD, "some title")
+    figure = comparison.by_model(found, DistanceRule.HARD, "some title")
     assert [axis.get_title(loc="left") for axis in figure.axes] == ["conv", "prototypes"]
     assert {axis.get_xlabel() for axis in figure.axes} == {"flagged queries per image"}
 
 
 def test_a_curve_is_the_median_over_images(found: tb.StudyResults) -> None:
     runs = next(r for r in series_of(found) if r.series.attack.name == "hsja")
-    curve = comparison._curve(runs, "cost", Reading.HARD)
+    [curve] = comparison._panel([runs], "some title", "cost", DistanceRule.HARD).curves
     for mark, value in list(zip(curve.costs, curve.values, strict=True))[::9]:
-        assert value == median_at(runs.runs, mark, "cost", Reading.HARD).value
+        assert value == median_at(runs.runs, mark, "cost", DistanceRule.HARD).value
 
 
 def test_our_own_curve_is_set_apart_and_the_legend_says_so(found: tb.StudyResults) -> None:
-    figure = comparison.by_model(found, Reading.HARD, "some title")
+    figure = comparison.by_model(found, DistanceRule.HARD, "some title")
     [legend] = figure.legends
     keys = {t.get_text(): k for t, k in zip(legend.get_texts(), legend.legend_handles, strict=True)}
-    key = keys["ours, not in the paper"]
+    key = keys["tollbox's own, not in the paper"]
     for axis in figure.axes:
         names = {text.get_text(): text.get_color() for text in axis.texts}
         assert {name for name, colour in names.items() if colour == key.get_color()} == {
-            "Frugal (ours)"
+            "Frugal (tollbox)"
         }
         curves = [line for line in axis.lines if line.get_linestyle() != ":"]
         ours = [line for line in curves if line.get_color() == key.get_color()]
@@ -163,7 +162,7 @@ def test_our_own_attack_takes_no_mark_away_and_has_one_where_it_is_best(
     """Marks of one column, if any two medians that differ are told apart."""
     every = series_of(found)
 
-    def marks(values: dict[str, float], own_apart: bool) -> dict[str, bool]:
+    def marks(values: dict[str, float], separate_own: bool) -> dict[str, bool]:
         def median_of(runs: list[CellCurve], *_: object) -> Median:
             [value] = [values[r.series.attack.name] for r in every if r.runs is runs]
             return Median(value, value, value, 1.0, 9, 9)
@@ -172,21 +171,21 @@ def test_our_own_attack_takes_no_mark_away_and_has_one_where_it_is_best(
             return median_of(a).value != median_of(b).value
 
         monkeypatch.setattr("tollbox.report.paper_table.median_at", median_of)
-        monkeypatch.setattr("tollbox.report.paper_table.told_apart", apart)
-        table = paper_table(found.study, every, Reading.HARD, own_apart=own_apart)
+        monkeypatch.setattr("tollbox.report.paper_table.significantly_different", apart)
+        table = paper_table(found.study, every, DistanceRule.HARD, separate_own=separate_own)
         return {row.attack: best[0] for row, best in zip(table.rows, table.best, strict=True)}
 
     ahead = {"hsja": 2.0, "a-surfree": 3.0, "stealthy-hsja": 2.0, "frugal": 1.0}
-    assert marks(ahead, own_apart=False) == {
+    assert marks(ahead, separate_own=False) == {
         "hsja": False,
         "a-surfree": False,
         "stealthy-hsja": False,
         "frugal": True,
     }
     first = {"hsja": True, "a-surfree": False, "stealthy-hsja": True}
-    assert marks(ahead, own_apart=True) == {**first, "frugal": True}
+    assert marks(ahead, separate_own=True) == {**first, "frugal": True}
     monkeypatch.setattr("tollbox.paper.outputs.series_of", lambda _: every)
-    files = outputs.tables(EXPERIMENTS["table-1"], Scale.SMALL, found, Reading.HARD)
+    files = outputs.tables(EXPERIMENTS["table-1"], Scale.SMALL, found, DistanceRule.HARD)
     rows = [line.split("|") for line in files["md"].splitlines() if line.startswith("| ")][1:]
     assert {row[2].strip(): "**" in row[3] for row in rows} == {
         "VA": True,
@@ -195,8 +194,8 @@ def test_our_own_attack_takes_no_mark_away_and_has_one_where_it_is_best(
         "ours, not in the paper": True,
     }
     assert files["tex"].count(r"\textbf") == 3 * len(found.study.models) * 2
-    assert marks({**ahead, "frugal": 2.0}, own_apart=True) == {**first, "frugal": True}
-    assert marks({**ahead, "frugal": 2.5}, own_apart=True) == {**first, "frugal": False}
+    assert marks({**ahead, "frugal": 2.0}, separate_own=True) == {**first, "frugal": True}
+    assert marks({**ahead, "frugal": 2.5}, separate_own=True) == {**first, "frugal": False}
 
 
 def points_of(axis: Axes) -> list[tuple[float, float]]:
@@ -218,9 +217,9 @@ def test_the_tradeoff_has_a_point_for_each_attack_that_comes_so_far(
     assert not overlaps(figure, leaders=False)
     [legend] = figure.legends
     keys = {t.get_text(): k for t, k in zip(legend.get_texts(), legend.legend_handles, strict=True)}
-    assert keys["ours, not in the paper"].get_marker() == "*"
+    assert keys["tollbox's own, not in the paper"].get_marker() == "*"
     assert len(keys) == 5  # all kinds, and the dotted line: too much for one line of one panel
-    narrow = draw_tradeoff([p._replace(price="") for p in every], 5.0, "some title", own=OURS)
+    narrow = draw_tradeoff([p._replace(price="") for p in every], 5.0, "some title", own=OWN)
     for drawn in (figure, narrow):
         FigureCanvasAgg(drawn).draw()
         [legend] = drawn.legends
@@ -253,7 +252,7 @@ def test_the_tradeoff_marks_kinds_of_attacks_and_names_what_has_no_point() -> No
     assert texts(figure) == ["HSJA", "HSJA+calibrated", "Frugal"]
     label = axis.get_xlabel()
     assert "not reached for half of the images: A-HSJA" in label
-    assert "none at all is drawn at 1" in label
+    assert "0 is drawn at 1" in label
     low, high = axis.get_ylim()
     assert high / low >= 3.99
 
@@ -299,9 +298,9 @@ def test_many_attacks_of_a_tradeoff_are_numbered() -> None:
 def test_a_table_with_several_costs_for_a_price(found: tb.StudyResults) -> None:
     every = series_of(found)
     marks = {"2": (50.0, 100.0, 150.0)}
-    table = paper_table(found.study, every, Reading.HARD, marks)
+    table = paper_table(found.study, every, DistanceRule.HARD, marks)
     assert [column.mark for column in table.columns] == [50, 100, 150, 600] * 2
-    plain = paper_table(found.study, every, Reading.HARD)
+    plain = paper_table(found.study, every, DistanceRule.HARD)
     assert [cells[2] for cells in table.cells] == [cells[0] for cells in plain.cells]
     medians = [table.cells[0][column] for column in range(3)]
     values = [math.inf if cell is None else cell.value for cell in medians]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,10 +18,15 @@ from matplotlib.figure import Figure
 import tollbox as tb
 from tollbox import theory
 from tollbox.core.stop import Stop
-from tollbox.paper import concept_pictures, low_cost_share, m_sweep, search_cost, search_picture
+from tollbox.paper import low_cost_share, m_sweep, search_cost
 from tollbox.parts.estimates import Agrest, MonteCarlo
 from tollbox.report.figures import save
 from tollbox.report.statistics import interval
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "figures"))
+import concept_pictures
+import draw
+import search_picture
 
 STUDIES = Path(__file__).parents[2] / "studies" / "paper"
 HEAD = """
@@ -142,7 +148,7 @@ def test_what_the_ledger_says_in_the_end(made: Made) -> None:
 
 
 def test_search_costs_need_two_attacks_that_differ_in_the_search_alone(made: Made) -> None:
-    with pytest.raises(tb.InputError, match="differ in their search alone"):
+    with pytest.raises(tb.InputError, match="differ only in their search"):
         search_cost.search_costs(made(SHARES))
 
 
@@ -311,7 +317,7 @@ def test_the_moved_estimate_has_fewer_flagged_answers_and_costs_less() -> None:
     plain = concept_pictures.estimated(MonteCarlo(delta=0.2)).result.ledger
     moved = concept_pictures.estimated(Agrest(delta=0.2, chunk=1)).result.ledger
     assert moved.queries > plain.queries
-    assert moved.source / moved.queries < 0.5 * plain.source / plain.queries
+    assert moved.flagged / moved.queries < 0.5 * plain.flagged / plain.queries
     assert moved.cost < plain.cost
 
 
@@ -392,6 +398,13 @@ def test_figures_are_saved_whole(made: Made, name: str, tmp_path: Path) -> None:
     save(figure, *files)
     assert all(file.stat().st_size > 1000 for file in files)
     assert drawn_within(figure)
+
+
+def test_the_script_draws_the_concept_figures(tmp_path: Path) -> None:
+    draw.main(tmp_path)
+    wanted = {f"{name}.{kind}" for name in draw.FIGURES for kind in ("svg", "png")}
+    assert {file.name for file in tmp_path.iterdir()} == wanted
+    assert draw.FIGURES.keys() == {"concept-picture", "search-picture", "estimates-picture"}
 
 
 # -- the study files ------------------------------------------------------------------------------

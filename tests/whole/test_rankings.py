@@ -16,11 +16,10 @@ from small_studies import TEXT, StudyFolder, write_study
 
 import tollbox as tb
 from tollbox.cli.app import main
-from tollbox.report.best_of_all import NAME, with_best_of_all
-from tollbox.report.data import page_data, read_floors
-from tollbox.report.paper_table import PaperTable, paper_table
-from tollbox.report.ranking import Standings, log_spaced, standings
-from tollbox.report.reading import Reading
+from tollbox.report.distance_rule import DistanceRule
+from tollbox.report.page import page_data
+from tollbox.report.paper_table import BEST_OF_ALL, PaperTable, paper_table, with_best_of_all
+from tollbox.report.ranking import Standings, log_spaced, read_floors, standings
 from tollbox.report.runs import SeriesRuns, series_of
 from tollbox.report.table_files import (
     comma_separated,
@@ -58,12 +57,14 @@ def series(found: tb.StudyResults) -> list[SeriesRuns]:
 
 @pytest.fixture(scope="module")
 def table(found: tb.StudyResults, series: list[SeriesRuns]) -> PaperTable:
-    return with_best_of_all(paper_table(found.study, series, Reading.HARD), series, Reading.HARD)
+    return with_best_of_all(
+        paper_table(found.study, series, DistanceRule.HARD), series, DistanceRule.HARD
+    )
 
 
 @pytest.fixture(scope="module")
 def ranking(found: tb.StudyResults, series: list[SeriesRuns], table: PaperTable) -> Standings:
-    return standings(found, series, table.columns, Reading.HARD)
+    return standings(found, series, table.columns, DistanceRule.HARD)
 
 
 def distances(found: tb.StudyResults, attack: str, price: str) -> dict[Any, np.ndarray]:
@@ -76,8 +77,8 @@ def distances(found: tb.StudyResults, attack: str, price: str) -> dict[Any, np.n
 
 def test_g_and_o_are_those_of_the_results(found: tb.StudyResults, ranking: Standings) -> None:
     """Worked out from `distance_at` of each result."""
-    assert ranking.against == "surfree"
-    assert ranking.cap.value == CAP
+    assert ranking.reference == "surfree"
+    assert ranking.cap == CAP
     assert len(ranking.standings) == 4
     every = [
         (key, values)
@@ -124,12 +125,12 @@ def test_the_best_of_all_is_the_least_of_each_image(
 
 def test_the_files_have_the_row_and_the_ranking(table: PaperTable, ranking: Standings) -> None:
     last = markdown(table).splitlines()[-1]
-    assert last.startswith(f"| {NAME} | for each image, as if the attacker knew which |")
+    assert last.startswith(f"| {BEST_OF_ALL} | for each image, if the attacker knew which to use |")
     assert "**" not in last
     rows = list(csv.DictReader(io.StringIO(comma_separated(table))))
-    assert [row["family"] for row in rows[-2:]] == [NAME, NAME]
+    assert [row["family"] for row in rows[-2:]] == [BEST_OF_ALL, BEST_OF_ALL]
     assert {row["attack"] for row in rows[-2:]} == {""}
-    assert rf"\multicolumn{{2}}{{l}}{{{NAME}}}" in latex(table)
+    assert rf"\multicolumn{{2}}{{l}}{{{BEST_OF_ALL}}}" in latex(table)
     rows = list(csv.DictReader(io.StringIO(ranking_csv(ranking))))
     assert len(rows) == 4
     for row in rows:
@@ -165,37 +166,6 @@ def test_seconds_and_speed_are_those_of_the_series(
         assert each.speed * each.seconds == pytest.approx(queries)
 
 
-def test_a_store_without_times_or_size_is_read_and_not_given_them(
-    found: tb.StudyResults, written: StudyFolder, tmp_path: Path
-) -> None:
-    """As an older tollbox wrote it; its images say the size, and when they have gone nothing."""
-    shutil.copytree(found.folder, tmp_path / "out")
-    path = tmp_path / "out" / "shard-0.sqlite"
-    with Store.open(path, write=True) as store:
-        store._connection.execute("DROP TABLE times")
-        store._connection.execute("DELETE FROM about WHERE key = 'shape'")
-        store._connection.commit()
-        store.add_seconds({0: 1.0})
-        assert store.seconds() is None
-        store.check_whole()
-    images = written.folder / "images.npz"
-    for there in (True, False):
-        with tb.StudyResults(tmp_path / "out") as again:
-            every = series_of(again)
-            plain = paper_table(again.study, every, Reading.HARD)
-            if not there:
-                images.rename(tmp_path / "away.npz")
-            try:
-                ranked = standings(again, every, plain.columns, Reading.HARD)
-            finally:
-                if not there:
-                    (tmp_path / "away.npz").rename(images)
-        assert {(each.seconds, each.speed) for each in ranked.standings} == {(None, None)}
-        firsts = [run.distances[0] for each in every for run in each.runs if len(run.distances)]
-        assert ranked.cap.value == (CAP if there else max(firsts))
-        assert ("in every pixel" if there else "the farthest point") in ranked.cap.words
-
-
 def test_an_unfinished_series_has_no_speed(found: tb.StudyResults, tmp_path: Path) -> None:
     shutil.copytree(found.folder, tmp_path / "out")
     with Store.open(tmp_path / "out" / "shard-0.sqlite", write=True) as store:
@@ -203,7 +173,10 @@ def test_an_unfinished_series_has_no_speed(found: tb.StudyResults, tmp_path: Pat
     with tb.StudyResults(tmp_path / "out") as again:
         every = series_of(again)
         ranked = standings(
-            again, every, paper_table(again.study, every, Reading.HARD).columns, Reading.HARD
+            again,
+            every,
+            paper_table(again.study, every, DistanceRule.HARD).columns,
+            DistanceRule.HARD,
         )
     assert [each.speed is None for each in ranked.standings].count(True) == 1
     assert {each.ratios["surfree"].images for each in ranked.standings} == {4}
@@ -222,7 +195,7 @@ def test_the_reference_is_chosen_on_the_command_line(
     assert command("report", str(found.folder), *out, *figures, "--against", "a-hsja") == 0
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     assert {"ranking.md", "ranking.csv", "ranking.tex", "ranking.svg"} <= names
-    assert "a-hsja's distance" in (tmp_path / "figures" / "ranking.md").read_text()
+    assert "relative to a-hsja:" in (tmp_path / "figures" / "ranking.md").read_text()
     assert '"against":"a-hsja"' in (tmp_path / "page.html").read_text()
     capsys.readouterr()
     page = (tmp_path / "page.html").read_bytes()
@@ -238,17 +211,17 @@ def test_floors_are_known_distances_of_images(
 ) -> None:
     """A floor of a tenth of what is known lowers O, and one that is farther changes nothing."""
     file = tmp_path / "floors.csv"
-    before = standings(found, series, table.columns, Reading.HARD)
+    before = standings(found, series, table.columns, DistanceRule.HARD)
 
     def ranked(distance: float) -> Standings:
         lines = [f"{content},{distance}" for content, _, _ in found.images]
         file.write_text("\n".join(["image,distance", "elsewhere,1", *lines]))
         return standings(
-            found, series, table.columns, Reading.HARD, floors=read_floors(file, found)
+            found, series, table.columns, DistanceRule.HARD, floors=read_floors(file, found)
         )
 
     far, near = ranked(CAP), ranked(1e-4)
-    assert "or by a floor" in near.best_known
+    assert "or from the floors" in near.best_known
     for old, same, lower in zip(before.standings, far.standings, near.standings, strict=True):
         assert same.optimality == old.optimality
         assert lower.optimality.value < old.optimality.value
@@ -262,11 +235,3 @@ def test_floors_are_known_distances_of_images(
         file.write_text(text)
         with pytest.raises(tb.InputError, match=words):
             read_floors(file, found)
-
-
-def test_a_store_of_version_0_1_0_is_ranked(tmp_path: Path) -> None:
-    shutil.copytree(OLD, tmp_path / "out")
-    with tb.StudyResults(tmp_path / "out") as results:
-        data = page_data(results)["ranking"]
-    assert data["standings"]
-    assert {each["seconds"] for each in data["standings"]} == {None}

@@ -19,11 +19,11 @@ from PIL import Image
 
 import tollbox as tb
 from tollbox.report import gallery as gallery_module
-from tollbox.report import statistics, words
-from tollbox.report.data import page_data, usual_level
+from tollbox.report import statistics, summary
+from tollbox.report.distance_rule import DistanceRule
 from tollbox.report.figures import write_figures
+from tollbox.report.page import page_data, usual_level
 from tollbox.report.paper_table import PaperTable, paper_table
-from tollbox.report.reading import Reading
 from tollbox.report.runs import series_of
 from tollbox.report.table_files import comma_separated, latex, markdown
 from tollbox.studies.store.record import ModelFingerprint
@@ -90,7 +90,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tb.StudyResults:
 
 @pytest.fixture(scope="module")
 def table(found: tb.StudyResults) -> PaperTable:
-    return paper_table(found.study, series_of(found), Reading.HARD)
+    return paper_table(found.study, series_of(found), DistanceRule.HARD)
 
 
 def test_the_table_is_that_of_the_results(found: tb.StudyResults, table: PaperTable) -> None:
@@ -123,7 +123,7 @@ def test_a_run_is_read_as_its_result_is(found: tb.StudyResults) -> None:
                 last = min(run.known[by], 1.5 * run.spent[by])
                 marks = np.linspace(0, last, 29)
                 expected = [result.distance_at(mark, by) for mark in marks]
-                assert run.at(marks, by, Reading.HARD).tolist() == expected
+                assert run.at(marks, by, DistanceRule.HARD).tolist() == expected
             assert sum(run.phases.values()) == pytest.approx(result.ledger.cost)
 
 
@@ -132,7 +132,7 @@ def test_the_best_of_a_column_is_marked_with_all_that_is_not_told_from_it(
 ) -> None:
     assert table.best == [[True, True]] * 4  # five images tell nothing apart
     monkeypatch.setattr(statistics, "FEWEST_IMAGES", 1)
-    told = paper_table(found.study, series_of(found), Reading.HARD)
+    told = paper_table(found.study, series_of(found), DistanceRule.HARD)
     for column in range(2):
         values = [row[column].value for row in told.cells if row[column] is not None]
         best = [row[column] for row in told.best]
@@ -177,11 +177,11 @@ def test_curves_are_those_of_the_results(found: tb.StudyResults) -> None:
 
 def test_how_models_are_run_is_told(found: tb.StudyResults) -> None:
     for name, model in found.record.models.items():
-        assert page_data(found)["environment"][f"model {name}"] == words.running(model)
+        assert page_data(found)["environment"][f"model {name}"] == summary.model_settings(model)
     how = {"dtype": "bfloat16", "compile": "true"}
     model = ModelFingerprint("float32", 8, running=how)
-    assert words.running(model) == "dtype bfloat16, compile true, quantize 8"
-    assert words.running(ModelFingerprint("float64", None)) == "dtype float64"  # of 0.1.0
+    assert summary.model_settings(model) == "dtype bfloat16, compile true, quantize 8"
+    assert summary.model_settings(ModelFingerprint("float64", None)) == "dtype float64"  # of 0.1.0
 
 
 def test_the_data_is_plain(found: tb.StudyResults) -> None:
@@ -195,7 +195,7 @@ def test_the_data_is_plain(found: tb.StudyResults) -> None:
     assert set(data["phases"][0]["phases"]) == {"clean", "start", "search"}
     planned = {shares["attack"] for shares in data["shares"]}
     assert planned == {"cgba", "a-cgba", "a_b & c|d"}
-    paper = page_data(found, Reading.PAPER)
+    paper = page_data(found, DistanceRule.PAPER)
     assert "paper" in paper["reading"]
     assert paper["curves"] != data["curves"]
 

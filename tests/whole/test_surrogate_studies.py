@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import tollbox as tb
 from tollbox import FileError, InputError, Study, StudyResults
 from tollbox.cli.app import main
-from tollbox.report.data import page_data
+from tollbox.report.page import page_data
 from tollbox.studies.create import begin
 from tollbox.studies.fingerprint import recorded_study
 from tollbox.studies.inputs import load

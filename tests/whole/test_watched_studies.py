@@ -13,7 +13,7 @@ from test_studies import Case, Net
 
 from tollbox import Study, StudyResults, run_study
 from tollbox.errors import FileError, InputError
-from tollbox.report.data import alarms as alarms_of
+from tollbox.report.page import alarms as alarms_of
 from tollbox.studies.status import StudyStatus
 from tollbox.studies.store.folder import shard_paths
 from tollbox.studies.store.store import Store

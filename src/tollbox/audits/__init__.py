@@ -1,4 +1,4 @@
-"""Audits: what it costs to attack a model, and what would make it uneconomic.
+"""Audits: what it costs to attack a model, and what would make attacks unprofitable.
 
-`tollbox.audit` is the function, so the package is not called like it.
+The function is `tollbox.audit`, so the package has another name.
 """

@@ -1,10 +1,10 @@
-/* What the page of an audit does; `shared.js` has what all pages share.
+/* The script of an audit's page; `shared.js` has what all pages share.
 
-   1. null is infinite: not reached by any run, or of a price, that no price is too high. In text it
-      is a word, in a curve a gap.
-   2. What a reader asks (a worth, a price, an ε) is computed here from the accounts, each (flagged,
-      others) of one image, by the rules of `answers.py`.
-   3. A section without data is not made. */
+   1. null is infinite: no run reached the image, or no price is high enough. In text it is ∞ or a
+      word, in a curve a gap.
+   2. Results for the worth, price and ε that a reader enters are computed here from the accounts
+      (flagged, others) of each image, by the rules of `costs.py`.
+   3. A section without data is left out. */
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const TERMS = {
@@ -12,12 +12,12 @@
     flagged: "An answer is flagged if it is the image's own class, or one of the audit's flagged classes",
     RMS: "Root mean square of the change over all values of an image, in steps of 8-bit pixels; it is 255 times the "
       + "ℓ2 distance over the square root of the number of values",
-    "break-even": "The largest price of a flagged answer at which the cheapest attack on an image costs no more than it is worth",
+    "break-even": "The largest price of a flagged answer at which the cheapest attack on an image costs at most its worth",
   };
   const PHASES = ["#76818f", "#2f7f95", "#a58a2b", "#9a6bb0", "#5b8c4a", "#b0655b"];
   const COLOURS = ["--attack-0", "--attack-2", "--attack-5", "--attack-1", "--attack-3", "--attack-4"];
   const measured = data.images.measured;
-  const worth = data.questions.worth;
+  const worth = data.criteria.worth;
   const state = {
     level: data.headline, worth: worth === null ? 10000 : worth, price: data.reference, hidden: new Set(), unit: "cost",
     phasePrice: data.runs.length ? String(data.runs[0].price) : null,
@@ -31,14 +31,14 @@
 
   const costly = (value) => (value === null ? "∞" : value < 10 && !Number.isInteger(value) ? number(value) : count(Math.round(value)));
   const range = ({ low, high }) => `[${costly(low)}, ${costly(high)}]`;
-  const priceName = (price) => (price === "inf" ? "flagged answers alone" : `c*\u00a0=\u00a0${count(price)}`);
+  const priceName = (price) => (price === "inf" ? "flagged answers only" : `c*\u00a0=\u00a0${count(price)}`);
   const levelName = (level) => `${Number(level.steps.toPrecision(3))}/255`;
   const levelWords = (level) => `${levelName(level)} RMS (ℓ2 ${number(level.epsilon)})`;
   const level = () => data.levels[state.level];
   const levelChoice = () => choice("level", "Changed by at most",
     data.levels.map((each, value) => ({ value, label: levelName(each) })));
 
-  // What is asked: the rules of `answers.py` -------------------------------------------------------
+  // Costs: the rules of `costs.py` -----------------------------------------------------------------
 
   const accounts = () => data.accounts[state.level] || [];
   const least = (front, of) => front.reduce((best, [flagged, others]) => Math.min(best, of(flagged, others)), Infinity);
@@ -62,10 +62,10 @@
     return parts ? `rgba(${parts.slice(1).map((part) => parseInt(part, 16)).join(",")},${opacity})` : colour;
   };
 
-  /** A band from the lowest of three curves to the highest that is known. */
+  /** A band from the lowest of three curves to the highest known one. */
   function band(x, { low, middle, high }, colour) {
     const piece = (top, from) => x.map((_, i) => i).filter((i) => from(i) && top[i] !== null).map((i) => [i, top[i]]);
-    const partly = (i) => high[i] === null || (i > 0 && high[i - 1] === null); // up to where the whole band begins
+    const partly = (i) => high[i] === null || (i > 0 && high[i - 1] === null); // up to the start of the whole band
     const xs = [], ys = [];
     for (const run of [piece(middle, partly), piece(high, () => true)].filter((each) => each.length)) {
       xs.push(...run.map(([i]) => x[i]), ...[...run].reverse().map(([i]) => x[i]), null);
@@ -138,16 +138,16 @@
     const figure = lines.length && data.curves.steps.length ? [
       legend(lines.map(lineName)),
       chart("cost-chart", ["hidden", "level"], costChart),
-      make("p", { class: "how" }, ...explained("A line is what half of the images cost at most, shaded from one in ten to nine "
-        + "in ten of them: further to the left the change is smaller, and costs more to find. c* is the price of a flagged answer. "
-        + "RMS is how far a pixel is changed. An image costs what the cheapest of all recorded attacks on it costs at "
-        + "that price, as if the attacker knew which. Where a line ends, fewer than half of them were reached, and where the shade ends "
-        + "at the line, fewer than nine in ten.")),
+      make("p", { class: "how" }, ...explained("A line is the maximum cost of half of the images; the shade goes from one in ten to nine "
+        + "in ten of them. Smaller changes, to the left, cost more to find. c* is the price of a flagged answer. "
+        + "RMS is the mean change of a pixel. The cost of an image is that of the cheapest recorded attack on it at "
+        + "that price, as if the attacker knew which to use. Where a line stops, fewer than half of the images were reached; where the "
+        + "shade stops at the line, fewer than nine in ten.")),
     ] : [];
-    section("verdict", "In short", null, ...data.verdict.map((text) => make("p", { class: "verdict" }, ...explained(text))), ...figure);
+    section("verdict", "Summary", null, ...data.verdict.map((text) => make("p", { class: "verdict" }, ...explained(text))), ...figure);
   }
 
-  // What would make it uneconomic --------------------------------------------------------------------
+  // What would make attacks unprofitable-----------------------------------------------------------------
 
   function field(key, name, least) {
     const input = make("input", { type: "text", inputmode: "decimal", id: `ask-${key}`, on: { change: () => {
@@ -171,12 +171,12 @@
       const median = quantile(now, 0.5), few = quantile(flagged, 0.1);
       place.replaceChildren(
         tile(Number.isFinite(even) ? (even === 0 ? "any price" : count(even < 10 ? Number(even.toPrecision(3)) : Math.ceil(even))) : "no price",
-          even === 0 ? "will do: these attacks pay on fewer than one in ten images"
-            : Number.isFinite(even) ? "a flagged answer has to cost more than this before these attacks no longer pay on nine in ten images"
-              : "is high enough: some attacks took no flagged answer"),
+          even === 0 ? "is enough: these attacks are unprofitable on nine in ten images"
+            : Number.isFinite(even) ? "a flagged answer must cost more than this to make these attacks unprofitable on nine in ten images"
+              : "is high enough: some attacks needed no flagged answer"),
         tile(percent(pays), `of the images are worth attacking if a flagged answer costs ${count(state.price)}`),
-        tile(costly(finite(median)), `is what half of the images cost at most if a flagged answer costs ${count(state.price)}`),
-        tile(costly(finite(few)), `flagged answer${few === 1 ? " is" : "s are"} enough for one in ten images, that to the image itself included`));
+        tile(costly(finite(median)), `is the maximum cost of half of the images if a flagged answer costs ${count(state.price)}`),
+        tile(costly(finite(few)), `flagged answer${few === 1 ? " is" : "s are"} enough for one in ten images, including the one to the image itself`));
     });
     return place;
   }
@@ -221,49 +221,49 @@
       }, (x) => {
         const flagged = fewest();
         return x.map((limit) => flagged.filter((each) => each <= limit).length / flagged.length);
-      }, "flagged answers that are let pass", "Share of the images that fall within a limit on flagged answers.");
+      }, "flagged answers allowed", "Share of the images attacked successfully within a limit on flagged answers.");
       parts.push(
         make("div", { class: "asked" }, field("worth", "A changed image is worth", 0), field("price", "A flagged answer costs", 0), levelChoice()),
         tiles(),
         make("div", { class: "pair" },
           make("div", null, make("h3", null, "By price: images worth attacking"), pays),
-          make("div", null, make("h3", null, "By limit: images that fall"), limits)));
+          make("div", null, make("h3", null, "By limit: images attacked successfully"), limits)));
     }
-    section("uneconomic", "What would make it uneconomic",
-      "The unit is what an answer that is not flagged costs. Prices are those that are needed at least: an attacker with better "
-        + "attacks pays less. Change the numbers to ask for others; nothing is run for that.",
-      ...parts, make("h3", null, "As it was measured"), items(data.advice));
+    section("uneconomic", "What would make attacks unprofitable",
+      "The unit is the price of an answer that is not flagged. Prices are lower bounds: stronger attacks may require higher ones. "
+        + "Change the numbers to see other results; nothing is run.",
+      ...parts, make("h3", null, "Recommendations"), items(data.advice));
   }
 
-  // What was not measured ----------------------------------------------------------------------------
+  // Limits ----------------------------------------------------------------------------------------------
 
   const LIMITS = [
-    "Costs are upper bounds: other attacks, a surrogate, or knowledge of the model may do with less. What was not reached within the budgets is not known to be safe.",
-    "Limits are measured image by image: what happens when an account is closed and another one is opened is not.",
-    "Changes are measured by their ℓ2 length alone. Whether one is seen, or matters, is not measured.",
+    "Costs are upper bounds: other attacks, a surrogate, or knowledge of the model may need less. An image that was not reached within the budgets is not known to be safe.",
+    "Limits are measured per image. Attackers who open a new account after one is closed are not considered.",
+    "Changes are measured by their ℓ2 distance only. Whether a change is visible, or matters, is not measured.",
   ];
 
   function boundaries() {
-    section("limits", "What was not measured", null, make("div", { class: "notes" }, items([...data.notes, ...LIMITS])));
+    section("limits", "Limits", null, make("div", { class: "notes" }, items([...data.notes, ...LIMITS])));
   }
 
   // The weakest images -------------------------------------------------------------------------------
 
   function weakest() {
-    const { note, factor, images } = data.pictures;
+    const { note, factor, images } = data.weakest_images;
     if (!data.weakest.length) return;
     const shown = data.weakest.map((each) => {
       const seen = images.find(({ place }) => place === each.image);
       const words = make("figcaption", null, make("b", null, `${each.name} (${each.label})`),
         `${costly(each.cost)} at ${priceName(data.reference)}: ${count(each.flagged)} flagged, ${count(each.others)} others, by ${each.attack} `
-          + `planned for ${priceName(each.planned)}; nearest ℓ2 ${number(each.distance)}`);
+          + `planned for ${priceName(each.planned)}; smallest ℓ2 ${number(each.distance)}`);
       return make("figure", null, seen ? make("div", { class: "three" },
         picture(seen.original, `Original ${each.name}`), picture(seen.changed, `Changed ${each.name}`),
         picture(seen.difference, `Difference, amplified ${factor} times`)) : null, words);
     });
     section("weakest", "The weakest images",
-      `Those that cost least at c* = ${data.reference} to bring within ${levelWords(data.levels[data.headline])}. From left to right: the original, the nearest changed image that the `
-        + `cheapest run found, and the difference about grey, amplified ${factor} times throughout.`,
+      `The images with the lowest cost at c* = ${data.reference} within ${levelWords(data.levels[data.headline])}. From left to right: the original, the changed image with the smallest distance of the `
+        + `cheapest run, and the difference around grey, amplified ${factor} times everywhere.`,
       ...(note ? [make("p", { class: "small" }, note)] : []), make("div", { class: "weak" }, ...shown));
   }
 
@@ -279,15 +279,15 @@
 
   function costTable() {
     if (!measured) return;
-    const heads = [...data.prices.map(priceName), ...(data.policy ? [`prices of ${data.questions.policy.name}`] : [])];
+    const heads = [...data.prices.map(priceName), ...(data.policy ? [`prices of ${data.criteria.policy.name}`] : [])];
     const rows = data.levels.map((each, n) => make("tr", null,
       make("th", { class: "text method", scope: "row" }, `${levelName(each)}`, small(`ℓ2 ${number(each.epsilon)}; reached ${percent(each.reached)}`)),
       ...data.costs.filter((row) => row.level === n).map(quantileCell),
       ...(data.policy ? [quantileCell(data.policy[n])] : [])));
     section("costs", "Cost of an image",
-      "What half of the images cost at most, its 95\u202f% interval over images beneath, then from one in ten to nine in ten of them; by how far "
-        + "an image is changed, and by the price c* of a flagged answer. At c* = 1 a cost is a number of queries; the column of flagged answers alone counts these only. "
-        + "Images that no attack brought so near count as infinite.",
+      "The maximum cost of half of the images, with its 95\u202f% interval over images below, then that of one in ten to nine in ten of them; by the "
+        + "change of an image and the price c* of a flagged answer. At c* = 1 the cost is the number of queries. The last column counts flagged answers only. "
+        + "Images that no attack reached count as infinite.",
       box("Table of costs", make("table", { class: "results" },
         make("thead", null, make("tr", null, make("th", { class: "text method", scope: "col" }, "Changed by at most"),
           ...heads.map((name) => make("th", { scope: "col" }, name)))), make("tbody", null, ...rows))));
@@ -300,11 +300,11 @@
       const most = quantiles[2], half = quantiles[1];
       const shown = (value) => (value === null ? "∞" : value === 0 ? "0" : costly(value));
       return make("td", null, make("span", null, shown(most.value)), small(`[${shown(most.low)}, ${shown(most.high)}]`),
-        small(`half: ${shown(half.value)}`), small(`${percent(pays)} pay at c* = 1`));
+        small(`half: ${shown(half.value)}`), small(`${percent(pays)} profitable at c* = 1`));
     });
     section("even", "Break-even prices",
-      "The price of a flagged answer above which these attacks no longer pay on nine in ten images, its 95\u202f% interval beneath; then the same for half of them. "
-        + "That is the break-even price of each image, in the closed form (worth − others) / flagged, the largest over all runs. ∞: no price is too high, since no flagged answer was needed. 0: none pays at any price.",
+      "The price of a flagged answer above which these attacks are unprofitable on nine in ten images, with its 95\u202f% interval below; then the same for half of them. "
+        + "The break-even price of an image is (worth − others) / flagged, the largest over all runs. ∞: no price is high enough, because no flagged answer was needed. 0: no attack is profitable at any price.",
       box("Table of break-even prices", make("table", { class: "results" },
         make("thead", null, make("tr", null, make("th", { class: "text method", scope: "col" }, "Changed by at most"),
           ...worths.map((value) => make("th", { scope: "col" }, `worth ${count(value)}`)))),
@@ -335,10 +335,10 @@
         return make("td", null, make("span", null, costly(row.quantiles[1].value)), small(`reached ${percent(1 - row.never)}`));
       }));
     section("suite", "The suite",
-      `Each attack at the price that it planned with: what half of the images cost to bring within ${levelWords(here)}; beneath, the share that was, `
-        + "queries and flagged answers of a whole run in the mean, and for how many images it is the cheapest of all at that price.",
+      `Each attack at the price that it planned with: the maximum cost of half of the images within ${levelWords(here)}. Below are the share of images reached, `
+        + "the average number of queries and flagged answers per run, and for how many images the attack is the cheapest at that price.",
       box("Table of attacks", make("table", { class: "results" }, heads, make("tbody", null, ...rows, best))),
-      ...(timed ? [make("p", { class: "small" }, "Seconds are those of all engines together, without the loading of the model; the time of a batch is split among attacks by their rows.")] : []));
+      ...(timed ? [make("p", { class: "small" }, "Seconds are summed over all workers, without the loading of the model; the time of a batch is split among attacks by their rows.")] : []));
   }
 
   // Over all budgets -------------------------------------------------------------------------------------
@@ -358,13 +358,13 @@
         return make("td", null, make("span", null, ratio), small(between), small(`O ${shown(found.O).join(" ")}`));
       })));
     section("ranking", "Over all budgets",
-      `How near each attack is, whatever it may cost: G, the part of ${reference}'s distance that it has at the same cost, the geometric mean over images and over costs that `
-        + "are equal ratios apart; below 1 it is nearer. Beneath it O: 1 if at every cost it is where the nearest of all these runs ends, 0 if it never finds an adversarial image.",
+      `G is the attack's distance relative to ${reference} at the same cost: the geometric mean over images and log-spaced costs. Below 1 the attack has the smaller distance. `
+        + "O below it is 1 if the attack has the smallest distance of all runs at every cost, and 0 if it never finds an adversarial image.",
       box("Table of the ranking", make("table", { class: "results" }, heads, make("tbody", null, ...rows))),
-      make("p", { class: "small" }, `No adversarial image yet counts as ${cap}. Intervals are of 95\u202f%, over images.`));
+      make("p", { class: "small" }, `A run without an adversarial image counts as ${cap}. Brackets are 95\u202f% intervals over images.`));
   }
 
-  // Where the cost went --------------------------------------------------------------------------------
+  // Cost by phase --------------------------------------------------------------------------------------
 
   const phaseNames = [...new Set(data.runs.flatMap(({ phases }) => Object.keys(phases)))];
 
@@ -390,24 +390,24 @@
     const keys = phaseNames.map((phase, i) => make("span", { class: "key fixed" },
       drawn("svg", { width: 12, height: 12, "aria-hidden": "true" }, drawn("rect", { width: 12, height: 12, fill: PHASES[i % PHASES.length] })), phase));
     const prices = data.prices.filter((price) => data.runs.some((run) => run.price === price));
-    section("phases", "Where the cost went", "What a run spent on its start, on searches along a line, on estimates of a direction, and on the rest, at the price that it planned with.",
+    section("phases", "Cost by phase", "The share of a run's cost for its start, searches along a line, estimates of a direction, and the rest, at the price that it planned with.",
       toolbar(choice("phasePrice", "Price", prices.map((price) => ({ value: String(price), label: priceName(price) })))),
       make("div", { class: "legend" }, ...keys), chart("phases-chart", ["phasePrice"], phasesChart));
   }
 
-  // How it was computed ----------------------------------------------------------------------------------
+  // Method ------------------------------------------------------------------------------------------------
 
   function method() {
     const { budget, budgets, attacks } = data.suite;
     const each = budgets.map(({ price, budget: most, queries }) =>
-      (price === "inf" ? `flagged answers alone count: ${count(queries)} queries` : `${priceName(price)}: ${count(most)}`)).join("; ");
-    section("method", "How it was computed", null, items([
-      `Attacks, in this order: ${attacks.join(", ")}. Each was run on every image at every price, and planned with that price.`,
-      `What a run may cost grows with the price, from ${count(budget)} where all answers cost 1: ${each}. The image itself is the first query.`,
-      "Each point that was nearer than all before it has an account: so many flagged answers and so many others until then. At any price c an image costs the least others + c × flagged over all runs, whatever they planned with, and over their points within the distance. Nothing is interpolated, and no run was made for other prices.",
-      "An attacker who does not know which attack is cheapest for an image pays more than that; one who knows better attacks may pay less.",
-      "A quantile is the smallest cost at which at least that share of the images is reached. Intervals are of 95\u202f%, by drawing images 2000 times with replacement.",
-      "Images that the model misclassifies need no attack: they are left out, and counted above.",
+      (price === "inf" ? `flagged answers only: ${count(queries)} queries` : `${priceName(price)}: ${count(most)}`)).join("; ");
+    section("method", "Method", null, items([
+      `Attacks, in this order: ${attacks.join(", ")}. Each ran on every image at every price, and planned with that price.`,
+      `The budget of a run grows with the price, from ${count(budget)} if all answers cost 1: ${each}. The image itself is the first query.`,
+      "The account of a run is its number of flagged and of other answers up to its first point within the distance. At any price c, the cost of an image is the smallest others + c × flagged over all runs, whatever price they planned with. Nothing is interpolated, and other prices need no runs.",
+      "An attacker who does not know which attack is the cheapest for an image pays more; one with stronger attacks may pay less.",
+      "A quantile is the smallest cost at which at least that share of the images is reached. Intervals are 95\u202f% intervals from 2,000 draws of images with replacement.",
+      "Images that the model misclassifies need no attack: they are left out and counted above.",
     ]));
   }
 
@@ -432,15 +432,15 @@
       };
     });
     const prices = [...new Set(other.ratios.map((row) => row.price))];
-    const oneSided = ([here, there]) => (here < 0.5 && there < 0.5 ? "not reached by half" : `half on ${here < there ? other.other : other.name} alone`);
+    const oneSided = ([here, there]) => (here < 0.5 && there < 0.5 ? "not reached by half" : `half on ${here < there ? other.other : other.name} only`);
     const rows = other.levels.map((each, n) => make("tr", null, make("th", { class: "text method", scope: "row" }, levelName(each)),
       ...other.ratios.filter((row) => row.level === n).map(({ ratio, low, high, reached }) => make("td", null,
         make("span", null, ratio === null ? "–" : number(ratio)),
         small(ratio === null ? oneSided(reached) : `[${low === null ? "–" : number(low)}, ${high === null ? "∞" : number(high)}]`),
         small(`reached ${percent(reached[0])}, ${percent(reached[1])}`)))));
-    section("against", `Beside ${other.other}`,
-      `On the ${count(other.images)} images that both audits have. A solid line is what half of them cost on ${other.name}, a dashed one on ${other.other}; the table has the `
-        + "ratio of the two, above 1 where this one costs more, with 95\u202f% intervals over draws of the same images for both.",
+    section("against", `Compared with ${other.other}`,
+      `On the ${count(other.images)} images that both audits have. Solid lines are the maximum cost of half of them on ${other.name}, dashed lines on ${other.other}. The table shows the `
+        + "ratio of the two, with its 95\u202f% interval over draws of the same images; above 1 this model costs more. A difference is significant if the interval excludes 1.",
       ...other.verdict.map((text) => make("p", { class: "verdict" }, ...explained(text))),
       make("div", { class: "legend" }, ...prices.filter((price) => price !== "inf").map((price, i) => make("span", { class: "key fixed" }, swatch(i), priceName(price)))),
       ...(both ? [both] : []),

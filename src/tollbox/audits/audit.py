@@ -1,11 +1,11 @@
-"""`tollbox.audit`: run the suite on a model, and answer what it costs to attack it.
+"""`tollbox.audit`: run the suite on a model, and report what it costs to attack it.
 
-1. An audit is a study in a folder: what was answered is recorded before anything else is done with
-   it, and the same call with the same arguments goes on after a stop of any kind.
+1. An audit is a study in a folder. Answers are recorded before they are used, and the same call
+   with the same arguments resumes it after any stop.
 2. Images that are given in memory are kept in the folder (`images.npz`), so that its page can be
    made anywhere, without the model.
-3. Questions (ε, worth, policy) are asked of what is recorded: they change nothing that is run.
-4. audit.json is written whenever a run ends, and holds all answers; audit.html shows them.
+3. Criteria (ε, worth, policy) apply to the recorded answers: they change nothing that is run.
+4. Whenever a run stops, audit.json is written with all results, and audit.html, which shows them.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from ..data.tables import path_of
 from ..errors import InputError
 from ..report.page import GENERATOR
 from ..studies.create import begin, holds
-from ..studies.events import Event, Options, Tell
+from ..studies.events import Options, Tell
 from ..studies.inputs import Loaded
 from ..studies.results import StudyResults
 from ..studies.run import run_folder
 from ..studies.schema import GoalSpec, ImagesSpec, ModelSpec
 from ..studies.study import Study
 from ..workers.executors import Stopper
-from .compare import against
+from .compare import compare
+from .costs import IN_PYTHON, SETTINGS, AuditRuns
+from .criteria import Criteria
 from .data import audit_data
-from .evidence import IN_PYTHON, SETTINGS, Evidence
 from .page import IMAGES, page
-from .questions import Questions
 from .suite import Suite
 from .verdict import with_words
 
@@ -60,19 +60,19 @@ ANSWERS = "audit.json"
 PAGE = "audit.html"
 MODEL = "model"
 MOST_KEPT = 200_000_000
-"""Bytes of adversarial images that are kept; of more none is, and the page makes some again."""
+"""Maximum size of all adversarial images in bytes; above it, none is kept."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """An audit's answers; `data` is what audit.json holds."""
+    """The results of an audit; `data` is the content of audit.json."""
 
     folder: Path
     data: Mapping[str, Any]
 
     @property
     def verdict(self) -> str:
-        """Two sentences."""
+        """Two sentences that summarise the audit."""
         return " ".join(self.data["verdict"])
 
     def __repr__(self) -> str:
@@ -100,19 +100,19 @@ def audit(
     time_limit: float = math.inf,
     tell: Tell | None = None,
 ) -> Audit:
-    """What it costs to attack a model, and what would make it uneconomic.
+    """Measure what it costs to attack a model, and what would make attacks unprofitable.
 
     images: (n, c, h, w) in [0,1]; labels: their classes.
-    out: the folder for what is recorded, audit.json and audit.html; with the same arguments an
-        audit that was begun there goes on.
-    budget: what an attack on one image may cost where all answers cost 1 (default: 2000, and 5000
+    out: folder for the records, audit.json and audit.html. The same call with the same arguments
+        resumes the audit in it.
+    budget: maximum cost of an attack on one image if all answers cost 1 (default: 2000, and 5000
         for large images); at other prices it grows as `tollbox.audits.suite` says.
-    worth: what a changed image is worth to an attacker, for the price above which none pays.
-    epsilon: how near counts, as l2 distances or, "4/255", steps of 8-bit pixels.
-    policy: prices that grow, as a CSV or tb.Prices.escalating, for one more line.
-    flagged: the classes that are flagged; default: the image's own.
-    time_limit: seconds after which the run ends; what is complete by then is reported.
-    tell: called with what happens (`tollbox.studies.events.Event`).
+    worth: what a changed image is worth to an attacker, for the price above which no attack pays.
+    epsilon: distances that count as success: ℓ2, or "4/255" for steps of 8-bit pixels.
+    policy: prices that grow, as a CSV or tb.Prices.escalating, which are also reported.
+    flagged: the flagged classes; default: the image's own.
+    time_limit: seconds after which the run stops; the results of finished attacks are reported.
+    tell: function that receives events (`tollbox.studies.events.Event`).
     """
     check_seconds("time_limit", time_limit)
     check_flag("metered", metered)
@@ -120,10 +120,10 @@ def audit(
     check_whole("seed", seed)
     check_function("tell", tell)
     if not isinstance(name, str) or not name.strip():
-        raise InputError(f"is {shown(name)}", expected="what the model is called", input="name")
+        raise InputError(f"is {shown(name)}", expected="a name for the model", input="name")
     classes = None if flagged is None else _listed("flagged", flagged, "classes as whole numbers")
     class_names = _listed("class_names", class_names, "a list of names")
-    questions = Questions.of(worth, epsilon, policy)
+    criteria = Criteria.of(worth, epsilon, policy)
     given = _image_set(images, labels, class_names)
     folder = path_of(out, "out")
     suite = Suite.for_images(given.images[0].numel(), budget)
@@ -143,36 +143,36 @@ def audit(
         exact=exact,
         keep_images=keeps_images(suite, given.images),
     )
-    asked = as_model(model)
-    count = len(given)
+    checked = as_model(model)
     hashes = tuple(content_hash(image) for image in given.images)
-    nothing: list[Tensor | None] = [None] * count
-    loaded = Loaded(study, given, hashes, nothing, nothing, asked.device, {MODEL: asked}, False, {})
+    no_masks: list[Tensor | None] = [None] * len(given)
+    models = {MODEL: checked}
+    loaded = Loaded(study, given, hashes, no_masks, no_masks, checked.device, models, False, {})
     if not holds(study, folder):
-        begin(loaded, folder, "audit", settings=settings_of(suite, given.images, questions))
-    if not (folder / IMAGES).exists():
-        _keep(folder / IMAGES, given)
-    run_folder(folder, options_of(time_limit), tell or _ignore, Stopper(), loaded)
-    return conclude(folder, questions, loaded)
+        begin(loaded, folder, "audit", settings=settings_of(suite, given.images, criteria))
+    file = folder / IMAGES
+    if not file.exists():
+        partial = file.with_name(f".{file.name}.partial")
+        with open(partial, "wb") as opened:
+            np.savez_compressed(opened, images=given.images.numpy(), labels=np.array(given.labels))
+        partial.replace(file)
+    run_folder(folder, options_of(time_limit), tell or (lambda _: None), Stopper(), loaded)
+    return conclude(folder, criteria, loaded)
 
 
 def options_of(time_limit: float) -> Options:
-    """How an audit is run: if the time may end first, series by series."""
+    """Return how an audit is run: series by series if there is a time limit."""
     return Options(time_limit=time_limit, in_order=math.isfinite(time_limit))
 
 
-def _ignore(event: Event) -> None:
-    """Nobody listens."""
-
-
-def settings_of(suite: Suite, images: Tensor, questions: Questions) -> dict[str, Any]:
-    """What an audit keeps beside its study."""
+def settings_of(suite: Suite, images: Tensor, criteria: Criteria) -> dict[str, Any]:
+    """Return the settings that an audit keeps in the record of its study."""
     values = {"budget": suite.budget, "shape": list(images.shape[1:])}
-    return {SETTINGS: {**values, "questions": questions.to_json()}}
+    return {SETTINGS: {**values, "criteria": criteria.to_json()}}
 
 
 def keeps_images(suite: Suite, images: Tensor) -> bool:
-    """Whether the adversarial images are kept."""
+    """Return whether the adversarial images are kept."""
     runs = len(suite.attacks) * len(suite.prices)
     return 4 * images.numel() * runs <= MOST_KEPT
 
@@ -180,7 +180,7 @@ def keeps_images(suite: Suite, images: Tensor) -> bool:
 def _image_set(
     images: Tensor | Iterable[Tensor], labels: Tensor | Iterable[int], names: Sequence[str]
 ) -> ImageSet:
-    """Images and labels as a study has them; InputError if they are not that."""
+    """Return images and labels as a study has them; raise InputError if they are invalid."""
     try:
         stack = images if isinstance(images, Tensor) else torch.stack(list(images))
         stack = stack.detach().to("cpu", torch.float32)
@@ -213,43 +213,36 @@ def _image_set(
 
 
 def _listed(name: str, values: Any, expected: str) -> list[Any]:
-    """The values of an argument, those of a tensor or an array as Python has them; InputError
-    unless it is a series of them."""
+    """Return the values of an argument as a list; raise InputError if it is not iterable."""
     if isinstance(values, Iterable) and not isinstance(values, str):
         try:
             return [each.item() if isinstance(each, Tensor) else each for each in values]
-        except (TypeError, RuntimeError):  # a tensor of none or several dimensions
+        except (TypeError, RuntimeError):  # a tensor that does not have one dimension
             pass
     raise InputError(f"is {shown(values)}", expected=expected, input=name)
 
 
-def _keep(file: Path, given: ImageSet) -> None:
-    """Write the images beside the store."""
-    partial = file.with_name(f".{file.name}.partial")
-    with open(partial, "wb") as opened:
-        np.savez_compressed(opened, images=given.images.numpy(), labels=np.array(given.labels))
-    partial.replace(file)
-
-
 def conclude(
     folder: Path,
-    questions: Questions | None = None,
+    criteria: Criteria | None = None,
     loaded: Loaded | None = None,
     other: Path | None = None,
 ) -> Audit:
-    """Read what a folder has, and write audit.json and audit.html there; questions that are not
-    asked are those of its beginning. `loaded` is the study, if it is at hand; `other` an audit to
-    compare it with."""
+    """Write audit.json and audit.html of a folder, and return the results.
+
+    Criteria that are not given are those with which the audit was started. `loaded` is the study,
+    if it is in memory; `other` is the folder of an audit to compare with.
+    """
     check_replaceable(folder / PAGE, GENERATOR)
     with ExitStack() as opened:
         results = opened.enter_context(StudyResults(folder, loaded))
-        evidence = Evidence.of(results)
-        asked = evidence.questions if questions is None else questions.or_else(evidence.questions)
-        data = with_words(evidence, audit_data(evidence, asked))
+        runs = AuditRuns.of(results)
+        criteria = runs.criteria if criteria is None else criteria.or_else(runs.criteria)
+        data = with_words(runs, audit_data(runs, criteria))
         if other is not None:
-            beside = Evidence.of(opened.enter_context(StudyResults(other)))
-            data["against"] = against(evidence, beside, asked)
-        text = page(evidence, data)
+            second = AuditRuns.of(opened.enter_context(StudyResults(other)))
+            data["against"] = compare(runs, second, criteria)
+        text = page(runs, data)
     replace_file(folder / ANSWERS, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
     replace_file(folder / PAGE, text)
     return Audit(folder, data)

@@ -1,15 +1,10 @@
-"""Numbers as audit.json has them.
+"""The results of an audit as plain data: what audit.json holds, and what the page shows.
 
-An audit's attacks over all budgets: G beside its first attack and O (`report/ranking.py`), each
-at the price that it planned with; and, for the page alone, the time that they took.
-
-Series count once they are finished, as everywhere in an audit: what is known of an image, and so O,
-is of these alone. Where flagged answers alone cost something there is no budget to rank over.
-
-An audit's answers as plain data: what audit.json holds, and what the page is made of.
-
-Every number is finite, rounded to six digits; None is infinite: not reached by any run, or, of a
-price, that no price is too high. Nothing in it depends on when or in how many goes it was run.
+1. Numbers are finite and have six digits. None is infinite: no run reached the image, or no price
+   is high enough. Nothing depends on when, or in how many sessions, the audit ran.
+2. Only finished series count. The ranking over all budgets (`report/ranking.py`) takes each attack
+   at the price that it planned with. If only flagged answers have a price, there is no budget to
+   rank over.
 """
 
 from __future__ import annotations
@@ -17,26 +12,36 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..core.goal import class_words
 from ..core.result import Values
+from ..report.distance_rule import DistanceRule
 from ..report.paper_table import TableColumn
-from ..report.ranking import Estimate, Standings, first_cost, standings, time_of
-from ..report.reading import Reading
+from ..report.ranking import Estimate, first_cost, standings, time_of
 from ..report.runs import SeriesRuns
-from . import answers
-from .answers import QUANTILES, Quantile, Reached
-from .evidence import Evidence
-from .questions import Questions, headline, steps
+from ..studies.grid import Series
+from ..studies.schema import Tariff
+from . import costs
+from .costs import QUANTILES, Accounts, AuditRuns
+from .criteria import Criteria, headline, steps
 from .suite import FACTORS, QUERIES_FACTOR
 
+FORMAT = 1
+WORTHS = (100.0, 1000.0, 10_000.0, 100_000.0)
+"""Worths of a changed image that are always reported."""
+MARKS = 40
+"""Number of ε of a curve."""
+REFERENCE = 100.0
+"""Preferred price at which the weakest images are found, and which the verdict names with 1."""
+WEAKEST = 6
 
-def number(value: float) -> float | int | None:
-    """A finite number of six digits, whole if it is; None of what is not finite."""
+
+def number(value: float | None) -> float | int | None:
+    """Return a number with six digits, as an integer if it is whole; None if it is not finite."""
     if value is None or not math.isfinite(value):
         return None
     rounded = float(f"{value:.6g}")
@@ -44,152 +49,111 @@ def number(value: float) -> float | int | None:
 
 
 def price(ratio: float) -> float | int | str:
-    """c*, as JSON has it."""
+    """Return c* as JSON has it."""
     return "inf" if math.isinf(ratio) else number(ratio) or 0
 
 
+def price_of(tariff: Tariff) -> float | int | str:
+    return price(tariff.prices.true_ratio)
+
+
 def share(which: Any) -> float:
-    """The share of what is true, 0 of nothing."""
+    """Return the fraction of true values; 0 if there are none."""
     each = np.asarray(which)
     return round(float(each.mean()), 6) if each.size else 0.0
 
 
-def over_budgets(evidence: Evidence) -> Standings:
-    """Where the finished series stand."""
-    results = evidence.results
-    [model] = results.study.models
-    priced = [tariff for tariff in results.study.tariffs if math.isfinite(tariff.budget)]
-    columns = [TableColumn(model.name, tariff) for tariff in priced]
-    return standings(results, evidence.complete, columns, Reading.HARD)
+def series_key(series: Series) -> dict[str, Any]:
+    return {"attack": series.attack.name, "price": price_of(series.tariff)}
 
 
-def ranking_data(found: Standings) -> dict[str, Any]:
-    """As audit.json has it: nothing in it depends on the time that anything took."""
-    return {
-        "against": found.against,
-        "cap": found.cap.words,
-        "costs": [
-            {"price": price(column.tariff.prices.true_ratio), "by": column.by}
-            | {"first": number(first_cost(column.mark)), "last": number(column.mark)}
-            for column in found.columns
-        ],
-        "standings": [
-            {"attack": each.attack, "price": price(each.column.tariff.prices.true_ratio)}
-            | {"G": _estimate(each.ratios.get(found.against)), "O": _estimate(each.optimality)}
-            for each in found.standings
-        ],
-    }
+def level_data(level: float, values: int) -> dict[str, Any]:
+    return {"epsilon": number(level), "steps": number(steps(level, values))}
 
 
-def times(evidence: Evidence) -> list[dict[str, Any]]:
-    """Of each finished series the seconds of all engines together, and queries a second; None if
-    that was not recorded."""
-    seconds = evidence.results.seconds() or {}
-    found = []
-    for runs in evidence.complete:
-        each = time_of(evidence.results, runs, seconds.get(runs.series.number))
-        named = zip(("seconds", "speed"), each, strict=True)
-        found.append({name: None if value is None else number(value) for name, value in named})
-    return found
-
-
-def _estimate(found: Estimate | None) -> dict[str, Any] | None:
-    """None over no images."""
-    if found is None or not found.images:
-        return None
-    return {n: number(v) for n, v in zip(("value", "low", "high"), found[:3], strict=True)}
-
-
-FORMAT = 1
-WORTHS = (100.0, 1000.0, 10_000.0, 100_000.0)
-"""What a changed image may be worth, beside what is asked."""
-MARKS = 40
-"""ε at which the curves are read."""
-REFERENCE = 100.0
-"""The price that weakest images are found at, and that the verdict names beside 1."""
-WEAKEST = 6
-
-
-def audit_data(evidence: Evidence, questions: Questions) -> dict[str, Any]:
-    """All answers, but for their words."""
-    values, nearest = evidence.values, evidence.nearest
-    levels = questions.levels(nearest, values)
-    chosen = headline(levels, nearest)
-    reached = evidence.reached(levels)
-    at = [reached.at(level) for level in range(len(levels))]
-    prices = prices_of(evidence)
-    worths = sorted({*WORTHS, *(() if questions.worth is None else (float(questions.worth),))})
+def audit_data(runs: AuditRuns, criteria: Criteria) -> dict[str, Any]:
+    """Return all results except the sentences."""
+    values, smallest = runs.values, runs.smallest
+    levels = criteria.levels(smallest, values)
+    chosen = headline(levels, smallest)
+    accounts = runs.accounts(levels)
+    at = [accounts.at(level) for level in range(len(levels))]
+    prices = prices_of(runs)
+    worths = sorted({*WORTHS, *(() if criteria.worth is None else (float(criteria.worth),))})
+    policy = criteria.policy
     return {
         "format": FORMAT,
-        "model": evidence.name,
+        "model": runs.name,
         "images": {
-            "given": evidence.given,
-            "misclassified": evidence.misclassified,
-            "measured": len(reached.images),
-            "shape": evidence.settings["shape"],
+            "given": runs.results.grid.images,
+            "misclassified": runs.misclassified,
+            "measured": len(accounts.images),
+            "shape": runs.settings["shape"],
             "values": values,
         },
-        "questions": questions.to_json(),
-        "suite": suite_data(evidence),
+        "criteria": criteria.to_json(),
+        "suite": suite_data(runs),
         "left_out": [
-            {"attack": series.attack.name, "price": price(series.tariff.prices.true_ratio)}
-            | {"finished": done, "cells": evidence.results.grid.width}
-            for series, done in evidence.left_out
+            {**series_key(series), "finished": done, "cells": runs.results.grid.width}
+            for series, done in runs.left_out
         ],
         "levels": [
-            {"epsilon": number(level), "steps": number(steps(level, values))}
-            | {"reached": share(nearest <= level)}
-            for level in levels
+            {**level_data(level, values), "reached": share(smallest <= level)} for level in levels
         ],
-        "failed": evidence.failed,
+        "failed": runs.failed,
         "headline": chosen,
         "prices": [price(each) for each in prices],
         "reference": price(reference_price(prices)),
         "costs": [
-            _row(level, each, answers.costs(at[level], each))
-            for level, each in ((level, each) for level in range(len(levels)) for each in prices)
+            {"level": level, "price": price(each), **_quantiles(costs.costs(here, each))}
+            for level, here in enumerate(at)
+            for each in prices
         ],
         "policy": None
-        if questions.policy is None
+        if policy is None
         else [
-            {"level": level, **_quantiles(answers.policy_costs(at[level], questions.policy.prices))}
-            for level in range(len(levels))
+            {"level": level, **_quantiles(costs.policy_costs(here, policy.prices))}
+            for level, here in enumerate(at)
         ],
         "flagged": [
-            {"level": level, **_quantiles(answers.flagged_answers(at[level]))}
-            for level in range(len(levels))
+            {"level": level, **_quantiles(costs.flagged_answers(here))}
+            for level, here in enumerate(at)
         ],
         "break_even": [
-            {"level": level, "worth": number(worth), **_break_even(at[level], worth)}
-            for level in range(len(levels))
+            {"level": level, "worth": number(worth), **_break_even(here, worth)}
+            for level, here in enumerate(at)
             for worth in worths
         ],
-        "curves": curves(evidence, levels, prices, questions),
-        "runs": [
-            _series(runs, reached, place, chosen) for place, runs in enumerate(evidence.complete)
-        ],
-        "ranking": ranking_data(over_budgets(evidence)),
-        "cheapest": _cheapest(evidence, at[chosen], prices),
-        "weakest": weakest(evidence, at[chosen], prices),
-        "environment": dataclasses.asdict(evidence.results.record.environment),
-        "digest": evidence.results.digest,
+        "curves": _curves(runs, levels, prices, criteria),
+        "runs": [_series(each, at[chosen], place) for place, each in enumerate(runs.complete)],
+        "ranking": _ranking(runs),
+        "cheapest": _cheapest(runs, at[chosen], prices),
+        "weakest": _weakest(runs, at[chosen], prices),
+        "environment": dataclasses.asdict(runs.results.record.environment),
+        "digest": runs.results.digest,
     }
 
 
-def prices_of(evidence: Evidence) -> list[float]:
-    """The prices that were planned with, rising; at least that of equal answers."""
-    ratios = (tariff.prices.true_ratio for tariff in evidence.results.study.tariffs)
+def prices_of(runs: AuditRuns) -> list[float]:
+    """Return 1 and the prices that the attacks planned with, in rising order."""
+    ratios = (tariff.prices.true_ratio for tariff in runs.results.study.tariffs)
     return sorted({1.0, *ratios})
 
 
-def suite_data(evidence: Evidence) -> dict[str, Any]:
-    """Attacks, prices and budgets, as they were run."""
-    study = evidence.results.study
+def reference_price(prices: Sequence[float]) -> float:
+    """Return 100, or the finite price with the smallest ratio to it."""
+    finite = [each for each in prices if math.isfinite(each)]
+    return min(finite, key=lambda each: abs(math.log(max(each, 1e-9) / REFERENCE)))
+
+
+def suite_data(runs: AuditRuns) -> dict[str, Any]:
+    """Return the attacks, prices and budgets of an audit."""
+    study = runs.results.study
     return {
         "attacks": [attack.name for attack in study.attacks],
-        "budget": number(evidence.settings["budget"]),
+        "budget": number(runs.settings["budget"]),
         "budgets": [
-            {"price": price(tariff.prices.true_ratio), "budget": number(tariff.budget)}
+            {"price": price_of(tariff), "budget": number(tariff.budget)}
             | {"queries": number(tariff.max_queries)}
             for tariff in study.tariffs
         ],
@@ -199,158 +163,159 @@ def suite_data(evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def curves(
-    evidence: Evidence, levels: Sequence[float], prices: Sequence[float], questions: Questions
+def _quantile_rows(values: Values) -> list[dict[str, Any]]:
+    found = zip(QUANTILES, costs.quantiles(values), strict=True)
+    return [{"share": q, **_numbers(each)} for q, each in found]
+
+
+def _numbers(found: Estimate) -> dict[str, Any]:
+    return {name: number(getattr(found, name)) for name in ("value", "low", "high")}
+
+
+def _quantiles(values: Values) -> dict[str, Any]:
+    return {"quantiles": _quantile_rows(values), "never": share(np.isinf(values))}
+
+
+def _break_even(at: Accounts, worth: float) -> dict[str, Any]:
+    prices = costs.break_even(at, worth)
+    return {"quantiles": _quantile_rows(prices), "pays_at_1": share(prices >= 1)}
+
+
+def _curves(
+    runs: AuditRuns, levels: Sequence[float], prices: Sequence[float], criteria: Criteria
 ) -> dict[str, Any]:
-    """Quantiles of the cost at many ε, for each price."""
-    nearest = evidence.nearest[np.isfinite(evidence.nearest)]
-    if not len(nearest):
+    """Return quantiles of the cost at many ε, for each price."""
+    smallest = runs.smallest[np.isfinite(runs.smallest)]
+    if not len(smallest):
         return {"steps": [], "lines": []}
-    low = max(float(np.quantile(nearest, 0.05)), levels[-1] / 1e3)
-    marks = np.geomspace(min(low, levels[0]), 4 * levels[-1], MARKS)
-    marks = np.unique([*marks, *levels])
-    reached = evidence.reached([float(mark) for mark in marks])
-    at = [reached.at(place) for place in range(len(marks))]
-    lines = [
-        {"price": price(each), **_band([answers.costs(a, each) for a in at])} for each in prices
-    ]
-    if questions.policy is not None:
-        costs = [answers.policy_costs(a, questions.policy.prices) for a in at]
-        lines.append({"policy": questions.policy.name, **_band(costs)})
-    return {
-        "epsilon": [number(float(mark)) for mark in marks],
-        "steps": [number(steps(float(mark), evidence.values)) for mark in marks],
-        "lines": lines,
-    }
+    low = max(float(np.quantile(smallest, 0.05)), levels[-1] / 1e3)
+    spaced = np.geomspace(min(low, levels[0]), 4 * levels[-1], MARKS)
+    marks = [float(mark) for mark in np.unique([*spaced, *levels])]
+    accounts = runs.accounts(marks)
+    at = [accounts.at(place) for place in range(len(marks))]
+
+    def band(found: Sequence[Values]) -> dict[str, Any]:
+        table = [[number(costs.quantile(each, q)) for each in found] for q in QUANTILES]
+        return dict(zip(("low", "middle", "high"), table, strict=True))
+
+    lines = [{"price": price(each), **band([costs.costs(a, each) for a in at])} for each in prices]
+    if criteria.policy is not None:
+        found = [costs.policy_costs(a, criteria.policy.prices) for a in at]
+        lines.append({"policy": criteria.policy.name, **band(found)})
+    named = [level_data(mark, runs.values) for mark in marks]
+    return {key: [each[key] for each in named] for key in ("epsilon", "steps")} | {"lines": lines}
 
 
-def _band(costs: Sequence[Values]) -> dict[str, Any]:
-    table = [[number(answers.quantile(each, q)) for each in costs] for q in QUANTILES]
-    return dict(zip(("low", "middle", "high"), table, strict=True))
-
-
-def _row(level: int, at_price: float, costs: Values) -> dict[str, Any]:
-    return {"level": level, "price": price(at_price), **_quantiles(costs)}
-
-
-def _quantiles(costs: Values) -> dict[str, Any]:
-    found = zip(QUANTILES, answers.quantiles(costs), strict=True)
-    return {
-        "quantiles": [_quantile(q, each) for q, each in found],
-        "never": share(np.isinf(costs)),
-    }
-
-
-def _quantile(q: float, found: Quantile) -> dict[str, Any]:
-    names = ("value", "low", "high")
-    return {"share": q, **{n: number(v) for n, v in zip(names, found, strict=True)}}
-
-
-def _break_even(at: Reached, worth: float) -> dict[str, Any]:
-    prices = answers.break_even(at, worth)
-    found = zip(QUANTILES, answers.quantiles(prices), strict=True)
-    return {
-        "quantiles": [_quantile(q, each) for q, each in found],
-        "pays_at_1": share(prices >= 1),
-    }
-
-
-def _series(runs: SeriesRuns, reached: Reached, place: int, chosen: int) -> dict[str, Any]:
-    """A row of the suite's table."""
-    count, planned = len(runs.runs), runs.series.tariff.prices.true_ratio
-    only = [place]
-    own = Reached(
-        reached.images,
-        reached.flagged[:, only, chosen],
-        reached.others[:, only, chosen],
-        reached.distances[:, only],
-    )
-    costs = answers.costs(own, planned)
+def _series(runs: SeriesRuns, at: Accounts, place: int) -> dict[str, Any]:
+    """Return a row of the table of attacks."""
+    found = at.costs(runs.series.tariff.prices.true_ratio)[:, place]
     phases: Counter[str] = Counter()
     for run in runs.runs:
         phases.update(run.phases)
     total = sum(phases.values())
+    queries, flagged = (
+        float(np.mean([run.spent[by] for run in runs.runs])) if runs.runs else math.nan
+        for by in ("queries", "source")
+    )
     return {
-        "attack": runs.series.attack.name,
-        "price": price(planned),
-        "runs": count,
-        "queries": number(_mean([run.spent["queries"] for run in runs.runs])),
-        "flagged": number(_mean([run.spent["source"] for run in runs.runs])),
-        "distance": number(answers.quantile(own.distances.min(axis=1), 0.5)),
-        "reached": share(np.isfinite(costs)),
-        "cost": number(answers.quantile(costs, 0.5)),
+        **series_key(runs.series),
+        "runs": len(runs.runs),
+        "queries": number(queries),
+        "flagged": number(flagged),
+        "distance": number(costs.quantile(at.distances[:, place], 0.5)),
+        "reached": share(np.isfinite(found)),
+        "cost": number(costs.quantile(found, 0.5)),
         "phases": {name: number(cost / total) for name, cost in phases.items()} if total else {},
     }
 
 
-def _cheapest(evidence: Evidence, at: Reached, prices: Sequence[float]) -> list[dict[str, Any]]:
-    """For each price: how many of the images each attack is the cheapest for."""
-    attacks = [runs.series.attack.name for runs in evidence.complete]
+def _ranking(runs: AuditRuns) -> dict[str, Any]:
+    results = runs.results
+    [model] = results.study.models
+    priced = [tariff for tariff in results.study.tariffs if math.isfinite(tariff.budget)]
+    columns = [TableColumn(model.name, tariff) for tariff in priced]
+    found = standings(results, runs.complete, columns, DistanceRule.HARD)
+
+    def estimate(each: Estimate | None) -> dict[str, Any] | None:
+        return None if each is None or not each.images else _numbers(each)
+
+    return {
+        "against": found.reference,
+        "cap": found.cap_text,
+        "costs": [
+            {"price": price_of(column.tariff), "by": column.by}
+            | {"first": number(first_cost(column.mark)), "last": number(column.mark)}
+            for column in found.columns
+        ],
+        "standings": [
+            {
+                "attack": each.attack,
+                "price": price_of(each.column.tariff),
+                "G": estimate(each.ratios.get(found.reference)),
+                "O": estimate(each.optimality),
+            }
+            for each in found.standings
+        ],
+    }
+
+
+def times(runs: AuditRuns) -> list[Mapping[str, Any]]:
+    """Return the seconds of each finished series, summed over workers, and queries per second."""
+    seconds = runs.results.seconds() or {}
+    found = (time_of(runs.results, each, seconds.get(each.series.number)) for each in runs.complete)
+    return [{"seconds": number(each), "speed": number(speed)} for each, speed in found]
+
+
+def _cheapest(runs: AuditRuns, at: Accounts, prices: Sequence[float]) -> list[dict[str, Any]]:
+    """Return for how many images each attack is the cheapest, by price."""
+    attacks = [each.attack for each in runs.complete]
     rows = []
     for each in prices:
-        with np.errstate(invalid="ignore"):
-            cost = at.flagged if math.isinf(each) else at.others + each * at.flagged
-        won: Counter[str] = Counter()
-        for line in cost:
-            if np.isfinite(line).any():
-                won[attacks[int(np.argmin(line))]] += 1
-        rows.append({"price": price(each), "images": dict(sorted(won.items()))})
+        cheapest = Counter(
+            attacks[int(np.argmin(line))] for line in at.costs(each) if np.isfinite(line).any()
+        )
+        rows.append({"price": price(each), "images": dict(sorted(cheapest.items()))})
     return rows
 
 
-def weakest(evidence: Evidence, at: Reached, prices: Sequence[float]) -> list[dict[str, Any]]:
-    """The images that are cheapest to change, by their cost at the reference price; with the run
-    that is."""
-    reference = reference_price(prices)
-    costs = answers.costs(at, reference)
-    order = [row for row in np.argsort(costs, kind="stable") if math.isfinite(costs[row])]
-    names = evidence.results.record.class_names
-    found = []
-    for row in order[:WEAKEST]:
-        each = at.others[row] + reference * at.flagged[row]
-        column = int(np.argmin(each))
-        runs, image = evidence.complete[column], at.images[row]
-        content, label, name = evidence.results.images[image]
-        found.append(
+def _weakest(runs: AuditRuns, at: Accounts, prices: Sequence[float]) -> list[dict[str, Any]]:
+    """Return the cheapest images at the reference price, with their cheapest runs."""
+    found = at.costs(reference_price(prices))
+    least = found.min(axis=1, initial=math.inf)
+    rows = []
+    for row in np.argsort(least, kind="stable")[:WEAKEST]:
+        if not math.isfinite(least[row]):
+            break
+        column = int(np.argmin(found[row]))
+        series, image = runs.complete[column].series, at.images[row]
+        content, label, name = runs.results.images[image]
+        rows.append(
             {
                 "image": image,
                 "name": name,
                 "content": content,
-                "label": class_words(label, names),
-                "attack": runs.series.attack.name,
-                "planned": price(runs.series.tariff.prices.true_ratio),
-                "cost": number(float(costs[row])),
+                "label": class_words(label, runs.results.record.class_names),
+                "attack": series.attack.name,
+                "planned": price_of(series.tariff),
+                "cost": number(float(least[row])),
                 "flagged": number(float(at.flagged[row, column])),
                 "others": number(float(at.others[row, column])),
                 "distance": number(float(at.distances[row, column])),
-                "series": runs.series.number,
+                "series": series.number,
             }
         )
-    return found
+    return rows
 
 
-def reference_price(prices: Sequence[float]) -> float:
-    """The price that weakest images are found at: 100, or the finite one that is nearest to it."""
-    finite = [each for each in prices if math.isfinite(each)]
-    return min(finite, key=lambda each: abs(math.log(max(each, 1e-9) / REFERENCE)))
-
-
-def accounts(at: Reached) -> list[list[list[int]]]:
-    """For each image the accounts (flagged, others) that are cheapest at some price: fewer of the
-    one, or of the other, than any other run's."""
+def price_fronts(at: Accounts) -> list[list[list[int]]]:
+    """Return for each image the accounts (flagged, others) that are cheapest at some price."""
     fronts = []
     for flagged, others in zip(at.flagged, at.others, strict=True):
         known = np.isfinite(flagged)
-        pairs = sorted(
-            {(int(f), int(o)) for f, o in zip(flagged[known], others[known], strict=True)}
-        )
+        pairs = {(int(f), int(o)) for f, o in zip(flagged[known], others[known], strict=True)}
         front: list[list[int]] = []
-        for f, o in pairs:
+        for f, o in sorted(pairs):
             if not front or o < front[-1][1]:
                 front.append([f, o])
         fronts.append(front)
     return fronts
-
-
-def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values)) if len(values) else math.nan

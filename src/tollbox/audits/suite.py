@@ -1,16 +1,15 @@
-"""What an audit runs: attacks, prices and budgets. Nothing of it is chosen by the user but what an
-attack may cost.
+"""The suite of an audit: its attacks, prices and budgets. The user chooses only the budget B.
 
-1. Attacks: `frugal`, which came nearest on every network that was measured (docs/frugal.md), and
-   those of others that came nearest after it: `surfree-original` at high prices, `hsja+as` at low
-   ones, and `stealthy-hsja`, which is made for few flagged answers. The first tells most, so it is
-   run at all prices before the next begins.
+1. Attacks: `frugal`, which had the smallest distances on every measured network (docs/frugal.md),
+   and the next best: `surfree-original` at high prices, `hsja+as` at low ones, and `stealthy-hsja`,
+   which aims at few flagged answers. The first is the most informative, so it runs at all prices
+   before the next starts.
 2. Prices: 1, 10, 100, 1000, and infinity, where a flagged answer costs 1, any other nothing, and
-   queries are capped.
-3. Budgets: B at c* = 1. A dearer flagged answer takes a larger budget to reach as far, so they grow
-   with the price (`FACTORS`): 1.5 B, 3 B and 15 B at 10, 100 and 1000, and at most 5 B queries at
-   infinity. Costs at any other price are those of the same answers, so no other price is run.
-4. B is 2000, and 5000 for images of more than `LARGE` values: in more dimensions an estimate takes
+   the number of queries is limited.
+3. Budgets: B at c* = 1. The more a flagged answer costs, the larger the budget must be to reach the
+   same distance (`FACTORS`): 1.5 B, 3 B and 15 B at 10, 100 and 1000, and at most 5 B queries at
+   infinity. Costs at any other price follow from the same answers, so no other price is run.
+4. B is 2000, and 5000 for images of more than `LARGE` values: in more dimensions an estimate needs
    more queries.
 """
 
@@ -26,19 +25,19 @@ from ..studies.schema import AttackSpec, Tariff
 
 ATTACKS = ("frugal", "surfree-original", "hsja+as", "stealthy-hsja")
 FACTORS: dict[float, float] = {1: 1.0, 10: 1.5, 100: 3.0, 1000: 15.0}
-"""By price, how many times B an attack may cost."""
+"""Budget of an attack relative to B, by price."""
 QUERIES_FACTOR = 5
-"""How many times B queries it may take where only flagged answers cost something."""
+"""Maximum number of queries relative to B where only flagged answers cost something."""
 BUDGET = 2000
 LARGE_BUDGET = 5000
 LARGE = 50_000
-"""Values of an image (3 x 128 x 128 are 49 152)."""
+"""Number of values of a large image (3 x 128 x 128 are 49,152)."""
 LEAST_BUDGET = 100
 
 
 @dataclass(frozen=True)
 class Suite:
-    """The attacks of an audit, its prices, and B."""
+    """The attacks and prices of an audit, and B."""
 
     budget: float = BUDGET
     attacks: Sequence[str] = ATTACKS
@@ -48,26 +47,26 @@ class Suite:
         if not is_number(self.budget) or not LEAST_BUDGET <= self.budget <= 1e9:
             raise InputError(
                 f"is {shown(self.budget)}",
-                expected=f"a number from {LEAST_BUDGET} to 1e9, what an attack on one image may "
-                "cost where all answers cost 1",
+                expected=f"a number from {LEAST_BUDGET} to 1e9, the maximum cost of an attack on "
+                "one image if all answers cost 1",
                 input="budget",
             )
 
     @classmethod
     def for_images(cls, values: int, budget: float | None = None) -> Suite:
-        """The suite for images of so many values each."""
-        usual = LARGE_BUDGET if values > LARGE else BUDGET
-        return cls(usual if budget is None else budget)
+        """Return the suite for images with `values` values."""
+        default = LARGE_BUDGET if values > LARGE else BUDGET
+        return cls(default if budget is None else budget)
 
     def specs(self) -> list[AttackSpec]:
-        """The attacks, as a study has them."""
+        """Return the attacks as a study has them."""
         return [AttackSpec.of(name) for name in self.attacks]
 
     def tariffs(self) -> list[Tariff]:
-        """The prices with their budgets, as a study has them."""
-        return [self._tariff(price) for price in self.prices]
-
-    def _tariff(self, price: float) -> Tariff:
-        if math.isinf(price):
-            return Tariff.of(price, max_queries=round(QUERIES_FACTOR * self.budget))
-        return Tariff.of(price, budget=FACTORS[price] * self.budget)
+        """Return the prices with their budgets as a study has them."""
+        return [
+            Tariff.of(price, max_queries=round(QUERIES_FACTOR * self.budget))
+            if math.isinf(price)
+            else Tariff.of(price, budget=FACTORS[price] * self.budget)
+            for price in self.prices
+        ]

@@ -1,10 +1,10 @@
-"""An audit in words. They claim what was seen, of these images and by these attacks, and no more.
+"""An audit in words, which claim only what was measured on these images with these attacks.
 
-1. Costs are at most what an attacker needs: others may do with less. So a price that makes these
-   attacks uneconomic is a price that is needed at least.
-2. What was not reached is not said to be safe: it was not reached within the budgets.
-3. The verdict is two sentences: what it costs, and what would change that.
-4. Of one image there are no shares, and no intervals: the words speak of that image alone.
+1. Costs are upper bounds: stronger attacks may need less. So a price that makes these attacks
+   unprofitable is a lower bound on the price that is needed.
+2. An image that was not reached is not called safe: it was not reached within the budgets.
+3. The verdict is two sentences: what an attack costs, and what would change that.
+4. For one image there are no shares and no intervals: the sentences are about that image alone.
 """
 
 from __future__ import annotations
@@ -13,25 +13,26 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from ..report.numbers import count, distance, percent
-from ..report.words import counted, goal_sentences
-from .answers import QUANTILES
+from ..report.formatting import confidence, count, counted, distance, percent
+from ..report.summary import demo_command, failures, goal_sentences, result_notes
+from .costs import IN_PYTHON, QUANTILES, AuditRuns
 from .data import number
-from .evidence import IN_PYTHON, Evidence
+
+STRONGER = "stronger attacks may require a higher price."
 
 
-def with_words(evidence: Evidence, data: dict[str, Any]) -> dict[str, Any]:
-    """The data with its verdict, what to do with it, notes, and the commands to go on."""
+def with_words(runs: AuditRuns, data: dict[str, Any]) -> dict[str, Any]:
+    """Return the data with its verdict, recommendations, notes and commands."""
     return data | {
         "verdict": verdict(data),
         "advice": advice(data),
-        "notes": notes(evidence, data),
-        "commands": commands(evidence),
+        "notes": notes(runs, data),
+        "commands": commands(runs),
     }
 
 
 def level_words(level: Mapping[str, Any]) -> str:
-    """An ε in words: 4/255 RMS (ℓ2 0.44)."""
+    """Return an ε in words: 4/255 RMS (ℓ2 0.44)."""
     return f"{level['steps']:.3g}/255 RMS (ℓ2 {distance(level['epsilon'])})"
 
 
@@ -41,238 +42,217 @@ def _cost(value: float | None) -> str:
     return count(round(value)) if value >= 10 or float(value).is_integer() else distance(value)
 
 
-def _interval(found: Mapping[str, Any]) -> str:
-    return f"{_cost(found['value'])} [{_cost(found['low'])}, {_cost(found['high'])}]"
+def _estimate(found: Mapping[str, Any]) -> str:
+    """Return a number with its interval: 182 (95 % CI 60–415)."""
+    return f"{_cost(found['value'])} ({confidence(_cost(found['low']), _cost(found['high']))})"
 
 
 def _found(rows: list[dict[str, Any]], share: float, **keys: Any) -> dict[str, Any]:
-    """The quantile of a share in the row with these keys."""
+    """Return the quantile of a share in the row with these keys."""
     row = next(row for row in rows if all(row[key] == value for key, value in keys.items()))
     return dict(row["quantiles"][QUANTILES.index(share)])
 
 
 def verdict(data: Mapping[str, Any]) -> list[str]:
-    """Two sentences for whoever reads nothing else."""
+    """Return two sentences that summarise the audit."""
     measured, given = data["images"]["measured"], data["images"]["given"]
     if not measured and not data["left_out"]:
         which = "the one image" if given == 1 else f"all {given} images"
         return [
-            f"Nothing can be said: the model misclassifies {which}.",
+            f"No result: the model misclassifies {which}.",
             f"Check its mean and std, and the {'label' if given == 1 else 'labels'}.",
         ]
     if not measured:
         which = "the one image" if given == 1 else "all images"
         return [
-            f"Nothing can be said yet: no attack is finished on {which}.",
-            "Go on with the audit to have its answers.",
+            f"No result yet: no attack is finished on {which}.",
+            "Resume the audit to get results.",
         ]
     if _all_failed(data):
         return [
-            f"Nothing can be said: all {count(data['failed'])} runs failed.",
-            "Mend why (`tollbox status` has the reasons), and run them again.",
+            f"No result: all {count(data['failed'])} runs failed.",
+            "Fix the cause (`tollbox status` shows the reasons), and run them again.",
         ]
-    here, level = data["headline"], data["levels"][data["headline"]]
-    within = f"within {level_words(level)} of the original"
+    here, level, one = data["headline"], data["levels"][data["headline"]], measured == 1
+    images, within = (
+        counted(measured, "image"),
+        f"attacked successfully within {level_words(level)}",
+    )
     if not level["reached"]:
-        one = measured == 1
-        many = f"None of the {counted(measured, 'image')} was"
-        which = "The one image was not" if one else many
+        which = "The one image was not" if one else f"None of the {images} was"
+        each = "" if one else " each"
+        budget = _cost(data["suite"]["budget"])
         return [
-            f"{which} brought {within} by the attacks of this audit, with up to "
-            f"{_cost(data['suite']['budget'])} queries{'' if one else ' each'} at equal prices.",
-            "That is no proof of safety: a larger budget may show more.",
+            f"{which} {within}, with up to {budget} queries{each} at c* = 1.",
+            "This does not prove safety: a larger budget may succeed.",
         ]
-    dear = data["reference"]
-    cheap = _found(data["costs"], 0.5, level=here, price=1)
-    costly = _found(data["costs"], 0.5, level=here, price=dear)
-    if cheap["value"] is None:
+    reference = data["reference"]
+    equal, priced = (_found(data["costs"], 0.5, level=here, price=p) for p in (1, reference))
+    more = f"if a flagged answer costs {count(reference)} times as much as any other, the cost is"
+    if equal["value"] is None:
         first = (
-            f"{percent(level['reached'])} of the {counted(measured, 'image')} were brought "
-            f"{within}; for the others the budgets of this audit did not suffice."
+            f"{percent(level['reached'])} of the {images} were {within}; the budgets of this audit "
+            "were too small for the others."
         )
-    elif measured == 1:
+    elif one:
         first = (
-            f"The one image was brought {within} for {_cost(cheap['value'])} queries; where a "
-            f"flagged answer costs {count(dear)} times any other, the same takes a cost of "
-            f"{_cost(costly['value'])}."
+            f"The one image was {within} for {_cost(equal['value'])} queries; {more} "
+            f"{_cost(priced['value'])}."
         )
     else:
         first = (
-            f"Half of the {counted(measured, 'image')} were brought {within} for at most "
-            f"{_interval(cheap)} queries each; where a flagged answer costs {count(dear)} times "
-            f"any other, the same takes a cost of {_interval(costly)}."
+            f"Half of the {images} were {within} for at most {_estimate(equal)} queries each; "
+            f"{more} at most {_estimate(priced)}."
         )
-    return [first, _second(data, here)]
+    worth = data["criteria"]["worth"]
+    second = _limit(data, here) if worth is None else _profit(data, here, worth)
+    return [first, second]
 
 
 def _all_failed(data: Mapping[str, Any]) -> bool:
-    """Whether no run ended well, and none had come near before."""
+    """Return whether all runs failed before any image was reached."""
     runs = sum(row["runs"] for row in data["runs"])
     return data["failed"] == runs and not any(level["reached"] for level in data["levels"])
 
 
-def _second(data: Mapping[str, Any], here: int) -> str:
-    """What would change that."""
-    worth, one = data["questions"]["worth"], data["images"]["measured"] == 1
-    if worth is not None:
-        half, found = (
-            _found(data["break_even"], share, level=here, worth=number(worth))
-            for share in (0.5, 0.9)
-        )
-        what = f"If a changed image is worth {_cost(worth)}"
-        if found["value"] is None:
-            where = ": one of them takes" if one else " on nine in ten images: some of them take"
-            return (
-                f"{what}, no price of flagged answers makes these attacks uneconomic{where} no "
-                "flagged answer."
-            )
-        if found["value"] == 0:
-            where = "" if one else " on nine in ten images"
-            return (
-                f"{what}, these attacks, as far as their budgets let them go, do not pay{where} at "
-                "any price."
-            )
-        if one:
-            return (
-                f"{what}, a flagged answer has to cost more than {_cost(found['value'])} before "
-                "these attacks no longer pay; better attacks may call for more."
-            )
-        if half["value"] == 0:
-            return (
-                f"{what}, these attacks, as far as their budgets let them go, do not pay on half "
-                "of the images at any price, and no longer on nine in ten once a flagged answer "
-                f"costs more than {_interval(found)}; better attacks may call for more."
-            )
+def _profit(data: Mapping[str, Any], here: int, worth: float) -> str:
+    """Return the price that makes attacks unprofitable, in a sentence."""
+    one = data["images"]["measured"] == 1
+    half, most = (
+        _found(data["break_even"], share, level=here, worth=number(worth)) for share in (0.5, 0.9)
+    )
+    what = f"If a changed image is worth {_cost(worth)},"
+    on_most = "" if one else " on nine in ten images"
+    if most["value"] is None:
+        some = "one of them needs" if one else "some of them need"
         return (
-            f"{what}, a flagged answer has to cost more than {_interval(half)} before these "
-            f"attacks no longer pay on half of the images, and more than {_interval(found)} on "
-            "nine in ten; better attacks may call for more."
+            f"{what} no price makes these attacks unprofitable{on_most}: {some} no flagged answer."
         )
-    few, half = (_found(data["flagged"], share, level=here) for share in (0.1, 0.5))
-    if few["value"] is None:
-        return "Fewer than one in ten were, so nothing is said of a limit on flagged answers."
-    if half["value"] == few["value"]:
-        who = "It" if one else "Half of them"
-        second = f"{who} took no more than {_flagged(half['value'])}"
-    elif half["value"] is None:
-        second = f"One in ten of them took no more than {_flagged(few['value'])}"
+    if most["value"] == 0:
+        return f"{what} these attacks are unprofitable{on_most} at any price, within their budgets."
+    if one:
+        return (
+            f"{what} a flagged answer must cost more than {_cost(most['value'])} to make these "
+            f"attacks unprofitable; {STRONGER}"
+        )
+    if half["value"] == 0:
+        return (
+            f"{what} these attacks are unprofitable on half of the images at any price, within "
+            "their budgets, and on nine in ten if a flagged answer costs more than "
+            f"{_estimate(most)}; {STRONGER}"
+        )
+    return (
+        f"{what} a flagged answer must cost more than {_estimate(half)} to make these attacks "
+        f"unprofitable on half of the images, and more than {_estimate(most)} on nine in ten; "
+        f"{STRONGER}"
+    )
+
+
+def _limit(data: Mapping[str, Any], here: int) -> str:
+    """Return the limit on flagged answers that would stop attacks, in a sentence."""
+    few, half = (_found(data["flagged"], share, level=here)["value"] for share in (0.1, 0.5))
+    if few is None:
+        return "Fewer than one in ten images were reached, which is too few to suggest a limit."
+    if half == few:
+        who = "It" if data["images"]["measured"] == 1 else "Half of them"
+        needed = f"{who} needed at most {counted(int(half), 'flagged answer')}"
+    elif half is None:
+        needed = f"One in ten of them needed at most {counted(int(few), 'flagged answer')}"
     else:
-        second = (
-            f"Half of them took no more than {_flagged(half['value'])}, and one in ten no more "
+        needed = (
+            f"Half of them needed at most {counted(int(half), 'flagged answer')}, and one in ten "
+            f"at most {count(few)}"
         )
-        second += f"than {few['value']}"
-    return f"{second}: a limit that is to stop such attacks has to lie below that."
-
-
-def _flagged(value: float) -> str:
-    return counted(int(value), "flagged answer")
+    return f"{needed}: a limit on flagged answers must be lower to stop such attacks."
 
 
 def advice(data: Mapping[str, Any]) -> list[str]:
-    """What would make attacks uneconomic, as far as it was seen."""
+    """Return sentences about prices and limits that would make these attacks unprofitable."""
     if not data["images"]["measured"] or _all_failed(data):
         return []
     here, one = data["headline"], data["images"]["measured"] == 1
     most = "" if one else " on nine in ten images"
-    said = []
-    asked = data["questions"]["worth"]
-    only = None if asked is None else number(asked)
+    sentences = []
+    worth = number(data["criteria"]["worth"])
     for row in data["break_even"]:
-        if row["level"] != here or row["worth"] != (only or row["worth"]):
+        if row["level"] != here or row["worth"] != (worth or row["worth"]):
             continue
         found = row["quantiles"][QUANTILES.index(0.9)]
-        worth = _cost(row["worth"])
         if found["value"] is None:
-            said.append(
-                f"At a worth of {worth} no price is high enough: some runs took no flagged answer."
-            )
+            text = "no price is high enough: some runs needed no flagged answer."
         elif found["value"] == 0:
-            pay = "do not pay" if one else "pay on fewer than one in ten images"
-            said.append(
-                f"At a worth of {worth} these attacks, as far as their budgets let them go, {pay}, "
-                "whatever flagged answers cost."
-            )
+            text = f"these attacks are unprofitable{most} at any price, within their budgets."
         else:
-            least = _cost(found["value"]) if one else _interval(found)
-            said.append(
-                f"At a worth of {worth} a flagged answer has to cost more than {least} for these "
-                f"attacks not to pay{most}."
+            least = _cost(found["value"]) if one else _estimate(found)
+            text = (
+                f"a flagged answer must cost more than {least} to make these attacks "
+                f"unprofitable{most}."
             )
-    few = _found(data["flagged"], 0.1, level=here)
-    if few["value"] == 1:
-        falls = "The image falls" if one else "One in ten images fall"
-        said.append(
-            f"{falls} with the flagged answer to the image itself and no other: a limit on flagged "
-            "answers does not stop that."
+        sentences.append(f"At a worth of {_cost(row['worth'])}, {text}")
+    few = _found(data["flagged"], 0.1, level=here)["value"]
+    if few == 1:
+        reached = "The image is" if one else "One in ten images are"
+        sentences.append(
+            f"{reached} attacked successfully with a single flagged answer, the one to the image "
+            "itself: a limit on flagged answers does not prevent that."
         )
-    elif few["value"] is not None and few["value"] > 1:
-        limit = int(few["value"]) - 1
-        said.append(
-            f"A limit of {counted(limit, 'flagged answer')} on attempts that belong together would "
-            f"have stopped these attacks{most}; what belongs together is for whoever sets it, and "
-            "is not measured here."
+    elif few is not None and few > 1:
+        sentences.append(
+            f"A limit of {counted(int(few) - 1, 'flagged answer')} for related queries would have "
+            f"stopped these attacks{most}. Which queries are related is up to you, and is not "
+            "measured here."
         )
-    return said
+    return sentences
 
 
-def notes(evidence: Evidence, data: Mapping[str, Any]) -> list[str]:
-    """What a reader of the numbers must know."""
-    results, images = evidence.results, data["images"]
-    said = [*results.sizes, *goal_sentences(results.study.goal, results.record.class_names)]
-    if images["given"] == images["misclassified"] == 1:
-        said.append("The model misclassifies the one image, which needs no attack.")
-    elif images["misclassified"]:
-        right = images["given"] - images["misclassified"]
-        said.append(
-            f"The model classifies {right} of {counted(images['given'], 'image')} correctly; the "
-            f"other{'s need' if images['misclassified'] > 1 else ' needs'} no attack and "
-            f"{'are' if images['misclassified'] > 1 else 'is'} left out."
+def notes(runs: AuditRuns, data: Mapping[str, Any]) -> list[str]:
+    """Return what a reader of the numbers must know."""
+    results, images = runs.results, data["images"]
+    sentences = [*results.sizes, *goal_sentences(results.study.goal, results.record.class_names)]
+    wrong = images["misclassified"]
+    if images["given"] == wrong == 1:
+        sentences.append("The model misclassifies the one image, which needs no attack.")
+    elif wrong:
+        verbs = ("others need", "are") if wrong > 1 else ("other needs", "is")
+        sentences.append(
+            f"The model classifies {images['given'] - wrong} of "
+            f"{counted(images['given'], 'image')} correctly; the {verbs[0]} no attack and "
+            f"{verbs[1]} left out."
         )
     if images["measured"] == 1:
-        said.append("One image says little of others: there are no shares, and no intervals.")
+        sentences.append("There is one image only, so there are no shares and no intervals.")
     elif images["measured"] and images["measured"] < 20:
-        said.append(
+        sentences.append(
             f"{images['measured']} images are few: intervals are wide, and quantiles of one in ten "
-            "stand on one or two images."
+            "depend on one or two images."
         )
-    if evidence.left_out:
+    if runs.left_out:
         names = ", ".join(
             f"{series.attack.name} at c* = {series.tariff.name} ({done} of {results.grid.width})"
-            for series, done in evidence.left_out
+            for series, done in runs.left_out
         )
         unfinished = "the image is not" if images["given"] == 1 else "not all images are"
-        said.append(
-            f"Not measured, since {unfinished} finished: {names}. The numbers are those of "
-            "the other attacks, and can only become lower: go on with the audit."
+        sentences.append(
+            f"Not measured, because {unfinished} finished: {names}. Resume the audit to include "
+            "them; the costs can only become lower."
         )
-    if evidence.failed:
-        said.append(f"{counted(evidence.failed, 'run')} failed, and count up to where they came.")
-    if evidence.without_start:
-        said.append(
-            f"{counted(evidence.without_start, 'run')} found no adversarial image to begin with."
-        )
-    said += [f"{text[:1].upper()}{text[1:]}." for text in results.warnings]
-    return said + results.exactness
+    return sentences + failures(runs.runs) + result_notes(results)
 
 
-def commands(evidence: Evidence) -> list[str]:
-    """How to go on with it, and how to ask it something else."""
-    record, results = evidence.results.record, evidence.results
+def commands(runs: AuditRuns) -> list[str]:
+    """Return the commands that resume an audit or report other criteria."""
+    record, results = runs.results.record, runs.results
     folder = shlex.quote(str(results.folder))
     if record.made_by == "demo":
-        size = f"--images {len(results.images)} --seed {results.study.seeds[0]}"
-        return [f"tollbox demo {size} --out {folder}"]
-    more = [f"tollbox resume {folder}"] if evidence.left_out else []
-    more += [f"tollbox resume {folder} --failed"] if evidence.failed else []
+        return [demo_command(results, folder)]
+    resume = [f"tollbox resume {folder}"] if runs.left_out else []
+    resume += [f"tollbox resume {folder} --failed"] if runs.failed else []
     if record.where == IN_PYTHON:
-        more = (
-            []
-            if not evidence.left_out
-            else [f"tb.audit(..., out={str(results.folder)!r})  # as it was begun"]
-        )
+        call = f"tb.audit(..., out={str(results.folder)!r})  # with the same arguments"
+        resume = [call] if runs.left_out else []
     return [
-        *more,
-        f"tollbox audit --out {folder} --worth 10000  # ask it something else; nothing is run",
-        f"tollbox report {folder}  # attack by attack",
+        *resume,
+        f"tollbox audit --out {folder} --worth 10000  # report another worth; nothing is run",
+        f"tollbox report {folder}  # a report on each attack",
         f"# the images: digest {results.digest}",
     ]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ..audits.audit import PAGE, Audit, conclude, keeps_images, options_of, settings_of
 from ..audits.compare import check_other
-from ..audits.questions import Questions
+from ..audits.criteria import Criteria
 from ..audits.suite import Suite
 from ..data.classes import flagged_classes
 from ..data.resizing import Resizing
@@ -39,7 +39,7 @@ SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 def audit(options: AuditOptions) -> int:
     """Run an audit, or read one again, and say what it has come to."""
     limit = duration(options.time)
-    questions = Questions.of(options.worth, options.epsilon, options.policy)
+    questions = Criteria.of(options.worth, options.epsilon, options.policy)
     if options.model is None:
         _check_asked(options)
         show(conclude(options.out, questions, other=options.against), options.json)
@@ -160,7 +160,7 @@ def finish(
     outcome: Outcome,
     interruption: int,
     loaded: Loaded | None = None,
-    questions: Questions | None = None,
+    questions: Criteria | None = None,
     *,
     other: Path | None = None,
     as_json: bool = False,

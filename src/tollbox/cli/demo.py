@@ -36,7 +36,7 @@ class DemoOptions:
 def demo(options: DemoOptions = DemoOptions()) -> int:  # noqa: B008
     """Audit the embedded model: what it costs to attack it, and a page, in about a minute."""
     from ..audits.audit import ANSWERS, PAGE, options_of, settings_of
-    from ..audits.questions import Questions
+    from ..audits.criteria import Criteria
     from ..data.output import check_free
     from ..models import stand_ins
     from ..studies.create import begin
@@ -60,7 +60,7 @@ def demo(options: DemoOptions = DemoOptions()) -> int:  # noqa: B008
     for name in files if options.replace else ():
         (options.out / name).unlink(missing_ok=True)
     suite, loaded = prepared(chosen, "embedded")
-    settings = settings_of(suite, loaded.images.images, Questions(worth=WORTH))
+    settings = settings_of(suite, loaded.images.images, Criteria(worth=WORTH))
     begin(loaded, options.out, "demo", settings=settings)
     with keeping(options.out):
         outcome, interruption = run_left(options.out, options_of(TIME_LIMIT), loaded)

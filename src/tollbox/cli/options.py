@@ -17,7 +17,7 @@ from ..attacks.presets import PRESETS, WITH_SURROGATE
 from ..core.metric import Metric
 from ..core.validation import DTYPES
 from ..data.resizing import INTERPOLATIONS
-from ..report.reading import Reading
+from ..report.distance_rule import DistanceRule
 
 
 def offered(names: Iterable[str]) -> Any:
@@ -37,7 +37,7 @@ else:
     NormName = offered(Metric)
     InterpolationName = offered(INTERPOLATIONS)
     DtypeName = offered(DTYPES)
-    ReadingName = offered(Reading)
+    ReadingName = offered(DistanceRule)
     FileOrText = str | Path
 
 

@@ -22,7 +22,7 @@ from ..errors import FileError, InputError, UnknownNameError, mention
 from ..models.registry import packages_of
 from ..paper import outputs
 from ..paper.experiments import EXPERIMENTS, Experiment, Scale, experiment, study_at
-from ..report.reading import Reading
+from ..report.distance_rule import DistanceRule
 from ..studies.create import begin
 from ..studies.events import Options
 from ..studies.inputs import load
@@ -97,7 +97,7 @@ class _Settings:
     """The checked options."""
 
     scale: Scale
-    reading: Reading
+    reading: DistanceRule
     images: Path | None
     labels: Path | None
     limit: int | None
@@ -132,12 +132,12 @@ def paper(
 def _checked(options: PaperOptions) -> _Settings:
     if options.scale not in list(Scale):
         raise UnknownNameError("scale", options.scale, [str(scale) for scale in Scale])
-    if options.reading not in list(Reading):
-        raise UnknownNameError("reading", options.reading, [str(r) for r in Reading])
+    if options.reading not in list(DistanceRule):
+        raise UnknownNameError("reading", options.reading, [str(r) for r in DistanceRule])
     within("limit", options.limit, 1)
     return _Settings(
         Scale(options.scale),
-        Reading(options.reading),
+        DistanceRule(options.reading),
         options.images,
         options.labels,
         options.limit,
@@ -152,8 +152,8 @@ def _check_images(chosen: Experiment, settings: _Settings, out: Path) -> None:
             raise InputError(
                 f"is given without {mention('images')}", expected="both, or neither", input="labels"
             )
-        needed = chosen.studied and settings.scale is Scale.PAPER
-        if needed and not shard_path(out, 0).is_file():
+        paper = settings.scale is Scale.PAPER
+        if paper and not shard_path(out, 0).is_file():
             raise InputError(
                 f"is not given: at the paper's scale {chosen.name} needs {IMAGES}",
                 remedy=f"with {mention('scale')} small it needs nothing",
@@ -205,11 +205,6 @@ def _all(chosen: list[Experiment], settings: _Settings, out: Path) -> int:
 
 
 def _one(chosen: Experiment, settings: _Settings, out: Path) -> int:
-    ours = outputs.names_of(chosen)
-    if not chosen.studied:
-        check_free(out, ours, replace=True)
-        _write(chosen, settings, out, None)
-        return 0
     code, left = _run(chosen, settings, out)
     if code in STOPPED:
         return code
@@ -267,9 +262,7 @@ def _check_same(chosen: Experiment, settings: _Settings, out: Path) -> None:
         )
 
 
-def _write(
-    chosen: Experiment, settings: _Settings, out: Path, results: StudyResults | None
-) -> None:
+def _write(chosen: Experiment, settings: _Settings, out: Path, results: StudyResults) -> None:
     ours = outputs.names_of(chosen)
     with staged(out, ours, shared=True) as stage:
         with stage.writing():
@@ -285,9 +278,6 @@ def listing() -> Iterator[str]:
     yield ""
     for each in EXPERIMENTS.values():
         yield f"{each.name}: {each.place}, {each.about}"
-        if not each.studied:
-            yield "  no study: drawn from a run in two dimensions, in seconds"
-            continue
         for scale in Scale:
             yield f"  {scale}: {_takes(study_at(each.name, scale, files=False))}"
 

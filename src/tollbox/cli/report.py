@@ -55,13 +55,11 @@ def report(
 ) -> int:
     """Make a page from a study, finished or not: table, curves, trade-offs, gallery."""
     from ..data.output import check_free, check_replaceable, replace_file, staged
-    from ..report.best_of_all import with_best_of_all
-    from ..report.data import page_data, read_floors
+    from ..report.distance_rule import DistanceRule
     from ..report.figures import write_figures
-    from ..report.page import GENERATOR, page
-    from ..report.paper_table import paper_table
-    from ..report.ranking import standings
-    from ..report.reading import Reading
+    from ..report.page import GENERATOR, page, page_data
+    from ..report.paper_table import paper_table, with_best_of_all
+    from ..report.ranking import read_floors, standings
     from ..report.runs import series_of
     from ..report.table_files import (
         comma_separated,
@@ -74,9 +72,9 @@ def report(
     from ..studies.results import StudyResults
     from .output import console
 
-    if options.reading not in list(Reading):
-        raise UnknownNameError("reading", options.reading, [str(r) for r in Reading])
-    reading, out, to = Reading(options.reading), options.out or folder / PAGE, console()
+    if options.reading not in list(DistanceRule):
+        raise UnknownNameError("reading", options.reading, [str(r) for r in DistanceRule])
+    reading, out, to = DistanceRule(options.reading), options.out or folder / PAGE, console()
     check_replaceable(out, GENERATOR)
     if options.figures is not None:
         check_free(options.figures, input="figures")

@@ -36,7 +36,7 @@ def resume(
 ) -> int:
     """Continue a study or an attack; recorded answers are not asked for again."""
     from ..audits.audit import options_of
-    from ..audits.evidence import SETTINGS
+    from ..audits.costs import SETTINGS
     from ..studies.events import Options
     from ..studies.fingerprint import recorded_study
     from ..studies.inputs import load

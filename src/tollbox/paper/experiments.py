@@ -1,16 +1,14 @@
-"""Attacks and prices as the paper writes them, and what marks an attack that it does not have.
+"""The paper's experiments by name, and the study of each at a scale.
 
-The paper's experiments by name, and the study of each at a scale.
-
-1. `studies/paper/NAME.toml` is the paper's scale: public weights, and the first 500 images that
-   each model classifies correctly, of those that a user brings. `studies/paper/small/NAME.toml`
-   runs anywhere: a few images, and stand-ins for the models (`tollbox.models.stand_ins`) that say
-   so in their names.
-2. A study's text is its identity, so what a user gives instead of the file's own images is written
-   into the text: the folder can then be resumed without saying it again.
-3. Where attacks are compared, `frugal` stands last: an attack of our own, which the paper does not
-   have. What is ours is known by its kind (`attacks/presets.py`), and marked wherever it is shown.
-4. The three pictures have no study: they are drawn from runs in two dimensions, at any scale alike.
+1. `studies/paper/NAME.toml` is the paper's scale: public weights, and the first 500 of the user's
+   images that each model classifies correctly. `studies/paper/small/NAME.toml` runs anywhere: a few
+   images, and stand-ins for the models (`tollbox.models.stand_ins`) whose names say so.
+2. The text of a study is its identity. So images that a user specifies are written into the text:
+   the folder can then be resumed without them.
+3. Where attacks are compared, `frugal` is last: it is tollbox's own, and the paper does not have
+   it. Such attacks are known by their kind (`attacks/presets.py`), and marked wherever they are
+   shown.
+4. The paper's concept figures (2, 6 and 8) have no study: `docs/figures/draw.py` draws them.
 """
 
 from __future__ import annotations
@@ -30,29 +28,24 @@ from ..studies.study import Study
 from ..studies.toml import key_lines
 
 NOT_IN_THE_PAPER = "not in the paper"
-OURS = f"ours, {NOT_IN_THE_PAPER}"
-"""What the legends of figures say of our own attacks."""
+OWN = f"tollbox's own, {NOT_IN_THE_PAPER}"
+"""Legend of tollbox's own attacks in figures."""
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def attack_name(spec: AttackSpec) -> str:
-    """A-HSJA, Stealthy HSJA, HSJA, Frugal (ours); a name that a study gives stands as it is."""
+    """Return the paper's name (A-HSJA, Frugal (tollbox)), or the name that the study gives."""
     name = spec.described.title if spec.name == spec.preset else spec.name
-    return f"{name} (ours)" if is_ours(spec) else name
+    return f"{name} (tollbox)" if is_own(spec) else name
 
 
-def attack_kind(spec: AttackSpec) -> Kind:
-    """Its group in the trade-off figure."""
-    return spec.described.method.kind
-
-
-def is_ours(spec: AttackSpec) -> bool:
-    """Whether the attack is one of this package, which the paper does not have."""
-    return attack_kind(spec) is Kind.OWN
+def is_own(spec: AttackSpec) -> bool:
+    """Return whether the attack is tollbox's own, which the paper does not have."""
+    return spec.described.method.kind is Kind.OWN
 
 
 def price_name(tariff: Tariff) -> str:
-    """c* = 5, c* = 10⁴, c* = ∞; a name that a study gives stands as it is."""
+    """Return c* = 5, c* = 10⁴ or c* = ∞, or the name that the study gives."""
     if tariff.name == "inf":
         return "c* = ∞"
     plain = tariff.name == f"{tariff.prices.ratio:g}"
@@ -60,7 +53,7 @@ def price_name(tariff: Tariff) -> str:
 
 
 def number(ratio: float) -> str:
-    """5, 300, 10⁵."""
+    """Return a ratio as text: 5, 300 or 10⁵."""
     power = math.log10(ratio) if ratio > 0 else math.nan
     if power >= 2 and power == round(power):
         return f"10{str(round(power)).translate(RAISED)}"
@@ -70,11 +63,11 @@ def number(ratio: float) -> str:
 STUDIES = resources.files("tollbox.paper") / "studies"
 """The files: in the repository a link to `studies/paper`, in an installed package a copy."""
 SHOWN = "studies/paper"
-"""How messages call that folder."""
+"""Name of that folder in messages."""
 
 
 class Scale(enum.StrEnum):
-    """How large a study is."""
+    """The size of a study."""
 
     PAPER = "paper"
     SMALL = "small"
@@ -88,12 +81,11 @@ class Experiment:
     place: str
     about: str
     table: bool = False
-    """A table, or else a figure."""
-    studied: bool = True
+    """Whether it is a table; otherwise it is a figure."""
     marks: Mapping[Scale, Mapping[str, tuple[float, ...]]] = field(default_factory=dict, hash=False)
-    """At which costs a table is read, by the name of the price; without, at the budgets."""
+    """Costs of the columns of a table by price; the default is the budget."""
     level: Mapping[Scale, float] = field(default_factory=dict, hash=False)
-    """The distance that is to be reached."""
+    """Distance to reach."""
 
 
 COSTS = (1e3, 2e3, 5e3, 1e4, 1.5e4)
@@ -142,24 +134,18 @@ EXPERIMENTS = {
         Experiment(
             "tradeoff",
             "Figure 1",
-            "flagged against all queries that each attack takes to come within a distance",
+            "flagged queries against all queries that each attack needs to reach a distance",
             level={Scale.PAPER: 10.0, Scale.SMALL: 1.5},
-        ),
-        Experiment(
-            "concept-picture",
-            "Figure 2",
-            "how AGREST moves its samples, and three steps of asymmetric search",
-            studied=False,
         ),
         Experiment(
             "stealthy",
             "Figure 3",
-            "the asymmetric attacks beside Stealthy HSJA at three extreme prices",
+            "the asymmetric attacks and Stealthy HSJA at three extreme prices",
         ),
         Experiment(
             "search-cost",
             "Figure 4, left",
-            "what the searches of GeoDA have cost after each iteration, binary and asymmetric",
+            "cost of the searches of GeoDA after each iteration, binary and asymmetric",
         ),
         Experiment(
             "low-cost-share",
@@ -170,28 +156,15 @@ EXPERIMENTS = {
             "m-sweep", "Figure 5", "median ℓ2 by the rate m at which the overshoot is scheduled"
         ),
         Experiment(
-            "search-picture",
-            "Figure 6",
-            "asymmetric search step by step, with tau = 0.1 and c* = 2",
-            studied=False,
-        ),
-        Experiment(
             "clip",
             "Figure 7",
-            "the asymmetric attacks beside Stealthy HSJA on CLIP, zero-shot and fine-tuned",
-        ),
-        Experiment(
-            "estimates-picture",
-            "Figure 8",
-            "the samples of a plain estimate and of AGREST beside each other",
-            studied=False,
+            "the asymmetric attacks and Stealthy HSJA on CLIP, zero-shot and fine-tuned",
         ),
     )
 }
 
 
 def experiment(name: str) -> Experiment:
-    """The experiment of that name."""
     if name not in EXPERIMENTS:
         raise UnknownNameError("experiment", name, [*EXPERIMENTS, "all"])
     return EXPERIMENTS[name]
@@ -206,14 +179,16 @@ def study_at(
     *,
     files: bool = True,
 ) -> Study:
-    """The study of an experiment, with the images that a user gives instead of the file's own."""
+    """Return the study of an experiment; `images` replace those of the file."""
     inside = f"{scale}/{name}.toml" if scale is Scale.SMALL else f"{name}.toml"
     place = STUDIES / inside
     text = place.read_text(encoding="utf-8")
     changes: dict[str, str | None] = {}
     if images is not None:
-        changes["path"] = _quoted(images)
-        changes["labels"] = None if labels is None else _quoted(labels)
+        for key, path in (("path", images), ("labels", labels)):
+            # Absolute, so that the study can be resumed from any folder.
+            text_of = None if path is None else json.dumps(str(path.resolve()), ensure_ascii=False)
+            changes[key] = text_of
         if not images.is_dir():  # arrays, which are not cropped
             changes["crop"] = None
     if limit is not None:
@@ -222,14 +197,8 @@ def study_at(
     return Study.from_text(text, Path(str(place)).parent, f"{SHOWN}/{inside}", files=files)
 
 
-def _quoted(path: Path) -> str:
-    """A path as TOML has it, good from wherever one stands."""
-    return json.dumps(str(path.resolve()), ensure_ascii=False)
-
-
 def _changed(text: str, changes: Mapping[str, str | None]) -> Iterator[str]:
-    """The lines of a study file, of which [images] has each key on a line of its own; None leaves
-    a key out."""
+    """Yield the lines of a study file with changed keys of [images]; None removes a key."""
     lines = {
         line: str(key[1])
         for key, line in key_lines(text).items()

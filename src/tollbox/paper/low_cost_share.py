@@ -1,12 +1,13 @@
 """The share of low-cost answers in the first AGREST estimate, against the share that is optimal.
 
-1. The optimum is p(x*) of theory.py, for a boundary that is a plane. An attack aims at it with the
-   cosine its schedule gives for the first iteration, that of a random direction.
-2. A first estimate of about 500 queries is asked for at every price. A finished one has its share
-   in the notes of its step. At high prices AGREST plans for many more, and the study's cap on
-   queries ends the run inside it; then the ledger has its answers, as no other estimate was begun.
-3. A dot is an image (and a seed); the bars are quartiles with the median. How many estimates have
-   no flagged answer at all, and so no information, stands above each price. Estimates of fewer than
+1. The optimum is p(x*) of theory.py, for a plane boundary. An attack aims at it with the cosine of
+   its schedule for the first iteration, that of a random direction.
+2. The first estimate has about 500 queries at every price. A finished estimate has its share in the
+   notes of its step. At high prices AGREST plans many more queries, and the maximum number of
+   queries stops the run inside the estimate. Then the ledger has its answers, since no other
+   estimate started.
+3. A dot is an image (and a seed); the bars are quartiles with the median. Above each price is the
+   share of estimates without a flagged answer, and so without information. Estimates of fewer than
    `FEWEST` answers are left out, and counted.
 """
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 Values = NDArray[np.float64]
 
 FEWEST = 100
-"""Answers of an estimate that is shown."""
+"""Minimum number of answers of an estimate in the figure."""
 BARS = "median (across) and quartiles (upright)"
 
 
@@ -43,17 +44,16 @@ class Shares(NamedTuple):
     """The first estimates of an attack at one price."""
 
     ratio: float
-    """c*."""
     planned: float
     shares: Values
-    """Of low-cost answers, a number for each run."""
+    """Share of low-cost answers of each run."""
     queries: Values
-    """How many answers each estimate has."""
+    """Number of answers of each estimate."""
     left_out: int
 
     @property
     def one_sided(self) -> float:
-        """The share of estimates without a flagged answer."""
+        """Share of estimates without a flagged answer."""
         return float((self.shares == 1).mean())
 
 
@@ -62,17 +62,17 @@ class SharePanel(NamedTuple):
 
     title: str
     dimension: int
-    """d', of the subspace that is sampled."""
+    """Dimension d' of the sampled subspace."""
     prices: list[Shares]
 
 
 def optimal(ratio: float, d: int) -> float:
-    """The optimal share of low-cost answers."""
+    """Return the optimal share of low-cost answers."""
     return cap_probability(optimal_overshoot(ratio, d), d)
 
 
 def panels(results: StudyResults) -> list[SharePanel]:
-    """The first estimates of each model and each attack with AGREST."""
+    """Return the first estimates of each model and each attack with AGREST."""
     study, shape = results.study, tuple(results.pictures.shape[1:])
     all_panels = []
     for model in study.models:
@@ -91,14 +91,13 @@ def panels(results: StudyResults) -> list[SharePanel]:
         raise InputError(
             'the study has no attack with AGREST: expected one, as preset = "hsja+agrest".'
         )
-    begun = [panel for panel in all_panels if any(len(each.shares) for each in panel.prices)]
-    if not begun:
-        raise InputError("no run came to an estimate: expected some; resume, or raise max_queries.")
-    return begun
+    started = [panel for panel in all_panels if any(len(each.shares) for each in panel.prices)]
+    if not started:
+        raise InputError("no run reached an estimate: resume the study, or raise max_queries.")
+    return started
 
 
 def shares_of(results: Sequence[Result], ratio: float, d: int) -> Shares:
-    """The first estimates of these runs."""
     counted = [r for r in results if r.stop is not Stop.ALREADY_MISCLASSIFIED]
     first = [each for result in counted if (each := first_estimate(result)) is not None]
     table = np.array([each for each in first if each[1] >= FEWEST], float).reshape(-1, 2)
@@ -107,7 +106,7 @@ def shares_of(results: Sequence[Result], ratio: float, d: int) -> Shares:
 
 
 def first_estimate(result: Result) -> tuple[float, int] | None:
-    """The share of low-cost answers in the first estimate of a run, and how many answers it has."""
+    """Return the share of low-cost answers in a run's first estimate, and its answers."""
     for step in result.trace:
         if "share" in step.notes:
             return step.notes["share"], step.notes["estimate_queries"]
@@ -118,11 +117,8 @@ def first_estimate(result: Result) -> tuple[float, int] | None:
     return 1 - ledger.flagged_in(PHASE) / tally.total(), tally.total()
 
 
-# -- the figure -----------------------------------------------------------------------------------
-
-
 def draw(results: StudyResults) -> Figure:
-    """Shares against c*, a panel for each model and attack."""
+    """Draw shares against c*, with a panel for each model and attack."""
     shown = panels(results)
     figure, axes = side_by_side(len(shown), 3.8)
     for axis, panel in zip(axes, shown, strict=True):
@@ -151,7 +147,8 @@ def _draw_panel(axis: Axes, panel: SharePanel) -> None:
         [], [], "o", color=COLOURS[1], alpha=0.6, markersize=4, label="measured, one dot per image"
     )
     axis.plot([], [], color=INK, linewidth=2, marker="_", markersize=13, label=BARS)
-    axis.set_ylim(_lowest(shown), 1.16)
+    least = min((float(each.shares.min()) for each in shown), default=0.5)
+    axis.set_ylim(max(-0.02, min(0.45, math.floor(10 * least) / 10 - 0.05)), 1.16)
     axis.text(
         0.015,
         0.985,
@@ -171,18 +168,12 @@ def _draw_panel(axis: Axes, panel: SharePanel) -> None:
     style(axis)
 
 
-def _lowest(shown: Sequence[Shares]) -> float:
-    """A tenth below all that is shown, and below one half."""
-    least = min((float(each.shares.min()) for each in shown), default=0.5)
-    return max(-0.02, min(0.45, math.floor(10 * least) / 10 - 0.05))
-
-
 def _draw_shares(axis: Axes, each: Shares) -> None:
-    """Dots side by side, quartiles and the median, and above them how many are one-sided."""
-    beside = np.linspace(-1, 1, len(each.shares)) if len(each.shares) > 1 else np.zeros(1)
-    beside = np.random.default_rng(0).permutation(beside)
+    """Draw dots, quartiles and the median, and above them the share that is one-sided."""
+    spread = np.linspace(-1, 1, len(each.shares)) if len(each.shares) > 1 else np.zeros(1)
+    spread = np.random.default_rng(0).permutation(spread)
     axis.plot(
-        each.ratio * 1.13**beside,
+        each.ratio * 1.13**spread,
         each.shares,
         "o",
         color=COLOURS[1],
@@ -205,12 +196,11 @@ def _draw_shares(axis: Axes, each: Shares) -> None:
 
 
 def _title(name: str, prices: Sequence[Shares]) -> str:
-    """What it is, and on how much it stands."""
     runs = [len(each.shares) for each in prices if len(each.shares)]
     sizes = np.concatenate([each.queries for each in prices])
     left = sum(each.left_out for each in prices)
     many = f"{min(runs)}" if min(runs) == max(runs) else f"{min(runs)} to {max(runs)}"
-    title = f"{name}\n{many} estimates a price, of {sizes.min():g} to {sizes.max():g} answers"
+    title = f"{name}\n{many} estimates per price, of {sizes.min():g} to {sizes.max():g} answers"
     if left:
         title += f"\n{left} of fewer than {FEWEST} left out"
     return title

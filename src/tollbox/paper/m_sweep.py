@@ -1,10 +1,10 @@
 """Median distance by m, the rate at which AGREST's overshoot is scheduled.
 
-1. A study has each preset several times, with another `estimate.m` each; attacks of one preset are
-   a curve, in the order of their m. The preset's own m, which is the paper's choice, is filled.
-2. Distances are read at the budget; intervals are of 95 % and over images (report/statistics.py).
-   Where half of the images have no adversarial point the median is infinite: it is not drawn, and
-   the figure says so.
+1. A study has each preset several times, with different `estimate.m`. The attacks of a preset form
+   a curve in the order of their m. The marker of the preset's own m, the paper's choice, is filled.
+2. Distances are those at the budget. Intervals are 95 % intervals over images. If half of the
+   images have no adversarial point, the median is infinite: it is not drawn, and the figure says
+   so.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..errors import InputError
 from ..parts.estimates import Agrest
 from ..report.axes import COLOURS, INK, ROUND, fixed_ticks, legend, log_ticks, name_panel, style
 from ..report.axes import panels as side_by_side
+from ..report.distance_rule import DistanceRule
+from ..report.formatting import short_cost
 from ..report.paper_table import TableColumn
-from ..report.reading import Reading
 from ..report.runs import SeriesRuns, series_of
 from ..report.statistics import Median, median_at
-from ..report.words import thousands
 from ..studies.results import StudyResults
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MARKERS = ("o", "s", "D", "^", "v", "P")
 APART = 1.04
-"""By how much curves are moved sideways, so that their intervals can be told apart."""
+"""Factor by which curves are moved sideways, so that their intervals do not overlap."""
 
 
 class Point(NamedTuple):
@@ -40,7 +40,7 @@ class Point(NamedTuple):
     m: float
     median: Median
     published: bool
-    """It is the preset's own m."""
+    """Whether it is the preset's own m."""
 
 
 class RateSweep(NamedTuple):
@@ -58,8 +58,8 @@ class SweepPanel(NamedTuple):
     sweeps: list[RateSweep]
 
 
-def panels(results: StudyResults, reading: Reading = Reading.HARD) -> list[SweepPanel]:
-    """The sweeps of a study, by model and price."""
+def panels(results: StudyResults, rule: DistanceRule = DistanceRule.HARD) -> list[SweepPanel]:
+    """Return the sweeps of a study by model and price."""
     all_series = [
         runs for runs in series_of(results) if _rate(runs.series.attack.attack) is not None
     ]
@@ -77,43 +77,38 @@ def panels(results: StudyResults, reading: Reading = Reading.HARD) -> list[Sweep
             ]
             presets = dict.fromkeys(runs.series.attack.preset for runs in column_series)
             sweeps = [
-                _sweep(
-                    p, [r for r in column_series if r.series.attack.preset == p], column, reading
-                )
+                _sweep(p, [r for r in column_series if r.series.attack.preset == p], column, rule)
                 for p in presets
             ]
             images = max((p.median.images for sweep in sweeps for p in sweep.points), default=0)
-            limit = f"total {column.by} {thousands(column.mark)}"
-            title = f"{model.name}, c* = {tariff.name}, {limit}, {images} images\n{reading.words}"
+            limit = f"total {column.by} {short_cost(column.mark)}"
+            title = f"{model.name}, c* = {tariff.name}, {limit}, {images} images\n{rule.caption}"
             sweep_panels.append(SweepPanel(column, title, sweeps))
     return sweep_panels
 
 
 def _rate(attack: object) -> float | None:
-    """m, if the attack has AGREST."""
+    """Return m if the attack has AGREST."""
     estimate = getattr(attack, "estimate", None)
     return estimate.m if isinstance(estimate, Agrest) else None
 
 
 def _sweep(
-    preset: str, all_series: Sequence[SeriesRuns], column: TableColumn, reading: Reading
+    preset: str, all_series: Sequence[SeriesRuns], column: TableColumn, rule: DistanceRule
 ) -> RateSweep:
     published = _rate(PRESETS[preset].attack)
     points = []
     for runs in all_series:
         m = _rate(runs.series.attack.attack)
         if m is not None and runs.runs:
-            median = median_at(runs.runs, column.mark, column.by, reading)
+            median = median_at(runs.runs, column.mark, column.by, rule)
             points.append(Point(m, median, m == published))
     return RateSweep(preset, sorted(points, key=lambda point: point.m))
 
 
-# -- the figure -----------------------------------------------------------------------------------
-
-
-def draw(results: StudyResults, reading: Reading = Reading.HARD) -> Figure:
-    """Median ℓ2 against m, a panel for each model and price."""
-    shown = panels(results, reading)
+def draw(results: StudyResults, rule: DistanceRule = DistanceRule.HARD) -> Figure:
+    """Draw the median ℓ2 against m, with a panel for each model and price."""
+    shown = panels(results, rule)
     figure, axes = side_by_side(len(shown), 3.7)
     for axis, panel in zip(axes, shown, strict=True):
         _draw_panel(axis, panel)
@@ -124,7 +119,9 @@ def draw(results: StudyResults, reading: Reading = Reading.HARD) -> Figure:
 def _draw_panel(axis: Axes, panel: SweepPanel) -> None:
     axis.set(xscale="log", yscale="log")
     middle = (len(panel.sweeps) - 1) / 2
-    top = _top(panel.sweeps)
+    medians = [point.median for sweep in panel.sweeps for point in sweep.points]
+    ends = [v for median in medians for v in (median.value, median.high) if math.isfinite(v)]
+    top = 1.2 * max(ends, default=1.0)  # of an interval without an upper end
     for number, sweep in enumerate(panel.sweeps):
         _draw_sweep(axis, sweep, number, APART ** (number - middle), top)
     axis.plot([], [], color=INK, linewidth=1.2, alpha=0.55, label="95 % interval")
@@ -135,14 +132,15 @@ def _draw_panel(axis: Axes, panel: SweepPanel) -> None:
     log_ticks(axis.yaxis, ROUND)
     legend(axis)
     style(axis)
-    _tell_absent(axis, panel.sweeps)
-
-
-def _top(sweeps: Sequence[RateSweep]) -> float:
-    """Up to where an interval is drawn that has no upper end."""
-    each = [p.median for sweep in sweeps for p in sweep.points]
-    ends = [v for median in each for v in (median.value, median.high) if math.isfinite(v)]
-    return 1.2 * max(ends, default=1.0)
+    absent = [
+        f"{sweep.name} at {point.m:g}"
+        for sweep in panel.sweeps
+        for point in sweep.points
+        if math.isinf(point.median.value)
+    ]
+    if absent:
+        text = f"half without an adversarial point:\n{', '.join(absent)}"
+        axis.text(0.02, 0.02, text, transform=axis.transAxes, fontsize=8, color=INK)
 
 
 def _draw_sweep(axis: Axes, sweep: RateSweep, number: int, aside: float, top: float) -> None:
@@ -171,22 +169,3 @@ def _draw_sweep(axis: Axes, sweep: RateSweep, number: int, aside: float, top: fl
         markerfacecolor="white",
         label=PRESETS[sweep.name].title,
     )
-
-
-def _tell_absent(axis: Axes, sweeps: Sequence[RateSweep]) -> None:
-    """Which medians are infinite."""
-    absent = [
-        f"{sweep.name} at {point.m:g}"
-        for sweep in sweeps
-        for point in sweep.points
-        if math.isinf(point.median.value)
-    ]
-    if absent:
-        axis.text(
-            0.02,
-            0.02,
-            f"half without an adversarial point:\n{', '.join(absent)}",
-            transform=axis.transAxes,
-            fontsize=8,
-            color=INK,
-        )

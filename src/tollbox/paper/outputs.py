@@ -1,8 +1,8 @@
-"""An experiment's figure, or table, as files in the paper's form.
+"""The figure or table of an experiment as files, in the paper's form.
 
-A figure is NAME.svg, NAME.pdf and NAME.png; a table NAME.md, NAME.csv and NAME.tex. What was run,
-and how distances are read, stands in the title or the caption, which in LaTeX is a comment. What is
-ours, and not of the paper, is marked in all of them.
+A figure is NAME.svg, NAME.pdf and NAME.png; a table is NAME.md, NAME.csv and NAME.tex. The title or
+caption says what was run and by which rule distances are measured; in LaTeX it is a comment.
+tollbox's own attacks, which the paper does not have, are marked everywhere.
 """
 
 from __future__ import annotations
@@ -14,138 +14,120 @@ from typing import TYPE_CHECKING
 
 from ..attacks.presets import Kind
 from ..report import figures, table_files
+from ..report.distance_rule import DistanceRule
+from ..report.formatting import counted
 from ..report.paper_table import PaperTable, paper_table
-from ..report.reading import Reading
 from ..report.runs import series_of
-from ..report.words import counted, notes
+from ..report.summary import notes
 from ..studies.results import StudyResults
-from . import comparison, concept_pictures, low_cost_share, m_sweep, search_cost, search_picture
-from . import comparison as tradeoff
+from . import comparison, low_cost_share, m_sweep, search_cost
 from .experiments import NOT_IN_THE_PAPER, Experiment, Scale
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FIGURE, TABLE = ("svg", "pdf", "png"), ("md", "csv", "tex")
-BOLD = "Bold: the best of a column, and all that is not told from it."
-BOLD_APART = (
-    "{} is ours, not in the paper. Bold: the best of the paper's rows in a column, and all of them "
-    "that are not told from it, as if ours were not there; ours where it is the best of all rows, "
-    "or not told from the best."
+BOLD = (
+    "Bold marks the smallest median of a column, and all that are not significantly different from "
+    "it."
 )
-BRACKETS = "In brackets 95 % intervals over images."
+BOLD_SEPARATE = (
+    "{0} is tollbox's own, not in the paper. Bold marks the smallest median of the paper's rows in "
+    "a column, and all of them that are not significantly different from it. {0} is bold if it has "
+    "the smallest median of all rows, or is not significantly different from it."
+)
 
 
 def names_of(experiment: Experiment) -> frozenset[str]:
-    """The files of an experiment."""
-    return frozenset(
-        f"{experiment.name}.{kind}" for kind in (TABLE if experiment.table else FIGURE)
-    )
+    """Return the names of an experiment's files."""
+    kinds = TABLE if experiment.table else FIGURE
+    return frozenset(f"{experiment.name}.{kind}" for kind in kinds)
 
 
 def write(
-    experiment: Experiment,
-    scale: Scale,
-    results: StudyResults | None,
-    reading: Reading,
-    folder: Path,
+    experiment: Experiment, scale: Scale, results: StudyResults, rule: DistanceRule, folder: Path
 ) -> None:
-    """Write the files of an experiment; `results` is its study, if it has one."""
-    if experiment.table and results is not None:
-        for kind, text in tables(experiment, scale, results, reading).items():
+    """Write the files of an experiment."""
+    if experiment.table:
+        for kind, text in tables(experiment, scale, results, rule).items():
             (folder / f"{experiment.name}.{kind}").write_text(text, encoding="utf-8")
     else:
-        drawn = (
-            picture(experiment) if results is None else figure(experiment, scale, results, reading)
-        )
+        drawn = figure(experiment, scale, results, rule)
         figures.save(drawn, *(folder / f"{experiment.name}.{kind}" for kind in FIGURE))
 
 
-def picture(experiment: Experiment) -> Figure:
-    """A picture that has no study."""
-    return {
-        "search-picture": search_picture.draw,
-        "concept-picture": concept_pictures.draw_agrest_and_search,
-        "estimates-picture": concept_pictures.draw_estimates,
-    }[experiment.name]()
-
-
-def figure(experiment: Experiment, scale: Scale, results: StudyResults, reading: Reading) -> Figure:
-    """The figure of a study."""
-    title = f"{', '.join(_models(results))}; {counted(results.grid.images, 'image')}"
+def figure(
+    experiment: Experiment, scale: Scale, results: StudyResults, rule: DistanceRule
+) -> Figure:
+    """Return the figure of an experiment."""
+    images = counted(results.grid.images, "image")
+    title = f"{_models(results)}; {images}"
+    planned = f"planned with c* = {results.study.tariffs[0].name}"
+    paper = rule is DistanceRule.PAPER
+    distances = "iterates, which can move away again" if paper else "hard budgets"
     if experiment.name == "tradeoff":
-        ratio = results.study.tariffs[0].name
-        return tradeoff.draw(
-            results, experiment.level[scale], f"{title}; planned with c* = {ratio}"
-        )
-    read = "iterates, which can move away again" if reading is Reading.PAPER else "hard budgets"
+        return comparison.draw(results, experiment.level[scale], f"{title}; {planned}")
     if experiment.name == "stealthy":
-        return comparison.by_price(results, reading, f"{title}; {read}")
+        return comparison.by_price(results, rule, f"{title}; {distances}")
     if experiment.name == "clip":
-        ratio = results.study.tariffs[0].name
-        head = f"{counted(results.grid.images, 'image')}; planned with c* = {ratio}; {read}"
-        return comparison.by_model(results, reading, head)
+        return comparison.by_model(results, rule, f"{images}; {planned}; {distances}")
     if experiment.name == "m-sweep":
-        return m_sweep.draw(results, reading)
-    drawn = {"search-cost": search_cost.draw, "low-cost-share": low_cost_share.draw}
-    return drawn[experiment.name](results)
+        return m_sweep.draw(results, rule)
+    return {"search-cost": search_cost.draw, "low-cost-share": low_cost_share.draw}[
+        experiment.name
+    ](results)
 
 
 def tables(
-    experiment: Experiment, scale: Scale, results: StudyResults, reading: Reading
+    experiment: Experiment, scale: Scale, results: StudyResults, rule: DistanceRule
 ) -> dict[str, str]:
-    """A table, by kind of file."""
+    """Return the table of an experiment by kind of file."""
     all_series = series_of(results)
     marks = experiment.marks.get(scale)
-    table = _marked(paper_table(results.study, all_series, reading, marks, own_apart=True))
-    caption = _caption(experiment, table, results, reading)
-    remarks = textwrap.wrap(caption, 98)
-    return {
-        "md": _markdown(f"{caption} {BRACKETS}", table, notes(results, all_series)),
-        "csv": table_files.comma_separated(table),
-        "tex": "".join(f"% {line}\n" for line in remarks) + table_files.latex(table),
-    }
-
-
-def _marked(table: PaperTable) -> PaperTable:
-    """The table, where each row that the paper does not have says so."""
+    table = paper_table(results.study, all_series, rule, marks, separate_own=True)
     rows = [
         row._replace(words=f"{row.words}, {NOT_IN_THE_PAPER}") if row.kind is Kind.OWN else row
         for row in table.rows
     ]
-    return dataclasses.replace(table, rows=rows)
+    table = dataclasses.replace(table, rows=rows)
+    caption = _caption(experiment, table, results, rule)
+    parts = [f"{caption} Brackets are 95 % intervals over images.", *notes(results, all_series)]
+    return {
+        "md": "\n\n".join([*parts, *_markdown(table)]),
+        "csv": table_files.comma_separated(table),
+        "tex": textwrap.indent(textwrap.fill(caption, 98), "% ") + f"\n{table_files.latex(table)}",
+    }
 
 
 def _caption(
-    experiment: Experiment, table: PaperTable, results: StudyResults, reading: Reading
+    experiment: Experiment, table: PaperTable, results: StudyResults, rule: DistanceRule
 ) -> str:
     clean = "" if results.study.charge_clean else " The query of the clean image is not charged."
-    ours = [row.family for row in table.rows if row.kind is Kind.OWN]
-    bold = BOLD_APART.format(" and ".join(dict.fromkeys(ours))) if ours else BOLD
+    own = dict.fromkeys(row.family for row in table.rows if row.kind is Kind.OWN)
+    bold = BOLD_SEPARATE.format(" and ".join(own)) if own else BOLD
+    distances = (
+        "those of the iterates, interpolated linearly (the paper's rule)"
+        if rule is DistanceRule.PAPER
+        else "the smallest found under a hard budget"
+    )
     return (
-        f"{experiment.place}: median {table.norm.sign} distance. {', '.join(_models(results))}; "
-        f"{counted(results.grid.images, 'image')}. Distances are {_read(reading)}.{clean} {bold} "
-        "In parentheses the share of images with an adversarial point, where it is below 100 %."
+        f"{experiment.place}: median {table.norm.sign} distance. {_models(results)}; "
+        f"{counted(results.grid.images, 'image')}. Distances are {distances}.{clean} {bold} "
+        "Parentheses show the share of images with an adversarial point if it is below 100 %."
     )
 
 
-def _markdown(caption: str, table: PaperTable, remarks: list[str]) -> str:
-    """Where a price has several costs, with a table for each price."""
-    parts = [caption, *remarks]
+def _markdown(table: PaperTable) -> list[str]:
+    """Return one table, or a table for each price if prices have several costs."""
     prices = list(dict.fromkeys((c.model, c.tariff.name) for c in table.columns))
     if len(prices) == len(table.columns):
-        return "\n\n".join([*parts, table_files.markdown(table)])
-    for price in prices:
-        keep = [i for i, c in enumerate(table.columns) if (c.model, c.tariff.name) == price]
-        parts.append(table_files.markdown(table.only(keep)))
-    return "\n\n".join(parts)
+        return [table_files.markdown(table)]
+    columns = [
+        [i for i, c in enumerate(table.columns) if (c.model, c.tariff.name) == price]
+        for price in prices
+    ]
+    return [table_files.markdown(table.only(each)) for each in columns]
 
 
-def _read(reading: Reading) -> str:
-    if reading is Reading.PAPER:
-        return "those of the iterates, interpolated linearly (the paper's reading)"
-    return "the best that was asked under a hard budget"
-
-
-def _models(results: StudyResults) -> list[str]:
-    return [model.name for model in results.study.models]
+def _models(results: StudyResults) -> str:
+    return ", ".join(model.name for model in results.study.models)

@@ -1,11 +1,11 @@
-"""What searches have cost after each iteration: binary search against asymmetric search.
+"""The cost of searches after each iteration: binary search against asymmetric search.
 
-1. An accepted step says what each phase had cost by then; the searches are the phase "search".
-   Iteration 0 is the search after the start.
-2. Runs are compared in pairs, the same image and seed under both attacks, whose start and noise are
-   the same. Some end sooner than others, so the curves go up to the last iteration that nine tenths
-   of the pairs came to, and are means over those pairs from the first iteration to the last.
-3. Bands and intervals are of 95 % and over images, drawn again and again with all their seeds.
+1. An accepted step has the cost of each phase so far; searches are the phase "search". Iteration 0
+   is the search after the start.
+2. Runs are compared in pairs: the same image and seed under both attacks, with the same start and
+   noise. Some stop earlier than others, so the curves stop at the last iteration that nine tenths
+   of the pairs reach, and are means over those pairs.
+3. Bands and intervals are 95 % intervals over images, each drawn with all its seeds.
 """
 
 from __future__ import annotations
@@ -19,16 +19,7 @@ from numpy.typing import NDArray
 from ..core.stop import Stop
 from ..errors import InputError
 from ..parts.searches import PHASE, AsymmetricSearch, BinarySearch
-from ..report.axes import (
-    COLOURS,
-    INK,
-    legend,
-    name_panel,
-    panels,
-    plain_numbers,
-    style,
-    whole_ticks,
-)
+from ..report.axes import COLOURS, INK, legend, name_panel, panels, plain_numbers, style
 from ..report.statistics import PERCENTILES, Images, bootstrap
 from ..studies.results import StudyResults
 from ..studies.schema import ModelSpec, Tariff
@@ -40,21 +31,21 @@ if TYPE_CHECKING:
 Values = NDArray[np.float64]
 
 SHARE_OF_PAIRS = 0.9
-"""Share of the pairs that come to the last iteration that is drawn."""
+"""Share of the pairs that reach the last iteration in the figure."""
 NAMES = ("binary search", "asymmetric search")
 MISSING = (
-    "no two attacks of the study differ in their search alone: expected one with BinarySearch and "
+    "no two attacks of the study differ only in their search: expected one with BinarySearch and "
     'one with AsymmetricSearch, as preset = "geoda" and preset = "geoda+as".'
 )
 
 
 class SearchCosts(NamedTuple):
-    """Mean cumulative costs by iteration, of both searches, with intervals."""
+    """Mean cumulative costs of both searches by iteration, with intervals."""
 
     model: str
     price: str
     means: tuple[Values, Values]
-    """Binary search, asymmetric search."""
+    """Costs of binary search and of asymmetric search."""
     bands: tuple[Values, Values]
     """(2, iterations): low and high."""
     ratios: Values
@@ -62,22 +53,22 @@ class SearchCosts(NamedTuple):
     images: int
     pairs: int
     left_out: int
-    """Pairs that did not come as far."""
+    """Number of pairs that stopped earlier."""
 
 
 def search_costs(results: StudyResults) -> list[SearchCosts]:
-    """For each model and price of a study."""
+    """Return the search costs for each model and price of a study."""
     pair = _attacks(results)
     columns = [(model, price) for model in results.study.models for price in results.study.tariffs]
     costs = [_costs(results, pair, *column) for column in columns]
     known = [each for each in costs if each is not None]
     if not known:
-        raise InputError("no image has a finished run under both attacks: expected some; resume.")
+        raise InputError("no image has a finished run under both attacks: resume the study.")
     return known
 
 
 def _attacks(results: StudyResults) -> tuple[str, str]:
-    """The names of the first two attacks that differ in their search alone."""
+    """Return the names of the first two attacks that differ only in their search."""
     specs: list[tuple[str, Any]] = [(spec.name, spec.attack) for spec in results.study.attacks]
     for binary, one in specs:
         for asymmetric, other in specs:
@@ -119,13 +110,9 @@ def _costs(
 
 
 def _averaged(
-    model: str,
-    price: str,
-    tables: tuple[Values, Values],
-    images: Images,
-    left_out: int,
+    model: str, price: str, tables: tuple[Values, Values], images: Images, left_out: int
 ) -> SearchCosts:
-    """Means over runs, and intervals over images with all their runs."""
+    """Return means over runs, with intervals over images."""
     both = np.stack(tables, axis=1)  # (runs, 2, iterations)
     samples = bootstrap(lambda rows: both[rows].mean(axis=1), images)
     means = both.mean(axis=0)
@@ -143,11 +130,8 @@ def _averaged(
     )
 
 
-# -- the figure -----------------------------------------------------------------------------------
-
-
 def draw(results: StudyResults) -> Figure:
-    """Mean cumulative search cost by iteration, a panel for each model and price."""
+    """Draw the mean cumulative search cost, with a panel for each model and price."""
     costs = search_costs(results)
     figure, axes = panels(len(costs), 3.6, sharey=False)
     for axis, each in zip(axes, costs, strict=True):
@@ -167,7 +151,7 @@ def _draw_panel(axis: Axes, costs: SearchCosts) -> None:
         )
     axis.fill_between([], [], color=INK, alpha=0.15, linewidth=0, label="95 % interval")
     ratio, low, high = costs.ratios[:, -1]
-    left = f", {costs.left_out} that ended sooner left out" if costs.left_out else ""
+    left = f", {costs.left_out} that stopped earlier left out" if costs.left_out else ""
     name_panel(
         axis,
         f"{costs.model}, {costs.price}, {costs.images} images{left}\n"
@@ -176,7 +160,9 @@ def _draw_panel(axis: Axes, costs: SearchCosts) -> None:
     axis.set_ylim(0, None)
     axis.set_xlim(0, max(1, iterations[-1]))
     axis.set_xlabel("iteration")
-    whole_ticks(axis.xaxis)
+    from matplotlib.ticker import MaxNLocator
+
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     plain_numbers(axis.yaxis)
     legend(axis, loc="upper left")
     style(axis)

@@ -1,1 +1,1 @@
-"""Reports: medians against cost, and figures."""
+"""Reports: tables, figures and one HTML page from the results of a study."""

@@ -1,7 +1,4 @@
-"""Bars of costs by phase, the ranking over budgets, and how a figure becomes a file.
-
-The figures of a report as SVG, PDF and PNG, drawn from the same data as the page.
-"""
+"""The figures of a report as SVG, PDF and PNG files, drawn from the data of the page."""
 
 from __future__ import annotations
 
@@ -16,114 +13,28 @@ import numpy as np
 
 from ..attacks.presets import Kind
 from ..core.metric import Metric
-from .axes import (
-    COLOURS,
-    FEW_ROUND,
-    INK,
-    PHASE_COLOURS,
-    ROUND,
-    SHORT,
-    any_letters,
-    head,
-    legend,
-    literal,
-    log_ticks,
-    name_panel,
-    new_figure,
-    style,
-)
+from . import axes
 from .curves import MOST_IN_PANEL, Curve, CurvePanel, draw_curves
-from .numbers import count
+from .formatting import count
 from .tradeoff import TradeoffPoint, draw_tradeoff
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-
-MOST_LEGEND_COLUMNS = 4
-
-
-def draw_phases(bars: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
-    """Where the cost went: a stacked bar for each attack and price."""
-    figure = new_figure(6.4, 0.32 * len(bars) + 1.6)
-    head(figure, title)
-    axis = figure.subplots()
-    phases = list(dict.fromkeys(phase for bar in bars for phase in bar["phases"]))
-    totals = [sum(bar["phases"].values()) or 1.0 for bar in bars]
-    left = np.zeros(len(bars))
-    rows = np.arange(len(bars))
-    for phase, colour in zip(phases, itertools.cycle(PHASE_COLOURS)):
-        each = zip(bars, totals, strict=True)
-        shares = np.array([bar["phases"].get(phase, 0.0) / total for bar, total in each])
-        axis.barh(rows, shares, left=left, color=colour, label=literal(phase), height=0.7)
-        left += shares
-    axis.set_yticks(rows, [f"{literal(bar['attack'])}, c* = {bar['price']}" for bar in bars])
-    axis.set(xlim=(0, 1), ylim=(len(bars) - 0.5, -0.5))
-    axis.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
-    axis.set_xlabel("share of the cost")
-    if phases:
-        columns = min(len(phases), MOST_LEGEND_COLUMNS)
-        legend(axis, ncols=columns, loc="lower left", bbox_to_anchor=(0, 1.0))
-    style(axis, grid=None)
-    axis.spines["left"].set_visible(False)
-    return figure
-
-
-def draw_ranking(
-    panels: Sequence[tuple[str, Sequence[Sequence[float] | None]]],
-    attacks: Sequence[str],
-    against: str,
-    title: str = "",
-) -> Figure:
-    """G of each attack with its interval, on a log axis, a panel for each price: value, low and
-    high of each attack, or nothing."""
-    figure = new_figure(2.2 + 3.2 * len(panels), 0.3 * len(attacks) + 1.6)
-    head(figure, title)
-    rows = np.arange(len(attacks))
-    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for axis, (name, estimates) in zip(axes, panels, strict=True):
-        axis.set_xscale("log")
-        axis.axvline(1.0, color=INK, linewidth=0.8, linestyle=":")
-        for row, estimate in zip(rows, estimates, strict=True):
-            if estimate is not None:
-                value, low, high = estimate[:3]
-                axis.plot([low, high], [row, row], color=COLOURS[0], linewidth=1.6)
-                axis.plot([value], [row], "o", color=COLOURS[0], markersize=4.5)
-        low, high = axis.get_xlim()
-        log_ticks(axis.xaxis, ROUND if high / low < SHORT[ROUND] else FEW_ROUND)
-        axis.set_xlabel(literal(f"G: part of {against}'s distance", longest=None))
-        name_panel(axis, name)
-        style(axis, grid=None)
-    axes[0].set_yticks(rows, [literal(name) for name in attacks])
-    axes[0].set_ylim(len(attacks) - 0.5, -0.5)
-    return figure
-
-
-def save(figure: Figure, *files: Path) -> None:
-    """Write a figure; the suffix of each file says how. The same figure is the same file."""
-    from matplotlib import rc_context
-
-    with rc_context({"svg.hashsalt": "tollbox"}), any_letters():
-        for file in files:
-            dated = {".svg": "Date", ".pdf": "CreationDate"}.get(file.suffix)
-            figure.savefig(file, dpi=160, metadata=None if dated is None else {dated: None})
-
-
-BEST, NOTE = "best of all", "as if one knew which attack"
-"""A curve's name that fits at its end, and what sets it apart (`best_of_all.py`)."""
+BEST, NOTE = "best of all", "best attack for each image"
+"""Name of the curve of the best of all attacks, short enough for its end, and its note."""
 KINDS = ("svg", "pdf", "png")
+MOST_LEGEND_COLUMNS = 4
 ENOUGH_ATTACKS = 0.5
-"""Share of the attacks, at each price, that a trade-off should have points of."""
-BEFORE_FIRST = 0.8
-"""Where success curves begin, as a part of the first cost at which one rises."""
+"""Share of the attacks that should have points in the trade-off."""
 
 
 def write_figures(data: dict[str, Any], folder: Path) -> list[str]:
-    """Median distance against cost and against flagged queries, the ranking, success rates, the
-    trade-off, and costs by phase, for each model."""
+    """Write all figures for each model, and return the names of the files."""
     names = []
     for model in data["models"]:
-        tag = f"-{_plain(model)}" if len(data["models"]) > 1 else ""
+        plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in model)
+        tag = f"-{plain}" if len(data["models"]) > 1 else ""
         for name, figure in _figures(data, model):
             files = [f"{name}{tag}.{kind}" for kind in KINDS]
             save(figure, *(folder / file for file in files))
@@ -131,8 +42,18 @@ def write_figures(data: dict[str, Any], folder: Path) -> list[str]:
     return names
 
 
+def save(figure: Figure, *files: Path) -> None:
+    """Write a figure in the format of each file's suffix; equal figures give equal files."""
+    from matplotlib import rc_context
+
+    with rc_context({"svg.hashsalt": "tollbox"}), axes.any_letters():
+        for file in files:
+            dated = {".svg": "Date", ".pdf": "CreationDate"}.get(file.suffix)
+            figure.savefig(file, dpi=160, metadata=None if dated is None else {dated: None})
+
+
 def _figures(data: dict[str, Any], model: str) -> Iterator[tuple[str, Figure]]:
-    """The figures of a model, by name; none that would be empty."""
+    """Yield the figures of a model by name; empty ones are left out."""
     title, tag = f"{data['title']}, {model}", data["norm"]
     norm = Metric(tag).sign
     for by, name, axis in (
@@ -142,52 +63,103 @@ def _figures(data: dict[str, Any], model: str) -> Iterator[tuple[str, Figure]]:
         panels = _panels(data, [c for c in data["curves"] if (c["model"], c["by"]) == (model, by)])
         panels = [_with_best(data, panel, model, by) for panel in panels]
         if panels:
-            head = f"{title}: median {norm}, {data['reading']}"
-            yield name, draw_curves(panels, head, axis, f"median {norm} distance")
+            text = f"{title}: median {norm}, {data['reading']}"
+            yield name, draw_curves(panels, text, axis, f"median {norm} distance")
     ranked = _ranking(data, model)
     if len(data["attacks"]) > 1 and ranked:
-        against = data["ranking"]["against"]
         names = [attack["name"] for attack in data["attacks"]]
-        yield "ranking", draw_ranking(ranked, names, against, f"{title}: over all budgets")
+        reference = data["ranking"]["against"]
+        yield "ranking", draw_ranking(ranked, names, reference, f"{title}: over all budgets")
     of_model = [c for c in data["success"] if (c["model"], c["level"]) == (model, data["level"])]
-    panels = [_from_zero(panel) for panel in _panels(data, of_model)]
+    panels = _panels(data, of_model)
     if panels:
-        head = f"{title}: share of images within {norm} {data['level']:g}"
-        yield (
-            "success",
-            draw_curves(panels, head, "cost per image", "share of images", linear=True),
-        )
-    level = _telling_level(data, model)
+        text = f"{title}: share of images within {norm} {data['level']:g}"
+        figure = draw_curves(panels, text, "cost per image", "share of images", linear=True)
+        yield "success", figure
+    level = tradeoff_level(data, model)
     if level is not None:
-        yield (
-            "tradeoff",
-            draw_tradeoff(_tradeoff_points(data, model, level), level, title, norm=norm),
-        )
+        points = _tradeoff_points(data, model, level)
+        yield "tradeoff", draw_tradeoff(points, level, title, norm=norm)
     bars = [bar for bar in data["phases"] if bar["model"] == model]
     if bars:
-        yield "cost-by-phase", draw_phases(bars, f"{title}: where the cost went")
+        yield "cost-by-phase", draw_phases(bars, f"{title}: cost by phase")
 
 
-def _telling_level(data: dict[str, Any], model: str) -> float | None:
-    """The report's distance, if half of the attacks reach it on this model; else the least that so
-    many reach, or the one that most do."""
-    reached: dict[float, float] = {
-        level: float(
-            np.mean([e["queries"] is not None for e in data["tradeoff"] if _at(e, model, level)])
+def draw_phases(bars: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
+    """Draw the cost by phase: a stacked bar for each attack and price."""
+    figure = axes.new_figure(6.4, 0.32 * len(bars) + 1.6)
+    axes.head(figure, title)
+    axis = figure.subplots()
+    phases = list(dict.fromkeys(phase for bar in bars for phase in bar["phases"]))
+    totals = np.array([sum(bar["phases"].values()) or 1.0 for bar in bars])
+    left = np.zeros(len(bars))
+    rows = np.arange(len(bars))
+    for phase, colour in zip(phases, itertools.cycle(axes.PHASE_COLOURS)):
+        shares = np.array([bar["phases"].get(phase, 0.0) for bar in bars]) / totals
+        axis.barh(rows, shares, left=left, color=colour, label=axes.literal(phase), height=0.7)
+        left += shares
+    axis.set_yticks(rows, [f"{axes.literal(bar['attack'])}, c* = {bar['price']}" for bar in bars])
+    axis.set(xlim=(0, 1), ylim=(len(bars) - 0.5, -0.5))
+    axis.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    axis.set_xlabel("share of the cost")
+    if phases:
+        columns = min(len(phases), MOST_LEGEND_COLUMNS)
+        axes.legend(axis, ncols=columns, loc="lower left", bbox_to_anchor=(0, 1.0))
+    axes.style(axis, grid=None)
+    axis.spines["left"].set_visible(False)
+    return figure
+
+
+def draw_ranking(
+    panels: Sequence[tuple[str, Sequence[Sequence[float] | None]]],
+    attacks: Sequence[str],
+    reference: str,
+    title: str = "",
+) -> Figure:
+    """Draw G of each attack with its interval, on a log axis, with a panel for each price.
+
+    A panel has value, low and high of each attack, or None.
+    """
+    figure = axes.new_figure(2.2 + 3.2 * len(panels), 0.3 * len(attacks) + 1.6)
+    axes.head(figure, title)
+    rows = np.arange(len(attacks))
+    row_axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axis, (name, estimates) in zip(row_axes, panels, strict=True):
+        axis.set_xscale("log")
+        axis.axvline(1.0, color=axes.INK, linewidth=0.8, linestyle=":")
+        for row, estimate in zip(rows, estimates, strict=True):
+            if estimate is not None:
+                value, low, high = estimate[:3]
+                axis.plot([low, high], [row, row], color=axes.COLOURS[0], linewidth=1.6)
+                axis.plot([value], [row], "o", color=axes.COLOURS[0], markersize=4.5)
+        low, high = axis.get_xlim()
+        axes.log_ticks(
+            axis.xaxis, axes.ROUND if high / low < axes.SHORT[axes.ROUND] else axes.FEW_ROUND
         )
-        for level in data["levels"]
-        if any(_at(each, model, level) for each in data["tradeoff"])
-    }
+        axis.set_xlabel(axes.literal(f"G: distance relative to {reference}", longest=None))
+        axes.name_panel(axis, name)
+        axes.style(axis, grid=None)
+    row_axes[0].set_yticks(rows, [axes.literal(name) for name in attacks])
+    row_axes[0].set_ylim(len(attacks) - 0.5, -0.5)
+    return figure
+
+
+def tradeoff_level(data: dict[str, Any], model: str) -> float | None:
+    """Return the report's level if half of the attacks reach it on this model.
+
+    Otherwise return the smallest level that half of them reach, or else the one that most reach.
+    """
+    found: dict[float, list[bool]] = {}
+    for each in data["tradeoff"]:
+        if each["model"] == model and each["level"] in data["levels"]:
+            found.setdefault(each["level"], []).append(each["queries"] is not None)
+    reached = {level: float(np.mean(found[level])) for level in data["levels"] if level in found}
     if not any(reached.values()):
         return None
     if reached.get(data["level"], 0.0) >= ENOUGH_ATTACKS:
         return float(data["level"])
     enough = [level for level, share in reached.items() if share >= ENOUGH_ATTACKS]
-    return min(enough) if enough else max(reached, key=lambda level: reached[level])
-
-
-def _at(each: dict[str, Any], model: str, level: float) -> bool:
-    return bool((each["model"], each["level"]) == (model, level))
+    return float(min(enough) if enough else max(reached, key=lambda level: reached[level]))
 
 
 def _tradeoff_points(data: dict[str, Any], model: str, level: float) -> list[TradeoffPoint]:
@@ -200,18 +172,18 @@ def _tradeoff_points(data: dict[str, Any], model: str, level: float) -> list[Tra
             *(math.inf if each[key] is None else each[key] for key in ("flagged", "queries")),
         )
         for each in data["tradeoff"]
-        if _at(each, model, level)
+        if (each["model"], each["level"]) == (model, level)
     ]
 
 
 def _panels(data: dict[str, Any], curves: list[dict[str, Any]]) -> list[CurvePanel]:
     families = {attack["name"]: attack["family"] for attack in data["attacks"]}
-    order = {attack["name"]: place for place, attack in enumerate(data["attacks"])}
-    curves = sorted(curves, key=lambda curve: order[curve["attack"]])
+    order = list(families)
+    curves = sorted(curves, key=lambda curve: order.index(curve["attack"]))
     panels = []
     for price in data["prices"]:
         at_price = [
-            Curve(c["attack"], _values(c["x"]), _values(c["y"]), families[c["attack"]])
+            _curve(c, c["attack"], family=families[c["attack"]])
             for c in curves
             if c["price"] == price["name"]
         ]
@@ -220,21 +192,26 @@ def _panels(data: dict[str, Any], curves: list[dict[str, Any]]) -> list[CurvePan
     return panels
 
 
+def _curve(data: Mapping[str, Any], name: str, **look: str) -> Curve:
+    x, y = (np.array([np.nan if n is None else n for n in data[key]]) for key in ("x", "y"))
+    return Curve(name, x, y, **look)
+
+
 def _with_best(data: dict[str, Any], panel: CurvePanel, model: str, by: str) -> CurvePanel:
-    """The panel with the best of all attacks, if there is room for one more curve."""
+    """Return the panel with the best of all attacks, if there is room for another curve."""
+    if len(data["attacks"]) >= MOST_IN_PANEL:
+        return panel
     labels = {price["name"]: price["label"] for price in data["prices"]}
     best = [
-        Curve(BEST, _values(c["x"]), _values(c["y"]), note=NOTE)
+        _curve(c, BEST, note=NOTE)
         for c in data["best"]
         if (c["model"], c["by"], labels.get(c["price"])) == (model, by, panel.title)
     ]
-    if len(data["attacks"]) >= MOST_IN_PANEL:
-        return panel
     return dataclasses.replace(panel, curves=[*panel.curves, *best])
 
 
 def _ranking(data: dict[str, Any], model: str) -> list[tuple[str, list[Sequence[float] | None]]]:
-    """By price with its range, G of each attack beside the reference."""
+    """Return G of each attack relative to the reference, by price with its range of costs."""
     names = [attack["name"] for attack in data["attacks"]]
     labels = {price["name"]: price["label"] for price in data["prices"]}
     at = names.index(data["ranking"]["against"]) if names else 0
@@ -246,29 +223,7 @@ def _ranking(data: dict[str, Any], model: str) -> list[tuple[str, list[Sequence[
             if (s["model"], s["price"]) == (model, each["price"])
         }
         if each["model"] == model and each["price"] in labels and any(here.values()):
-            what = "cost" if each["by"] == "cost" else "queries"
-            range_ = f"{what} {count(each['first'])} to {count(each['last'])}"
-            panels.append((f"{labels[each['price']]}, {range_}", [here.get(n) for n in names]))
+            unit = "cost" if each["by"] == "cost" else "queries"
+            costs = f"{unit} {count(each['first'])} to {count(each['last'])}"
+            panels.append((f"{labels[each['price']]}, {costs}", [here.get(n) for n in names]))
     return panels
-
-
-def _from_zero(panel: CurvePanel) -> CurvePanel:
-    """Shares of images, from where the first of the panel rises: before that there is none."""
-    firsts = [curve.costs[curve.drawn][0] for curve in panel.curves if curve.drawn.any()]
-    begin = BEFORE_FIRST * min(firsts)
-    curves = [
-        dataclasses.replace(
-            curve, costs=np.append(begin, curve.costs), values=np.append(0.0, curve.values)
-        )
-        for curve in panel.curves
-    ]
-    return dataclasses.replace(panel, curves=curves)
-
-
-def _values(numbers: list[float | None]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return np.array([np.nan if number is None else number for number in numbers])
-
-
-def _plain(name: str) -> str:
-    """A name as part of a file's name."""
-    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)

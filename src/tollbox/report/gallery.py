@@ -1,14 +1,14 @@
-"""The gallery: a few images, what they became at several costs, and the difference, amplified.
+"""The gallery: a few images, their adversarial images at several costs, and the differences.
 
-1. Images are made again from the recorded answers, without the model. Where that cannot be done
-   (the images have gone, the study was run on another device) the page says why. Those of an attack
-   with a surrogate are left out, since they would need it; the page says so.
-2. The same images are shown for every attack and price that there is room for: first the nearest
-   attack of each column, then the others. `MOST_WORK` and `MOST_BYTES` bound how long that takes
-   and how large the page becomes; the first is always shown.
-3. All differences of a page have one amplification, so that they can be compared.
-4. The class of an adversarial image is that of the one answer which a run with just its cost has,
-   and a run with less does not have. Where answers are free it is not always known.
+1. Adversarial images are recomputed from the recorded answers, without the model. If that is not
+   possible (the images are gone, the study ran on another device), the page says why. Attacks with
+   a surrogate are left out, since they would need it; the page says so.
+2. All attacks and prices show the same images: first the attack with the smallest median of each
+   column, then the others. `MOST_WORK` and `MOST_BYTES` bound the time and the size of the page;
+   the first is always shown.
+3. All differences of a page have the same amplification, so that they can be compared.
+4. The class of an adversarial image is that of the one answer that a run with just its cost has and
+   a run with less does not. If answers are free it is not always known.
 """
 
 from __future__ import annotations
@@ -30,55 +30,54 @@ from ..data.user_code import optional
 from ..errors import InputError
 from ..studies.grid import Place
 from ..studies.results import StudyResults
-from .curve_data import key_of
 from .paper_table import PaperTable
 from .runs import CellCurve, SeriesRuns
 
 IMAGES = 3
 PARTS = (1 / 16, 1 / 4, 1.0)
-"""Of the budget."""
+"""Parts of the budget at which images are shown."""
 LARGEST = 160
-"""Pixels of a side on the page; larger images are shown smaller."""
+"""Maximum side of an image on the page, in pixels; larger images are scaled down."""
 MOST_SERIES = 12
 MOST_WORK = 3e9
-"""Numbers in all the points that are made again, about: a minute's work."""
+"""Maximum number of values in all recomputed points, about a minute's work."""
 MOST_BYTES = 8_000_000
 FACTORS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 
 
-class Shot(NamedTuple):
-    """What an image had become when a cost was spent."""
+class Snapshot(NamedTuple):
+    """The adversarial image of a run at a cost."""
 
     series: SeriesRuns
     run: CellCurve
     cost: float
-    """Up to which it is the nearest."""
     result: Result
     answer: int | None
-    """The model's class for it, where it is known."""
+    """The model's class for it, if known."""
+
+    def difference(self, images: Tensor) -> NDArray[Any]:
+        return np.asarray(pixels(self.result.adversarial) - pixels(images[self.run.image]))
 
 
 def gallery(
     results: StudyResults, all_series: Sequence[SeriesRuns], table: PaperTable
 ) -> dict[str, Any]:
-    """Rows of pictures, or a note that says why there are none."""
-    told = dict.fromkeys(s.series.attack.name for s in all_series if s.series.attack.surrogate)
-    note = f"Not shown, since it takes a surrogate: {', '.join(told)}." if told else None
-    chosen = [s for s in _chosen(all_series, table) if s.series.attack.name not in told]
-    if not chosen:
-        return {"note": note, "factor": 1, "images": [], "rows": []}
-    try:
-        return {"note": note, **_pictures(results, chosen)}
-    except (InputError, OSError, RuntimeError) as error:
-        note = f"The images cannot be shown: {error}"
-        return {"note": note, "factor": 1, "images": [], "rows": []}
+    """Return rows of images, or a note that says why there are none."""
+    needy = dict.fromkeys(s.attack for s in all_series if s.series.attack.surrogate)
+    note = f"Not shown, because a surrogate is needed: {', '.join(needy)}." if needy else None
+    chosen = [s for s in _chosen(all_series, table) if s.attack not in needy]
+    shown: dict[str, Any] = {"factor": 1, "images": [], "rows": []}
+    if chosen:
+        try:
+            shown = _rows(results, chosen)
+        except (InputError, OSError, RuntimeError) as error:
+            note = f"The images cannot be shown: {error}"
+    return {"note": note, **shown}
 
 
 def _chosen(all_series: Sequence[SeriesRuns], table: PaperTable) -> list[SeriesRuns]:
-    """The series to show: the nearest of each column, the last column first, then the others."""
-    by_name = {
-        (r.series.attack.name, r.series.model.name, r.series.tariff.name): r for r in all_series
-    }
+    """Return the series to show (rule 2); the last column is first."""
+    by_name = {(r.attack, r.model, r.price): r for r in all_series}
     ranked = []
     for number, column in enumerate(table.columns):
         medians = [
@@ -89,20 +88,21 @@ def _chosen(all_series: Sequence[SeriesRuns], table: PaperTable) -> list[SeriesR
         for rank, (_, runs) in enumerate(sorted(medians, key=lambda pair: pair[0])):
             if any(len(run.distances) for run in runs.runs):
                 ranked.append((rank, -number, runs))
-    chosen = dict.fromkeys(runs.series for *_, runs in sorted(ranked, key=lambda r: r[:2]))
-    series = {runs.series: runs for *_, runs in ranked}
-    first = next(iter(chosen), None)  # one model: answers are made again for one at a time
-    return [series[s] for s in chosen if first and s.model == first.model][:MOST_SERIES]
+    series = {runs.series: runs for *_, runs in sorted(ranked, key=lambda r: r[:2])}
+    first = next(iter(series), None)  # one model only: replays load one at a time
+    return [r for s, r in series.items() if first and s.model == first.model][:MOST_SERIES]
 
 
-def _pictures(results: StudyResults, chosen: Sequence[SeriesRuns]) -> dict[str, Any]:
-    pictures, seed = results.pictures, results.study.seeds[0]
-    begun = [run.image for run in chosen[0].runs if len(run.distances) and run.seed == seed]
-    places = np.linspace(0, len(begun) - 1, min(IMAGES, len(begun))).round().astype(int)
-    shown = [begun[place] for place in places]
-    shots = _shots(results, list(_affordable(chosen, shown, seed, pictures[0].numel())))
-    last = [_difference(pictures, s) for s in shots if s.result.distance <= s.run.distances[-1]]
-    factor = amplification(last)
+def _rows(results: StudyResults, chosen: Sequence[SeriesRuns]) -> dict[str, Any]:
+    images, seed = results.pictures, results.study.seeds[0]
+    names = results.record.class_names
+    started = [run.image for run in chosen[0].runs if len(run.distances) and run.seed == seed]
+    places = np.linspace(0, len(started) - 1, min(IMAGES, len(started))).round().astype(int)
+    shown = [started[place] for place in places]
+    found = _snapshots(results, list(_affordable(chosen, shown, seed, images[0].numel())))
+    factor = amplification(
+        [s.difference(images) for s in found if s.result.distance <= s.run.distances[-1]]
+    )
     rows: list[dict[str, Any]] = []
     room = MOST_BYTES
     for runs in chosen:
@@ -110,42 +110,30 @@ def _pictures(results: StudyResults, chosen: Sequence[SeriesRuns]) -> dict[str, 
             break
         for number, image in enumerate(shown):
             entries = [
-                _entry(results.record.class_names, shot, _difference(pictures, shot), factor)
-                for shot in shots
-                if shot.series is runs and shot.run.image == image
+                {
+                    "cost": float(f"{each.cost:.5g}"),
+                    "distance": float(f"{each.result.distance:.5g}"),
+                    "label": None if each.answer is None else class_words(each.answer, names),
+                    "image": png(pixels(each.result.adversarial)),
+                    "difference": png(np.clip(0.5 + factor * each.difference(images), 0, 1)),
+                }
+                for each in found
+                if each.series is runs and each.run.image == image
             ]
-            room -= sum(len(each[name]) for each in entries for name in ("image", "difference"))
-            rows += [{"image": number, **key_of(runs), "shots": entries}] if entries else []
-    images = []
+            room -= sum(len(str(each[key])) for each in entries for key in ("image", "difference"))
+            rows += [{"image": number, **runs.key, "shots": entries}] if entries else []
+    originals = []
     for image in shown:
         _, label, name = results.images[image]
-        original = png(pictures[image].numpy())
-        images.append(
-            {
-                "name": name,
-                "label": class_words(label, results.record.class_names),
-                "original": original,
-            }
-        )
-    return {"factor": factor, "images": images, "rows": rows}
-
-
-def _entry(
-    names: tuple[str, ...], shot: Shot, difference: NDArray[Any], factor: int
-) -> dict[str, Any]:
-    return {
-        "cost": float(f"{shot.cost:.5g}"),
-        "distance": float(f"{shot.result.distance:.5g}"),
-        "label": None if shot.answer is None else class_words(shot.answer, names),
-        "image": png(_array(shot.result)),
-        "difference": png(np.clip(0.5 + factor * difference, 0, 1)),
-    }
+        original = png(images[image].numpy())
+        originals.append({"name": name, "label": class_words(label, names), "original": original})
+    return {"factor": factor, "images": originals, "rows": rows}
 
 
 def _affordable(
     chosen: Sequence[SeriesRuns], images: Sequence[int], seed: int, values: int
 ) -> Iterator[tuple[SeriesRuns, CellCurve]]:
-    """The runs to make again, series by series, until that is as much work as may be."""
+    """Yield the runs to replay, series by series, up to `MOST_WORK`."""
     work = 0.0
     for runs in chosen:
         wanted = [
@@ -159,53 +147,46 @@ def _affordable(
         yield from ((runs, run) for run in wanted)
 
 
-def _shots(results: StudyResults, runs: Sequence[tuple[SeriesRuns, CellCurve]]) -> list[Shot]:
-    moments = []
+def _snapshots(
+    results: StudyResults, runs: Sequence[tuple[SeriesRuns, CellCurve]]
+) -> list[Snapshot]:
+    moments, wanted = [], []
     for series, run in runs:
         needs = run.needs["cost"]
         top = min(series.series.tariff.budget, run.spent["cost"])
-        costs = sorted({max(math.floor(part * top), float(needs[0])) for part in PARTS})
         cell = results.grid.cell(Place(series.series, run.seed, run.image))
-        for cost in costs:
-            place = int(np.searchsorted(needs, cost, side="right")) - 1
-            enough = float(needs[place])
-            before = math.nextafter(enough, 0.0)
-            moments.append((series, run, cost, (cell, enough), (cell, before)))
-    asked = [cell for *_, enough, before in moments for cell in (enough, before)]
-    replays = results.replays(asked) if asked else []
+        for cost in sorted({max(math.floor(part * top), float(needs[0])) for part in PARTS}):
+            enough = float(needs[int(np.searchsorted(needs, cost, side="right")) - 1])
+            moments.append((series, run, cost))
+            wanted += [(cell, enough), (cell, math.nextafter(enough, 0.0))]
+    replays = results.replays(wanted) if wanted else []
     target = results.study.goal.target
     return [
-        Shot(series, run, cost, replays[2 * i], _answer(replays[2 * i], replays[2 * i + 1], target))
-        for i, (series, run, cost, *_) in enumerate(moments)
-        if replays[2 * i].adversarial is not None
+        Snapshot(*moment, enough, _answer(enough, before) if target is None else target)
+        for moment, enough, before in zip(moments, replays[::2], replays[1::2], strict=True)
+        if enough.adversarial is not None
     ]
 
 
-def _answer(enough: Result, before: Result, target: int | None) -> int | None:
-    """The class of the one answer that the first run has and the second has not."""
-    if target is not None:
-        return target
-    tallies: list[Counter[int]] = []
-    for result in (enough, before):
-        tallies.append(sum(result.ledger.counts.values(), Counter()))
-    more = tallies[0] - tallies[1]
+def _answer(enough: Result, before: Result) -> int | None:
+    """Return the class of the one answer that the first run has and the second has not."""
+    first, second = (
+        sum(result.ledger.counts.values(), Counter[int]()) for result in (enough, before)
+    )
+    more = first - second
     return next(iter(more)) if more.total() == 1 else None
 
 
-def _array(result: Result) -> NDArray[Any]:
-    if result.adversarial is None:
-        raise RuntimeError("a run without an adversarial image has no picture")
-    array: NDArray[Any] = result.adversarial.double().numpy()
+def pixels(image: Tensor | None) -> NDArray[Any]:
+    """Return an image as an array."""
+    if image is None:
+        raise RuntimeError("the run has no adversarial image")
+    array: NDArray[Any] = image.double().numpy()
     return array
 
 
-def _difference(pictures: Tensor, shot: Shot) -> NDArray[Any]:
-    apart: NDArray[Any] = _array(shot.result) - pictures[shot.run.image].double().numpy()
-    return apart
-
-
 def amplification(differences: Sequence[NDArray[Any]]) -> int:
-    """One amplification, at which hardly a pixel of the nearest images is cut off."""
+    """Return a factor at which hardly any pixel of these differences is clipped."""
     if not differences:
         return 1
     usual = float(np.median([np.quantile(np.abs(each), 0.99) for each in differences]))
@@ -213,13 +194,13 @@ def amplification(differences: Sequence[NDArray[Any]]) -> int:
 
 
 def png(image: NDArray[Any]) -> str:
-    """A data URI of an image (c, h, w) in [0,1]."""
+    """Return a data URI of an image (c, h, w) in [0,1]."""
     pillow = optional("PIL.Image", "the images of a page are written with it", extra="report")
     planes = image[:3] if len(image) >= 3 else image[:1].repeat(3, axis=0)
     array = np.ascontiguousarray((planes.transpose(1, 2, 0) * 255).round().astype(np.uint8))
-    picture = pillow.fromarray(array)
-    if max(picture.size) > LARGEST:
-        picture.thumbnail((LARGEST, LARGEST))
+    scaled = pillow.fromarray(array)
+    if max(scaled.size) > LARGEST:
+        scaled.thumbnail((LARGEST, LARGEST))
     file = io.BytesIO()
-    picture.save(file, "PNG", optimize=True)
+    scaled.save(file, "PNG", optimize=True)
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

@@ -1,4 +1,4 @@
-/* What the page of a report does; `shared.js` has what all pages share.
+/* The script of a report's page; `shared.js` has what all pages share.
 
    1. null is infinite or unknown: "∞" in text, a gap in a curve, a line of text under a chart.
    2. A section without data is not made. */
@@ -22,23 +22,23 @@
   };
   const TERMS = {
     "c*": "What a flagged answer costs; any other answer costs 1",
-    flagged: "A query is flagged if the answer is the image's own class, or one of the study's flagged classes; it costs c*, any "
+    flagged: "A query is flagged if its answer is the image's own class, or one of the study's flagged classes; it costs c*, any "
       + "other costs 1",
-    "hard budget": "A query is asked only if its dearest answer can still be paid for; what counts is the nearest "
-      + "adversarial image asked for until then",
-    "told apart": "Two attacks are told apart if the 95\u202f% interval of the difference of their medians, over the "
-      + "same images, does not hold 0; fewer than six images tell nothing apart",
+    "hard budget": "A query is sent only if its most expensive answer is affordable; the adversarial image with the "
+      + "smallest distance found so far counts",
+    "significantly different": "The 95\u202f% interval of the difference of the medians, over the same images, excludes 0; "
+      + "with fewer than six images no difference is significant",
   };
   const METHODS = {
     VA: "the attack as published (vanilla)",
-    AS: "asymmetric search, which asks fewer flagged queries",
-    AGREST: "asymmetric gradient estimation, which asks for points where most answers are cheap",
+    AS: "asymmetric search, which sends fewer flagged queries",
+    AGREST: "asymmetric gradient estimation, which sends queries where most answers are not flagged",
   };
   const BEST = "best of all attacks";
-  const KNEW = "for each image, as if the attacker knew which";
+  const KNEW = "for each image, if the attacker knew which to use";
   const PHASES = ["#76818f", "#2f7f95", "#a58a2b", "#9a6bb0", "#5b8c4a"];
 
-  // What is chosen -----------------------------------------------------------------------------
+  // State --------------------------------------------------------------------------------------
 
   const state = {
     model: data.models[0],
@@ -174,8 +174,8 @@
     };
   }
 
-  /** A curve from where it is known: what comes before would stretch a log axis. */
-  function begun(curve) {
+  /** A curve from its first known value: earlier costs would stretch a log axis. */
+  function known(curve) {
     const first = curve.y.findIndex((value) => value !== null);
     const from = (values) => (first < 0 ? [] : values.slice(first));
     return { ...curve, x: from(curve.x), y: from(curve.y), low: from(curve.low), high: from(curve.high) };
@@ -184,7 +184,7 @@
   function curvesChart() {
     const flagged = state.by === "source";
     const chosen = data.curves.filter((c) => here(c) && shown(c) && c.by === state.by);
-    const found = ordered(chosen).map(begun).filter((c) => c.x.length);
+    const found = ordered(chosen).map(known).filter((c) => c.x.length);
     const top = 1.05 * Math.max(0, ...found.flatMap((c) => numbers(c.y, c.high)));
     const spent = flagged ? "flagged queries" : "total cost";
     const lines = found.map((c) => line(c.attack, c.x, c.y, tips(c.x.map((at, i) => [
@@ -192,7 +192,7 @@
     ]))));
     const bands = state.bands ? found.map((c) => band(c, top)) : [];
     const chosenBest = state.best ? data.best.filter((c) => here(c) && c.by === state.by) : [];
-    const best = chosenBest.map(begun).filter((c) => c.x.length).map((c) => line(BEST, c.x, c.y, tips(c.x.map((at, i) => [
+    const best = chosenBest.map(known).filter((c) => c.x.length).map((c) => line(BEST, c.x, c.y, tips(c.x.map((at, i) => [
       bold(BEST), `${spent} ${count(at)}`, `median ${norm} ${number(c.y[i])}`, sure(c.low[i], c.high[i]),
     ])), { line: { color: theme("--muted"), dash: "dot", width: 2, shape: "hv" } }));
     const title = flagged ? "flagged queries" : `total cost (${priceLabel(state.price)})`;
@@ -214,8 +214,8 @@
     state.by = options[0][0];
     section("curves", "Distance against cost",
       `Lower is better for the attacker: the median ${norm} distance reached at a given cost, or for a given number of `
-        + "flagged queries. Tick the box to shade its 95\u202f% interval over images. A curve begins where half of the runs have an adversarial image."
-        + (data.best.length ? ` The dotted one is the ${BEST} ${KNEW}.` : ""),
+        + "flagged queries. Tick the box to shade its 95\u202f% interval over images. A curve starts where half of the runs have an adversarial image."
+        + (data.best.length ? ` The dotted one is the ${BEST}, ${KNEW}.` : ""),
       toolbar(modelChoice(), priceChoice(),
         choice("by", "Against", options.map(([value, label]) => ({ value, label }))),
         scaleChoice("curveX", "x axis"), scaleChoice("curveY", "y axis"), tick("bands", "95\u202f% intervals"),
@@ -274,26 +274,26 @@
         axis("median flagged queries (log scale)", "log", found.map(across), logs(x)),
         axis("median of all queries (log scale)", "log", found.map((t) => t.queries), logs(y)),
       ),
-      label: `Flagged queries against all queries to come within ${norm} ${exact(state.level)}: ${state.model}.`,
+      label: `Flagged queries against all queries to reach ${norm} ${exact(state.level)}: ${state.model}.`,
     };
   }
 
-  /** What cannot be read off the axes, in words. */
+  /** Points that the axes cannot show, in words. */
   function missing() {
     const place = make("div", { class: "small" });
     const why = (t) => `${priceLabel(t.price)}: ${percent(t.share)}`;
     follow(["model", "level", "hidden"], () => {
       const found = placed();
       const left = ordered(atLevel(data.tradeoff).filter((t) => shown(t) && !reached(t)));
-      const told = [...new Set(left.map(({ attack }) => attack))].map((attack) =>
+      const names = [...new Set(left.map(({ attack }) => attack))].map((attack) =>
         `${attack}, ${left.filter((t) => t.attack === attack).map(why).join("; ")}`);
       const below = found.length && found.every((t) => t.queries > 2 * across(t));
       place.replaceChildren(...[
-        found.some((t) => t.flagged < 1) ? make("p", null, "No flagged query at all is drawn at 1.") : null,
+        found.some((t) => t.flagged < 1) ? make("p", null, "Zero flagged queries are drawn at 1.") : null,
         below ? make("p", null, "At every point fewer than half of the queries are flagged.") : null,
-        left.length ? make("p", null, "Not on the chart, since fewer than half of the images were brought within the "
-          + "distance; the share of those that were:") : null,
-        left.length ? items(told) : null,
+        left.length ? make("p", null, "Not on the chart, because fewer than half of the images reached the "
+          + "distance; the share of images that did:") : null,
+        left.length ? items(names) : null,
       ].filter(Boolean));
     });
     return place;
@@ -304,9 +304,9 @@
     const half = make("span", { class: "key fixed" }, drawn("svg", { width: 22, height: 12, "aria-hidden": "true" },
       drawn("line", { x1: 0, x2: 22, y1: 6, y2: 6, class: "half" })), "half of the queries flagged");
     section("tradeoff", "Flagged and all queries",
-      "Down and to the left is cheaper for the attacker: the median number of queries, and of flagged ones among them, "
-        + `until an image was first brought within the chosen ${norm} distance. Beside a point stands its price`
-        + (data.prices.length > 1 ? "; the larger the point, the later the price in the list." : "."),
+      "Down and to the left is cheaper for the attacker: the median number of all queries and of flagged queries "
+        + `until an image first reached the chosen ${norm} distance. Each point is labelled with its price`
+        + (data.prices.length > 1 ? "; later prices in the list have larger points." : "."),
       toolbar(modelChoice(), levelChoice()), legend(data.tradeoff, true), make("div", { class: "legend" }, half),
       chart("tradeoff-chart", ["model", "level", "hidden"], tradeoffChart), missing());
   }
@@ -315,7 +315,7 @@
 
   function successChart() {
     const found = ordered(data.success.filter((s) => here(s) && shown(s) && s.level === state.level));
-    const linear = state.successX === "linear"; // there a curve begins at no cost at all
+    const linear = state.successX === "linear"; // there a curve starts at cost 0
     const whole = found.map((s) => (linear ? { ...s, x: [0, ...s.x], y: [0, ...s.y] } : s));
     return {
       traces: whole.map((s) => line(s.attack, s.x, s.y, tips(s.x.map((at, i) => [
@@ -333,13 +333,13 @@
   function success() {
     if (!data.success.length) return;
     section("success", "Success rate",
-      `Higher is better for the attacker: the share of images that had been brought within the chosen ${norm} distance at a given cost.`,
+      `Higher is better for the attacker: the share of images that reached the chosen ${norm} distance at a given cost.`,
       toolbar(modelChoice(), priceChoice(), levelChoice(), scaleChoice("successX", "x axis")),
       legend(data.success),
       chart("success-chart", ["model", "price", "level", "successX", "hidden"], successChart));
   }
 
-  // Where the cost went ------------------------------------------------------------------------
+  // Cost by phase ------------------------------------------------------------------------------
 
   const phaseNames = [...new Set(data.phases.flatMap(({ phases }) => Object.keys(phases)))];
   const short = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
@@ -378,8 +378,8 @@
     const keys = phaseNames.map((phase, i) => make("span", { class: "key fixed" },
       drawn("svg", { width: 12, height: 12, "aria-hidden": "true" },
         drawn("rect", { width: 12, height: 12, fill: PHASES[i % PHASES.length] })), phase));
-    section("phases", "Where the cost went",
-      "Each bar is the mean cost of a run, by what the queries were for.",
+    section("phases", "Cost by phase",
+      "Each bar is the mean cost of a run, by the purpose of its queries.",
       toolbar(modelChoice(), priceChoice(),
         choice("unit", "As", [{ value: "cost", label: "cost" }, { value: "share", label: "share" }])),
       make("div", { class: "legend" }, ...keys),
@@ -390,16 +390,16 @@
 
   function sharesChart() {
     const found = ordered(data.shares.filter((s) => here(s) && shown(s)));
-    const told = (s, name, values) => tips(s.t.map((t, i) => [
+    const texts = (s, name, values) => tips(s.t.map((t, i) => [
       bold(s.attack), `iteration ${t}`, `${name} ${percent(values[i] || 0)}`,
     ]));
     const colourOf = (s) => ({ color: colour(s.attack) });
     return {
       traces: found.flatMap((s) => [
-        line(s.attack, s.t, s.planned, told(s, "planned", s.planned), {
+        line(s.attack, s.t, s.planned, texts(s, "planned", s.planned), {
           line: { ...colourOf(s), width: 1.8, dash: "dot" },
         }),
-        line(s.attack, s.t, s.realised, told(s, "realised", s.realised), {
+        line(s.attack, s.t, s.realised, texts(s, "realised", s.realised), {
           mode: "lines+markers", line: { ...colourOf(s), width: 2.2 },
           marker: { ...colourOf(s), size: 6, symbol: symbol(s.attack) }, cliponaxis: false,
         }),
@@ -428,7 +428,7 @@
     const notes = data.notes.length
       ? make("div", { class: "notes" }, make("h3", null, "Notes"), items(data.notes)) : null;
     section("summary", "Summary", null, data.summary.length
-      ? make("div", null, make("p", { class: "how" }, "What the numbers below say, in words."), items(data.summary))
+      ? make("div", null, make("p", { class: "how" }, "The main results in words."), items(data.summary))
       : make("p", { class: "how" }, "Read this before the numbers below."), ...(notes ? [notes] : []));
   }
 
@@ -444,7 +444,7 @@
     return make("td", { title: `${count(entry.runs)} runs, ${count(entry.images)} images` }, value, ...small);
   }
 
-  /** The columns' heads: models above, where there are several; prices and budgets beneath. */
+  /** The heads of the columns: models, and below them prices and budgets. */
   function heads(columns) {
     const spans = [];
     for (const { model } of columns) {
@@ -484,9 +484,9 @@
     const words = used.map(([word, meaning]) => `${word}: ${meaning}`).join("; ");
     section("table", "Distance at the budget",
       `Lower is better for the attacker: the median ${norm} distance${uniform ? ` over ${count([...images][0])} images` : ""}, `
-        + "its 95\u202f% interval beneath. Bold is the best of a column, and all that cannot be told apart from it. "
-        + "∞: fewer than half of the runs found an adversarial image; where some found none, the share that did "
-        + "stands beneath.",
+        + "with its 95\u202f% interval below. Bold marks the smallest of a column and all that are not significantly different from it. "
+        + "∞: fewer than half of the runs found an adversarial image. If some runs found none, the share that did "
+        + "is shown below.",
       ...(words ? [make("p", { class: "how methods" }, `${words}.`)] : []),
       box("Table of distances", make("table", { class: "results" }, heads(columns), ...bodies)));
   }
@@ -497,14 +497,14 @@
     : make("td", { title: `${count(entry[3])} images` }, number(entry[0]), make("small", null, note || interval(entry[1], entry[2]))));
   const plainCell = (value) => make("td", null, value === null ? "–" : number(value));
 
-  /** The nearest attack in a sentence, with the range of costs. */
+  /** The attack with the smallest G in a sentence, with the range of costs. */
   function standing(rows, { by, first, last }) {
-    const nearest = rows.find(({ item, ratio }) => ratio && item.attack !== state.against);
+    const best = rows.find(({ item, ratio }) => ratio && item.attack !== state.against);
     const range = `${by === "cost" ? "costs" : "queries"} from ${exact(first)} to ${exact(last)}`;
-    if (!nearest) return `Over ${range}; nothing can be compared with ${state.against} there.`;
-    const [value, low, high, images] = nearest.ratio;
-    return `Over ${range}, on ${count(images)} images, ${nearest.item.attack} has ${number(value)} ${interval(low, high)} of `
-      + `${state.against}'s distance.`;
+    if (!best) return `There is no attack to compare with ${state.against} over ${range}.`;
+    const [value, low, high, images] = best.ratio;
+    return `Over ${range}, on ${count(images)} images, the distance of ${best.item.attack} is ${number(value)} (${sure(low, high)}) `
+      + `times that of ${state.against}.`;
   }
 
   function rankingTable() {
@@ -515,7 +515,7 @@
     rows.sort((a, b) => (a.ratio ? a.ratio[0] : Infinity) - (b.ratio ? b.ratio[0] : Infinity) || 0);
     const timed = rows.some(({ item }) => item.seconds !== null);
     const heads = ["G", "O", ...(timed ? ["Seconds", "Queries/s"] : [])];
-    const small = { G: `beside ${state.against}`, O: "1 is best" };
+    const small = { G: `relative to ${state.against}`, O: "1 is best" };
     const head = make("thead", null, make("tr", null, make("th", { class: "text method", scope: "col" }, "Attack"),
       ...heads.map((name) => make("th", { scope: "col" }, name, small[name] ? make("small", null, small[name]) : null))));
     const body = make("tbody", null, ...rows.map(({ item, ratio }) => make("tr", { "data-attack": item.attack },
@@ -533,18 +533,18 @@
     follow(["model", "price", "against"], () => shown.replaceChildren(...rankingTable()));
     const timed = standings.some(({ seconds }) => seconds !== null);
     section("ranking", "Ranking over budgets",
-      `G is the part of a reference's ${norm} distance that an attack has: the geometric mean over images, the same for both, and over `
-        + "costs that are equal ratios apart. Below 1 it is nearer than the reference; the nearest comes first.",
-      make("p", { class: "how" }, `O tells how much of the way to the ${best} an attack has come, image by image, on a log scale, `
-        + "averaged over the same costs: 1 if it is there at every cost, 0 if it never finds an adversarial image."),
+      `G is the attack's ${norm} distance relative to the reference: the geometric mean over the same images and over `
+        + "log-spaced costs. Below 1 the attack has the smaller distance; the table is sorted by G.",
+      make("p", { class: "how" }, `O compares the attack with the ${best} on each image, on a log scale, averaged over the `
+        + "same costs: 1 if it has that distance at every cost, 0 if it never finds an adversarial image."),
       ...[toolbar(modelChoice(), priceChoice(), choice("against", "Reference", data.attacks.map(({ name }) => ({ value: name, label: name }))))]
         .filter(Boolean), shown,
-      make("p", { class: "small" }, `No adversarial image yet counts as ${cap}. Beneath the numbers stand 95\u202f% intervals over images.`
-        + (timed ? " Seconds are those of all engines together, without the loading of models; the time of a batch is split among "
+      make("p", { class: "small" }, `A run without an adversarial image counts as ${cap}. Below the numbers are 95\u202f% intervals over images.`
+        + (timed ? " Seconds are summed over all workers, without the loading of models; the time of a batch is split among "
           + "attacks by their rows." : "")));
   }
 
-  /** What a detector said of each series, and of harmless sessions beneath. */
+  /** Alarms of a detector for each series, and for benign sessions below. */
   function alarms() {
     if (!data.alarms) return;
     const { sentences, rows, benign } = data.alarms;
@@ -556,13 +556,13 @@
       ...(several ? [make("td", { class: "text" }, model)] : []),
       make("td", null, count(runs)), make("td", null, percent(share)), make("td", null, rate(per_query)),
       median(queries), median(flagged));
-    const columns = ["Runs", "with an alarm", "alarms a query", "first alarm: queries", "flagged until then"];
+    const columns = ["Runs", "with an alarm", "alarms per query", "queries until the first alarm", "flagged until then"];
     const head = make("thead", null, make("tr", null, make("th", { class: "text method", scope: "col" }, "Attack and price"),
       ...(several ? [make("th", { class: "text", scope: "col" }, "Model")] : []),
       ...columns.map((name) => make("th", { scope: "col" }, name))));
     section("alarms", "Alarms",
-      "What the detector said of the queries of each attack; the first alarm is the median over runs that have one. "
-        + "Beneath, what it says of harmless sessions about the same images: recompressed, cropped and brightened "
+      "Alarms of the detector on the queries of each attack. Queries until the first alarm are a median over the runs "
+        + "with an alarm. The last rows are benign sessions with the same images: recompressed, cropped and brightened "
         + "copies, and a small random walk.",
       items(sentences),
       box("Table of alarms", make("table", { class: "results" }, head,
@@ -579,11 +579,11 @@
       picture(difference, `Difference ${at}, amplified ${data.gallery.factor} times`));
   }
 
-  /** The images of the attack and price that are chosen, each with what it became. */
+  /** The images of the chosen attack and price, with their adversarial images. */
   function strips() {
     const { images, rows } = data.gallery;
     const place = make("div", null);
-    const model = data.models.length > 1 && rows.length ? `, ${rows[0].model}` : ""; // they are of one
+    const model = data.models.length > 1 && rows.length ? `, ${rows[0].model}` : ""; // all rows have the same model
     const title = () => `${state.galleryAttack}, ${priceLabel(state.galleryPrice)}${model}`;
     follow(["galleryAttack", "galleryPrice"], () => {
       const chosen = rows.filter((row) => row.attack === state.galleryAttack && row.price === state.galleryPrice);
@@ -592,7 +592,7 @@
         const first = make("figure", null, picture(original, `Original ${name}, ${label}`),
           make("figcaption", null, make("b", null, "original"), make("span", null, label)));
         return [make("h3", null, `${name} (${label}): ${title()}`), make("div", { class: "strip" }, first, ...shots.map(shot))];
-      }), ...(chosen.length ? [] : [make("p", { class: "empty" }, `There are no pictures of ${title()} on this page.`)]));
+      }), ...(chosen.length ? [] : [make("p", { class: "empty" }, `This page has no images for ${title()}.`)]));
     });
     return place;
   }
@@ -603,9 +603,9 @@
     const attacks = data.attacks.filter(({ name }) => rows.some((row) => row.attack === name));
     const prices = data.prices.filter(({ name }) => rows.some((row) => row.price === name));
     section("gallery", "Gallery",
-      "From left to right: the original, then the nearest adversarial image found by the time a cost was spent, with the "
-        + "class the model gives it where that is known; beneath, its difference from the original about grey, "
-        + `amplified ${factor} times throughout.`,
+      "From left to right: the original, then the adversarial image with the smallest distance at each cost, with the "
+        + "model's class for it if that is known. Below is the difference from the original around grey, "
+        + `amplified ${factor} times everywhere.`,
       ...[note ? make("p", { class: "small" }, note) : null, rows.length ? toolbar(
         choice("galleryAttack", "Attack", attacks.map(({ name }) => ({ value: name, label: name }))),
         choice("galleryPrice", "Price", prices.map(({ name, label }) => ({ value: name, label })))) : null,
@@ -614,5 +614,5 @@
 
   for (const build of [summary, table, ranking, curves, tradeoff, success, phases, shares, alarms, gallery]) build();
   environment(data);
-  finish(data.title, data.made, `Reading: ${data.reading}`);
+  finish(data.title, data.made, `Distances: ${data.reading}`);
 })();

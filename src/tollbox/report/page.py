@@ -1,51 +1,359 @@
-"""The page of a report: one HTML file that holds all it needs and reaches out to nothing.
+"""The page of a report: its data, and one HTML file that contains everything it needs.
 
-1. Text of a study is data: it is embedded as JSON that cannot close its tag, and the page's
-   script puts it into the document as text, never as markup.
-2. Nothing is fetched. The parts below are inlined, and the page's own policy forbids the rest.
-   Charts are drawn by plotly's JavaScript (`plotly.js-basic-dist-min` 4.1.1: lines, points, bars),
-   which is shipped in `vendor/` with its licence.
-3. Numbers are finite; what is infinite or unknown is None. Anything else raises ValueError.
+1. Text of a study is data. It is embedded as JSON that cannot close its tag, and the script of the
+   page inserts it as text, never as markup.
+2. The page fetches nothing, and its content policy forbids it. Charts use plotly's JavaScript
+   (`plotly.js-basic-dist-min` 4.1.1: lines, points, bars), which `vendor/` ships with its licence.
+3. Numbers are finite; infinite and unknown ones are None. Anything else raises ValueError.
+4. Curves are read at a few dozen log-spaced marks and rounded, so that the page stays small.
+5. Alarms of a detector are shown together with its alarms on benign sessions, since they mean
+   nothing alone.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
+import itertools
 import json
+import math
 import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
+
+from ..core.result import By, Values
+from ..studies.results import StudyResults
+from ..studies.store.codec import End
+from . import statistics, summary
+from .distance_rule import DistanceRule
+from .formatting import rounded
+from .gallery import gallery
+from .paper_table import (
+    PaperTable,
+    TableColumn,
+    TableRow,
+    best_runs,
+    paper_table,
+    price_label,
+    with_best_of_all,
+)
+from .ranking import Estimate, Standings, first_cost, standings
+from .runs import MARKS, SeriesRuns, series_of
+
 PLACE = re.compile(r"\{\{(\w+)\}\}")
-
-
 GENERATOR = b'<meta name="generator" content="tollbox">'
-"""What a page of ours has, near its beginning;"""
+"""Bytes near the start of every page of tollbox."""
+LEVELS = tuple(float(f"{digit}e{decade}") for decade in range(-4, 2) for digit in (1, 2, 3, 5))
+MOST_LEVELS = 6
+ITERATIONS = 60
+"""Maximum number of iterations in the chart of shares."""
+STYLES = 6
+"""Number of line styles on the page."""
+MOST_ATTACKS = 0.8
+"""Share of the points, over attacks and prices, that the default level must have."""
+BEFORE = 0.8
+"""Start of the success curves, relative to the cost of the first point."""
 
 
 def page(data: dict[str, Any]) -> str:
-    """The whole page as text, to be written as UTF-8."""
-    return assembled(data, packaged("page.js"))
+    """Return the page as text, to be written as UTF-8."""
+    return assemble(data, packaged("page.js"))
 
 
-def assembled(data: dict[str, Any], script: str, css: str = "") -> str:
-    """A page of this data, with a script of its own after what all pages share, and more styles."""
+def assemble(data: dict[str, Any], script: str, css: str = "") -> str:
+    """Return a page of this data; `script` and `css` are added to those that all pages share."""
+    # JSON for a script element: ASCII, and no `<` that could close the element.
+    text = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     parts = {
         "title": escape(data["title"]).encode("ascii", "xmlcharrefreplace").decode(),
         "css": packaged("page.css") + css,
-        "data": embedded(data),
+        "data": text,
         "plotly": packaged("vendor/plotly-basic.min.js"),
         "script": packaged("shared.js") + script,
     }
-    # In one pass, so that what looks like a placeholder inside a part stays as it is.
+    # In one pass, so that text of a part that looks like a placeholder stays as it is.
     return PLACE.sub(lambda place: parts[place[1]], packaged("page.html"))
 
 
 def packaged(name: str, package: str = __package__) -> str:
-    """A file of this package, or of another."""
+    """Return the text of a file that a package contains."""
     return files(package).joinpath(name).read_text("utf-8")
 
 
-def embedded(data: dict[str, Any]) -> str:
-    """JSON for a script element: ASCII, and no `<` to end the element with."""
-    return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+def page_data(
+    results: StudyResults,
+    rule: DistanceRule = DistanceRule.HARD,
+    all_series: Sequence[SeriesRuns] | None = None,
+    table: PaperTable | None = None,
+    ranking: Standings | None = None,
+) -> dict[str, Any]:
+    """Return the data of a study's page; pass the other arguments if they are computed already."""
+    study, record = results.study, results.record
+    all_series = series_of(results) if all_series is None else all_series
+    if table is None:
+        table = with_best_of_all(paper_table(study, all_series, rule), all_series, rule)
+    ranking = ranking or standings(results, all_series, table.columns, rule)
+    levels = levels_of(all_series)
+    with_runs = [runs for runs in all_series if runs.runs]
+    efforts = [_effort(runs, level) for runs in with_runs for level in levels]
+    return {
+        "title": study.name,
+        "made": f"{datetime.date.today()}, tollbox {record.environment.tollbox}",
+        "reading": rule.caption,
+        "norm": str(study.norm),
+        "summary": summary.summary(results, all_series, table),
+        "notes": summary.notes(results, all_series),
+        "models": [model.name for model in study.models],
+        "prices": [
+            {"name": tariff.name, "label": price_label(tariff), "budget": rounded(tariff.budget)}
+            for tariff in study.tariffs
+        ],
+        "attacks": attack_styles(table.rows),
+        "table": _table(table),
+        "ranking": _ranking(ranking, [row.attack for row in table.rows]),
+        "curves": [
+            {**runs.key, "by": by, **_points(runs.runs, runs.marks(by), by, rule)}
+            for runs in with_runs
+            for by in runs.axes
+        ],
+        "best": list(_best_curves(with_runs, table, rule)),
+        "levels": levels,
+        "level": usual_level(levels, efforts),
+        "tradeoff": efforts,
+        "success": list(_success(with_runs, levels, rule)),
+        "phases": [{**runs.key, "phases": _phases(runs)} for runs in with_runs],
+        "alarms": alarms(results),
+        "shares": [shares for runs in all_series if (shares := _shares(runs)) is not None],
+        "gallery": gallery(results, all_series, table),
+        "environment": dataclasses.asdict(record.environment)
+        | {f"model {name}": summary.model_settings(m) for name, m in record.models.items()}
+        | {f"surrogate of {name}": word for name, word in record.surrogates.items()},
+        "commands": summary.commands(results),
+    }
+
+
+def attack_styles(rows: Sequence[TableRow]) -> list[dict[str, Any]]:
+    """Return the attacks with their line styles.
+
+    A method has the same style in every family. An attack with changed fields gets a free one.
+    """
+    sizes = Counter(row.family for row in rows)
+    methods = list(dict.fromkeys(r.method for r in rows if r.method and sizes[r.family] > 1))
+    taken: dict[str, set[int]] = {family: set() for family in sizes}
+    styles: dict[str, int] = {}
+    for row in sorted(rows, key=lambda row: row.method is None):
+        usual = [methods.index(row.method)] if row.method in methods else []
+        free = itertools.chain(usual, range(len(methods), STYLES), itertools.count())
+        style = 0 if sizes[row.family] == 1 else next(n for n in free if n not in taken[row.family])
+        taken[row.family].add(style)
+        styles[row.attack] = style
+    return [
+        {
+            "name": row.attack,
+            "family": row.family,
+            "method": row.words,
+            "kind": row.kind,
+            "style": styles[row.attack],
+        }
+        for row in rows
+    ]
+
+
+def _column(column: TableColumn) -> dict[str, Any]:
+    return {"model": column.model, "price": column.tariff.name, "by": column.by}
+
+
+def _table(table: PaperTable) -> dict[str, Any]:
+    def cell(median: statistics.Median | None, best: bool) -> dict[str, Any] | None:
+        if median is None or median.runs == 0:
+            return None
+        numbers = {name: rounded(getattr(median, name)) for name in ("value", "low", "high")}
+        counts = {"runs": median.runs, "images": median.images, "best": best}
+        return {**numbers, "success": round(median.success, 4), **counts}
+
+    return {
+        "columns": [
+            {**_column(column), "label": column.head, "budget": rounded(column.mark)}
+            for column in table.columns
+        ],
+        "rows": [
+            {
+                "family": row.family,
+                "method": row.words,
+                "attack": row.attack,
+                "cells": list(map(cell, cells, best)),
+            }
+            for row, cells, best in zip(table.rows, table.cells, table.best, strict=True)
+        ],
+        "best": [cell(median, False) for median in table.of_all],
+    }
+
+
+def _ranking(found: Standings, attacks: Sequence[str]) -> dict[str, Any]:
+    """Return O of each series, and its G relative to each of the attacks in their order."""
+
+    def estimate(number: Estimate | None) -> list[float | None] | None:
+        if number is None or not number.images:
+            return None
+        return [*map(rounded, number[:3]), number.images]
+
+    return {
+        "against": found.reference,
+        "cap": found.cap_text,
+        "best": found.best_known,
+        "ranges": [
+            {**_column(c), "first": rounded(first_cost(c.mark)), "last": rounded(c.mark)}
+            for c in found.columns
+        ],
+        "standings": [
+            {
+                "model": each.column.model,
+                "price": each.column.tariff.name,
+                "attack": each.attack,
+                "ratios": [estimate(each.ratios.get(attack)) for attack in attacks],
+                "optimality": estimate(each.optimality),
+                "seconds": rounded(each.seconds),
+                "speed": rounded(each.speed),
+            }
+            for each in found.standings
+        ],
+    }
+
+
+def _best_curves(
+    with_runs: Sequence[SeriesRuns], table: PaperTable, rule: DistanceRule
+) -> Iterator[dict[str, Any]]:
+    """Yield the best of all attacks for each model and price that has several."""
+    for model, price in dict.fromkeys((c.model, c.tariff.name) for c in table.columns):
+        runs = best_runs(with_runs, model, price)
+        here = [s for s in with_runs if (s.model, s.price) == (model, price)]
+        for by in max((s.axes for s in here), key=len) if runs else ():
+            ends = [end for s in here for end in s.marks(by)[[0, -1]]]
+            marks = np.unique(np.geomspace(min(ends), max(ends), MARKS))
+            yield {"model": model, "price": price, "by": by, **_points(runs, marks, by, rule)}
+
+
+def _points(
+    runs: Sequence[statistics.Run], marks: Values, by: By, rule: DistanceRule
+) -> dict[str, Any]:
+    """Return medians at marks, with their intervals."""
+    points = []
+    images = np.array([run.image for run in runs])
+    for mark, column in zip(marks, statistics.distances_at(runs, marks, by, rule).T, strict=True):
+        known = ~np.isnan(column)
+        ends = (math.nan, math.nan)
+        if known.any():
+            ends = statistics.interval(column[known], images[known], draws=200)
+        points.append([rounded(n) for n in (mark, statistics.median(column), *ends)])
+    return dict(zip(("x", "y", "low", "high"), map(list, zip(*points, strict=True)), strict=True))
+
+
+def _effort(runs: SeriesRuns, level: float) -> dict[str, Any]:
+    effort = statistics.effort(runs.runs, level)
+    return {
+        **runs.key,
+        "level": level,
+        "flagged": rounded(effort.flagged),
+        "queries": rounded(effort.queries),
+        "share": round(effort.share, 4),
+    }
+
+
+def _success(
+    with_runs: Sequence[SeriesRuns], levels: Sequence[float], rule: DistanceRule
+) -> Iterator[dict[str, Any]]:
+    """Yield the share of images within each level at each cost.
+
+    All curves of a model and price start at 0, at a cost before any attack has a point.
+    """
+    firsts: dict[tuple[str, str], float] = {}
+    for runs in with_runs:
+        key = runs.model, runs.price
+        firsts[key] = min(runs.marks("cost")[0], firsts.get(key, math.inf))
+    for runs in with_runs:
+        marks = np.append(BEFORE * firsts[runs.model, runs.price], runs.marks("cost"))
+        for level in levels:
+            rates = statistics.success(runs.runs, level, marks, "cost", rule)
+            x, y = [rounded(mark) for mark in marks], [rounded(rate) for rate in rates]
+            yield {**runs.key, "level": level, "x": x, "y": y}
+
+
+def usual_level(levels: Sequence[float], efforts: Sequence[dict[str, Any]]) -> float | None:
+    """Return the smallest level that most of the attacks reach that reach any."""
+    points = {
+        level: sum(e["queries"] is not None for e in efforts if e["level"] == level)
+        for level in levels
+    }
+    enough = MOST_ATTACKS * max(points.values(), default=0)
+    return next((level for level in sorted(levels) if points[level] >= enough), None)
+
+
+def levels_of(all_series: Sequence[SeriesRuns]) -> list[float]:
+    """Return round distances within the range of those that were reached."""
+    final = [run.distances[-1] for runs in all_series for run in runs.runs if len(run.distances)]
+    if not final:
+        return []
+    low, high = np.percentile(final, [10, 95])
+    inside = [level for level in LEVELS if low <= level <= 2.5 * high]
+    return inside[-MOST_LEVELS:] or [float(f"{np.median(final):.1g}")]
+
+
+def _phases(runs: SeriesRuns) -> dict[str, float]:
+    """Return the mean cost of each phase per image."""
+    total: Counter[str] = Counter()
+    for run in runs.runs:
+        total.update(run.phases)
+    return {phase: float(f"{cost / len(runs.runs):.4g}") for phase, cost in total.items()}
+
+
+def _shares(runs: SeriesRuns) -> dict[str, Any] | None:
+    """Return the planned and realised share of low-cost answers in each iteration."""
+    longest = min(ITERATIONS, max((len(run.shares) for run in runs.runs), default=0))
+    if longest == 0:
+        return None
+    means = [
+        np.mean([run.shares[t] for run in runs.runs if len(run.shares) > t], axis=0)
+        for t in range(longest)
+    ]
+    planned, realised = ([round(float(mean[i]), 5) for mean in means] for i in (0, 1))
+    return {**runs.key, "t": list(range(1, longest + 1)), "planned": planned, "realised": realised}
+
+
+def alarms(results: StudyResults) -> dict[str, Any] | None:
+    """Return the alarms of each series and of benign sessions; None without a detector."""
+    watch = results.record.watch
+    if watch is None:
+        return None
+    by_series = defaultdict[int, list[End]](list)
+    for end in results.finished():
+        if end.stop.attacked:
+            by_series[results.grid.series_of(end.cell)].append(end)
+    rows = []
+    for series in results.grid.series:
+        ends = by_series[series.number]
+        if not ends:
+            continue
+        firsts = [end.first_alarm for end in ends if end.first_alarm is not None]
+        queries, flagged = [first.queries for first in firsts], [first.flagged for first in firsts]
+        rows.append(
+            {
+                "model": series.model.name,
+                "price": series.tariff.name,
+                "attack": series.attack.name,
+                "runs": len(ends),
+                "share": round(len(firsts) / len(ends), 4),
+                "per_query": sum(e.alarms for e in ends) / max(1, sum(e.queries for e in ends)),
+                "queries": float(np.median(queries)) if firsts else None,
+                "flagged": float(np.median(flagged)) if firsts else None,
+            }
+        )
+    benign = [
+        {"model": name, "runs": s.all.sessions, "share": s.all.rate, "per_query": s.all.per_query}
+        for name, s in watch.benign.items()
+    ]
+    return {"sentences": watch.sentences, "rows": rows, "benign": benign}

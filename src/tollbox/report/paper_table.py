@@ -1,10 +1,14 @@
-"""The table in the paper's form: attack and method down, model and price across, medians inside.
+"""The table in the paper's form: a row per attack and method, a column per model and price.
 
-An attack of a study has its place by its preset; where the preset is used more than once, or fields
-of it are changed, its own name is its method. In each column the least median is marked, and every
-other that is not told from it (`statistics.told_apart`), whatever its family. Where attacks of our
-own are set apart, the others are marked as if those were not there. A price may have several
-columns, each read at a cost of its own, all from the same runs.
+1. The preset of an attack determines its row. If a preset is used more than once, or its fields are
+   changed, the attack's own name is shown as the method.
+2. In each column the smallest median is marked, and every other that is not significantly different
+   from it (`statistics.significantly_different`). With `separate_own`, tollbox's own attacks do not
+   take the mark away from the others.
+3. A price may have several columns, each at a different cost, all from the same runs.
+4. "Best of all attacks" is the smallest distance that any attack reached on each image at each
+   cost, as if the attacker knew which attack to use. It is not an attack: it has no mark and no
+   rank. It needs the runs of all attacks on an image with a seed.
 """
 
 from __future__ import annotations
@@ -12,28 +16,32 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+import numpy as np
 
 from ..attacks.presets import Kind, Method
 from ..core.metric import Metric
-from ..core.result import By
-from ..studies.schema import AttackSpec, Tariff
+from ..core.result import By, Values
+from ..studies.schema import Tariff
 from ..studies.study import Study
-from .reading import Reading
-from .runs import SeriesRuns
-from .statistics import Mark, Median, median_at, told_apart
+from .distance_rule import DistanceRule
+from .runs import CellCurve, SeriesRuns
+from .statistics import Mark, Median, median_at, significantly_different
+
+BEST_OF_ALL = "best of all attacks"
+BEST_OF_ALL_NOTE = "for each image, if the attacker knew which to use"
 
 
 def price_label(tariff: Tariff) -> str:
-    """A price as a reader is told it: c* = 100, how many classes have a price, or how it grows."""
-    name, ratio = price_words(tariff)
+    """Return a price for a reader: c* = 100, the number of priced classes, or how it grows."""
+    name, ratio = price_parts(tariff)
     return name + (f"c* = {ratio}" if ratio else "")
 
 
-def price_words(tariff: Tariff) -> tuple[str, str]:
-    """What stands before c*, if anything, and c* itself, which prices per class, or one that grows,
-    do not have."""
+def price_parts(tariff: Tariff) -> tuple[str, str]:
+    """Return the text before c*, and c*, which is empty for prices per class or growing prices."""
     prices = tariff.prices
     if prices.classes is not None:
         return f"{tariff.name}: per class ({len(prices.classes)} listed)", ""
@@ -45,11 +53,11 @@ def price_words(tariff: Tariff) -> tuple[str, str]:
 
 
 class TableRow(NamedTuple):
-    """Where an attack stands in the table."""
+    """An attack in the table."""
 
     family: str
     words: str
-    """Its method, or its own name if that says more."""
+    """The method, or the attack's own name if that says more."""
     attack: str
     method: Method | None
     """None if fields of the preset are changed."""
@@ -57,45 +65,43 @@ class TableRow(NamedTuple):
 
 
 class TableColumn(NamedTuple):
-    """A model and a price, read at a cost: at the budget, unless there is another."""
+    """A model and a price, at a cost."""
 
     model: str
     tariff: Tariff
     at: float | None = None
+    """The cost; None for the budget."""
 
     @property
     def mark(self) -> float:
-        """Where the column is read: at its own cost, at the budget, or at the cap on queries."""
+        """The cost of the column: `at`, the budget, or the maximum number of queries."""
         return min(self.tariff.budget, self.tariff.max_queries) if self.at is None else self.at
 
     @property
     def by(self) -> By:
-        """What the mark counts."""
+        """The unit of `mark`."""
         return "cost" if math.isfinite(self.tariff.budget) else "queries"
 
     @property
     def head(self) -> str:
-        """The title of the column."""
         return price_label(self.tariff)
 
 
 @dataclass(frozen=True)
 class PaperTable:
-    """Medians by method and column; None where nothing is finished."""
+    """Medians by row and column; None where no run is finished."""
 
     columns: list[TableColumn]
     rows: list[TableRow]
     cells: list[list[Median | None]]
     best: list[list[bool]]
-    """Whether a median is the least of its column, or not told from it. Where our own attacks are
-    set apart: theirs as always, any other if it is so among the others."""
+    """Whether each median is marked (rule 2)."""
     norm: Metric = Metric.L2
-    """What the medians are in."""
     of_all: Sequence[Median | None] = ()
-    """By column, the best of all attacks (`best_of_all.py`), where that is shown."""
+    """Best of all attacks by column, if that is shown."""
 
     def only(self, columns: Sequence[int]) -> PaperTable:
-        """The table with these columns alone."""
+        """Return the table with these columns alone."""
         return PaperTable(
             [self.columns[i] for i in columns],
             self.rows,
@@ -107,30 +113,27 @@ class PaperTable:
 
 
 def rows_of(study: Study) -> list[TableRow]:
-    """The attacks of a study, families together, in the order in which they first come."""
+    """Return the attacks of a study, families together, in the order of their first attack."""
     uses = Counter(spec.preset for spec in study.attacks)
-    rows = [_row(spec, uses[spec.preset] > 1) for spec in study.attacks]
+    rows = []
+    for spec in study.attacks:
+        preset = spec.described
+        named = uses[spec.preset] > 1 or spec.overrides or spec.name != spec.preset
+        words = spec.name if named else preset.words
+        method = None if spec.overrides else preset.method
+        rows.append(TableRow(preset.family, words, spec.name, method, preset.method.kind))
     families = list(dict.fromkeys(row.family for row in rows))
     return sorted(rows, key=lambda row: families.index(row.family))
-
-
-def _row(spec: AttackSpec, used_twice: bool) -> TableRow:
-    preset = spec.described
-    named = used_twice or spec.overrides or spec.name != spec.preset
-    words = spec.name if named else preset.words
-    method = None if spec.overrides else preset.method
-    return TableRow(preset.family, words, spec.name, method, preset.method.kind)
 
 
 def paper_table(
     study: Study,
     all_series: Sequence[SeriesRuns],
-    reading: Reading,
+    rule: DistanceRule,
     marks: Mapping[str, Sequence[float]] | None = None,
-    own_apart: bool = False,
+    separate_own: bool = False,
 ) -> PaperTable:
-    """The table of a study's series; `marks` are the costs to read at, by the name of the price.
-    With `own_apart` attacks of our own do not take a mark away from the others."""
+    """Return the table of a study; `marks` has the costs of the columns by price."""
     columns = [
         TableColumn(model.name, tariff, at)
         for model in study.models
@@ -138,40 +141,29 @@ def paper_table(
         for at in (marks or {}).get(tariff.name, (None,))
     ]
     rows = rows_of(study)
-    by_name = {
-        (r.series.attack.name, r.series.model.name, r.series.tariff.name): r for r in all_series
-    }
-    series = [
-        [by_name[row.attack, column.model, column.tariff.name] for column in columns]
-        for row in rows
-    ]
-    cells = [
-        [_cell(runs, c, reading) for runs, c in zip(each, columns, strict=True)] for each in series
-    ]
-    others = [n for n, row in enumerate(rows) if not own_apart or row.kind is not Kind.OWN]
+    by_name = {(r.attack, r.model, r.price): r for r in all_series}
     by_column = []
-    for i, column in enumerate(columns):
-        mark = _mark(column, reading)
-        best = _best([each[i] for each in series], [each[i] for each in cells], mark)
+    for column in columns:
+        mark = Mark(column.mark, column.by, rule)
+        series = [by_name[row.attack, column.model, column.tariff.name] for row in rows]
+        cells = [median_at(each.runs, *mark) if each.runs else None for each in series]
+        best = _best(series, cells, mark)
+        others = [n for n, row in enumerate(rows) if not separate_own or row.kind is not Kind.OWN]
         if len(others) < len(rows):
-            among = _best([series[n][i] for n in others], [cells[n][i] for n in others], mark)
+            among = _best([series[n] for n in others], [cells[n] for n in others], mark)
             for n, marked in zip(others, among, strict=True):
                 best[n] = marked
-        by_column.append(best)
-    best_rows = [list(row) for row in zip(*by_column, strict=True)]
-    return PaperTable(columns, rows, cells, best_rows, study.norm)
-
-
-def _mark(column: TableColumn, reading: Reading) -> Mark:
-    return Mark(column.mark, column.by, reading)
-
-
-def _cell(runs: SeriesRuns, column: TableColumn, reading: Reading) -> Median | None:
-    return median_at(runs.runs, *_mark(column, reading)) if runs.runs else None
+        by_column.append((cells, best))
+    return PaperTable(
+        columns,
+        rows,
+        [[cells[n] for cells, _ in by_column] for n in range(len(rows))],
+        [[best[n] for _, best in by_column] for n in range(len(rows))],
+        study.norm,
+    )
 
 
 def _best(series: Sequence[SeriesRuns], medians: Sequence[Median | None], mark: Mark) -> list[bool]:
-    """Of the rows of a column: the least median, and those that are not told from it."""
     known = {
         row: median.value
         for row, median in enumerate(medians)
@@ -180,8 +172,42 @@ def _best(series: Sequence[SeriesRuns], medians: Sequence[Median | None], mark: 
     least = min(known, key=known.__getitem__, default=None)
     if least is None or len(known) == 1 or math.isinf(known[least]):
         return [False] * len(medians)
-    nearest = series[least].runs
+    smallest = series[least].runs
     return [
-        row == least or (row in known and not told_apart(nearest, each.runs, mark))
+        row == least or (row in known and not significantly_different(smallest, each.runs, mark))
         for row, each in enumerate(series)
     ]
+
+
+@dataclass(frozen=True)
+class BestRun:
+    """The runs of all attacks on one image."""
+
+    image: int
+    seed: int
+    runs: Sequence[CellCurve]
+
+    def at(self, marks: Values, by: By, rule: DistanceRule) -> Values:
+        """Return the smallest distance at each mark."""
+        return np.asarray(np.min([run.at(marks, by, rule) for run in self.runs], axis=0))
+
+
+def with_best_of_all(
+    table: PaperTable, all_series: Sequence[SeriesRuns], rule: DistanceRule
+) -> PaperTable:
+    """Return the table with the medians of the best of all attacks."""
+    cells = []
+    for column in table.columns:
+        runs = best_runs(all_series, column.model, column.tariff.name)
+        cells.append(median_at(runs, column.mark, column.by, rule) if runs else None)
+    return replace(table, of_all=cells)
+
+
+def best_runs(all_series: Sequence[SeriesRuns], model: str, price: str) -> list[BestRun]:
+    """Return the best of all attacks on a model at a price; empty if only one attack has runs."""
+    here = (s for s in all_series if (s.model, s.price) == (model, price))
+    series = [{(run.image, run.seed): run for run in each.runs} for each in here if each.runs]
+    if len(series) < 2:
+        return []
+    common = sorted(set.intersection(*(set(runs) for runs in series)))
+    return [BestRun(*key, [runs[key] for runs in series]) for key in common]

@@ -1,12 +1,12 @@
-"""A study's runs as a report reads them: arrays, by the series of the grid.
+"""The runs of a study as arrays, grouped by series (model, price and attack).
 
-1. Of each run: at which cost (flagged queries, queries) which distance was reached, where it ended,
-   and up to where that is known. Nothing else of a trace is held, so that a study of ten thousand
-   cells fits into memory.
-2. A distance counts from the cost under which it would have been reached: what was spent before the
-   row, and the dearest answer (`Result.distance_at`).
-3. The paper reads otherwise: the distances of the iterates alone, each at what was spent when it
-   was accepted, and in between on a straight line (`Reading.PAPER`).
+1. A run keeps which distance it reached at which cost (flagged queries, queries), what it spent,
+   and up to where its distance is known. The rest of a trace is dropped, so that ten thousand
+   cells fit into memory.
+2. A distance counts from the budget under which it would have been reached: the amount spent
+   before its query plus the price of the most expensive answer (`Result.distance_at`).
+3. The paper's rule differs (`DistanceRule.PAPER`): only iterates count, each at the amount spent
+   when it was accepted, and distances in between are interpolated linearly.
 """
 
 from __future__ import annotations
@@ -23,34 +23,37 @@ from ..studies.grid import Place, Series
 from ..studies.results import StudyResults
 from ..studies.schema import WatchSpec
 from ..studies.store.codec import End, Trace
-from .reading import Reading
+from .distance_rule import DistanceRule
+
+MARKS = 48
+"""Maximum number of points of a curve, so that a page of ten thousand cells stays small."""
 
 
 @dataclass(frozen=True)
 class CellCurve:
-    """The run of one cell: what it reached against what it spent."""
+    """The run of one cell: its distances against what it spent."""
 
     image: int
     seed: int
     stop: Stop
     needs: dict[By, Values]
-    """From which cost, flagged queries or queries on each of `distances` counts."""
+    """Cost, flagged queries and queries from which each of `distances` counts."""
     distances: Values
     iterates: dict[By, Values]
-    """What was spent when each iterate was accepted."""
+    """Amounts spent when each iterate was accepted."""
     reached: Values
-    """The distances of the iterates."""
+    """Distances of the iterates."""
     spent: dict[By, float]
     known: dict[By, float]
-    """Up to where it is known what was reached."""
+    """Largest amounts at which the distance is known."""
     phases: dict[str, float]
-    """What each phase cost."""
+    """Cost of each phase."""
     shares: Values
-    """(n, 2): the share of low-cost answers that an estimate planned with, and what it got."""
+    """(n, 2): planned and realised share of low-cost answers of each estimate."""
 
-    def at(self, marks: Values, by: By, reading: Reading) -> Values:
-        """The distance at each mark: infinite before the first, NaN where it is not known."""
-        if reading is Reading.HARD:
+    def at(self, marks: Values, by: By, rule: DistanceRule) -> Values:
+        """Return the distance at each mark: infinite before the first point, NaN if unknown."""
+        if rule is DistanceRule.HARD:
             distances = reached_at(self.needs[by], self.distances, marks)
         elif len(self.reached) == 0:
             distances = np.full(len(marks), math.inf)
@@ -63,20 +66,55 @@ class CellCurve:
 
 @dataclass(frozen=True)
 class SeriesRuns:
-    """The finished runs of a series that count: not those of images misclassified anyway."""
+    """The finished runs of a series, without those on images that are misclassified anyway."""
 
     series: Series
     runs: list[CellCurve]
     misclassified: int
 
+    @property
+    def key(self) -> dict[str, str]:
+        """Names that identify the series on a page."""
+        return {"model": self.model, "price": self.price, "attack": self.attack}
+
+    @property
+    def model(self) -> str:
+        return self.series.model.name
+
+    @property
+    def price(self) -> str:
+        return self.series.tariff.name
+
+    @property
+    def attack(self) -> str:
+        return self.series.attack.name
+
+    @property
+    def axes(self) -> tuple[By, ...]:
+        """Axes against which its curves are drawn."""
+        flagged = any(run.spent["source"] > 0 for run in self.runs)
+        return ("cost", "source") if flagged else ("cost",)
+
+    def marks(self, by: By) -> Values:
+        """Return log-spaced marks from the first point of any run to where the last run stops."""
+        budget = self.series.tariff.budget
+        last = max(run.spent[by] for run in self.runs)
+        if by == "cost" and math.isfinite(budget):
+            last = budget
+        first = min([*(run.needs[by][0] for run in self.runs if len(run.distances)), last])
+        if not first < last:
+            return np.array([max(last, 1.0)])
+        spaced = np.geomspace(max(first, last / 1e6), last, MARKS)
+        return np.unique(np.append(spaced[:-1], last))
+
 
 def series_of(results: StudyResults) -> list[SeriesRuns]:
-    """The series of a study with their runs."""
+    """Return the series of a study with their runs."""
     curves: dict[int, list[CellCurve]] = {series.number: [] for series in results.grid.series}
     misclassified = dict.fromkeys(curves, 0)
     ends = {end.cell: end for end in results.finished()}
     for cell, place, trace in results.traces():
-        if cell not in ends:  # it has just been finished
+        if cell not in ends:  # it finished after `ends` was read
             continue
         number, end = place.series.number, ends[cell]
         if end.stop is Stop.ALREADY_MISCLASSIFIED:
@@ -96,11 +134,15 @@ def series_of(results: StudyResults) -> list[SeriesRuns]:
 def _curve(
     place: Place, label: int, goal: Goal, end: End, trace: Trace, watch: WatchSpec | None
 ) -> CellCurve:
-    tariff = place.series.tariff
+    tariff, steps = place.series.tariff, trace.steps
     ledger = trace.ledger(tariff.prices.for_source(label, goal), goal, watch)
     spent: dict[By, float] = {"cost": end.cost, "source": end.source, "queries": end.queries}
-    notes = [step.notes for step in trace.steps]
     improvements = trace.improvements(ledger.prices, goal)
+    shares = [
+        (step.notes["planned_share"], step.notes["share"])
+        for step in steps
+        if "planned_share" in step.notes and step.notes.get("share") is not None
+    ]
     return CellCurve(
         place.image,
         place.seed,
@@ -108,19 +150,13 @@ def _curve(
         {by: needed(improvements, ledger.prices, by, ledger.alarm_price) for by in AXES},
         np.array([row.distance for row in improvements], float),
         {
-            "cost": np.array([step.cost for step in trace.steps], float),
-            "source": np.array([step.source for step in trace.steps], float),
-            "queries": np.array([step.source + step.other for step in trace.steps], float),
+            "cost": np.array([step.cost for step in steps], float),
+            "source": np.array([step.source for step in steps], float),
+            "queries": np.array([step.source + step.other for step in steps], float),
         },
-        np.array([step.distance for step in trace.steps], float),
+        np.array([step.distance for step in steps], float),
         spent,
         {by: known_up_to(end.stop, by, spent=spent[by], limits=tariff.limits) for by in AXES},
         ledger.by_phase,
-        np.array(
-            [
-                (note["planned_share"], note["share"])
-                for note in notes
-                if "planned_share" in note and note.get("share") is not None
-            ]
-        ).reshape(-1, 2),
+        np.array(shares).reshape(-1, 2),
     )

@@ -1,18 +1,18 @@
-/* What all pages share: numbers as text, elements, sections, choices, charts, the theme.
+/* Shared by all pages: numbers as text, elements, sections, choices, charts, the theme.
 
    1. Text of the data goes into the document by `make` (text nodes), and into charts by `plain`;
-      no markup is ever made of it. Pictures are data URIs, or they are not shown.
+      it never becomes markup. Images that are not data URIs are not shown.
    2. Nothing is fetched.
-   3. `state` holds what is chosen. Controls write it by `choose`; whoever shows a choice has
-      registered with `follow`, so that the same choice stands everywhere on the page.
+   3. `state` holds the choices. Controls set it with `choose`; everything that depends on a choice
+      registers with `follow`, so that the whole page shows the same choice.
    4. null is infinite or unknown: "∞" in text.
-   5. Numbers are written as `numbers.py` writes them; a word of `terms` is explained where a
-      section first uses it (`explained`). */
+   5. Numbers have the format of `formatting.py`. A word of `terms` is explained where a section
+      first uses it (`explained`). */
 "use strict";
 const pageTools = (state, terms) => {
   const main = document.getElementById("main");
   const CONFIG = {
-    displaylogo: false, // and no button that would send the chart anywhere: these are all there are
+    displaylogo: false, // no button that would send the chart anywhere
     modeBarButtons: [["toImage"], ["zoom2d", "pan2d", "resetScale2d"]],
     showSendToCloud: false,
     plotlyServerURL: "",
@@ -22,9 +22,9 @@ const pageTools = (state, terms) => {
 
   // Text and numbers ---------------------------------------------------------------------------
 
-  const grouped = (digits) => digits.replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
+  const grouped = (digits) => digits.replace(/\B(?=(\d{3})+(?!\d))/g, ",");
 
-  /** Three significant digits; thousands are set apart. */
+  /** Three significant digits, with commas between thousands. */
   function number(value) {
     if (value === null || value === undefined) return "∞";
     const size = Math.abs(value);
@@ -34,13 +34,13 @@ const pageTools = (state, terms) => {
     return value.toPrecision(3);
   }
 
-  /** A count: whole if it is whole. */
+  /** A count: in full if it is whole. */
   const count = (value) => (Number.isInteger(value) ? grouped(String(value)) : number(value));
-  /** All digits: for levels and budgets, which were chosen. */
+  /** All digits, for levels and budgets. */
   const exact = (value) => (value === null ? "∞" : Number.isInteger(value) ? count(value) : String(value));
   const percent = (share) => `${Number((100 * share).toPrecision(3))}\u202f%`;
   const interval = (low, high) => `[${number(low)}, ${number(high)}]`;
-  const sure = (low, high) => `95\u202f% interval ${interval(low, high)}`;
+  const sure = (low, high) => `95\u202f% CI ${number(low)}–${number(high)}`;
 
   /** Text as a chart shows it literally: charts know a few tags. */
   const plain = (text) =>
@@ -62,11 +62,11 @@ const pageTools = (state, terms) => {
     return node;
   }
 
-  /** A word of the field; what it means is said on hover, and beneath it with the keyboard or a touch. */
+  /** A technical term; its meaning appears on hover, focus or touch. */
   const term = (word, meaning) =>
     make("abbr", { class: "term", tabindex: "0", title: meaning, "data-meaning": meaning }, word);
 
-  /** Text in which each of `terms` is explained where it first stands; `seen` are those that were. */
+  /** Text in which each of `terms` is explained at its first use; `seen` has those already explained. */
   function explained(text, seen = new Set()) {
     const parts = [];
     let rest = text;
@@ -87,7 +87,7 @@ const pageTools = (state, terms) => {
   }
 
   function picture(uri, alt) {
-    if (!/^data:image\/(png|jpeg|webp|gif);base64,/.test(uri)) return make("p", null, `(${alt}: no picture)`);
+    if (!/^data:image\/(png|jpeg|webp|gif);base64,/.test(uri)) return make("p", null, `(${alt}: no image)`);
     const image = make("img", { src: uri, alt });
     image.addEventListener("load", () => image.classList.toggle("coarse", image.naturalWidth < 120));
     return image;
@@ -95,7 +95,7 @@ const pageTools = (state, terms) => {
 
   const sections = [];
 
-  /** A section with a heading and how it is to be read. */
+  /** A section with a heading and an explanation. */
   function section(id, title, how, ...children) {
     const heading = make("h2", { id: `${id}-title` }, title);
     const reading = how ? make("p", { class: "how" }, ...explained(how)) : null;
@@ -103,7 +103,7 @@ const pageTools = (state, terms) => {
     sections.push([id, title]);
   }
 
-  /** A frame that scrolls sideways, and says so where there is more than is seen. */
+  /** A frame that scrolls sideways, and says so if some columns are hidden. */
   function box(label, child) {
     const inside = make("div", { class: "box", tabindex: "0", role: "region", "aria-label": label }, child);
     const hint = make("p", { class: "hint", hidden: true }, "Scroll sideways for more columns →");
@@ -118,7 +118,7 @@ const pageTools = (state, terms) => {
     return frame;
   }
 
-  // What is chosen -----------------------------------------------------------------------------
+  // State --------------------------------------------------------------------------------------
 
   const followers = [];
 
@@ -132,7 +132,7 @@ const pageTools = (state, terms) => {
 
   let controls = 0;
 
-  /** A choice of one: a row of buttons if there are few and short, else a list; nothing for one. */
+  /** A choice: buttons if there are few and short options, otherwise a list; nothing for one option. */
   function choice(key, name, options) {
     if (options.length < 2) return null;
     const id = `choice-${++controls}`;
@@ -186,9 +186,9 @@ const pageTools = (state, terms) => {
 
   function layout(x, y, more) {
     const font = { family: getComputedStyle(document.body).fontFamily, size: 13, color: theme("--ink") };
-    const touch = matchMedia("(pointer: coarse)").matches; // there a drag scrolls the page
+    const touch = matchMedia("(pointer: coarse)").matches; // a drag scrolls the page there
     return {
-      xaxis: x, yaxis: y, font, showlegend: false, hovermode: "closest", hoverdistance: 40, separators: ".\u202f",
+      xaxis: x, yaxis: y, font, showlegend: false, hovermode: "closest", hoverdistance: 40, separators: ".,",
       paper_bgcolor: theme("--paper"), plot_bgcolor: theme("--paper"), dragmode: touch ? false : "zoom",
       margin: { l: 48, r: 14, t: 30, b: 44 }, height: 420,
       hoverlabel: {
@@ -198,7 +198,7 @@ const pageTools = (state, terms) => {
     };
   }
 
-  /** A chart that is drawn again whenever a choice it depends on changes. */
+  /** A chart that is redrawn whenever one of its choices changes. */
   function chart(id, keys, content) {
     const plot = make("div", { class: "chart", id, role: "group" });
     const empty = make("p", { class: "empty", hidden: true }, "Nothing to show for this choice.");
@@ -233,7 +233,7 @@ const pageTools = (state, terms) => {
     setTimeout(() => { button.textContent = "Copy"; }, 2000);
   }
 
-  /** What a page was made with, and the commands that repeat it. */
+  /** The software behind a page, and the commands that repeat it. */
   function environment({ environment: values, commands }) {
     const facts = Object.entries(values);
     if (!facts.length && !commands.length) return;
@@ -248,7 +248,7 @@ const pageTools = (state, terms) => {
       parts.push(make("h3", null, "Commands"), make("div", { class: "commands" }, block, button));
     }
     section("environment", "Environment",
-      "The software the numbers were made with, and the commands that repeat them.", ...parts);
+      "The software that produced the numbers, and the commands that repeat them.", ...parts);
   }
 
   function setTheme(name) {
@@ -271,7 +271,7 @@ const pageTools = (state, terms) => {
     return button;
   }
 
-  /** The head of the page, once all sections are made; then everything is shown. */
+  /** Add the head of the page after all sections, and show everything. */
   function finish(title, ...lines) {
     const links = sections.map(([id, name]) => make("li", null, make("a", { href: `#${id}` }, name)));
     document.getElementById("top").append(

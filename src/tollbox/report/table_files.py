@@ -1,12 +1,9 @@
-"""The paper's table as Markdown, CSV and LaTeX.
+"""The paper's table and the ranking over budgets as Markdown, CSV and LaTeX.
 
-The best of a column is bold, and so is all that is not told from it; the share of runs with an
-adversarial point is given where it is below 100 %, and an infinite median is ∞. All numbers of a
-column have the same decimals: as many as give its middle median three digits. LaTeX needs booktabs
-and multirow. The best of all attacks, where a table has it, is the last row, and never bold.
-
-The ranking over budgets as Markdown, CSV and LaTeX: G and O with their intervals, the range of
-costs, and the time that each series took.
+Bold marks the best of a column and every median that is not significantly different from it. The
+share of runs with an adversarial point is shown if it is below 100 %. All numbers of a column have
+the same number of decimals, so that its middle median has three digits. LaTeX needs booktabs and
+multirow. The best of all attacks, if a table has it, is the last row and never bold.
 """
 
 from __future__ import annotations
@@ -17,15 +14,14 @@ import math
 import statistics
 import textwrap
 from collections import Counter
+from collections.abc import Iterable
 
 from ..data.tables import plain_text
 from ..studies.schema import Tariff
-from . import best_of_all
-from .numbers import count, distance, interval, percent
-from .paper_table import PaperTable, TableColumn, price_words
-from .ranking import Estimate, Standing, Standings, first_cost
+from .formatting import brackets, count, distance, percent, short_cost
+from .paper_table import BEST_OF_ALL, BEST_OF_ALL_NOTE, PaperTable, price_parts
+from .ranking import Estimate, Standings, first_cost
 from .statistics import Median
-from .words import thousands
 
 ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -39,229 +35,212 @@ ESCAPES = {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "∞": r"$\infty$",
+    "–": "--",
     "\N{NARROW NO-BREAK SPACE}": r"\,",
 }
+UNKNOWN = Estimate(math.nan, math.nan, math.nan, 0)
 
 
 def markdown(table: PaperTable, intervals: bool = True) -> str:
-    """With intervals in brackets, unless they are not wanted."""
-    heads = [
-        "attack",
-        "method",
-        *(f"{c.model}, {c.head}, {thousands(c.mark)}" for c in table.columns),
+    """Return the table as Markdown, by default with intervals in brackets."""
+    heads = [f"{c.model}, {c.head}, {short_cost(c.mark)}" for c in table.columns]
+
+    def cell(median: Median | None, best: bool, decimals: int) -> str:
+        if median is None or median.runs == 0:
+            return "–"
+        value, low, high = (fixed(number, decimals) for number in median[:3])
+        value = f"**{value}**" if best else value
+        rate = f" ({percent(median.success)})" if median.success < 1 else ""
+        return f"{value}{f' [{low}, {high}]' if intervals else ''}{rate}"
+
+    decimals = [decimals_of(table, column) for column in range(len(table.columns))]
+    rows = [
+        [row.family, row.words, *map(cell, cells, best, decimals)]
+        for row, cells, best in zip(table.rows, table.cells, table.best, strict=True)
     ]
-    lines = [line(heads), "|" + "---|" * len(heads)]
-    for row, method in enumerate(table.rows):
-        columns = range(len(table.columns))
-        cells = [_shown_cell(table, row, column, intervals) for column in columns]
-        lines.append(line([method.family, method.words, *cells]))
     if table.of_all:
-        cells = [
-            _written(cell, False, decimals_of(table, column), intervals)
-            for column, cell in enumerate(table.of_all)
-        ]
-        lines.append(line([best_of_all.NAME, best_of_all.WORDS, *cells]))
-    return "\n".join(lines) + "\n"
+        cells = map(cell, table.of_all, [False] * len(decimals), decimals)
+        rows.append([BEST_OF_ALL, BEST_OF_ALL_NOTE, *cells])
+    return _markdown_table(["attack", "method", *heads], rows) + "\n"
 
 
-def line(cells: list[str]) -> str:
-    """A line of a table in Markdown."""
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+def _markdown_table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    def line(cells: Iterable[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
-
-def _shown_cell(table: PaperTable, row: int, column: int, intervals: bool) -> str:
-    cell, best = table.cells[row][column], table.best[row][column]
-    return _written(cell, best, decimals_of(table, column), intervals)
-
-
-def _written(cell: Median | None, best: bool, decimals: int, intervals: bool) -> str:
-    if cell is None or cell.runs == 0:
-        return "–"
-    value = fixed(cell.value, decimals)
-    value = f"**{value}**" if best else value
-    rate = f" ({percent(cell.success)})" if cell.success < 1 else ""
-    ends = [fixed(end, decimals) for end in (cell.low, cell.high)]
-    return f"{value}{f' [{ends[0]}, {ends[1]}]' if intervals else ''}{rate}"
+    heads = list(heads)
+    return "\n".join([line(heads), "|" + "---|" * len(heads), *map(line, rows)])
 
 
 def decimals_of(table: PaperTable, column: int) -> int:
-    """How many decimals the numbers of a column have."""
+    """Return the number of decimals of a column."""
     cells = [cells[column] for cells in table.cells]
     values = [cell.value for cell in cells if cell is not None and 0 < cell.value < math.inf]
     return max(0, 2 - math.floor(math.log10(statistics.median(values)))) if values else 2
 
 
 def fixed(value: float, decimals: int) -> str:
-    """A distance; ∞ if there is none, – if it is not known."""
+    """Return a distance with this number of decimals; ∞ if infinite, – if unknown."""
     return "∞" if math.isinf(value) else "–" if math.isnan(value) else f"{value:.{decimals}f}"
 
 
-def comma_separated(table: PaperTable) -> str:
-    """A line for each method and column."""
+def _csv(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    heads = ("family", "method", "attack", "model", "price", "at")
-    values = ("median", "low", "high", "success", "runs", "images")
-    writer.writerow((*heads, *values, "norm"))
-    rows = [(method[:3], cells) for method, cells in zip(table.rows, table.cells, strict=True)]
-    if table.of_all:
-        rows.append(((best_of_all.NAME, best_of_all.WORDS, ""), list(table.of_all)))
-    for names, cells in rows:
-        for column, cell in zip(table.columns, cells, strict=True):
-            if cell is not None:
-                where = (column.model, column.tariff.name, column.mark)
-                writer.writerow(map(plain_text, (*names, *where, *cell, str(table.norm))))
+    writer.writerow(heads)
+    writer.writerows(map(plain_text, row) for row in rows)
     return file.getvalue()
 
 
+def comma_separated(table: PaperTable) -> str:
+    """Return the table as CSV, with a line for each method and column."""
+    rows = [(method[:3], cells) for method, cells in zip(table.rows, table.cells, strict=True)]
+    if table.of_all:
+        rows.append(((BEST_OF_ALL, BEST_OF_ALL_NOTE, ""), list(table.of_all)))
+    heads = ("family", "method", "attack", "model", "price", "at")
+    values = ("median", "low", "high", "success", "runs", "images", "norm")
+    return _csv(
+        (*heads, *values),
+        (
+            (*names, column.model, column.tariff.name, column.mark, *cell, str(table.norm))
+            for names, cells in rows
+            for column, cell in zip(table.columns, cells, strict=True)
+            if cell is not None
+        ),
+    )
+
+
 def latex(table: PaperTable) -> str:
-    """In the form of the paper's Table 1, or, with several costs for a price, of Tables 2 and 3."""
+    """Return the table as LaTeX, in the form of the paper's Tables 1 to 3."""
     count = len(table.columns)
-    lines = [rf"\begin{{tabular}}{{ll{'c' * count}}}", r"\toprule"]
     models = Counter(column.model for column in table.columns)
     spans = [rf"\multicolumn{{{n}}}{{c}}{{{tex(model)}}}" for model, n in models.items()]
-    lines.append(" & & " + " & ".join(spans) + r" \\")
     prices = Counter((column.model, tex_price(column.tariff)) for column in table.columns)
-    heads = [(price, n) for (_, price), n in prices.items()]
-    each = [head if n == 1 else rf"\multicolumn{{{n}}}{{c}}{{{head}}}" for head, n in heads]
-    lines.append(" & & " + " & ".join(each) + r" \\")
-    marks = [thousands(column.mark) for column in table.columns]
-    lines.append(r"\textit{Attack} & \textit{Method} & " + " & ".join(marks) + r" \\")
+    heads = [
+        price if n == 1 else rf"\multicolumn{{{n}}}{{c}}{{{price}}}"
+        for (_, price), n in prices.items()
+    ]
+    marks = [short_cost(column.mark) for column in table.columns]
+    lines = [
+        rf"\begin{{tabular}}{{ll{'c' * count}}}",
+        r"\toprule",
+        " & & " + " & ".join(spans) + r" \\",
+        " & & " + " & ".join(heads) + r" \\",
+        r"\textit{Attack} & \textit{Method} & " + " & ".join(marks) + r" \\",
+    ]
+
+    def cell(median: Median | None, best: bool, decimals: int) -> str:
+        if median is None or median.runs == 0:
+            return "--"
+        value = tex(fixed(median.value, decimals))
+        value = rf"\textbf{{{value}}}" if best else value
+        return value + (rf" \small({tex(percent(median.success))})" if median.success < 1 else "")
+
+    decimals = [decimals_of(table, column) for column in range(count)]
+    sizes = Counter(row.family for row in table.rows)
     before = ""
-    for row, method in enumerate(table.rows):
-        if method.family != before:
-            size = sum(other.family == method.family for other in table.rows)
+    for row, medians, best in zip(table.rows, table.cells, table.best, strict=True):
+        first = ""
+        if row.family != before:
             lines.append(r"\midrule")
-            first = rf"\multirow{{{size}}}{{*}}{{{tex(method.family)}}}"
-        else:
-            first = ""
-        before = method.family
-        cells = [
-            _tex_cell(table.cells[row][column], table.best[row][column], decimals_of(table, column))
-            for column in range(count)
-        ]
-        lines.append(" & ".join([first, tex(method.words), *cells]) + r" \\")
+            first = rf"\multirow{{{sizes[row.family]}}}{{*}}{{{tex(row.family)}}}"
+        before = row.family
+        cells = map(cell, medians, best, decimals)
+        lines.append(" & ".join([first, tex(row.words), *cells]) + r" \\")
     if table.of_all:
-        cells = [
-            _tex_cell(cell, False, decimals_of(table, column))
-            for column, cell in enumerate(table.of_all)
-        ]
-        names = [rf"\multicolumn{{2}}{{l}}{{{best_of_all.NAME}}}"]
-        lines += [r"\midrule", " & ".join([*names, *cells]) + r" \\"]
+        cells = map(cell, table.of_all, [False] * count, decimals)
+        name = rf"\multicolumn{{2}}{{l}}{{{BEST_OF_ALL}}}"
+        lines += [r"\midrule", " & ".join([name, *cells]) + r" \\"]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
 def tex(text: str) -> str:
-    """Text as LaTeX shows it literally."""
+    """Return text that LaTeX shows literally."""
     return "".join(ESCAPES.get(letter, letter) for letter in text)
 
 
 def tex_price(tariff: Tariff) -> str:
-    """A price as LaTeX."""
-    name, ratio = price_words(tariff)
+    name, ratio = price_parts(tariff)
     ratio = r"\infty" if ratio == "∞" else ratio
     return tex(name) + (rf"$c^\star={ratio}$" if ratio else "")
 
 
-def _tex_cell(cell: Median | None, best: bool, decimals: int) -> str:
-    if cell is None or cell.runs == 0:
-        return "--"
-    value = fixed(cell.value, decimals).replace("∞", r"$\infty$").replace("–", "--")
-    value = rf"\textbf{{{value}}}" if best else value
-    return value + (rf" \small({tex(percent(cell.success))})" if cell.success < 1 else "")
-
-
-HEADS = ("attack", "G", "O", "images", "seconds", "queries/s")
-
-
-NONE = Estimate(math.nan, math.nan, math.nan, 0)
-
-
-def _range(column: TableColumn) -> str:
-    """Costs from 500 to 10 000."""
-    what = "costs" if column.by == "cost" else "queries"
-    return f"{what} from {count(first_cost(column.mark))} to {count(column.mark)}"
-
-
-def _told(estimate: Estimate | None) -> str:
+def _estimate(estimate: Estimate | None) -> str:
     if estimate is None or not estimate.images:
         return "–"
-    return f"{distance(estimate.value)} {interval(estimate.low, estimate.high)}"
-
-
-def _time(standing: Standing) -> tuple[float | None, float | None]:
-    return standing.seconds, standing.speed
+    return f"{distance(estimate.value)} {brackets(estimate.low, estimate.high)}"
 
 
 def explanation(found: Standings) -> str:
-    """What the numbers are, in a paragraph."""
+    """Return a paragraph that explains the numbers of the ranking."""
     return (
-        f"G: the part of {found.against}'s distance that an attack has, as a geometric mean over "
-        "images and over costs that are equal ratios apart, paired; below 1 it is nearer. O: how "
-        f"much of the way to the {found.best_known} it has come, image by image, on a log scale: 1 "
-        "if it is there at every cost, 0 if it never finds an adversarial image. No adversarial "
-        f"image counts as {found.cap.words}. In brackets 95 % intervals over images. Seconds are "
-        "those of all engines together."
+        f"G is the attack's distance relative to {found.reference}: the geometric mean over the "
+        "same images and over log-spaced costs. Below 1 the attack has the smaller distance. O "
+        f"compares the attack with the {found.best_known} on each image, on a log scale: 1 if it "
+        "has that distance at every cost, 0 if it never finds an adversarial image. A run without "
+        f"an adversarial image counts as {found.cap_text}. Brackets are 95 % intervals over "
+        "images. Seconds are summed over all workers."
     )
 
 
 def ranking_markdown(found: Standings) -> str:
-    """A table for each model and price, the nearest attack first."""
+    """Return a Markdown table for each model and price, sorted by G."""
     parts = [explanation(found)]
     for column in found.columns:
         rows = [
             [
                 each.attack,
-                _told(each.ratios.get(found.against)),
-                _told(each.optimality),
+                _estimate(each.ratios.get(found.reference)),
+                _estimate(each.optimality),
                 str(each.optimality.images),
-                *("–" if value is None else distance(value) for value in _time(each)),
+                *(
+                    "–" if value is None else distance(value)
+                    for value in (each.seconds, each.speed)
+                ),
             ]
             for each in found.ranked(column)
         ]
-        where = f"{column.model}, {column.head}, {_range(column)}:"
-        rules = "|" + "---|" * len(HEADS)
-        parts += [where, "\n".join([line([*HEADS]), rules, *map(line, rows)])]
+        unit = "costs" if column.by == "cost" else "queries"
+        costs = f"{unit} from {count(first_cost(column.mark))} to {count(column.mark)}"
+        heads = ("attack", "G", "O", "images", "seconds", "queries/s")
+        parts += [f"{column.model}, {column.head}, {costs}:", _markdown_table(heads, rows)]
     return "\n\n".join(parts) + "\n"
 
 
 def ranking_csv(found: Standings) -> str:
-    """A line for each attack, model and price."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(
-        (
-            *("attack", "model", "price", "by", "from", "to", "against"),
-            *("G", "G_low", "G_high", "G_images", "O", "O_low", "O_high", "O_images"),
-            *("cap", "seconds", "queries_per_second"),
-        )
+    """Return the ranking as CSV, with a line for each attack, model and price."""
+    heads = (
+        *("attack", "model", "price", "by", "from", "to", "against"),
+        *("G", "G_low", "G_high", "G_images", "O", "O_low", "O_high", "O_images"),
+        *("cap", "seconds", "queries_per_second"),
     )
+    rows: list[tuple[object, ...]] = []
     for column in found.columns:
         where = (column.model, column.tariff.name, column.by, first_cost(column.mark), column.mark)
         for each in found.ranked(column):
-            ratio = each.ratios.get(found.against, NONE)
-            numbers = (*ratio, *each.optimality, found.cap.value, *_time(each))
-            writer.writerow(map(plain_text, (each.attack, *where, found.against, *numbers)))
-    return file.getvalue()
+            ratio = each.ratios.get(found.reference, UNKNOWN)
+            numbers = (*ratio, *each.optimality, found.cap, each.seconds, each.speed)
+            rows.append((each.attack, *where, found.reference, *numbers))
+    return _csv(heads, rows)
 
 
 def ranking_latex(found: Standings) -> str:
-    """G and O, prices across; attacks in the order of the study."""
+    """Return G and O as LaTeX, prices across, attacks in the order of the study."""
     columns = found.columns
-    names = list(dict.fromkeys(each.attack for each in found.standings))
-    lines = [f"% {words}" for words in textwrap.wrap(explanation(found), 98)]
+    lines = [f"% {line}" for line in textwrap.wrap(explanation(found), 98)]
     lines.append(rf"\begin{{tabular}}{{l{'cc' * len(columns)}}}")
     heads = [f"{tex(c.model)}, {tex_price(c.tariff)}" for c in columns]
     lines += [r"\toprule", "".join(rf" & \multicolumn{{2}}{{c}}{{{h}}}" for h in heads) + r" \\"]
     lines += [r"\textit{Attack}" + r" & $G$ & $O$" * len(columns) + r" \\", r"\midrule"]
-    for name in names:
-        cells = []
+    for name in dict.fromkeys(each.attack for each in found.standings):
+        cells = [tex(name)]
         for column in columns:
             here = (s for s in found.standings if (s.attack, s.column) == (name, column))
             each = next(here, None)
-            pair = (
-                (None, None) if each is None else (each.ratios.get(found.against), each.optimality)
-            )
-            cells += [tex(_told(value)).replace("–", "--") for value in pair]
-        lines.append(" & ".join([tex(name), *cells]) + r" \\")
+            ratio = None if each is None else each.ratios.get(found.reference)
+            cells += [
+                tex(_estimate(ratio)),
+                tex(_estimate(None if each is None else each.optimality)),
+            ]
+        lines.append(" & ".join(cells) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"

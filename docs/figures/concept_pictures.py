@@ -1,18 +1,18 @@
 """The paper's two ideas in the plane: AGREST and asymmetric search, drawn from runs of them.
 
 1. An image of two pixels is a point of the unit square. The source class lies below a smooth curve,
-   `height`, so that the boundary, its normals and the answers can all be seen. The parts are those
-   that attack real images, run by the engine; each dot is a query, coloured by its answer, and
-   counts and costs are the ledger's (see search_picture.py).
-2. The boundary point x_t is where a binary search from an adversarial image to the source ends.
-3. Two dimensions have another geometry than 150 528. There nearly all of a sphere lies within 1 %
-   of its radius of the middle plane, and a shift of that order makes most answers low-cost; here it
-   takes a good part of the radius. What is chosen to be readable: delta = 0.2 of the square's side,
-   c* = 20, and 20 queries for the vanilla estimate. AGREST may spend what these would cost if half
-   were flagged, 20 (c* + 1) / 2 = 210, and looks at what it has spent after each query. The first
-   overshoot, whatever m, is for the cosine of a random direction, 0.64. The true one is 0.93, so
-   fewer answers are flagged than planned, as on real images.
-4. The search has c* = 2 and tau = 0.1, which here ends after three queries.
+   `height`, so that the boundary, its normals and the answers are visible. The parts are those that
+   attack real images, and the engine runs them. Each dot is a query, coloured by its answer; counts
+   and costs come from the ledger (see search_picture.py).
+2. The boundary point x_t is the result of a binary search from an adversarial image to the source.
+3. Two dimensions differ from 150,528. In many dimensions nearly all of a sphere lies within 1 % of
+   its radius of the middle plane, and a shift of that size makes most answers low-cost. In two, the
+   shift must be a large part of the radius. For readability delta is 0.2 of the square's side, c*
+   is 20, and the vanilla estimate has 20 queries. AGREST may spend their cost if half were flagged,
+   20 (c* + 1) / 2 = 210, and checks its cost after each query. The first overshoot assumes, for any
+   m, the cosine of a random direction, 0.64. The true one is 0.93, so fewer answers are flagged
+   than planned, as on real images.
+4. The search has c* = 2 and tau = 0.1, and finishes after three queries.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from search_picture import FLAGGED, MARKERS, PASSED, Query, filmed, line_search, pixels, steps
 from torch import Tensor
 
-from ..core.ask import Asking, Iterate
-from ..core.problem import Problem
-from ..core.result import Result
-from ..parts.estimates import Agrest, MonteCarlo, move_outward
-from ..parts.searches import AsymmetricSearch, BinarySearch
-from ..report.axes import COLOURS, FAINT, INK, legend, legend_key, name_panel, new_figure
-from .search_picture import FLAGGED, MARKERS, PASSED, Query, filmed, line_search, pixels, steps
+from tollbox.core.ask import Asking, Iterate
+from tollbox.core.problem import Problem
+from tollbox.core.result import Result
+from tollbox.parts.estimates import Agrest, MonteCarlo, move_outward
+from tollbox.parts.searches import AsymmetricSearch, BinarySearch
+from tollbox.report.axes import COLOURS, FAINT, INK, legend, legend_key, name_panel, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,28 +46,28 @@ SEARCH_RATIO, TAU = 2.0, 0.1
 
 
 def height(x: Tensor | Vector) -> Tensor | Vector:
-    """The boundary: y as a function of x."""
+    """Return y of the boundary at x."""
     return 0.46 - (x - 0.40) ** 2 / 2
 
 
 def normal(x: float) -> Vector:
-    """The unit normal of the boundary at x, towards the adversarial side."""
+    """Return the unit normal of the boundary at x, towards the adversarial side."""
     upward = np.array([x - 0.40, 1.0])
     return np.asarray(upward / np.linalg.norm(upward))
 
 
 def labels(points: Tensor) -> Tensor:
-    """0 below the boundary, else 1."""
+    """Return 0 for points below the boundary, else 1."""
     return (points[:, 1] > torch.as_tensor(height(points[:, 0]))).long()
 
 
 class Estimated(NamedTuple):
-    """An estimate at x_t, and what it asked."""
+    """An estimate at x_t with its queries."""
 
     point: Vector
     """x_t."""
     centre: Vector
-    """Around which it asked."""
+    """Centre of its queries."""
     queries: list[Query]
     direction: Vector
     """A unit vector."""
@@ -75,14 +75,14 @@ class Estimated(NamedTuple):
 
 
 def boundary_point() -> Iterate:
-    """x_t."""
+    """Return x_t."""
     film, _ = filmed(line_search(BinarySearch(1e-4, relative=True), BEGIN), labels, SOURCE, RATIO)
     point: Iterate = film.returned[0]
     return point
 
 
 def estimated(part: MonteCarlo | Agrest) -> Estimated:
-    """A first estimate at the boundary point."""
+    """Return a first estimate at the boundary point."""
     boundary = boundary_point()
 
     def asking(problem: Problem) -> Asking[Tensor | None]:
@@ -103,7 +103,7 @@ def _vector(image: Tensor) -> Vector:
 
 
 def draw_agrest_and_search() -> Figure:
-    """AGREST beside three rounds of asymmetric search."""
+    """Draw AGREST and three rounds of asymmetric search, side by side."""
     figure = new_figure(6.8, 4.75)
     left, right = figure.subplots(1, 2)
     for axis, title in ((left, "AGREST"), (right, "Asymmetric search")):
@@ -116,7 +116,7 @@ def draw_agrest_and_search() -> Figure:
 
 
 def draw_estimates() -> Figure:
-    """The vanilla estimate beside AGREST."""
+    """Draw the vanilla estimate and AGREST, side by side."""
     figure = new_figure(6.8, 4.75)
     parts: dict[str, MonteCarlo | Agrest] = {
         "Vanilla estimate": MonteCarlo(delta=DELTA),
@@ -130,7 +130,7 @@ def draw_estimates() -> Figure:
 
 
 def _draw_plane(axis: Axes, title: str) -> None:
-    """The two sides, the boundary, and the source."""
+    """Draw the two sides, the boundary and the source."""
     x = np.linspace(0, 1, 200)
     y = np.asarray(height(x))
     axis.fill_between(x, 0, y, color=FLAGGED, alpha=0.07, linewidth=0)
@@ -184,11 +184,11 @@ def _draw_estimate(axis: Axes, estimate: Estimated) -> None:
         _name(axis, centre, "$x'_t$", (7, -3))
     _arrow(axis, point, normal(point[0]), INK)
     _arrow(axis, point, estimate.direction, COLOURS[0])
-    _tell(axis, estimate.result, RATIO)
+    _annotate(axis, estimate.result, RATIO)
 
 
-def _tell(axis: Axes, result: Result, ratio: float) -> None:
-    """The counts and the cost of what is drawn, by the ledger."""
+def _annotate(axis: Axes, result: Result, ratio: float) -> None:
+    """Write the counts and the cost of the ledger."""
     ledger = result.ledger
     axis.text(
         0.03,
@@ -203,7 +203,7 @@ def _tell(axis: Axes, result: Result, ratio: float) -> None:
 
 
 ARROW = 0.3
-"""Longer than the circle's radius."""
+"""Length of an arrow, larger than the radius of the circle."""
 
 
 def _arrow(axis: Axes, base: Vector, direction: Vector, colour: str) -> None:
@@ -229,12 +229,12 @@ def _name(axis: Axes, at: Vector, name: str, shift: tuple[float, float], colour:
 
 
 APART = 0.06
-"""From the path to the first interval beside it, and from one to the next."""
+"""Distance from the path to the first interval, and from one interval to the next."""
 INTERVAL = COLOURS[3]
 
 
 def _draw_search(axis: Axes) -> None:
-    """The path, what was asked on it, and beside it what was left in each round."""
+    """Draw the path with its queries, and next to it the interval of each round."""
     film, result = filmed(
         line_search(AsymmetricSearch(TAU, relative=True), BEGIN), labels, SOURCE, SEARCH_RATIO
     )
@@ -252,15 +252,15 @@ def _draw_search(axis: Axes) -> None:
         axis.plot(*zip(*ends, strict=True), color=INTERVAL, linewidth=2, zorder=3)
         _number(axis, ends[0] - ABOVE * way / np.hypot(*way), number, INTERVAL)
         _number(axis, begin + step.asked * way, number, "white")
-    _tell(axis, result, SEARCH_RATIO)
+    _annotate(axis, result, SEARCH_RATIO)
 
 
 ABOVE = 0.035
-"""From the end of an interval to its number."""
+"""Distance from the end of an interval to its number."""
 
 
 def _number(axis: Axes, at: Vector, number: int, colour: str) -> None:
-    """The number of a round, in the middle of what it counts."""
+    """Write the number of a round at a point."""
     axis.text(
         at[0],
         at[1],
@@ -281,7 +281,6 @@ CIRCLE: dict[str, Any] = {"linestyle": "", "markersize": 10, "markerfacecolor": 
 
 
 def _estimate_keys(moved: bool) -> list[Line2D]:
-    """All that is drawn of an estimate."""
     centre = [("$x'_t$: $x_t$ moved outward", {"marker": "o", "markerfacecolor": "white"})]
     points = [("$x_t$: boundary point", {"marker": "o"}), *(centre if moved else [])]
     around = "$x'_t$" if moved else "$x_t$"
@@ -296,7 +295,6 @@ def _estimate_keys(moved: bool) -> list[Line2D]:
 
 
 def _search_keys() -> list[Line2D]:
-    """All that is drawn of a search."""
     begin = ("$x$: adversarial image", {"marker": "o", "markerfacecolor": "white"})
     return [
         *_answer_keys("round k: "),
@@ -320,7 +318,6 @@ def _point_keys(points: Sequence[tuple[str, dict[str, str]]]) -> list[Line2D]:
 
 
 def _legend(axis: Axes, keys: list[Line2D]) -> None:
-    """Below its panel."""
     legend(
         axis,
         handles=keys,

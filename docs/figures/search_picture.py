@@ -1,11 +1,11 @@
 """Asymmetric search at work: the paper's illustration of Algorithm 1, from a run of it.
 
-1. What is drawn was asked. A part is run by the engine on a classifier of two-pixel images, whose
-   boundary is known; `Filmed` writes down each query and its answer as they pass, and the ledger
-   says what they cost. Intervals follow from the answers, and from nothing else.
+1. The figure shows a real run. The engine runs a part on a classifier of two-pixel images, whose
+   boundary is known. `Filmed` records each query and its answer, and the ledger has the cost.
+   Intervals follow from the answers alone.
 2. As in the paper tau = 0.1 and c* = 2. The classifier is a half-plane whose boundary the path from
    the adversarial image to the source crosses at `BOUNDARY` of its length.
-3. Flagged answers are red diamonds, others green dots: told apart without colours too.
+3. Flagged answers are red diamonds, others green dots, so that colour is not needed.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core.ask import Ask, Asking, Iterate
-from ..core.cell import Cell
-from ..core.model import from_callable
-from ..core.prices import Prices
-from ..core.problem import Problem
-from ..core.result import Result
-from ..core.stop import Stop
-from ..engine.engine import Engine
-from ..parts.paths import Segment
-from ..parts.searches import AsymmetricSearch, Search
-from ..report.axes import COLOURS, FAINT, INK, legend, legend_key, new_figure, style
+from tollbox.core.ask import Ask, Asking, Iterate
+from tollbox.core.cell import Cell
+from tollbox.core.model import from_callable
+from tollbox.core.prices import Prices
+from tollbox.core.problem import Problem
+from tollbox.core.result import Result
+from tollbox.core.stop import Stop
+from tollbox.engine.engine import Engine
+from tollbox.parts.paths import Segment
+from tollbox.parts.searches import AsymmetricSearch, Search
+from tollbox.report.axes import COLOURS, FAINT, INK, legend, legend_key, new_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 TAU, RATIO = 0.1, 2.0
 BOUNDARY = 0.75
-"""Where on the path: the search then hears both answers, and needs all four steps."""
+"""Position on the path. With it the search receives both answers, and needs all four steps."""
 FLAGGED, PASSED = COLOURS[1], COLOURS[2]
 MARKERS = {True: ("D", FLAGGED), False: ("o", PASSED)}
 """Marker and colour, by whether the answer is flagged."""
@@ -57,7 +57,7 @@ class Query(NamedTuple):
 
 @dataclass(frozen=True)
 class Filmed:
-    """An attack that is one part; its queries, its notes and what it returned are written down."""
+    """An attack of one part that records its queries, its notes and its return value."""
 
     part: Callable[[Problem], Asking[Any]]
     queries: list[Query] = field(default_factory=list)
@@ -65,7 +65,6 @@ class Filmed:
     returned: list[Any] = field(default_factory=list)
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
-        """Run the part."""
         asking, answers = self.part(problem), None
         while True:
             try:
@@ -82,25 +81,25 @@ class Filmed:
 
 
 def pixels(x: float, y: float) -> Tensor:
-    """The image of two pixels that is this point of the unit square."""
+    """Return a point of the unit square as an image of two pixels."""
     return torch.tensor([x, y], dtype=torch.float64).view(1, 1, 2)
 
 
 def filmed(
     part: Callable[[Problem], Asking[Any]], labels: Labels, source: Tensor, ratio: float
 ) -> tuple[Filmed, Result]:
-    """A part, run by the engine on a classifier of the unit square; the clean query is free."""
+    """Run a part on a classifier of the unit square; the clean query is free."""
     film = Filmed(part)
     model = from_callable(lambda images: labels(images.flatten(1)), dtype=torch.float64, classes=2)
     cell = Cell(film, source, 0, Prices(ratio), max_queries=10_000, charge_clean=False)
     [result] = Engine(model).run([cell])
     if result.stop is not Stop.CONVERGED:
-        raise RuntimeError(f"the part did not end, but {result.stop}: {result.reason}")
+        raise RuntimeError(f"the part did not finish: {result.stop}, {result.reason}")
     return film, result
 
 
 def line_search(search: Search, begin: Tensor) -> Callable[[Problem], Asking[Iterate]]:
-    """`search` along the line from the adversarial image `begin` to the source."""
+    """Return a part: `search` on the line from the adversarial image `begin` to the source."""
 
     def part(problem: Problem) -> Asking[Iterate]:
         distance = float(torch.linalg.vector_norm(begin - problem.source))
@@ -113,17 +112,17 @@ class Step(NamedTuple):
     """One round of Algorithm 1: theta from 0, the adversarial image, to 1, the source."""
 
     low: float
-    """Where the interval begins; adversarial."""
+    """The adversarial end of the interval."""
     high: float
-    """Where it ends; not adversarial, or the source."""
+    """The other end: not adversarial, or the source."""
     asked: float
     flagged: bool
     cost: float
-    """Of all queries up to this one."""
+    """Cost of all queries up to this one."""
 
 
 def steps(queries: Sequence[Query], begin: Tensor, source: Tensor) -> list[Step]:
-    """The rounds of a search along a line, as its queries tell them."""
+    """Return the rounds of a search along a line, derived from its queries."""
     first, last = (np.array(image.flatten().tolist()) for image in (begin, source))
     way = last - first
     low, high, cost, rounds = 0.0, 1.0, 0.0, []
@@ -136,7 +135,7 @@ def steps(queries: Sequence[Query], begin: Tensor, source: Tensor) -> list[Step]
 
 
 def run() -> tuple[list[Step], Result]:
-    """The run that is drawn."""
+    """Return the rounds and the result of the run in the figure."""
     begin, source = pixels(0.9, 0.5), pixels(0.1, 0.5)
     border = 0.9 + BOUNDARY * (0.1 - 0.9)
     search = AsymmetricSearch(TAU, relative=True)
@@ -147,7 +146,7 @@ def run() -> tuple[list[Step], Result]:
 
 
 def draw() -> Figure:
-    """The rounds of Algorithm 1, one below another."""
+    """Draw the rounds of Algorithm 1, one below the other."""
     rounds, _ = run()
     last = rounds[-1]
     left = (last.low, last.asked) if last.flagged else (last.asked, last.high)
@@ -156,10 +155,10 @@ def draw() -> Figure:
     for row, step in enumerate(rounds):
         _draw_interval(axis, row, step.low, step.high)
         _draw_query(axis, row, step)
-        _tell(axis, row, f"{row + 1}", f"{step.cost:g}")
+        _annotate(axis, row, f"{row + 1}", f"{step.cost:g}")
     _draw_interval(axis, len(rounds), *left, colour=INK)
     axis.plot(left[0], len(rounds), "o", color=PASSED, markersize=6, markerfacecolor="white")
-    _tell(axis, len(rounds), "end", "")
+    _annotate(axis, len(rounds), "end", "")
     boundary = [BOUNDARY, BOUNDARY], [-0.6, len(rounds) + 0.45]  # from below its name
     axis.plot(*boundary, color=INK, linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
     axis.annotate(
@@ -179,7 +178,7 @@ def draw() -> Figure:
 
 
 def _draw_interval(axis: Axes, row: int, low: float, high: float, colour: str = COLOURS[0]) -> None:
-    """What is left, as a bar with ends, on a faint path."""
+    """Draw the remaining interval as a bar with ends, on a faint path."""
     axis.plot([0, 1], [row, row], color=FAINT, linewidth=1.5, zorder=1)
     axis.plot([low, high], [row, row], color=colour, linewidth=3.5, solid_capstyle="butt", zorder=2)
     for end in (low, high):
@@ -202,8 +201,8 @@ def _draw_query(axis: Axes, row: int, step: Step) -> None:
     )
 
 
-def _tell(axis: Axes, row: int, name: str, cost: str) -> None:
-    """The number of a round, and what was spent, beside the path."""
+def _annotate(axis: Axes, row: int, name: str, cost: str) -> None:
+    """Write the number of a round and its cost at the ends of the path."""
     axis.text(-0.08, row, name, ha="center", va="center", fontsize=10, color=INK)
     axis.text(1.09, row, cost, ha="center", va="center", fontsize=10, color=INK)
 
@@ -225,7 +224,6 @@ def _frame(axis: Axes, rows: int, cells: int) -> None:
 
 
 def _keys() -> list[Line2D]:
-    """The legend."""
     keys = []
     for flagged, word in (
         (False, "answer not flagged, cost 1"),

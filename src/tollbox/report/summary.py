@@ -1,4 +1,4 @@
-"""A study in words: its results, what a reader must know, and how to repeat it."""
+"""A study in words: its results, notes for the reader, and the commands that repeat it."""
 
 from __future__ import annotations
 
@@ -13,61 +13,52 @@ from ..core.stop import Stop
 from ..studies.results import StudyResults
 from ..studies.schema import GoalSpec
 from ..studies.store.record import ModelFingerprint
-from .numbers import THIN, count, distance, interval, percent
+from .formatting import confidence, count, counted, distance, percent
 from .paper_table import PaperTable
-from .runs import SeriesRuns
+from .runs import CellCurve, SeriesRuns
 
 MOST_NAMED = 3
-"""Attacks that a sentence names beside the first."""
-
-
-def thousands(value: float) -> str:
-    """5000 as 5K."""
-    return f"{value / 1000:g}K" if value >= 1000 and value % 100 == 0 else f"{value:g}"
-
-
-def counted(number: int, one: str, many: str = "") -> str:
-    """1 image, 2 images."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+"""Maximum number of attacks that a sentence names in addition to the first."""
 
 
 def summary(
     results: StudyResults, all_series: Sequence[SeriesRuns], table: PaperTable
 ) -> list[str]:
-    """What was run, and for each column which attack came nearest."""
+    """Return sentences about the size of the study and the best attack of each column."""
     study = results.study
-    seeds = f", {counted(len(study.seeds), 'seed')}" if len(study.seeds) > 1 else ""
     sizes = [
         counted(len(study.models), "model"),
         counted(len(study.attacks), "attack"),
         counted(len(study.tariffs), "price"),
         counted(results.grid.images, "image"),
+        *([counted(len(study.seeds), "seed")] if len(study.seeds) > 1 else []),
     ]
-    total = results.record.cells
     done = sum(len(runs.runs) + runs.misclassified for runs in all_series)
-    sentences = [f"{', '.join(sizes)}{seeds}; {done:,} of {total:,} runs are finished."]
+    sentences = [f"{', '.join(sizes)}; {done:,} of {results.record.cells:,} runs are finished."]
     sentences += goal_sentences(study.goal, results.record.class_names)
-    columns = (nearest(table, number) for number in range(len(table.columns)))
+    columns = (best_attack(table, number) for number in range(len(table.columns)))
     return sentences + [sentence for sentence in columns if sentence is not None]
 
 
 def goal_sentences(goal: GoalSpec, names: Sequence[str] = ()) -> list[str]:
-    """What is flagged, what adversarial and what may change, where it is not the usual; `names` are
-    those of the classes."""
-    said = []
+    """Return sentences about flagged and adversarial classes and masks that are not the default.
+
+    `names` has the names of the classes.
+    """
+    sentences = []
     if goal.flagged is not None:
-        adversarial = "any other class is adversarial" if goal.target is None else "it costs c*"
+        adversarial = "any other class is adversarial" if goal.target is None else "they cost c*"
         flagged = goal.goal.flagged_text(lambda label: numbered(label, names))
-        said.append(f"Flagged is an answer of {flagged}; {adversarial}.")
+        sentences.append(f"Flagged answers are {flagged}; {adversarial}.")
     if goal.target is not None:
-        said.append(f"Adversarial is {numbered(goal.target, names, 'class ')} alone.")
+        sentences.append(f"Only {numbered(goal.target, names, 'class ')} is adversarial.")
     if goal.mask is not None:
-        said.append(f"Only pixels within a mask may change ({goal.mask.name}).")
-    return said
+        sentences.append(f"Only pixels within a mask may change ({goal.mask.name}).")
+    return sentences
 
 
-def nearest(table: PaperTable, number: int) -> str | None:
-    """Which attack came nearest in a column, or which are not told apart."""
+def best_attack(table: PaperTable, number: int) -> str | None:
+    """Return a sentence about the attack with the smallest median in a column."""
     column = table.columns[number]
     spent = count(column.mark)
     spent = f"a cost of {spent}" if column.by == "cost" else f"{spent} queries"
@@ -83,66 +74,82 @@ def nearest(table: PaperTable, number: int) -> str | None:
         return None
     (least, row, _), *others = sorted(known, key=lambda each: each[0].value)
     if math.isinf(least.value):
-        return f"{where} no attack has an adversarial point for half of the images."
-    median = f"median {table.norm.sign} {distance(least.value)}, 95{THIN}% interval "
-    median += interval(least.low, least.high)
+        return f"{where}, no attack has an adversarial point for half of the images."
+    median = f"median {table.norm.sign} {distance(least.value)}"
+    ends = confidence(distance(least.low), distance(least.high))
     alike = [f"{other.attack} ({distance(cell.value)})" for cell, other, best in others if best]
     if not others:
-        return f"{where} {row.attack} has a {median}."
+        return f"{where}, {row.attack} has a {median} ({ends})."
     if alike:
         named = alike[:MOST_NAMED]
         if len(alike) > MOST_NAMED:
             named.append(f"{len(alike) - MOST_NAMED} more")
         rest = " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
-        return f"{where} {row.attack} ({median}) is not told apart from {rest}."
-    sentence = f"{where} {row.attack} comes nearest: {median}"
+        return (
+            f"{where}, {row.attack} ({median}, {ends}) is not significantly different from {rest}."
+        )
+    sentence = f"{where}, {row.attack} has the smallest distance: {median} ({ends})"
     for cell, other, _ in others:
         vanilla = (other.family, other.method) == (row.family, Method.VANILLA)
         if vanilla and math.isfinite(cell.value):
             less = percent(round(1 - least.value / cell.value, 2))
-            return f"{sentence}; {less} less than {other.attack} ({distance(cell.value)})."
+            return f"{sentence}, {less} less than {other.attack} ({distance(cell.value)})."
     cell, other, _ = others[0]
-    return f"{sentence}; next is {other.attack} ({distance(cell.value)})."
+    return f"{sentence}; the next is {other.attack} ({distance(cell.value)})."
 
 
 def notes(results: StudyResults, all_series: Sequence[SeriesRuns]) -> list[str]:
-    """What a reader of the numbers must know."""
-    sentences = results.kept + results.sizes
+    """Return what a reader of the numbers must know."""
     record = results.record
+    sentences = results.kept + results.sizes
     if record.parts > 1:
         sentences.append(f"This is part {record.part_name} of the study.")
     left = record.cells - len(results)
     if left:
-        runs_left = f"{counted(left, 'run')} of {record.cells:,}"
-        sentences.append(f"{runs_left} are not finished: the numbers are preliminary.")
-    misclassified = max((runs.misclassified for runs in all_series), default=0) // max(
-        1, len(results.study.seeds)
-    )
+        left_out = f"{counted(left, 'run')} of {record.cells:,}"
+        sentences.append(f"{left_out} are not finished: the numbers are preliminary.")
+    misclassified = max((runs.misclassified for runs in all_series), default=0)
+    misclassified //= max(1, len(results.study.seeds))
     if misclassified:
+        verb = "is" if misclassified == 1 else "are"
         sentences.append(
-            f"{counted(misclassified, 'image')} that a model misclassifies anyway "
-            f"{'is' if misclassified == 1 else 'are'} left out."
+            f"{counted(misclassified, 'image')} that a model misclassifies anyway {verb} left out."
         )
     runs = [run for line in all_series for run in line.runs]
+    return sentences + failures(runs) + result_notes(results)
+
+
+def failures(runs: Sequence[CellCurve]) -> list[str]:
+    """Return sentences about runs that failed or did not start."""
+    sentences = []
     failed = sum(run.stop.failed for run in runs)
     if failed:
-        sentences.append(f"{counted(failed, 'run')} failed, and count up to where they came.")
+        sentences.append(f"{counted(failed, 'run')} failed; what they reached before counts.")
     lost = sum(run.stop is Stop.NO_START for run in runs)
     if lost:
-        sentences.append(f"{counted(lost, 'run')} found no adversarial point to begin with.")
-    sentences += [f"{text[:1].upper()}{text[1:]}." for text in results.warnings]
-    return sentences + results.exactness
+        sentences.append(f"{counted(lost, 'run')} found no adversarial image to start from.")
+    return sentences
 
 
-def running(model: ModelFingerprint) -> str:
-    """How a model is run."""
+def result_notes(results: StudyResults) -> list[str]:
+    """Return the warnings of a study as sentences, and whether its numbers are exact."""
+    return [f"{text[:1].upper()}{text[1:]}." for text in results.warnings] + results.exactness
+
+
+def model_settings(model: ModelFingerprint) -> str:
+    """Return how a model is run: dtype float32, quantize 8."""
     how = model.running or {"dtype": model.dtype}
     bits = [] if model.quantize is None else [f"quantize {model.quantize}"]
     return ", ".join([f"{name} {value}" for name, value in how.items()] + bits)
 
 
+def demo_command(results: StudyResults, folder: str) -> str:
+    size = f"--images {len(results.images)} --seed {results.study.seeds[0]}"
+    return f"tollbox demo {size} --out {folder}"
+
+
 def commands(results: StudyResults) -> list[str]:
-    """How to repeat it."""
+    """Return the commands that repeat a study."""
     record, folder = results.record, shlex.quote(results.folder.name)
     digest = f"# the images: digest {results.digest}"
     if record.made_by == "paper":
@@ -150,12 +157,11 @@ def commands(results: StudyResults) -> list[str]:
         scale = f"--scale {record.scale}{images}"
         return [f"tollbox paper {record.experiment} {scale} --out {folder}", digest]
     if record.made_by == "demo":
-        size = f"--images {len(results.images)} --seed {results.study.seeds[0]}"
-        return [f"tollbox demo {size} --out {folder}"]
+        return [demo_command(results, folder)]
+    whole = shlex.quote(str(results.folder))
     if record.made_by == "audit":
-        whole = shlex.quote(str(results.folder))
         return [f"tollbox audit --out {whole}", f"tollbox resume {whole}", digest]
     if record.made_by == "attack":
-        return [f"tollbox resume {shlex.quote(str(results.folder))}"]
+        return [f"tollbox resume {whole}"]
     file = shlex.quote(Path(record.where).name)
     return [f"tollbox run {file} --out {folder}", f"tollbox report {folder}", digest]

@@ -1,0 +1,225 @@
+"""The finished runs of an audit, and what an attack on each image costs at any price.
+
+1. A series (an attack at a price) counts once all its images are finished. In an unfinished series,
+   the images whose runs stop early would be over-represented. Unfinished series are listed.
+2. Images that the model misclassifies need no attack: they are left out, and counted. A run that
+   failed counts up to its failure.
+3. An account is the number of flagged and of other answers up to and including the first point of a
+   run within ε. Both numbers grow along a run, so no later point is cheaper.
+4. Re-pricing is exact: at c* = c that point costs others + c x flagged. At c* = infinity only
+   flagged answers count. At a growing price p it costs others + p(1) + … + p(flagged).
+5. An image costs what the cheapest run on it costs, whatever price the run planned with. So costs
+   grow with the price, and shrink with ε. They are upper bounds on what an attacker needs. An image
+   that no run reached has an infinite cost.
+6. A quantile is the smallest cost at which at least that share of the images is reached. It is
+   never interpolated, and infinite if fewer images are reached.
+7. The break-even price of an image is the largest c at which a run costs at most `worth`: the
+   largest (worth - others) / flagged over runs. It is infinite if a run has no flagged answer, and
+   0 if no run is profitable at any price.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.prices import Prices
+from ..core.result import Values
+from ..errors import InputError
+from ..report.ranking import Estimate
+from ..report.runs import CellCurve, SeriesRuns, series_of
+from ..report.statistics import PERCENTILES, bootstrap
+from ..studies.grid import Series
+from ..studies.results import StudyResults
+from .criteria import Criteria
+
+QUANTILES = (0.1, 0.5, 0.9)
+IN_PYTHON = "tollbox.audit"
+"""Origin of an audit whose model comes from Python."""
+SETTINGS = "audit"
+"""Key of the record's settings that holds the audit's own."""
+
+
+class Accounts(NamedTuple):
+    """(images, series, ε): the accounts of the first points within ε, infinite where none is."""
+
+    images: list[int]
+    """Numbers of the images."""
+    flagged: Values
+    others: Values
+    distances: Values
+    """(images, series): the smallest distance of each run."""
+
+    def at(self, level: int) -> Accounts:
+        """Return the accounts at one ε: (images, series)."""
+        flagged, others = self.flagged[:, :, level], self.others[:, :, level]
+        return Accounts(self.images, flagged, others, self.distances)
+
+    def only(self, rows: Sequence[int]) -> Accounts:
+        """Return the accounts of some of the images, by row."""
+        return Accounts(
+            [self.images[row] for row in rows], *(each[list(rows)] for each in self[1:])
+        )
+
+    def costs(self, price: float) -> Values:
+        """Return the cost of each run at c* = price; infinite where the image is not reached."""
+        with np.errstate(invalid="ignore"):
+            each = self.flagged if math.isinf(price) else self.others + price * self.flagged
+        return np.where(np.isfinite(self.flagged), each, math.inf)
+
+
+def accounts_of(series: Sequence[SeriesRuns], epsilons: Sequence[float]) -> Accounts:
+    """Return the accounts of series that have one run per image."""
+    images = sorted({run.image for runs in series for run in runs.runs})
+    rows = {image: row for row, image in enumerate(images)}
+    shape = len(images), len(series)
+    flagged = np.full((*shape, len(epsilons)), math.inf)
+    others = flagged.copy()
+    smallest = np.full(shape, math.inf)
+    levels = np.asarray(epsilons, float)
+    for number, runs in enumerate(series):
+        for run in runs.runs:
+            if not len(run.distances):
+                continue
+            place = rows[run.image], number
+            smallest[place] = run.distances[-1]
+            first = np.searchsorted(-run.distances, -levels)  # the first that is not larger
+            there = first < len(run.distances)
+            source = run.needs["source"][first[there]] - 1
+            flagged[place][there] = source
+            others[place][there] = run.needs["queries"][first[there]] - source
+    return Accounts(images, flagged, others, smallest)
+
+
+def costs(at: Accounts, price: float) -> Values:
+    """Return what each image costs at c* = price (rules 4 and 5)."""
+    return np.asarray(at.costs(price).min(axis=1, initial=math.inf))
+
+
+def policy_costs(at: Accounts, prices: Prices) -> Values:
+    """Return what each image costs under prices that depend on the number of flagged answers."""
+    known = np.isfinite(at.flagged)
+    counts = np.stack([np.where(known, at.others, 0), np.where(known, at.flagged, 0)], axis=-1)
+    each = np.where(known, prices.cost(counts.astype(np.int64)), math.inf)
+    return np.asarray(each.min(axis=1, initial=math.inf))
+
+
+def flagged_answers(at: Accounts) -> Values:
+    """Return the smallest number of flagged answers for each image."""
+    return costs(at, math.inf)
+
+
+def break_even(at: Accounts, worth: float) -> Values:
+    """Return the price above which no run on an image costs `worth` or less (rule 7)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        prices = (worth - at.others) / at.flagged
+        prices = np.where(at.flagged == 0, math.inf, prices)
+    profitable = np.isfinite(at.flagged) & (at.others <= worth)
+    return np.asarray(np.where(profitable, prices, 0.0).max(axis=1, initial=0.0))
+
+
+def rank(share: float, count: int) -> int:
+    """Return the place, from 0, of the quantile `share` among `count` sorted values."""
+    return max(0, math.ceil(round(share * count, 9)) - 1)
+
+
+def quantile(values: Values, share: float) -> float:
+    """Return a quantile (rule 6); NaN without values."""
+    return float(np.sort(values)[rank(share, len(values))]) if len(values) else math.nan
+
+
+def quantiles(values: Values, shares: Sequence[float] = QUANTILES) -> list[Estimate]:
+    """Return quantiles over images, each with its percentile interval."""
+    if not len(values):
+        return [Estimate(math.nan, math.nan, math.nan, 0)] * len(shares)
+    places = [rank(share, len(values)) for share in shares]
+    ends = interval(lambda rows: np.asarray(np.sort(values[rows], axis=1)[:, places]), len(values))
+    found = np.sort(values)[places]
+    each = zip(found, *ends, strict=True)
+    return [Estimate(float(q), float(low), float(high), len(values)) for q, low, high in each]
+
+
+def interval(statistic: Callable[[NDArray[np.int64]], Values], count: int) -> tuple[Values, Values]:
+    """Return the 95 % percentile interval of a statistic over draws of `count` images."""
+    drawn = bootstrap(statistic, np.arange(count))
+    low, high = np.percentile(drawn, PERCENTILES, axis=0, method="nearest")
+    return low, high
+
+
+@dataclass(frozen=True)
+class AuditRuns:
+    """The finished runs of an audit."""
+
+    results: StudyResults
+    complete: list[SeriesRuns]
+    """Series all of whose images are finished."""
+    left_out: list[tuple[Series, int]]
+    """The other series, with their number of finished cells."""
+
+    @classmethod
+    def of(cls, results: StudyResults) -> AuditRuns:
+        """Read the runs of a folder; raise InputError if it has no audit."""
+        if SETTINGS not in results.record.settings:
+            raise InputError(
+                f"{results.folder} has a study that is not an audit",
+                expected="a folder that `tollbox audit` created",
+                remedy=f"for its report, run `tollbox report {results.folder}`",
+            )
+        cells = [results.grid.series_of(end.cell) for end in results.finished()]
+        done = np.bincount(cells, minlength=len(results.grid.series))
+        complete, left_out = [], []
+        for each in series_of(results):
+            finished = int(done[each.series.number])
+            if finished >= results.grid.width:
+                complete.append(each)
+            else:
+                left_out.append((each.series, finished))
+        return cls(results, complete, left_out)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings that the audit keeps in the record of its study."""
+        return dict(self.results.record.settings[SETTINGS])
+
+    @property
+    def criteria(self) -> Criteria:
+        """Criteria with which the audit was started."""
+        return Criteria.from_json(self.settings["criteria"])
+
+    @property
+    def values(self) -> int:
+        """Number of values of an image."""
+        return math.prod(self.settings["shape"])
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        return self.results.study.name
+
+    @property
+    def misclassified(self) -> int | None:
+        """Number of images that need no attack; None while no series is complete."""
+        return max((runs.misclassified for runs in self.complete), default=None)
+
+    @property
+    def runs(self) -> list[CellCurve]:
+        return [run for runs in self.complete for run in runs.runs]
+
+    @property
+    def failed(self) -> int:
+        return sum(run.stop.failed for run in self.runs)
+
+    @cached_property
+    def smallest(self) -> Values:
+        """Smallest distance of each image, in the order of `accounts`."""
+        return np.asarray(self.accounts([]).distances.min(axis=1, initial=math.inf))
+
+    def accounts(self, epsilons: Sequence[float]) -> Accounts:
+        """Return the accounts of the first points within each ε."""
+        return accounts_of(self.complete, epsilons)
