@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from ..attacks import Preset, described
-from ..core.detector import check_alarms
+from ..core.detector import Detection, RecordedAlarms
 from ..core.goal import Goal
 from ..core.limits import Limits
 from ..core.prices import Prices
@@ -275,7 +275,7 @@ class WatchSpec:
         if not is_function(self.source):
             unknown = InputError(f"is {self.source!r}", expected=SOURCE, input="watch")
             raise named_by_file(self.source, "watch") or unknown
-        check_alarms(self.alarm_price, self.max_alarms)
+        Detection(RecordedAlarms(), self.alarm_price, self.max_alarms)
 
 
 def watch_of(item: Item | None) -> WatchSpec | None:
