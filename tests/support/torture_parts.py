@@ -1,7 +1,7 @@
 """Run a study in parts, kill some of them, resume these, merge all, and hold that to the whole.
 
     make torture            16 parts, 3 of them killed
-    python tests/torture_parts.py --parts 4 --killed 1 --images 2 --seeds 1
+    python tests/support/torture_parts.py --parts 4 --killed 1 --images 2 --seeds 1
 
 Each part is run by a process of its own, in a folder of its own. A kill is SIGKILL, at a random
 moment after the part's first batch. Every cell of the merged folder must be that of the whole run:
