@@ -62,7 +62,7 @@ Starts = Tensor | Iterable[Tensor] | None
 """The image to start from, (c, h, w) for all or one for each; None to let the attack find one."""
 AXES_FOR_ALL = {"start": (3,), "mask": (2, 3)}
 """Numbers of axes of a tensor that is for all images."""
-OPTION_OBJECTS = {"limits": Limits, "detection": Detection, "execution": Execution}
+OPTION_OBJECTS: dict[str, Any] = {"limits": Limits, "detection": Detection, "execution": Execution}
 
 
 def suggesting(function: Callable[P, T]) -> Callable[P, T]:
@@ -226,7 +226,7 @@ def cell_template(
 
 
 def _cells(template: Cell, inputs: Mapping[str, Any]) -> Iterator[Cell]:
-    """Return a cell for each image. `inputs` are fields of a cell, for all images or one for each."""
+    """Return a cell for each image; `inputs` are fields of cells, for all or one for each."""
     columns: dict[str, Iterator[Any]] = {}
     for_all: dict[str, Any] = {}
     for name, value in inputs.items():
@@ -410,7 +410,7 @@ def _all_results(call: _Call, cells: list[Cell], frames: int) -> Results:
 
 def _panel(cells: list[Cell], model: Model) -> BenignStats | None:
     """Show the detector harmless queries about the images, if all cells have the same one."""
-    found = [cell.detection and cell.detection.detector for cell in cells]
+    found = [None if cell.detection is None else cell.detection.detector for cell in cells]
     detectors = {id(each): each for each in found}
     detector = next(iter(detectors.values()), None)
     if detector is None or len(detectors) > 1:

@@ -1,4 +1,4 @@
-"""Results: the distance that one run reached, at any cost up to its budget, and medians over images.
+"""Results: the distance that a run reached, at any cost up to its budget, and medians over images.
 
 1. `distance_at(B)` is what a run with budget B would have reached. A row counts if it would have
    been sent under B: what was spent before it, plus the most expensive answer, fits into B.
@@ -142,7 +142,7 @@ class Result:
     limits: Limits
     seed: int = 0
     warnings: tuple[str, ...] = ()
-    """What a reader of the numbers must know, e.g. that a lack of memory changed the batch shape."""
+    """Caveats of the numbers, e.g. that a lack of memory changed the batch shape."""
     norm: Metric = Metric.L2
     """The metric of the distances."""
     first_alarm: FirstAlarm | None = None
@@ -189,7 +189,7 @@ class Result:
         return known_up_to(self.stop, by, spent=spent[by], limits=self.limits)
 
     def distance_at(self, value: float, by: By = "cost") -> float:
-        """Return the distance that a run up to `value` (a cost, flagged queries or queries) reaches.
+        """Return the distance that a run up to `value` (cost, flagged queries, queries) reaches.
 
         A value above `known_up_to` is an error.
         """

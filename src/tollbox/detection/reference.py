@@ -68,8 +68,10 @@ class _Neighbours:
 
 
 def check_detector(detector: Detector, rows: Tensor, seed: int = 0) -> list[str]:
-    """Return the rules that a detector breaks. It sees `rows` (n, c, h, w) in [0,1] in one call, one
-    by one, split at random, and interleaved with another image.
+    """Return the rules that a detector breaks.
+
+    It sees `rows` (n, c, h, w) in [0,1] in one call, one by one, split at random, and interleaved
+    with another image.
 
     It must return a bool for each row, independent of the split and of other images, and must not
     change the rows.

@@ -4,8 +4,8 @@
     raw, clipped, success = attack(fmodel, images, labels, epsilons=[0.5, 1.0])
     attack.results[0].ledger
 
-1. It is a `MinimizationAttack`: Foolbox clips the points to each epsilon and queries the model again
-   to see whether they are adversarial. No ledger has these queries, or those for the labels of a
+1. It is a `MinimizationAttack`: Foolbox clips the points to each epsilon and queries the model
+   again to see whether they are adversarial. No ledger has these queries, or those for the labels of a
    targeted run.
 2. Images are between the model's bounds. Distances of `results` refer to pixels in [0,1]: Foolbox's
    distances divided by the width of the bounds.
