@@ -115,7 +115,12 @@ def rules(told: Callable[[str, bool], None], attacks: list[str]) -> None:
         told(f"rule 4: {attack}, float32 at one shape", one == few)
 
     results = tb.run(
-        tb.preset("hsja"), eight.model, eight.images[:8], eight.labels[:8], budget=600, check=True
+        tb.preset("hsja"),
+        eight.model,
+        eight.images[:8],
+        eight.labels[:8],
+        budget=600,
+        execution=tb.Execution(check=True),
     )
     told("the model check finds nothing", results.findings == ())
     points = [r.adversarial * 255 for r in results if r.adversarial is not None]
@@ -123,7 +128,12 @@ def rules(told: Callable[[str, bool], None], attacks: list[str]) -> None:
 
     hungry = tb.models.from_torch(Hungry(single.model.network or nn.Identity()), device="cuda")
     results = tb.run(
-        tb.preset("hsja"), hungry, single.images[:8], single.labels[:8], budget=300, batch_size=64
+        tb.preset("hsja"),
+        hungry,
+        single.images[:8],
+        single.labels[:8],
+        budget=300,
+        execution=tb.Execution(batch_size=64),
     )
     told("rule 6: out of memory", all("out of memory" in r.warnings[-1] for r in results))
     told("rule 6: and none failed", results.failed == 0)
@@ -166,7 +176,7 @@ def kernels(told: Callable[[str, bool], None]) -> None:
     for dtype in (torch.float32, torch.float64):
         pictures = torch.rand(4, 3, 50, 47, dtype=dtype)
         there = pictures.to("cuda")
-        problem, twin = tb.Problem(there[0], 0), tb.Problem(pictures[0], 0)
+        problem, twin = tb.attack.Problem(there[0], 0), tb.attack.Problem(pictures[0], 0)
         noise, known = (each.noise("check", 1, 300)[5:200] for each in (problem, twin))
         told(f"{dtype}: noise has the bits of the CPU", torch.equal(noise.cpu(), known))
         batches = []

@@ -260,7 +260,7 @@ def main(words: list[str] | None = None) -> None:
     args = parser.parse_args(words)
     try:
         args.do(args)
-    except (tb.InputError, joining.Disagreement) as error:
+    except (tb.errors.InputError, joining.Disagreement) as error:
         sys.exit(str(error))
 
 

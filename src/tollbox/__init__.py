@@ -14,12 +14,14 @@ from ._lazy import lazy_names
 if TYPE_CHECKING:
     from . import attack as attack
     from . import attacks as attacks
+    from . import data as data
     from . import detection as detection
     from . import errors as errors
     from . import interop as interop
     from . import models as models
     from . import studies as studies
     from . import testing as testing
+    from . import workers as workers
     from ._run import run as run
     from ._run import stream as stream
     from .attacks.presets import preset as preset
@@ -56,6 +58,7 @@ _WHERE = {
     "attack": "",
     "attacks": "",
     "audit": "audits.audit",
+    "data": "",
     "detection": "",
     "errors": "",
     "interop": "",
@@ -68,6 +71,7 @@ _WHERE = {
     "stream": "_run",
     "studies": "",
     "testing": "",
+    "workers": "",
 }
 __all__ = list(_WHERE)
 __getattr__, __dir__ = lazy_names(__name__, _WHERE)

@@ -129,14 +129,16 @@ def scenes(draw, most=6):
         if price.cheapest == 0 and math.isinf(cap):
             cap = 60
         cells.append(
-            tb.Cell(
+            tb.attack.Cell(
                 Wanderer(draw(st.integers(0, 10**6))),
                 image(base, draw(st.integers(0, 8))),
                 label=draw(st.sampled_from([0, 0, 0, 0, 1])),
                 prices=price,
-                budget=budget,
-                max_queries=cap,
-                max_flagged=draw(st.sampled_from([math.inf, math.inf, 1, 2, 5, 12])),
+                limits=tb.Limits(
+                    budget,
+                    max_queries=cap,
+                    max_flagged=draw(st.sampled_from([math.inf, math.inf, 1, 2, 5, 12])),
+                ),
                 target=draw(st.sampled_from([None, None, 2])),
                 seed=draw(st.integers(0, 3)),
                 charge_clean=draw(st.booleans()),
@@ -161,7 +163,7 @@ layouts = st.fixed_dictionaries(
 
 
 def engine_run(listed, net, layout):
-    results = sorted(tb.Engine(net, **layout).run(listed), key=lambda result: result.index)
+    results = sorted(tb.attack.Engine(net, **layout).run(listed), key=lambda result: result.index)
     assert [result.index for result in results] == list(range(len(listed)))
     return results
 
@@ -247,8 +249,8 @@ def test_rule_3_distance_at_is_what_a_run_with_that_limit_reaches(scene, share, 
         less = {"max_flagged": limit}
     elif by == "inf":  # where nothing but a flagged answer costs
         by = "source"
-        cell = tb.Cell(
-            cell.attack, cell.image, 0, tb.Prices.flagged_only(), 10.0, 200, None, cell.seed
+        cell = tb.attack.Cell(
+            cell.attack, cell.image, 0, tb.Prices.flagged_only(), tb.Limits(10.0, 200)
         )
         limit = float(max(1, int(10 * share)))
         less = {"budget": limit}
@@ -260,7 +262,7 @@ def test_rule_3_distance_at_is_what_a_run_with_that_limit_reaches(scene, share, 
         limit = least + (cell.budget - least) * share
         less = {"budget": limit}
     [long] = engine_run([cell], model(predict), {})
-    [short] = engine_run([tb.Cell(**{**vars(cell), **less})], model(predict), {})
+    [short] = engine_run([tb.attack.Cell(**{**vars(cell), **less})], model(predict), {})
     assert long.distance_at(limit, by) == short.distance
 
 

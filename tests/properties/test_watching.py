@@ -92,14 +92,16 @@ class Line:
     def __call__(self, problem):
         points = problem.source.expand(STEPS, -1, -1, -1).clone()
         points[:, 0, 0, 0] += STEP * torch.arange(1, STEPS + 1)
-        yield tb.Ask(runs=[tb.Sequential(part) for part in points.chunk(self.runs)], phase="line")
+        yield tb.attack.Ask(
+            runs=[tb.attack.Sequential(part) for part in points.chunk(self.runs)], phase="line"
+        )
         return Stop.CONVERGED
 
 
 def line(runs=1, predict=lambda images: torch.zeros(len(images)).long(), **options):
     engine = {k: options.pop(k) for k in ("batch_size", "metered") if k in options}
     net = tb.models.from_callable(predict, dtype=torch.float64)
-    cell = tb.Cell(Line(runs), GREY, 0, **{"budget": 1e6, "watch": NEAR, **options})
+    cell = tb.attack.Cell(Line(runs), GREY, 0, **{"budget": 1e6, "watch": NEAR, **options})
     [result] = engine_run([cell], net, engine)
     return result
 
@@ -147,14 +149,16 @@ class RayStart:
     def __call__(self, problem):
         points = problem.source.expand(STEPS, -1, -1, -1).clone()
         points[:, 0, 0, 0] += STEP * torch.arange(STEPS, 0, -1)
-        yield tb.Ask(points, phase="line")
+        yield tb.attack.Ask(points, phase="line")
         return Stop.CONVERGED
 
 
 def test_distance_at_counts_what_the_next_alarm_could_have_cost():
     """Each query but the first two costs 1 and its alarm 5; each is asked only if both fit."""
     net = tb.models.from_callable(lambda x: (x[:, 0, 0, 0] > 0.501).long(), dtype=torch.float64)
-    cell = tb.Cell(RayStart(), GREY, 0, budget=1e4, watch=NEAR, alarm_price=5.0)
+    cell = tb.attack.Cell(
+        RayStart(), GREY, 0, limits=tb.Limits(1e4), detection=tb.Detection(NEAR, alarm_price=5.0)
+    )
     [long] = engine_run([cell], net, {})
     assert long.ledger.cost == 2 + 6 * (STEPS - 1)
     for budget in range(6, 250):
@@ -225,8 +229,8 @@ class Bad:
 )
 def test_a_detector_that_fails_ends_its_image_and_no_other(what, message):
     net = tb.models.from_callable(lambda x: torch.zeros(len(x)).long(), dtype=torch.float64)
-    good = tb.Cell(Line(), GREY, 0, budget=100, watch=NEAR)
-    bad, other = tb.run_cells([replace(good, watch=Bad(what)), good], net)
+    good = tb.attack.Cell(Line(), GREY, 0, limits=tb.Limits(100), detection=tb.Detection(NEAR))
+    bad, other = tb.attack.run_cells([replace(good, watch=Bad(what)), good], net)
     assert bad.stop is Stop.WATCH_ERROR
     assert message in bad.reason
     assert bad.ledger.queries == 0
@@ -249,7 +253,7 @@ def test_a_detector_that_fails_ends_its_image_and_no_other(what, message):
     ],
 )
 def test_wrong_input_is_refused_in_a_sentence(options, message):
-    with pytest.raises(tb.InputError, match=message):
+    with pytest.raises(tb.errors.InputError, match=message):
         tb.run(Line(), lambda x: torch.zeros(len(x)).long(), GREY[None], [0], budget=100, **options)
 
 
@@ -403,7 +407,7 @@ def test_a_detector_that_breaks_a_rule_is_told_so(detector, message):
 
 
 def test_the_example_of_the_protocol_works():
-    text = inspect.getdoc(tb.Detector).partition("class Brighter:")
+    text = inspect.getdoc(tb.detection.Detector).partition("class Brighter:")
     body = text[1] + text[2].partition("\n\nA detector that answers")[0]
     names: dict[str, Any] = {}
     exec(textwrap.dedent(body), names)
@@ -414,7 +418,13 @@ def test_the_example_of_the_protocol_works():
 
 def test_wanderers_are_alarmed_at_all():
     """The rules above would hold of a detector that never alarms."""
-    cell = tb.Cell(Wanderer(1), GREY, 0, budget=50, watch=testing.NearDuplicates(0.8, 3, every=2))
-    [result] = tb.run_cells([cell], lambda x: torch.zeros(len(x)).long())
+    cell = tb.attack.Cell(
+        Wanderer(1),
+        GREY,
+        0,
+        limits=tb.Limits(50),
+        detection=tb.Detection(testing.NearDuplicates(0.8, 3, every=2)),
+    )
+    [result] = tb.attack.run_cells([cell], lambda x: torch.zeros(len(x)).long())
     assert result.ledger.alarms > 3
     assert np.isfinite(result.ledger.cost)

@@ -36,7 +36,7 @@ class Outcome:
     sent: list = field(default_factory=list)  # what was charged, as it was sent
 
 
-def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
+def by_hand(cell: tb.attack.Cell, model: tb.models.Model) -> Outcome:
     """Run one cell, a query at a time."""
     out = Outcome()
     source = cell.image.to(model.dtype)
@@ -155,12 +155,14 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
                 labels.append(answer[0])
                 distances.append(answer[1])
                 good = is_good(answer[0])
-                if run.until is not None and good == (run.until is tb.Until.ADVERSARIAL):
+                if run.until is not None and good == (run.until is tb.attack.Until.ADVERSARIAL):
                     break
             label_array = np.array(labels)
             adversarial = np.array([is_good(label) for label in labels])
             runs.append(
-                tb.Answers(label_array, adversarial, np.array(distances), problem.goal, cell.prices)
+                tb.attack.Answers(
+                    label_array, adversarial, np.array(distances), problem.goal, cell.prices
+                )
             )
             assert runs[-1].prices.tolist() == [price(label) for label in labels]
             assert runs[-1].flagged.tolist() == [label in flagged for label in labels]
@@ -189,9 +191,11 @@ class Wanderer:
                 shape = tuple(problem.source.shape)  # given: so it strays outside any mask
                 noise = problem.noise(f"wander{number}", step, count, shape)
                 points = problem.source + choose.choice([0.05, 0.3, 1.0]) * noise[0:count]
-                until = choose.choice([None, None, tb.Until.ADVERSARIAL, tb.Until.NOT_ADVERSARIAL])
-                runs.append(tb.Sequential(points, until))
-            answers = yield tb.Ask(runs=runs, phase=choose.choice(["one", "two"]))
+                until = choose.choice(
+                    [None, None, tb.attack.Until.ADVERSARIAL, tb.attack.Until.NOT_ADVERSARIAL]
+                )
+                runs.append(tb.attack.Sequential(points, until))
+            answers = yield tb.attack.Ask(runs=runs, phase=choose.choice(["one", "two"]))
             transcript.append(
                 [(r.labels.tolist(), [round(d, 12) for d in r.distances]) for r in answers.runs]
             )

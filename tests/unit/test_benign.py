@@ -106,16 +106,20 @@ def test_a_detector_that_fails_is_told():
 def test_results_have_the_panel_where_there_is_one_detector():
     boundary = testing.half_space(0.3)
     near = testing.NearDuplicates(0.5)
-    cell = tb.Cell(tb.preset("surfree"), boundary.source, 0, budget=60, watch=near)
-    results = tb.run_cells([cell], boundary.model())
+    cell = tb.attack.Cell(
+        tb.preset("surfree"), boundary.source, 0, limits=tb.Limits(60), detection=tb.Detection(near)
+    )
+    results = tb.attack.run_cells([cell], boundary.model())
     assert results.benign.all.sessions == len(KINDS)
     assert results[:1].benign == results.counted.benign == results.benign
     said = f"{results.alarms:,} alarms at 1 images (benign sessions: {results.benign.all.rate:.1%})"
     assert said in repr(results)
-    both = tb.run_cells([cell, tb.Cell(cell.attack, cell.image, 0, budget=60)], boundary.model())
+    both = tb.attack.run_cells(
+        [cell, tb.attack.Cell(cell.attack, cell.image, 0, limits=tb.Limits(60))], boundary.model()
+    )
     assert both.benign is None
     assert "(benign sessions: not known)" in repr(both)
-    assert tb.run_cells([], boundary.model()).benign is None
+    assert tb.attack.run_cells([], boundary.model()).benign is None
 
 
 def test_a_panel_is_read_as_it_was_written():

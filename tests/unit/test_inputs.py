@@ -154,10 +154,17 @@ def test_a_wrong_call_is_refused(changes, message):
         (lambda: tb.models.from_callable(never, dtype=torch.uint8), "dtype is torch.uint8"),
         (lambda: tb.models.from_torch(torch.nn.Identity(), std=[0.0]), "std is 0: expected"),
         (
-            lambda: tb.Engine(tb.models.from_callable(never, batch=4), batch_size=8),
+            lambda: tb.attack.Engine(
+                tb.models.from_callable(never, batch=4), execution=tb.Execution(batch_size=8)
+            ),
             "batch_size is 8: expected 4, the only",
         ),
-        (lambda: tb.Engine(tb.models.from_callable(never, batch=4), metered=True), "padding would"),
+        (
+            lambda: tb.attack.Engine(
+                tb.models.from_callable(never, batch=4), execution=tb.Execution(metered=True)
+            ),
+            "padding would",
+        ),
     ],
 )
 def test_a_wrong_argument_is_refused(make, message):
@@ -166,9 +173,9 @@ def test_a_wrong_argument_is_refused(make, message):
 
 
 def test_a_target_must_differ_from_the_source():
-    cell = tb.Cell(tb.preset("hsja"), IMAGES[0], 3, budget=10, target=3)
+    cell = tb.attack.Cell(tb.preset("hsja"), IMAGES[0], 3, limits=tb.Limits(10), target=3)
     with pytest.raises(InputError, match="the target of image 0 is its source class, 3"):
-        tb.run_cells([cell], MODEL)
+        tb.attack.run_cells([cell], MODEL)
 
 
 def test_an_unknown_option_is_refused():
@@ -176,7 +183,7 @@ def test_an_unknown_option_is_refused():
         run(batchsize=3)
 
 
-@pytest.mark.parametrize("function", [tb.run, tb.stream, tb.run_cells])
+@pytest.mark.parametrize("function", [tb.run, tb.stream, tb.attack.run_cells])
 def test_an_unknown_option_is_told_the_nearest(function):
     with pytest.raises(TypeError) as refusal:
         function(batchsize=3)
@@ -188,7 +195,7 @@ def test_an_unknown_option_is_told_the_nearest(function):
         function(zzz=3)
 
 
-@pytest.mark.parametrize("function", [tb.run, tb.stream, tb.run_cells])
+@pytest.mark.parametrize("function", [tb.run, tb.stream, tb.attack.run_cells])
 def test_the_options_stand_in_the_signature(function):
     names = set(inspect.signature(function).parameters)
     engine = {"batch_size", "live", "metered", "one_shape", "exact"}
@@ -203,7 +210,7 @@ def test_the_options_stand_in_the_signature(function):
         "targets",
         "starts",
     }
-    assert names >= engine | {"check"} | (set() if function is tb.run_cells else image)
+    assert names >= engine | {"check"} | (set() if function is tb.attack.run_cells else image)
     assert "options" not in names
 
 

@@ -25,7 +25,7 @@ def result(steps, stop=Stop.BUDGET, ratio=10, budget=100.0, cap=math.inf, index=
         "",
         Ledger(tb.Prices(ratio, 1), tb.Goal.leave({0})),
         None,
-        tuple(tb.Improvement(*step) for step in steps),
+        tuple(tb.attack.Improvement(*step) for step in steps),
         (),
         budget,
         cap,
@@ -171,6 +171,6 @@ def test_results_are_short_in_print():
     assert (
         repr(tb.Results([])) == "<Results: 0 images, 0 misclassified anyway, 0 failed, 0 queries>"
     )
-    cell = tb.Cell(tb.preset("a-hsja"), images[0], int(labels[0]), start=images[1])
+    cell = tb.attack.Cell(tb.preset("a-hsja"), images[0], int(labels[0]), start=images[1])
     assert "tensor" not in repr(cell)
     assert "tensor" not in repr(tb.Results([result(STEPS)]))

@@ -17,11 +17,12 @@ from small_studies import contents, rewrite_record
 from torch import Tensor, nn
 
 import tollbox as tb
-from tollbox import InputError, Study, StudyResults
+from tollbox import Study
 from tollbox.cli.app import main
 from tollbox.core.exactness import Seen
-from tollbox.errors import FileError
+from tollbox.errors import FileError, InputError
 from tollbox.report.data import page_data
+from tollbox.studies import StudyResults
 from tollbox.studies.create import begin, holds
 from tollbox.studies.events import Options
 from tollbox.studies.inputs import load

@@ -11,9 +11,10 @@ import pytest
 from small_studies import contents, write_study
 from test_studies import Case, Net
 
-from tollbox import Study, StudyResults, run_study
+from tollbox import Study, run_study
 from tollbox.errors import FileError, InputError
 from tollbox.report.data import alarms as alarms_of
+from tollbox.studies import StudyResults
 from tollbox.studies.status import StudyStatus
 from tollbox.studies.store.folder import shard_paths
 from tollbox.studies.store.store import Store

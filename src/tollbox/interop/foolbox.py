@@ -5,8 +5,8 @@
     attack.results[0].ledger
 
 1. It is a `MinimizationAttack`: Foolbox clips the points to each epsilon and queries the model
-   again to see whether they are adversarial. No ledger has these queries, or those for the labels of a
-   targeted run.
+   again to see whether they are adversarial. No ledger has these queries, or those for the labels
+   of a targeted run.
 2. Images are between the model's bounds. Distances of `results` refer to pixels in [0,1]: Foolbox's
    distances divided by the width of the bounds.
 3. Every run uses its whole budget, whatever the epsilons: `early_stop` is ignored, so that results
