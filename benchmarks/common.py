@@ -130,10 +130,17 @@ class Loaded:
         """Short content hashes of the images."""
         return [content_hash(image)[:10] for image in self.images]
 
-    def cells(self, attack: Any, **settings: Any) -> list[tb.attack.Cell]:
+    def cells(
+        self,
+        attack: Any,
+        budget: float = math.inf,
+        max_queries: float = math.inf,
+        **settings: Any,
+    ) -> list[tb.attack.Cell]:
         """A cell for each image. The clean image, known to be classified correctly, is free."""
+        settings |= {"limits": tb.Limits(budget, max_queries), "charge_clean": False}
         return [
-            tb.attack.Cell(attack, image, label, charge_clean=False, **settings)
+            tb.attack.Cell(attack, image, label, **settings)
             for image, label in zip(self.images, self.labels, strict=True)
         ]
 

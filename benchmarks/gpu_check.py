@@ -63,7 +63,11 @@ def norm_of(attack: str) -> str:
 
 
 def attacked(
-    found: tb.models.Embedded, attack: str, backwards: bool = False, **options: Any
+    found: tb.models.Embedded,
+    attack: str,
+    backwards: bool = False,
+    detection: tb.Detection | None = None,
+    **options: Any,
 ) -> list[Any]:
     order = range(COUNT)[::-1] if backwards else range(COUNT)
     images, labels = found.images[list(order)], found.labels[list(order)]
@@ -76,7 +80,8 @@ def attacked(
         prices=prices,
         budget=600,
         norm=norm_of(attack),
-        **options,
+        detection=detection,
+        execution=tb.Execution(**options),
     )
     return table(results)[::-1] if backwards else table(results)
 
@@ -156,7 +161,7 @@ def rules(told: Callable[[str, bool], None], attacks: list[str]) -> None:
 def watched(told: Callable[[str, bool], None], attacks: list[str]) -> None:
     """Rule 4 with a detector, whose alarms cost something and end a run."""
     double = tb.models.embedded(device="cuda", dtype=torch.float64)
-    watch: dict[str, Any] = {"watch": NEAR, "alarm_price": 5, "max_alarms": 5}
+    watch: dict[str, Any] = {"detection": tb.Detection(NEAR, alarm_price=5, max_alarms=5)}
     for attack in attacks:
         wanted = attacked(double, attack, batch_size=64, **watch)
         ended = sum(row[0][0] is tb.Stop.ALARM for row in wanted)

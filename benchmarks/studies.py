@@ -111,17 +111,12 @@ def made_up(cell: int, label: int, tariff: Any, steps: int, rng: np.random.Gener
         "estimate": Counter({wrong: estimate}),
     }
     return tb.Result(
-        cell,
-        "",
-        tb.Stop.BUDGET,
-        "",
-        tb.Ledger(tariff.prices.for_source(label), tb.Goal.leave({label}), counts),
-        None,
-        tuple(improvements),
-        tuple(trace),
-        tariff.budget,
-        tariff.max_queries,
-        0,
+        index=cell,
+        stop=tb.Stop.BUDGET,
+        ledger=tb.Ledger(tariff.prices.for_source(label), tb.Goal.leave({label}), counts),
+        improvements=tuple(improvements),
+        trace=tuple(trace),
+        limits=tariff.limits,
     )
 
 

@@ -127,8 +127,9 @@ def measured(
     given = common.with_delta(tb.preset(attack), args.delta)
     prices = tb.Prices(args.price, 1)
     warm_up(raw, args.batch_size)
-    few = {"prices": prices, "budget": 40 * args.price, "batch_size": args.batch_size}
-    tb.run(given, model, pictures[:8], labels[:8], **few)
+    few = tb.Execution(batch_size=args.batch_size)
+    some = pictures[:8], labels[:8]
+    tb.run(given, model, *some, prices=prices, budget=40 * args.price, execution=few)
     set_mode(model.device, mode)
     if watch:
         watch.start()
@@ -275,9 +276,9 @@ def main() -> None:
         workers = None
         if args.workers > 1:
             workers = stack.enter_context(tb.workers.Workers(raw.model, args.workers))
-            few = {"budget": 3 * args.price, "batch_size": args.batch_size, "workers": workers}
-            prices = tb.Prices(args.price)
-            tb.run(tb.preset("hsja"), raw.model, pictures, labels, prices=prices, **few)
+            few = tb.Execution(batch_size=args.batch_size, workers=workers)
+            given = {"prices": tb.Prices(args.price), "budget": 3 * args.price}
+            tb.run("hsja", raw.model, pictures, labels, execution=few, **given)
         for attack in tb.presets("l2") if args.attacks == ["all"] else args.attacks:
             budget = args.budget.get(attack, args.budget[""])
             row = measured(attack, budget, pictures, labels, raw, args, workers)

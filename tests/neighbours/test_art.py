@@ -145,7 +145,7 @@ def test_it_is_an_attack_of_art() -> None:
     assert "attack=frugal" in repr(attack)
     attack.set_params(attack="hsja", options={"budget": 30})
     attack.generate(case.x)
-    assert {result.budget for result in attack.results} == {30}
+    assert {result.limits.budget for result in attack.results} == {30}
     with pytest.raises(tb.errors.InputError, match="budget is 0"):
         attack.set_params(options={"budget": 0})
     with pytest.raises(art.exceptions.EstimatorError):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from options import grouped
 
 import tollbox as tb
 from tollbox import testing
@@ -30,7 +31,7 @@ def run(attack="hsja", count=4, predict=BOUNDARY.labels, **options):
     options = {"budget": 300, **options}
     net = tb.models.from_callable(predict, dtype=torch.float64)
     attack = tb.preset(attack) if isinstance(attack, str) else attack
-    return tb.run(attack, net, images(count), [0] * count, **options)
+    return tb.run(attack, net, images(count), [0] * count, **grouped(options))
 
 
 def numbers(results):
@@ -343,7 +344,7 @@ def test_a_spare_row_that_fails_past_the_end_of_its_run_is_seen_by_nobody(size):
 
     net = tb.models.from_callable(labels, dtype=torch.float64)
     layout = {"batch_size": size, "one_shape": True}
-    [result] = tb.run(asks, net, images(1), [0], budget=99, **layout)
+    [result] = tb.run(asks, net, images(1), [0], budget=99, execution=tb.Execution(**layout))
     assert (result.stop, result.ledger.queries) == (Stop.CONVERGED, 5)
 
 
@@ -460,7 +461,7 @@ def test_a_row_that_could_not_be_paid_does_not_fail_the_cell(layout):
         cell = tb.attack.Cell(
             TwoRows(), BOUNDARY.source, 0, prices, tb.Limits(budget), charge_clean=False
         )
-        [result] = tb.attack.Engine(net, **layout).run([cell])
+        [result] = tb.attack.Engine(net, tb.Execution(**layout)).run([cell])
         return result.stop, result.ledger.cost
 
     assert ended(35) == (Stop.BUDGET, 30)
@@ -753,7 +754,8 @@ def test_a_lone_image_computes_a_small_multiple_of_what_is_charged(batch_size):
     model, images, labels, _ = tb.models.embedded()
     seen = []
     prices = tb.Prices(source=10)
-    options = {"prices": prices, "budget": 400, "batch_size": batch_size, "progress": seen.append}
+    execution = tb.Execution(batch_size=batch_size)
+    options = {"prices": prices, "budget": 400, "execution": execution, "progress": seen.append}
     [result] = tb.run(tb.preset("a-hsja"), model, images[:1], labels[:1], **options)
     assert result.ledger.queries > 50
     assert seen[-1].rows <= 8 * result.ledger.queries

@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from options import grouped
 from torch import Tensor
 
 import tollbox as tb
@@ -222,7 +223,7 @@ def run(
     listed: list[Cell], net: Any, journal: Any = None, quantize: int | None = None, **options: Any
 ) -> list[tb.Result]:
     options = {"batch_size": 16, **options}
-    engine = Engine(model(net, quantize), journal=journal, **options)
+    engine = Engine(model(net, quantize), journal=journal, **grouped(options))
     return sorted(engine.run(listed), key=lambda r: r.index)
 
 

@@ -106,7 +106,7 @@ def test_a_stream_may_be_left_early_and_the_workers_used_again(workers):
     stream = tb.stream(
         attack, model(), endless, labels, budget=30, execution=tb.Execution(live=4, workers=workers)
     )
-    assert [next(stream).budget for _ in range(3)] == [30] * 3
+    assert [next(stream).limits.budget for _ in range(3)] == [30] * 3
     stream.close()
     assert [
         r.stop

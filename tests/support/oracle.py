@@ -43,7 +43,9 @@ def by_hand(cell: tb.attack.Cell, model: tb.models.Model) -> Outcome:
     problem = Problem(
         source, cell.label, cell.prices, cell.target, cell.seed, goal=cell.goal, mask=cell.mask
     )
-    session = None if cell.watch is None else cell.watch.begin(0)
+    watch, limits = cell.detection, cell.limits
+    session = None if watch is None else watch.detector.begin(0)
+    alarm_price = 0.0 if watch is None else watch.alarm_price
     flagged = {cell.label} if cell.goal.flagged is None else set(cell.goal.flagged)
     target = cell.goal.target if cell.target is None else cell.target
 
@@ -86,16 +88,16 @@ def by_hand(cell: tb.attack.Cell, model: tb.models.Model) -> Outcome:
 
     def query(point: torch.Tensor, phase: str, charged: bool) -> tuple[int, float] | None:
         if charged:
-            if sum(out.alarms.values()) >= cell.max_alarms:
+            if watch is not None and sum(out.alarms.values()) >= watch.max_alarms:
                 out.stop = Stop.ALARM
                 return None
-            if out.queries >= cell.max_queries:
+            if out.queries >= limits.max_queries:
                 out.stop = Stop.MAX_QUERIES
                 return None
-            if out.source >= cell.max_flagged:
+            if out.source >= limits.max_flagged:
                 out.stop = Stop.MAX_FLAGGED
                 return None
-            if out.cost + (dearest() + cell.alarm_price) > cell.budget:
+            if out.cost + (dearest() + alarm_price) > limits.budget:
                 out.stop = Stop.BUDGET
                 return None
         sent = sendable(point)
@@ -116,7 +118,7 @@ def by_hand(cell: tb.attack.Cell, model: tb.models.Model) -> Outcome:
             if session is not None and bool(session(sent.clone())[0]):
                 out.alarms[phase] += 1
                 out.first_alarm = out.first_alarm or (out.queries, out.source)
-            out.cost = total() + sum(out.alarms.values()) * cell.alarm_price
+            out.cost = total() + sum(out.alarms.values()) * alarm_price
         if good and distance < best:
             alarms = sum(out.alarms.values())
             spent = out.cost, out.source, out.queries

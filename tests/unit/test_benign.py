@@ -75,14 +75,14 @@ def test_small_steps_are_told_from_large_ones():
     panel = benign_panel(testing.NearDuplicates(1.3 * step, window=1), IMAGES, model())
     assert panel.kinds["walk"] == Sessions(3, 3, 3 * QUERIES, 3 * (QUERIES - 1))
     assert panel.kinds["brightened"].alarms == 0
-    assert f"Of 12 benign sessions {panel.all.rate:.1%} raise an alarm" in panel.sentence
+    assert f"{panel.all.rate:.1%} of 12 benign sessions raise an alarm" in panel.sentence
     assert "walk 100%" in panel.sentence
 
 
 def test_what_there_is_not_is_told(monkeypatch):
     four = benign_panel(Witness(), IMAGES[:1].repeat(1, 2, 1, 1)[:, :4], model())
     assert "recompressed" not in four.kinds
-    assert "None is recompressed, since images of 4 channels are no pictures." in four.sentence
+    assert "No session is recompressed: JPEG does not support 4 channels." in four.sentence
     monkeypatch.setattr(benign, "find_spec", lambda name: None)
     bare = benign_panel(Witness(), IMAGES, model())
     assert "recompressed" not in bare.kinds

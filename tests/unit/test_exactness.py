@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from options import grouped
 from small_studies import NETWORK
 from torch import Tensor, nn
 
@@ -131,7 +132,7 @@ def test_without_logits_it_is_seen_by_labels_only() -> None:
     found = examine(tb.models.from_callable(labels), IMAGES, [16]).exactness
     assert (found.seen, found.exact) == (Seen.LABELS, True)
     assert found.sentence == (
-        "Exact, seen by labels only: a row's labels depend on nothing but the row, in batches of "
+        "Exact, compared by labels only: a row's labels depend on nothing but the row, in batches of "
         "16 (float32)."
     )
     inside = tb.models.from_torch(nn.Sequential(Net(), Argmax()))
@@ -288,7 +289,7 @@ class TestChoice:
 def run(net: nn.Module, **options: object) -> tb.Results:
     model = tb.models.from_torch(net)
     labels = model(IMAGES).tolist()
-    return tb.run(tb.preset("hsja"), model, IMAGES, labels, budget=60, **options)  # type: ignore[arg-type]
+    return tb.run(tb.preset("hsja"), model, IMAGES, labels, budget=60, **grouped(options))
 
 
 class TestRun:
@@ -301,7 +302,9 @@ class TestRun:
         assert results.exactness.shapes == (128,)
         assert results.exactness.exact
         same = {"budget": 60, "batch_size": 128, "one_shape": True}
-        plain = tb.run(tb.preset("hsja"), model.in_layout("contiguous"), IMAGES, labels, **same)
+        plain = tb.run(
+            tb.preset("hsja"), model.in_layout("contiguous"), IMAGES, labels, **grouped(same)
+        )
         assert [r.improvements for r in results] == [r.improvements for r in plain]
 
     def test_all_batches_of_an_exact_run_have_the_shape(self) -> None:
@@ -382,7 +385,7 @@ class TestRun:
         net = Small().eval()
         model, labels = tb.models.from_torch(net), IMAGES[:, 0, 0, :3].argmax(1)
         options: dict[str, Any] = {"budget": 60, "exact": True, "live": 1, "progress": fill}
-        results = tb.run(tb.preset("hsja"), model, IMAGES, labels, **options)
+        results = tb.run(tb.preset("hsja"), model, IMAGES, labels, **grouped(options))
         assert (bool(results[0].warnings), bool(results[-1].warnings)) == (False, True)
         assert not results.exactness.exact
         assert results.exactness.sentence == (
@@ -401,8 +404,8 @@ def test_workers_take_the_chosen_layout() -> None:
     """Those that were made with the model in its first layout, too."""
     model = tb.models.from_torch(PlacedUnless(32, torch.contiguous_format))
     labels = model(IMAGES).tolist()
-    options = {"budget": 60, "exact": True}
-    alone = tb.run(tb.preset("hsja"), model, IMAGES, labels, **options)  # type: ignore[arg-type]
+    exact = tb.Execution(exact=True)
+    alone = tb.run(tb.preset("hsja"), model, IMAGES, labels, budget=60, execution=exact)
     with tb.workers.Workers(model, 2) as workers:
         for each in (2, workers):
             shared = tb.run(
@@ -410,8 +413,8 @@ def test_workers_take_the_chosen_layout() -> None:
                 model,
                 IMAGES,
                 labels,
-                execution=tb.Execution(workers=each),
-                **options,
-            )  # type: ignore[arg-type]
+                budget=60,
+                execution=replace(exact, workers=each),
+            )
             assert shared.exactness.layout == "contiguous"
             assert [r.improvements for r in shared] == [r.improvements for r in alone]

@@ -532,7 +532,12 @@ def invented(image: int, series: int, price: float) -> Result:
     }
     ledger = Ledger(prices, Goal().for_label(0), counts)
     return Result(
-        0, str(image), Stop.BUDGET, "", ledger, None, points, (), math.inf, math.inf, seed=0
+        index=0,
+        name=str(image),
+        stop=Stop.BUDGET,
+        ledger=ledger,
+        improvements=points,
+        limits=tb.Limits(),
     )
 
 

@@ -144,7 +144,11 @@ def test_runs_of_ours_by_iterations_add_up(named: Any, preset: str) -> None:
     for run, image, label, start in zip(runs, images, labels, starts, strict=True):
         attack: Any = tb.preset(preset)
         limited = replace(attack, iterations=3)
-        settings = {"prices": tb.Prices(5, 1), "max_queries": 10_000, "charge_clean": False}
+        settings = {
+            "prices": tb.Prices(5, 1),
+            "limits": tb.Limits(max_queries=10_000),
+            "charge_clean": False,
+        }
         cell = tb.attack.Cell(limited, image, label, start=start, **settings)
         [result] = tb.attack.run_cells([cell], found.model)
         if preset == "surfree":

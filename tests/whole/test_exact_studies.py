@@ -251,7 +251,7 @@ def test_models_that_differ_are_told_apart(case: Case) -> None:
     with tb.run_study(case.study(), case.out, models=models) as results:
         first, second = results.exactness
         assert first.startswith("The model 'net': Repeated runs may differ")
-        assert second.startswith("The model 'other': Exact, seen by labels only")
+        assert second.startswith("The model 'other': Exact, compared by labels only")
         assert results.results().exactness.seen is Seen.NOT_KNOWN
         assert results.results(model="other").exactness.exact
 

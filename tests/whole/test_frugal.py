@@ -28,9 +28,11 @@ LOW = Frugal(prior=Dct(4))
 """With directions from where the normals of `factor=4` lie."""
 
 
-def run(attack, boundary, ratio=1.0, budget=600.0, **more):
+def run(attack, boundary, ratio=1.0, budget=600.0, max_queries=math.inf, **more):
     prices = ratio if isinstance(ratio, tb.Prices) else tb.Prices(ratio, 1)
-    cell = tb.attack.Cell(attack, boundary.source, 0, prices, tb.Limits(budget), **more)
+    cell = tb.attack.Cell(
+        attack, boundary.source, 0, prices, tb.Limits(budget, max_queries), **more
+    )
     [result] = tb.attack.run_cells([cell], boundary.model())
     assert result.stop is not Stop.ATTACK_ERROR, result.reason
     return result

@@ -119,7 +119,7 @@ def test_runs_come_back_with_counts_improvements_and_steps(path: Path, attack: s
     )
     assert result.trace
     result = replace(result, warnings=("one", "and another"), reason="said", seed=-(2**63))
-    tariff = Tariff("4", prices, 300, result.max_queries)
+    tariff = Tariff("4", prices, 300, result.limits.max_queries)
     with Store.open(path, write=True) as store:
         store.save(7, result)
         store.save(8, replace(result, adversarial=None))
@@ -170,9 +170,14 @@ def test_a_trace_is_decoded_in_parts() -> None:
 def test_an_old_trace_has_its_queries_included_when_it_is_read(prices: tb.Prices) -> None:
     """Version 0.1.0 wrote the account before the query that found a point."""
     boundary = half_space(distance=0.3, shape=(3, 8, 8))
-    limits = {"budget": 1000, "max_queries": 300}
+    limits = tb.Limits(1000, max_queries=300)
     [result] = tb.run(
-        tb.preset("a-cgba"), boundary.model(), boundary.source[None], [0], prices=prices, **limits
+        tb.preset("a-cgba"),
+        boundary.model(),
+        boundary.source[None],
+        [0],
+        prices=prices,
+        limits=limits,
     )
     assert len(result.improvements) > 3
     assert (
