@@ -104,3 +104,7 @@ class FileError(InputError):
 
 class ModelFault(TollboxError):
     """A model that raised, or whose answer is not one integer label per image."""
+
+
+class ModelWarning(UserWarning):
+    """The model is not fit to be measured; the message says why."""

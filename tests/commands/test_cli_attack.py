@@ -18,10 +18,11 @@ import torch
 from PIL import Image
 from torch import nn
 
-from tollbox import Goal, Prices, StudyResults, preset, run
+from tollbox import Goal, Prices, preset, run
 from tollbox.cli.app import main
 from tollbox.core.noise import content_hash
 from tollbox.models.loading import load_model
+from tollbox.studies import StudyResults
 
 TOLLBOX = (sys.executable, "-c", "from tollbox.cli import main; main()")
 LABELS = [0, 1, 0, 1, 0]
@@ -420,7 +421,7 @@ def test_prices_and_limits_that_are_wrong(case: Case) -> None:
     case.refused("--budget is 1", "at least 2", budget="1")
     case.refused("--budget is nan", budget="nan")
     case.refused("neither --budget nor --max-queries", budget=None)
-    case.refused("neither --budget nor --max-queries ends the run", budget="inf")
+    case.refused("neither --budget nor --max-queries is set", budget="inf")
     case.refused("--max-queries is 0", max_queries="0")
     case.refused("--time-limit is -1", time_limit="-1")
     case.refused("--batch-size is 0", batch_size="0")
@@ -757,7 +758,7 @@ def test_check_tells_of_a_model_that_depends_on_the_batch(unfit: Case) -> None:
         main([*unfit.given(model="unfit_models:padded"), "--check"])
     out, err = unfit.capture.readouterr()
     assert "Note: the model 'model': " in err
-    assert "labels changed when the same images were asked among other images" in err
+    assert "labels changed when the same images were sent among other images" in err
     assert "among other images" in out
     settings = json.loads(Path("out/ledger.json").read_text())["settings"]
     assert any("among other images" in text for text in settings["warnings"])

@@ -54,7 +54,7 @@ model = load_model("brighter:0.4", torch.zeros(1, 4, 4))
 assert model(torch.tensor([0.3, 0.5]).view(2, 1, 1, 1).expand(2, 1, 4, 4)).tolist() == [0, 1]
 try:
     load_model("nowhere", torch.zeros(1, 4, 4))
-except tb.FileError as error:
+except tb.errors.FileError as error:
     assert "or brighter:LEVEL" in str(error), error
 """
 RUN = ["-m", "tollbox", "run", "study.toml", "--out", "out"]
@@ -80,5 +80,5 @@ def test_adding_a_model_is_one_file_and_one_line(tmp_path: Path) -> None:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-    with tb.StudyResults(tmp_path / "out") as results:
+    with tb.studies.StudyResults(tmp_path / "out") as results:
         assert len(results) == 1

@@ -462,7 +462,10 @@ MISTAKES: list[tuple[str, str, int | None, list[str]]] = [
         PRICES,
         "prices = [{ratio = 3, budget = 2}]",
         4,
-        ["budget in [[prices]] number 1 is 2: expected at least 3", "which one query may cost."],
+        [
+            "budget in [[prices]] number 1 is 2: expected at least 3",
+            "the most that one query can cost.",
+        ],
     ),
     (
         PRICES,

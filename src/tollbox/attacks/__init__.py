@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
-
+from .._lazy import lazy_names
 from .presets import PRESETS, WITH_SURROGATE, Kind, Method, Preset, described, preset, presets
 
-_CLASSES = {
+_WHERE = {
     "BoundaryAttack": "boundary",
     "CGBA": "cgba",
     "CGBAH": "cgba",
@@ -24,6 +22,7 @@ _CLASSES = {
     "Rescaled": "rescaled",
     "SignOPT": "opt",
     "SurFree": "surfree",
+    "Surrogate": "surrogates",
     "TriA": "triangle",
     "TtBA": "ttba",
 }
@@ -36,11 +35,6 @@ __all__ = [
     "described",
     "preset",
     "presets",
-    *_CLASSES,
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _CLASSES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_CLASSES[name]}", __name__), name)
+__all__ += list(_WHERE)
+__getattr__, __dir__ = lazy_names(__name__, _WHERE)

@@ -39,8 +39,10 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: Loaded) ->
     begun = [result for result in outcome.unfinished.values() if result is not None]
     why = begun[0].stop if begun else Stop.INTERRUPTED  # of those that were not begun, too
     results = Results(
-        finished.get(number) or outcome.unfinished.get(number) or Result.nothing(number, cell, why)
-        for number, cell in enumerate(cells)
+        tuple(
+            finished.get(number) or outcome.unfinished.get(number) or Result.of(cell, number, why)
+            for number, cell in enumerate(cells)
+        )
     )
     unfinished = {text for r in results for text in r.warnings} - set(warnings)
     settings["warnings"] = warnings + sorted(unfinished)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from ..core.detector import check_watch
+from ..core.detector import Detection, RecordedAlarms
+from ..core.execution import LARGEST_BATCH
 from ..core.metric import norm_of
 from ..core.validation import DTYPE_NAMES, DTYPES
 from ..data.classes import flagged_classes
 from ..data.resizing import Resizing
-from ..engine.batch import LARGEST_BATCH
 from ..errors import InputError, mention
 from ..studies.schema import (
     AttackSpec,
@@ -96,7 +96,13 @@ def _watch(options: AttackOptions) -> WatchSpec | None:
     most = math.inf if options.max_alarms is None else options.max_alarms
     if options.watch is not None:
         return WatchSpec(options.watch, price, most)
-    check_watch(None, price, most)
+    Detection(RecordedAlarms(), price, most)
+    if price > 0 or most < math.inf:
+        raise InputError(
+            f"is given, and {mention('watch')} is not",
+            expected=f"a detector as {mention('watch')}, or neither",
+            input="alarm_price" if price > 0 else "max_alarms",
+        )
     return None
 
 

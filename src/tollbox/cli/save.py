@@ -152,7 +152,7 @@ def _write_table(
             [
                 *_row(cells[r.index], r, names, rounded),
                 plain_text(_name(cells[r.index], classes)),
-                r.ledger.alarms if r.watched else "",
+                r.ledger.alarms if r.detection else "",
                 *(r.first_alarm or ("", "")),
             ]
             for r in results
@@ -264,7 +264,7 @@ def _account(cell: Cell, result: Result, classes: Sequence[str]) -> dict[str, An
         "cost": ledger.cost,
         "queries": ledger.queries,
         "flagged": ledger.flagged,
-        "alarms": dict(ledger.alarms_in) if result.watched else None,
+        "alarms": dict(ledger.alarms_in) if result.detection is not None else None,
         "first_alarm": None if result.first_alarm is None else result.first_alarm._asdict(),
         "by_phase": ledger.by_phase,
         "counts": {

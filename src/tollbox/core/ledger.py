@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .detector import Detection
 from .goal import Goal
 from .limits import Limits
 from .prices import Prices
@@ -44,18 +45,32 @@ class Ledger:
     """The goal for the image, which says which labels are flagged."""
     counts: dict[str, Counter[int]] = field(default_factory=dict)
     """Number of answers by phase and label."""
-    alarm_price: float = 0.0
+    detection: Detection | None = None
+    """Price and limit of alarms (`Detection.terms`), if there is a detector."""
     alarms_in: Counter[str] = field(default_factory=Counter)
     """Number of alarms by phase."""
     _levels: list[int] = field(init=False, repr=False)
     _known_cost: float | None = field(init=False, repr=False, default=None, compare=False)
     """The cost, until the next charge."""
 
+    @classmethod
+    def of(cls, prices: Prices, goal: Goal, detection: Detection | None = None) -> Ledger:
+        """Return an empty ledger, with the terms of alarms."""
+        return cls(prices, goal, detection=None if detection is None else detection.terms)
+
     def __post_init__(self) -> None:
         self._levels = self._by_level(*self.counts.values())
 
     def __repr__(self) -> str:
         return f"<Ledger: {self}>"
+
+    @property
+    def alarm_price(self) -> float:
+        return 0.0 if self.detection is None else self.detection.alarm_price
+
+    @property
+    def max_alarms(self) -> float:
+        return math.inf if self.detection is None else self.detection.max_alarms
 
     def __str__(self) -> str:
         alarms = f", {self.alarms:,} alarm{'s' * (self.alarms > 1)}" if self.alarms else ""
@@ -158,7 +173,7 @@ class Ledger:
         """Return whether the limits on counts allow `rows` more queries, whatever the answers."""
         if self.queries + rows > limits.max_queries:
             return False
-        if self.alarms + rows > limits.max_alarms:
+        if self.alarms + rows > self.max_alarms:
             return False
         return limits.max_flagged == math.inf or self.flagged + rows <= limits.max_flagged
 
@@ -177,7 +192,7 @@ class Ledger:
             (before.cost + before.highest_next <= limits.budget)
             & (before.queries < limits.max_queries)
             & (before.flagged < limits.max_flagged)
-            & (before.alarms < limits.max_alarms)
+            & (before.alarms < self.max_alarms)
         )
         return rows if fits.all() else int(fits.argmin())
 

@@ -73,6 +73,13 @@ def check_flag(name: str, value: Any) -> None:
     require(isinstance(value, bool), name, value, "True or False")
 
 
+def check_instance(name: str, value: Any, kind: type) -> None:
+    """Raise InputError unless the argument `name` is an object of that public class."""
+    if not isinstance(value, kind):
+        expected = f"tb.{kind.__name__}(...)"
+        raise InputError(f"is {shown(value)}", expected=expected, input=name)
+
+
 def check_function(name: str, value: Any) -> None:
     require(value is None or callable(value), name, value, "a function, or None")
 

@@ -177,7 +177,9 @@ class Preparation:
     ) -> Preparation:
         """Check the arguments and read the class names. An empty list of names counts as None."""
         if resizing is not None and not isinstance(resizing, Resizing):
-            raise InputError(f"is {shown(resizing)}", expected="a tb.Resizing", input="resizing")
+            raise InputError(
+                f"is {shown(resizing)}", expected="a tb.data.Resizing", input="resizing"
+            )
         if model is not None and not hasattr(model, "names"):
             raise InputError(
                 f"is {shown(model)}", expected="a model, as from tb.models.load", input="model"

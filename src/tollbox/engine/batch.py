@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.cell import Cell
+from ..core.execution import Execution
 from ..core.model import Model
 from ..core.problem import BoundedAttack
-from ..core.validation import check_whole, require
+from ..core.validation import require
 from ..errors import InputError
 from .cell_run import CellRun
 from .pending import Failure, Pending
@@ -64,20 +65,18 @@ def trial_batch_size(model: Model, batch_size: int | None) -> int:
     return min(batch_size or default_batch_size(model), MOST_TRIAL_ROWS)
 
 
-def check_sizes(model: Model, batch_size: int, live: int | None, metered: bool) -> None:
-    """Raise InputError unless a model can run in batches of this size with `live` live cells."""
-    check_whole("batch_size", batch_size, 1, LARGEST_BATCH)
-    if live is not None:
-        check_whole("live", live, 1)
-    fits = model.batch in (None, batch_size)
+def batch_size_for(model: Model, execution: Execution) -> int:
+    """Return the batch size of a run; raise InputError if the model does not take it."""
+    batch_size = execution.batch_size or default_batch_size(model)
     expected = f"{model.batch}, the only batch size that the model takes"
-    require(fits, "batch_size", batch_size, expected)
-    if metered and model.batch not in (None, 1):
+    require(model.batch in (None, batch_size), "batch_size", batch_size, expected)
+    if execution.metered and model.batch not in (None, 1):
         raise InputError(
             f"is set, but the model takes batches of {model.batch} only: padding would be charged",
             expected="a model that takes batches of any size, or of 1",
             input="metered",
         )
+    return batch_size
 
 
 def held_bytes(cell: Cell) -> int:

@@ -20,13 +20,12 @@ from ..core.ask import Answers, Ask, Asking
 from ..core.cell import Cell
 from ..core.device import to_device
 from ..core.ledger import Ledger
-from ..core.metric import Metric
 from ..core.model import Model
 from ..core.noise import content_hash
 from ..core.problem import Problem
 from ..core.result import Result, Step
 from ..core.stop import Stop
-from .alarms import Watching
+from .alarms import ImageDetector
 from .journal import History
 from .pending import NOT_WATCHED, Pending
 from .settling import Account, settle, settle_few
@@ -49,16 +48,17 @@ class CellRun:
             cell.seed,
             content_hash(cell.image),
             None if cell.start is None else to_device(cell.start, model.device, model.dtype),
-            Metric(cell.norm),
+            cell.norm,
             cell.goal,
             cell.mask,
         )
-        self.ledger = Ledger(cell.prices, self.problem.goal, alarm_price=cell.alarm_price)
+        self.ledger = Ledger.of(cell.prices, self.problem.goal, cell.detection)
         self.account = Account(self.problem, self.ledger, cell.limits, charging=cell.charge_clean)
-        self.watching: Watching | None = None
+        self.detector: ImageDetector | None = None
         """The state of the cell's detector, if it has one."""
-        if cell.watch is not None:
-            self.watching = Watching(cell, self.problem, model, self.account)
+        if cell.detection is not None:
+            detector = cell.detection.detector
+            self.detector = ImageDetector(detector, self.problem, model, self.account)
         self.pending: Pending | None = None
         self.ended: tuple[Stop, str] | None = None
         self.held_bytes = 0
@@ -91,7 +91,7 @@ class CellRun:
         while self.pending is not None:
             if self.pending.limited:
                 self._limit(self.pending)
-            failed = self.watching is not None and self.watching.failure is not None
+            failed = self.detector is not None and self.detector.failure is not None
             if not self.pending.done and not failed:
                 return self.pending.wanted_rows > 0
             self._settle()
@@ -140,31 +140,24 @@ class CellRun:
         """Return the result of an ended cell; `image` is `best` on the host."""
         if self.ended is None:
             raise RuntimeError("the cell has not ended")
-        cell, (stop, reason) = self.cell, self.ended
+        stop, reason = self.ended
         if self.history is not None and self.history.differences:
             points = self.history.differences
             warnings += (f"the model answered {points} points differently the second time",)
-        if self.watching is not None and self.watching.differences:
-            points = self.watching.differences
+        if self.detector is not None and self.detector.differences:
+            points = self.detector.differences
             warnings += (f"the detector judged {points} points differently the second time",)
-        return Result(
+        return Result.of(
+            self.cell,
             self.index,
-            cell.name,
             stop,
-            reason,
             self.ledger,
-            image,
-            tuple(self.account.improvements),
-            tuple(Step(**step) for step in self._steps),
-            cell.budget,
-            cell.max_queries,
-            cell.seed,
-            warnings,
-            self.problem.norm,
-            cell.max_flagged,
-            cell.max_alarms,
-            self.watching is not None,
-            self.account.first_alarm,
+            reason=reason,
+            adversarial=image,
+            improvements=tuple(self.account.improvements),
+            trace=tuple(Step(**step) for step in self._steps),
+            warnings=warnings,
+            first_alarm=self.account.first_alarm,
         )
 
     def _issue(self, ask: Ask) -> None:
@@ -175,12 +168,12 @@ class CellRun:
         else:
             self.ask_number += 1
             self.pending = Pending(ask, self.problem, self.ledger)
-            if self.watching is not None:
-                self.watching.begin_ask(self.ask_number)
+            if self.detector is not None:
+                self.detector.begin_ask(self.ask_number)
             self._limit(self.pending)
 
     def _limit(self, pending: Pending) -> None:
-        alarms = NOT_WATCHED if self.watching is None else self.watching.alarms
+        alarms = NOT_WATCHED if self.detector is None else self.detector.alarms
         pending.limit(self.account.limits, self._metered, alarms)
 
     def _end(self, stop: Stop, reason: str = "") -> None:
@@ -199,14 +192,14 @@ class CellRun:
             return
         pending, self.pending = self.pending, None
         account = self.account
-        if forced is None and self._asking is not None and self.watching is None:
+        if forced is None and self._asking is not None and self.detector is None:
             answers = settle_few(pending, account)
             if answers is not None:
-                self.spent = account.ledger.cost / self.cell.budget
+                self.spent = account.ledger.cost / self.cell.limits.budget
                 self._resume(answers)
                 return
-        answers, failure = settle(pending, account, self.watching)
-        self.spent = account.ledger.cost / self.cell.budget
+        answers, failure = settle(pending, account, self.detector)
+        self.spent = account.ledger.cost / self.cell.limits.budget
         if failure is not None and account.end is None:
             self._end(failure.stop, failure.reason)
         elif answers is None:

@@ -32,7 +32,7 @@ from .pending import Failure, Pending
 from .points import LinearPoint, LinearRows
 
 if TYPE_CHECKING:
-    from .alarms import Watching
+    from .alarms import ImageDetector
 
 FEW_ROWS = 8
 """Maximum number of rows that are settled one by one."""
@@ -66,7 +66,7 @@ class Account:
     def end(self) -> Stop | None:
         """The reason why no further query may be sent, or None."""
         limits = self.limits
-        if self.ledger.alarms >= limits.max_alarms:
+        if self.ledger.alarms >= self.ledger.max_alarms:
             return Stop.ALARM
         if self.ledger.queries >= limits.max_queries:
             return Stop.MAX_QUERIES
@@ -105,7 +105,7 @@ class AnsweredRows(NamedTuple):
 
 
 def settle(
-    pending: Pending, account: Account, watching: Watching | None = None
+    pending: Pending, account: Account, detector: ImageDetector | None = None
 ) -> tuple[Answers | None, Failure | None]:
     """Charge the rows of an ask that count, and keep the best of them.
 
@@ -117,8 +117,8 @@ def settle(
     labels = _concatenated([state.labels[:count] for state, count in states])
     distances = _concatenated([state.distances[:count] for state, count in states])
     alarms = np.zeros(len(labels), np.bool_)
-    if watching is not None:
-        alarms[: len(watching.alarms)] = watching.alarms
+    if detector is not None:
+        alarms[: len(detector.alarms)] = detector.alarms
     answered = AnsweredRows(labels, account.problem.is_adversarial(labels), distances, alarms)
     rows = account.ledger.affordable(labels, account.limits, alarms)
     if rows < len(labels):
@@ -127,11 +127,11 @@ def settle(
         rows = int(np.isnan(distances).argmax())
         reason = f"the attack sent a point that is not finite ({pending.ask.phase})"
         failure, complete = Failure(Stop.ATTACK_ERROR, reason), False
-    if watching is not None and account.charging:
-        if watching.failure is not None:
-            rows, failure, complete = len(watching.alarms), watching.failure, False
-        if rows != len(watching.alarms):
-            raise RuntimeError(f"{rows} rows are charged, but {len(watching.alarms)} were watched")
+    if detector is not None and account.charging:
+        if detector.failure is not None:
+            rows, failure, complete = len(detector.alarms), detector.failure, False
+        if rows != len(detector.alarms):
+            raise RuntimeError(f"{rows} rows are charged, but {len(detector.alarms)} were watched")
     charged = answered.between(0, rows)
     _keep_best(pending, counts, charged, account)
     if account.charging:

@@ -22,8 +22,7 @@ from pathlib import Path
 from ..core.model import Model
 from ..core.validation import check_flag, check_function, check_seconds, shown
 from ..data.tables import path_of
-from ..errors import InputError, TollboxError
-from ..model_check import ModelWarning
+from ..errors import InputError, ModelWarning, TollboxError
 from ..workers.executors import Executor, SameProcess, Stopper, fewer_notice, within_cores
 from ..workers.process import Processes
 from .coordinator import Desk, writing
@@ -69,7 +68,7 @@ def run_study(
         process cannot be ended by it.
     force_workers: use all the processes that the study asks for, even if they are more than cores.
     shard: "K/N" runs part K of N only; `merge_parts` makes one folder of all parts.
-    executor: engines on a Ray cluster (`tb.RayEngines`) instead of processes of this machine.
+    executor: engines on a Ray cluster (`tb.studies.RayEngines`) instead of processes of this machine.
     """
     if not isinstance(study, Study):
         raise InputError(
@@ -79,7 +78,9 @@ def run_study(
     check_function("tell", tell)
     check_flag("force_workers", force_workers)
     if executor is not None and not isinstance(executor, RayEngines):
-        raise InputError(f"is {shown(executor)}", expected="a tb.RayEngines", input="executor")
+        raise InputError(
+            f"is {shown(executor)}", expected="a tb.studies.RayEngines", input="executor"
+        )
     if executor is not None:
         executor.rooms(find_device(study))  # before anything is made
     part = WHOLE if shard is None else Part.parse(shard)

@@ -30,8 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from ..attacks import Preset, described
-from ..core.cell import check_limits
-from ..core.detector import check_alarms
+from ..core.detector import Detection, RecordedAlarms
 from ..core.goal import Goal
 from ..core.limits import Limits
 from ..core.prices import Prices
@@ -201,7 +200,7 @@ class Tariff:
     max_flagged: float = math.inf
 
     def __post_init__(self) -> None:
-        check_limits(self.prices, *self.limits[:3])
+        self.limits.check(self.prices)
 
     @property
     def limits(self) -> Limits:
@@ -276,7 +275,7 @@ class WatchSpec:
         if not is_function(self.source):
             unknown = InputError(f"is {self.source!r}", expected=SOURCE, input="watch")
             raise named_by_file(self.source, "watch") or unknown
-        check_alarms(self.alarm_price, self.max_alarms)
+        Detection(RecordedAlarms(), self.alarm_price, self.max_alarms)
 
 
 def watch_of(item: Item | None) -> WatchSpec | None:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ..attacks.surrogates import Surrogate
-from ..core.detector import Detector, check_watch
+from ..core.detector import Detector, check_detector_type
 from ..core.device import usable
 from ..core.model import Model
 from ..core.preprocessing import Preprocessing
@@ -198,7 +198,10 @@ def load_detector(study: Study, spec: WatchSpec) -> Detector:
             isinstance(detector, type) or not isinstance(detector, Detector)
         ):
             detector = called(detector, spec.source, "watch")
-        check_watch(detector, spec.alarm_price, spec.max_alarms)
+        try:
+            check_detector_type(detector)
+        except InputError as error:
+            raise error.renamed({"detector": "watch"}) from None
     return detector  # type: ignore[no-any-return]
 
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 
-from ..core.cell import check_limits
+from ..core.detector import Detection, RecordedAlarms
+from ..core.execution import LARGEST_BATCH
 from ..core.metric import Metric, check_made_for, norm_of
 from ..core.validation import check_whole
 from ..data.tables import LARGEST, path_of
-from ..engine.batch import LARGEST_BATCH
 from ..errors import InputError
 from ..models.pytorch import RUNNING
 from .dump import study_text
@@ -136,11 +136,13 @@ class Study:
             if value is not None:
                 check_whole(name, value, 1, most)
         object.__setattr__(self, "norm", norm_of(self.norm))
-        alarm_price = 0.0 if self.watch is None else self.watch.alarm_price
-        for tariff in self.tariffs if alarm_price else ():
-            limits = tariff.budget, tariff.max_queries, tariff.max_flagged
+        terms = None
+        if self.watch is not None:
+            watch = self.watch
+            terms = Detection(RecordedAlarms(), watch.alarm_price, watch.max_alarms)
+        for tariff in self.tariffs if terms is not None else ():
             try:
-                check_limits(tariff.prices, *limits, alarm_price=alarm_price)
+                tariff.limits.check(tariff.prices, terms)
             except InputError as error:
                 placed = error.placed(f"the price {tariff.name!r}")
                 raise self.about(placed, ("watch", "alarm_price")) from None

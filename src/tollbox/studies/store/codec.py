@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.detector import FirstAlarm
+from ...core.detector import Detection, FirstAlarm, RecordedAlarms
 from ...core.goal import Goal
 from ...core.ledger import Ledger
 from ...core.metric import Metric
@@ -116,7 +116,7 @@ def pack_trace(result: Result) -> bytes:
     ]
     improvements = [row if row.alarms else row[:-1] for row in result.improvements]
     trace: dict[str, Any] = {"counts": counts, "improvements": improvements, "steps": steps}
-    if result.watched:
+    if result.detection is not None:
         trace["alarms"] = result.ledger.alarms_in
     return zlib.compress(json.dumps(trace, default=_plain).encode(), COMPRESSION)
 
@@ -173,7 +173,8 @@ class Trace:
         """Its account, under these prices."""
         if watch is None:
             return Ledger(prices, goal, self.counts)
-        return Ledger(prices, goal, self.counts, watch.alarm_price, self.alarms)
+        terms = Detection(RecordedAlarms(), watch.alarm_price, watch.max_alarms)
+        return Ledger(prices, goal, self.counts, terms, self.alarms)
 
     @cached_property
     def alarms(self) -> Counter[str]:
@@ -224,14 +225,10 @@ def build_result(
         adversarial=image,
         improvements=trace.improvements(prices, goal),
         trace=tuple(trace.steps),
-        budget=tariff.budget,
-        max_queries=tariff.max_queries,
+        limits=tariff.limits,
         seed=end.seed,
         warnings=end.warnings,
         norm=norm,
-        max_flagged=tariff.max_flagged,
-        max_alarms=math.inf if watch is None else watch.max_alarms,
-        watched=watch is not None,
         first_alarm=end.first_alarm,
     )
 
