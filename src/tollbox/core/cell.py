@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from ..errors import InputError, mention
-from .detector import Detector, check_watch
+from .detector import Detection, Detector, check_watch
 from .goal import Goal, aim
 from .limits import Limits
 from .metric import Metric, check_made_for, norm_of
@@ -60,8 +60,14 @@ class Cell:
     @property
     def limits(self) -> Limits:
         """What its run may cost and take."""
-        caps = self.max_queries, self.max_flagged, self.max_alarms
-        return Limits(self.budget, *map(float, caps))
+        return Limits(self.budget, float(self.max_queries), float(self.max_flagged))
+
+    @property
+    def detection(self) -> Detection | None:
+        """The detector, with the terms of its alarms."""
+        if self.watch is None:
+            return None
+        return Detection(self.watch, self.alarm_price, self.max_alarms)
 
     @property
     def aim(self) -> Goal:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .detector import Detection
 from .goal import Goal
 from .limits import Limits
 from .prices import Prices
@@ -44,7 +45,8 @@ class Ledger:
     """For its image: which labels are flagged."""
     counts: dict[str, Counter[int]] = field(default_factory=dict)
     """For each phase, how often each label was answered."""
-    alarm_price: float = 0.0
+    detection: Detection | None = None
+    """Price and limit of alarms (`Detection.terms`), if there is a detector."""
     alarms_in: Counter[str] = field(default_factory=Counter)
     """For each phase, how many alarms there were."""
     _levels: list[int] = field(init=False, repr=False)
@@ -56,6 +58,14 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"<Ledger: {self}>"
+
+    @property
+    def alarm_price(self) -> float:
+        return 0.0 if self.detection is None else self.detection.alarm_price
+
+    @property
+    def max_alarms(self) -> float:
+        return math.inf if self.detection is None else self.detection.max_alarms
 
     def __str__(self) -> str:
         alarms = f", {self.alarms:,} alarm{'s' * (self.alarms > 1)}" if self.alarms else ""
@@ -161,7 +171,7 @@ class Ledger:
         """Whether the caps admit `rows` more queries, whatever they are answered."""
         if self.queries + rows > limits.max_queries:
             return False
-        if self.alarms + rows > limits.max_alarms:
+        if self.alarms + rows > self.max_alarms:
             return False
         return limits.max_flagged == math.inf or self.flagged + rows <= limits.max_flagged
 
@@ -180,7 +190,7 @@ class Ledger:
             (before.cost + before.dearest_next <= limits.budget)
             & (before.queries < limits.max_queries)
             & (before.flagged < limits.max_flagged)
-            & (before.alarms < limits.max_alarms)
+            & (before.alarms < self.max_alarms)
         )
         return rows if fits.all() else int(fits.argmin())
 

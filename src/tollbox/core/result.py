@@ -156,15 +156,15 @@ class Result:
     @property
     def limits(self) -> Limits:
         """What it could cost and take."""
-        caps = self.max_queries, self.max_flagged, self.max_alarms
-        return Limits(self.budget, *map(float, caps))
+        return Limits(self.budget, float(self.max_queries), float(self.max_flagged))
 
     @classmethod
     def nothing(cls, index: int, cell: Cell, stop: Stop) -> Result:
         """The result of a cell of which nothing is known."""
         goal = cell.aim
         prices = cell.prices.for_source(cell.label, goal)
-        ledger = Ledger(prices, goal, alarm_price=cell.alarm_price)
+        terms = None if cell.detection is None else cell.detection.terms
+        ledger = Ledger(prices, goal, detection=terms)
         limits = cell.budget, cell.max_queries, cell.seed
         return cls(
             index,

@@ -55,7 +55,8 @@ class CellRun:
             cell.goal,
             cell.mask,
         )
-        self.ledger = Ledger(cell.prices, self.problem.goal, alarm_price=cell.alarm_price)
+        terms = None if cell.detection is None else cell.detection.terms
+        self.ledger = Ledger(cell.prices, self.problem.goal, detection=terms)
         self.account = Account(self.problem, self.ledger, cell.limits, charging=cell.charge_clean)
         self.watching: Watching | None = None
         """What its detector says, if it has one."""

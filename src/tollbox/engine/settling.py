@@ -64,7 +64,7 @@ class Account:
     def end(self) -> Stop | None:
         """Why not one more query may be asked, or None."""
         limits = self.limits
-        if self.ledger.alarms >= limits.max_alarms:
+        if self.ledger.alarms >= self.ledger.max_alarms:
             return Stop.ALARM
         if self.ledger.queries >= limits.max_queries:
             return Stop.MAX_QUERIES

@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Any
 
 from ..attacks import Preset, described
-from ..core.cell import check_limits
 from ..core.detector import check_alarms
 from ..core.goal import Goal
 from ..core.limits import Limits
@@ -201,7 +200,7 @@ class Tariff:
     max_flagged: float = math.inf
 
     def __post_init__(self) -> None:
-        check_limits(self.prices, *self.limits[:3])
+        self.limits.check(self.prices)
 
     @property
     def limits(self) -> Limits:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.detector import FirstAlarm
+from ...core.detector import Detection, FirstAlarm, RecordedAlarms
 from ...core.goal import Goal
 from ...core.ledger import Ledger
 from ...core.metric import Metric
@@ -173,7 +173,8 @@ class Trace:
         """Its account, under these prices."""
         if watch is None:
             return Ledger(prices, goal, self.counts)
-        return Ledger(prices, goal, self.counts, watch.alarm_price, self.alarms)
+        terms = Detection(RecordedAlarms(), watch.alarm_price, watch.max_alarms)
+        return Ledger(prices, goal, self.counts, terms, self.alarms)
 
     @cached_property
     def alarms(self) -> Counter[str]:
