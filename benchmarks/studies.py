@@ -119,8 +119,8 @@ def made_up(cell: int, label: int, tariff: Any, steps: int, rng: np.random.Gener
         None,
         tuple(improvements),
         tuple(trace),
-        tariff.budget,
-        tariff.max_queries,
+        tariff.limits.budget,
+        tariff.limits.max_queries,
         0,
     )
 

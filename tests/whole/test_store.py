@@ -25,7 +25,7 @@ from small_studies import sample_record
 import tollbox as tb
 from tollbox.engine.journal import Answered
 from tollbox.errors import FileError, InputError
-from tollbox.studies.schema import Tariff
+from tollbox.studies.specs import Tariff
 from tollbox.studies.store import codec
 from tollbox.studies.store.codec import Trace, pack_answers
 from tollbox.studies.store.connection import StoreError
