@@ -1,66 +1,71 @@
-# Each target does its own set-up: a virtual environment in .venv with pinned installs.
+# Each target installs what it needs, with pinned versions, into the virtual environment .venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: setup demo docs studies-small test test-quick test-neighbours check format mutants torture \
-	torture-ray bench bench-scale bench-peers clean
+.PHONY: setup demo docs studies-small test test-slow test-all test-neighbours check format mutants \
+	torture torture-ray bench bench-scale bench-peers clean
 
-setup: $(STAMP)
+# Everything a developer needs.
+setup: $(VENV)/.dev
 
-$(STAMP): pyproject.toml constraints.txt
+# $(VENV)/.NAME: the extra NAME of pyproject.toml is installed.
+$(VENV)/.%: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet \
 		-c constraints.txt torch numpy setuptools
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet \
-		-c constraints.txt --no-build-isolation --editable '.[dev]'
+		-c constraints.txt --no-build-isolation --editable '.[$*]'
 	touch $@
 
-demo: setup
+demo: $(VENV)/.all
 	OMP_NUM_THREADS=1 $(BIN)/tollbox demo --out demo-output --replace
 
 # The site, of docs/ and of the code: build/docs/html/index.html. It runs the notebooks of examples/.
-docs: setup
+docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx --builder html --nitpicky --fail-on-warning --keep-going --quiet \
 		--doctree-dir build/docs/doctrees docs build/docs/html
 
 # The paper's experiments on small stand-ins; what is to be looked at is kept in docs/gallery.
 SMALL := build/studies-small
-studies-small: setup
+studies-small: $(VENV)/.all
 	rm -rf $(SMALL)
 	OMP_NUM_THREADS=1 $(BIN)/tollbox paper all --scale small --out $(SMALL)
 	mkdir -p docs/gallery
 	cp $(SMALL)/*/*.png $(SMALL)/*/*.svg $(SMALL)/*/*.md docs/gallery/
 
-test: setup
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+# The default tier: every rule, the golden runs, every command, a whole run of every preset.
+test: $(VENV)/.test
+	$(PYTEST) -m "not slow"
 
-# All but the tests marked slow: whole attacks, known boundaries, other processes, a browser.
-test-quick: setup
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+# The rest: known boundaries, killed processes, pages in a browser, documentation that is run.
+test-slow: $(VENV)/.test $(VENV)/.browser
+	$(PYTEST) -m slow
 
-check: setup
+test-all: test test-slow
+
+check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: setup
+format: $(VENV)/.lint
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-mutants: setup
+mutants: $(VENV)/.test
 	$(BIN)/python tests/mutants.py
 
-torture: setup
-	$(BIN)/python tests/torture.py
-	$(BIN)/python tests/torture.py --watch
-	$(BIN)/python tests/torture_parts.py
+torture: $(VENV)/.test
+	$(BIN)/python tests/support/torture.py
+	$(BIN)/python tests/support/torture.py --watch
+	$(BIN)/python tests/support/torture_parts.py
 
-bench: setup
+bench: $(VENV)/.all
 	$(BIN)/python benchmarks/throughput.py
 
-bench-scale: setup
+bench-scale: $(VENV)/.all
 	for what in writer memory simulation; do $(BIN)/python benchmarks/scale.py $$what; done
 
 # Neighbours and peers, each in an environment of its own: ART does not run with NumPy 2, which all
@@ -86,7 +91,7 @@ test-neighbours: build/neighbours/.installed build/neighbours/.ocr
 	OMP_NUM_THREADS=1 build/neighbours/bin/python -m pytest -n 2 --dist worksteal tests/neighbours
 
 torture-ray: build/neighbours/.installed
-	OMP_NUM_THREADS=1 build/neighbours/bin/python tests/torture_ray.py
+	OMP_NUM_THREADS=1 build/neighbours/bin/python tests/support/torture_ray.py
 
 bench-peers: build/peers/.installed
 	build/peers/bin/python benchmarks/peers.py --out benchmarks/results/peers-cifar10.json

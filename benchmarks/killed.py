@@ -8,7 +8,7 @@
 3. With `exact` all cells must be the same. Without, those that are not are counted, and if there is
    one the report must say that repeated runs may differ.
 
-Kills, and what is compared, are those of `tests/torture.py`. A start costs what it takes to load
+Kills and comparisons are those of `tests/support/torture.py`. A start costs what it takes to load
 the images and the model; torch has been imported before.
 """
 
@@ -60,7 +60,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace, told: Told) -> list[dict[str, Any]]:
     """All precisions and modes; gives a row for each number of processes."""
     on_gpu = args.device != "cpu"
-    paths = [HERE / "src", HERE / "benchmarks", HERE / "tests"]
+    paths = [HERE / "src", HERE / "benchmarks", HERE / "tests" / "support"]
     sys.path.insert(0, str(paths[-1]))
     before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, paths), *filter(None, before)])

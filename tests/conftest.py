@@ -1,3 +1,4 @@
+import importlib.util
 import itertools
 import os
 import sys
@@ -27,6 +28,9 @@ settings.register_profile(  # for `make mutants`: a failure is enough, it need n
     "mutants", parent=settings.get_profile("ci"), phases=[Phase.generate]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+if importlib.util.find_spec("selenium") is None:  # `make test-slow` installs it
+    collect_ignore = ["browser"]
 
 SLOW = (
     "browser/",

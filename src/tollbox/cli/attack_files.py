@@ -67,8 +67,10 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: Loaded) ->
     started = [result for result in outcome.unfinished.values() if result is not None]
     why = started[0].stop if started else Stop.INTERRUPTED  # also of those that did not start
     results = Results(
-        finished.get(number) or outcome.unfinished.get(number) or Result.nothing(number, cell, why)
-        for number, cell in enumerate(cells)
+        tuple(
+            finished.get(number) or outcome.unfinished.get(number) or Result.of(cell, number, why)
+            for number, cell in enumerate(cells)
+        )
     )
     unfinished = {text for r in results for text in r.warnings} - set(warnings)
     settings["warnings"] = warnings + sorted(unfinished)
@@ -288,7 +290,7 @@ def _row(
         "png_adversarial": flag_text(None if point is None else still_adversarial(cell, point)),
         "norm": str(result.norm),
         "class": plain_text(class_name(cell.label, classes)),
-        "alarms": ledger.alarms if result.watched else "",
+        "alarms": ledger.alarms if result.detection is not None else "",
         "first_alarm_queries": first_queries,
         "first_alarm_flagged": first_flagged,
     }
@@ -310,7 +312,7 @@ def _account(cell: Cell, result: Result, classes: Sequence[str]) -> dict[str, An
         "cost": ledger.cost,
         "queries": ledger.queries,
         "flagged": ledger.flagged,
-        "alarms": dict(ledger.alarms_in) if result.watched else None,
+        "alarms": dict(ledger.alarms_in) if result.detection is not None else None,
         "first_alarm": None if result.first_alarm is None else result.first_alarm._asdict(),
         "by_phase": ledger.by_phase,
         "counts": {

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from ..errors import InputError, mention
+from ..errors import InputError
 from .limits import check_cap
 from .validation import is_number, shown
 
@@ -167,19 +167,3 @@ class BenignStats:
             else "There are no benign sessions to compare with."
         )
         return " ".join([found, *(f"{text[:1].upper()}{text[1:]}." for text in self.missing)])
-
-
-def check_alarms(alarm_price: float, max_alarms: float) -> None:
-    Detection(RecordedAlarms(), alarm_price, max_alarms)
-
-
-def check_watch(watch: Any, alarm_price: float, max_alarms: float) -> None:
-    check_alarms(alarm_price, max_alarms)
-    if watch is not None:
-        Detection(watch, alarm_price, max_alarms)
-    elif alarm_price > 0 or max_alarms < math.inf:
-        raise InputError(
-            f"is given, and {mention('watch')} is not",
-            expected=f"a detector as {mention('watch')}, or neither",
-            input="alarm_price" if alarm_price > 0 else "max_alarms",
-        )

@@ -6,7 +6,7 @@
    only if its dearest answer fits into the budget, and if the caps on queries and on flagged
    answers leave room for it (limits.py).
 3. Rows are charged in order, once. The engine alone writes here.
-4. An alarm of a detector (watch.py) is counted by phase, and costs its price beside the answer.
+4. An alarm of a detector (detector.py) is counted by phase, and costs its price beside the answer.
 """
 
 from __future__ import annotations
@@ -52,6 +52,11 @@ class Ledger:
     _levels: list[int] = field(init=False, repr=False)
     _known_cost: float | None = field(init=False, repr=False, default=None, compare=False)
     """The cost, until something is charged."""
+
+    @classmethod
+    def of(cls, prices: Prices, goal: Goal, detection: Detection | None = None) -> Ledger:
+        """Return an empty ledger, with the terms of alarms."""
+        return cls(prices, goal, detection=None if detection is None else detection.terms)
 
     def __post_init__(self) -> None:
         self._levels = self._by_level(*self.counts.values())

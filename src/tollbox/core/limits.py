@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, mention
 from .prices import Prices
-from .validation import is_number, shown
+from .validation import check_instance, is_number, shown
 
 if TYPE_CHECKING:
     from .detector import Detection
@@ -39,9 +39,7 @@ class Limits:
 
     def check(self, prices: Prices, detection: Detection | None = None) -> None:
         """Raise InputError unless the budget admits one query and the limits end every run."""
-        if not isinstance(prices, Prices):
-            expected = "tb.Prices(source=..., other=...)"
-            raise InputError(f"is {shown(prices)}", expected=expected, input="prices")
+        check_instance("prices", prices, Prices)
         alarm_price = 0.0 if detection is None else detection.alarm_price
         first = float(prices.dearest_next([0] * len(prices.values))) + alarm_price
         if self.budget < first:

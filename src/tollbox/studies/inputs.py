@@ -34,7 +34,7 @@ from torch import Tensor
 
 from ..attacks.surrogates import Surrogate
 from ..core.cell import Cell, check_label
-from ..core.detector import Detector, RecordedAlarms
+from ..core.detector import Detection, Detector, RecordedAlarms
 from ..core.exactness import Exactness, Seen
 from ..core.model import Model, as_model
 from ..core.noise import content_hash
@@ -345,14 +345,15 @@ class Loaded:
         recorded."""
         series, image, watch = place.series, place.image, self.study.detector
         detector = RecordedAlarms() if replayed and watch is not None else self.detector()
+        detection = None
+        if watch is not None and detector is not None:
+            detection = Detection(detector, watch.alarm_price, watch.max_alarms)
         return Cell(
             attack=self.attack(series.attack),
             image=self.images.images[image],
             label=self.images.labels[image],
             prices=series.tariff.prices,
-            budget=series.tariff.limits.budget,
-            max_queries=series.tariff.limits.max_queries,
-            max_flagged=series.tariff.limits.max_flagged,
+            limits=series.tariff.limits,
             goal=self.study.goal.goal,
             seed=place.seed,
             name=self.images.names[image],
@@ -360,9 +361,7 @@ class Loaded:
             start=self.starts[image],
             norm=self.study.norm,
             mask=self.masks[image],
-            watch=detector,
-            alarm_price=0.0 if watch is None else watch.alarm_price,
-            max_alarms=math.inf if watch is None else watch.max_alarms,
+            detection=detection,
         )
 
     def only(self, kept: Kept) -> Loaded:

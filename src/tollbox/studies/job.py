@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from ..core.cell import Cell
+from ..core.execution import Execution
 from ..core.ledger import Ledger
 from ..core.model import Model
 from ..core.stop import Stop
@@ -203,11 +204,13 @@ class EngineRun:
         reporter = _Reporter(desk.link.tell, self._job.engine, self._loaded.grid, journal.cells)
         self._engine = Engine(
             model,
-            batch_size=size,
-            live=live,
-            metered=study.execution.metered,
-            one_shape=study.execution.one_shape or study.execution.exact,
-            time_limit=max(1e-3, self._end - time.monotonic()),
+            Execution(
+                batch_size=size,
+                live=live,
+                metered=study.execution.metered,
+                one_shape=study.execution.one_shape or study.execution.exact,
+                time_limit=max(1e-3, self._end - time.monotonic()),
+            ),
             memory=self._job.options.share,
             journal=journal,
             progress=reporter.progress,

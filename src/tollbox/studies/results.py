@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ..core.detector import BenignStats
 from ..core.exactness import Exactness, Seen
+from ..core.execution import Execution
 from ..core.goal import class_name
 from ..core.model import Model
 from ..core.prices import Prices
@@ -224,7 +225,7 @@ class StudyResults:
         if model is not None or len(study.models) == 1:
             exactness = self._status.exactness_of(model or study.models[0].name)
         ordered = sorted(results, key=lambda result: result.index)
-        return Results(ordered, exactness=exactness, benign=self._panel(model))
+        return Results(tuple(ordered), exactness=exactness, benign=self._panel(model))
 
     def _panel(self, model: str | None) -> BenignStats | None:
         """What the detector says of harmless queries, as they are sent to a model."""
@@ -276,10 +277,10 @@ class StudyResults:
         )
         replayed = [self._loaded.cell(place, replayed=True) for place in places]
         runs = [
-            replace(run, budget=run.budget if budget is None else budget)
+            run if budget is None else replace(run, limits=replace(run.limits, budget=budget))
             for run, (_, budget) in zip(replayed, cells, strict=True)
         ]
-        engine = Engine(silent, metered=self.study.execution.metered, journal=journal)
+        engine = Engine(silent, Execution(metered=self.study.execution.metered), journal=journal)
         results = sorted(engine.run(runs), key=lambda result: result.index)
         if journal.divergence is not None:
             raise InputError(f"these cells cannot be replayed here: {journal.divergence}.")

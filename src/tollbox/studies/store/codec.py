@@ -116,7 +116,7 @@ def pack_trace(result: Result) -> bytes:
     ]
     improvements = [row if row.alarms else row[:-1] for row in result.improvements]
     trace: dict[str, Any] = {"counts": counts, "improvements": improvements, "steps": steps}
-    if result.watched:
+    if result.detection is not None:
         trace["alarms"] = result.ledger.alarms_in
     return zlib.compress(json.dumps(trace, default=_plain).encode(), COMPRESSION)
 
@@ -224,14 +224,10 @@ def build_result(
         adversarial=image,
         improvements=trace.improvements(prices, goal),
         trace=tuple(trace.steps),
-        budget=tariff.limits.budget,
-        max_queries=tariff.limits.max_queries,
+        limits=tariff.limits,
         seed=end.seed,
         warnings=end.warnings,
         norm=norm,
-        max_flagged=tariff.limits.max_flagged,
-        max_alarms=math.inf if detector is None else detector.max_alarms,
-        watched=detector is not None,
         first_alarm=end.first_alarm,
     )
 

@@ -1,7 +1,7 @@
 """Run a study in parts, kill some of them, resume these, merge all, and hold that to the whole.
 
     make torture            16 parts, 3 of them killed
-    python tests/torture_parts.py --parts 4 --killed 1 --images 2 --seeds 1
+    python tests/support/torture_parts.py --parts 4 --killed 1 --images 2 --seeds 1
 
 Each part is run by a process of its own, in a folder of its own. A kill is SIGKILL, at a random
 moment after the part's first batch. Every cell of the merged folder must be that of the whole run:
@@ -22,7 +22,7 @@ from pathlib import Path
 from small_studies import contents
 from torture import ATTACKS, Nursery, alive, differences, unbroken, write_studies
 
-from tollbox import merge_parts
+from tollbox.studies import merge_parts
 
 
 def run_part(nursery: Nursery, source: Path, out: Path, part: str, delay: float | None) -> bool:

@@ -1,7 +1,7 @@
 """Kill nodes, engines and drivers of studies on a Ray cluster, and hold them to a local one.
 
     make torture-ray        400 cells over two nodes, 10 kills
-    python tests/torture_ray.py --kills 3 --images 2 --seeds 1 --attacks 2
+    python tests/support/torture_ray.py --kills 3 --images 2 --seeds 1 --attacks 2
 
 1. All is inside a network namespace of its own, with nothing but the loopback: Ray binds to the
    host's address otherwise. Where there can be none, it says so, with exit code 3.

@@ -1,8 +1,8 @@
 """Kill a study at random moments, resume it each time, and hold it to an unbroken one.
 
     make torture            200 cells, 50 kills
-    python tests/torture.py --kills 8 --images 2 --seeds 1 --budget 200
-    python tests/torture.py --watch     a study with a detector, and a limit on flagged answers
+    python tests/support/torture.py --kills 8 --images 2 --seeds 1 --budget 200
+    python tests/support/torture.py --watch     with a detector and a limit on flagged answers
 
 1. A kill is SIGKILL: from outside, to the whole process group, at a random time after the command
    began, after it had its lock (recorded answers are being replayed), or after its first batch; or
