@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import tollbox as tb
-from tollbox.cli import attack_files, save, summary
+from tollbox.cli import attack_files, attack_summary
 from tollbox.cli.app import main
 
 TOLLBOX = (sys.executable, "-c", "from tollbox.__main__ import main; main()")
@@ -101,7 +101,7 @@ def test_what_fails_while_writing_loses_nothing_else(
     def broken(*_: object) -> None:
         raise KeyError("ours")
 
-    monkeypatch.setattr(save, "_write_points", broken)
+    monkeypatch.setattr(attack_files, "_write_points", broken)
     with pytest.raises(KeyError) as error:
         main(tokens())
     [kept] = Path("out").glob(".partial-*")
@@ -136,7 +136,7 @@ def test_what_others_put_into_the_folder_stays(
     attack: Attack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def meddled(*given: object) -> None:
-        save.write_all(*given)  # type: ignore[arg-type]
+        attack_files.write_all(*given)  # type: ignore[arg-type]
         Path("out/notes.txt").write_text("mine")
 
     monkeypatch.setattr(attack_files, "write_all", meddled)
@@ -162,7 +162,7 @@ def test_interrupted_after_all_was_saved(attack: Attack, monkeypatch: pytest.Mon
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(summary, "show", interrupted)
+    monkeypatch.setattr(attack_summary, "show", interrupted)
     code, _, err = attack()
     assert code == 130
     assert "interrupted: 1 of 1 images are finished and saved." in err  # nothing to resume

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from ..core.execution import Execution
+from ..data.tables import kind_of, shortened
 from ..errors import FileError, InputError, mention
 from ..studies.schema import ImagesTable, find
 from .options import InputOptions, flag, option
@@ -79,7 +81,6 @@ def init(options: InitOptions = InitOptions()) -> int:  # noqa: B008
 def _check_out(out: Path, replace: bool) -> None:
     """Raise InputError unless the file can be written: it is new, or may be replaced."""
     from ..data.output import check_replaceable
-    from ..data.tables import kind_of
     from ..studies.template import MARK
 
     kind = kind_of(out, str(out), input="out")
@@ -115,7 +116,6 @@ def _check_neither(options: InitOptions) -> None:
 
 def _found(options: InitOptions, source: str, path: Path) -> Template:
     """Return the template for a model and images, which are loaded and tried."""
-    from ..core.execution import Execution
     from ..studies.inputs import load
     from ..studies.selection import images_digest, take
     from ..studies.specs import AttackSpec, Tariff
@@ -174,7 +174,6 @@ def _seen_from(folder: Path, path: Path, input: str) -> Path:
 
 def _model_from(folder: Path, source: str) -> str:
     """Return the source of a model relative to a folder."""
-    from ..data.tables import kind_of
     from ..models.registry import is_model_name, located
 
     if not is_model_name(source) or kind_of(source, source, input="model") != "nothing":
@@ -189,7 +188,6 @@ def _images_in_words(spec: ImagesSpec, used: ImageSet, limit: int | None) -> str
     """Return sentences on the images."""
     from ..core.goal import class_words
     from ..data.folders import image_files
-    from ..data.tables import shortened
 
     is_folder = spec.function is None and spec.path.is_dir()
     total = len(image_files(spec.path)) if is_folder else 0

@@ -7,9 +7,8 @@
    lists. Presets are known with torch only, so their type has two marks instead; `with_presets`
    puts the names between them into the script of a shell.
 3. Nothing here imports torch or numpy at import time.
+4. Annotations are not postponed: cyclopts resolves those of a subclass in the subclass's module.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Iterable
@@ -19,8 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from ..core.execution import Execution
 from ..core.metric import Metric
 from ..core.validation import DTYPES
+from ..data.classes import flagged_classes
 from ..data.resizing import INTERPOLATIONS
 from ..report.reading import Reading
 from ..studies.kinds import Cap, Flag, PerChannel, Ratio, Whole
@@ -28,7 +29,6 @@ from ..studies.schema import GoalTable, ImagesTable, ModelTable, StudyTable, fin
 from .parsing import numbers, side, whole
 
 if TYPE_CHECKING:
-    from ..core.execution import Execution
     from ..studies.specs import ImagesSpec, ModelSpec
 
 PRESET_MARKS = ("FIRST_PRESET", "LAST_PRESET")
@@ -111,7 +111,7 @@ class InputOptions:
     std: Annotated[str | None, option(ModelTable, "std")] = None
     metered: Annotated[bool, option(StudyTable, "metered")] = False
 
-    def images_spec(self, **changes: Any) -> ImagesSpec:
+    def images_spec(self, **changes: Any) -> "ImagesSpec":
         """Return the images that the options describe, with some fields changed."""
         from ..studies.specs import ImagesSpec
 
@@ -125,7 +125,7 @@ class InputOptions:
         }
         return ImagesSpec.of(str(self.images), **given | changes)
 
-    def model_spec(self, **settings: Any) -> ModelSpec:
+    def model_spec(self, **settings: Any) -> "ModelSpec":
         """Return the model that the options describe, with further settings."""
         from ..studies.specs import ModelSpec
 
@@ -147,8 +147,6 @@ class RunOptions(InputOptions):
 
     def execution(self, **settings: Any) -> Execution:
         """Return how the models are run, with further settings."""
-        from ..core.execution import Execution
-
         return Execution(
             batch_size=self.batch_size,
             workers=self.workers,
@@ -159,6 +157,4 @@ class RunOptions(InputOptions):
 
     @property
     def flagged_classes(self) -> frozenset[int] | None:
-        from ..data.classes import flagged_classes
-
         return None if self.flagged is None else flagged_classes(self.flagged)

@@ -17,6 +17,7 @@ from ..core.validation import check_whole, shown
 from ..data.classes import flagged_classes
 from ..data.resizing import LARGEST_SIDE, Side
 from ..data.tables import LARGEST
+from ..data.user_code import is_function
 from ..errors import InputError
 from .toml import Item
 
@@ -148,12 +149,18 @@ class PathTo(Kind):
 
 
 class ImagesPath(Kind):
-    """A path, or module:function; the reader of [images] finds out which."""
+    """The path of a folder or file, or module:function, which has the form of a path."""
 
     words = "a path, or module:function"
 
     def read(self, item: Item) -> Path:
-        return item.source.folder / item.text(f"{self.expected}, as a path in quotes")
+        text = item.text(f"{self.expected}, as a path in quotes")
+        path = item.source.folder / text
+        found = item.kind_at(path)
+        exists = found in ("file", "folder") or (found == "nothing" and is_function(text))
+        if item.source.files and not exists:
+            raise item.missing(path, self.expected)
+        return path
 
 
 @dataclass(frozen=True)
@@ -257,13 +264,16 @@ class Ratio(Kind):
 
 
 class PriceList(Kind):
-    """The prices of a study; the reader of the study makes them."""
+    """The prices of a study, which `Tariff.read` reads."""
 
     words = "a list of numbers, paths and tables"
 
+    def read(self, item: Item) -> Item:
+        return item
 
-class Surrogates(Kind):
-    """One or more networks; the reader of the attack makes them."""
+
+class Surrogates(PriceList):
+    """One or more networks, which `SurrogateSpec.read` reads."""
 
     words = "text, a list of texts, or a table"
 

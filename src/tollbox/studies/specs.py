@@ -84,19 +84,17 @@ class ImagesSpec(ImagesTable):
     @classmethod
     def read(cls, item: Item) -> ImagesSpec:
         values, items = read(ImagesTable, item)
-        kind = items["path"].kind_at(values.pop("path"))
+        del values["path"]
         with placed(ImagesTable, item):
             spec = cls.of(items["path"].value, folder=item.source.folder, **values)
         if item.source.files:
-            spec._check_files(kind, items)
+            spec._check_files(items)
         return spec
 
-    def _check_files(self, kind: str, items: Mapping[str, Item]) -> None:
-        """Raise FileError unless the images exist and `labels` belongs to a folder."""
-        path, single = items["path"], kind == "file" and self.path.suffix.lower() in SUFFIXES
-        if self.function is None and kind in ("nothing", "other"):
-            raise path.missing(self.path, IMAGES)
-        if single:
+    def _check_files(self, items: Mapping[str, Item]) -> None:
+        """Raise FileError unless there are several images, and `labels` only for a folder."""
+        path, kind = items["path"], items["path"].kind_at(self.path)
+        if kind == "file" and self.path.suffix.lower() in SUFFIXES:
             raise path.error(
                 f"images.path is {shown(path.value)}, a single image: expected {IMAGES}; put it "
                 "into a folder, with a CSV of labels next to it."
