@@ -57,7 +57,7 @@ def attack(
 
 def test_numbers_out_of_range_are_refused_before_anything_is_made(attack: Attack) -> None:
     code, _, err = attack(batch_size="1000000000")
-    assert (code, err) == (2, "tollbox: --batch-size is 1000000000: expected 1 to 65536.\n")
+    assert (code, err) == (2, "tollbox: --batch-size is 1000000000: expected a whole number, 1 to 65536.\n")
     code, _, err = attack(seed=f"{2**63}")
     assert (code, "expected -9223372036854775807 to 9223372036854775807." in err) == (2, True)
     assert not Path("out").exists()
@@ -135,8 +135,10 @@ def test_output_folders_that_cannot_be_renamed(
 def test_what_others_put_into_the_folder_stays(
     attack: Attack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    original = attack_files.write_all
+
     def meddled(*given: object) -> None:
-        attack_files.write_all(*given)  # type: ignore[arg-type]
+        original(*given)  # type: ignore[arg-type]
         Path("out/notes.txt").write_text("mine")
 
     monkeypatch.setattr(attack_files, "write_all", meddled)

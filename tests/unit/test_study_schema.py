@@ -13,7 +13,7 @@ import pytest
 from tollbox.cli.options import option
 from tollbox.errors import FileError, InputError
 from tollbox.studies import dump, template
-from tollbox.studies.kinds import Whole
+from tollbox.studies.kinds import whole
 from tollbox.studies.schema import (
     ARRAYS,
     TABLES,
@@ -37,7 +37,7 @@ class WithShots(ModelTable):
     """A table with a key more."""
 
     shots: int | None = key(
-        Whole(least=1, most=9), "Images of each class in the prompt.", "3", None, otherwise="none"
+        whole(1, 9), "3", "Images of each class in the prompt. Default: none.", None
     )
 
 

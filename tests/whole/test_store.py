@@ -119,7 +119,7 @@ def test_runs_come_back_with_counts_improvements_and_steps(path: Path, attack: s
     )
     assert result.trace
     result = replace(result, warnings=("one", "and another"), reason="said", seed=-(2**63))
-    tariff = Tariff("4", prices, 300, result.limits.max_queries)
+    tariff = Tariff("4", prices, Limits(300, result.limits.max_queries))
     with Store.open(path, write=True) as store:
         store.save(7, result)
         store.save(8, replace(result, adversarial=None))

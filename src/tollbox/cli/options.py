@@ -24,7 +24,7 @@ from ..core.validation import DTYPES
 from ..data.classes import flagged_classes
 from ..data.resizing import INTERPOLATIONS
 from ..report.reading import Reading
-from ..studies.kinds import Cap, Flag, PerChannel, Ratio, Whole
+from ..studies.kinds import FLAG, MEAN, RATIO, STD
 from ..studies.schema import GoalTable, ImagesTable, ModelTable, StudyTable, find
 from .parsing import numbers, side, whole
 
@@ -63,7 +63,7 @@ else:
 
 
 FOLDER = Parameter(help="Where the results are: what --out was.")
-CHECK_HELP = find(StudyTable, "check").sentence
+CHECK_HELP = find(StudyTable, "check").help
 RAY_HELP = (
     "Engines on a Ray cluster, at ADDRESS (host:port); without one, that of RAY_ADDRESS, or a new "
     "one on this machine."
@@ -76,13 +76,13 @@ FORCE_HELP = "Start as many processes as `workers` says, even if that is more th
 def option(table: type, name: str, **settings: Any) -> Parameter:
     """Return an option that a study file has as a key, with the key's help."""
     key = find(table, name)
-    if isinstance(key.kind, Whole | Cap):
+    if key.kind.is_whole:
         settings["converter"] = whole
-    if isinstance(key.kind, Flag) and key.default is not None:
+    if key.kind is FLAG and key.default is not None:
         settings["negative"] = ""
-    hyphen = isinstance(key.kind, PerChannel | Ratio)
-    settings.setdefault("help", key.sentence)
-    return Parameter(show_choices=False, allow_leading_hyphen=hyphen, **settings)
+    hyphen = key.kind in (MEAN, STD, RATIO)
+    given = {"help": key.help, "show_choices": False, "allow_leading_hyphen": hyphen, **settings}
+    return Parameter(**given)
 
 
 def flag(text: str) -> Parameter:

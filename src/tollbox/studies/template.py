@@ -89,7 +89,7 @@ class Template:
             yield from ("[[attacks]]", f"{line:{COLUMN}}# {why}", "")
         yield from ("# [[attacks]]", '# preset = "a-cgba"')
         name = find(AttackTable, "name")
-        yield f"{f'# name = {name.example}':{COLUMN}}# {name.sentence}"
+        yield f"{f'# name = {name.example}':{COLUMN}}# {name.help}"
         yield f"{'# estimate.delta = 0.5':{COLUMN}}# Any field of its parts can be changed."
         for header, table in (("goal", GoalTable), ("detector", DetectorTable)):
             about = (table.__doc__ or "").partition(": ")[2]
@@ -106,11 +106,11 @@ def table_lines(
         text = f"{each.name} = {'' if value is None else toml_value(value, Path())}"
         if value is None:
             text = f"# {text}{(examples or {}).get(each.name, each.example)}"
-        line = f"{text:{COLUMN - 2}}  # {each.sentence}"
+        line = f"{text:{COLUMN - 2}}  # {each.help}"
         if len(line) <= WIDTH:
             yield line
         else:
-            yield from (*_comment(each.sentence), text)
+            yield from (*_comment(each.help), text)
 
 
 def _comment(text: str) -> Iterator[str]:
