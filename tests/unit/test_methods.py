@@ -11,6 +11,7 @@ import pytest
 import tollbox as tb
 from tollbox.attacks import PRESETS, Kind, Method
 from tollbox.attacks.frugal.calibrated import Calibrated
+from tollbox.core.limits import Limits
 from tollbox.core.prices import Prices
 from tollbox.paper.experiments import attack_kind, attack_name
 from tollbox.parts.estimates import Agrest

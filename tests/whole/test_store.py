@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from small_studies import sample_record
 
 import tollbox as tb
+from tollbox.core.limits import Limits
 from tollbox.engine.journal import Answered
 from tollbox.errors import FileError, InputError
 from tollbox.studies.specs import Tariff

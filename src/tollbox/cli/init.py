@@ -60,7 +60,7 @@ def init(options: InitOptions = InitOptions()) -> int:  # noqa: B008
     from ..studies.template import Template
     from . import hints
 
-    out, to = options.out, console()
+    out = options.out
     _check_out(out, options.replace)
     if options.model is None or options.images is None:
         _check_neither(options)
@@ -72,9 +72,10 @@ def init(options: InitOptions = InitOptions()) -> int:  # noqa: B008
     text = template.text
     Study.from_text(text, out.parent, str(out), files=options.model is not None)
     replace_file(out, text)
-    to.print(f"{said} Next:", soft_wrap=True)
-    for words in (["--dry-run"], ["--out", hints.free_folder()]):
-        to.print(f"  {hints.command('run', out, *words)}", soft_wrap=True)
+    steps = [hints.command("run", out, "--dry-run")]
+    steps.append(hints.command("run", out, "--out", hints.free_folder()))
+    for line in (f"{said} Next:", *(f"  {step}" for step in steps)):
+        console().print(line, soft_wrap=True)
     return 0
 
 
