@@ -43,6 +43,8 @@ class Kind:
     """What it is called in messages."""
     check: Callable[[str, Any], None] = lambda *_: None
     """Raise InputError if the argument of this name cannot have this value."""
+    write: Callable[[Any], Any] = lambda value: value
+    """Return a value from which `read` makes an equal one."""
     is_whole: bool = False
     """Whether every value is a whole number, so that an option takes no other."""
 
@@ -75,7 +77,7 @@ def _cap(item: Item) -> float:
     return item.whole(1, expected="a whole number of 1 or more, or inf for no cap")
 
 
-CAP = Kind("a whole number, or inf", _cap, is_whole=True)
+CAP = Kind("a whole number, or inf", _cap, write=int, is_whole=True)
 
 
 def choice(options: tuple[str, ...]) -> Kind:
@@ -135,7 +137,10 @@ def per_channel(expected: str, allowed: Callable[[float], bool] = math.isfinite)
                 raise one.wrong(words)
         return values
 
-    return Kind("a number, or one for each channel", read, expected)
+    def write(values: tuple[float, ...]) -> Any:
+        return values[0] if len(values) == 1 else values
+
+    return Kind("a number, or one for each channel", read, expected, write=write)
 
 
 MEAN = per_channel("a finite number")

@@ -92,7 +92,7 @@ class Table:
 def written(table: type, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a table's keys, from its fields, without those that are the default."""
     return {
-        each.name: int(fields[each.field]) if each.kind is CAP else fields[each.field]
+        each.name: each.kind.write(fields[each.field])
         for each in keys(table)
         if fields.get(each.field, each.default) not in (None, each.default)
     }

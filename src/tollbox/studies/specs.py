@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from ..attacks import Preset, described
 from ..core.detector import Detection, RecordedAlarms
@@ -123,9 +123,8 @@ class ModelSpec(ModelTable):
         cls, source: str, *, folder: Path = Path(), name: str = "", **settings: Any
     ) -> ModelSpec:
         """Make it from a file, relative to `folder`, or a name of a model, and its other fields."""
-        file = _file(source, folder, "model")
+        resolved, file = _resolved(source, folder, "model")
         name = name or (short_name(source) if file is None else file.stem)
-        resolved = _resolved(source, file, folder)
         return cls(source=source, name=name, resolved=resolved, **settings)
 
     @classmethod
@@ -135,17 +134,12 @@ class ModelSpec(ModelTable):
         return cls.of(values.pop("source"), folder=item.source.folder, **values)
 
 
-def _file(source: str, folder: Path, input: str) -> Path | None:
-    """Return the file that a source of the argument `input` means; None if it is a name."""
+def _resolved(source: str, folder: Path, input: str) -> tuple[str, Path | None]:
+    """Return a source as it is found from the current folder, and its file, unless it is a name."""
     path = folder / source
-    named = is_model_name(source) and kind_of(path, source, input=input) == "nothing"
-    return None if named else path
-
-
-def _resolved(source: str, file: Path | None, folder: Path) -> str:
-    if file is None:
-        return located(source, folder)
-    return str(file) if source.strip() else source
+    if is_model_name(source) and kind_of(path, source, input=input) == "nothing":
+        return located(source, folder), None
+    return (str(path) if source.strip() else source), path
 
 
 def _check_source(item: Item) -> str:
@@ -172,7 +166,7 @@ class SurrogateSpec(SurrogateTable):
     @classmethod
     def of(cls, *sources: str, folder: Path = Path(), **settings: Any) -> SurrogateSpec:
         """Make it from files, relative to `folder`, or names of models."""
-        resolved = (_resolved(one, _file(one, folder, "surrogate"), folder) for one in sources)
+        resolved = (_resolved(one, folder, "surrogate")[0] for one in sources)
         return cls(sources=sources, resolved=tuple(resolved), **settings)
 
     @classmethod
@@ -351,18 +345,10 @@ class DetectorSpec(DetectorTable):
             return cls(**read(DetectorTable, item)[0])
 
 
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-N = TypeVar("N", bound=_Named)
-
-
-def read_each(read_one: Callable[[Item], N], item: Item, example: str) -> tuple[N, ...]:
+def read_each(read_one: Callable[[Item], Any], item: Item, example: str) -> tuple[Any, ...]:
     """Read a list of tables; raise FileError if two of them have the same name."""
     each = item.entries(example)
-    found: dict[str, N] = {}
+    found: dict[str, Any] = {}
     for place, one in enumerate(each):
         spec = read_one(one)
         if spec.name in found:
