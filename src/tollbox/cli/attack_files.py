@@ -1,19 +1,15 @@
 """The files that `tollbox attack` writes: adversarial.npz, PNGs, results.csv, ledger.json.
 
-The store in the same folder has all answers, so that an attack can be resumed. These files are
-written again, as a whole, whenever a run ends; they include what unfinished images had reached.
+They are written again, as a whole, whenever a run ends, and include what unfinished images had
+reached. The store in the same folder has all answers, so that an attack can be resumed.
 
-1. `adversarial.npz` is lossless: the points as they were sent, with `index`, `labels`, `distance`,
-   `cost` and `norm`, for the images that have one.
-2. A PNG is the point rounded to 8 bits. Rounding may lose the point, so the model gets the rounded
-   images again, uncharged, and the file name says what it answered: `0007-adversarial.png`,
-   `0007-lost.png`, or `0007-unknown.png` if the model failed on it, or is metered. The goal defines
-   what is adversarial: with a target, that class; with flagged classes, any other class.
+1. `adversarial.npz` is lossless: the points as they were sent, for the images that have one.
+2. A PNG is the point rounded to 8 bits, which may lose it. So the model gets the rounded images
+   again, uncharged, and the file name says what it answered: `0007-adversarial.png`,
+   `0007-lost.png`, or `0007-unknown.png` if the model failed on it, or is metered.
 3. `results.csv` has a line for each image. `distance` is `inf` if no adversarial point was found,
    and 0 if the model misclassifies the clean image (with a target, `inf` unless it answers the
-   target); such an image has `already_misclassified` and neither a point nor a PNG. `target` is
-   empty without a target, `class` is empty if the names of the classes are unknown, and the columns
-   on alarms are empty without a detector or without an alarm.
+   target); such an image has `already_misclassified` and neither a point nor a PNG.
 4. `ledger.json` has the settings of the run and, for each image, how often each label was answered
    in each phase; costs follow from these. It is strict JSON: what is not finite is null.
 5. A file that cannot be written does not prevent the others; the numbers come first, PNGs last.

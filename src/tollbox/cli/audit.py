@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ..errors import InputError, mention
-from ..studies.schema import ImagesTable
 from .options import RunOptions, option
 from .output import JSON, console, print_json
 from .parsing import OPTIONS
@@ -41,7 +40,7 @@ SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 class AuditOptions(RunOptions):
     """The options of `tollbox audit`."""
 
-    limit: Annotated[int, option(ImagesTable, "limit")] = LIMIT
+    limit: Annotated[int, option("images", "limit")] = LIMIT
     out: Annotated[
         Path, Parameter(help="Folder for the recorded answers, audit.html and audit.json.")
     ]

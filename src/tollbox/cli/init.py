@@ -21,7 +21,6 @@ from cyclopts import Parameter
 from ..core.execution import Execution
 from ..data.tables import kind_of, shortened
 from ..errors import FileError, InputError, mention
-from ..studies.schema import ImagesTable, find
 from .options import InputOptions, flag, option
 from .output import console
 
@@ -36,7 +35,7 @@ MOST_IMAGES = 200
 """Maximum number of images of a study by default."""
 MOST_CLASSES = 5
 """Maximum number of classes that a comment names."""
-LIMIT_HELP = f"{find(ImagesTable, 'limit').help} Default: {MOST_IMAGES} if there are more."
+LIMIT_HELP = f"{find(ALL['images'], 'limit').help} Default: {MOST_IMAGES} if there are more."
 
 
 @Parameter(name="*")
@@ -44,7 +43,7 @@ LIMIT_HELP = f"{find(ImagesTable, 'limit').help} Default: {MOST_IMAGES} if there
 class InitOptions(InputOptions):
     """The options of `tollbox init`."""
 
-    limit: Annotated[int | None, option(ImagesTable, "limit", help=LIMIT_HELP)] = None
+    limit: Annotated[int | None, option("images", "limit", help=LIMIT_HELP)] = None
     out: Annotated[Path, Parameter(help="The file to write.")] = Path("study.toml")
     replace: Annotated[bool, flag("Replace a file that `tollbox init` wrote.")] = False
 

@@ -25,7 +25,7 @@ from ..data.classes import flagged_classes
 from ..data.resizing import INTERPOLATIONS
 from ..report.reading import Reading
 from ..studies.kinds import FLAG, MEAN, RATIO, STD
-from ..studies.schema import GoalTable, ImagesTable, ModelTable, StudyTable, find
+from ..studies.schema import ALL, find
 from .parsing import numbers, side, whole
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ else:
 
 
 FOLDER = Parameter(help="Where the results are: what --out was.")
-CHECK_HELP = find(StudyTable, "check").help
+CHECK_HELP = find(ALL["study"], "check").help
 RAY_HELP = (
     "Engines on a Ray cluster, at ADDRESS (host:port); without one, that of RAY_ADDRESS, or a new "
     "one on this machine."
@@ -73,9 +73,9 @@ RAY_GPUS_HELP = "GPUs of an engine, as 0.5; default: 1 if the study runs on a GP
 FORCE_HELP = "Start as many processes as `workers` says, even if that is more than cores."
 
 
-def option(table: type, name: str, **settings: Any) -> Parameter:
-    """Return an option that a study file has as a key, with the key's help."""
-    key = find(table, name)
+def option(table: str | type, name: str, **settings: Any) -> Parameter:
+    """Return an option that a table of a study file has as a key, with the key's help."""
+    key = find(ALL[table] if isinstance(table, str) else table, name)
     if key.kind.is_whole:
         settings["converter"] = whole
     if key.kind is FLAG and key.default is not None:
@@ -89,8 +89,8 @@ def flag(text: str) -> Parameter:
     return Parameter(help=text, negative="")
 
 
-MODEL = option(ModelTable, "source", metavar="MODEL")
-IMAGES = option(ImagesTable, "path")
+MODEL = option("models", "source", metavar="MODEL")
+IMAGES = option("images", "path")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,17 +99,17 @@ class InputOptions:
 
     model: Annotated[FileOrText | None, MODEL] = None
     images: Annotated[Path | None, IMAGES] = None
-    labels: Annotated[Path | None, option(ImagesTable, "labels")] = None
-    limit: Annotated[int | None, option(ImagesTable, "limit")] = None
-    resize: Annotated[str | None, option(ImagesTable, "resize")] = None
-    crop: Annotated[str | None, option(ImagesTable, "crop")] = None
+    labels: Annotated[Path | None, option("images", "labels")] = None
+    limit: Annotated[int | None, option("images", "limit")] = None
+    resize: Annotated[str | None, option("images", "resize")] = None
+    crop: Annotated[str | None, option("images", "crop")] = None
     interpolation: Annotated[
-        InterpolationName | None, option(ImagesTable, "interpolation", metavar="FILTER")
+        InterpolationName | None, option("images", "interpolation", metavar="FILTER")
     ] = None
-    names: Annotated[Path | None, option(ImagesTable, "names")] = None
-    mean: Annotated[str | None, option(ModelTable, "mean")] = None
-    std: Annotated[str | None, option(ModelTable, "std")] = None
-    metered: Annotated[bool, option(StudyTable, "metered")] = False
+    names: Annotated[Path | None, option("images", "names")] = None
+    mean: Annotated[str | None, option("models", "mean")] = None
+    std: Annotated[str | None, option("models", "std")] = None
+    metered: Annotated[bool, option("study", "metered")] = False
 
     def images_spec(self, **changes: Any) -> "ImagesSpec":
         """Return the images that the options describe, with some fields changed."""
@@ -137,13 +137,13 @@ class InputOptions:
 class RunOptions(InputOptions):
     """The options of `attack` and `audit`, which run a model."""
 
-    quantize: Annotated[int | None, option(ModelTable, "quantize")] = None
-    flagged: Annotated[Path | None, option(GoalTable, "flagged")] = None
+    quantize: Annotated[int | None, option("models", "quantize")] = None
+    flagged: Annotated[Path | None, option("goal", "flagged")] = None
     seed: Annotated[int, Parameter(help="Seed of the random numbers.", converter=whole)] = 0
-    device: Annotated[str | None, option(StudyTable, "device")] = None
-    batch_size: Annotated[int | None, option(StudyTable, "batch_size")] = None
-    workers: Annotated[int, option(StudyTable, "workers")] = 1
-    exact: Annotated[bool, option(StudyTable, "exact")] = False
+    device: Annotated[str | None, option("study", "device")] = None
+    batch_size: Annotated[int | None, option("study", "batch_size")] = None
+    workers: Annotated[int, option("study", "workers")] = 1
+    exact: Annotated[bool, option("study", "exact")] = False
 
     def execution(self, **settings: Any) -> Execution:
         """Return how the models are run, with further settings."""

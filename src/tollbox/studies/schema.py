@@ -404,3 +404,10 @@ TABLES: Mapping[str, type[Table]] = {
 """Tables of a study file by name."""
 ARRAYS: Mapping[str, type[Table]] = {"models": ModelTable, "attacks": AttackTable}
 """Tables of which a study file may have several, by name."""
+ALL: Mapping[str, type[Table]] = {
+    "study": StudyTable,
+    **TABLES,
+    **ARRAYS,
+    "surrogate": SurrogateTable,
+    "prices": PriceTable,
+}

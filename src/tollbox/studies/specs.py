@@ -35,30 +35,15 @@ from ..data.tables import kind_of
 from ..data.user_code import is_function, named_by_file
 from ..errors import InputError
 from ..models.registry import file_of, is_model_name, located, misspelt, short_name
+from . import schema
 from .overrides import overridden
-from .schema import (
-    IMAGES,
-    LIMITS,
-    MODEL,
-    AttackTable,
-    DetectorTable,
-    GoalTable,
-    ImagesTable,
-    ModelTable,
-    PriceTable,
-    SurrogateTable,
-    find,
-    keys,
-    placed,
-    read,
-    written,
-)
+from .schema import IMAGES, LIMITS, MODEL, find, keys, placed, written
 from .selection import read_list
 from .toml import Item, shown
 
 
 @dataclass(frozen=True)
-class ImagesSpec(ImagesTable):
+class ImagesSpec(schema.ImagesTable):
     """The images of a study: all of a source or some of them, in an order."""
 
     function: str | None = None
@@ -83,9 +68,9 @@ class ImagesSpec(ImagesTable):
 
     @classmethod
     def read(cls, item: Item) -> ImagesSpec:
-        values, items = read(ImagesTable, item)
+        values, items = schema.read(schema.ImagesTable, item)
         del values["path"]
-        with placed(ImagesTable, item):
+        with placed(schema.ImagesTable, item):
             spec = cls.of(items["path"].value, folder=item.source.folder, **values)
         if item.source.files:
             spec._check_files(items)
@@ -112,7 +97,7 @@ class ImagesSpec(ImagesTable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSpec(ModelTable):
+class ModelSpec(schema.ModelTable):
     """One model."""
 
     resolved: str = ""
@@ -129,7 +114,7 @@ class ModelSpec(ModelTable):
 
     @classmethod
     def read(cls, item: Item) -> ModelSpec:
-        values, items = read(ModelTable, item)
+        values, items = schema.read(schema.ModelTable, item)
         _check_source(items["source"])
         return cls.of(values.pop("source"), folder=item.source.folder, **values)
 
@@ -157,7 +142,7 @@ def _check_source(item: Item) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SurrogateSpec(SurrogateTable):
+class SurrogateSpec(schema.SurrogateTable):
     """Your own networks, whose gradients an attack may use."""
 
     resolved: tuple[str, ...] = ()
@@ -173,15 +158,17 @@ class SurrogateSpec(SurrogateTable):
     def read(cls, item: Item) -> SurrogateSpec:
         """Read a source, a list of sources, or a table with either."""
         if not isinstance(item.value, dict):
-            values: dict[str, Any] = {"sources": find(SurrogateTable, "source").kind.read(item)}
+            values: dict[str, Any] = {
+                "sources": find(schema.SurrogateTable, "source").kind.read(item)
+            }
         else:
-            values, _ = read(SurrogateTable, item)
+            values, _ = schema.read(schema.SurrogateTable, item)
         sources = [_check_source(one) for one in values.pop("sources")]
         return cls.of(*sources, folder=item.source.folder, **values)
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttackSpec(AttackTable):
+class AttackSpec(schema.AttackTable):
     """One attack: a preset with some of its fields changed."""
 
     surrogate: SurrogateSpec | None = None
@@ -199,14 +186,14 @@ class AttackSpec(AttackTable):
 
     @classmethod
     def read(cls, item: Item) -> AttackSpec:
-        values, items = read(AttackTable, item, others=True)
+        values, items = schema.read(schema.AttackTable, item, others=True)
         preset, surrogate = values["preset"].lower(), items.get("surrogate")
         try:
             attack = described(preset, surrogate is not None).attack
         except InputError as error:
             found = {"surrogate": (*item.key, "surrogate")}
             raise item.source.about(error, found, items["preset"].key, item.key) from None
-        own = frozenset(each.name for each in keys(AttackTable))
+        own = frozenset(each.name for each in keys(schema.AttackTable))
         return cls(
             preset=preset,
             name=values.get("name", preset),
@@ -253,7 +240,7 @@ class Tariff:
             prices = prices_from(str(file) if price.strip() else price)
             return cls(name or file.stem, prices, Limits(**limits), file)
         if not price >= 0:
-            expected = find(PriceTable, "ratio").kind.expected
+            expected = find(schema.PriceTable, "ratio").kind.expected
             raise InputError(f"is {price:g}", expected=expected, input="price")
         prices = Prices.flagged_only() if math.isinf(price) else Prices(source=price)
         return cls(name or f"{price:g}", prices, Limits(**limits))
@@ -263,10 +250,10 @@ class Tariff:
         """Read an entry of `prices`; limits that it does not have are those of the top."""
         entry = {"ratio": item}
         if isinstance(item.value, dict):
-            _, entry = read(PriceTable, item)
+            _, entry = schema.read(schema.PriceTable, item)
         given = {
             each.field: each.kind.read(items[each.name])
-            for each in keys(PriceTable)
+            for each in keys(schema.PriceTable)
             if each.name in (items := {**top, **entry} if each.name in LIMITS else entry)
         }
         price = given.pop("ratio")
@@ -289,11 +276,11 @@ class Tariff:
                 f"the price {self.name!r} is {self.prices!r}",
                 expected="c*, or prices from a CSV file",
             )
-        return written(PriceTable, {"ratio": ratio, "name": self.name, **vars(self.limits)})
+        return written(schema.PriceTable, {"ratio": ratio, "name": self.name, **vars(self.limits)})
 
 
 @dataclass(frozen=True)
-class GoalSpec(GoalTable):
+class GoalSpec(schema.GoalTable):
     """The class to reach, the images to start from, the flagged classes, and the mask."""
 
     flagged_file: Path | None = None
@@ -313,8 +300,8 @@ class GoalSpec(GoalTable):
 
     @classmethod
     def read(cls, item: Item) -> GoalSpec:
-        with placed(GoalTable, item):
-            values, _ = read(GoalTable, item)
+        with placed(schema.GoalTable, item):
+            values, _ = schema.read(schema.GoalTable, item)
             flagged, file = values.pop("flagged", (None, None))
             return cls(**values, flagged=flagged, flagged_file=file)
 
@@ -324,12 +311,12 @@ class GoalSpec(GoalTable):
 
 
 @dataclass(frozen=True)
-class DetectorSpec(DetectorTable):
+class DetectorSpec(schema.DetectorTable):
     """A detector that is not loaded."""
 
     def __post_init__(self) -> None:
         if not is_function(self.source):
-            expected = find(DetectorTable, "source").kind.expected
+            expected = find(schema.DetectorTable, "source").kind.expected
             unknown = InputError(f"is {self.source!r}", expected=expected, input="detector")
             raise named_by_file(self.source, "detector") or unknown
         self.terms  # noqa: B018  raises if the price or the limit is wrong
@@ -341,8 +328,8 @@ class DetectorSpec(DetectorTable):
 
     @classmethod
     def read(cls, item: Item) -> DetectorSpec:
-        with placed(DetectorTable, item, detector=(*item.key, "source")):
-            return cls(**read(DetectorTable, item)[0])
+        with placed(schema.DetectorTable, item, detector=(*item.key, "source")):
+            return cls(**schema.read(schema.DetectorTable, item)[0])
 
 
 def read_each(read_one: Callable[[Item], Any], item: Item, example: str) -> tuple[Any, ...]:
