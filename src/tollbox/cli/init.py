@@ -35,7 +35,7 @@ MOST_IMAGES = 200
 """Maximum number of images of a study by default."""
 MOST_CLASSES = 5
 """Maximum number of classes that a comment names."""
-LIMIT_HELP = f"{find(ALL['images'], 'limit').help} Default: {MOST_IMAGES} if there are more."
+LIMIT_HELP = f"Use only the first N images. Default: {MOST_IMAGES} if there are more."
 
 
 @Parameter(name="*")
