@@ -16,7 +16,7 @@ from tollbox.core.stop import Stop
 from tollbox.data.classes import flagged_classes
 from tollbox.errors import FileError, InputError
 from tollbox.report.summary import goal_sentences
-from tollbox.studies.schema import GoalSpec
+from tollbox.studies.specs import GoalSpec
 
 SHAPE = (3, 6, 6)
 LABELS = np.arange(5)

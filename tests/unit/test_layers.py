@@ -264,6 +264,7 @@ UPWARD = "tollbox.core.cell imports tollbox.engine.engine, which is a layer abov
         ({"parts/x.py": "from ..data import images"}, ["which is beside it"]),
         ({"data/x.py": "import PIL.Image"}, ["tollbox.data.x imports PIL, which a bare"]),
         ({"data/x.py": "def f():\n    import json"}, ["imports json, inside a function"]),
+        ({"cli/x.py": "def f():\n    from ..models import zoo"}, []),
         (
             {
                 "_run.py": "from .model_check import a",

@@ -12,7 +12,7 @@ import torch
 import tollbox as tb
 from tollbox.core.metric import Metric, check_made_for, metrics_of
 from tollbox.errors import InputError
-from tollbox.studies.schema import AttackSpec, ImagesSpec, ModelSpec, Tariff
+from tollbox.studies.specs import AttackSpec, ImagesSpec, ModelSpec, Tariff
 from tollbox.studies.store.record import StudyRecord
 from tollbox.studies.study import Study
 

@@ -34,7 +34,7 @@ from tollbox.core.stop import Stop
 from tollbox.studies.create import describe
 from tollbox.studies.events import CellEnded, Event
 from tollbox.studies.grid import Grid
-from tollbox.studies.schema import ImagesSpec, ModelSpec
+from tollbox.studies.specs import ImagesSpec, ModelSpec
 from tollbox.studies.store.folder import shard_path
 from tollbox.studies.store.record import Environment, ModelFingerprint
 from tollbox.studies.store.store import Store
@@ -554,7 +554,7 @@ def test_a_page_of_ten_thousand_cells(tmp_path: Path) -> None:
         name="many",
         folder=tmp_path,
         images=ImagesSpec(tmp_path / IMAGES),
-        models=[ModelSpec("model", "model", "model")],
+        models=[ModelSpec(source="model", name="model", resolved="model")],
         attacks=suite.specs(),
         tariffs=suite.tariffs(),
     )

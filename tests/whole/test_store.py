@@ -23,9 +23,10 @@ from hypothesis import strategies as st
 from small_studies import sample_record
 
 import tollbox as tb
+from tollbox.core.limits import Limits
 from tollbox.engine.journal import Answered
 from tollbox.errors import FileError, InputError
-from tollbox.studies.schema import Tariff
+from tollbox.studies.specs import Tariff
 from tollbox.studies.store import codec
 from tollbox.studies.store.codec import Trace, pack_answers
 from tollbox.studies.store.connection import StoreError
@@ -119,7 +120,7 @@ def test_runs_come_back_with_counts_improvements_and_steps(path: Path, attack: s
     )
     assert result.trace
     result = replace(result, warnings=("one", "and another"), reason="said", seed=-(2**63))
-    tariff = Tariff("4", prices, 300, result.limits.max_queries)
+    tariff = Tariff("4", prices, Limits(300, result.limits.max_queries))
     with Store.open(path, write=True) as store:
         store.save(7, result)
         store.save(8, replace(result, adversarial=None))

@@ -236,7 +236,7 @@ def test_a_study_in_memory_keeps_it(case: Case) -> None:
         tariffs=study.tariffs,
         folder=study.folder,
         device="cpu",
-        batch_size=16,
+        execution=tb.Execution(batch_size=16),
     )
     assert again.attacks == study.attacks
     assert Study.from_text(again.text, study.folder, "again.toml").attacks == study.attacks

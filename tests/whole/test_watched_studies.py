@@ -40,7 +40,7 @@ class Raises:
         calls.append(image)
         raise ValueError("no such image")
 """
-WATCH = '\n[watch]\nsource = "{module}:detector"\nalarm_price = 7.0\n'
+WATCH = '\n[detector]\nsource = "{module}:detector"\nalarm_price = 7.0\n'
 
 
 @pytest.fixture
@@ -235,11 +235,11 @@ def test_what_is_wrong_is_told_with_the_key(case: Case, change, message):
 
 def test_a_watched_study_made_in_memory_is_read_again(case: Case):
     study = case.study()
-    assert study.watch.alarm_price == 7.0
+    assert study.detector.alarm_price == 7.0
     parts = {name: getattr(study, name) for name in ("images", "models", "attacks", "tariffs")}
-    made = Study.of(name="made", folder=case.folder, watch=study.watch, **parts)
+    made = Study.of(name="made", folder=case.folder, detector=study.detector, **parts)
     again = Study.from_text(made.text, case.folder, "made.toml", files=False)
-    assert again.watch == study.watch
+    assert again.detector == study.detector
 
 
 def test_workers_share_a_watched_study(tmp_path: Path):

@@ -24,7 +24,7 @@ from ..report.paper_table import TableColumn
 from ..report.ranking import Estimate, first_cost, standings, time_of
 from ..report.runs import SeriesRuns
 from ..studies.grid import Series
-from ..studies.schema import Tariff
+from ..studies.specs import Tariff
 from . import costs
 from .costs import QUANTILES, Accounts, AuditRuns
 from .criteria import Criteria, headline, steps
@@ -153,8 +153,8 @@ def suite_data(runs: AuditRuns) -> dict[str, Any]:
         "attacks": [attack.name for attack in study.attacks],
         "budget": number(runs.settings["budget"]),
         "budgets": [
-            {"price": price_of(tariff), "budget": number(tariff.budget)}
-            | {"queries": number(tariff.max_queries)}
+            {"price": price_of(tariff), "budget": number(tariff.limits.budget)}
+            | {"queries": number(tariff.limits.max_queries)}
             for tariff in study.tariffs
         ],
         "factors": {f"{ratio:g}": factor for ratio, factor in FACTORS.items()},
@@ -232,7 +232,7 @@ def _series(runs: SeriesRuns, at: Accounts, place: int) -> dict[str, Any]:
 def _ranking(runs: AuditRuns) -> dict[str, Any]:
     results = runs.results
     [model] = results.study.models
-    priced = [tariff for tariff in results.study.tariffs if math.isfinite(tariff.budget)]
+    priced = [tariff for tariff in results.study.tariffs if math.isfinite(tariff.limits.budget)]
     columns = [TableColumn(model.name, tariff) for tariff in priced]
     found = standings(results, runs.complete, columns, DistanceRule.HARD)
 

@@ -40,8 +40,7 @@ def demo(options: DemoOptions = DemoOptions()) -> int:  # noqa: B008
     from ..data.output import check_free
     from ..models import stand_ins
     from ..studies.create import begin
-    from .audit import AuditOptions
-    from .audit_work import finish, prepared
+    from .audit import AuditOptions, finish, prepared
     from .output import console
     from .study_run import keeping, run_left
 

@@ -1,10 +1,13 @@
-"""Options and arguments that several commands share, and types that a shell can complete.
+"""Options that several commands have, each declared once.
 
-A completed type is a union with str, which accepts any text, so that tollbox itself reports a wrong
-name, with the closest right one. The shell offers what the other side of the union lists.
+1. The options of `attack`, `audit` and `init` that a study file has as keys take their help from
+   the schema (`studies/schema.py`).
+2. A type that a shell can complete is a union with str, which accepts any text: tollbox reports
+   what is wrong with it, with the closest name. The shell offers what the other side of the union
+   lists.
+3. Nothing here imports torch or numpy at import time.
+4. Annotations are not postponed: cyclopts resolves those of a subclass in the subclass's module.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,10 +17,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from ..attacks.presets import PRESETS, WITH_SURROGATE
+from ..core.execution import Execution
 from ..core.metric import Metric
 from ..core.validation import DTYPES
+from ..data.classes import flagged_classes
 from ..data.resizing import INTERPOLATIONS
 from ..report.distance_rule import DistanceRule
+from ..studies.kinds import FLAG, MEAN, RATIO, STD
+from ..studies.schema import ALL, find
+from .parsing import numbers, side, whole
+
+if TYPE_CHECKING:
+    from ..studies.specs import ImagesSpec, ModelSpec
 
 
 def offered(names: Iterable[str]) -> Any:
@@ -42,12 +53,95 @@ else:
 
 
 FOLDER = Parameter(help="The folder of the results: the one that was --out.")
-LARGEST_SEED = 2**63 - 1
-CHECK_HELP = (
-    "Test first, uncharged, whether the same images get the same labels in any batch; findings are "
-    "printed and kept with the results."
-)
+CHECK_HELP = find(ALL["study"], "check").help
 FORCE_HELP = "Start as many processes as `workers` says, even if there are fewer cores."
+
+
+def option(table: str | type, name: str, **settings: Any) -> Parameter:
+    """Return an option that a table of a study file has as a key, with the key's help."""
+    key = find(ALL[table] if isinstance(table, str) else table, name)
+    if key.kind.is_whole:
+        settings["converter"] = whole
+    if key.kind is FLAG and key.default is not None:
+        settings["negative"] = ""
+    hyphen = key.kind in (MEAN, STD, RATIO)
+    given = {"help": key.help, "show_choices": False, "allow_leading_hyphen": hyphen, **settings}
+    return Parameter(**given)
+
+
+def flag(text: str) -> Parameter:
+    return Parameter(help=text, negative="")
+
+
+MODEL = option("models", "source", metavar="MODEL")
+IMAGES = option("images", "path")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputOptions:
+    """The options of `attack`, `audit` and `init` on the model and the images."""
+
+    model: Annotated[FileOrText | None, MODEL] = None
+    images: Annotated[Path | None, IMAGES] = None
+    labels: Annotated[Path | None, option("images", "labels")] = None
+    limit: Annotated[int | None, option("images", "limit")] = None
+    resize: Annotated[str | None, option("images", "resize")] = None
+    crop: Annotated[str | None, option("images", "crop")] = None
+    interpolation: Annotated[
+        InterpolationName | None, option("images", "interpolation", metavar="FILTER")
+    ] = None
+    names: Annotated[Path | None, option("images", "names")] = None
+    mean: Annotated[str | None, option("models", "mean")] = None
+    std: Annotated[str | None, option("models", "std")] = None
+    metered: Annotated[bool, option("study", "metered")] = False
+
+    def images_spec(self, **changes: Any) -> "ImagesSpec":
+        """Return the images that the options describe, with some fields changed."""
+        from ..studies.specs import ImagesSpec
+
+        given: dict[str, Any] = {
+            "labels": self.labels,
+            "limit": self.limit,
+            "resize": side("resize", self.resize),
+            "crop": side("crop", self.crop),
+            "interpolation": self.interpolation,
+            "names": self.names,
+        }
+        return ImagesSpec.of(str(self.images), **given | changes)
+
+    def model_spec(self, **settings: Any) -> "ModelSpec":
+        """Return the model that the options describe, with further settings."""
+        from ..studies.specs import ModelSpec
+
+        mean, std = numbers("mean", self.mean), numbers("std", self.std)
+        return ModelSpec.of(str(self.model), mean=mean, std=std, **settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(InputOptions):
+    """The options of `attack` and `audit`, which run a model."""
+
+    quantize: Annotated[int | None, option("models", "quantize")] = None
+    flagged: Annotated[Path | None, option("goal", "flagged")] = None
+    seed: Annotated[int, Parameter(help="Seed of the random numbers.", converter=whole)] = 0
+    device: Annotated[str | None, option("study", "device")] = None
+    batch_size: Annotated[int | None, option("study", "batch_size")] = None
+    workers: Annotated[int, option("study", "workers")] = 1
+    exact: Annotated[bool, option("study", "exact")] = False
+
+    def execution(self, **settings: Any) -> Execution:
+        """Return how the models are run, with further settings."""
+        return Execution(
+            batch_size=self.batch_size,
+            workers=self.workers,
+            metered=self.metered,
+            exact=self.exact,
+            **settings,
+        )
+
+    @property
+    def flagged_classes(self) -> frozenset[int] | None:
+        return None if self.flagged is None else flagged_classes(self.flagged)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +151,7 @@ class RunningOptions:
     time_limit: Annotated[float | None, Parameter(help="Seconds after which the run stops.")] = None
     force_workers: Annotated[
         bool,
-        Parameter(
-            help="Start as many processes as `workers` says, even if there are fewer cores.",
-            negative="",
-        ),
+        flag(FORCE_HELP),
     ] = False
     ray: Annotated[
         list[str] | None,

@@ -16,7 +16,7 @@ from .parsing import seconds
 if TYPE_CHECKING:
     from ..studies.create import Part
     from ..studies.inputs import Loaded
-    from ..studies.schema import Tariff
+    from ..studies.specs import Tariff
 
 
 @Parameter(name="*")
@@ -71,7 +71,9 @@ def run(
     out = options.out or Path()
     if not options.dry_run:
         check_new(chosen, out, part)
-    loaded = load(replace(chosen, check=True) if options.check else chosen)
+    if options.check:
+        chosen = replace(chosen, execution=replace(chosen.execution, check=True))
+    loaded = load(chosen)
     if options.dry_run:
         _plan(loaded, part)
         if part == WHOLE:
@@ -107,7 +109,7 @@ def _plan(loaded: Loaded, part: Part) -> None:
     loaded.detector()
     for spec in study.models:
         model = loaded.model(spec)
-        speeds[spec.name] = None if study.metered else model_speed(loaded, model)
+        speeds[spec.name] = None if study.execution.metered else model_speed(loaded, model)
     for series in grid.series:
         queries = grid.width * most_queries(series.tariff)
         speed = speeds[series.model.name]
@@ -139,9 +141,9 @@ def _plan(loaded: Loaded, part: Part) -> None:
 def most_queries(tariff: Tariff) -> float:
     """Return the largest number of queries that an image can take under a price."""
     cheapest = tariff.prices.cheapest
-    ends = cheapest > 0 and math.isfinite(tariff.budget)
-    by_budget = tariff.budget // cheapest if ends else math.inf
-    return min(by_budget, tariff.max_queries)
+    ends = cheapest > 0 and math.isfinite(tariff.limits.budget)
+    by_budget = tariff.limits.budget // cheapest if ends else math.inf
+    return min(by_budget, tariff.limits.max_queries)
 
 
 def _clock(value: float) -> str:

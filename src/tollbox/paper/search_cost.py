@@ -22,7 +22,7 @@ from ..parts.searches import PHASE, AsymmetricSearch, BinarySearch
 from ..report.axes import COLOURS, INK, legend, name_panel, panels, plain_numbers, style
 from ..report.statistics import PERCENTILES, Images, bootstrap
 from ..studies.results import StudyResults
-from ..studies.schema import ModelSpec, Tariff
+from ..studies.specs import ModelSpec, Tariff
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

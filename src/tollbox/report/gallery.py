@@ -153,7 +153,7 @@ def _snapshots(
     moments, wanted = [], []
     for series, run in runs:
         needs = run.needs["cost"]
-        top = min(series.series.tariff.budget, run.spent["cost"])
+        top = min(series.series.tariff.limits.budget, run.spent["cost"])
         cell = results.grid.cell(Place(series.series, run.seed, run.image))
         for cost in sorted({max(math.floor(part * top), float(needs[0])) for part in PARTS}):
             enough = float(needs[int(np.searchsorted(needs, cost, side="right")) - 1])

@@ -110,7 +110,11 @@ def page_data(
         "notes": summary.notes(results, all_series),
         "models": [model.name for model in study.models],
         "prices": [
-            {"name": tariff.name, "label": price_label(tariff), "budget": rounded(tariff.budget)}
+            {
+                "name": tariff.name,
+                "label": price_label(tariff),
+                "budget": rounded(tariff.limits.budget),
+            }
             for tariff in study.tariffs
         ],
         "attacks": attack_styles(table.rows),

@@ -24,7 +24,7 @@ import numpy as np
 from ..attacks.presets import Kind, Method
 from ..core.metric import Metric
 from ..core.result import By, Values
-from ..studies.schema import Tariff
+from ..studies.specs import Tariff
 from ..studies.study import Study
 from .distance_rule import DistanceRule
 from .runs import CellCurve, SeriesRuns
@@ -75,12 +75,13 @@ class TableColumn(NamedTuple):
     @property
     def mark(self) -> float:
         """The cost of the column: `at`, the budget, or the maximum number of queries."""
-        return min(self.tariff.budget, self.tariff.max_queries) if self.at is None else self.at
+        limits = self.tariff.limits
+        return min(limits.budget, limits.max_queries) if self.at is None else self.at
 
     @property
     def by(self) -> By:
         """The unit of `mark`."""
-        return "cost" if math.isfinite(self.tariff.budget) else "queries"
+        return "cost" if math.isfinite(self.tariff.limits.budget) else "queries"
 
     @property
     def head(self) -> str:

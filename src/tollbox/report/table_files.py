@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ..data.tables import plain_text
-from ..studies.schema import Tariff
+from ..studies.specs import Tariff
 from .formatting import brackets, count, distance, percent, short_cost
 from .paper_table import BEST_OF_ALL, BEST_OF_ALL_NOTE, PaperTable, price_parts
 from .ranking import Estimate, Standings, first_cost

@@ -84,7 +84,7 @@ class StudyResults:
 
     def cost_at(self, price: float, source: int, queries: int, alarms: int) -> float:
         """What answers, and the alarms at them, would have cost at c* = price."""
-        alarm_price = 0.0 if self.study.watch is None else self.study.watch.alarm_price
+        alarm_price = 0.0 if self.study.detector is None else self.study.detector.alarm_price
         return cost_at(price, source, queries) + alarms * alarm_price
 
     def __enter__(self) -> StudyResults:
@@ -144,7 +144,7 @@ class StudyResults:
                 "warnings": "; ".join(end.warnings),
                 "norm": str(self.record.norm),
                 "class": class_name(label, self.record.class_names),
-                "alarms": end.alarms if self.study.watch is not None else None,
+                "alarms": end.alarms if self.study.detector is not None else None,
                 "first_alarm_queries": end.first_alarm and end.first_alarm.queries,
                 "first_alarm_flagged": end.first_alarm and end.first_alarm.flagged,
             }
@@ -243,7 +243,7 @@ class StudyResults:
             goal=self.study.goal.for_label(label),
             tariff=place.series.tariff,
             norm=self.record.norm,
-            watch=self.study.watch,
+            detector=self.study.detector,
         )
 
     def kept_image(self, cell: int) -> Tensor | None:
@@ -280,7 +280,7 @@ class StudyResults:
             run if budget is None else replace(run, limits=replace(run.limits, budget=budget))
             for run, (_, budget) in zip(replayed, cells, strict=True)
         ]
-        engine = Engine(silent, Execution(metered=self.study.metered), journal=journal)
+        engine = Engine(silent, Execution(metered=self.study.execution.metered), journal=journal)
         results = sorted(engine.run(runs), key=lambda result: result.index)
         if journal.divergence is not None:
             raise InputError(f"these cells cannot be replayed here: {journal.divergence}.")

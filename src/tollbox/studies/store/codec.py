@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.detector import Detection, FirstAlarm, RecordedAlarms
+from ...core.detector import FirstAlarm
 from ...core.goal import Goal
 from ...core.ledger import Ledger
 from ...core.metric import Metric
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ...core.prices import Prices
-    from ..schema import Tariff, WatchSpec
+    from ..specs import DetectorSpec, Tariff
 
 COMPRESSION = 1
 """zlib's level: fast."""
@@ -169,12 +169,11 @@ class Trace:
                 raise ValueError("a count is below 0")
             return counts
 
-    def ledger(self, prices: Prices, goal: Goal, watch: WatchSpec | None) -> Ledger:
+    def ledger(self, prices: Prices, goal: Goal, detector: DetectorSpec | None) -> Ledger:
         """Its account, under these prices."""
-        if watch is None:
+        if detector is None:
             return Ledger(prices, goal, self.counts)
-        terms = Detection(RecordedAlarms(), watch.alarm_price, watch.max_alarms)
-        return Ledger(prices, goal, self.counts, terms, self.alarms)
+        return Ledger(prices, goal, self.counts, detector.terms, self.alarms)
 
     @cached_property
     def alarms(self) -> Counter[str]:
@@ -212,7 +211,7 @@ def build_result(
     goal: Goal,
     tariff: Tariff,
     norm: Metric = Metric.L2,
-    watch: WatchSpec | None = None,
+    detector: DetectorSpec | None = None,
 ) -> Result:
     """The result of a cell."""
     prices = tariff.prices.for_source(label, goal)
@@ -221,7 +220,7 @@ def build_result(
         name=name,
         stop=end.stop,
         reason=end.reason,
-        ledger=trace.ledger(prices, goal, watch),
+        ledger=trace.ledger(prices, goal, detector),
         adversarial=image,
         improvements=trace.improvements(prices, goal),
         trace=tuple(trace.steps),
