@@ -1,0 +1,1 @@
+"""What users give: pictures, tables, functions by name; and where output goes."""
