@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .errors import FileError, InputError, ModelFault, TollboxError, UnknownNameError
     from .model_check import ModelWarning, check_model
     from .studies.merge import merge_parts
-    from .studies.ray import RayEngines
+    from .studies.ray import RayWorkers
     from .studies.results import StudyResults
     from .studies.run import run_study
     from .studies.study import Study
@@ -60,7 +60,7 @@ __all__ = [
     "Prices",
     "Problem",
     "Progress",
-    "RayEngines",
+    "RayWorkers",
     "Resizing",
     "Result",
     "Results",
@@ -147,7 +147,7 @@ _NAMES = {
     ),
     "studies.merge": ("merge_parts",),
     "studies.results": ("StudyResults",),
-    "studies.ray": ("RayEngines",),
+    "studies.ray": ("RayWorkers",),
     "studies.run": ("run_study",),
     "studies.study": ("Study",),
     "workers.pool": ("Workers",),

@@ -48,7 +48,7 @@ def test_one_of_two_processes_is_killed(tmp_path: Path) -> None:
             time.sleep(0.005)
         os.kill(children(command)[1], signal.SIGKILL)
         assert nursery.ended() == 0, log.read_text()
-    assert "the process of engine 1 died (signal 9); another goes on" in log.read_text()
+    assert "the process of worker 1 died (signal 9); another process continues" in log.read_text()
     assert differences(contents(out), expected) == []
 
 

@@ -52,7 +52,7 @@ def engines() -> list[int]:
             words = (folder / "cmdline").read_bytes()
         except OSError:
             continue
-        if folder.name.isdecimal() and words.startswith(b"ray::") and b"TollboxEngine" in words:
+        if folder.name.isdecimal() and words.startswith(b"ray::") and b"TollboxWorker" in words:
             found.append(int(folder.name))
     return sorted(found)
 
@@ -99,7 +99,7 @@ class RayTorture:
             driver = self._kill(order.pop(0), driver, out, bool(order))
 
     def _start(self, *words: str, ray: bool = True) -> subprocess.Popen[bytes]:
-        cluster = ["--ray", self._cluster.address, "--ray-engines", "2"] if ray else []
+        cluster = ["--ray", self._cluster.address, "--ray-workers", "2"] if ray else []
         return tollbox(*words, *cluster, cwd=self._source, log=self._log)
 
     def _wait_for_labels(self, out: Path, driver: subprocess.Popen[bytes]) -> bool:

@@ -63,9 +63,9 @@ CHECK_HELP = (
     "found is said, and kept with the results."
 )
 RAY_HELP = (
-    "Engines on a Ray cluster, at ADDRESS (host:port); without one, that of RAY_ADDRESS, or a new "
-    "one on this machine."
+    "Run workers on a Ray cluster at ADDRESS (host:port); without one, that of RAY_ADDRESS, or a "
+    "new one on this machine."
 )
-RAY_ENGINES_HELP = "How many engines; default: as many as the cluster has room for."
-RAY_GPUS_HELP = "GPUs of an engine, as 0.5; default: 1 if the study runs on a GPU."
+RAY_WORKERS_HELP = "Number of workers; default: as many as the cluster has room for."
+RAY_GPUS_HELP = "GPUs of each worker, as 0.5; default: 1 if the study runs on a GPU."
 FORCE_HELP = "As many processes as `workers` says, even if they are more than cores."

@@ -26,10 +26,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ..core.metric import Metric
-from ..studies.events import CellEnded, EngineLost, EngineProgress, Event
+from ..studies.events import CellEnded, Event, WorkerLost, WorkerProgress
 from ..studies.results import StudyResults
 from ..studies.status import counts_in_median
-from ..workers.executors import Then
+from ..workers.executors import OnLoss
 from .exit_codes import FAILED
 from .output import say
 
@@ -39,11 +39,11 @@ SAMPLE_SECONDS = 0.5
 """Between two measurements of the pace."""
 SURE_SHARE = 0.05
 THEN = {
-    Then.NOW: "another goes on with its cells",
-    Then.LATER: "its cells wait until another is free",
-    Then.END: "its cells are left, and the others go on",
+    OnLoss.NOW: "another process continues with its cells",
+    OnLoss.LATER: "its cells wait for a free process",
+    OnLoss.END: "its cells are left, and the other workers continue",
 }
-"""What becomes of the cells of a process, in words."""
+"""What happens to the cells of a lost process, in words."""
 
 
 @dataclass
@@ -57,9 +57,9 @@ class _SeriesProgress:
     failed: int = 0
     distances: list[float] = field(default_factory=list)
     queries: dict[int, int] = field(default_factory=dict)
-    """Since this run began, by engine."""
+    """Queries since this run started, by worker."""
     spent: dict[int, float] = field(default_factory=dict)
-    """The cells under way, each as the share of its budget that is spent, by engine."""
+    """Cells in progress by worker, each as the share of its budget that is spent."""
 
     @property
     def work(self) -> float:
@@ -173,13 +173,13 @@ class StudyWatch:
 
     def tell(self, event: Event) -> None:
         """Take in what happened, and show it every now and then."""
-        if isinstance(event, EngineLost):
-            self.announce(f"the process of engine {event.engine} {event.how}; {THEN[event.then]}.")
-        elif isinstance(event, EngineProgress):
+        if isinstance(event, WorkerLost):
+            self.announce(f"the process of worker {event.worker} {event.how}; {THEN[event.then]}.")
+        elif isinstance(event, WorkerProgress):
             for number, series in enumerate(self._series):
-                series.spent[event.engine] = event.spent.get(number, 0.0)
+                series.spent[event.worker] = event.spent.get(number, 0.0)
                 if number in event.queries:
-                    series.queries[event.engine] = event.queries[number]
+                    series.queries[event.worker] = event.queries[number]
         elif isinstance(event, CellEnded):
             self._ended(event)
         left = self._pace.left(self._clock(), self._work)
@@ -189,7 +189,7 @@ class StudyWatch:
     def _ended(self, event: CellEnded) -> None:
         series = self._series[event.series]
         series.done += 1
-        series.spent[event.engine] = max(0.0, series.spent.get(event.engine, 0.0) - 1)
+        series.spent[event.worker] = max(0.0, series.spent.get(event.worker, 0.0) - 1)
         series.failed += event.stop.failed
         if counts_in_median(event.stop):
             series.distances.append(event.distance)

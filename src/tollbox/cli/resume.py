@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from .later import work_of
-from .options import FOLDER, FORCE_HELP, RAY_ENGINES_HELP, RAY_GPUS_HELP, RAY_HELP
+from .options import FOLDER, FORCE_HELP, RAY_WORKERS_HELP, RAY_GPUS_HELP, RAY_HELP
 
 
 @Parameter(name="*")
@@ -29,7 +29,7 @@ class ResumeOptions:
     ray: Annotated[
         list[str] | None, Parameter(help=RAY_HELP, negative="", consume_multiple=(0, 1))
     ] = None
-    ray_engines: Annotated[int | None, Parameter(help=RAY_ENGINES_HELP)] = None
+    ray_workers: Annotated[int | None, Parameter(help=RAY_WORKERS_HELP)] = None
     ray_gpus: Annotated[float | None, Parameter(help=RAY_GPUS_HELP)] = None
 
 

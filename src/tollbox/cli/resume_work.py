@@ -24,7 +24,7 @@ from .study_run import cluster_of, keeping, run_left, say_end
 def resume(folder: Path, options: ResumeOptions) -> int:
     """Run what is left, and end as the command did that began it."""
     limit = seconds(options.time_limit)
-    cluster = cluster_of(options.ray, options.ray_engines, options.ray_gpus)
+    cluster = cluster_of(options.ray, options.ray_workers, options.ray_gpus)
     with Store.open(shard_paths(folder)[0], write=False) as store:
         record = store.study
     how = Options(

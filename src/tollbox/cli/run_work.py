@@ -26,7 +26,7 @@ from .study_run import cluster_of, keeping, run_left, say_end, say_findings
 def run(study: Path, options: RunOptions) -> int:
     """Run the study in a new folder, or say what it would take."""
     limit = seconds(options.time_limit)
-    cluster = cluster_of(options.ray, options.ray_engines, options.ray_gpus)
+    cluster = cluster_of(options.ray, options.ray_workers, options.ray_gpus)
     part = WHOLE if options.shard is None else Part.parse(options.shard)
     if options.out is None and not options.dry_run:
         raise InputError(

@@ -19,7 +19,7 @@ from ..errors import InputError, mention
 from ..studies.events import Options, Outcome
 from ..studies.fingerprint import environment_notice
 from ..studies.inputs import Loaded
-from ..studies.ray import RayEngines
+from ..studies.ray import RayWorkers
 from ..studies.results import StudyResults
 from ..studies.run import run_folder
 from ..studies.sources import find_device
@@ -33,12 +33,12 @@ from .status_work import show
 
 
 def cluster_of(
-    address: list[str] | None, engines: int | None, gpus: float | None
-) -> RayEngines | None:
+    address: list[str] | None, workers: int | None, gpus: float | None
+) -> RayWorkers | None:
     """The cluster that --ray and what belongs to it name; None if --ray is not given."""
     if address is not None:
-        return RayEngines(address[0] if address else None, engines, gpus)
-    for name, value in (("ray_engines", engines), ("ray_gpus", gpus)):
+        return RayWorkers(address[0] if address else None, workers, gpus)
+    for name, value in (("ray_workers", workers), ("ray_gpus", gpus)):
         if value is not None:
             raise InputError(f"is given without {mention('ray')}", input=name)
     return None
@@ -54,10 +54,10 @@ def run_left(
     folder: Path,
     options: Options,
     loaded: Loaded | None = None,
-    cluster: RayEngines | None = None,
+    cluster: RayWorkers | None = None,
 ) -> tuple[Outcome, int]:
     """Run what is left, with progress; gives also the exit code of an interruption, 0 if there was
-    none. `loaded` is the study, if it is at hand; `cluster` is where engines run, if not here."""
+    none. `loaded` is the study, if it is at hand; `cluster` is where workers run, if not here."""
     with StudyResults(folder) as before:
         watch = StudyWatch(console(stderr=True), before, options.failed)
         if options.failed or len(before) < before.record.cells:
