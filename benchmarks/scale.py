@@ -5,11 +5,11 @@
     python benchmarks/scale.py simulation    workers that die, behind a slow network
     python benchmarks/scale.py ray           two workers by Ray beside two local processes
 
-writer      batches of 256 answers, of 64 cells each: by the coordinator alone, with batches that were
-            packed before; and through pipes, from two processes that pack and send as fast as they
-            can. With a write-ahead log, and with the rollback journal of network file systems.
+writer      batches of 256 answers, of 64 cells each: by the coordinator alone, with batches that
+            were packed before; and through pipes, from two processes that pack and send as fast as
+            they can. With a write-ahead log, and with the rollback journal of network file systems.
             Labels are random, of 1000 classes, which should compress worse than those of a run.
-memory      what a coordinator adds to a process at most: all cells left, or all but a tenth finished.
+memory      what a coordinator adds to a process at most: all cells left, or nine tenths finished.
 simulation  workers with a model whose boundary is known, and that takes as long as an H200 with
             ResNet-50; each waits for the network at every question, and dies at random. The results
             must be those of one engine that nothing happens to.

@@ -19,12 +19,11 @@ from tollbox.studies.coordinator import (
     MOST_DEATHS,
     Coordinator,
     Diverged,
-    Finished,
+    Ended,
     Record,
     Share,
     Start,
     Take,
-    Unfinished,
     open_stores,
     pack,
 )
@@ -107,7 +106,7 @@ def test_what_comes_under_an_old_epoch_is_refused(case: Case) -> None:
     taken = dict(coordinator.answer(0, Take(new, 0)))
     assert [answered.labels.tolist() for answered in taken[cell]] == [[4]]  # it goes on from there
     assert coordinator.answer(0, labels(old, cell, 7)) is None
-    coordinator.hear(Finished(old, cell, None))  # type: ignore[arg-type]
+    coordinator.hear(Ended(old, cell, None))  # type: ignore[arg-type]
     coordinator.hear(Diverged(old, cell, "", ""))
     assert case.answers(cell) == [[4]]
     assert [type(event) for event in case.events] == [WorkerLost]
@@ -157,8 +156,8 @@ def test_what_is_interrupted_is_unfinished_and_what_ended_is_told(case: Case) ->
     boundary = half_space(distance=0.3, shape=(3, 8, 8))
     images = boundary.source[None]
     [result] = tb.run(tb.preset("surfree"), boundary.model(), images, [0], budget=60)
-    coordinator.hear(Unfinished(epoch, cells[0], replace(result, stop=Stop.INTERRUPTED)))
-    coordinator.hear(Finished(epoch, cells[1], result))
+    coordinator.hear(Ended(epoch, cells[0], replace(result, stop=Stop.INTERRUPTED)))
+    coordinator.hear(Ended(epoch, cells[1], result))
     [event] = case.events
     assert isinstance(event, CellEnded)
     assert (event.worker, event.cell, event.stop) == (0, cells[1], result.stop)

@@ -85,16 +85,8 @@ class Record(NamedTuple):
     parts: list[tuple[int, Mapping[int, int], bytes]]
 
 
-class Finished(NamedTuple):
-    """A cell has finished."""
-
-    epoch: int
-    cell: int
-    result: Result
-
-
-class Unfinished(NamedTuple):
-    """A cell was interrupted, with its result so far."""
+class Ended(NamedTuple):
+    """A cell has finished, or was interrupted."""
 
     epoch: int
     cell: int
@@ -249,9 +241,9 @@ class Coordinator:
 
     # -- reports ----------------------------------------------------------------------------------
 
-    def hear(self, report: Event | Finished | Unfinished | Diverged) -> None:
+    def hear(self, report: Event | Ended | Diverged) -> None:
         """Process a worker's report; events are passed on."""
-        if not isinstance(report, Finished | Unfinished | Diverged):
+        if not isinstance(report, Ended | Diverged):
             self.supervisor.tell(report)
             return
         cell, epoch = report.cell, report.epoch
@@ -259,15 +251,15 @@ class Coordinator:
         if job is None or cell not in self._slots[job].cells:
             return  # the epoch is over
         self._slots[job].cells.remove(cell)
-        if isinstance(report, Finished):
+        if isinstance(report, Ended) and report.result.stop.unfinished:
+            self.outcome.unfinished[cell] = replace(report.result, index=cell)
+        elif isinstance(report, Ended):
             result, worker = report.result, self.supervisor.workers[job]
             self._stores[cell % self._shards].save(cell, result)
             series, queries = cell // self._width, result.ledger.queries
             self.supervisor.tell(
                 CellEnded(worker, cell, series, result.stop, result.distance, queries)
             )
-        elif isinstance(report, Unfinished):
-            self.outcome.unfinished[cell] = replace(report.result, index=cell)
         elif self._options.rerun:
             self._stores[cell % self._shards].restart(cell, report.why)
             self.outcome.restarted += 1

@@ -32,7 +32,7 @@ from ..engine.progress import Progress
 from ..engine.sizes import default_batch_size, default_live, trial_batch_size
 from ..errors import TollboxError
 from ..workers.executors import Link
-from .coordinator import Diverged, Finished, Record, Share, Start, Started, Take, Unfinished, pack
+from .coordinator import Diverged, Ended, Record, Share, Start, Started, Take, pack
 from .events import ModelStarted, Options, WorkerProgress
 from .fingerprint import (
     check_attacks,
@@ -166,13 +166,12 @@ class WorkerRun:
                 changes = self.job.record.environment.changes(now)
                 changes = changes or "nothing is known to have changed"
                 self.link.report(Diverged(self.epoch, cell, why, changes))
-            elif result.stop.unfinished:
-                self.link.report(Unfinished(self.epoch, cell, result))
-            else:
-                if result.stop.failed and engine.sender.exhausted and options.own_process:
-                    raise MemoryError(result.reason)
-                kept = result if study.keep_images else replace(result, adversarial=None)
-                self.link.report(Finished(self.epoch, cell, kept))
+                continue
+            if result.stop.failed and engine.sender.exhausted and options.own_process:
+                raise MemoryError(result.reason)
+            if not (study.keep_images or result.stop.unfinished):
+                result = replace(result, adversarial=None)
+            self.link.report(Ended(self.epoch, cell, result))
         self._engine = None
 
 

@@ -155,24 +155,8 @@ class LossPolicy(Protocol):
         """Return whether to kill the process of a job because it should have finished."""
 
 
-class Executor(Protocol):
-    """Runs jobs."""
-
-    def run(
-        self,
-        jobs: Sequence[Job],
-        *,
-        report: Callable[[Any], None],
-        answer: Callable[[int, Any], Any],
-        stopper: Stopper,
-        policy: LossPolicy | None = None,
-    ) -> Generator[JobEnd | None]:
-        """Run all jobs. `report` receives their events, and `answer` the position of a job and its
-        request."""
-
-
 class SameProcess:
-    """Jobs one after another, in this process. The error of a job is raised unchanged."""
+    """Jobs one after another in this process. The error of a job is raised unchanged."""
 
     def __init__(self, shared: Any = None) -> None:
         self._shared = shared
@@ -289,7 +273,8 @@ class WorkerPool(ABC, Generic[Handle]):
         stopper: Stopper,
         policy: LossPolicy | None = None,
     ) -> Generator[JobEnd | None]:
-        """Run all jobs, each in the next free worker."""
+        """Run all jobs, each in the next free worker. `report` receives the events of the jobs, and
+        `answer` the position of a job and its request."""
         contents = [self._pack(job) for job in jobs]
         left, busy = deque(range(len(jobs))), dict[Handle, int]()
 
@@ -397,3 +382,6 @@ class WorkerPool(ABC, Generic[Handle]):
     def _remove(self, worker: Handle) -> None:
         self._workers.remove(worker)
         worker.end()
+
+
+Executor = SameProcess | WorkerPool[Any]

@@ -222,9 +222,9 @@ def _lost(index: int, cell: Cell, reason: str) -> Result:
 # -- in the worker --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass
 class _CellJob:
-    """The work of one worker: as many cells as it can get."""
+    """The work of one worker: as many cells as it can get, one by one."""
 
     number: int
     memory: float
@@ -235,32 +235,21 @@ class _CellJob:
     options: dict[str, Any]
 
     def __call__(self, model: Model, link: Link) -> None:
-        _CellRun(self, model, link).run()
-
-
-class _CellRun:
-    """One run of one worker."""
-
-    def __init__(self, job: _CellJob, model: Model, link: Link) -> None:
-        self._job, self._link = job, link
-        self._indices: dict[int, int] = {}
-        """Position of a cell in the whole input, by its position in this worker."""
-        self._last = _Report(job.number, [], 0, 0, 0)
-        self._finished: list[Result] = []
+        """Run cells in an engine, and report results."""
+        self._link, self._last = link, _Report(self.number, [], 0, 0, 0)
+        self._indices: dict[int, int] = {}  # position in the input, by position in this worker
         self._reported = 0.0
-        if job.layout is not None:
-            model = model.in_layout(job.layout)
-        self._engine = Engine(model, memory=job.memory, progress=self._progress, **job.options)
-
-    def run(self) -> None:
-        self._link.on_stop(self._engine.stop)
+        if self.layout is not None:
+            model = model.in_layout(self.layout)
+        engine = Engine(model, memory=self.memory, progress=self._progress, **self.options)
+        link.on_stop(engine.stop)
         try:
-            for _ in self._engine.run(_SizedCells(self) if self._job.sized else self.cells()):
+            for _ in engine.run(self if self.sized else iter(self)):
                 pass
         finally:
             self._report()
 
-    def cells(self) -> Iterator[Cell]:
+    def __iter__(self) -> Iterator[Cell]:
         """Yield cells from the coordinator until there are no more."""
         for position in itertools.count():
             answer = self._link.ask(None)
@@ -269,27 +258,17 @@ class _CellRun:
             self._indices[position], content = answer
             yield pickle.loads(content)
 
+    def __len__(self) -> int:
+        return 0  # not used: an engine that is stopped still takes all cells of sized input
+
     def _progress(self, now: Progress) -> None:
-        self._last = _Report(self._job.number, [], now.live, now.queries, now.rows)
-        for result in now.finished:
-            self._finished.append(replace(result, index=self._indices.pop(result.index)))
-        if self._finished or time.monotonic() - self._reported > REPORT_SECONDS:
+        finished = [replace(r, index=self._indices.pop(r.index)) for r in now.finished]
+        finished = self._last.finished + finished
+        self._last = _Report(self.number, finished, now.live, now.queries, now.rows)
+        if finished or time.monotonic() - self._reported > REPORT_SECONDS:
             self._report()
 
     def _report(self) -> None:
         self._reported = time.monotonic()
-        finished, self._finished = self._finished, []
-        self._link.report(self._last._replace(finished=finished))
-
-
-@dataclass(frozen=True)
-class _SizedCells:
-    """Cells that arrive one by one; a length tells the engine that there is an end."""
-
-    run: _CellRun
-
-    def __iter__(self) -> Iterator[Cell]:
-        return self.run.cells()
-
-    def __len__(self) -> int:
-        return 0
+        self._link.report(self._last)
+        self._last = self._last._replace(finished=[])
