@@ -226,13 +226,15 @@ class RayHandle(WorkerHandle):
             self._inbox.put((self, ("died", "its connection to the driver ended")))
 
     def kill(self) -> None:
-        with suppress(self._ray.exceptions.RayError):
-            self._ray.kill(self.actor, no_restart=True)
+        if self.actor is not None:
+            with suppress(self._ray.exceptions.RayError):
+                self._ray.kill(self.actor, no_restart=True)
 
     def end(self) -> None:
         self.ended = True
         self.channel.close()
         self.kill()
+        self.actor = self.serving = None  # the handle may live longer
 
 
 class RayPool(WorkerPool[RayHandle]):
@@ -248,6 +250,7 @@ class RayPool(WorkerPool[RayHandle]):
         self.share = min(1.0, gpus) if gpus else 1 / max(rooms)
         """Share of a node's memory, or of a GPU's, that a worker may use."""
         self._listener = _listen(self.ray)
+        self._shared: Any = None
         try:
             self._shared = self.ray.put(self.ray.cloudpickle.dumps(shared))
             self._actor = self.ray.remote(actor_class(self.ray))
@@ -267,6 +270,7 @@ class RayPool(WorkerPool[RayHandle]):
             self.ray.wait(leaving, num_returns=len(leaving), timeout=LEAVE_SECONDS)
         super().close()
         self._listener.close()
+        self._shared = None  # or Ray tries to recover it when the cluster ends
 
     def _spawn(self, count: int) -> None:
         threads = max(1, round(self._needs["num_cpus"]))
