@@ -20,7 +20,7 @@ import common
 import nets
 
 import tollbox as tb
-from tollbox.studies.events import CellEnded, EngineProgress, Event
+from tollbox.studies.events import CellEnded, Event, WorkerProgress
 
 
 class Lines:
@@ -34,7 +34,7 @@ class Lines:
     def __call__(self, event: Event) -> None:
         if isinstance(event, CellEnded):
             self._cells += 1
-        if isinstance(event, EngineProgress):
+        if isinstance(event, WorkerProgress):
             self._queries.update(event.queries)
         now = time.monotonic()
         if now - self._last < common.EVERY:

@@ -1,16 +1,16 @@
-"""What the desk of a study can take, in answers a second and in memory, and what engines get of it.
+"""The load that the coordinator of a study can take, in answers per second and in memory.
 
     python benchmarks/scale.py writer        answers/s, each batch committed before it is told
     python benchmarks/scale.py memory        of the process that owns the store, by number of cells
-    python benchmarks/scale.py simulation    engines that die, behind a slow network
-    python benchmarks/scale.py ray           two engines by Ray beside two local processes
+    python benchmarks/scale.py simulation    workers that die, behind a slow network
+    python benchmarks/scale.py ray           two workers by Ray beside two local processes
 
-writer      batches of 256 answers, of 64 cells each: by the desk alone, with batches that were
-            packed before; and through pipes, from two processes that pack and send as fast as they
-            can. With a write-ahead log, and with the rollback journal of network file systems.
+writer      batches of 256 answers, of 64 cells each: by the coordinator alone, with batches that
+            were packed before; and through pipes, from two processes that pack and send as fast as
+            they can. With a write-ahead log, and with the rollback journal of network file systems.
             Labels are random, of 1000 classes, which should compress worse than those of a run.
-memory      what a desk adds to a process at most: all cells left, or all but a tenth finished.
-simulation  engines with a model whose boundary is known, and that takes as long as an H200 with
+memory      what a coordinator adds to a process at most: all cells left, or nine tenths finished.
+simulation  workers with a model whose boundary is known, and that takes as long as an H200 with
             ResNet-50; each waits for the network at every question, and dies at random. The results
             must be those of one engine that nothing happens to.
 ray         needs Ray, and runs in a network namespace of its own (`scale_ray.py`); `--net resnet20`
@@ -48,20 +48,20 @@ from scale_studies import KNOWN, STUDY, write_study
 import tollbox as tb
 from tollbox.core.stop import Stop
 from tollbox.engine.journal import Answered
-from tollbox.studies import run as running
-from tollbox.studies.coordinator import Begin, Desk, Record, Take, pack, writing
+from tollbox.studies.coordinator import Coordinator, Record, Start, Take, open_stores, pack
 from tollbox.studies.create import begin, describe
-from tollbox.studies.events import CellEnded, EngineLost, Event, Options
+from tollbox.studies.events import CellEnded, Event, Options, WorkerLost
 from tollbox.studies.grid import Grid
 from tollbox.studies.inputs import load
-from tollbox.studies.job import EngineJob, Loader
+from tollbox.studies.job import Loader, WorkerJob
+from tollbox.studies.run import run_jobs
 from tollbox.studies.store.connection import ROLLBACK, VARIABLE, WAL
 from tollbox.studies.store.folder import shard_path
 from tollbox.studies.store.record import Environment, ModelFingerprint, StudyRecord
 from tollbox.studies.store.store import Store
-from tollbox.studies.supervisor import EngineCare
+from tollbox.studies.supervisor import Supervisor
 from tollbox.workers.executors import Link, Stopper
-from tollbox.workers.process import Processes
+from tollbox.workers.process import ProcessPool
 
 ROWS, CELLS = 256, 64
 """Of a batch."""
@@ -108,7 +108,7 @@ class Flood:
     seconds: float
 
     def __call__(self, shared: object, link: Link) -> int:  # noqa: ARG002
-        epoch = link.ask(Begin()).epoch
+        epoch = link.ask(Start()).epoch
         cells = taken(lambda: link.ask(Take(epoch, 0)))
         rng, sent, end = np.random.default_rng(0), 0, time.monotonic() + self.seconds
         while time.monotonic() < end:
@@ -117,8 +117,10 @@ class Flood:
         return sent
 
 
-def desk_of(stores: dict[int, Store], engines: int) -> Desk:
-    return Desk(stores, range(engines), Options(), lambda: math.inf, list[Event]().append)
+def coordinator_of(stores: dict[int, Store], workers: int) -> Coordinator:
+    ignored = list[Event]().append
+    supervisor = Supervisor(Path(), range(workers), math.inf, ignored, Stopper())
+    return Coordinator(stores, Options(), supervisor)
 
 
 def writer(seconds: float) -> dict[str, Any]:
@@ -130,28 +132,28 @@ def writer(seconds: float) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as name:
             path = shard_path(Path(name), 0)
             Store.create(path, record, [])
-            with writing({0: path}) as stores:
-                desk = desk_of(stores, 1)
-                epoch = desk.answer(0, Begin()).epoch
-                cells = taken(partial(desk.answer, 0, Take(epoch, 0)))
+            with open_stores({0: path}) as stores:
+                coordinator = coordinator_of(stores, 1)
+                epoch = coordinator.answer(0, Start()).epoch
+                cells = taken(partial(coordinator.answer, 0, Take(epoch, 0)))
                 rng = np.random.default_rng(0)
                 packed = [pack(batch(ask, cells, rng), record) for ask in range(200)]
                 took, sent, began = list[float](), 0, time.monotonic()
                 while time.monotonic() < began + seconds:
                     at = time.perf_counter()
-                    if desk.answer(0, Record(epoch, packed[sent % 200])) is not True:
+                    if coordinator.answer(0, Record(epoch, packed[sent % 200])) is not True:
                         raise RuntimeError("not committed")
                     took.append(time.perf_counter() - at)
                     sent += 1
                 alone = sent * ROWS / (time.monotonic() - began)
             path.unlink()
             Store.create(path, record, [])
-            with writing({0: path}) as stores, Processes(2) as crew:
-                desk = desk_of(stores, 2)
-                ends = crew.run(
+            with open_stores({0: path}) as stores, ProcessPool(2) as pool:
+                coordinator = coordinator_of(stores, 2)
+                ends = pool.run(
                     [Flood(record, seconds)] * 2,
-                    tell=desk.hear,
-                    answer=desk.answer,
+                    report=coordinator.hear,
+                    answer=coordinator.answer,
                     stopper=Stopper(),
                 )
                 sent = sum(end.value for end in ends if end is not None)
@@ -161,7 +163,7 @@ def writer(seconds: float) -> dict[str, Any]:
                 raise RuntimeError(f"{kept} of {sent} batches are in the store")
             pipes, size = sent * ROWS / seconds, path.stat().st_size / (sent * ROWS)
         report[journal] = {
-            "desk_alone_answers_per_s": round(alone),
+            "coordinator_alone_answers_per_s": round(alone),
             "commit_ms_median": round(1e3 * statistics.median(took), 3),
             "commit_ms_p99": round(1e3 * float(np.quantile(took, 0.99)), 3),
             "two_processes_answers_per_s": round(pipes),
@@ -182,7 +184,7 @@ def peak() -> float:
 
 
 def memory_of(cells: int, finished: float) -> dict[str, float]:
-    """What a desk adds, in this process."""
+    """What a coordinator adds, in this process."""
     record = record_of(cells)
     with tempfile.TemporaryDirectory() as name:
         path = shard_path(Path(name), 0)
@@ -193,14 +195,14 @@ def memory_of(cells: int, finished: float) -> dict[str, float]:
             store.executemany(f"INSERT INTO results VALUES {row}", ((cell,) for cell in done))
             store.executemany("INSERT INTO traces VALUES (?, x'00', NULL)", ((c,) for c in done))
         before, began = peak(), time.monotonic()
-        with writing({0: path}) as stores:
-            desk = desk_of(stores, 1)
-            epoch = desk.answer(0, Begin()).epoch
-            taken(partial(desk.answer, 0, Take(epoch, 0)))
+        with open_stores({0: path}) as stores:
+            coordinator = coordinator_of(stores, 1)
+            epoch = coordinator.answer(0, Start()).epoch
+            taken(partial(coordinator.answer, 0, Take(epoch, 0)))
         opened, seconds = peak(), time.monotonic() - began
         return {
             "base_mib": round(before),
-            "desk_mib": round(opened - before),
+            "coordinator_mib": round(opened - before),
             "seconds_to_open": round(seconds, 2),
         }
 
@@ -232,8 +234,8 @@ class _SlowLink:
         if time.monotonic() > self.dies_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def tell(self, event: Any) -> None:  # nobody waits for it
-        self.link.tell(event)
+    def report(self, event: Any) -> None:  # without a delay: nothing waits for it
+        self.link.report(event)
 
     def ask(self, request: Any) -> Any:
         self._wait()
@@ -245,15 +247,15 @@ class _SlowLink:
 
 @dataclass(frozen=True)
 class _Dying:
-    """An engine's job on a node that dies after some time, on average `life` seconds."""
+    """A worker's job on a node that dies after some time, on average `life` seconds."""
 
-    job: EngineJob
+    job: WorkerJob
     latency: float
     life: float
 
     @property
-    def engine(self) -> int:
-        return self.job.engine
+    def worker(self) -> int:
+        return self.job.worker
 
     @property
     def folder(self) -> Path:
@@ -273,7 +275,7 @@ def found(folder: Path) -> dict[int, Any]:
         }
 
 
-def simulation(engines: int, images: int, latency: float, life: float) -> dict[str, Any]:
+def simulation(workers: int, images: int, latency: float, life: float) -> dict[str, Any]:
     """Engines that die, behind a slow network, and one to which nothing happens."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -287,22 +289,22 @@ def simulation(engines: int, images: int, latency: float, life: float) -> dict[s
         path, stopper, events = shard_path(out, 0), Stopper(), list[Event]()
         with Store.open(path, write=False) as store:
             record = store.study
-        care = EngineCare(out, range(engines), math.inf, events.append, stopper, cluster=True)
-        options = Options(share=1 / engines, own_process=True)
-        with writing({0: path}) as stores, Processes(engines, Loader()) as crew:
-            desk = Desk(stores, range(engines), options, care.seconds_left, care.tell)
+        supervisor = Supervisor(out, range(workers), math.inf, events.append, stopper, cluster=True)
+        options = Options(share=1 / workers, own_process=True)
+        with open_stores({0: path}) as stores, ProcessPool(workers, Loader()) as pool:
+            coordinator = Coordinator(stores, options, supervisor)
             jobs: Any = [
-                _Dying(EngineJob(n, record, out, options), latency, life) for n in range(engines)
+                _Dying(WorkerJob(n, record, out, options), latency, life) for n in range(workers)
             ]
             began = time.monotonic()
-            outcome = running._run_jobs(crew, jobs, desk, care, stopper)
+            outcome = run_jobs(pool, jobs, coordinator, stopper)
             seconds = time.monotonic() - began
         one, many = found(folder / "one"), found(out)
         queries = sum(event.queries for event in events if isinstance(event, CellEnded))
-        deaths = [event for event in events if isinstance(event, EngineLost)]
+        deaths = [event for event in events if isinstance(event, WorkerLost)]
         return {
             "cells": len(many),
-            "engines": engines,
+            "workers": workers,
             "latency_ms": 1e3 * latency,
             "mean_life_s": life,
             "deaths": len(deaths),
@@ -319,7 +321,7 @@ def main() -> None:
     parser.add_argument("what", choices=("writer", "memory", "memory-of", "simulation", "ray"))
     parser.add_argument("numbers", nargs="*", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--engines", type=int, default=4)
+    parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--images", type=int, default=None)
     parser.add_argument("--latency", type=float, default=0.02)
     parser.add_argument("--life", type=float, default=40.0)
@@ -333,7 +335,7 @@ def main() -> None:
     elif given.what == "memory-of":
         report = memory_of(int(given.numbers[0]), given.numbers[1])
     elif given.what == "simulation":
-        report = simulation(given.engines, given.images or 500, given.latency, given.life)
+        report = simulation(given.workers, given.images or 500, given.latency, given.life)
     else:
         report = ray_speed(given.rounds, given.images or 16, given.net)
     print(json.dumps(report, indent=1))

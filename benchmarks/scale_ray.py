@@ -1,6 +1,6 @@
-"""Two engines by Ray beside two processes of this machine (`python benchmarks/scale.py ray`).
+"""Two workers by Ray beside two processes of this machine (`python benchmarks/scale.py ray`).
 
-1. Queries/s while both engines are at work, up to nine tenths of a run, of the two ways in turn.
+1. Queries/s while both workers are at work, up to nine tenths of a run, of the two ways in turn.
    The ratio is that of the medians. It says little if others use the machine.
 2. The processor time that a query takes, of this process and all that come from it, Ray's own
    included: what the cores could do at best. It says something under load, too, but not how long
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from scale_studies import CONVOLUTIONS, RESNET20, write_study
 
 import tollbox as tb
-from tollbox.studies.events import EngineProgress, Event
+from tollbox.studies.events import Event, WorkerProgress
 
 NETS = {"small": (CONVOLUTIONS, 3000), "resnet20": (RESNET20, 400)}
 """Networks, and budgets with which a run takes some 15 s."""
@@ -58,16 +58,16 @@ def processor_seconds() -> dict[int, float]:
 
 
 def speed(
-    study: tb.Study, out: Path, executor: tb.studies.RayEngines | None
+    study: tb.Study, out: Path, executor: tb.studies.RayWorkers | None
 ) -> tuple[float, float]:
-    """Queries/s while both engines are at work, and microseconds of the processor for each."""
+    """Queries/s while both workers are at work, and microseconds of the processor for each."""
     done: dict[int, int] = {}
     samples: list[Sample] = []
     spent: dict[int, float] = {}  # also by those that have ended since
 
     def tell(event: Event) -> None:
-        if isinstance(event, EngineProgress):
-            done[event.engine] = sum(event.queries.values())
+        if isinstance(event, WorkerProgress):
+            done[event.worker] = sum(event.queries.values())
             now = time.monotonic()
             if len(done) == 2 and (not samples or now > samples[-1].seconds + SAMPLE_SECONDS):
                 spent.update(processor_seconds())
@@ -98,7 +98,7 @@ def ray_speed(rounds: int, images: int, net: str) -> dict[str, Any]:
         study = write_study(folder, model, images, budget=budget, batch=64, workers=2)
         for _ in range(rounds):
             measured["processes"].append(speed(study, folder / "out", None))
-            measured["ray"].append(speed(study, folder / "out", tb.studies.RayEngines(engines=2)))
+            measured["ray"].append(speed(study, folder / "out", tb.studies.RayWorkers(workers=2)))
     speeds, processor = (
         {kind: [values[n] for values in runs] for kind, runs in measured.items()} for n in (0, 1)
     )

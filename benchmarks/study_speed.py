@@ -96,7 +96,7 @@ def timed_command(told: Path, words: list[str]) -> None:
     from tollbox.studies import inputs as loading
     from tollbox.studies import run as running
     from tollbox.studies.inputs import Loaded
-    from tollbox.studies.job import DeskJournal, EngineRun
+    from tollbox.studies.job import StudyJournal, WorkerRun
     from tollbox.studies.store.store import Store
 
     watch.wrap(tollbox.cli.run, "run", REST)
@@ -106,8 +106,8 @@ def timed_command(told: Path, words: list[str]) -> None:
         watch.wrap(Loaded, name, "check")
     watch.wrap(beginning, "begin", "check")
     watch.wrap(running, "run_folder", "run")
-    watch.wrap(EngineRun, "_run_cells", "run")
-    watch.wrap(DeskJournal, "record", "store")
+    watch.wrap(WorkerRun, "_run_cells", "run")
+    watch.wrap(StudyJournal, "record", "store")
     watch.wrap(Store, "save", "store")
     watch.wrap(tollbox.cli.study_run, "say_end", "end")
     try:

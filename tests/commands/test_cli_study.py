@@ -644,9 +644,9 @@ def test_the_second_signal_stops_in_the_middle_of_a_batch(
 
 
 IMPATIENT = """
-from tollbox.studies import care
+from tollbox.studies import supervisor
 from tollbox.cli import main
-care.GRACE_SECONDS = 0.5
+supervisor.GRACE_SECONDS = 0.5
 if __name__ == "__main__":
     main()
 """
@@ -660,8 +660,8 @@ def test_a_model_that_hangs_is_ended_when_the_time_is_up(case: Case, workers: in
     ended = subprocess.run([sys.executable, *command], capture_output=True, text=True)
     assert ended.returncode == 1, ended.stderr
     last = ended.stderr.splitlines()[-1]
-    assert "the time is up, and the model has not answered for " in last
-    assert "All that was recorded is kept: go on with `tollbox resume out`." in last
+    assert "time limit reached, and the model has not answered for " in last
+    assert "All recorded answers are kept. Resume with `tollbox resume out`." in last
     case.code.write_text(EXACT)
     assert case.run("resume", "out")[0] == 0
     assert case.begin("whole")[0] == 0
@@ -673,12 +673,12 @@ def test_a_model_that_kills_its_process_is_given_up(case: Case) -> None:
     with started("run", "study.toml", "--out", "out") as process:
         _, err = process.communicate()
     assert process.returncode == 1, err
-    for engine in (0, 1):
-        died = f"worker {engine} died (exit code 9)"
+    for worker in (0, 1):
+        died = f"worker {worker} died (exit code 9)"
         assert err.count(f"{died}; another one takes over its cells.") == 1
         assert err.count(f"{died}; its cells wait until another one is free.") == 1
         assert err.count(f"{died}; its cells are left, and the others continue.") == 1
-    assert "go on with `tollbox resume out`" in err.splitlines()[-1]
+    assert "Resume with `tollbox resume out`" in err.splitlines()[-1]
 
 
 FIRST = """
@@ -748,7 +748,7 @@ def test_a_process_without_enough_memory_leaves_its_cells_to_others(
     lines = [line for line in err.splitlines() if "ran out of memory" in line]
     assert len(lines) == times
     assert all("too large" in line for line in lines)
-    assert all(line.endswith("; its cells wait until another is free.") for line in lines)
+    assert all(line.endswith("; its cells wait for a free process.") for line in lines)
     ends_as_unbroken(case)
 
 
@@ -758,9 +758,9 @@ def test_without_memory_for_a_single_process_the_study_can_be_resumed(case: Case
     parent = "Path('parent').exists() or Path('parent').write_text(str(os.getpid()))\n"
     case.code.write_text(f"{FIRST}{parent}{case.code.read_text()}")
     last = run_to_the_end(case, 1).splitlines()[-1]
-    assert "there is not enough memory, even for a single process: engine " in last
-    assert "all that was recorded is safe" in last
-    assert last.endswith("go on with `tollbox resume out`.")
+    assert "there is not enough memory, even for a single process: worker " in last
+    assert "All recorded answers are kept" in last
+    assert last.endswith("Resume with `tollbox resume out`.")
     case.code.write_text(EXACT)
     assert case.run("resume", "out")[0] == 0
     ends_as_unbroken(case)

@@ -53,7 +53,7 @@ StudyResults.to_polars(None)
 """
 RAY = """
 import torch, tollbox as tb
-tb.studies.RayEngines().rooms(torch.device("cpu"))
+tb.studies.RayWorkers().rooms(torch.device("cpu"))
 """
 COMMAND = "from tollbox.__main__ import main\nsys.argv = ['tollbox', 'presets']\nmain()"
 

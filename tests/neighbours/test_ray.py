@@ -1,4 +1,4 @@
-"""Engines on a Ray cluster, all in network namespaces of their own."""
+"""Workers on a Ray cluster, all in network namespaces of their own."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def refused(config, out="refused"):
 """
 VERSIONS = """
 import ray
-from tollbox.studies import ray_engines
+from tollbox.studies import ray as ray_module
 
 real, ray.__version__ = ray.__version__, "2.0.0"
-told = refused(tb.studies.RayEngines(cluster.address))
-assert "cannot be used" in told and "expected one of Ray 2.0.0" in told, told
+told = refused(tb.studies.RayWorkers(cluster.address))
+assert "cannot be used" in told and "expected a cluster of Ray 2.0.0" in told, told
 assert "\\n" not in told and not Path("refused").exists()
 ray.__version__ = real
-version, ray_engines.__version__ = ray_engines.__version__, "9.9"
-told = refused(tb.studies.RayEngines(cluster.address))
+version, ray_module.__version__ = ray_module.__version__, "9.9"
+told = refused(tb.studies.RayWorkers(cluster.address))
 assert f"other versions (tollbox is {version} there and 9.9 here)" in told, told
-ray_engines.__version__ = version
-told = refused(tb.studies.RayEngines(cluster.address, num_gpus=2), "large")
-assert "no node of the Ray cluster has room for an engine (1 CPUs, 2 GPUs)" in told, told
+ray_module.__version__ = version
+told = refused(tb.studies.RayWorkers(cluster.address, num_gpus=2), "large")
+assert "no node of the Ray cluster has room for a worker (1 CPUs, 2 GPUs)" in told, told
 assert not Path("large").exists()
 tb.run_study(study, "refused").close()  # without Ray
 assert contents(Path("refused")) == wanted
@@ -60,7 +60,7 @@ import ray
 from tollbox.studies.store.connection import StoreError
 from tollbox.studies.store.store import Store
 
-# Two engines on one GPU: nothing goes on before both have their halves.
+# Two workers on one GPU: nothing continues before both have their halves.
 left = []
 
 def tell(event):
@@ -69,13 +69,13 @@ def tell(event):
         time.sleep(0.1)
     left.append(ray.available_resources().get("GPU", 0))
 
-halves = tb.studies.RayEngines(cluster.address, num_gpus=0.5)
+halves = tb.studies.RayWorkers(cluster.address, num_gpus=0.5)
 tb.run_study(study, "halves", executor=halves, tell=tell).close()
 assert contents(Path("halves")) == wanted
 assert left[0] == 0, left
 
-# More engines than there is room for: the others wait, and nobody waits for them.
-tb.run_study(study, "many", executor=tb.studies.RayEngines(cluster.address, engines=7)).close()
+# More workers than there is room for: the others wait, and nothing waits for them.
+tb.run_study(study, "many", executor=tb.studies.RayWorkers(cluster.address, workers=7)).close()
 assert contents(Path("many")) == wanted
 
 # A full disk: one sentence, and nothing is lost.
@@ -89,38 +89,37 @@ def full(self, content):
 
 Store.record = full
 try:
-    tb.run_study(study, "full", executor=tb.studies.RayEngines(cluster.address)).close()
+    tb.run_study(study, "full", executor=tb.studies.RayWorkers(cluster.address)).close()
     raise AssertionError("not refused")
 except StoreError as error:
     assert str(error) == "the disk is full"
 Store.record = record
-tb.run_study(study, "full", executor=tb.studies.RayEngines(cluster.address)).close()
+tb.run_study(study, "full", executor=tb.studies.RayWorkers(cluster.address)).close()
 assert contents(Path("full")) == wanted
 """
 CUT = """
-from tollbox.workers.channel import Switchboard
-from tollbox.studies.events import EngineLost
+from tollbox.workers.channel import Listener
+from tollbox.studies.events import WorkerLost
 from tollbox.studies.store.store import Store
 
-# The network between an engine and the driver is cut, twice, while both are there.
-wires, calls, events, record, make = [], [], [], Store.record, Switchboard.wire
+# The network between a worker and the driver is cut, twice, while both are there.
+channels, calls, events, record, expect = [], [], [], Store.record, Listener.expect
 
-def kept(self):
-    made = make(self)
-    wires.append(made[0])
-    return made
+def kept(self, channel):
+    channels.append(channel)
+    return expect(self, channel)
 
 def cut(self, content):
     record(self, content)
     calls.append(content)
     if len(calls) in (20, 60):
-        next(wire for wire in wires if wire.connection is not None).close()
+        next(c for c in channels if c.connected and not c._closed).close()
 
-Store.record, Switchboard.wire = cut, kept
-cluster = tb.studies.RayEngines(cluster.address)
+Store.record, Listener.expect = cut, kept
+cluster = tb.studies.RayWorkers(cluster.address)
 tb.run_study(study, "cut", executor=cluster, tell=events.append).close()
 assert contents(Path("cut")) == wanted
-assert sum(isinstance(event, EngineLost) for event in events) == 2, events
+assert sum(isinstance(event, WorkerLost) for event in events) == 2, events
 """
 INTERRUPTED = """
 import signal, subprocess, time
@@ -165,7 +164,7 @@ def run_inside(command: list[str], folder: Path) -> str:
     return ended.stdout
 
 
-def test_a_node_an_engine_and_the_driver_are_killed(tmp_path: Path) -> None:
+def test_a_node_a_worker_and_the_driver_are_killed(tmp_path: Path) -> None:
     words = ["--kills", "3", "--images", "2", "--seeds", "2", "--attacks", "3"]
     command = ["env", f"{torture_ray.INSIDE}=1", sys.executable, torture_ray.__file__, *words]
     told = run_inside(command, tmp_path)

@@ -18,9 +18,9 @@ import torch
 from tollbox.core.device import tf32_setting
 from tollbox.core.stop import Stop
 from tollbox.errors import InputError, TollboxError
-from tollbox.workers import crew
-from tollbox.workers.executors import JobEnd, Loss, SameProcess, Stopper, Then
-from tollbox.workers.process import Processes
+from tollbox.workers import executors
+from tollbox.workers.executors import JobEnd, Loss, OnLoss, SameProcess, Stopper
+from tollbox.workers.process import ProcessPool
 
 # -- jobs, which other processes import from here -------------------------------------------------
 
@@ -46,7 +46,7 @@ def adds_up(shared, link):
     """Asks for numbers until there are none; reports each."""
     total = 0
     while (number := link.ask("next")) is not None:
-        link.tell(number)
+        link.report(number)
         total += number
     return total
 
@@ -68,7 +68,7 @@ def returns_a_lock(shared, link):
 
 
 def tells_a_lock(shared, link):
-    link.tell(threading.Lock())
+    link.report(threading.Lock())
 
 
 def dies(shared, link):
@@ -88,7 +88,7 @@ def waits_for_a_stop(shared, link):
         stopped.set()
 
     link.on_stop(stop)
-    link.tell("begun")
+    link.report("begun")
     stopped.wait()
     return reasons[0]
 
@@ -110,13 +110,13 @@ def ignores_a_large_answer(shared, link):
 def run(executor, jobs, answer=lambda job, request: None, stopper=None):
     """All that is told, and the ends by job."""
     told = []
-    ends = executor.run(jobs, tell=told.append, answer=answer, stopper=stopper or Stopper())
+    ends = executor.run(jobs, report=told.append, answer=answer, stopper=stopper or Stopper())
     return told, {end.job: end for end in ends if end is not None}
 
 
 @pytest.fixture(scope="module")
 def processes():
-    with Processes(2, shared={"a": 1}) as pool:
+    with ProcessPool(2, shared={"a": 1}) as pool:
         yield pool
         assert pool.count == 2  # every test here leaves them as they were
 
@@ -172,7 +172,7 @@ def test_processes_compute_in_the_precision_of_their_parent(name, value, wanted)
     matmul = torch.backends.cuda.matmul
     setattr(matmul, name, value)
     try:
-        with Processes(1) as own:
+        with ProcessPool(1) as own:
             _, ends = run(own, [its_tf32])
     finally:
         matmul.allow_tf32 = False
@@ -213,7 +213,7 @@ def test_an_error_in_the_same_process_is_raised_as_it_is():
 
 @pytest.mark.parametrize(("job", "how"), [(dies, "signal 9"), (exits, "exit code 7")])
 def test_a_process_that_dies_ends_its_job_and_the_others_go_on(job, how):
-    with Processes(2) as pool:
+    with ProcessPool(2) as pool:
         _, ends = run(pool, [job, its_pid, its_pid, its_pid])
         assert ends[0] == JobEnd(0, died=how)
         assert pool.count == 1
@@ -223,7 +223,7 @@ def test_a_process_that_dies_ends_its_job_and_the_others_go_on(job, how):
 
 
 def test_when_all_have_died_the_jobs_that_are_left_end_too():
-    with Processes(1) as pool:
+    with ProcessPool(1) as pool:
         _, ends = run(pool, [dies, its_pid, its_pid])
         assert [ends[place].died for place in range(3)] == ["signal 9"] + ["no process is left"] * 2
         _, ends = run(pool, [its_pid])
@@ -233,7 +233,7 @@ def test_when_all_have_died_the_jobs_that_are_left_end_too():
 def test_a_stop_during_a_job(processes):
     stopper, told, ends = Stopper(), [], []
     events = processes.run(
-        [waits_for_a_stop] * 3, tell=told.append, answer=lambda *_: None, stopper=stopper
+        [waits_for_a_stop] * 3, report=told.append, answer=lambda *_: None, stopper=stopper
     )
     for end in events:
         ends += [] if end is None else [end.value]
@@ -263,7 +263,7 @@ def test_a_stop_while_a_large_message_is_sent(processes):
 
 def test_a_caller_may_go_early(processes):
     events = processes.run(
-        [adds_up] * 4, tell=lambda event: None, answer=lambda *_: 1, stopper=Stopper()
+        [adds_up] * 4, report=lambda event: None, answer=lambda *_: 1, stopper=Stopper()
     )
     assert next(events) is None
     events.close()
@@ -285,9 +285,9 @@ def test_an_error_in_an_answer_is_raised_and_nobody_waits_for_ever(processes, br
 
 
 def test_a_process_that_dies_while_nobody_listens_is_not_used_again():
-    with Processes(2) as pool:
+    with ProcessPool(2) as pool:
         events = pool.run(
-            [adds_up, asks_for_ever], tell=lambda _: None, answer=lambda *_: 1, stopper=Stopper()
+            [adds_up, asks_for_ever], report=lambda _: None, answer=lambda *_: 1, stopper=Stopper()
         )
         assert next(events) is None
         os.kill(pool.pids[1], signal.SIGKILL)
@@ -305,7 +305,7 @@ class Says:
 
     def lost(self, loss):
         self.losses.append(loss)
-        return self._words.pop(0) if self._words else Then.END
+        return self._words.pop(0) if self._words else OnLoss.END
 
     def overdue(self, place):
         return self._overdue
@@ -347,14 +347,14 @@ def _waits_for(file, shared, link):
 
 
 def cared_for(pool, jobs, care):
-    ends = pool.run(jobs, tell=print, answer=lambda *_: None, stopper=Stopper(), care=care)
+    ends = pool.run(jobs, report=print, answer=lambda *_: None, stopper=Stopper(), policy=care)
     return {end.job: end for end in ends if end is not None}
 
 
 @pytest.mark.parametrize(("job", "how"), [(dies, "signal 9"), (exits, "exit code 7")])
 def test_a_job_whose_process_died_goes_on_in_a_fresh_one(job, how, tmp_path):
-    care = Says(Then.NOW)
-    with Processes(2) as pool:
+    care = Says(OnLoss.NOW)
+    with ProcessPool(2) as pool:
         before = pool.pids
         first = Once(tmp_path / "died", job)
         # the other process is busy until that job has died
@@ -366,8 +366,8 @@ def test_a_job_whose_process_died_goes_on_in_a_fresh_one(job, how, tmp_path):
 
 
 def test_a_job_that_is_to_go_on_later_waits_for_a_process(tmp_path):
-    care = Says(Then.LATER)
-    with Processes(2) as pool:
+    care = Says(OnLoss.LATER)
+    with ProcessPool(2) as pool:
         first = Once(tmp_path / "died", dies)
         ends = cared_for(pool, [first, waits_for(tmp_path / "died"), its_pid], care)
         assert {end.value for end in ends.values()} == set(pool.pids)
@@ -375,8 +375,8 @@ def test_a_job_that_is_to_go_on_later_waits_for_a_process(tmp_path):
 
 
 def test_a_fresh_process_that_dies_too_is_an_end():
-    care = Says(Then.NOW)
-    with Processes(1) as pool:
+    care = Says(OnLoss.NOW)
+    with ProcessPool(1) as pool:
         ends = cared_for(pool, [dies], care)
         assert ends == {0: JobEnd(0, died="signal 9")}
         assert care.losses == [Loss(0, "signal 9", False, True)] * 2
@@ -384,8 +384,8 @@ def test_a_fresh_process_that_dies_too_is_an_end():
 
 @pytest.mark.parametrize("job", [needs_too_much, fails_for_lack_of_memory])
 def test_a_job_that_has_not_enough_memory_leaves_its_process(job, tmp_path):
-    care = Says(Then.LATER)
-    with Processes(2) as pool:
+    care = Says(OnLoss.LATER)
+    with ProcessPool(2) as pool:
         first = Once(tmp_path / "short", job)
         ends = cared_for(pool, [first, waits_for(tmp_path / "short"), its_pid], care)
         [loss] = care.losses
@@ -395,8 +395,8 @@ def test_a_job_that_has_not_enough_memory_leaves_its_process(job, tmp_path):
 
 
 def test_the_last_process_is_replaced_and_is_alone_then():
-    care = Says(Then.LATER, Then.LATER)
-    with Processes(2) as pool:
+    care = Says(OnLoss.LATER, OnLoss.LATER)
+    with ProcessPool(2) as pool:
         ends = cared_for(pool, [needs_too_much] * 2, care)
         assert [end.died for end in ends.values()] == ["a whole tensor"] * 2
         assert [loss.alone for loss in care.losses] == [False, False, True, True]
@@ -430,23 +430,23 @@ def take_memory(folder, most):
 
 
 def test_there_are_as_many_processes_as_there_is_memory_for(tmp_path):
-    with Processes(3, Large(tmp_path, 2)) as pool:
+    with ProcessPool(3, Large(tmp_path, 2)) as pool:
         assert pool.count == 2
         _, ends = run(pool, [its_shared] * 3)
         assert {end.value for end in ends.values()} <= {0, 1}
-    with pytest.raises(InputError, match=r"could not begin \(MemoryError: no more\)"):
-        Processes(2, Large(tmp_path, 2))
+    with pytest.raises(InputError, match=r"could not start \(MemoryError: no more\)"):
+        ProcessPool(2, Large(tmp_path, 2))
 
 
 def test_a_job_that_is_overdue_is_killed(monkeypatch):
-    monkeypatch.setattr(crew, "CARE_SECONDS", 0.01)
-    with Processes(1) as pool:
+    monkeypatch.setattr(executors, "CHECK_SECONDS", 0.01)
+    with ProcessPool(1) as pool:
         ends = pool.run(
             [waits_for_a_stop],
-            tell=print,
+            report=print,
             answer=print,
             stopper=Stopper(),
-            care=Says(overdue=True),
+            policy=Says(overdue=True),
         )
         [end] = [end for end in ends if end is not None]
         assert end.died == "signal 9"
@@ -454,12 +454,12 @@ def test_a_job_that_is_overdue_is_killed(monkeypatch):
 
 def test_what_cannot_be_sent_is_refused():
     with pytest.raises(InputError, match="the model cannot be sent to another process"):
-        Processes(1, shared=lambda: None)
+        ProcessPool(1, shared=lambda: None)
 
 
 def test_what_cannot_be_loaded_there_is_reported(tmp_path):
-    with pytest.raises(InputError, match=r"could not begin .*ValueError: not here") as raised:
-        Processes(2, shared=Refuses())
+    with pytest.raises(InputError, match=r"could not start .*ValueError: not here") as raised:
+        ProcessPool(2, shared=Refuses())
     assert isinstance(raised.value, TollboxError)
 
 
@@ -480,17 +480,16 @@ import os, sys, threading, time
 if __name__ == "__main__":
     import test_executors as jobs
     from tollbox.workers.executors import Stopper
-    from tollbox.workers.process import Child, Processes
-    begin = Child.begin
-    def told(alone):
-        child = begin(alone)
-        print(child.process.pid, flush=True)
-        return child
-    Child.begin = told
-    with Processes(2) as pool:
+    from tollbox.workers.process import ProcessHandle, ProcessPool
+    start = ProcessHandle.__init__
+    def announce(self, inbox, alone):
+        start(self, inbox, alone)
+        print(self.process.pid, flush=True)
+    ProcessHandle.__init__ = announce
+    with ProcessPool(2) as pool:
         for _ in pool.run(
             [jobs.waits_for_a_stop] * 2,
-            tell=lambda event: print("runs", flush=True),
+            report=lambda event: print("runs", flush=True),
             answer=lambda *_: None,
             stopper=Stopper(),
         ):
@@ -548,7 +547,7 @@ def test_processes_that_begin_end_when_their_parent_is_killed(tmp_path, heavy, s
 
 def test_without_the_kernels_help_a_thread_watches_the_parent(tmp_path):
     heavy = f"{HEAVY}\nfrom tollbox.workers import process\n"
-    heavy += "processes.threading.main_thread = lambda: None"  # as if begun in another thread
+    heavy += "process.threading.main_thread = lambda: None"  # as if begun in another thread
     with begun(tmp_path, heavy) as (parent, children):
         time.sleep(0.5)
         parent.kill()
@@ -557,7 +556,7 @@ def test_without_the_kernels_help_a_thread_watches_the_parent(tmp_path):
 
 def test_processes_outlive_the_thread_that_began_them():
     made = []
-    thread = threading.Thread(target=lambda: made.append(Processes(1)))
+    thread = threading.Thread(target=lambda: made.append(ProcessPool(1)))
     thread.start()
     thread.join()
     with made[0] as pool:
@@ -568,10 +567,10 @@ def test_processes_outlive_the_thread_that_began_them():
 
 def test_a_main_module_that_begins_processes_when_it_is_imported_is_refused(tmp_path):
     script = tmp_path / "no_if.py"
-    script.write_text("from tollbox.workers.process import Processes\nProcesses(1)\n")
+    script.write_text("from tollbox.workers.process import ProcessPool\nProcessPool(1)\n")
     ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
     assert "before the\n        current process has finished its bootstrapping" in ended.stderr
-    assert "a worker process could not begin (exit code 1)" in ended.stderr
+    assert "a worker process could not start (exit code 1)" in ended.stderr
 
 
 def is_running(pid: int) -> bool:

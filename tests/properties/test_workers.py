@@ -21,7 +21,7 @@ from tollbox import Prices, Stop
 from tollbox.attack import Cell
 from tollbox.workers import Workers
 from tollbox.workers.executors import Stopper
-from tollbox.workers.pool import _Distribution
+from tollbox.workers.pool import _CellCoordinator
 
 SHAPE = (1, 4, 4)
 DEADLY = 0.987654321
@@ -156,7 +156,7 @@ def test_an_error_of_whoever_makes_the_images_comes_after_what_was_under_way(wor
 def test_a_view_takes_only_its_own_pixels_along():
     many = torch.rand(500, *SHAPE, dtype=torch.float64)
     cell = Cell(tb.preset("hsja"), many[7], 0, limits=tb.Limits(9))
-    index, content = _Distribution([cell], 1, Stopper()).next_cell(0, None)
+    index, content = _CellCoordinator([cell], 1, Stopper()).answer(0, None)
     assert index == 0
     assert len(content) < 4000 < many.numel() * 8
     assert torch.equal(pickle.loads(content).image, many[7])

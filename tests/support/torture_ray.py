@@ -1,12 +1,12 @@
-"""Kill nodes, engines and drivers of studies on a Ray cluster, and hold them to a local one.
+"""Kill nodes, workers and drivers of studies on a Ray cluster, and hold them to a local one.
 
     make torture-ray        400 cells over two nodes, 10 kills
     python tests/support/torture_ray.py --kills 3 --images 2 --seeds 1 --attacks 2
 
 1. All is inside a network namespace of its own, with nothing but the loopback: Ray binds to the
    host's address otherwise. Where there can be none, it says so, with exit code 3.
-2. Three kinds of kills, in random order: a node (its raylet dies, and all engines there; another
-   comes a little later), an engine's process, the driver (`tollbox resume` goes on, by Ray,
+2. Three kinds of kills, in random order: a node (its raylet dies, and all workers there; another
+   comes a little later), a worker's process, the driver (`tollbox resume` goes on, by Ray,
    or without it after the last kill). Each comes at a random moment while labels are recorded.
 3. Each finished study must equal the local one in every cell: stop, reason, warnings, counts,
    improvements, steps, image; so each label was charged once. A study that is finished before all
@@ -30,7 +30,7 @@ from typing import Any
 from small_studies import contents
 from torture import PATIENCE, alive, differences, write_studies
 
-KINDS = ("node", "engine", "driver")
+KINDS = ("node", "worker", "driver")
 NO_NAMESPACE = 3
 INSIDE = "TOLLBOX_TORTURE_INSIDE"
 
@@ -44,15 +44,15 @@ def tollbox(*words: str, cwd: Path, log: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def engines() -> list[int]:
-    """The processes of engines that are there."""
+def workers() -> list[int]:
+    """The processes of workers that are there."""
     found = []
     for folder in Path("/proc").iterdir():
         try:
             words = (folder / "cmdline").read_bytes()
         except OSError:
             continue
-        if folder.name.isdecimal() and words.startswith(b"ray::") and b"TollboxEngine" in words:
+        if folder.name.isdecimal() and words.startswith(b"ray::") and b"TollboxWorker" in words:
             found.append(int(folder.name))
     return sorted(found)
 
@@ -99,7 +99,7 @@ class RayTorture:
             driver = self._kill(order.pop(0), driver, out, bool(order))
 
     def _start(self, *words: str, ray: bool = True) -> subprocess.Popen[bytes]:
-        cluster = ["--ray", self._cluster.address, "--ray-engines", "2"] if ray else []
+        cluster = ["--ray", self._cluster.address, "--ray-workers", "2"] if ray else []
         return tollbox(*words, *cluster, cwd=self._source, log=self._log)
 
     def _wait_for_labels(self, out: Path, driver: subprocess.Popen[bytes]) -> bool:
@@ -119,7 +119,7 @@ class RayTorture:
         self, kind: str, driver: subprocess.Popen[bytes], out: Path, more: bool
     ) -> subprocess.Popen[bytes]:
         """One kill; gives the driver that goes on. `more`: others will follow."""
-        victims = engines()
+        victims = workers()
         if driver.poll() is not None:
             return driver
         self.made[kind] += 1
@@ -128,7 +128,7 @@ class RayTorture:
             self._cluster.remove_node(self._node, allow_graceful=False)
             time.sleep(self._random.uniform(0, 2.0))
             self._node = self._cluster.add_node(num_cpus=1)
-        elif kind == "engine" and victims:
+        elif kind == "worker" and victims:
             os.kill(self._random.choice(victims), signal.SIGKILL)
         elif kind == "driver":
             driver.kill()
@@ -138,11 +138,11 @@ class RayTorture:
         return driver
 
     def _all_end(self, victims: list[int]) -> None:
-        """Engines must end by themselves when their driver is gone."""
+        """Workers must end by themselves when their driver is gone."""
         end = time.monotonic() + PATIENCE
         while any(map(alive, victims)):
             if time.monotonic() > end:
-                self.wrong.append("an engine goes on though its driver is gone")
+                self.wrong.append("a worker continues although its driver is gone")
                 return
             time.sleep(0.05)
 

@@ -13,7 +13,7 @@ import tollbox as tb
 from tollbox.cli.progress import LOG_SECONDS, Pace, StudyWatch
 from tollbox.core.stop import Stop
 from tollbox.studies.create import begin
-from tollbox.studies.events import CellEnded, EngineProgress
+from tollbox.studies.events import CellEnded, WorkerProgress
 from tollbox.studies.inputs import load
 
 
@@ -53,8 +53,8 @@ def test_the_log_has_one_line_for_all_of_the_study(results: tb.studies.StudyResu
     with StudyWatch(Console(file=out, width=200), results, clock=clock) as watch:
         for tenth in range(1, 31):
             clock.now += 1.0
-            watch.tell(EngineProgress(0, {0: 7 * tenth}, {0: ((tenth - 1) % 10 + 1) / 10}))
-            watch.tell(EngineProgress(1, {3: 7 * tenth}, {3: ((tenth - 1) % 10 + 1) / 10}))
+            watch.tell(WorkerProgress(0, {0: 7 * tenth}, {0: ((tenth - 1) % 10 + 1) / 10}))
+            watch.tell(WorkerProgress(1, {3: 7 * tenth}, {3: ((tenth - 1) % 10 + 1) / 10}))
             if tenth % 10 == 0:
                 for shard, series in ((0, 0), (1, 3)):
                     watch.tell(CellEnded(shard, tenth, series, Stop.BUDGET, 0.5, 70))
@@ -75,7 +75,7 @@ def test_a_terminal_shows_all_series_below_the_total(results: tb.studies.StudyRe
     console = Console(file=out, width=100, height=30, force_terminal=True)
     with StudyWatch(console, results, clock=clock) as watch:
         clock.now += 8.0
-        watch.tell(EngineProgress(0, {0: 80, 1: 80}, {0: 1.5, 1: 1.5}))
+        watch.tell(WorkerProgress(0, {0: 80, 1: 80}, {0: 1.5, 1: 1.5}))
     shown = out.getvalue()
     assert "total: 0/12 cells, 25 % of the work, 20 queries/s, about 0:24 left" in shown
     assert shown.count("0/3  50 %") == 2 * shown.count("total")

@@ -25,7 +25,7 @@ from tollbox.errors import FileError, InputError
 from tollbox.studies import StudyResults
 from tollbox.studies import inputs as loaded_module
 from tollbox.studies.create import begin, holds, shard_count
-from tollbox.studies.events import CellEnded, ModelBegun, Options, Outcome
+from tollbox.studies.events import CellEnded, ModelStarted, Options, Outcome
 from tollbox.studies.inputs import load
 from tollbox.studies.job import model_speed
 from tollbox.studies.run import run_folder
@@ -34,7 +34,7 @@ from tollbox.studies.store.connection import StoreError
 from tollbox.studies.store.folder import shard_path
 from tollbox.studies.store.store import Store
 from tollbox.workers.executors import Stopper
-from tollbox.workers.process import Processes
+from tollbox.workers.process import ProcessPool
 
 TEXT = """\
 name = "small"
@@ -288,12 +288,12 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many processes are begun, each time."""
     begun: list[int] = []
 
-    class Counted(Processes):
+    class Counted(ProcessPool):
         def __init__(self, count: int, *arguments: Any) -> None:
             begun.append(count)
             super().__init__(count, *arguments)
 
-    monkeypatch.setattr("tollbox.studies.run.Processes", Counted)
+    monkeypatch.setattr("tollbox.studies.run.ProcessPool", Counted)
     return begun
 
 
@@ -376,7 +376,7 @@ def test_the_time_limit_is_for_all_shards_together(
     how = Options(time_limit=1.0)
     outcome = run_folder(case.out, how, events.append, Stopper(), loaded)
     assert outcome.unfinished
-    assert [e.engine for e in events if isinstance(e, ModelBegun)] == [0]  # others had no time
+    assert [e.worker for e in events if isinstance(e, ModelStarted)] == [0]  # others had no time
 
 
 def test_a_model_is_tried_with_few_rows(case: Case) -> None:

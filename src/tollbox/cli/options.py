@@ -162,7 +162,7 @@ class RunningOptions:
             consume_multiple=(0, 1),
         ),
     ] = None
-    ray_engines: Annotated[
+    ray_workers: Annotated[
         int | None,
         Parameter(help="Number of workers. Default: as many as the cluster has room for."),
     ] = None

@@ -25,10 +25,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ..core.metric import Metric
-from ..studies.events import CellEnded, EngineLost, EngineProgress, Event
+from ..studies.events import CellEnded, Event, WorkerLost, WorkerProgress
 from ..studies.results import StudyResults
 from ..studies.status import counts_in_median
-from ..workers.executors import Then
+from ..workers.executors import OnLoss
 from .exit_codes import FAILED
 from .output import say
 
@@ -38,9 +38,9 @@ SAMPLE_SECONDS = 0.5
 """Seconds between two measurements of the pace."""
 SURE_SHARE = 0.05
 THEN = {
-    Then.NOW: "another one takes over its cells",
-    Then.LATER: "its cells wait until another one is free",
-    Then.END: "its cells are left, and the others continue",
+    OnLoss.NOW: "another one takes over its cells",
+    OnLoss.LATER: "its cells wait until another one is free",
+    OnLoss.END: "its cells are left, and the others continue",
 }
 """What happens to the cells of a lost process."""
 
@@ -170,13 +170,13 @@ class StudyProgress:
 
     def tell(self, event: Event) -> None:
         """Take an event, and update the display from time to time."""
-        if isinstance(event, EngineLost):
-            self.announce(f"worker {event.engine} {event.how}; {THEN[event.then]}.")
-        elif isinstance(event, EngineProgress):
+        if isinstance(event, WorkerLost):
+            self.announce(f"worker {event.worker} {event.how}; {THEN[event.then]}.")
+        elif isinstance(event, WorkerProgress):
             for number, series in enumerate(self._series):
-                series.spent[event.engine] = event.spent.get(number, 0.0)
+                series.spent[event.worker] = event.spent.get(number, 0.0)
                 if number in event.queries:
-                    series.queries[event.engine] = event.queries[number]
+                    series.queries[event.worker] = event.queries[number]
         elif isinstance(event, CellEnded):
             self._ended(event)
         left = self._pace.left(self._clock(), self._work)
@@ -186,7 +186,7 @@ class StudyProgress:
     def _ended(self, event: CellEnded) -> None:
         series = self._series[event.series]
         series.done += 1
-        series.spent[event.engine] = max(0.0, series.spent.get(event.engine, 0.0) - 1)
+        series.spent[event.worker] = max(0.0, series.spent.get(event.worker, 0.0) - 1)
         series.failed += event.stop.failed
         if counts_in_median(event.stop):
             series.distances.append(event.distance)

@@ -18,7 +18,7 @@ from ..errors import InputError, mention
 from ..studies.events import Options, Outcome
 from ..studies.fingerprint import environment_notice
 from ..studies.inputs import Loaded
-from ..studies.ray import RayEngines
+from ..studies.ray import RayWorkers
 from ..studies.results import StudyResults
 from ..studies.run import run_folder
 from ..studies.sources import find_device
@@ -32,12 +32,12 @@ from .progress import StudyProgress
 from .status import show
 
 
-def cluster_of(options: RunningOptions) -> RayEngines | None:
+def cluster_of(options: RunningOptions) -> RayWorkers | None:
     """Return the Ray cluster that the options name; None without --ray."""
     if options.ray is not None:
         address = options.ray[0] if options.ray else None
-        return RayEngines(address, options.ray_engines, options.ray_gpus)
-    for name in ("ray_engines", "ray_gpus"):
+        return RayWorkers(address, options.ray_workers, options.ray_gpus)
+    for name in ("ray_workers", "ray_gpus"):
         if getattr(options, name) is not None:
             raise InputError(f"is given without {mention('ray')}", input=name)
     return None
@@ -53,7 +53,7 @@ def run_left(
     folder: Path,
     options: Options,
     loaded: Loaded | None = None,
-    cluster: RayEngines | None = None,
+    cluster: RayWorkers | None = None,
 ) -> tuple[Outcome, int]:
     """Run the remaining cells and show progress.
 

@@ -12,13 +12,13 @@ from .._lazy import lazy_names
 
 if TYPE_CHECKING:
     from .merge import merge_parts as merge_parts
-    from .ray import RayEngines as RayEngines
+    from .ray import RayWorkers as RayWorkers
     from .results import StudyResults as StudyResults
     from .run import run_study as run_study
     from .study import Study as Study
 
 _WHERE = {
-    "RayEngines": "ray",
+    "RayWorkers": "ray",
     "Study": "study",
     "StudyResults": "results",
     "merge_parts": "merge",

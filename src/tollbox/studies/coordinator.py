@@ -1,20 +1,20 @@
-"""The desk: the one owner of a study's stores. It hands out cells, and takes what becomes of them.
+"""The coordinator of a study: the only owner of its stores. It hands out cells and saves results.
 
-1. Engines, wherever they run, pull cells, a few at a time, each with what was recorded of it. What
-   they send is committed before it is acknowledged, so that labels are durable before they are told
-   (rule 9); the stores are written by nobody else.
-2. Every beginning of an engine has an epoch, and all it sends carries it. When the engine is taken
-   for lost, its epoch ends and its cells go back: whatever comes under an old epoch, or of a cell
-   that is not the sender's, is refused, and changes nothing.
-3. An engine takes the cells of its own shard first, then those that others have left. A cell that
-   was under way in `MOST_DEATHS` engines that died, without a label in between, is left as it is.
-4. Each cell goes to one engine at a time; results are those of one engine (rule 4).
-5. A cell that ended is saved. One that the clock or an interruption ended is not: its answers are
-   recorded, and it continues when the study is resumed.
-6. The time from one batch of an engine to its next is that of the series in it, by their rows. It
-   is written every few seconds: a process that is killed loses so much of it, and nothing else.
-7. A cell that does not ask what it asked before is named, and left as it is; with `rerun` it is
-   begun anew.
+1. Workers request cells, a few at a time, each with its recorded answers. The coordinator commits
+   what they send before it acknowledges it, so labels are durable before an attack sees them
+   (rule 9). Nothing else writes to the stores.
+2. Each start of a worker has an epoch, which all its messages carry. When the worker is lost, its
+   epoch is over and its cells return. A message of an old epoch, or about a cell that another
+   worker has, is refused and changes nothing.
+3. A worker gets the cells of its own shard first, and then those of other shards. A cell that was
+   in progress in `MOST_DEATHS` workers that died, without a label in between, is not tried again.
+4. Each cell is in one worker at a time. Results are those of one worker (rule 4).
+5. A finished cell is saved. A cell that is interrupted, or reaches the time limit, is not: its
+   answers are recorded, and it continues when the study is resumed.
+6. The time between two batches of a worker is divided among the series in the batch, by their rows.
+   It is written every few seconds; a process that is killed loses only that.
+7. A cell whose queries no longer match the recording is reported and left unchanged. With `rerun`
+   it is restarted.
 """
 
 from __future__ import annotations
@@ -30,69 +30,63 @@ from typing import Any, NamedTuple
 
 from ..core.result import Result
 from ..engine.journal import Answered
-from .events import CellEnded, Event, Options, Outcome, Tell
+from ..workers.executors import Loss, OnLoss
+from .events import CellEnded, Event, Options, Outcome
 from .store.codec import pack_answers
 from .store.record import StudyRecord
 from .store.store import Store
+from .supervisor import Supervisor
 
 MOST_DEATHS = 3
 MOST_AT_ONCE = 16
-"""Cells that are given out at a time, so that a slow network is not waited for at each; fewer when
-few are left."""
+"""Maximum number of cells in one answer. Several at once hide the delay of a slow network."""
 WRITE_SECONDS = 5.0
-"""From one writing of the seconds that series took to the next."""
+"""Time between two writes of the seconds of each series."""
 
 
-# -- what engines ask, and tell -------------------------------------------------------------------
+# -- requests and reports of workers --------------------------------------------------------------
 
 
-class Begin(NamedTuple):
-    """An engine begins; it is answered with `Begun`."""
+class Start(NamedTuple):
+    """A worker starts; the answer is `Started`."""
 
 
-class Begun(NamedTuple):
-    """What an engine is to know at its beginning."""
+class Started(NamedTuple):
+    """What a worker has to know at its start."""
 
     epoch: int
     images: list[tuple[str, int, str]]
-    """Content hash, label and name of each, as recorded."""
+    """Recorded content hash, label and name of each image."""
     seconds: float
-    """How many are left."""
+    """Time left."""
 
 
-class Open(NamedTuple):
-    """How many cells of a model an engine may have under way at a time; 0 if none is left."""
+class Share(NamedTuple):
+    """Request for the number of cells of a model that a worker may run at a time; 0 if none is
+    left."""
 
     epoch: int
     model: int
 
 
 class Take(NamedTuple):
-    """The next cells of a model, a few: their numbers, and what was recorded of each; none if none
-    is left."""
+    """Request for the next cells of a model. The answer is a list of cell numbers with their
+    recorded answers, or None for a cell without; it is empty if no cell is left."""
 
     epoch: int
     model: int
 
 
 class Record(NamedTuple):
-    """Labels of a batch: for each shard the cells with the number of their rows, and the packed
-    answers. True once committed."""
+    """The labels of a batch, by shard: cells with their numbers of rows, and packed answers. The
+    answer is True once they are committed."""
 
     epoch: int
-    pieces: list[tuple[int, Mapping[int, int], bytes]]
+    parts: list[tuple[int, Mapping[int, int], bytes]]
 
 
 class Ended(NamedTuple):
-    """A cell came to its end."""
-
-    epoch: int
-    cell: int
-    result: Result
-
-
-class Unfinished(NamedTuple):
-    """A cell was interrupted, with what it had reached."""
+    """A cell has finished, or was interrupted."""
 
     epoch: int
     cell: int
@@ -100,60 +94,53 @@ class Unfinished(NamedTuple):
 
 
 class Diverged(NamedTuple):
-    """A cell does not ask what it asked before."""
+    """The queries of a cell no longer match the recording."""
 
     epoch: int
     cell: int
     why: str
     changes: str
-    """What is different from when the study was begun."""
+    """What has changed since the study was created."""
 
 
-Taken = list[tuple[int, list[Answered] | None]]
-
-
-# -- the owner's side -----------------------------------------------------------------------------
+# -- the coordinator ------------------------------------------------------------------------------
 
 
 @dataclass
-class _Seat:
-    """An engine, as the desk sees it."""
+class WorkerSlot:
+    """A worker as the coordinator sees it."""
 
     epoch: int = 0
     cells: set[int] = field(default_factory=set)
-    """Those that it has under way."""
-    heard: float = 0.0
-    """When its last batch came, or it was about to begin with a model."""
+    """Cells in progress."""
+    last_batch: float = 0.0
+    """When the last batch arrived, or the worker was about to start with a model."""
 
 
-class Desk:
-    """The stores of a folder, open for writing, and the cells that are left."""
+class Coordinator:
+    """The stores of a folder, open for writing, and the cells that remain."""
 
     def __init__(
         self,
         stores: Mapping[int, Store],
-        engines: Sequence[int],
         options: Options,
-        seconds_left: Callable[[], float],
-        tell: Tell,
+        supervisor: Supervisor,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`stores` by shard; `engines` are the numbers of the engines, in the order of their
-        jobs."""
+        """`stores` are given by shard."""
+        self._stores, self._options, self.supervisor = stores, options, supervisor
         self._clock, self._written = clock, clock()
         self._seconds = defaultdict[int, float](float)
-        """By series, what is still to be written."""
-        self._stores, self._engines, self._options = stores, engines, options
-        self._seconds_left, self._tell = seconds_left, tell
+        """Seconds by series that are not written yet."""
         record = next(iter(stores.values())).study
         self._shards, self._width = record.shards, record.width
         self._per_model = len(record.series) * record.width // len(record.models)
         self._left: dict[tuple[int, int], deque[int]] = {}
-        """By model and shard, the cells that are left and not under way."""
+        """Cells that wait, by model and shard."""
         self._unread: set[int] = set()
-        """Those of them whose answers are to be read from the store."""
+        """Waiting cells whose answers have not been read from the store."""
         self._answers: dict[int, list[Answered]] = {}
-        self._seats = [_Seat() for _ in engines]
+        self._slots = [WorkerSlot() for _ in supervisor.workers]
         self._epoch = 0
         self._deaths: Counter[int] = Counter()
         self._given_up: set[int] = set()
@@ -172,67 +159,56 @@ class Desk:
         return self._left.setdefault((cell // self._per_model, cell % self._shards), deque())
 
     @property
-    def finished(self) -> bool:
-        """Nothing is left that an engine could do."""
-        return self.idle and not any(self._left.values())
+    def idle(self) -> bool:
+        """Whether no worker has a cell."""
+        return not any(slot.cells for slot in self._slots)
 
     @property
-    def idle(self) -> bool:
-        """No engine has a cell."""
-        return not any(seat.cells for seat in self._seats)
+    def finished(self) -> bool:
+        """Whether no cell is left that a worker could run."""
+        return self.idle and not any(self._left.values())
 
     def end(self) -> Outcome:
-        """How the run went; what nobody has begun, or has brought to its end, is unfinished."""
+        """Return the outcome; every cell that has not finished is unfinished."""
         self._write_seconds()
         waiting = [cell for cells in self._left.values() for cell in cells]
-        held = [cell for seat in self._seats for cell in seat.cells]
+        held = [cell for slot in self._slots for cell in slot.cells]
         for cell in sorted([*waiting, *held, *self._given_up]):
             self.outcome.unfinished.setdefault(cell, None)
         return self.outcome
 
-    # -- answers ----------------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------
 
-    def answer(self, place: int, request: Any) -> Any:
-        """What an engine asks for; None if its epoch is over."""
-        seat = self._seats[place]
-        if isinstance(request, Begin):
-            self.take_back(place, died=False)
+    def answer(self, job: int, request: Any) -> Any:
+        """Return the answer to a worker's request; None if its epoch is over."""
+        slot = self._slots[job]
+        if isinstance(request, Start):
+            self._take_back(slot, died=False)
             self._epoch += 1
-            seat.epoch, seat.heard = self._epoch, self._clock()
-            store = next(iter(self._stores.values()))
-            return Begun(seat.epoch, store.images(), self._seconds_left())
-        if request.epoch != seat.epoch:
+            slot.epoch, slot.last_batch = self._epoch, self._clock()
+            images = next(iter(self._stores.values())).images()
+            return Started(slot.epoch, images, self.supervisor.seconds_left())
+        if request.epoch != slot.epoch:
             return None
-        if isinstance(request, Open):
-            seat.heard = self._clock()
-            return self._share(request.model)
-        if isinstance(request, Take):
-            return self._take(seat, self._engines[place] % self._shards, request.model)
-        assert isinstance(request, Record), request  # noqa: S101
-        return self._record(seat, request)
-
-    def _queues(self, model: int) -> list[deque[int]]:
-        return [cells for (number, _), cells in self._left.items() if number == model and cells]
-
-    def _share(self, model: int) -> int:
-        """No engine has more cells under way than this, or the first would take all."""
-        return math.ceil(sum(map(len, self._queues(model))) / len(self._seats))
-
-    def _take(self, seat: _Seat, shard: int, model: int) -> Taken:
-        queues = self._queues(model)
+        if isinstance(request, Record):
+            return self._record(slot, request)
+        queues = [q for (model, _), q in self._left.items() if model == request.model and q]
+        left = sum(map(len, queues))
+        if isinstance(request, Share):
+            slot.last_batch = self._clock()
+            return math.ceil(left / len(self._slots))  # else the first worker would take all
         if not queues:
             return []
-        own = self._left.get((model, shard)) or max(queues, key=len)
-        left = sum(map(len, queues))
-        count = max(1, min(MOST_AT_ONCE, len(own), left // (4 * len(self._seats))))
-        if not self._unread.isdisjoint(own):
-            self._read([cell for cells in queues for cell in cells])
-        cells = [own.popleft() for _ in range(count)]
-        seat.cells.update(cells)
+        own = self._left.get((request.model, self.supervisor.workers[job] % self._shards))
+        queue = own or max(queues, key=len)
+        count = max(1, min(MOST_AT_ONCE, len(queue), left // (4 * len(self._slots))))
+        if not self._unread.isdisjoint(queue):
+            self._read_answers([cell for cells in queues for cell in cells])
+        cells = [queue.popleft() for _ in range(count)]
+        slot.cells.update(cells)
         return [(cell, self._answers.pop(cell, None)) for cell in cells]
 
-    def _read(self, cells: Sequence[int]) -> None:
-        """Read the answers of cells that are still to be read."""
+    def _read_answers(self, cells: Sequence[int]) -> None:
         unread = self._unread & set(cells)
         self._unread -= unread
         for shard, store in self._stores.items():
@@ -240,28 +216,23 @@ class Desk:
             if wanted:
                 self._answers |= store.answers(wanted)
 
-    def _record(self, seat: _Seat, request: Record) -> bool | None:
-        if any(not cells.keys() <= seat.cells for _, cells, _ in request.pieces):
+    def _record(self, slot: WorkerSlot, request: Record) -> bool | None:
+        """Commit the labels of a batch, and count the time since the last one."""
+        if any(not cells.keys() <= slot.cells for _, cells, _ in request.parts):
             return None
-        for shard, cells, content in request.pieces:
-            self._stores[shard].record(content)
-            for cell in cells if self._deaths else ():
-                self._deaths.pop(cell, None)
-        self._time(seat, request)
-        return True
-
-    def _time(self, seat: _Seat, request: Record) -> None:
-        """Count the time since the engine's last batch as that of the series in this one."""
         rows = Counter[int]()
-        for _, cells, _ in request.pieces:
+        for shard, cells, content in request.parts:
+            self._stores[shard].record(content)
             for cell, count in cells.items():
+                self._deaths.pop(cell, None)
                 rows[cell // self._width] += count
         now = self._clock()
         for series, count in rows.items():
-            self._seconds[series] += (now - seat.heard) * count / rows.total()
-        seat.heard = now
+            self._seconds[series] += (now - slot.last_batch) * count / rows.total()
+        slot.last_batch = now
         if now - self._written >= WRITE_SECONDS:
             self._write_seconds()
+        return True
 
     def _write_seconds(self) -> None:
         next(iter(self._stores.values())).add_seconds(self._seconds)
@@ -270,21 +241,25 @@ class Desk:
 
     # -- reports ----------------------------------------------------------------------------------
 
-    def hear(self, report: Event | Ended | Unfinished | Diverged) -> None:
-        """What an engine reports; events are passed on."""
-        if not isinstance(report, Ended | Unfinished | Diverged):
-            self._tell(report)
+    def hear(self, report: Event | Ended | Diverged) -> None:
+        """Process a worker's report; events are passed on."""
+        if not isinstance(report, Ended | Diverged):
+            self.supervisor.tell(report)
             return
-        cell = report.cell
-        places = (n for n, seat in enumerate(self._seats) if seat.epoch == report.epoch)
-        place = next(places, None)
-        if place is None or cell not in self._seats[place].cells:
-            return  # of an epoch that is over
-        self._seats[place].cells.remove(cell)
-        if isinstance(report, Ended):
-            self._save(self._engines[place], cell, report.result)
-        elif isinstance(report, Unfinished):
+        cell, epoch = report.cell, report.epoch
+        job = next((n for n, slot in enumerate(self._slots) if slot.epoch == epoch), None)
+        if job is None or cell not in self._slots[job].cells:
+            return  # the epoch is over
+        self._slots[job].cells.remove(cell)
+        if isinstance(report, Ended) and report.result.stop.unfinished:
             self.outcome.unfinished[cell] = replace(report.result, index=cell)
+        elif isinstance(report, Ended):
+            result, worker = report.result, self.supervisor.workers[job]
+            self._stores[cell % self._shards].save(cell, result)
+            series, queries = cell // self._width, result.ledger.queries
+            self.supervisor.tell(
+                CellEnded(worker, cell, series, result.stop, result.distance, queries)
+            )
         elif self._options.rerun:
             self._stores[cell % self._shards].restart(cell, report.why)
             self.outcome.restarted += 1
@@ -292,30 +267,34 @@ class Desk:
         else:
             self.outcome.diverged[cell] = f"{report.why} ({report.changes})"
 
-    def _save(self, engine: int, cell: int, result: Result) -> None:
-        self._stores[cell % self._shards].save(cell, result)
-        series, queries = cell // self._width, result.ledger.queries
-        self._tell(CellEnded(engine, cell, series, result.stop, result.distance, queries))
+    # -- losses -----------------------------------------------------------------------------------
 
-    def take_back(self, place: int, died: bool = True) -> None:
-        """An engine is lost: its epoch is over, and its cells are for others."""
-        seat = self._seats[place]
-        for cell in sorted(seat.cells, reverse=True):
+    def lost(self, loss: Loss) -> OnLoss:
+        """Take the cells of a lost worker back; return what happens to the worker."""
+        self._take_back(self._slots[loss.job], died=True)
+        return self.supervisor.lost(loss)
+
+    def overdue(self, job: int) -> bool:
+        return self.supervisor.overdue(job)
+
+    def _take_back(self, slot: WorkerSlot, died: bool) -> None:
+        """End the epoch of a worker, and queue its cells for others."""
+        for cell in sorted(slot.cells, reverse=True):
             self._deaths[cell] += died
             if self._deaths[cell] >= MOST_DEATHS:
                 self._given_up.add(cell)
             else:
                 self._queue(cell).appendleft(cell)
                 self._unread.add(cell)
-        seat.cells, seat.epoch = set(), 0
+        slot.cells, slot.epoch = set(), 0
 
 
 @contextmanager
-def writing(paths: Mapping[int, Path]) -> Iterator[dict[int, Store]]:
-    """The stores of shards, open for writing."""
-    with ExitStack() as opened:
+def open_stores(paths: Mapping[int, Path]) -> Iterator[dict[int, Store]]:
+    """Open the stores of shards for writing."""
+    with ExitStack() as stack:
         yield {
-            shard: opened.enter_context(Store.open(path, write=True))
+            shard: stack.enter_context(Store.open(path, write=True))
             for shard, path in paths.items()
         }
 
@@ -323,14 +302,14 @@ def writing(paths: Mapping[int, Path]) -> Iterator[dict[int, Store]]:
 def pack(
     answers: Sequence[Answered], record: StudyRecord
 ) -> list[tuple[int, Mapping[int, int], bytes]]:
-    """Answers of a batch as `Record` has them."""
-    by_shard: dict[int, list[Answered]] = {}
+    """Return the answers of a batch in the form of `Record`."""
+    by_shard = defaultdict[int, list[Answered]](list)
     for answered in answers:
-        by_shard.setdefault(answered.cell % record.shards, []).append(answered)
-    pieces: list[tuple[int, Mapping[int, int], bytes]] = []
+        by_shard[answered.cell % record.shards].append(answered)
+    parts: list[tuple[int, Mapping[int, int], bytes]] = []
     for shard, some in by_shard.items():
         rows = Counter[int]()
         for answered in some:
             rows[answered.cell] += len(answered.labels)
-        pieces.append((shard, rows, pack_answers(some)))
-    return pieces
+        parts.append((shard, rows, pack_answers(some)))
+    return parts

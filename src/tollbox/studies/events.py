@@ -1,6 +1,6 @@
-"""What is told while a study is run, how it is run, and how that went.
+"""Events of a running study, the options of a run, and its outcome.
 
-Engines are numbered; each has a process of its own, or is in the one of the caller. None of the
+Workers are numbered. Each has its own process, or runs in the process of the caller. None of the
 options changes a number.
 """
 
@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 
 from ..core.result import Result
 from ..core.stop import Stop
-from ..workers.executors import Then
+from ..workers.executors import OnLoss
 
 
 @dataclass(frozen=True)
 class CellEnded:
-    """A cell came to its end; `series` is the number of its series."""
+    """A cell has finished; `series` is the number of its series."""
 
-    engine: int
+    worker: int
     cell: int
     series: int
     stop: Stop
@@ -28,65 +28,65 @@ class CellEnded:
 
 
 @dataclass(frozen=True)
-class EngineProgress:
-    """Where an engine's run on a model stands."""
+class WorkerProgress:
+    """The state of a worker's run on one model."""
 
-    engine: int
+    worker: int
     queries: dict[int, int]
-    """By series, since the run on this model began; those of finished cells included."""
+    """Queries by series since the run on this model started, including finished cells."""
     spent: dict[int, float]
-    """By series, the cells under way, each counted as the share of its budget that is spent."""
+    """Cells in progress by series, each counted as the share of its budget that is spent."""
 
 
 @dataclass(frozen=True)
-class ModelBegun:
-    """An engine is about to load and attack a model."""
+class ModelStarted:
+    """A worker is about to load and attack a model."""
 
-    engine: int
+    worker: int
     model: str
 
 
 @dataclass(frozen=True)
-class EngineLost:
-    """An engine lost its process."""
+class WorkerLost:
+    """A worker has lost its process."""
 
-    engine: int
+    worker: int
     how: str
-    """What the process did: "died (signal 9)"."""
-    then: Then
-    """What becomes of its cells."""
+    """What the process did, such as "died (signal 9)"."""
+    then: OnLoss
+    """What happens to its cells."""
 
 
-Event = CellEnded | EngineProgress | ModelBegun | EngineLost
+Event = CellEnded | WorkerProgress | ModelStarted | WorkerLost
 Tell = Callable[[Event], None]
 
 
 @dataclass
 class Outcome:
-    """How a run went."""
+    """The outcome of a run."""
 
     unfinished: dict[int, Result | None] = field(default_factory=dict)
-    """Cells that did not come to their end, and what they had reached; None if not begun."""
+    """Cells that were interrupted, with their results so far; None if they were not started."""
     diverged: dict[int, str] = field(default_factory=dict)
-    """Cells that do not ask what they asked before, and where that showed."""
+    """Cells whose queries no longer match the recording, with the first difference."""
     restarted: int = 0
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a study is run."""
+    """Options of a run."""
 
     rerun: bool = False
-    """Begin cells anew that do not ask what they asked before."""
+    """Whether to restart cells whose queries no longer match the recording."""
     failed: bool = False
-    """Run cells again that ended in an error."""
+    """Whether to run cells again that ended in an error."""
     time_limit: float = math.inf
     force_workers: bool = False
-    """As many processes as shards, even if they are more than cores."""
+    """Whether to start a process for each shard, even if there are more shards than cores."""
     in_order: bool = False
-    """No more cells under way than a series has, or than half fill a batch: series then end one
-    after the other, which matters where the time ends first."""
+    """Whether to run only as many cells at a time as a series has, or as half fill a batch. Series
+    then finish one after another, which matters if the time limit comes first."""
     share: float = 1.0
-    """Of the machine's memory."""
+    """Share of the machine's memory that a worker may use."""
     own_process: bool = False
-    """The engine has a process of its own: if memory runs out, it goes on in another."""
+    """Whether the worker has its own process: if memory runs out, it continues in another one."""

@@ -1,13 +1,12 @@
-"""Running a study: the desk in this process, and an engine for each shard that has cells left, in
-this process too if the study has only one shard; or engines on a cluster. On this machine there are
-no more processes than such shards, nor than cores unless they are forced.
+"""Running a study: a coordinator in this process, and workers in this or other processes.
 
-1. The desk (`desk.py`) owns the stores; engines (`engine_job.py`) pull cells from it and send what
-   becomes of them. An executor is all that is between the two.
-2. What happens comes to one `tell`, whichever engine it is from.
-3. If a process dies, runs out of memory, or hangs when the time is up: see `care.py`. If it cannot
-   be helped, the others run to their end, and the study can be resumed. If an engine fails, the
-   others are stopped, and its error is raised.
+1. The coordinator (`coordinator.py`) owns the stores. Workers (`job.py`) request cells from it and
+   send their results. An executor connects the two: this process if the study has one shard, one
+   process for each shard with cells left, or a Ray cluster.
+2. All events go to one callback, whichever worker they come from.
+3. `supervisor.py` says what happens if a process dies, runs out of memory, or hangs at the time
+   limit. If a worker cannot continue, the others finish, and the study can be resumed. If a worker
+   fails with an error, the others are stopped, and the error is raised.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,29 +23,28 @@ from ..core.validation import check_flag, check_function, check_seconds, shown
 from ..data.tables import path_of
 from ..errors import InputError, ModelWarning, TollboxError
 from ..workers.executors import Executor, SameProcess, Stopper, fewer_notice, within_cores
-from ..workers.process import Processes
-from .coordinator import Desk, writing
+from ..workers.process import ProcessPool
+from .coordinator import Coordinator, open_stores
 from .create import WHOLE, Part, begin, holds
-from .events import Event, Options, Outcome, Tell
+from .events import Options, Outcome, Tell
 from .fingerprint import recorded_study
 from .inputs import Loaded, load
-from .job import EngineJob, Loader
-from .ray import RayCrew, RayEngines
+from .job import Loader, WorkerJob
+from .ray import RayPool, RayWorkers
 from .results import StudyResults
 from .sources import find_device
 from .store.folder import read_record, shard_paths
-from .store.record import StudyRecord
 from .store.store import Store
 from .study import Study
-from .supervisor import EngineCare
+from .supervisor import Supervisor
 
 
 class ProcessDied(TollboxError):
-    """An engine's process ended without a word, or for lack of memory."""
+    """A worker's process died, or ran out of memory, and could not be replaced."""
 
 
 class ModelHangs(TollboxError):
-    """The time is up, and a model does not answer."""
+    """The time limit was reached, and a model does not answer."""
 
 
 def run_study(
@@ -58,17 +56,17 @@ def run_study(
     time_limit: float = math.inf,
     force_workers: bool = False,
     shard: str | None = None,
-    executor: RayEngines | None = None,
+    executor: RayWorkers | None = None,
 ) -> StudyResults:
     """Run a study in a new folder, or resume it if the folder already holds it.
 
     models: models to use instead of loading them, by their names in the study.
-    tell: called with what happens (`tollbox.studies.events.Event`).
-    time_limit: seconds after which the run ends; it can be resumed. A model that hangs in this
-        process cannot be ended by it.
-    force_workers: use all the processes that the study asks for, even if they are more than cores.
-    shard: "K/N" runs part K of N only; `merge_parts` makes one folder of all parts.
-    executor: engines on a Ray cluster (`tb.studies.RayEngines`) instead of processes of this machine.
+    tell: function that is called with each event (`tollbox.studies.events.Event`).
+    time_limit: seconds after which the run stops; it can be resumed. A model that hangs in this
+        process is not stopped.
+    force_workers: start all processes that the study requests, even if they are more than cores.
+    shard: "K/N" runs part K of N only; `merge_parts` merges all parts into one folder.
+    executor: `tb.studies.RayWorkers`, for a Ray cluster instead of processes of this machine.
     """
     if not isinstance(study, Study):
         raise InputError(
@@ -77,12 +75,11 @@ def run_study(
     check_seconds("time_limit", time_limit)
     check_function("tell", tell)
     check_flag("force_workers", force_workers)
-    if executor is not None and not isinstance(executor, RayEngines):
-        raise InputError(
-            f"is {shown(executor)}", expected="a tb.studies.RayEngines", input="executor"
-        )
+    if executor is not None and not isinstance(executor, RayWorkers):
+        expected = "a tb.studies.RayWorkers"
+        raise InputError(f"is {shown(executor)}", expected=expected, input="executor")
     if executor is not None:
-        executor.rooms(find_device(study))  # before anything is made
+        executor.rooms(find_device(study))  # before anything is created
     part = WHOLE if shard is None else Part.parse(shard)
     folder = path_of(out, "out")
     resumed = holds(study, folder, part)
@@ -95,12 +92,8 @@ def run_study(
     if notice is not None:
         warnings.warn(notice, stacklevel=2)
     options = Options(time_limit=time_limit, force_workers=force_workers)
-    run_folder(folder, options, tell or _ignore, Stopper(), loaded, cluster=executor)
+    run_folder(folder, options, tell or (lambda _: None), Stopper(), loaded, cluster=executor)
     return StudyResults(folder, loaded)
-
-
-def _ignore(event: Event) -> None:
-    """Nobody listens."""
 
 
 def run_folder(
@@ -109,104 +102,93 @@ def run_folder(
     tell: Tell,
     stopper: Stopper,
     loaded: Loaded | None = None,
-    hang: Callable[[str], None] | None = None,
-    cluster: RayEngines | None = None,
+    on_hang: Callable[[str], None] | None = None,
+    cluster: RayWorkers | None = None,
 ) -> Outcome:
-    """Run what is left of the study in a folder; `loaded` is that study, if it is at hand.
+    """Run the remaining cells of the study in a folder.
 
-    hang: called in another thread, with a sentence, if the time is up and a model in this process
-        does not answer; it is to end the process.
-    cluster: where engines run instead of on this machine.
+    loaded: the study, if it is already loaded.
+    on_hang: function that is called in another thread, with a message, if the time limit is reached
+        and a model in this process does not answer; it must end the process.
+    cluster: where workers run, if not on this machine.
     """
     paths = shard_paths(folder)
     with Store.open(paths[0], write=False) as store:
         record = store.study
     shards = dict(zip(record.folder_shards, paths, strict=True))
     left = {n: path for n, path in shards.items() if _has_work(path, options.failed)}
-    left = left or {record.part: paths[0]}  # whose engine sees whether all is as it was
-    if cluster is not None:
-        return _run_on(cluster, left, record, options, tell, stopper, loaded)
+    left = left or {record.part: paths[0]}  # its worker compares the study with the record
+    loader = Loader(models=loaded.supplied if loaded is not None else {})
+    workers: Sequence[int] = [*left]
     count = within_cores(len(left), options.force_workers)
-    if loaded is None or len(paths) > 1:  # of a merged study there may be more than workers
+    if loaded is None or len(paths) > 1:  # a merged study may have more shards than workers
         count = min(count, recorded_study(record, files=False).workers)
-    options = replace(options, share=1 / count, own_process=len(paths) > 1)
-    care = EngineCare(folder, [*left], options.time_limit, tell, stopper)
-    jobs = [EngineJob(engine, record, folder, options) for engine in left]
-    with writing(left) as stores:
-        desk = Desk(stores, [*left], options, care.seconds_left, care.tell)
-        if len(paths) == 1:
-            with care.watching(hang):
-                return _run_jobs(SameProcess(Loader(loaded)), jobs, desk, care, stopper)
-        loader = Loader(models=loaded.supplied if loaded is not None else {})
-        with Processes(count, loader) as processes:
-            return _run_jobs(processes, jobs, desk, care, stopper)
-
-
-def _run_on(
-    cluster: RayEngines,
-    left: Mapping[int, Path],
-    record: StudyRecord,
-    options: Options,
-    tell: Tell,
-    stopper: Stopper,
-    loaded: Loaded | None,
-) -> Outcome:
-    """The same by engines of a cluster; `left` are the shards that have work, by number."""
-    folder = next(iter(left.values())).parent
-    with writing(left) as stores:
-        study = recorded_study(record, files=False)
-        loader = Loader(models=loaded.supplied if loaded is not None else {})
-        with RayCrew(cluster, find_device(study), loader) as crew:
-            engines = range(crew.wanted)
-            options = replace(options, share=crew.share, own_process=True)
-            care = EngineCare(folder, engines, options.time_limit, tell, stopper, cluster=True)
-            desk = Desk(stores, engines, options, care.seconds_left, care.tell)
-            jobs = [EngineJob(engine, record, folder, options) for engine in engines]
-            return _run_jobs(crew, jobs, desk, care, stopper)
+    options = replace(options, share=1 / count, own_process=len(paths) > 1 or cluster is not None)
+    with ExitStack() as stack:
+        stores = stack.enter_context(open_stores(left))
+        executor: Executor
+        if cluster is not None:
+            device = find_device(recorded_study(record, files=False))
+            executor = pool = stack.enter_context(RayPool(cluster, device, loader))
+            workers = range(pool.wanted)
+            options = replace(options, share=pool.share)
+        elif options.own_process:
+            executor = stack.enter_context(ProcessPool(count, loader))
+        else:
+            executor = SameProcess(Loader(loaded))
+        on_cluster = cluster is not None
+        supervisor = Supervisor(folder, workers, options.time_limit, tell, stopper, on_cluster)
+        coordinator = Coordinator(stores, options, supervisor)
+        if not options.own_process:
+            stack.enter_context(supervisor.watch_own_process(on_hang))
+        jobs = [WorkerJob(worker, record, folder, options) for worker in workers]
+        return run_jobs(executor, jobs, coordinator, stopper)
 
 
 def _has_work(path: Path, failed: bool) -> bool:
-    """Whether a shard has cells left; those that failed are left if they are to be run again."""
+    """Return whether a shard has cells left; with `failed`, failed cells count as left."""
     with Store.open(path, write=False) as store:
         ended = sum(not (failed and end.stop.failed) for end in store.results())
         return ended < len(store.study.shard_cells)
 
 
-def _run_jobs(
-    executor: Executor,
-    jobs: Sequence[EngineJob],
-    desk: Desk,
-    care: EngineCare,
-    stopper: Stopper,
+def run_jobs(
+    executor: Executor, jobs: Sequence[WorkerJob], coordinator: Coordinator, stopper: Stopper
 ) -> Outcome:
-    """Run all engines to their end, or to that of the work."""
-    care.take_back = desk.take_back
+    """Run all workers until they end, or until no cell is left."""
+    supervisor = coordinator.supervisor
     first_error: Exception | None = None
     deaths: list[str] = []
-    ends = executor.run(jobs, tell=desk.hear, answer=desk.answer, stopper=stopper, care=care)
+    ends = executor.run(
+        jobs,
+        report=coordinator.hear,
+        answer=coordinator.answer,
+        stopper=stopper,
+        policy=coordinator,
+    )
     with closing(ends):
         for end in ends:
             if end is not None and end.error is not None:
                 first_error = first_error or end.error
                 stopper()
             elif end is not None and end.died and stopper.reason is None:
-                deaths.append(f"engine {jobs[end.job].engine} ({end.died})")
-            if desk.had_work and (desk.finished or (care.time_is_up and desk.idle)):
-                break  # some may wait for a process that never comes
+                deaths.append(f"worker {jobs[end.job].worker} ({end.died})")
+            out_of_time = supervisor.time_is_up and coordinator.idle
+            if coordinator.had_work and (coordinator.finished or out_of_time):
+                break  # some workers may wait for a process that never starts
     if first_error is not None:
         raise first_error
-    if care.hung:
-        raise ModelHangs(care.sentence())
-    outcome, folder = desk.end(), jobs[0].folder
-    if outcome.unfinished and care.out_of_memory:
+    if supervisor.hung:
+        raise ModelHangs(supervisor.hang_message())
+    outcome = coordinator.end()
+    resume = f"Resume with `tollbox resume {jobs[0].folder}`."
+    if outcome.unfinished and supervisor.out_of_memory:
         raise ProcessDied(
-            f"there is not enough memory, even for a single process: {', '.join(deaths)}; all that "
-            "was recorded is safe: free some, or go where there is more, and go on with "
-            f"`tollbox resume {folder}`."
+            f"there is not enough memory, even for a single process: {', '.join(deaths)}. All "
+            f"recorded answers are kept. Free some memory, or use a larger machine. {resume}"
         )
     if outcome.unfinished and deaths:
         raise ProcessDied(
-            f"the process of {', '.join(deaths)} died; all that it had recorded is safe: go on "
-            f"with `tollbox resume {folder}`."
+            f"the process of {', '.join(deaths)} died. All recorded answers are kept. {resume}"
         )
     return outcome

@@ -1,52 +1,66 @@
-"""How many processes, and threads of each: no more than cores unless they are forced.
-
-Executors: where jobs run, in this process, in others, or on other machines.
+"""Executors run jobs: in this process, in other processes, or on other machines.
 
 1. A job is a function of (shared, link); what it returns is its value. To run in another process it
    must be picklable, and so must everything that passes through its link.
-2. A job communicates with its caller through its link only: `tell` reports what happened, `ask`
-   waits for an answer, `on_stop` names a function to be called when the job is to end.
-3. `run` yields the end of each job as it comes: its value, its error, or how its process died. A
-   job that fails does not end the others; the caller decides. Between the ends, executors with
-   processes also yield None after each report, so that the caller may pass things on as they come.
-   With a `Care`, a job whose process dies, or has not enough memory, may be run again in another;
-   then that is no end.
-4. A caller may abandon `run` early: the jobs are stopped, an `ask` is answered with None from then
-   on, and the processes are ready for the next run.
+2. A job communicates with its caller only through its link: `report` says what happened, `ask`
+   waits for an answer, and `on_stop` names a function to call when the job should stop.
+3. `run` yields the end of each job: its value, its error, or how its process died. A job that fails
+   does not stop the others; the caller decides. Pools also yield None after each report, so that
+   the caller can pass results on as they arrive.
+4. With a `LossPolicy`, a job whose process dies or runs out of memory may continue in another one.
+   That is not the end of the job.
+5. The caller may abandon `run` early. The jobs are stopped, every `ask` is answered with None, and
+   the processes are ready for the next run.
 
-There are three: `SameProcess` here, and two crews (`crew.py`), which differ in nothing but how a
-process is begun and how messages travel: `Processes` (`processes.py`), and the actors of a Ray
-cluster (`studies/ray.py`).
+`SameProcess` runs jobs one after another. A `WorkerPool` gives each job to the next free worker.
+Its subclasses differ only in how a worker is started and how its end is noticed: `ProcessPool`
+(`process.py`) on this machine, and `RayPool` (`studies/ray.py`) on a cluster.
+
+Each message is a tuple that starts with its kind. A worker receives "job", "answer", "stop" and
+"close". It sends "ready" or "failed" (the shared object cannot be loaded), "report", "ask", and at
+the end of a job "value", "error" or "memory" (an error: out of memory). The handle of a worker adds
+"died".
 """
 
 from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Callable, Generator, Sequence
+import pickle
+import queue
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 
 from ..core.stop import Stop
+from .channel import Channel
+
+MOST_PROCESSES = 256
+"""Maximum number of processes, even if more than cores are allowed."""
+CHECK_SECONDS = 0.2
+"""Time between two checks for workers that are overdue or have disappeared."""
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def within_cores(count: int, force: bool) -> int:
-    """A number of processes: no more than cores, unless they are forced."""
+    """Return `count`, reduced to the number of cores unless `force` is set."""
     return count if force else min(count, cores())
 
 
 def fewer_notice(workers: int, work: int, force: bool, switch: str) -> str | None:
-    """A sentence if so many workers, for so many pieces of work, are more than cores; None if they
-    are not, or are forced. `switch` is what forces them."""
+    """Return a notice if there are fewer cores than `workers`, of which at most `work` are needed;
+    None otherwise. The notice names `switch` as the option that lifts the limit."""
     if within_cores(min(workers, work), force) == min(workers, work):
         return None
     most = "1 core" if cores() == 1 else f"{cores()} cores"
@@ -57,21 +71,20 @@ def fewer_notice(workers: int, work: int, force: bool, switch: str) -> str | Non
 
 
 def threads_each(count: int) -> int:
-    """How many threads each of so many processes has."""
+    """Return the number of threads for each of `count` processes."""
     return max(1, torch.get_num_threads() // count)
 
 
 class Link(Protocol):
-    """What connects a job with its caller."""
+    """The connection between a job and its caller."""
 
-    def tell(self, event: Any) -> None:
-        """Report what happened."""
+    def report(self, event: Any) -> None: ...
 
     def ask(self, request: Any) -> Any:
-        """Ask, and wait for the answer."""
+        """Send a request, and wait for the answer."""
 
     def on_stop(self, call: Callable[[Stop], None]) -> None:
-        """Have `call` called when the job is to end, or at once if it was stopped already.
+        """Call `call` when the job should stop, or now if it should already.
 
         `call` may run in another thread, and more than once.
         """
@@ -82,84 +95,68 @@ Job = Callable[[Any, Link], Any]
 
 @dataclass(frozen=True)
 class JobEnd:
-    """How a job ended."""
+    """The end of a job."""
 
     job: int
-    """Its place in the sequence of jobs."""
+    """Position in the sequence of jobs."""
     value: Any = None
     error: Exception | None = None
     died: str = ""
-    """How its process died, if it did: "signal 9"."""
+    """How the process died, such as "signal 9"; empty if it did not."""
 
 
 @dataclass
 class Stopper:
-    """Ends a run from outside, from a signal handler for instance."""
+    """A switch that stops a run from outside, such as from a signal handler."""
 
     stop: Callable[[Stop], None] | None = None
     reason: Stop | None = None
 
     def __call__(self, reason: Stop = Stop.INTERRUPTED) -> None:
-        """End after the batches under way."""
+        """Stop the run after the batches in progress."""
         self.reason = self.reason or reason
         if self.stop is not None:
             self.stop(self.reason)
 
     def attach(self, stop: Callable[[Stop], None]) -> None:
-        """Have `stop` called at the end, or at once if that has come already."""
+        """Call `stop` when the run should stop, or now if it should already."""
         self.stop = stop
         if self.reason is not None:
             stop(self.reason)
 
 
 class Loss(NamedTuple):
-    """A job lost its process."""
+    """The loss of the process of a job."""
 
     job: int
     how: str
     """How the process died, or what it had no memory for."""
     memory: bool
-    """It said that it had not enough memory."""
+    """Whether the process reported that it ran out of memory."""
     alone: bool
-    """There was no other process beside it, from its beginning."""
+    """Whether the process was the only one since it started."""
 
 
-class Then(enum.Enum):
-    """What becomes of a job that lost its process."""
+class OnLoss(enum.Enum):
+    """What happens to a job that lost its process."""
 
-    NOW = "goes on at once, in a fresh process if none is free"
-    LATER = "goes on when a process is free; there is one process less"
+    NOW = "continues at once, in a new process if none is free"
+    LATER = "continues when a process is free; there is one process fewer"
     END = "ends"
 
 
-class Care(Protocol):
-    """What is done about processes that die, have not enough memory, or hang."""
+class LossPolicy(Protocol):
+    """Decisions about processes that die, run out of memory, or hang."""
 
-    def lost(self, loss: Loss) -> Then:
-        """What becomes of a job. The last process is replaced as long as jobs are to go on."""
+    def lost(self, loss: Loss) -> OnLoss:
+        """Decide what happens to a job. The last process is replaced while jobs remain."""
 
-    def overdue(self, place: int) -> bool:
-        """Whether the process of a job is to be killed, since it should have ended by itself."""
-
-
-class Executor(Protocol):
-    """Runs jobs."""
-
-    def run(
-        self,
-        jobs: Sequence[Job],
-        *,
-        tell: Callable[[Any], None],
-        answer: Callable[[int, Any], Any],
-        stopper: Stopper,
-        care: Care | None = None,
-    ) -> Generator[JobEnd | None]:
-        """Run all jobs; `answer` is called with a job's place and what it asks. `care` is for
-        jobs in processes of their own."""
+    def overdue(self, job: int) -> bool:
+        """Return whether to kill the process of a job because it should have finished."""
 
 
 class SameProcess:
-    """Jobs one after another, in this process. An error of a job is raised as it is."""
+    """Jobs one after another in this process. The error of a job is raised unchanged."""
 
     def __init__(self, shared: Any = None) -> None:
         self._shared = shared
@@ -168,26 +165,223 @@ class SameProcess:
         self,
         jobs: Sequence[Job],
         *,
-        tell: Callable[[Any], None],
+        report: Callable[[Any], None],
         answer: Callable[[int, Any], Any],
         stopper: Stopper,
-        care: Care | None = None,  # noqa: ARG002
+        policy: LossPolicy | None = None,  # noqa: ARG002
     ) -> Generator[JobEnd | None]:
-        """Run all jobs."""
-        for place, job in enumerate(jobs):
-            link = _DirectLink(place, tell, answer, stopper)
-            yield JobEnd(place, job(self._shared, link))
+        for number, job in enumerate(jobs):
+            yield JobEnd(number, job(self._shared, _DirectLink(number, report, answer, stopper)))
 
 
 @dataclass(frozen=True)
 class _DirectLink:
-    place: int
-    tell: Callable[[Any], None]
+    job: int
+    report: Callable[[Any], None]
     answer: Callable[[int, Any], Any]
     stopper: Stopper
 
     def ask(self, request: Any) -> Any:
-        return self.answer(self.place, request)
+        return self.answer(self.job, request)
 
     def on_stop(self, call: Callable[[Stop], None]) -> None:
         self.stopper.attach(call)
+
+
+# -- workers --------------------------------------------------------------------------------------
+
+
+Inbox = queue.SimpleQueue[tuple[Any, Any]]
+"""Handles with messages: bytes from the worker, tuples from the handle, None at its end."""
+
+
+class WorkerHandle(ABC):
+    """A worker process as its pool sees it."""
+
+    def __init__(self, inbox: Inbox, alone: bool) -> None:
+        """`alone`: there is no other worker, and none will be added."""
+        self.alone, self._inbox = alone, inbox
+        self.channel = Channel(lambda content: inbox.put((self, content)))
+
+    def send(self, *message: Any) -> None:
+        """Send a message; a signal handler may call this at any time."""
+        self.channel.send(pickle.dumps(message))
+
+    @abstractmethod
+    def disconnected(self) -> tuple[Any, ...] | None:
+        """Return the last message about a worker whose channel has ended; None if the reason is not
+        known yet."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """Kill the process at once."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Wait until the process has ended, or kill it."""
+
+
+Handle = TypeVar("Handle", bound=WorkerHandle)
+
+
+class WorkerPool(ABC, Generic[Handle]):
+    """Workers that run jobs. Use it as a context."""
+
+    def __init__(self) -> None:
+        self._workers: list[Handle] = []
+        self._inbox: Inbox = queue.SimpleQueue()
+
+    @abstractmethod
+    def _spawn(self, count: int) -> None:
+        """Start `count` more workers, or as many as possible."""
+
+    @abstractmethod
+    def _pack(self, job: Job) -> bytes: ...
+
+    def _check(self) -> None:
+        """Look for workers that have disappeared; called every `CHECK_SECONDS`."""
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            self.kill()
+        self.close()
+
+    @property
+    def count(self) -> int:
+        """Number of workers, without those that died."""
+        return len(self._workers)
+
+    def close(self) -> None:
+        """End all workers."""
+        for worker in self._workers:
+            worker.send("close")
+        for worker in self._workers:
+            worker.end()
+        self._workers = []
+
+    def kill(self) -> None:
+        """Kill all workers at once."""
+        for worker in self._workers:
+            worker.kill()
+
+    def run(
+        self,
+        jobs: Sequence[Job],
+        *,
+        report: Callable[[Any], None],
+        answer: Callable[[int, Any], Any],
+        stopper: Stopper,
+        policy: LossPolicy | None = None,
+    ) -> Generator[JobEnd | None]:
+        """Run all jobs, each in the next free worker. `report` receives the events of the jobs, and
+        `answer` the position of a job and its request."""
+        contents = [self._pack(job) for job in jobs]
+        left, busy = deque(range(len(jobs))), dict[Handle, int]()
+
+        def start() -> None:
+            """Give jobs to all free workers."""
+            if left and not self._workers and policy is not None:
+                self._spawn(1)
+            for worker in self._workers:
+                if left and worker not in busy:
+                    busy[worker] = left.popleft()
+                    worker.send("job", contents[busy[worker]])
+                    if stopper.reason is not None:
+                        worker.send("stop", stopper.reason)
+
+        def stop(reason: Stop) -> None:
+            for worker in list(busy):
+                worker.send("stop", reason)
+
+        def lost(worker: Handle, loss: Loss) -> JobEnd | None:
+            """Return the end of the job, or None if it continues."""
+            self._remove(worker)
+            then = policy.lost(loss) if policy else OnLoss.END
+            if then is OnLoss.END:
+                return JobEnd(loss.job, died=loss.how)
+            if then is OnLoss.LATER:
+                left.append(loss.job)
+            else:
+                left.appendleft(loss.job)
+                if len(busy) == len(self._workers):
+                    self._spawn(1)
+            return None
+
+        try:
+            start()
+            stopper.attach(stop)
+            for worker, (kind, *content) in self._messages(busy, policy):
+                if kind == "report":
+                    report(content[0])
+                    yield None
+                elif kind == "ask":
+                    try:
+                        worker.send("answer", answer(busy[worker], content[0]))
+                    except BaseException:
+                        worker.send("answer", None)  # or it would wait for ever
+                        raise
+                elif kind != "ready":
+                    job, memory = busy.pop(worker), kind == "memory"
+                    if kind in ("died", "failed") or (memory and policy):
+                        if memory:
+                            worker.kill()
+                        how = str(content[0]) or type(content[0]).__name__
+                        end = lost(worker, Loss(job, how, memory, worker.alone))
+                    else:
+                        end = JobEnd(job, **{"error" if memory else kind: content[0]})
+                    start()
+                    if end is not None:
+                        yield end
+            for job in left:
+                yield JobEnd(job, died="no process is left")
+        except KeyboardInterrupt:
+            if stopper.reason is not None:
+                self.kill()
+            raise
+        finally:
+            stop(Stop.INTERRUPTED)
+            self._drain(busy)
+
+    def _messages(
+        self, busy: Mapping[Handle, int], policy: LossPolicy | None = None
+    ) -> Iterator[tuple[Handle, tuple[Any, ...]]]:
+        """Yield the messages of busy workers while there are any; kill those that are overdue."""
+        next_check = 0.0
+        while busy:
+            if time.monotonic() >= next_check:
+                next_check = time.monotonic() + CHECK_SECONDS
+                self._check()
+                for worker, job in busy.items():
+                    if policy is not None and policy.overdue(job):
+                        worker.kill()
+            try:
+                worker, content = self._inbox.get(timeout=CHECK_SECONDS)
+            except queue.Empty:
+                continue
+            if worker not in self._workers:  # messages of a removed worker are ignored
+                continue
+            message = pickle.loads(content) if isinstance(content, bytes) else content
+            message = worker.disconnected() if message is None else message
+            if message is not None and worker in busy:
+                yield worker, message
+            elif message is not None and message[0] in ("died", "failed"):
+                self._remove(worker)
+
+    def _drain(self, busy: dict[Handle, int]) -> None:
+        """Wait for the jobs of a caller that abandoned them."""
+        for worker in busy:  # whose request may have been lost in an interrupt
+            worker.send("answer", None)
+        for worker, (kind, *_) in self._messages(busy):
+            if kind == "ask":
+                worker.send("answer", None)
+            elif kind not in ("report", "ready"):
+                del busy[worker]
+                if kind in ("died", "failed"):
+                    self._remove(worker)
+
+    def _remove(self, worker: Handle) -> None:
+        self._workers.remove(worker)
+        worker.end()
+
+
+Executor = SameProcess | WorkerPool[Any]

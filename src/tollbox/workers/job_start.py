@@ -1,12 +1,13 @@
-"""The first lines of a process of `processes.Processes`: it ends when its parent is gone.
+"""The first lines of a worker process on this machine: it exits when its parent is gone.
 
 1. This file is run as a script and imports nothing of tollbox. What follows, the user's main module
-   and torch, takes seconds, in which the parent may die.
-2. Linux kills the process when the thread that began it ends; so that is asked for only if it was
-   the main one. It also holds while a library is loaded and no Python runs.
-3. A thread looks at the parent's id all the time: elsewhere, and if the parent was gone before.
-4. Then come, through the pipe: how to become like the parent, as multiprocessing does it; and the
-   function to call with the pipe, with its other arguments.
+   and torch, takes seconds, during which the parent may die.
+2. Linux kills the process when the thread that started it ends. This is requested only if that was
+   the main thread. It also works while a library is loaded and no Python code runs.
+3. A thread compares the id of the parent all the time: for other systems, and for a parent that was
+   gone before.
+4. Two messages follow: how to become like the parent, as in `multiprocessing`; and the function to
+   call with the connection and further arguments.
 """
 
 from __future__ import annotations
@@ -23,30 +24,29 @@ from multiprocessing.connection import Connection
 
 PARENT_GONE = 3
 """Exit code of a process whose parent is gone."""
-LOOK_SECONDS = 0.5
+CHECK_SECONDS = 0.5
 PR_SET_PDEATHSIG = 1
 
 
 def main(handle: int, parent: int, by_main_thread: int) -> None:
-    """Watch the parent, become like it, and do what it says."""
     if by_main_thread and sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
-    pipe, here = Connection(handle), process.current_process()
-    here._inheriting = True  # type: ignore[attr-defined]  # a main module without its `if` is refused
+    threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
+    connection, here = Connection(handle), process.current_process()
+    here._inheriting = True  # type: ignore[attr-defined]  # refuses a main module without its `if`
     try:
-        spawn.prepare(pickle.loads(pipe.recv_bytes()))
-        function, arguments = pickle.loads(pipe.recv_bytes())
+        spawn.prepare(pickle.loads(connection.recv_bytes()))
+        function, arguments = pickle.loads(connection.recv_bytes())
     except (EOFError, ConnectionError):
         os._exit(PARENT_GONE)
     finally:
         del here._inheriting  # type: ignore[attr-defined]
-    function(pipe, *arguments)
+    function(connection, *arguments)
 
 
-def _watch(parent: int) -> None:
+def _exit_with(parent: int) -> None:
     while os.getppid() == parent:
-        time.sleep(LOOK_SECONDS)
+        time.sleep(CHECK_SECONDS)
     os._exit(PARENT_GONE)
 
 

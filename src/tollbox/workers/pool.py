@@ -1,15 +1,15 @@
-"""Workers: the same cells over several processes, each with an engine and a model of its own.
+"""Workers: the same cells over several processes, each with its own engine and copy of the model.
 
-An attack that asks point by point keeps one Python process busy before it keeps a model busy. Two
-or three processes fill the GPU, and on a CPU a process per core does better than threads.
+An attack that sends one query at a time keeps a Python process busy before it keeps a model busy.
+Two or three processes fill a GPU, and on a CPU one process per core is faster than threads.
 
-1. A worker asks for a cell when it has room; each cell goes to one worker. Results are those of one
-   process (rule 4), exactly so where a row of the network depends on nothing else.
-2. The model travels by pickle, once; a worker on the CPU takes its share of the threads.
-3. The cells of a worker that dies end as `MODEL_ERROR`, with the reason. If all have died, so do
-   the cells that are left.
-4. There are no more workers than cores unless they are forced, nor than cells if these have a
-   length.
+1. A worker requests a cell when it has room; each cell goes to one worker. The results are those of
+   one process (rule 4), exactly so where a row of the network depends only on itself.
+2. The model is pickled once. A worker on the CPU gets its share of the threads.
+3. The cells of a worker that dies end as `MODEL_ERROR`, with the reason. If all workers died, the
+   remaining cells end in the same way.
+4. There are at most as many workers as cores, unless they are forced, and as cells, if their number
+   is known.
 5. Processes are spawned: a script that uses them needs `if __name__ == "__main__":`.
 """
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import pickle
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sized
@@ -34,10 +35,10 @@ from ..engine.engine import Engine
 from ..engine.progress import Progress
 from ..errors import InputError, TollboxError
 from .executors import JobEnd, Link, Stopper, fewer_notice, within_cores
-from .process import Processes, dumped, loaded
+from .process import ProcessPool, dumped
 
 REPORT_SECONDS = 0.1
-"""Seconds between two reports of a worker while no cell is finished."""
+"""Time between two reports of a worker while no cell is finished."""
 
 
 class Workers:
@@ -49,13 +50,13 @@ class Workers:
     """
 
     def __init__(self, model: Model, count: int, *, force: bool = False) -> None:
-        """`count` processes, but no more than cores unless `force`; there are fewer if there is not
-        enough memory."""
+        """Start `count` processes, at most one per core unless `force`; fewer if memory runs
+        out."""
         check_workers(count)
         check_flag("force", force)
         if (notice := fewer_notice(count, count, force, "force=True")) is not None:
             warnings.warn(notice, stacklevel=2)
-        self._processes = Processes(within_cores(count, force), as_model(model))
+        self._processes = ProcessPool(within_cores(count, force), as_model(model))
         self._stopper = Stopper()
 
     def __enter__(self) -> Workers:
@@ -66,15 +67,15 @@ class Workers:
 
     @property
     def count(self) -> int:
-        """How many processes there are."""
+        """Number of processes."""
         return self._processes.count
 
     def close(self) -> None:
-        """End all of them."""
+        """End all processes."""
         self._processes.close()
 
     def stop(self, reason: Stop = Stop.INTERRUPTED) -> None:
-        """End all cells after the batches under way."""
+        """Stop all cells after the batches in progress."""
         self._stopper(reason)
 
     def run(
@@ -85,49 +86,49 @@ class Workers:
         layout: str | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> Iterator[Result]:
-        """Run cells and yield each result when it is finished; the model is put into `layout`."""
-        count = self.count
+        """Run cells, and yield each result when it is finished. `layout` is the memory layout of
+        the model."""
+        count, sized = self.count, isinstance(cells, Sized)
         if count == 0:
             raise InputError("these workers were closed: make new ones.")
         execution = execution or Execution()
         live, sized = execution.live, isinstance(cells, Sized)
         if isinstance(cells, Sized):
             count = max(1, min(count, len(cells)))
-            live = len(cells) if live is None else live  # else the first would take all
+            live = len(cells) if live is None else live  # else the first worker would take all
         each = None if live is None else max(1, math.ceil(live / count))
         each_execution = replace(execution, live=each, workers=1)
-        jobs = [_Job(place, 1 / count, sized, layout, each_execution) for place in range(count)]
+        jobs = [
+            _CellJob(number, 1 / count, sized, layout, each_execution) for number in range(count)
+        ]
         self._stopper = Stopper()
-        return self._run(jobs, _Distribution(cells, count, self._stopper), progress)
+        return self._run(jobs, _CellCoordinator(cells, count, self._stopper), progress)
 
     def _run(
         self,
-        jobs: list[_Job],
-        distribution: _Distribution,
+        jobs: list[_CellJob],
+        coordinator: _CellCoordinator,
         progress: Callable[[Progress], None] | None,
     ) -> Iterator[Result]:
         began = time.monotonic()
-        events = self._processes.run(
-            jobs,
-            tell=distribution.take_report,
-            answer=distribution.next_cell,
-            stopper=self._stopper,
+        ends = self._processes.run(
+            jobs, report=coordinator.hear, answer=coordinator.answer, stopper=self._stopper
         )
-        with contextlib.closing(events):
-            for end in events:
+        with contextlib.closing(ends):
+            for end in ends:
                 if end is not None:
-                    distribution.take_end(end)
-                finished = distribution.take_finished()
+                    coordinator.job_ended(end)
+                finished = coordinator.take_finished()
                 if progress is not None:
-                    progress(distribution.progress(time.monotonic() - began, finished))
+                    progress(coordinator.progress(time.monotonic() - began, finished))
                 yield from finished
-        yield from distribution.left_over()
-        if distribution.error is not None:
-            raise distribution.error
+        yield from coordinator.left_over()
+        if coordinator.error is not None:
+            raise coordinator.error
 
 
 class _Report(NamedTuple):
-    """What a worker reports."""
+    """The state of a worker."""
 
     job: int
     finished: list[Result]
@@ -136,62 +137,64 @@ class _Report(NamedTuple):
     rows: int
 
 
-class _Distribution:
-    """Which worker has which cells, and what they have reported."""
+class _CellCoordinator:
+    """Hands out cells to workers, and collects their results."""
 
     def __init__(self, cells: Iterable[Cell], count: int, stopper: Stopper) -> None:
         self._sized = isinstance(cells, Sized)
         self._waiting = enumerate(cells)
         self._stopper = stopper
         self._cells: list[dict[int, Cell]] = [{} for _ in range(count)]
-        """Of each worker the cells under way, by their position in the input."""
+        """For each worker, its cells by their position in the input."""
         self._last = [_Report(job, [], 0, 0, 0) for job in range(count)]
         self._finished: list[Result] = []
         self._done = 0
         self._deaths: list[str] = []
         self.error: Exception | None = None
-        """The first error, which is raised when all that was under way is finished."""
+        """The first error; it is raised when the cells in progress are finished."""
 
-    def next_cell(self, job: int, _: object) -> tuple[int, bytes] | None:
-        """The next cell for a worker; None if there is none."""
+    def answer(self, job: int, _: object) -> tuple[int, bytes] | None:
+        """Return the next cell for a worker, with its position; None if there is none."""
         if self.error is not None or (self._stopper.reason is not None and not self._sized):
             return None
         try:
             index, cell = next(self._waiting)
-            content = dumped(_without_views(cell), cell.name or f"image {index}")
+            start = None if cell.start is None else cell.start.clone()
+            mask = None if cell.mask is None else cell.mask.clone()
+            # pickle would send the whole tensor of which an image is a view
+            copied = replace(cell, image=cell.image.clone(), start=start, mask=mask)
+            content = dumped(copied, cell.name or f"image {index}")
         except StopIteration:
             return None
-        except Exception as error:  # of the cell, or of whoever makes the images
+        except Exception as error:  # of the cell, or of the iterator that makes the images
             self.error = error
             return None
         self._cells[job][index] = cell
         return index, content
 
-    def take_report(self, report: _Report) -> None:
+    def hear(self, report: _Report) -> None:
         self._last[report.job] = report
         for result in report.finished:
             del self._cells[report.job][result.index]
         self._finished += report.finished
 
-    def take_end(self, end: JobEnd) -> None:
-        """A worker has finished, failed or died."""
+    def job_ended(self, end: JobEnd) -> None:
         self.error = self.error or end.error
         if end.died:
             self._deaths.append(end.died)
-            reason = f"the worker process died ({end.died}); what it had found out is lost"
-            cells = self._cells[end.job]
+            reason = f"the worker process died ({end.died}); its unfinished cells are lost"
+            cells, self._cells[end.job] = self._cells[end.job], {}
             self._finished += [_lost(index, cell, reason) for index, cell in cells.items()]
-            self._cells[end.job] = {}
             self._last[end.job] = self._last[end.job]._replace(live=0)
 
     def take_finished(self) -> tuple[Result, ...]:
-        """The results that have come since this was called last."""
+        """Return the results since the last call."""
         finished, self._finished = tuple(self._finished), []
         self._done += len(finished)
         return finished
 
     def progress(self, seconds: float, finished: tuple[Result, ...]) -> Progress:
-        """Where all workers stand together."""
+        """Return the state of all workers together."""
         last = self._last
         return Progress(
             self._done,
@@ -203,97 +206,70 @@ class _Distribution:
         )
 
     def left_over(self) -> Iterator[Result]:
-        """The cells that no worker is left to run."""
+        """Yield the cells that no worker is left to run."""
         if len(self._deaths) < len(self._cells) or self.error is not None:
             return
         reason = f"all worker processes died ({', '.join(self._deaths)})"
         if self._sized:
             yield from (_lost(index, cell, reason) for index, cell in self._waiting)
         else:
-            self.error = TollboxError(f"{reason}: the images that are left were not attacked.")
+            self.error = TollboxError(f"{reason}: the remaining images were not attacked.")
 
 
 def _lost(index: int, cell: Cell, reason: str) -> Result:
     return Result.of(cell, index, Stop.MODEL_ERROR, reason=reason)
 
 
-def _without_views(cell: Cell) -> Cell:
-    """The cell with images of its own: a view would take all that it is a view of along."""
-    start = None if cell.start is None else cell.start.clone()
-    mask = None if cell.mask is None else cell.mask.clone()
-    return replace(cell, image=cell.image.clone(), start=start, mask=mask)
+# -- in the worker --------------------------------------------------------------------------------
 
 
-# -- in the other process -------------------------------------------------------------------------
+@dataclass
+class _CellJob:
+    """The work of one worker: as many cells as it can get, one by one."""
 
-
-@dataclass(frozen=True)
-class _Job:
-    """The work of one worker: as many cells as it can get."""
-
-    place: int
+    number: int
     memory: float
-    """Its share of the memory."""
+    """Share of the memory that this worker may use."""
     sized: bool
-    """The cells are known to end."""
+    """Whether the number of cells is known."""
     layout: str | None
     execution: Execution
 
     def __call__(self, model: Model, link: Link) -> None:
-        _Worker(self, model, link).run()
-
-
-class _Worker:
-    """One run of one worker."""
-
-    def __init__(self, job: _Job, model: Model, link: Link) -> None:
-        self._job, self._link = job, link
-        self._indices: dict[int, int] = {}
-        """From the position of a cell here to its position in the whole input."""
-        self._last = _Report(job.place, [], 0, 0, 0)
-        self._finished: list[Result] = []
+        """Run cells in an engine, and report results."""
+        self._link, self._last = link, _Report(self.number, [], 0, 0, 0)
+        self._indices: dict[int, int] = {}  # position in the input, by position in this worker
         self._reported = 0.0
-        if job.layout is not None:
-            model = model.in_layout(job.layout)
-        self._engine = Engine(model, job.execution, memory=job.memory, progress=self._progress)
-
-    def run(self) -> None:
-        self._link.on_stop(self._engine.stop)
+        if self.layout is not None:
+            model = model.in_layout(self.layout)
+        engine = Engine(model, self.execution, memory=self.memory, progress=self._progress)
+        link.on_stop(engine.stop)
         try:
-            for _ in self._engine.run(_Pulled(self._pull) if self._job.sized else self._pull()):
+            for _ in engine.run(self if self.sized else iter(self)):
                 pass
         finally:
             self._report()
 
-    def _pull(self) -> Iterator[Cell]:
+    def __iter__(self) -> Iterator[Cell]:
+        """Yield cells from the coordinator until there are no more."""
         for position in itertools.count():
             answer = self._link.ask(None)
             if answer is None:
                 return
             self._indices[position], content = answer
-            yield loaded(content)
+            yield pickle.loads(content)
+
+    def __len__(self) -> int:
+        return 0  # not used: an engine that is stopped still takes all cells of sized input
 
     def _progress(self, now: Progress) -> None:
-        self._last = _Report(self._job.place, [], now.live, now.queries, now.rows)
-        for result in now.finished:
-            self._finished.append(replace(result, index=self._indices.pop(result.index)))
-        if self._finished or time.monotonic() - self._reported > REPORT_SECONDS:
+        finished = [replace(r, index=self._indices.pop(r.index)) for r in now.finished]
+        finished = self._last.finished + finished
+        self._last = _Report(self.number, finished, now.live, now.queries, now.rows)
+        if finished or time.monotonic() - self._reported > REPORT_SECONDS:
             self._report()
 
     def _report(self) -> None:
         self._reported = time.monotonic()
-        finished, self._finished = self._finished, []
-        self._link.tell(self._last._replace(finished=finished))
-
-
-class _Pulled:
-    """Cells that come one by one, and are known to end."""
-
-    def __init__(self, pull: Callable[[], Iterator[Cell]]) -> None:
-        self._pull = pull
-
-    def __iter__(self) -> Iterator[Cell]:
-        return self._pull()
-
-    def __len__(self) -> int:
-        return 0
+        self._link.report(self._last)
+        self._last = self._last._replace(finished=[])

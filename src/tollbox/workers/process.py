@@ -1,11 +1,11 @@
-"""Values that travel to other processes, as bytes.
+"""Worker processes on this machine: the pool that starts them, and the code that runs in each.
 
-A crew of processes on this machine, which talk through pipes.
-
-1. Processes are spawned, and keep what they share from one run to the next. Ctrl-C is handled by
-   the parent alone: a KeyboardInterrupt after a stop ends them at once. A process whose parent is
-   gone ends at once too, as if it had been killed, also while it begins (`job_start.py`).
-2. Where some processes cannot begin for lack of memory, there are fewer.
+1. Processes are spawned, and keep the shared object from one run to the next.
+2. Ctrl-C is handled by the parent alone: a KeyboardInterrupt after a stop kills the workers. A
+   worker whose parent is gone exits at once, even while it starts (`job_start.py`).
+3. If memory allows only some of the processes, the pool has fewer.
+4. `work` is what every worker runs, also on a cluster: it loads the shared object and runs one job
+   after another. A thread reads messages, so that a stop takes effect during a job.
 """
 
 from __future__ import annotations
@@ -14,185 +14,136 @@ import contextlib
 import multiprocessing
 import os
 import pickle
+import queue
 import signal
 import subprocess
 import threading
-from collections import deque
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from multiprocessing import spawn
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from ..core.device import tf32_setting
-from ..errors import InputError
-from .crew import Crew, Member
-from .executors import Job, threads_each
-from .job_process import serve
+import torch
+
+from ..core.device import TF32Setting, is_out_of_memory, set_tf32, tf32_setting
+from ..core.stop import Stop
+from ..errors import InputError, TollboxError
+from .executors import Inbox, Job, WorkerHandle, WorkerPool, threads_each
+from .job_start import PARENT_GONE
+
+LEAVE_SECONDS = 10.0
+"""Time that a process is given to exit by itself."""
+START = Path(__file__).with_name("job_start.py")
 
 
 def dumped(value: Any, what: str) -> bytes:
-    """A value as it travels to another process; `what` names it in the error if it cannot."""
+    """Return a value pickled for another process; `what` names it in the error."""
     try:
         return pickle.dumps(value)
     except Exception as error:
         raise InputError(
             f"{what} cannot be sent to another process ({type(error).__name__}: {error})",
-            expected="what can be pickled, such as classes and functions of a module",
+            expected="an object that can be pickled, such as an instance of a class in a module",
             remedy="use one process otherwise",
         ) from None
 
 
-def loaded(content: bytes) -> Any:
-    """A value that travelled (`dumped`)."""
-    return pickle.loads(content)
+class ProcessHandle(WorkerHandle):
+    """A process of this machine."""
 
-
-LEAVE_SECONDS = 10.0
-"""How long a process is given to end on its own."""
-START = Path(__file__).with_name("job_start.py")
-
-
-class Child(Member):
-    """A process of this machine, as its parent sees it."""
-
-    def __init__(self, process: subprocess.Popen[bytes], pipe: Connection, alone: bool) -> None:
-        super().__init__(alone)
-        self.process, self.pipe = process, pipe
-        self._outbox: deque[bytes] = deque()
-        self._sending = threading.Lock()
-
-    @classmethod
-    def begin(cls, alone: bool) -> Child:
-        """A fresh one, which runs `job_start.py`; raises OSError if there can be no more."""
-        own_end, its_end = multiprocessing.Pipe()
+    def __init__(self, inbox: Inbox, alone: bool) -> None:
+        """Start the process, which runs `job_start.py`; raises OSError if it cannot be started."""
+        super().__init__(inbox, alone)
+        parent_end, worker_end = multiprocessing.Pipe()
         by_main_thread = threading.current_thread() is threading.main_thread()
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-        numbers = its_end.fileno(), os.getpid(), int(by_main_thread)
-        command = [
-            os.fsdecode(spawn.get_executable()),
-            *flags,
-            "-P",
-            str(START),
-            *map(str, numbers),
-        ]
-        try:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, pass_fds=[its_end.fileno()]
+        numbers = worker_end.fileno(), os.getpid(), int(by_main_thread)
+        python = [os.fsdecode(spawn.get_executable()), *flags, "-P"]
+        with worker_end:
+            self.process = subprocess.Popen(
+                [*python, str(START), *map(str, numbers)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[worker_end.fileno()],
             )
-        except OSError:
-            own_end.close()
-            raise
-        finally:
-            its_end.close()
-        return cls(process, own_end, alone)
+        self.channel.attach(parent_end)
 
-    def say(self, *message: Any) -> None:
-        """Send a message."""
-        self.send(pickle.dumps(message))
-
-    def send(self, content: bytes) -> None:
-        """Send bytes, likewise."""
-        self._outbox.append(content)
-        while self._outbox and self._sending.acquire(blocking=False):
-            try:
-                while self._outbox:
-                    self.pipe.send_bytes(self._outbox.popleft())
-            except OSError:  # it died, which is noticed when it is heard
-                self._outbox.clear()
-            except BaseException:  # half a message may have gone out, and would garble the next
-                self.kill()
-                raise
-            finally:
-                self._sending.release()
-
-    def hear(self) -> Any:
-        """Its next message."""
-        try:
-            return pickle.loads(self.pipe.recv_bytes())
-        except (EOFError, OSError):
-            code = self._wait()
-            signalled = code is not None and code < 0
-            return "died", f"signal {-(code or 0)}" if signalled else f"exit code {code}"
-        except BaseException:  # half a message may have been read
-            self.kill()
-            raise
+    def disconnected(self) -> tuple[str, str]:
+        code = self._exit_code()
+        signalled = code is not None and code < 0
+        return "died", f"signal {-(code or 0)}" if signalled else f"exit code {code}"
 
     def kill(self) -> None:
-        """End it at once."""
         self.process.kill()
 
     def end(self) -> None:
-        """Wait for its end, and enforce it."""
-        if self._wait() is None:
+        if self._exit_code() is None:
             self.process.kill()
             self.process.wait()
-        self.pipe.close()
+        self.channel.close()
 
-    def _wait(self) -> int | None:
-        """Its exit code; None if it does not end."""
+    def _exit_code(self) -> int | None:
+        """Wait for the process; return None if it does not exit."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(LEAVE_SECONDS)
         return self.process.returncode
 
 
-class Processes(Crew[Child]):
-    """Jobs in `count` processes, each of which has a copy of `shared`. Use it as a context."""
+class ProcessPool(WorkerPool[ProcessHandle]):
+    """Worker processes on this machine, each with a copy of `shared`. Use it as a context."""
 
     def __init__(self, count: int, shared: Any = None, threads: int | None = None) -> None:
         super().__init__()
         self._shared = shared
         self._threads = threads or threads_each(count)
         try:
-            self._hire(count)
-            reason = "out of memory"
-            for child in list(self._members):
-                kind, *content = child.hear()
-                if kind == "failed":  # and so would all others
-                    raise _no_beginning(content[0])
+            self._spawn(count)
+            reason: object = "out of memory"
+            starting = dict.fromkeys(self._workers, 0)
+            for worker, (kind, *content) in self._messages(starting):
+                del starting[worker]
                 if kind != "ready":
-                    reason = str(content[0])
-                    self._remove(child)
-            if not self._members:
-                raise _no_beginning(reason)
+                    reason = content[0]
+                    self._remove(worker)
+                if kind == "failed":  # the others would fail as well
+                    self.close()
+                    break
+            if not self._workers:
+                raise InputError(
+                    f"a worker process could not start ({reason})", remedy="use one process"
+                )
         except BaseException:
             self.close()
             raise
 
-    def __enter__(self) -> Processes:
+    def __enter__(self) -> ProcessPool:
         return self
 
     @property
     def pids(self) -> list[int]:
-        """Their ids."""
-        return [child.process.pid for child in self._members]
+        return [worker.process.pid for worker in self._workers]
 
-    def _hire(self, count: int) -> None:
-        content = dumped(self._shared, "the model")
+    def _spawn(self, count: int) -> None:
         preparation = spawn.get_preparation_data("tollbox")
-        del preparation["authkey"]  # a secret, which is not to be pickled, and nobody needs
-        function = pickle.dumps((serve, (self._threads, tf32_setting())))
-        alone = count == 1 and not self._members
-        begun: list[Child] = []
-        with _interrupts_held_back(), contextlib.suppress(OSError):
+        del preparation["authkey"]  # a secret that cannot be pickled and is not needed
+        function = serve, (self._threads, tf32_setting())
+        messages = pickle.dumps(preparation), pickle.dumps(function)
+        content = dumped(self._shared, "the model")
+        alone = count == 1 and not self._workers
+        with _interrupts_blocked(), contextlib.suppress(OSError):
             for _ in range(count):
-                begun.append(Child.begin(alone))
-                self._members.append(begun[-1])
-        for child in begun:  # when all have begun: each reads when it is ready to
-            for message in (pickle.dumps(preparation), function, content):
-                child.send(message)
+                self._workers.append(ProcessHandle(self._inbox, alone))
+                for message in (*messages, content):
+                    self._workers[-1].channel.send(message)
 
-    def _with_messages(self, members: list[Child], seconds: float | None = None) -> list[Child]:
-        ready = wait([child.pipe for child in members], seconds)
-        return [child for child in members if child.pipe in ready]
-
-    def _packed(self, job: Job) -> bytes:
+    def _pack(self, job: Job) -> bytes:
         return dumped(job, "the work")
 
 
 @contextlib.contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Processes begun inside never see Ctrl-C, not even before they can ignore it themselves."""
+def _interrupts_blocked() -> Iterator[None]:
+    """Start processes that never see Ctrl-C, not even before they can ignore it themselves."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -200,5 +151,98 @@ def _interrupts_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _no_beginning(reason: object) -> InputError:
-    return InputError(f"a worker process could not begin ({reason})", remedy="use one process")
+# -- in the worker --------------------------------------------------------------------------------
+
+
+def serve(connection: Connection, threads: int, precision: TF32Setting) -> None:
+    """Run the jobs of a `ProcessPool`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        content = [connection.recv_bytes()]
+    except (EOFError, OSError):
+        os._exit(PARENT_GONE)
+    work(connection, content.pop(), threads, precision)
+
+
+def work(connection: Connection, content: bytes, threads: int, precision: TF32Setting) -> None:
+    """Run one job after another; `content` is the shared object, pickled."""
+    torch.set_num_threads(threads)
+    set_tf32(precision)
+    link = _WorkerLink(connection)
+    try:
+        shared = pickle.loads(content)
+    except Exception as error:
+        kind = "memory" if is_out_of_memory(error) else "failed"
+        link.send(kind, RuntimeError(f"{type(error).__name__}: {error}"))
+        return
+    del content
+    link.send("ready")
+    while (job := link.jobs.get()) is not None:
+        try:
+            link.send("value", pickle.loads(job)(shared, link))
+        except Exception as error:
+            link.send("memory" if is_out_of_memory(error) else "error", _sendable(error))
+        link.call_on_stop = None
+
+
+class _WorkerLink:
+    """The worker's end of a channel."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection, self._lock = connection, threading.Lock()
+        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self.call_on_stop: Callable[[Stop], None] | None = None
+        self._stopped: Stop | None = None
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def send(self, *message: Any) -> None:
+        content = pickle.dumps(message)
+        try:
+            with self._lock:
+                self._connection.send_bytes(content)
+        except OSError:
+            os._exit(PARENT_GONE)
+
+    def report(self, event: Any) -> None:
+        self.send("report", event)
+
+    def ask(self, request: Any) -> Any:
+        self.send("ask", request)
+        return self._answers.get()
+
+    def on_stop(self, call: Callable[[Stop], None]) -> None:
+        self.call_on_stop = call
+        if self._stopped is not None:
+            call(self._stopped)
+
+    def _read(self) -> None:
+        while True:
+            try:
+                kind, *content = pickle.loads(self._connection.recv_bytes())
+            except (EOFError, OSError):
+                os._exit(PARENT_GONE)
+            if kind == "answer":
+                self._answers.put(content[0])
+            elif kind == "job":  # what was sent before it belongs to the job before
+                self._answers, self._stopped = queue.SimpleQueue(), None
+                self.jobs.put(content[0])
+            elif kind == "stop":
+                self._stopped = content[0]
+                if (call := self.call_on_stop) is not None:
+                    call(content[0])
+            else:
+                self.jobs.put(None)
+                return
+
+
+def _sendable(error: Exception) -> Exception:
+    """Return the error, or one that can be sent in its place; a bug keeps its traceback."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError("".join(traceback.format_exception(error)))
+    if not isinstance(error, TollboxError):
+        error.add_note("".join(traceback.format_exception(error)))
+    return error

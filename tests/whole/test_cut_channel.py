@@ -1,4 +1,4 @@
-"""A cable is pulled between two machines: both ends of a wire notice, though nobody says a word.
+"""A cable is pulled between two machines: both ends of a channel notice without a message.
 
 The machines are two network namespaces with a cable of their own.
 """
@@ -27,40 +27,39 @@ exit $code
 """
 SILENT_SECONDS = 6
 DRIVER = """
-import subprocess, sys, time
-from tollbox.workers import channel as wire
-from tollbox.workers.channel import Switchboard
+import queue, subprocess, sys, time
+from tollbox.workers import channel
 
-wire.SILENT_SECONDS = {seconds}
-board = Switchboard("10.9.0.1")
-made, number, key = board.wire()
-command = ["nsenter", "-t", sys.argv[1], "-n", "--", sys.executable, "engine.py"]
-engine = subprocess.Popen([*command, *map(str, board.address), str(number), key.hex()])
-while not made.messages:
-    board.wait(0.1)
+channel.SILENT_SECONDS = {seconds}
+listener = channel.Listener("10.9.0.1")
+messages = queue.SimpleQueue()
+made = channel.Channel(messages.put)
+number = listener.expect(made)
+command = ["nsenter", "-t", sys.argv[1], "-n", "--", sys.executable, "worker.py"]
+words = [*map(str, listener.address), str(number), listener.key.hex()]
+worker = subprocess.Popen([*command, *words])
+assert messages.get(timeout=60) == b"here"
 began = time.monotonic()
 subprocess.run(["ip", "link", "set", "here", "down"], check=True)
 if {speaks}:
-    made.send(b"nobody hears this")
-while made.ended is None and time.monotonic() < began + 60:
-    board.wait(0.1)
-assert made.ended is not None
-assert engine.wait(60) == 0
+    made.send(b"to nobody")
+assert messages.get(timeout=60) is None
+assert worker.wait(60) == 0
 print(f"both noticed after {{time.monotonic() - began:.0f}} s")
 """
-ENGINE = """
+WORKER = """
 import sys
-from tollbox.workers import channel as wire
+from tollbox.workers import channel
 
-wire.SILENT_SECONDS = {seconds}
+channel.SILENT_SECONDS = {seconds}
 host, port, number, key = sys.argv[1:]
-engine = wire.connect((host, int(port)), int(number), bytes.fromhex(key))
-engine.send_bytes(b"here")
+end = channel.connect((host, int(port)), int(number), bytes.fromhex(key))
+end.send_bytes(b"here")
 try:
-    engine.recv_bytes()
+    end.recv_bytes()
 except (EOFError, OSError):
     sys.exit(0)
-sys.exit("something was heard")
+sys.exit("a message was received")
 """
 
 
@@ -70,7 +69,7 @@ def test_a_pulled_cable_is_noticed(tmp_path: Path, speaks: bool) -> None:
     if subprocess.run([*NAMESPACE, "true"], capture_output=True).returncode:
         pytest.skip("there can be no network namespace here")
     (tmp_path / "driver.py").write_text(DRIVER.format(seconds=SILENT_SECONDS, speaks=speaks))
-    (tmp_path / "engine.py").write_text(ENGINE.format(seconds=SILENT_SECONDS))
+    (tmp_path / "worker.py").write_text(WORKER.format(seconds=SILENT_SECONDS))
     ended = subprocess.run(
         [*NAMESPACE, "bash", "-c", MACHINES, "machines", sys.executable, "driver.py"],
         cwd=tmp_path,
