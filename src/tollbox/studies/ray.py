@@ -57,7 +57,7 @@ MOST_CHARACTERS = 120
 
 @dataclass(frozen=True)
 class RayWorkers:
-    """Workers on a Ray cluster: `tb.run_study(study, out, executor=RayWorkers("10.0.0.1:6379"))`."""
+    """Workers on a Ray cluster: `tb.run_study(study, out, executor=RayWorkers("host:6379"))`."""
 
     address: str | None = None
     """Address of the head node, host:port; by default that of `RAY_ADDRESS`, or a new cluster on
