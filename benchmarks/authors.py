@@ -148,7 +148,7 @@ class FirstOnly:
 
     search: Any
 
-    def __call__(self, problem: tb.Problem, path: Any, scale: float = 1.0) -> Any:
+    def __call__(self, problem: tb.attack.Problem, path: Any, scale: float = 1.0) -> Any:
         """The last adversarial point; later on, where the path begins."""
         if getattr(problem, "has_searched", False):
             return at_once(path.start)
@@ -175,7 +175,7 @@ def run_ours(
         settings = {"prices": tb.Prices(price, 1), "max_queries": MAX_QUERIES, "seed": args.seed}
         planned = loaded.cells(replace(attack, iterations=length), **settings)
         begun = [replace(cell, start=start) for cell, start in zip(planned, starts, strict=True)]
-        by_length.append(tb.run_cells(begun, loaded.model))
+        by_length.append(tb.attack.run_cells(begun, loaded.model))
     return [our_run(list(results)) for results in zip(*by_length, strict=True)]
 
 

@@ -101,12 +101,12 @@ class OneEstimate:
         """The most points held at a time."""
         return 2 * self.queries
 
-    def tolerance_scale(self, problem: tb.Problem) -> float:
+    def tolerance_scale(self, problem: tb.attack.Problem) -> float:
         """As the estimate has it."""
         scale: float = self.estimate.tolerance_scale(problem)
         return scale
 
-    def begin(self, problem: tb.Problem) -> Any:
+    def begin(self, problem: tb.attack.Problem) -> Any:
         """For one image; the vanilla n'_t, a fraction at large c*, is such that n* is `queries`."""
         ratio = problem.prices.ratio
         a_query = 1 / theory.optimal_queries(1.0, ratio, problem.dimension)
@@ -260,7 +260,7 @@ def main() -> None:
     args = parser.parse_args()
     try:
         args.do(args)
-    except tb.InputError as error:
+    except tb.errors.InputError as error:
         sys.exit(str(error))
 
 

@@ -130,10 +130,17 @@ class Loaded:
         """Short content hashes of the images."""
         return [content_hash(image)[:10] for image in self.images]
 
-    def cells(self, attack: Any, **settings: Any) -> list[tb.Cell]:
+    def cells(
+        self,
+        attack: Any,
+        budget: float = math.inf,
+        max_queries: float = math.inf,
+        **settings: Any,
+    ) -> list[tb.attack.Cell]:
         """A cell for each image. The clean image, known to be classified correctly, is free."""
+        settings |= {"limits": tb.Limits(budget, max_queries), "charge_clean": False}
         return [
-            tb.Cell(attack, image, label, charge_clean=False, **settings)
+            tb.attack.Cell(attack, image, label, **settings)
             for image, label in zip(self.images, self.labels, strict=True)
         ]
 
@@ -222,7 +229,7 @@ class Ticker:
         self._what, self._cells = what, cells
         self._last, self._queries = time.monotonic(), 0
 
-    def __call__(self, now: tb.Progress) -> None:
+    def __call__(self, now: tb.attack.Progress) -> None:
         passed = time.monotonic() - self._last
         if passed < EVERY:
             return
@@ -238,20 +245,22 @@ class Ticker:
 
 def run_cells(
     what: str,
-    cells: list[tb.Cell],
+    cells: list[tb.attack.Cell],
     model: tb.models.Model,
     args: argparse.Namespace,
     time_limit: float = math.inf,
 ) -> tb.Results:
     """All cells in one go, with lines about progress, and one at the end."""
     began = time.monotonic()
-    results = tb.run_cells(
+    results = tb.attack.run_cells(
         cells,
         model,
-        batch_size=args.batch_size,
-        live=args.live,
-        one_shape=args.one_shape,
-        time_limit=time_limit,
+        execution=tb.Execution(
+            batch_size=args.batch_size,
+            live=args.live,
+            one_shape=args.one_shape,
+            time_limit=time_limit,
+        ),
         progress=Ticker(what, len(cells)),
     )
     seconds = time.monotonic() - began

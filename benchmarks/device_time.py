@@ -82,7 +82,8 @@ def main() -> None:
     network = {name for part in shapes for name, *_ in kernels(lambda part=part: model(part))}
     for name in args.attacks:
         attack = common.with_delta(tb.preset(name), args.delta)
-        settings = {"prices": tb.Prices(args.price, 1), "batch_size": args.batch_size}
+        execution = tb.Execution(batch_size=args.batch_size)
+        settings: Any = {"prices": tb.Prices(args.price, 1), "execution": execution}
         tb.run(attack, model, images, labels.tolist(), budget=300, **settings)
         kept: list[tb.Results] = []
         found = kernels(

@@ -63,7 +63,11 @@ def norm_of(attack: str) -> str:
 
 
 def attacked(
-    found: tb.models.Embedded, attack: str, backwards: bool = False, **options: Any
+    found: tb.models.Embedded,
+    attack: str,
+    backwards: bool = False,
+    detection: tb.Detection | None = None,
+    **options: Any,
 ) -> list[Any]:
     order = range(COUNT)[::-1] if backwards else range(COUNT)
     images, labels = found.images[list(order)], found.labels[list(order)]
@@ -76,7 +80,8 @@ def attacked(
         prices=prices,
         budget=600,
         norm=norm_of(attack),
-        **options,
+        detection=detection,
+        execution=tb.Execution(**options),
     )
     return table(results)[::-1] if backwards else table(results)
 
@@ -115,7 +120,12 @@ def rules(told: Callable[[str, bool], None], attacks: list[str]) -> None:
         told(f"rule 4: {attack}, float32 at one shape", one == few)
 
     results = tb.run(
-        tb.preset("hsja"), eight.model, eight.images[:8], eight.labels[:8], budget=600, check=True
+        tb.preset("hsja"),
+        eight.model,
+        eight.images[:8],
+        eight.labels[:8],
+        budget=600,
+        execution=tb.Execution(check=True),
     )
     told("the model check finds nothing", results.findings == ())
     points = [r.adversarial * 255 for r in results if r.adversarial is not None]
@@ -123,7 +133,12 @@ def rules(told: Callable[[str, bool], None], attacks: list[str]) -> None:
 
     hungry = tb.models.from_torch(Hungry(single.model.network or nn.Identity()), device="cuda")
     results = tb.run(
-        tb.preset("hsja"), hungry, single.images[:8], single.labels[:8], budget=300, batch_size=64
+        tb.preset("hsja"),
+        hungry,
+        single.images[:8],
+        single.labels[:8],
+        budget=300,
+        execution=tb.Execution(batch_size=64),
     )
     told("rule 6: out of memory", all("out of memory" in r.warnings[-1] for r in results))
     told("rule 6: and none failed", results.failed == 0)
@@ -146,7 +161,7 @@ def rules(told: Callable[[str, bool], None], attacks: list[str]) -> None:
 def watched(told: Callable[[str, bool], None], attacks: list[str]) -> None:
     """Rule 4 with a detector, whose alarms cost something and end a run."""
     double = tb.models.embedded(device="cuda", dtype=torch.float64)
-    watch: dict[str, Any] = {"watch": NEAR, "alarm_price": 5, "max_alarms": 5}
+    watch: dict[str, Any] = {"detection": tb.Detection(NEAR, alarm_price=5, max_alarms=5)}
     for attack in attacks:
         wanted = attacked(double, attack, batch_size=64, **watch)
         ended = sum(row[0][0] is tb.Stop.ALARM for row in wanted)
@@ -166,7 +181,7 @@ def kernels(told: Callable[[str, bool], None]) -> None:
     for dtype in (torch.float32, torch.float64):
         pictures = torch.rand(4, 3, 50, 47, dtype=dtype)
         there = pictures.to("cuda")
-        problem, twin = tb.Problem(there[0], 0), tb.Problem(pictures[0], 0)
+        problem, twin = tb.attack.Problem(there[0], 0), tb.attack.Problem(pictures[0], 0)
         noise, known = (each.noise("check", 1, 300)[5:200] for each in (problem, twin))
         told(f"{dtype}: noise has the bits of the CPU", torch.equal(noise.cpu(), known))
         batches = []

@@ -64,7 +64,7 @@ def cosine(one: Surrogate, other: Surrogate, results: Any, loaded: common.Loaded
     found = []
     for result, image, label in zip(results, loaded.images, loaded.labels, strict=True):
         if result.adversarial is not None:
-            problem = tb.Problem(image, label)
+            problem = tb.attack.Problem(image, label)
             first, second = (each.direction(problem, result.adversarial) for each in (one, other))
             found.append(float((first * second).sum()))
     return float(np.mean(found))

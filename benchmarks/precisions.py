@@ -59,11 +59,11 @@ def raw_speed(model: tb.models.Model, batch: Tensor) -> float:
 
 def cells(
     pictures: Tensor, labels: Tensor, budget: float, args: argparse.Namespace
-) -> list[tb.Cell]:
+) -> list[tb.attack.Cell]:
     """Every attack on every image."""
     attacks = [common.with_delta(tb.preset(name), args.delta) for name in args.attacks]
     return [
-        tb.Cell(attack, picture, int(label), tb.Prices(args.price, 1), budget)
+        tb.attack.Cell(attack, picture, int(label), tb.Prices(args.price, 1), tb.Limits(budget))
         for attack in attacks
         for picture, label in zip(pictures, labels, strict=True)
     ]
@@ -101,17 +101,21 @@ def main() -> None:
         if not base:
             pictures, labels = right_ones(args.net, model, args.images)
         places = torch.arange(size) % len(pictures)
-        for shape in Engine(model, batch_size=size).sender.shapes:
+        for shape in Engine(model, execution=tb.Execution(batch_size=size)).sender.shapes:
             model(pictures[places][:shape].to(model.device))
         row: dict[str, Any] = {
             "way": way,
             "raw": round(raw_speed(model, pictures[places].to(model.device))),
         }
 
-        tb.run_cells(cells(pictures, labels, 5 * args.price, args), model, batch_size=size)
+        tb.attack.run_cells(
+            cells(pictures, labels, 5 * args.price, args),
+            model,
+            execution=tb.Execution(batch_size=size),
+        )
         began = time.perf_counter()
         some = cells(pictures, labels, args.budget, args)
-        results = list(tb.run_cells(some, model, batch_size=size))
+        results = list(tb.attack.run_cells(some, model, execution=tb.Execution(batch_size=size)))
         seconds = time.perf_counter() - began
         row["queries_per_second"] = round(sum(r.ledger.queries for r in results) / seconds)
         for number, name in enumerate(args.attacks):

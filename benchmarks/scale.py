@@ -266,7 +266,7 @@ class _Dying:
 
 def found(folder: Path) -> dict[int, Any]:
     """What is compared of each cell."""
-    with tb.StudyResults(folder) as results:
+    with tb.studies.StudyResults(folder) as results:
         return {
             r.index: (r.stop, r.ledger.counts, r.ledger.cost, r.improvements, r.trace)
             for r in results.results()

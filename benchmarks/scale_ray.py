@@ -57,7 +57,9 @@ def processor_seconds() -> dict[int, float]:
     return {pid: seconds[pid] for pid in ours}
 
 
-def speed(study: tb.Study, out: Path, executor: tb.RayEngines | None) -> tuple[float, float]:
+def speed(
+    study: tb.Study, out: Path, executor: tb.studies.RayEngines | None
+) -> tuple[float, float]:
     """Queries/s while both engines are at work, and microseconds of the processor for each."""
     done: dict[int, int] = {}
     samples: list[Sample] = []
@@ -96,7 +98,7 @@ def ray_speed(rounds: int, images: int, net: str) -> dict[str, Any]:
         study = write_study(folder, model, images, budget=budget, batch=64, workers=2)
         for _ in range(rounds):
             measured["processes"].append(speed(study, folder / "out", None))
-            measured["ray"].append(speed(study, folder / "out", tb.RayEngines(engines=2)))
+            measured["ray"].append(speed(study, folder / "out", tb.studies.RayEngines(engines=2)))
     speeds, processor = (
         {kind: [values[n] for values in runs] for kind, runs in measured.items()} for n in (0, 1)
     )

@@ -112,7 +112,7 @@ def main() -> None:
         for result, image, label in zip(results, loaded.images, loaded.labels, strict=True):
             if result.adversarial is None:
                 continue
-            problem = tb.Problem(image.to(args.device), label)
+            problem = tb.attack.Problem(image.to(args.device), label)
             point = result.adversarial.to(args.device)
             g = normal(network, scale, point, label)
             away = point - problem.source

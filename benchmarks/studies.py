@@ -93,7 +93,7 @@ def made_up(cell: int, label: int, tariff: Any, steps: int, rng: np.random.Gener
     for number, (flagged, search, estimate, start) in enumerate(each.tolist()):
         source, other = flagged, search + estimate + start
         cost, distance = source * price + other, distances[number]
-        improvements.append(tb.Improvement(cost, source, source + other, distance, cost - 1))
+        improvements.append(tb.attack.Improvement(cost, source, source + other, distance, cost - 1))
         spent = {"start": float(start), "search": search * price, "estimate": float(estimate)}
         share, planned, overshoot = shares[number]
         notes = {
@@ -102,7 +102,7 @@ def made_up(cell: int, label: int, tariff: Any, steps: int, rng: np.random.Gener
             "planned_share": planned,
             "overshoot": overshoot,
         }
-        trace.append(tb.Step(number, cost, source, other, distance, spent, notes))
+        trace.append(tb.attack.Step(number, cost, source, other, distance, spent, notes))
     flagged, search, estimate, start = each[-1].tolist()
     wrong = (label + 1) % CLASSES
     counts = {
@@ -111,17 +111,12 @@ def made_up(cell: int, label: int, tariff: Any, steps: int, rng: np.random.Gener
         "estimate": Counter({wrong: estimate}),
     }
     return tb.Result(
-        cell,
-        "",
-        tb.Stop.BUDGET,
-        "",
-        tb.Ledger(tariff.prices.for_source(label), tb.Goal.leave({label}), counts),
-        None,
-        tuple(improvements),
-        tuple(trace),
-        tariff.budget,
-        tariff.max_queries,
-        0,
+        index=cell,
+        stop=tb.Stop.BUDGET,
+        ledger=tb.Ledger(tariff.prices.for_source(label), tb.Goal.leave({label}), counts),
+        improvements=tuple(improvements),
+        trace=tuple(trace),
+        limits=tariff.limits,
     )
 
 
@@ -282,15 +277,15 @@ class Timed:
         """Never, as there is no history."""
 
 
-def plain(cells: list[tb.Cell], model: tb.models.Model) -> tuple[float, list[tb.Result]]:
+def plain(cells: list[tb.attack.Cell], model: tb.models.Model) -> tuple[float, list[tb.Result]]:
     """Seconds of a run without a store, and its results."""
     began = time.perf_counter()
-    results = list(tb.Engine(model).run(cells))
+    results = list(tb.attack.Engine(model).run(cells))
     return time.perf_counter() - began, results
 
 
 def stored(
-    cells: list[tb.Cell], model: tb.models.Model, path: Path
+    cells: list[tb.attack.Cell], model: tb.models.Model, path: Path
 ) -> tuple[float, list[tb.Result], dict[str, Any]]:
     """Seconds of a run with a store, its results, and where the time went."""
     study = tb.Study.from_text(STUDY, path.parent, "large.toml", files=False)
@@ -298,7 +293,7 @@ def stored(
     with Store.open(path, write=True) as store:
         began = time.perf_counter()
         journal, saving, results = Timed(store), 0.0, []
-        for result in tb.Engine(model, journal=journal).run(cells):
+        for result in tb.attack.Engine(model, journal=journal).run(cells):
             ended = time.perf_counter()
             store.save(result.index, replace(result, adversarial=None))
             saving += time.perf_counter() - ended

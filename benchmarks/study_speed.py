@@ -77,7 +77,7 @@ def measured(attack: str, budget: float, args: argparse.Namespace, layout: str) 
 def _queries(out: Path) -> int:
     import tollbox as tb
 
-    with tb.StudyResults(out) as results:
+    with tb.studies.StudyResults(out) as results:
         return sum(end.queries for end in results.finished())
 
 

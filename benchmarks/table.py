@@ -121,7 +121,7 @@ def entry(
     return {
         "preset": name,
         "price": common.short(price, 12),
-        "budget": common.short(results[0].budget, 12),
+        "budget": common.short(results[0].limits.budget, 12),
         "attack": repr(attack),
         "stop": [str(result.stop) for result in results],
         "queries": [result.ledger.queries for result in results],
@@ -260,7 +260,7 @@ def main(words: list[str] | None = None) -> None:
     args = parser.parse_args(words)
     try:
         args.do(args)
-    except (tb.InputError, joining.Disagreement) as error:
+    except (tb.errors.InputError, joining.Disagreement) as error:
         sys.exit(str(error))
 
 

@@ -101,7 +101,7 @@ def measured(
     labels: Tensor,
     raw: Raw,
     args: argparse.Namespace,
-    workers: tb.Workers | None,
+    workers: tb.workers.Workers | None,
 ) -> dict[str, Any]:
     """One run, with the raw model measured in between."""
     model, watch = raw.model, host_time.watch() if args.host else None
@@ -109,7 +109,7 @@ def measured(
     batches, rows, paused = 0, 0, 0.0
     raw_seconds = [] if workers is None else [raw.seconds() for _ in range(args.every)]
 
-    def progress(now: tb.Progress) -> None:
+    def progress(now: tb.attack.Progress) -> None:
         nonlocal batches, rows, paused
         batches += 1
         rows = now.rows
@@ -127,8 +127,9 @@ def measured(
     given = common.with_delta(tb.preset(attack), args.delta)
     prices = tb.Prices(args.price, 1)
     warm_up(raw, args.batch_size)
-    few = {"prices": prices, "budget": 40 * args.price, "batch_size": args.batch_size}
-    tb.run(given, model, pictures[:8], labels[:8], **few)
+    few = tb.Execution(batch_size=args.batch_size)
+    some = pictures[:8], labels[:8]
+    tb.run(given, model, *some, prices=prices, budget=40 * args.price, execution=few)
     set_mode(model.device, mode)
     if watch:
         watch.start()
@@ -140,9 +141,10 @@ def measured(
         labels,
         prices=prices,
         budget=budget,
-        batch_size=args.batch_size,
+        execution=tb.Execution(
+            batch_size=args.batch_size, workers=1 if workers is None else workers
+        ),
         progress=progress,
-        workers=1 if workers is None else workers,
     )
     seconds = time.perf_counter() - began - paused
     if workers is not None:
@@ -170,7 +172,7 @@ def measured(
 def warm_up(raw: Raw, batch_size: int) -> None:
     """Each batch shape of a run once: it is compiled, planned and recorded before the clock starts,
     as the raw model's is."""
-    for shape in Engine(raw.model, batch_size=batch_size).sender.shapes:
+    for shape in Engine(raw.model, execution=tb.Execution(batch_size=batch_size)).sender.shapes:
         raw.model(raw.batch[:shape])
     wait(raw.model.device)
 
@@ -203,8 +205,7 @@ def memory(
             labels.tolist() * rounds,
             prices=tb.Prices(args.price, 1),
             budget=args.budget[""] / 8,
-            batch_size=args.batch_size,
-            live=min(64, len(pictures)),
+            execution=tb.Execution(batch_size=args.batch_size, live=min(64, len(pictures))),
         ):
             done += 1
         peak = torch.cuda.max_memory_allocated() if model.device.type == "cuda" else 0
@@ -274,10 +275,10 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         workers = None
         if args.workers > 1:
-            workers = stack.enter_context(tb.Workers(raw.model, args.workers))
-            few = {"budget": 3 * args.price, "batch_size": args.batch_size, "workers": workers}
-            prices = tb.Prices(args.price)
-            tb.run(tb.preset("hsja"), raw.model, pictures, labels, prices=prices, **few)
+            workers = stack.enter_context(tb.workers.Workers(raw.model, args.workers))
+            few = tb.Execution(batch_size=args.batch_size, workers=workers)
+            given = {"prices": tb.Prices(args.price), "budget": 3 * args.price}
+            tb.run("hsja", raw.model, pictures, labels, execution=few, **given)
         for attack in tb.presets("l2") if args.attacks == ["all"] else args.attacks:
             budget = args.budget.get(attack, args.budget[""])
             row = measured(attack, budget, pictures, labels, raw, args, workers)

@@ -30,7 +30,7 @@ def main() -> None:
     prices = tb.Prices.per_class({coat: 20.0, shirt: 50.0}, default=1.0)
     coats = (model(images) == labels) & (labels == coat)
     results = tb.run(
-        tb.preset("a-hsja"),
+        "a-hsja",
         model,
         images[coats][:IMAGES],
         labels[coats][:IMAGES],

@@ -21,7 +21,7 @@ def main(folder: str, pictures: str, limit: int = 4, budget: float = 2000) -> tb
     model = tb.models.load(f"hf:{folder}")
     images = tb.load_images(pictures, limit=limit, model=model)
     results = tb.run(
-        tb.preset("frugal"),
+        "frugal",
         model,
         images.images,
         images.labels,

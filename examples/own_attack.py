@@ -29,11 +29,11 @@ class Brighten:
         """The most points it holds at a time."""
         return self.steps
 
-    def __call__(self, problem: tb.Problem) -> Asking[tb.Stop]:
+    def __call__(self, problem: tb.attack.Problem) -> Asking[tb.Stop]:
         source = problem.source
         levels = torch.linspace(0, 1, self.steps, dtype=source.dtype, device=source.device)
         points = torch.lerp(source, torch.ones_like(source), levels.view(-1, 1, 1, 1))
-        answers = yield tb.Ask(points, until=tb.Until.ADVERSARIAL, phase="brighten")
+        answers = yield tb.attack.Ask(points, until=tb.attack.Until.ADVERSARIAL, phase="brighten")
         if not answers.adversarial[-1]:
             return tb.Stop.NO_START
         problem.accept(points[len(answers) - 1])
@@ -44,9 +44,11 @@ class Brighten:
 class TenSteps:
     """Walks towards the source in ten equal steps, and stops before the first that is flagged."""
 
-    def __call__(self, problem: tb.Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
+    def __call__(
+        self, problem: tb.attack.Problem, path: Path, scale: float = 1.0
+    ) -> Asking[Iterate]:
         points = torch.stack([path(k / 10) for k in range(1, 10)])
-        answers = yield tb.Ask(points, until=tb.Until.NOT_ADVERSARIAL, phase="search")
+        answers = yield tb.attack.Ask(points, until=tb.attack.Until.NOT_ADVERSARIAL, phase="search")
         passed = int(answers.adversarial.sum())
         if not passed:
             return path.start

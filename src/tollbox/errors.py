@@ -110,3 +110,7 @@ class FileError(InputError):
 
 class ModelFault(TollboxError):
     """The model raised, or its answer is not one integer label per image."""
+
+
+class ModelWarning(UserWarning):
+    """The model is not fit to be measured; the message says why."""

@@ -1,13 +1,13 @@
-"""The model check: is this model fit to be measured, and is what it gives exact?
+"""The model check: whether a model is fit to be measured, and whether its answers are exact.
 
-1. Uncharged, on a few images, before a run; some tens of batches at most. A metered model is not
-   probed: each row would be a query.
-2. The same rows are asked again, in other places, among other neighbours, and in all batch shapes
+1. It runs before a run, on a few images, with some tens of batches at most, which are not charged.
+   A metered model is not probed: each row would be a query.
+2. The same rows are sent again, in other places, among other neighbours, and in all batch shapes
    that a run would use. A label that changes makes the model unfit: results would depend on the
-   batch. Each such finding is a sentence. A network must also be in eval mode.
-3. Labels rarely change where their logits do in the last bits. So what the network gives before
-   the decision is compared bit for bit where it is known (`Model.outputs`): that is `Exactness`.
-4. `exact_choice` looks for one batch shape and layout in which a row depends on nothing else.
+   batch. A network must also be in eval mode. Each finding is a sentence.
+3. Labels rarely change where logits change in the last bits. So the network's outputs are compared
+   bit for bit where they are known (`Model.outputs`): that is `Exactness`.
+4. `exact_choice` looks for one batch shape and layout in which a row depends only on itself.
 """
 
 from __future__ import annotations
@@ -22,47 +22,37 @@ from torch import Tensor
 
 from .core import tf32
 from .core.exactness import Exactness, Seen, listed
+from .core.execution import LARGEST_BATCH
 from .core.model import LAYOUTS, Model, as_model, labels_of
 from .core.validation import check_whole
 from .engine.sender import Sender
-from .engine.sizes import LARGEST_BATCH, default_batch_size
+from .engine.sizes import default_batch_size
 from .errors import InputError, mention
 
 CHECKED_IMAGES = 8
-"""Images that a model is checked on before a run."""
+"""Number of images that a model is checked on before a run."""
 EXACT_SIZES = (128, 64, 256, 32, 512)
 """Batch sizes that `exact_choice` tries after the default."""
 NOISE = 0.01
-"""Of the probes; enough to make all rows distinct."""
+"""Standard deviation of the noise of probes; it makes all rows distinct."""
 HOW = {
-    "chance": "asked twice",
-    "place": "asked in another order",
-    "neighbours": "asked among other images",
-    "shape": "asked in a batch of another shape",
+    "chance": "sent twice",
+    "place": "sent in another order",
+    "neighbours": "sent among other images",
+    "shape": "sent in a batch of another shape",
 }
-
-
-class ModelWarning(UserWarning):
-    """The model is not fit to be measured; the message says why."""
 
 
 class Examined(NamedTuple):
     """What the check found."""
 
     findings: list[str]
-    """What makes the model unfit, a sentence each."""
+    """Reasons why the model is unfit, a sentence each."""
     exactness: Exactness
 
 
-class Probe(NamedTuple):
-    """A batch of rows, by their numbers in the pool, and what it is to show."""
-
-    kind: str
-    rows: Tensor
-
-
 def check_model(model: Model, images: Tensor, batch_size: int) -> list[str]:
-    """What makes the model unfit; empty if nothing was found. `images` are a few, (n, c, h, w)."""
+    """Return the reasons why a model is unfit; `images` are a few, (n, c, h, w)."""
     model = as_model(model)
     check_whole("batch_size", batch_size, 1, LARGEST_BATCH)
     if not isinstance(images, Tensor) or images.ndim != 4 or len(images) == 0:
@@ -72,7 +62,7 @@ def check_model(model: Model, images: Tensor, batch_size: int) -> list[str]:
 
 
 def shapes_of(model: Model, batch_size: int, one_shape: bool = False) -> list[int]:
-    """The batch shapes of a run, rising."""
+    """Return the batch shapes of a run, increasing."""
     return Sender(model, batch_size, one_shape, metered=False).shapes
 
 
@@ -80,15 +70,15 @@ def shapes_of(model: Model, batch_size: int, one_shape: bool = False) -> list[in
 def examine(
     model: Model, images: Tensor, shapes: Sequence[int], *, hasty: bool = False
 ) -> Examined:
-    """All that is found of a model in batches of these shapes, which rise; with `hasty`, the first
-    thing that a row depends on."""
+    """Check a model in batches of these increasing shapes; with `hasty`, stop at the first
+    dependence."""
     findings = []
     if model.network is not None and model.network.training:
         findings.append("The network is in training mode: call .eval() on it.")
     changed: dict[str, int] = {}
     try:
-        asking = _Asking(model, images, shapes[-1])
-        for kind, labels in asking.differences(shapes):
+        comparison = _Comparison(model, images, shapes[-1])
+        for kind, labels in comparison.differences(shapes):
             changed[kind] = max(labels, changed.get(kind, 0))
             if hasty:
                 break
@@ -96,37 +86,37 @@ def examine(
         failure = f"The model failed on a batch: {type(error).__name__}: {error}"
         return Examined([*findings, failure], Exactness(Seen.FAILED, shapes=tuple(shapes)))
     findings += [
-        f"{changed[kind]} of {asking.compared[kind]} labels changed when the same images were "
+        f"{changed[kind]} of {comparison.compared[kind]} labels changed when the same images were "
         f"{how}: results would depend on the batch."
         for kind, how in HOW.items()
         if changed.get(kind)
     ]
     matters: dict[str, Any] = dict.fromkeys(changed, True)
     exactness = Exactness(
-        asking.seen,
+        comparison.seen,
         **matters,
         shapes=tuple(shapes),
         layout=model.layout,
         precision=precision_of(model),
-        digest=asking.digest,
+        digest=comparison.digest,
     )
     return Examined(findings, exactness)
 
 
-class _Asking:
-    """A model that is asked for rows of a pool, in many ways."""
+class _Comparison:
+    """A model that answers the same rows in many ways."""
 
     def __init__(self, model: Model, images: Tensor, size: int) -> None:
         self._model, self._pool = model, _pool(images, 2 * size, model)
         self._size, self._whole = size, torch.arange(size)
         self.seen, self.digest = Seen.LABELS, ""
         self._asked: Callable[[Tensor], Tensor] = model
-        """Gives logits if they are known, else labels."""
+        """Function that returns logits if they are known, else labels."""
         self.compared = dict.fromkeys(HOW, 0)
-        """Rows that were compared at most, by kind."""
+        """Maximum number of rows that were compared, by kind."""
 
     def differences(self, shapes: Sequence[int]) -> Iterator[tuple[str, int]]:
-        """What a row is found to depend on, again and again, with how many labels changed."""
+        """Yield each dependence that is found, with the number of labels that changed."""
         whole = decided = self._ask(self._whole)
         outputs = self._model.outputs
         if outputs is not None:
@@ -164,28 +154,28 @@ class _Asking:
         return self._model.sent(self._pool[rows].to(self._model.device))
 
 
-def probes(shape: int, size: int, *, thorough: bool) -> Iterator[Probe]:
-    """Batches of `shape` rows; those from `size` on in the pool are other neighbours, and the last
-    of them is grey."""
+def probes(shape: int, size: int, *, thorough: bool) -> Iterator[tuple[str, Tensor]]:
+    """Yield batches of `shape` rows, by their numbers in the pool, and what each tests. From `size`
+    on, the pool has other neighbours, of which the last is grey."""
     rows = torch.arange(shape)
     generator = torch.Generator().manual_seed(shape)
-    yield Probe("place", rows.flip(0))
-    yield Probe("neighbours", torch.where(rows % 2 == 0, rows, rows + size))
+    yield ("place", rows.flip(0))
+    yield ("neighbours", torch.where(rows % 2 == 0, rows, rows + size))
     if thorough:
-        yield Probe("chance", rows)
-        yield Probe("place", rows.roll(1))
+        yield ("chance", rows)
+        yield ("place", rows.roll(1))
         for _ in range(3):
-            yield Probe("place", torch.randperm(shape, generator=generator))
-        yield Probe("neighbours", torch.where(rows % 2 == 1, rows, rows + size))
-        yield Probe("neighbours", torch.where(rows < (shape + 7) // 8, rows, 0))  # as padding is
-        yield Probe("neighbours", torch.where(rows < (shape + 7) // 8, rows, 2 * size))
-        yield Probe("neighbours", torch.zeros_like(rows))
+            yield ("place", torch.randperm(shape, generator=generator))
+        yield ("neighbours", torch.where(rows % 2 == 1, rows, rows + size))
+        yield ("neighbours", torch.where(rows < (shape + 7) // 8, rows, 0))  # as padding is
+        yield ("neighbours", torch.where(rows < (shape + 7) // 8, rows, 2 * size))
+        yield ("neighbours", torch.zeros_like(rows))
 
 
 def _pool(images: Tensor, rows: int, model: Model) -> Tensor:
-    """So many distinct rows: the images, blends of two, where decisions are close, and both again
-    with a little noise; and a grey one. The same on any machine, and on the host: one batch at a
-    time takes memory of the device."""
+    """Return `rows` distinct rows and a grey one: the images, blends of two, where decisions are
+    close, and both again with a little noise. They are the same on any machine, and stay on the
+    host, so that the device holds one batch at a time."""
     images = images.to("cpu", model.dtype)
     count, numbers = len(images), torch.arange(rows)
     parts = [images, torch.lerp(images, images.roll(1, 0), 0.5)]
@@ -198,11 +188,11 @@ def _pool(images: Tensor, rows: int, model: Model) -> Tensor:
 
 
 def precision_of(model: Model) -> str:
-    """What the model computes in, in a word: as it was told, else as torch is set."""
+    """Return the precision in which the model computes: its setting, else that of torch."""
     dtype = model.running.get("dtype", str(model.dtype).removeprefix("torch."))
     if dtype == "float32" and model.device.type == "cuda":
-        told = model.running.get("tf32")
-        if tf32.allowed() if told is None else told == "true":
+        setting = model.running.get("tf32")
+        if tf32.allowed() if setting is None else setting == "true":
             return "TF32"
     return dtype
 
@@ -211,10 +201,10 @@ def precision_of(model: Model) -> str:
 
 
 def exact_choice(model: Model, images: Tensor, batch_size: int | None) -> tuple[Model, Examined]:
-    """The model in the first layout, and what was found at the first batch size, with which a row
-    depends on nothing else; raises InputError if there is none.
+    """Return the model in the first layout, and the findings at the first batch size, in which a
+    row depends only on itself; raise InputError if there is none.
 
-    A batch size that is given, or the only one that the model takes, is the only one tried.
+    If `batch_size` is given, or the model takes only one, no other size is tried.
     """
     if batch_size is None and model.batch is None:
         sizes = list(dict.fromkeys((default_batch_size(model), *EXACT_SIZES)))
@@ -244,7 +234,7 @@ def _no_exact_shape(sizes: list[int], tried: list[Examined]) -> InputError:
     where = f"{known[0].precision}, {batches}{f', {listed(layouts)}' if layouts else ''}"
     return InputError(
         f"is set, and a row of the model depends on {listed(list(matters))} ({where})",
-        expected="a batch shape and layout in which it depends on nothing else",
+        expected="a batch shape and layout in which it depends only on itself",
         remedy=f"{precision}, or another {mention('batch_size')} (1 is slow, but a row is then "
         f"alone), or leave {mention('exact')} out",
         input="exact",
@@ -253,7 +243,7 @@ def _no_exact_shape(sizes: list[int], tried: list[Examined]) -> InputError:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """While entered, torch has so many threads: a CPU's sums may depend on their number."""
+    """Give torch `count` threads while entered: sums on a CPU may depend on their number."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

@@ -1,30 +1,31 @@
-"""Classifiers with known boundaries, and a suite that an attack of one's own must pass.
+"""Classifiers with known boundaries, and checks for custom attacks, detectors and models.
 
-Each boundary knows a source image of class 0, a metric, and how far the nearest point of another
-class is in it. Labels on the far side differ from place to place (1 or 2), so that whoever confuses
-labels with sides is detected. All compute in the dtype they are asked in.
+Each boundary has a source image of class 0, a metric, and the distance of the closest point of
+another class. Labels on the far side vary (1 or 2), which exposes an attack that confuses labels
+with sides. Each boundary computes in the dtype of its images.
 
-    half-space          a plane at distance 1 of a mid-grey image; the box does not matter
+    half-space          a plane at distance 1 from a mid-grey image; the box does not matter
     half-space in box   the same, for an image near the corners of [0,1]^d: clipping matters
     sphere              the source class is a ball; the image lies off its centre
-    wedge               both of two half-spaces; the nearest point lies on their edge
-    slab                a thin adversarial layer, then source again, then adversarial for good
+    wedge               both of two half-spaces; the closest point lies on their edge
+    slab                a thin adversarial layer, then source again, then adversarial
     constant            nothing is adversarial: there is no start
 
-In ℓ∞ (`linf_boundaries`) the nearest point of a plane <w, x> = b is at b / ‖w‖₁, with all pixels
-moved alike:
+In ℓ∞ (`linf_boundaries`) the closest point of a plane <w, x> = b is at b / ‖w‖₁, and all pixels
+move by the same amount:
 
     half-space          the same plane as above
     half-space in box   the same, for an image near the corners of [0,1]^d: clipping matters
     cube                the source class is a cube; the image lies off its centre
-    corner              behind both of two planes, of half of the pixels each
+    corner              behind both of two planes, each of half of the pixels
     constant            as above
 
 An attack that samples in a subspace of low frequencies cannot reach a boundary whose normal lies
-elsewhere; `factor` gives boundaries whose normals have low frequencies only.
+elsewhere; `factor` makes boundaries whose normals have low frequencies only.
 
-`check_attack` runs an attack on a boundary and holds it to the rules that attacks must keep;
-`check_detector` does so for a detector, of which `NearDuplicates` is one (`detectors.py`).
+`check_attack` runs an attack on a boundary and returns the rules that it breaks; `check_detector`
+does the same for a detector, and `check_model` for a model. `NearDuplicates` is a reference
+detector.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from torch import Tensor
 
 from .core.ask import Ask, Asking
 from .core.cell import Cell
+from .core.limits import Limits
 from .core.metric import Metric, check_made_for
 from .core.model import Model, from_callable
 from .core.prices import Prices
@@ -46,6 +48,7 @@ from .core.result import Result
 from .core.stop import Stop
 from .detection.reference import NearDuplicates, check_detector
 from .engine.engine import Engine
+from .model_check import check_model
 from .parts.subspaces import Dct, Full, Subspace
 
 SHAPE = (3, 16, 16)
@@ -53,31 +56,29 @@ SHAPE = (3, 16, 16)
 
 @dataclass(frozen=True)
 class Boundary:
-    """A two-sided classifier with a known nearest adversarial distance."""
+    """A two-sided classifier whose smallest adversarial distance is known."""
 
     name: str
     source: Tensor
-    """The source image, of class 0."""
+    """The image to attack, of class 0."""
     optimum: float
-    """Distance of the nearest adversarial point in [0,1]^d; infinity if there is none."""
+    """Smallest distance of an adversarial point in [0,1]^d; infinite if there is none."""
     adversarial: Callable[[Tensor], Tensor]
-    """Which rows of (n, d), given as differences from the source, are adversarial."""
+    """Function that returns which rows (n, d), as differences from the source, are adversarial."""
     norm: Metric = Metric.L2
-    """What the optimum is measured in."""
 
     def labels(self, images: Tensor) -> Tensor:
-        """0 on the source side, else 1 or 2."""
+        """Return 0 on the source side, else 1 or 2."""
         apart = images.flatten(1) - self.source.flatten().to(images)
         far = self.adversarial(apart)
         return torch.where(far, 1 + (apart[:, 0] > 0).long(), 0)
 
     def model(self, dtype: torch.dtype = torch.float64, quantize: int | None = None) -> Model:
-        """The classifier as a model."""
         return from_callable(self.labels, dtype=dtype, quantize=quantize, classes=3)
 
 
 def _unit(seed: int, shape: tuple[int, ...], factor: float = 1.0) -> Tensor:
-    """A random direction, of the lowest 1/factor of the frequencies."""
+    """Return a random direction with the lowest 1/factor of the frequencies."""
     generator = torch.Generator().manual_seed(seed)
     space: Subspace = Full() if factor == 1 else Dct(factor)
     drawn = torch.randn(space.shape(shape), generator=generator, dtype=torch.float64)
@@ -89,7 +90,7 @@ def _unit(seed: int, shape: tuple[int, ...], factor: float = 1.0) -> Tensor:
 def half_space(
     distance: float = 1.0, shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0
 ) -> Boundary:
-    """A plane at `distance` of a mid-grey image."""
+    """Return a plane at `distance` from a mid-grey image."""
     source = torch.full(shape, 0.5, dtype=torch.float64)
     normal = _unit(seed, shape, factor)
     return Boundary(
@@ -100,7 +101,7 @@ def half_space(
 def half_space_in_box(
     shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0
 ) -> Boundary:
-    """A plane seen from an image near the corners of the box, so that half of the pixels clip."""
+    """Return a plane for an image near the corners of the box, where half of the pixels clip."""
     generator = torch.Generator().manual_seed(seed + 1)
     bits = torch.randint(0, 2, shape, generator=generator).double()
     source = 0.05 + 0.9 * bits
@@ -121,7 +122,7 @@ def half_space_in_box(
 
 
 def sphere(shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
-    """The source class is a ball of radius 2 whose centre is 1 away from the image."""
+    """Return a source class that is a ball of radius 2 with its centre at distance 1."""
     source = torch.full(shape, 0.5, dtype=torch.float64)
     centre = _unit(seed, shape, factor)
     return Boundary(
@@ -133,7 +134,7 @@ def sphere(shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0) -
 
 
 def wedge(shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
-    """Adversarial behind both of two planes at distance 0.8 whose normals have cosine 0.6."""
+    """Return an adversarial wedge behind two planes at 0.8 whose normals have cosine 0.6."""
     source = torch.full(shape, 0.5, dtype=torch.float64)
     one, other = _unit(seed, shape, factor), _unit(seed + 1, shape, factor)
     other = other - (other @ one) * one
@@ -147,7 +148,7 @@ def wedge(shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0) ->
 
 
 def slab(shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
-    """Adversarial from 1 to 1.2, source from 1.2 to 1.3, adversarial beyond."""
+    """Return layers: adversarial from 1 to 1.2, source from 1.2 to 1.3, adversarial beyond."""
     source = torch.full(shape, 0.5, dtype=torch.float64)
     normal = _unit(seed, shape, factor)
 
@@ -159,7 +160,7 @@ def slab(shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0) -> 
 
 
 def constant(shape: tuple[int, ...] = SHAPE) -> Boundary:
-    """Nothing is adversarial."""
+    """Return a classifier without adversarial points."""
     source = torch.full(shape, 0.5, dtype=torch.float64)
     return Boundary(
         "constant", source, math.inf, lambda apart: torch.zeros(len(apart), dtype=torch.bool)
@@ -167,7 +168,7 @@ def constant(shape: tuple[int, ...] = SHAPE) -> Boundary:
 
 
 def boundaries(factor: float = 1.0) -> list[Boundary]:
-    """One of each kind; their normals have the lowest 1/factor of the frequencies only."""
+    """Return one of each kind; their normals have only the lowest 1/factor of the frequencies."""
     return [
         half_space(factor=factor),
         half_space_in_box(factor=factor),
@@ -181,7 +182,7 @@ def boundaries(factor: float = 1.0) -> list[Boundary]:
 def linf_half_space(
     distance: float = 1.0, shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0
 ) -> Boundary:
-    """A plane at `distance` in ℓ2 of a mid-grey image."""
+    """Return a plane at ℓ2 `distance` from a mid-grey image."""
     optimum = distance / float(_unit(seed, shape, factor).abs().sum())
     return replace(half_space(distance, shape, seed, factor), optimum=optimum, norm=Metric.LINF)
 
@@ -189,7 +190,7 @@ def linf_half_space(
 def linf_half_space_in_box(
     shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0
 ) -> Boundary:
-    """A plane seen from an image near the corners of the box, so that half of the pixels clip."""
+    """Return a plane for an image near the corners of the box, where half of the pixels clip."""
     boundary, normal = half_space_in_box(shape, seed, factor), _unit(seed, shape, factor)
     source = boundary.source.flatten()
     room = torch.where(normal > 0, 1 - source, source)
@@ -202,7 +203,7 @@ def linf_half_space_in_box(
 
 
 def linf_cube(shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
-    """The source class is a cube of half side 0.2 around a point up to 0.1 away from the image."""
+    """Return a source class that is a cube of half side 0.2, its centre at distance 0.1."""
     source = torch.full(shape, 0.5, dtype=torch.float64)
     centre = _unit(seed, shape, factor)
     centre = 0.1 * centre / centre.abs().amax()
@@ -216,7 +217,7 @@ def linf_cube(shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0
 
 
 def linf_corner(shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
-    """Adversarial behind both of two planes at 0.03, each of half of the pixels; black is."""
+    """Return an adversarial corner behind two planes at 0.03, each of half of the pixels."""
     source = torch.full(shape, 0.5, dtype=torch.float64)
     halves = _unit(seed, shape, factor).chunk(2)
     dark = [-(half * half.sum().sign() + half.abs().mean() / 2) for half in halves]
@@ -231,7 +232,7 @@ def linf_corner(shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1
 
 
 def linf_boundaries(factor: float = 1.0) -> list[Boundary]:
-    """One of each kind, in ℓ∞."""
+    """Return one of each kind, in ℓ∞."""
     return [
         linf_half_space(factor=factor),
         linf_half_space_in_box(factor=factor),
@@ -242,8 +243,8 @@ def linf_boundaries(factor: float = 1.0) -> list[Boundary]:
 
 
 @dataclass(frozen=True)
-class _Watched:
-    """An attack whose asks and iterates are looked at as they pass."""
+class _Observed:
+    """An attack whose asks and iterates are checked as they pass."""
 
     attack: Attack
     faults: list[str] = field(default_factory=list)
@@ -268,7 +269,7 @@ class _Watched:
     def _iterates(self, problem: Problem, known: list[Tensor]) -> None:
         for point, *_ in problem.accepted:
             if not any(torch.equal(point, seen) for seen in reversed(known)):
-                self.faults.append("accepted a point that was not asked and found adversarial")
+                self.faults.append("accepted a point that was not sent and found adversarial")
 
     def _slices(self, ask: Ask) -> None:
         for run in ask.runs:
@@ -287,22 +288,20 @@ def check_attack(
     seed: int = 0,
     max_queries: float = math.inf,
 ) -> tuple[Result, list[str]]:
-    """Run an attack on a boundary; the result, and what it did that an attack must not do.
+    """Run an attack on a boundary; return the result and the rules that the attack broke.
 
-    It must end with a reason, accept only points that were asked and found adversarial, ask for
-    rows that do not depend on how they are sliced, spend no more than the budget, and report a
-    point that is adversarial at the distance that is reported.
+    It must stop with a reason, accept only points that were sent and found adversarial, ask for
+    rows that do not depend on how they are sliced, stay within the budget, and report a point that
+    is adversarial at the reported distance.
     """
     check_made_for(attack, boundary.norm)
-    watched = _Watched(attack)
-    prices = prices or Prices()
-    model = boundary.model()
-    limits = budget, max_queries
-    cell = Cell(watched, boundary.source, 0, prices, *limits, seed=seed, norm=boundary.norm)
-    [result] = Engine(model).run([cell])
-    faults = list(dict.fromkeys(watched.faults))
+    observed = _Observed(attack)
+    prices, limits = prices or Prices(), Limits(budget, max_queries)
+    cell = Cell(observed, boundary.source, 0, prices, limits, seed=seed, norm=boundary.norm)
+    [result] = Engine(boundary.model()).run([cell])
+    faults = list(dict.fromkeys(observed.faults))
     if result.stop.failed:
-        faults.append(f"ended with {result.stop}: {result.reason}")
+        faults.append(f"stopped with {result.stop}: {result.reason}")
     if result.ledger.cost > budget:
         faults.append(f"spent {result.ledger.cost} of {budget}")
     if result.adversarial is not None:
@@ -312,7 +311,7 @@ def check_attack(
         if not math.isclose(apart, result.distance, rel_tol=1e-9):
             faults.append(f"reports the distance {result.distance} for a point at {apart}")
         if result.distance < boundary.optimum * (1 - 1e-9):
-            faults.append(f"reports {result.distance}, nearer than is possible")
+            faults.append(f"reports {result.distance}, less than is possible")
     return result, faults
 
 
@@ -322,6 +321,7 @@ __all__ = [
     "boundaries",
     "check_attack",
     "check_detector",
+    "check_model",
     "constant",
     "half_space",
     "half_space_in_box",

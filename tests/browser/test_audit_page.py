@@ -114,7 +114,7 @@ def test_what_is_asked_of_the_page_is_what_the_answers_say(
     """Its script computes as `answers.py` does."""
     ask(opened, "worth", str(worth))
     ask(opened, "price", str(price))
-    with tb.StudyResults(folder) as results:
+    with tb.studies.StudyResults(folder) as results:
         evidence = Evidence.of(results)
         levels = Questions().levels(evidence.nearest, evidence.values)
         chosen = json.loads((folder / "audit.json").read_text())["headline"]

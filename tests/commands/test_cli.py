@@ -166,7 +166,7 @@ def test_the_demo_is_an_audit_and_its_page(
     assert code == 0, err
     folder = tmp_path / "demo-output"
     assert {file.name for file in folder.iterdir()} <= demo_command.FILES
-    with tb.StudyResults(folder) as found:
+    with tb.studies.StudyResults(folder) as found:
         assert [line.name for line in found.status()] == [
             f"{attack}, c* = {price}" for attack in ATTACKS for price in (1, 10, 100, 1000, "inf")
         ]
@@ -206,7 +206,7 @@ def test_the_demo_replaces_nothing_but_a_demo(
     monkeypatch.setattr(demo_command, "BUDGET", 100)
     code, _, err = typed(capsys, "demo", "--images", "1", "--replace", "--seed", "3")
     assert code == 0, err
-    with tb.StudyResults(folder) as found:
+    with tb.studies.StudyResults(folder) as found:
         assert found.study.seeds == (3,)
     assert [file.name for file in tmp_path.iterdir()] == ["demo-output"]
 

@@ -18,10 +18,11 @@ import torch
 from PIL import Image
 from torch import nn
 
-from tollbox import Goal, Prices, StudyResults, preset, run
+from tollbox import Goal, Prices, preset, run
 from tollbox.cli.app import main
 from tollbox.core.noise import content_hash
 from tollbox.models.loading import load_model
+from tollbox.studies import StudyResults
 
 TOLLBOX = (sys.executable, "-c", "from tollbox.cli import main; main()")
 LABELS = [0, 1, 0, 1, 0]

@@ -106,7 +106,7 @@ def test_the_image_is_the_one_that_a_model_has(study_folder: StudyFolder) -> Non
     more = f'[[models]]\nname = "other"\nsource = "{study_folder.module}:other"\n\n[[attacks]]'
     study_folder.file.write_text(f"seeds = [3, 4]\n{text.replace('[[attacks]]', more, 1)}")
     tb.run_study(study_folder.study(), "out")
-    with tb.StudyResults("out") as results:
+    with tb.studies.StudyResults("out") as results:
         cells = range(len(results.grid))
         places = {f"{cell}": results.grid.place(cell) for cell in cells}
         names = [name for _, _, name in results.images]

@@ -305,7 +305,13 @@ def test_medians_leave_out_runs_that_were_cut_short() -> None:
         return ours.model(images)
 
     given = (ours.images[:3], ours.labels[:3])
-    results = tb.run(tb.preset("hsja"), failing, *given, budget=3000, batch_size=8, check=False)
+    results = tb.run(
+        tb.preset("hsja"),
+        failing,
+        *given,
+        budget=3000,
+        execution=tb.Execution(batch_size=8, check=False),
+    )
     assert results.failed
     assert not np.isnan(results.median_at(5.0))
     assert np.isnan(results.median_at(3000.0))

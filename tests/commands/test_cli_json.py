@@ -88,7 +88,7 @@ def test_status(
         "notes": ["Not checked: repeated runs may or may not agree bit for bit"],
         "failures": [],
     }
-    with tb.StudyResults("out") as results:
+    with tb.studies.StudyResults("out") as results:
         known = results.status()
         assert [(e["attack"], e["model"], e["price"]) for e in series] == [
             (attack, "net", price)

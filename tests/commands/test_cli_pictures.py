@@ -172,7 +172,7 @@ def test_a_study_has_them_and_goes_on_with_the_same(place: Place) -> None:
     assert '"label":"bright"' in page
     assert '"label":"dark"' in page
     assert '"label":"class' not in page
-    with tb.StudyResults("out") as found, tb.StudyResults("out") as again:
+    with tb.studies.StudyResults("out") as found, tb.studies.StudyResults("out") as again:
         assert found.record.class_names == ("bright", "dark")
         assert found.pictures.shape == (4, 3, 8, 10)
         assert again.study.images.resizing == found.study.images.resizing is not None
@@ -184,7 +184,7 @@ def test_a_study_has_them_and_goes_on_with_the_same(place: Place) -> None:
 
 def test_a_study_made_from_options_is_read_back(place: Place) -> None:
     place.attack("--interpolation", "bicubic")
-    with tb.StudyResults("out") as found:
+    with tb.studies.StudyResults("out") as found:
         assert 'interpolation = "bicubic"' in found.record.text
         assert "crop = [8, 10]" in found.record.text
     code, _, err = place.run("resume", "out")

@@ -17,7 +17,7 @@ def test_alarms_are_shown_and_saved_beside_the_benign_panel(attack_levels) -> No
     for words in ("alarms", "first alarm, median query", "benign sessions with an alarm"):
         assert words in out
     assert "Queries are watched by ten_levels:detector: an alarm costs 3." in out
-    assert "Of 12 benign sessions" in out
+    assert "of 12 benign sessions raise" in out
     ledger = json.loads(Path("out/ledger.json").read_text())
     with open("out/results.csv", newline="") as file:
         rows = list(csv.DictReader(file))

@@ -145,8 +145,8 @@ def test_it_is_an_attack_of_art() -> None:
     assert "attack=frugal" in repr(attack)
     attack.set_params(attack="hsja", options={"budget": 30})
     attack.generate(case.x)
-    assert {result.budget for result in attack.results} == {30}
-    with pytest.raises(tb.InputError, match="budget is 0"):
+    assert {result.limits.budget for result in attack.results} == {30}
+    with pytest.raises(tb.errors.InputError, match="budget is 0"):
         attack.set_params(options={"budget": 0})
     with pytest.raises(art.exceptions.EstimatorError):
         tb.art.Attack("hsja", case.network, budget=30)
@@ -159,13 +159,18 @@ def test_an_art_classifier_is_a_model(low: float, high: float, last: bool) -> No
     assert expected == case.labels.tolist()
     assert tb.models.from_art(case.classifier)(case.images).tolist() == expected
     results = tb.run(
-        tb.preset("a-hsja"), case.classifier, case.images, case.labels, budget=300, check=True
+        tb.preset("a-hsja"),
+        case.classifier,
+        case.images,
+        case.labels,
+        budget=300,
+        execution=tb.Execution(check=True),
     )
     assert not results.findings
     points = case.theirs(torch.stack([r.adversarial for r in results]))
     answers = case.answers(points)
     assert all(a != b for a, b in zip(answers, expected, strict=True))
-    with pytest.raises(tb.InputError, match="the label of image 0 is 5: expected 0 to 4"):
+    with pytest.raises(tb.errors.InputError, match="the label of image 0 is 5: expected 0 to 4"):
         tb.run(tb.preset("hsja"), case.classifier, case.images, [5, 0, 0, 0], budget=30)
 
 
@@ -227,5 +232,5 @@ PAIRS = (np.zeros((3, 6, 7)), np.arange(126).reshape(3, 6, 7) + 1.0)
     ],
 )
 def test_bad_input_is_told_in_a_sentence(call: Any, sentence: str) -> None:
-    with pytest.raises(tb.InputError, match=sentence):
+    with pytest.raises(tb.errors.InputError, match=sentence):
         call()

@@ -84,7 +84,7 @@ def test_the_direction_of_text_from_the_model_file_to_the_page(place: Path) -> N
     page = (place / "results" / "report.html").read_text()
     assert '"label":"upright"' in page
     assert '"label":"upside down"' in page
-    with tb.StudyResults(place / "results") as found:
+    with tb.studies.StudyResults(place / "results") as found:
         [result] = found.results()
     assert result.adversarial is not None
     assert result.ledger.cost <= 700

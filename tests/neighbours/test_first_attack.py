@@ -100,7 +100,10 @@ def test_sizes_and_names_are_recorded(tmp_path: Path, pictures: np.ndarray, toll
     (folder / "preprocessor_config.json").write_text(json.dumps(settings))
     done = tollbox("resume", "out")
     assert done.returncode == 0, done.stderr
-    with tb.StudyResults(tmp_path / "whole") as whole, tb.StudyResults(tmp_path / "out") as found:
+    with (
+        tb.studies.StudyResults(tmp_path / "whole") as whole,
+        tb.studies.StudyResults(tmp_path / "out") as found,
+    ):
         assert list(found.rows()) == list(whole.rows())
         assert {row["name"]: row["class"] for row in found.rows()} == classes
         assert found.pictures.shape == (3, 3, 32, 32)

@@ -168,7 +168,9 @@ def test_a_foolbox_model_is_a_model(bounds: tuple[float, float]) -> None:
     theirs = model(images * (high - low) + low).argmax(1)
     ours = tb.models.from_foolbox(model)
     assert ours(images).tolist() == tb.models.as_model(model)(images).tolist() == theirs.tolist()
-    results = tb.run(tb.preset("a-hsja"), model, images, theirs, budget=200, check=True)
+    results = tb.run(
+        tb.preset("a-hsja"), model, images, theirs, budget=200, execution=tb.Execution(check=True)
+    )
     assert not results.findings
     assert results.exactness.sentence
     points = torch.stack([r.adversarial for r in results])
@@ -217,7 +219,7 @@ def test_a_model_of_arrays_with_channels_last() -> None:
     ],
 )
 def test_bad_input_is_told_in_a_sentence(call: Any, sentence: str) -> None:
-    with pytest.raises(tb.InputError, match=sentence):
+    with pytest.raises(tb.errors.InputError, match=sentence):
         call()
 
 

@@ -197,7 +197,7 @@ def test_a_study(tmp_path: Path, pictures: np.ndarray, images: torch.Tensor, tol
     file.write_text(settings)
     done = tollbox("resume", "out")
     assert done.returncode == 0, done.stderr
-    with tb.StudyResults(tmp_path / "out") as results:
+    with tb.studies.StudyResults(tmp_path / "out") as results:
         assert [spec.name for spec in results.study.models] == ["vit", "clip"]
         assert len(results) == 8
     (folder / "names.txt").write_text("")
@@ -211,6 +211,11 @@ def test_exact(tmp_path: Path, images: torch.Tensor) -> None:
     model = tb.models.load(f"hf:{vit(tmp_path / 'vit')}", dtype=torch.float64)
     labels = model(images.double())
     [result] = tb.run(
-        tb.preset("surfree"), model, images[:1], labels[:1], budget=60, exact=True, batch_size=16
+        tb.preset("surfree"),
+        model,
+        images[:1],
+        labels[:1],
+        budget=60,
+        execution=tb.Execution(batch_size=16, exact=True),
     )
     assert result.ledger.cost <= 60

@@ -107,8 +107,15 @@ def test_two_processes(files: Path, images: torch.Tensor) -> None:
     settings: dict[str, Any] = {"budget": 150, "seed": 3}
     attack = tb.preset("a-hsja")
     alone = tb.run(attack, model, images[:4], labels[:4], **settings)
-    with tb.Workers(model, 2, force=True) as workers:
-        both = tb.run(attack, model, images[:4], labels[:4], workers=workers, **settings)
+    with tb.workers.Workers(model, 2, force=True) as workers:
+        both = tb.run(
+            attack,
+            model,
+            images[:4],
+            labels[:4],
+            execution=tb.Execution(workers=workers),
+            **settings,
+        )
     assert [r.distance for r in both] == [r.distance for r in alone]
 
 
@@ -208,7 +215,7 @@ def test_killed_and_resumed(
     done = tollbox("resume", "killed")
     assert done.returncode == 0, done.stderr
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
-    with tb.StudyResults(tmp_path / "killed") as results:
+    with tb.studies.StudyResults(tmp_path / "killed") as results:
         assert len(results) == 6
 
 

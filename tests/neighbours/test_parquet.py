@@ -45,7 +45,7 @@ def test_a_parquet_export_has_the_rows_of_the_study(folder: Path) -> None:
     assert export(str(folder), "--format", "parquet") == 0
     out = folder / "export-parquet"
     assert {file.name for file in out.iterdir()} == files_of("parquet")
-    with tb.StudyResults(folder) as results:
+    with tb.studies.StudyResults(folder) as results:
         expected = {"cells": list(results.rows()), "steps": list(steps(results))}
     for name, columns in (("cells", COLUMNS), ("steps", STEPS)):
         table = pyarrow.parquet.read_table(out / f"{name}.parquet")
@@ -93,12 +93,12 @@ def test_a_study_without_finished_cells_keeps_its_types(folder: Path) -> None:
     table = pyarrow.parquet.read_table(folder / "export-parquet" / "cells.parquet")
     assert (len(table), table.column_names) == (0, list(COLUMNS))
     assert str(table.schema.field("distance").type) == "double"
-    with tb.StudyResults(folder) as results:
+    with tb.studies.StudyResults(folder) as results:
         assert dict(results.to_polars().schema)["distance"] == polars.Float64
 
 
 def test_to_polars_has_the_rows(folder: Path) -> None:
-    with tb.StudyResults(folder) as results:
+    with tb.studies.StudyResults(folder) as results:
         frame, rows = results.to_polars(price=5), list(results.rows(price=5))
     assert frame.columns == list(COLUMNS)
     assert frame.to_dicts() == rows
@@ -112,7 +112,7 @@ def test_text_that_is_not_utf_8_is_written_with_backslashes(folder: Path) -> Non
         store.execute("UPDATE results SET warnings = ?", ('["a \\udcff"]',))
     assert export(str(folder), "--format", "parquet") == 0
     table = pyarrow.parquet.read_table(folder / "export-parquet" / "cells.parquet")
-    with tb.StudyResults(folder) as results:
+    with tb.studies.StudyResults(folder) as results:
         assert {row["warnings"] for row in results.rows()} == {"a \udcff"}
         frame = results.to_polars()
     assert {*table.column("warnings").to_pylist(), *frame["warnings"]} == {r"a \udcff"}

@@ -23,7 +23,7 @@ def picture(width: int, height: int, seed: int = 0) -> Image.Image:
     return Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)
 
 
-def given(value: Any, folder: Path, patch: pytest.MonkeyPatch, **settings: Any) -> tb.ImageSet:
+def given(value: Any, folder: Path, patch: pytest.MonkeyPatch, **settings: Any) -> tb.data.ImageSet:
     """The images of a function that gives a value."""
     name = f"neighbour_{next(NUMBERS)}"
     (folder / f"{name}.py").write_text("value = None\ndef data():\n    return value\n")
@@ -42,7 +42,7 @@ def test_resizing_is_torchvisions_of_pictures(size: tuple[int, int], interpolati
         steps = [transforms.Resize(resize, interpolation=mode)]
         steps += [] if crop is None else [transforms.CenterCrop(crop)]
         wanted = transforms.Compose(steps)(picture(*size))
-        found = tb.Resizing(resize, crop, interpolation).applied(picture(*size), "x")
+        found = tb.data.Resizing(resize, crop, interpolation).applied(picture(*size), "x")
         assert np.array_equal(np.asarray(found), np.asarray(wanted)), (resize, crop)
 
 
@@ -70,7 +70,7 @@ def test_data_sets_of_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     tensors = datasets.ImageFolder(str(tmp_path / "set"), transforms.ToTensor())
     assert torch.equal(given(tensors, tmp_path, monkeypatch).images, plain.images)
     fake = datasets.FakeData(5, (3, 40, 50), 4)
-    found = given(fake, tmp_path, monkeypatch, limit=2, resizing=tb.Resizing(20, 16))
+    found = given(fake, tmp_path, monkeypatch, limit=2, resizing=tb.data.Resizing(20, 16))
     assert found.images.shape == (2, 3, 16, 16)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from options import grouped
 
 import tollbox as tb
 from tollbox import testing
@@ -30,7 +31,7 @@ def run(attack="hsja", count=4, predict=BOUNDARY.labels, **options):
     options = {"budget": 300, **options}
     net = tb.models.from_callable(predict, dtype=torch.float64)
     attack = tb.preset(attack) if isinstance(attack, str) else attack
-    return tb.run(attack, net, images(count), [0] * count, **options)
+    return tb.run(attack, net, images(count), [0] * count, **grouped(options))
 
 
 def numbers(results):
@@ -50,19 +51,19 @@ class Odd:
         return self.even(problem)
 
     def even(self, problem):
-        yield tb.Ask(problem.source[None] + 0.2, phase="probe")
+        yield tb.attack.Ask(problem.source[None] + 0.2, phase="probe")
         return Stop.CONVERGED
 
 
 def odd_one(odd):
-    content = tb.Problem(images(4)[2], 0).content
+    content = tb.attack.Problem(images(4)[2], 0).content
     results = run(Odd(content, odd))
     assert [r.stop for i, r in enumerate(results) if i != 2] == [Stop.CONVERGED] * 3
     return results[2]
 
 
 def raises(problem):
-    yield tb.Ask(problem.source[None], phase="probe")
+    yield tb.attack.Ask(problem.source[None], phase="probe")
     raise ZeroDivisionError("by nought")
 
 
@@ -73,17 +74,17 @@ def raises_at_once(problem):
 
 def asks_nan(problem):
     points = torch.stack([problem.source, problem.source * math.nan, problem.source])
-    yield tb.Ask(points, phase="probe")
+    yield tb.attack.Ask(points, phase="probe")
     return Stop.CONVERGED
 
 
 def asks_wrong_shape(problem):
-    yield tb.Ask(torch.zeros(2, 5), phase="probe")
+    yield tb.attack.Ask(torch.zeros(2, 5), phase="probe")
     return Stop.CONVERGED
 
 
 def asks_nothing(problem):
-    yield tb.Ask(problem.source[None][:0], phase="probe")
+    yield tb.attack.Ask(problem.source[None][:0], phase="probe")
     return Stop.CONVERGED
 
 
@@ -93,7 +94,7 @@ def yields_tensor(problem):
 
 
 def returns_none(problem):
-    yield tb.Ask(problem.source[None], phase="probe")
+    yield tb.attack.Ask(problem.source[None], phase="probe")
 
 
 def gives_none(problem):
@@ -105,30 +106,30 @@ def gives_a_stop(problem):
 
 
 def accepts_a_wrong_shape(problem):
-    yield tb.Ask(problem.source[None], phase="probe")
+    yield tb.attack.Ask(problem.source[None], phase="probe")
     problem.accept(problem.source[0])
-    yield tb.Ask(problem.source[None], phase="probe")
+    yield tb.attack.Ask(problem.source[None], phase="probe")
     return Stop.CONVERGED
 
 
 def accepts_a_wrong_shape_at_the_end(problem):
-    yield tb.Ask(problem.source[None], phase="probe")
+    yield tb.attack.Ask(problem.source[None], phase="probe")
     problem.accept(problem.source[0])
     return Stop.CONVERGED
 
 
 def has_a_wrong_phase(problem):
-    yield tb.Ask(problem.source[None], phase=["probe"])
+    yield tb.attack.Ask(problem.source[None], phase=["probe"])
     return Stop.CONVERGED
 
 
 def has_a_wrong_until(problem):
-    yield tb.Ask(problem.source[None], phase="probe", until=True)
+    yield tb.attack.Ask(problem.source[None], phase="probe", until=True)
     return Stop.CONVERGED
 
 
 def asks_with_numpy(problem):
-    yield tb.Ask(problem.source[None].numpy(), phase="probe")
+    yield tb.attack.Ask(problem.source[None].numpy(), phase="probe")
     return Stop.CONVERGED
 
 
@@ -140,7 +141,7 @@ def asks_for_too_much(problem):
         def __getitem__(self, rows):
             return problem.source[None]
 
-    yield tb.Ask(Endless(), phase="probe")
+    yield tb.attack.Ask(Endless(), phase="probe")
     return Stop.CONVERGED
 
 
@@ -152,7 +153,7 @@ def calls_a_broken_row(problem):
         def __getitem__(self, rows):
             raise IndexError("no such row")
 
-    yield tb.Ask(Broken(), phase="probe")
+    yield tb.attack.Ask(Broken(), phase="probe")
     return Stop.CONVERGED
 
 
@@ -257,11 +258,11 @@ def test_an_attack_that_fails_when_it_is_closed_still_ends():
     def stubborn(problem):
         try:
             while True:
-                yield tb.Ask(problem.source[None], phase="probe")
+                yield tb.attack.Ask(problem.source[None], phase="probe")
         finally:
             raise ZeroDivisionError("on the way out")
 
-    results = run(Odd(tb.Problem(images(4)[2], 0).content, stubborn), budget=20)
+    results = run(Odd(tb.attack.Problem(images(4)[2], 0).content, stubborn), budget=20)
     assert [r.stop for r in results] == [Stop.CONVERGED] * 2 + [Stop.BUDGET, Stop.CONVERGED]
     assert "on the way out" in results[2].reason
 
@@ -280,12 +281,14 @@ def test_a_row_that_cannot_be_made_does_not_shift_those_behind_it():
             return torch.ones(last - first, 1, 4, 4, dtype=torch.float64)
 
     def asks(problem):
-        yield tb.Ask(FirstBroken(), phase="probe", until=tb.Until.ADVERSARIAL)
+        yield tb.attack.Ask(FirstBroken(), phase="probe", until=tb.attack.Until.ADVERSARIAL)
         return Stop.CONVERGED
 
     for size in (1, 64):
         net = tb.models.from_callable(BOUNDARY.labels, dtype=torch.float64)
-        [result] = tb.run(asks, net, images(1), [0], budget=99, batch_size=size)
+        [result] = tb.run(
+            asks, net, images(1), [0], budget=99, execution=tb.Execution(batch_size=size)
+        )
         assert (result.stop, result.ledger.queries) == (Stop.ATTACK_ERROR, 1)
         assert "the first" in result.reason
 
@@ -293,7 +296,7 @@ def test_a_row_that_cannot_be_made_does_not_shift_those_behind_it():
 def test_the_dtype_of_one_cell_does_not_change_what_another_is_sent():
     def asks(problem):
         wide = problem.source.double() if problem.label == 1 else problem.source
-        yield tb.Ask(wide[None] + 0.3 / 255, phase="probe")
+        yield tb.attack.Ask(wide[None] + 0.3 / 255, phase="probe")
         return Stop.CONVERGED
 
     seen = []
@@ -306,7 +309,14 @@ def test_the_dtype_of_one_cell_does_not_change_what_another_is_sent():
         seen.clear()
         net = tb.models.from_callable(labels, quantize=8)
         pictures = torch.tensor([0.5 + 0.2 / 255, 0.7]).view(2, 1, 1, 1).expand(2, 1, 2, 2)
-        tb.run(asks, net, pictures[: 1 + both], [0, 1][: 1 + both], budget=9, one_shape=True)
+        tb.run(
+            asks,
+            net,
+            pictures[: 1 + both],
+            [0, 1][: 1 + both],
+            budget=9,
+            execution=tb.Execution(one_shape=True),
+        )
         return seen[-1][0]
 
     assert torch.equal(sent(False), sent(True))
@@ -325,14 +335,16 @@ def test_a_spare_row_that_fails_past_the_end_of_its_run_is_seen_by_nobody(size):
     def asks(problem):
         points = problem.source.repeat(9, 1, 1, 1)
         points[3, 0, 0, 0] = 1
-        first = tb.Sequential(points, tb.Until.NOT_ADVERSARIAL)
-        second = tb.Sequential(problem.source.repeat(3, 1, 1, 1), tb.Until.ADVERSARIAL)
-        answers = yield tb.Ask(runs=[first, second], phase="probe")
+        first = tb.attack.Sequential(points, tb.attack.Until.NOT_ADVERSARIAL)
+        second = tb.attack.Sequential(
+            problem.source.repeat(3, 1, 1, 1), tb.attack.Until.ADVERSARIAL
+        )
+        answers = yield tb.attack.Ask(runs=[first, second], phase="probe")
         return Stop.CONVERGED if [len(r) for r in answers.runs] == [1, 3] else Stop.NO_START
 
     net = tb.models.from_callable(labels, dtype=torch.float64)
     layout = {"batch_size": size, "one_shape": True}
-    [result] = tb.run(asks, net, images(1), [0], budget=99, **layout)
+    [result] = tb.run(asks, net, images(1), [0], budget=99, execution=tb.Execution(**layout))
     assert (result.stop, result.ledger.queries) == (Stop.CONVERGED, 5)
 
 
@@ -348,11 +360,11 @@ def test_a_metered_model_is_not_asked_for_what_lies_behind_a_failed_row():
     def asks(problem):
         points = problem.source.repeat(10, 1, 1, 1)
         points[3, 0, 0, 0] = 1
-        yield tb.Ask(points, phase="probe")
+        yield tb.attack.Ask(points, phase="probe")
         return Stop.CONVERGED
 
     net = tb.models.from_callable(labels, dtype=torch.float64)
-    [result] = tb.run(asks, net, images(1), [0], budget=99, metered=True)
+    [result] = tb.run(asks, net, images(1), [0], budget=99, execution=tb.Execution(metered=True))
     assert (result.stop, result.ledger.queries) == (Stop.MODEL_ERROR, 4)
     assert sum(answered) == 4
 
@@ -398,8 +410,10 @@ def test_a_row_behind_the_end_of_the_budget_counts_for_nothing():
     @dataclass(frozen=True)
     class TwoRows:
         def __call__(self, problem):
-            yield tb.Ask((problem.source + 2 * (near - 0.5)).expand(20, -1, -1, -1), phase="cheap")
-            yield tb.Ask(torch.stack([problem.source, near]), phase="dear")
+            yield tb.attack.Ask(
+                (problem.source + 2 * (near - 0.5)).expand(20, -1, -1, -1), phase="cheap"
+            )
+            yield tb.attack.Ask(torch.stack([problem.source, near]), phase="dear")
             return Stop.CONVERGED
 
     computed = []
@@ -409,12 +423,14 @@ def test_a_row_behind_the_end_of_the_budget_counts_for_nothing():
         return BOUNDARY.labels(batch)
 
     net = tb.models.from_callable(labels, dtype=torch.float64)
-    cell = tb.Cell(TwoRows(), BOUNDARY.source, 0, tb.Prices(10, 1), budget=35, charge_clean=False)
-    [result] = tb.Engine(net).run([cell])
+    cell = tb.attack.Cell(
+        TwoRows(), BOUNDARY.source, 0, tb.Prices(10, 1), limits=tb.Limits(35), charge_clean=False
+    )
+    [result] = tb.attack.Engine(net).run([cell])
     assert any(torch.equal(point, near) for point in computed)
     assert (result.stop, result.ledger.by_phase) == (Stop.BUDGET, {"cheap": 20, "dear": 10})
     assert result.distance > 0.5
-    [result] = tb.Engine(net).run([tb.Cell(**{**vars(cell), "budget": 40})])
+    [result] = tb.attack.Engine(net).run([tb.attack.Cell(**{**vars(cell), "budget": 40})])
     assert (result.stop, result.ledger.cost) == (Stop.CONVERGED, 31)
     assert result.distance == pytest.approx(0.3001)
 
@@ -430,8 +446,8 @@ def test_a_row_that_could_not_be_paid_does_not_fail_the_cell(layout):
     @dataclass(frozen=True)
     class TwoRows:
         def __call__(self, problem):
-            yield tb.Ask(bright.expand(20, -1, -1, -1), phase="cheap")
-            yield tb.Ask(torch.stack([problem.source, white]), phase="dear")
+            yield tb.attack.Ask(bright.expand(20, -1, -1, -1), phase="cheap")
+            yield tb.attack.Ask(torch.stack([problem.source, white]), phase="dear")
             return Stop.CONVERGED
 
     def labels(batch):
@@ -442,8 +458,10 @@ def test_a_row_that_could_not_be_paid_does_not_fail_the_cell(layout):
     def ended(budget):
         net = tb.models.from_callable(labels, dtype=torch.float64)
         prices = tb.Prices(10, 1)
-        cell = tb.Cell(TwoRows(), BOUNDARY.source, 0, prices, budget, charge_clean=False)
-        [result] = tb.Engine(net, **layout).run([cell])
+        cell = tb.attack.Cell(
+            TwoRows(), BOUNDARY.source, 0, prices, tb.Limits(budget), charge_clean=False
+        )
+        [result] = tb.attack.Engine(net, tb.Execution(**layout)).run([cell])
         return result.stop, result.ledger.cost
 
     assert ended(35) == (Stop.BUDGET, 30)
@@ -483,8 +501,10 @@ def test_stopping_ends_all_and_keeps_what_was_answered():
         if now.queries > 200:
             engine.stop()
 
-    engine = tb.Engine(net, progress=progress)
-    cells = [tb.Cell(tb.preset("hsja"), image, 0, budget=1e6) for image in images(3)]
+    engine = tb.attack.Engine(net, progress=progress)
+    cells = [
+        tb.attack.Cell(tb.preset("hsja"), image, 0, limits=tb.Limits(1e6)) for image in images(3)
+    ]
     results = list(engine.run(cells))
     assert {r.stop for r in results} == {Stop.INTERRUPTED}
     assert sum(r.ledger.queries for r in results) == seen[-1].queries > 200
@@ -498,7 +518,14 @@ def test_an_endless_stream_ends_at_the_time_limit():
     net = tb.models.from_callable(BOUNDARY.labels, dtype=torch.float64)
     labels = iter(int, 1)  # noughts without end
     results = list(
-        tb.stream(tb.preset("hsja"), net, endless(), labels, budget=1e9, live=3, time_limit=0.2)
+        tb.stream(
+            tb.preset("hsja"),
+            net,
+            endless(),
+            labels,
+            budget=1e9,
+            execution=tb.Execution(live=3, time_limit=0.2),
+        )
     )
     assert [r.stop for r in results] == [Stop.TIME_LIMIT] * 3
 
@@ -538,7 +565,12 @@ def test_a_stream_holds_no_image_and_no_result():
     most = done = 0
     alive = weakref.WeakSet()
     for result in tb.stream(
-        tb.preset("hsja"), net, pictures(), (0 for _ in range(40)), budget=60, live=4
+        tb.preset("hsja"),
+        net,
+        pictures(),
+        (0 for _ in range(40)),
+        budget=60,
+        execution=tb.Execution(live=4),
     ):
         done += 1
         alive.add(result)
@@ -568,7 +600,7 @@ def test_live_cells_are_bounded_by_the_memory_their_points_may_take():
         rows = 10**9
 
         def __call__(self, problem):
-            yield tb.Ask(problem.source[None], phase="probe")
+            yield tb.attack.Ask(problem.source[None], phase="probe")
             return Stop.CONVERGED
 
     most = []
@@ -589,7 +621,12 @@ def test_twenty_images_at_any_batch_size_and_in_reverse_order():
     def go(size):
         return table(
             tb.run(
-                tb.preset("a-hsja"), embedded.model, pictures, labels, batch_size=size, **options
+                tb.preset("a-hsja"),
+                embedded.model,
+                pictures,
+                labels,
+                execution=tb.Execution(batch_size=size),
+                **options,
             )
         )
 
@@ -601,7 +638,7 @@ def test_twenty_images_at_any_batch_size_and_in_reverse_order():
         embedded.model,
         pictures.flip(0),
         labels[::-1],
-        batch_size=64,
+        execution=tb.Execution(batch_size=64),
         **options,
     )
     assert table(back)[::-1] == expected
@@ -613,7 +650,7 @@ def test_together_asks_side_by_side():
     def part(problem, count):
         total = 0
         for _ in range(count):
-            answers = yield tb.Ask(problem.source[None].expand(2, -1, -1, -1), phase="probe")
+            answers = yield tb.attack.Ask(problem.source[None].expand(2, -1, -1, -1), phase="probe")
             assert len(answers) == 2
             total += len(answers)
         return total
@@ -621,7 +658,7 @@ def test_together_asks_side_by_side():
     @dataclass(frozen=True)
     class SideBySide:
         def __call__(self, problem):
-            asking = tb.together([part(problem, n) for n in (1, 3, 2)])
+            asking = tb.attack.together([part(problem, n) for n in (1, 3, 2)])
             answers = None
             while True:
                 try:
@@ -641,11 +678,11 @@ def test_together_asks_side_by_side():
 
 def test_together_refuses_two_phases():
     def part(problem, phase):
-        yield tb.Ask(problem.source[None], phase=phase)
+        yield tb.attack.Ask(problem.source[None], phase=phase)
 
-    problem = tb.Problem(images(1)[0], 0)
+    problem = tb.attack.Problem(images(1)[0], 0)
     with pytest.raises(ValueError, match="different phases"):
-        next(tb.together([part(problem, "a"), part(problem, "b")]))
+        next(tb.attack.together([part(problem, "a"), part(problem, "b")]))
 
 
 def test_an_undecided_answer_to_a_single_row_ends_its_cell_only():
@@ -673,13 +710,13 @@ def test_an_attack_with_unusable_rows_is_refused_and_does_not_hang():
         rows = None
 
         def __call__(self, problem):
-            yield tb.Ask(problem.source[None], phase="x")
+            yield tb.attack.Ask(problem.source[None], phase="x")
             return Stop.CONVERGED
 
-    cell = tb.Cell(Odd(), torch.full((1, 2, 2), 0.5), 0, budget=9)
+    cell = tb.attack.Cell(Odd(), torch.full((1, 2, 2), 0.5), 0, limits=tb.Limits(9))
     net = tb.models.from_callable(lambda x: torch.zeros(len(x)).long())
     with pytest.raises(TypeError):
-        tb.run_cells([cell], net)
+        tb.attack.run_cells([cell], net)
 
 
 def test_the_best_point_is_not_changed_by_who_made_it():
@@ -698,15 +735,15 @@ def test_the_best_point_is_not_changed_by_who_made_it():
     class Reuses:
         def __call__(self, problem):
             buffer = problem.source + torch.linspace(0.1, 0.4, 12).view(-1, 1, 1, 1).double()
-            yield tb.Ask(Views(buffer), phase="x")
+            yield tb.attack.Ask(Views(buffer), phase="x")
             buffer.fill_(0.5)
             return Stop.CONVERGED
 
     net = tb.models.from_callable(
         lambda x: (x.mean((1, 2, 3)) > 0.7).long(), dtype=torch.float64, classes=2
     )
-    cell = tb.Cell(Reuses(), torch.full((1, 2, 2), 0.5).double(), 0, budget=99)
-    [result] = tb.run_cells([cell], net)
+    cell = tb.attack.Cell(Reuses(), torch.full((1, 2, 2), 0.5).double(), 0, limits=tb.Limits(99))
+    [result] = tb.attack.run_cells([cell], net)
     apart = float(torch.linalg.vector_norm(result.adversarial - 0.5))
     assert apart == pytest.approx(result.distance)
     assert result.distance > 0.4
@@ -717,7 +754,8 @@ def test_a_lone_image_computes_a_small_multiple_of_what_is_charged(batch_size):
     model, images, labels, _ = tb.models.embedded()
     seen = []
     prices = tb.Prices(source=10)
-    options = {"prices": prices, "budget": 400, "batch_size": batch_size, "progress": seen.append}
+    execution = tb.Execution(batch_size=batch_size)
+    options = {"prices": prices, "budget": 400, "execution": execution, "progress": seen.append}
     [result] = tb.run(tb.preset("a-hsja"), model, images[:1], labels[:1], **options)
     assert result.ledger.queries > 50
     assert seen[-1].rows <= 8 * result.ledger.queries

@@ -28,7 +28,7 @@ def plane(images: torch.Tensor) -> torch.Tensor:
 class Lines:
     """The line out of the half-space, so many times side by side in an ask, over and over."""
 
-    until: tb.Until | None = None
+    until: tb.attack.Until | None = None
     runs: int = 1
     asks: int = 3
 
@@ -36,20 +36,26 @@ class Lines:
         points = problem.source.expand(STEPS, -1, -1, -1).clone()
         points[:, 0, 0, 0] += torch.arange(1, STEPS + 1) / 100
         for _ in range(self.asks):
-            yield tb.Ask(runs=[tb.Sequential(points, self.until)] * self.runs, phase="line")
+            yield tb.attack.Ask(
+                runs=[tb.attack.Sequential(points, self.until)] * self.runs, phase="line"
+            )
         return Stop.CONVERGED
 
 
 def run(attack, limit, **options):
-    cell = tb.Cell(attack, GREY, 0, tb.Prices(10), 1e6, max_flagged=limit, charge_clean=False)
-    [result] = tb.run_cells([cell], tb.models.from_callable(plane, dtype=torch.float64), **options)
+    cell = tb.attack.Cell(
+        attack, GREY, 0, tb.Prices(10), limits=tb.Limits(1e6, max_flagged=limit), charge_clean=False
+    )
+    [result] = tb.attack.run_cells(
+        [cell], tb.models.from_callable(plane, dtype=torch.float64), **options
+    )
     return result
 
 
 @pytest.mark.parametrize("metered", [False, True])
 @pytest.mark.parametrize("size", [1, 7, 64])
 @pytest.mark.parametrize("runs", [1, 2])
-@pytest.mark.parametrize("until", [None, tb.Until.ADVERSARIAL])
+@pytest.mark.parametrize("until", [None, tb.attack.Until.ADVERSARIAL])
 @pytest.mark.parametrize("limit", [1, 24, 25, 26, 50, 60, 75, 149, 150, 151])
 def test_the_last_flagged_answer_is_received_and_nothing_is_asked_after_it(
     limit, until, runs, size, metered
@@ -73,7 +79,7 @@ def test_distance_at_so_many_flagged_is_that_of_a_run_so_limited(limit):
     assert short.distance == long.distance_at(limit, by="source")
     assert short.known_up_to("source") == limit
     assert (short.distance < math.inf) == (limit > INSIDE)
-    with pytest.raises(tb.InputError, match="source 61 is above 60, where this run ended"):
+    with pytest.raises(tb.errors.InputError, match="source 61 is above 60, where this run ended"):
         run(Lines(), 60).distance_at(61, by="source")
 
 
@@ -85,7 +91,7 @@ def test_a_metered_model_is_sent_nothing_beyond_it():
         return plane(images)
 
     net = tb.models.from_callable(counting, dtype=torch.float64)
-    cell = tb.Cell(Lines(runs=2), GREY, 0, budget=1e6, max_flagged=30)
-    [result] = tb.run_cells([cell], net, metered=True, batch_size=16)
+    cell = tb.attack.Cell(Lines(runs=2), GREY, 0, limits=tb.Limits(1e6, max_flagged=30))
+    [result] = tb.attack.run_cells([cell], net, execution=tb.Execution(batch_size=16, metered=True))
     assert result.stop is Stop.MAX_FLAGGED
     assert sum(rows) == result.ledger.queries

@@ -12,10 +12,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from options import grouped
 from torch import Tensor
 
 import tollbox as tb
-from tollbox import Cell, Prices, Stop
+from tollbox import Prices, Stop
+from tollbox.attack import Cell
 from tollbox.core.model import UNDECIDED, Model
 from tollbox.engine.engine import Engine
 from tollbox.engine.journal import Answered, History
@@ -198,7 +200,14 @@ def cells(targeted: bool = False, budget: float = 150.0, seed: int = 0) -> list[
     given, labels = images(5)
     listed = []
     for number, name in enumerate(PRESETS):
-        cell = Cell(tb.preset(name), given[number], labels[number], Prices(4, 1), budget, seed=seed)
+        cell = Cell(
+            tb.preset(name),
+            given[number],
+            labels[number],
+            Prices(4, 1),
+            tb.Limits(budget),
+            seed=seed,
+        )
         if targeted:
             other = next(i for i in range(5) if labels[i] != labels[number])
             cell = replace(cell, target=labels[other], start=given[other])
@@ -214,7 +223,7 @@ def run(
     listed: list[Cell], net: Any, journal: Any = None, quantize: int | None = None, **options: Any
 ) -> list[tb.Result]:
     options = {"batch_size": 16, **options}
-    engine = Engine(model(net, quantize), journal=journal, **options)
+    engine = Engine(model(net, quantize), journal=journal, **grouped(options))
     return sorted(engine.run(listed), key=lambda r: r.index)
 
 
@@ -300,10 +309,10 @@ class Spy:
 
     heard: list[tuple[str, int, list[int]]] = field(default_factory=list, compare=False)
 
-    def __call__(self, problem: tb.Problem):
+    def __call__(self, problem: tb.attack.Problem):
         for step in range(1, 6):
             points = problem.source + 0.02 * step * torch.arange(1, 5).view(-1, 1, 1, 1)
-            answers = yield tb.Ask(points, phase="probe")
+            answers = yield tb.attack.Ask(points, phase="probe")
             self.heard.append((problem.content, step, answers.labels.tolist()))
         return Stop.CONVERGED
 
@@ -326,12 +335,13 @@ def test_nobody_hears_what_could_not_be_recorded(most: int) -> None:
     spy = Spy()
     given, labels = images(4)
     listed = [
-        Cell(spy, image, label, max_queries=100) for image, label in zip(given, labels, strict=True)
+        Cell(spy, image, label, limits=tb.Limits(max_queries=100))
+        for image, label in zip(given, labels, strict=True)
     ]
     journal = Failing(most)
     with pytest.raises(OSError, match="no room"):
         run(listed, Net(), journal, batch_size=8)
-    contents = [tb.Problem(image, 0).content for image in given]
+    contents = [tb.attack.Problem(image, 0).content for image in given]
     known = {}
     for a in journal.until():
         known[contents[a.cell], a.ask] = known.get((contents[a.cell], a.ask), 0) + len(a.labels)
@@ -349,16 +359,21 @@ def test_batches_are_recorded_before_they_are_heard() -> None:
 
     @dataclass(frozen=True)
     class Checking:
-        def __call__(self, problem: tb.Problem):
+        def __call__(self, problem: tb.attack.Problem):
             for step in range(1, 4):
                 points = problem.source + 0.02 * step * torch.arange(1, 8).view(-1, 1, 1, 1)
-                answers = yield tb.Ask(points, phase="probe")
+                answers = yield tb.attack.Ask(points, phase="probe")
                 rows = [a for a in journal.until() if a.ask == step]
                 assert [n for a in rows for n in a.labels.tolist()] == answers.labels.tolist()
             return Stop.CONVERGED
 
     [image], [label] = images(1)
-    [result] = run([Cell(Checking(), image, label, max_queries=99)], Net(), journal, batch_size=3)
+    [result] = run(
+        [Cell(Checking(), image, label, limits=tb.Limits(max_queries=99))],
+        Net(),
+        journal,
+        batch_size=3,
+    )
     assert (result.stop, result.reason) == (Stop.CONVERGED, "")
     assert len(journal.batches) > 6
 
@@ -431,10 +446,12 @@ def test_rows_behind_one_that_is_not_answered_leave_no_gap(bad: int, seed: int, 
 
     @dataclass(frozen=True)
     class Climb:
-        def __call__(self, problem: tb.Problem):
+        def __call__(self, problem: tb.attack.Problem):
             points = problem.source + 0.01 * torch.arange(1, 8).view(-1, 1, 1, 1)
-            runs = [tb.Sequential(points, until) for until in (tb.Until.ADVERSARIAL, None)]
-            yield tb.Ask(runs=runs, phase="climb")
+            runs = [
+                tb.attack.Sequential(points, until) for until in (tb.attack.Until.ADVERSARIAL, None)
+            ]
+            yield tb.attack.Ask(runs=runs, phase="climb")
             return Stop.CONVERGED
 
     class Undecided(Net):
@@ -448,7 +465,7 @@ def test_rows_behind_one_that_is_not_answered_leave_no_gap(bad: int, seed: int, 
             return super().__call__(images) * 0
 
     image = torch.full((3, 4, 4), 0.3, dtype=torch.float64)
-    cell = Cell(Climb(), image, 0, max_queries=50, seed=seed)
+    cell = Cell(Climb(), image, 0, limits=tb.Limits(max_queries=50), seed=seed)
     broken = Memory()
 
     class Sized(Undecided):
@@ -471,15 +488,15 @@ class Ramps:
     sizes: tuple[int, ...]
     apart: tuple[float, ...]
 
-    def __call__(self, problem: tb.Problem):
+    def __call__(self, problem: tb.attack.Problem):
         runs = [
-            tb.Sequential(
+            tb.attack.Sequential(
                 problem.source + far * torch.arange(1, size + 1).view(-1, 1, 1, 1),
-                None if number else tb.Until.ADVERSARIAL,
+                None if number else tb.attack.Until.ADVERSARIAL,
             )
             for number, (size, far) in enumerate(zip(self.sizes, self.apart, strict=True))
         ]
-        yield tb.Ask(runs=runs, phase="ramps")
+        yield tb.attack.Ask(runs=runs, phase="ramps")
         return Stop.CONVERGED
 
 
@@ -489,7 +506,7 @@ def ramps(attack: Ramps, journal: Memory, batch_size: int = 4) -> tb.Result:
     def zero(images: Tensor) -> Tensor:
         return torch.zeros(len(images), dtype=torch.long)
 
-    cell = Cell(attack, image, 0, max_queries=99)
+    cell = Cell(attack, image, 0, limits=tb.Limits(max_queries=99))
     [result] = run([cell], zero, journal, batch_size=batch_size)
     return result
 

@@ -198,10 +198,17 @@ def runs(boundary, attacks, ratio, budget, seed=0):
     near = NEAR * boundary.optimum
     options = {"seed": seed, "norm": boundary.norm}
     cells = [
-        tb.Cell(UntilNear(attack, near), boundary.source, 0, tb.Prices(ratio, 1), budget, **options)
+        tb.attack.Cell(
+            UntilNear(attack, near),
+            boundary.source,
+            0,
+            tb.Prices(ratio, 1),
+            tb.Limits(budget),
+            **options,
+        )
         for attack in attacks.values()
     ]
-    results = tb.run_cells(cells, boundary.model())
+    results = tb.attack.run_cells(cells, boundary.model())
     assert all(result.ledger.cost <= budget for result in results)
     return dict(zip(attacks, results, strict=True))
 
@@ -328,8 +335,8 @@ def test_agrest_has_as_many_flagged_answers_as_the_closed_form_says(preset):
     # formulas. Off by 5 standard errors has probability 6e-7 by chance. An overshoot of 1.2 times
     # the right one shifts the number by 7.8 or more: it is seen with a power of .997.
     boundary, attack, ratio = testing.half_space(factor=4), fitting(preset), 10
-    cell = tb.Cell(attack, boundary.source, 0, tb.Prices(ratio, 1), 20_000)
-    [result] = tb.run_cells([cell], boundary.model())
+    cell = tb.attack.Cell(attack, boundary.source, 0, tb.Prices(ratio, 1), tb.Limits(20_000))
+    [result] = tb.attack.run_cells([cell], boundary.model())
     d, low = boundary.source.numel(), attack.estimate.subspace.dimension(SHAPE)
     x, first = theory.optimal_overshoot(ratio, low), theory.initial_cosine(d)
     found = wanted = shifted = variance = 0.0
@@ -403,7 +410,7 @@ def test_in_a_subspace_an_attack_reaches_what_the_subspace_allows_and_no_more(
     boundary = testing.half_space(0.2)
     attack = tb.preset(preset)
     space = attack.directions.subspace if preset == "surfree" else attack.estimate.subspace
-    problem = tb.Problem(boundary.source, 0)
+    problem = tb.attack.Problem(boundary.source, 0)
     begun = drive(
         GrowingNoise()(problem), problem, lambda point: int(boundary.labels(point[None])[0])
     ).returned
@@ -444,8 +451,8 @@ def test_frugal_on_a_model_of_8_bits(ratio):
     """The known boundary, asked in 256 levels; what is reported is a picture of 8 bits."""
     boundary = testing.half_space(factor=4)
     attack = replace(tb.preset("frugal"), prior=Dct(4))
-    cell = tb.Cell(attack, boundary.source, 0, tb.Prices(ratio, 1), 1500 * ratio)
-    [result] = tb.run_cells([cell], boundary.model(quantize=8))
+    cell = tb.attack.Cell(attack, boundary.source, 0, tb.Prices(ratio, 1), tb.Limits(1500 * ratio))
+    [result] = tb.attack.run_cells([cell], boundary.model(quantize=8))
     assert result.stop is Stop.BUDGET
     assert 1 <= result.distance <= 1.1
     levels = result.adversarial * 255
@@ -469,8 +476,11 @@ def test_frugal_ends_along_the_normal_as_the_prior_weighs_it(grey):
     prior = Spectrum(4.5, grey)
     alone = {"prior": prior, "low_prior": prior, "fallback_prior": prior}
     attack = replace(tb.preset("frugal"), **alone, reweighing_period=0)
-    cells = [tb.Cell(attack, boundary.source, 0, budget=4500, seed=seed) for seed in range(5)]
-    results = tb.run_cells(cells, boundary.model())
+    cells = [
+        tb.attack.Cell(attack, boundary.source, 0, limits=tb.Limits(4500), seed=seed)
+        for seed in range(5)
+    ]
+    results = tb.attack.run_cells(cells, boundary.model())
     assert median(result.distance for result in results) == pytest.approx(limit, rel=0.07)
     assert limit == pytest.approx({1 / 3: 1, 0.5: 1.054, 0.7: 1.310, 0.9: 1.844}[grey], abs=1e-3)
 
@@ -507,18 +517,18 @@ def test_agrest_loses_its_flagged_answers_and_refusing_them_ends_it(preset):
 def test_without_a_start_there_is_no_distance():
     boundary = testing.constant()
     cells = [
-        tb.Cell(
+        tb.attack.Cell(
             attack,
             boundary.source,
             0,
             tb.Prices(10, 1),
-            200_000,
+            tb.Limits(200_000),
             name=name,
             norm=attack.metrics[0],
         )
         for name, attack in ((name, tb.preset(name)) for name in tb.presets())
     ]
-    for cell, result in zip(cells, tb.run_cells(cells, boundary.model()), strict=True):
+    for cell, result in zip(cells, tb.attack.run_cells(cells, boundary.model()), strict=True):
         assert result.stop is Stop.NO_START, cell.name
         assert (result.distance, result.adversarial, result.trace) == (math.inf, None, ())
         uniform = ("stealthy-hsja", "stealthy-geoda", "hsja-linf", "a-hsja-linf")
@@ -552,7 +562,7 @@ def test_every_preset_keeps_the_rules_of_attacks(preset, boundary, ratio, budget
 def test_the_suite_finds_an_attack_that_breaks_the_rules():
     class Cheat:
         def __call__(self, problem):
-            yield tb.Ask(problem.source[None] + 0.01, phase="probe")
+            yield tb.attack.Ask(problem.source[None] + 0.01, phase="probe")
             problem.accept(problem.source + 0.02)
             return Stop.CONVERGED
 
@@ -566,7 +576,7 @@ def test_the_suite_finds_an_attack_that_breaks_the_rules():
 
     class Sloppy:
         def __call__(self, problem):
-            yield tb.Ask(Unsteady(), phase="probe")
+            yield tb.attack.Ask(Unsteady(), phase="probe")
             return Stop.CONVERGED
 
     _, faults = testing.check_attack(Cheat(), testing.half_space())

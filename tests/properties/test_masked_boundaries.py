@@ -49,8 +49,10 @@ def plane(norm):
 )
 def test_within_a_quarter_of_the_optimum_within_a_mask(norm, name, budget):
     boundary, optimum = plane(norm)
-    cell = tb.Cell(tb.preset(name), boundary.source, 0, tb.Prices(), budget, norm=norm, mask=MASK)
-    [result] = tb.run_cells([cell], boundary.model())
+    cell = tb.attack.Cell(
+        tb.preset(name), boundary.source, 0, tb.Prices(), tb.Limits(budget), norm=norm, mask=MASK
+    )
+    [result] = tb.attack.run_cells([cell], boundary.model())
     assert 1 - 1e-9 <= result.distance / optimum <= NEAR
     outside = ~MASK.expand(testing.SHAPE)
     assert torch.equal(result.adversarial[outside], boundary.source[outside])
@@ -68,16 +70,16 @@ def test_a_mask_a_set_and_a_target_together(name):
 
     model = tb.models.from_callable(three, dtype=torch.float64, classes=3)
     for target in (None, 2):
-        cell = tb.Cell(
+        cell = tb.attack.Cell(
             tb.preset(name),
             boundary.source,
             0,
             tb.Prices(2, 1),
-            6000,
+            tb.Limits(6000),
             goal=tb.Goal({0, 1}, target),
             mask=MASK,
         )
-        [result] = tb.run_cells([cell], model)
+        [result] = tb.attack.run_cells([cell], model)
         assert int(three(result.adversarial[None])) == 2
         assert optimum - 1e-9 <= result.distance <= 1.6 * optimum
         tally = sum(result.ledger.counts.values(), start=type(result.ledger.counts["clean"])())

@@ -73,12 +73,21 @@ def test_what_is_sent_is_what_the_search_has(preset, ratio):
 
     model = tb.models.from_callable(labels, dtype=torch.float64, classes=3)
     cells = [
-        tb.Cell(tb.preset(preset), boundary.source, 0, tb.Prices(ratio, 1), 700 * ratio, seed=k)
+        tb.attack.Cell(
+            tb.preset(preset),
+            boundary.source,
+            0,
+            tb.Prices(ratio, 1),
+            tb.Limits(700 * ratio),
+            seed=k,
+        )
         for k in range(5)
     ]
-    together = tb.run_cells(cells, model, batch_size=16)
+    together = tb.attack.run_cells(cells, model, execution=tb.Execution(batch_size=16))
     for cell, result in zip(cells, together, strict=True):
-        [alone] = tb.run_cells([cell], boundary.model(), batch_size=1)
+        [alone] = tb.attack.run_cells(
+            [cell], boundary.model(), execution=tb.Execution(batch_size=1)
+        )
         assert alone.improvements == result.improvements
         assert torch.equal(alone.adversarial, result.adversarial)
         assert math.isfinite(result.distance)
@@ -96,7 +105,9 @@ class _Sum:
         end = torch.ones_like(problem.source).to(self._dtype)
         line = Segment(problem.source.to(self._dtype), Iterate(end, 1.0))
         steps = _Steps(line, range(1, 6), 0, 10)
-        yield tb.Ask(runs=[tb.Sequential(self._other), tb.Sequential(steps)], phase="walk")
+        yield tb.attack.Ask(
+            runs=[tb.attack.Sequential(self._other), tb.attack.Sequential(steps)], phase="walk"
+        )
         return tb.Stop.CONVERGED
 
 
@@ -116,8 +127,10 @@ def test_mixtures_behind_a_failed_run_are_not_sent_to_a_metered_model():
         return torch.zeros(len(batch)).long()
 
     model = tb.models.from_callable(labels, dtype=torch.float64, classes=2)
-    cell = tb.Cell(_Sum(_Broken()), torch.full((1, 3, 3), 0.5).double(), 0, budget=100)
-    [result] = tb.run_cells([cell], model, metered=True)
+    cell = tb.attack.Cell(
+        _Sum(_Broken()), torch.full((1, 3, 3), 0.5).double(), 0, limits=tb.Limits(100)
+    )
+    [result] = tb.attack.run_cells([cell], model, execution=tb.Execution(metered=True))
     assert result.stop is tb.Stop.ATTACK_ERROR
     assert len(seen) == result.ledger.queries == 1  # the clean image
 
@@ -133,9 +146,9 @@ def test_terms_of_another_dtype_leave_the_neighbours_alone():
     model = tb.models.from_callable(labels, dtype=torch.float32, classes=2)
     image = torch.full((1, 3, 3), 0.5)
     cells = [
-        tb.Cell(_Sum(image[None], dtype), image, 0, budget=100)
+        tb.attack.Cell(_Sum(image[None], dtype), image, 0, limits=tb.Limits(100))
         for dtype in (torch.float32, torch.float64)
     ]
-    results = tb.run_cells(cells, model, batch_size=64)
+    results = tb.attack.run_cells(cells, model, execution=tb.Execution(batch_size=64))
     assert [result.stop for result in results] == [tb.Stop.CONVERGED] * 2
     assert kinds == {torch.float32}

@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from options import changed, grouped
 from oracle import Wanderer, by_hand
 
 import tollbox as tb
@@ -90,7 +91,7 @@ watches = st.one_of(
     st.just({}),
     st.fixed_dictionaries(
         {
-            "watch": st.builds(
+            "detector": st.builds(
                 testing.NearDuplicates,
                 radius=st.sampled_from([0.2, 0.8, 100.0]),
                 window=st.sampled_from([1, 3, 50]),
@@ -129,21 +130,23 @@ def scenes(draw, most=6):
         if price.cheapest == 0 and math.isinf(cap):
             cap = 60
         cells.append(
-            tb.Cell(
+            tb.attack.Cell(
                 Wanderer(draw(st.integers(0, 10**6))),
                 image(base, draw(st.integers(0, 8))),
                 label=draw(st.sampled_from([0, 0, 0, 0, 1])),
                 prices=price,
-                budget=budget,
-                max_queries=cap,
-                max_flagged=draw(st.sampled_from([math.inf, math.inf, 1, 2, 5, 12])),
+                limits=tb.Limits(
+                    budget,
+                    max_queries=cap,
+                    max_flagged=draw(st.sampled_from([math.inf, math.inf, 1, 2, 5, 12])),
+                ),
                 target=draw(st.sampled_from([None, None, 2])),
                 seed=draw(st.integers(0, 3)),
                 charge_clean=draw(st.booleans()),
                 name=f"cell {number}",
                 goal=draw(flagged_sets),
                 mask=draw(masks()),
-                **watch,
+                detection=tb.Detection(**watch) if watch else None,
             )
         )
     return predict, cells
@@ -161,7 +164,9 @@ layouts = st.fixed_dictionaries(
 
 
 def engine_run(listed, net, layout):
-    results = sorted(tb.Engine(net, **layout).run(listed), key=lambda result: result.index)
+    results = sorted(
+        tb.attack.Engine(net, **grouped(layout)).run(listed), key=lambda result: result.index
+    )
     assert [result.index for result in results] == list(range(len(listed)))
     return results
 
@@ -199,11 +204,11 @@ def test_rules_1_2_3_5_the_engine_does_what_is_done_by_hand(scene, layout):
         expected = by_hand(cell, net)
         assert result.stop is expected.stop
         assert account(result) == dict(expected.counts)
-        assert result.ledger.cost == expected.cost <= cell.budget
-        assert result.ledger.queries == expected.queries <= cell.max_queries
-        assert result.ledger.flagged == expected.source <= cell.max_flagged
+        assert result.ledger.cost == expected.cost <= cell.limits.budget
+        assert result.ledger.queries == expected.queries <= cell.limits.max_queries
+        assert result.ledger.flagged == expected.source <= cell.limits.max_flagged
         assert result.ledger.alarms_in == expected.alarms
-        assert result.ledger.alarms <= cell.max_alarms
+        assert cell.detection is None or result.ledger.alarms <= cell.detection.max_alarms
         assert result.first_alarm == expected.first_alarm
         assert [(*i[:3], i.cost_before, i.alarms) for i in result.improvements] == [
             (*e[:3], *e[4:]) for e in expected.improvements
@@ -243,24 +248,24 @@ def test_rule_2_a_metered_model_computes_exactly_what_is_charged(scene, layout):
 def test_rule_3_distance_at_is_what_a_run_with_that_limit_reaches(scene, share, by):
     predict, [cell] = scene
     if by == "source":
-        limit = max(1, int(min(cell.max_flagged, 20) * share))
+        limit = max(1, int(min(cell.limits.max_flagged, 20) * share))
         less = {"max_flagged": limit}
     elif by == "inf":  # where nothing but a flagged answer costs
         by = "source"
-        cell = tb.Cell(
-            cell.attack, cell.image, 0, tb.Prices.flagged_only(), 10.0, 200, None, cell.seed
+        cell = tb.attack.Cell(
+            cell.attack, cell.image, 0, tb.Prices.flagged_only(), tb.Limits(10.0, 200)
         )
         limit = float(max(1, int(10 * share)))
         less = {"budget": limit}
     elif by == "queries":
-        limit = max(1, int(min(cell.max_queries, 100) * share))
+        limit = max(1, int(min(cell.limits.max_queries, 100) * share))
         less = {"max_queries": limit}
     else:
-        least = cell.prices.dearest + cell.alarm_price
-        limit = least + (cell.budget - least) * share
+        least = cell.prices.dearest + (cell.detection.alarm_price if cell.detection else 0.0)
+        limit = least + (cell.limits.budget - least) * share
         less = {"budget": limit}
     [long] = engine_run([cell], model(predict), {})
-    [short] = engine_run([tb.Cell(**{**vars(cell), **less})], model(predict), {})
+    [short] = engine_run([changed(cell, **less)], model(predict), {})
     assert long.distance_at(limit, by) == short.distance
 
 

@@ -63,9 +63,11 @@ def settlements(draw, most_rows=FEW_ROWS + 2):
     if draw(st.booleans()):
         account.improvements = [Improvement(1.0, 0, 1, draw(st.sampled_from([0.5, 1.0, 2.0])), 0.0)]
         account.best = torch.zeros(1, 1, 2, 2).double()
-    until = draw(st.sampled_from([None, None, tb.Until.ADVERSARIAL, tb.Until.NOT_ADVERSARIAL]))
+    until = draw(
+        st.sampled_from([None, None, tb.attack.Until.ADVERSARIAL, tb.attack.Until.NOT_ADVERSARIAL])
+    )
     points = torch.arange(rows).double().view(-1, 1, 1, 1).expand(-1, 1, 2, 2) / rows
-    pending = Pending(tb.Ask(points, until=until, phase="now"), problem, ledger)
+    pending = Pending(tb.attack.Ask(points, until=until, phase="now"), problem, ledger)
     pending.limit(account.limits, metered=False)
     labels = np.array(draw(st.lists(st.integers(0, 3), min_size=rows, max_size=rows)), np.int64)
     steps = st.sampled_from([0.25, 0.5, 0.75, 1.0, 1.5, math.nan])

@@ -19,6 +19,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from options import changed, grouped
 from oracle import Wanderer, by_hand
 from test_journal import Memory, Net, cells, numbers, run
 from test_rules import engine_run, layouts, model, scenes
@@ -57,11 +58,11 @@ def test_it_is_shown_what_is_charged_as_it_was_sent_in_order_and_nothing_else(
 ):
     predict, listed = scene
     net = model(predict, quantize=quantize)
-    watched = [replace(cell, watch=Witness()) for cell in listed]
+    watched = [changed(cell, detector=Witness()) for cell in listed]
     engine_run(watched, net, layout)
     for cell in watched:
-        rows = [row for shown in cell.watch.shown.values() for row in shown]
-        sent = by_hand(replace(cell, watch=cell.watch.detector), net).sent
+        rows = [row for shown in cell.detection.detector.shown.values() for row in shown]
+        sent = by_hand(changed(cell, detector=cell.detection.detector.detector), net).sent
         assert len(rows) == len(sent)
         assert all(torch.equal(one, other) for one, other in zip(rows, sent, strict=True))
 
@@ -70,8 +71,8 @@ def test_it_is_shown_what_is_charged_as_it_was_sent_in_order_and_nothing_else(
 def test_no_attack_is_told_of_alarms(scene, layout):
     """Where an alarm neither costs nor ends, all is as if nobody watched."""
     predict, listed = scene
-    free = [replace(cell, watch=NEAR, alarm_price=0.0, max_alarms=math.inf) for cell in listed]
-    alone = [replace(cell, watch=None) for cell in free]
+    free = [changed(cell, detector=NEAR, alarm_price=0.0, max_alarms=math.inf) for cell in listed]
+    alone = [replace(cell, detection=None) for cell in free]
     found = engine_run(free, model(predict), layout)
     for one, other in zip(found, engine_run(alone, model(predict), layout), strict=True):
         assert one.stop is other.stop
@@ -92,27 +93,31 @@ class Line:
     def __call__(self, problem):
         points = problem.source.expand(STEPS, -1, -1, -1).clone()
         points[:, 0, 0, 0] += STEP * torch.arange(1, STEPS + 1)
-        yield tb.Ask(runs=[tb.Sequential(part) for part in points.chunk(self.runs)], phase="line")
+        yield tb.attack.Ask(
+            runs=[tb.attack.Sequential(part) for part in points.chunk(self.runs)], phase="line"
+        )
         return Stop.CONVERGED
 
 
 def line(runs=1, predict=lambda images: torch.zeros(len(images)).long(), **options):
     engine = {k: options.pop(k) for k in ("batch_size", "metered") if k in options}
     net = tb.models.from_callable(predict, dtype=torch.float64)
-    cell = tb.Cell(Line(runs), GREY, 0, **{"budget": 1e6, "watch": NEAR, **options})
+    cell = tb.attack.Cell(
+        Line(runs), GREY, 0, **grouped({"budget": 1e6, "detector": NEAR, **options})
+    )
     [result] = engine_run([cell], net, engine)
     return result
 
 
 @pytest.mark.parametrize("every", [1, 2, 7])
 def test_every_kth_near_duplicate_raises_an_alarm(every):
-    result = line(watch=replace(NEAR, every=every))
+    result = line(detector=replace(NEAR, every=every))
     assert (result.stop, result.ledger.queries) == (Stop.CONVERGED, STEPS + 1)
     assert result.ledger.alarms == STEPS // every
     assert result.first_alarm == (1 + every, 1 + every)
-    assert result.watched
+    assert result.detection is not None
     assert result.ledger.alarms_in == {"line": STEPS // every}
-    far = line(watch=testing.NearDuplicates(0.5 * STEP))
+    far = line(detector=testing.NearDuplicates(0.5 * STEP))
     assert (far.ledger.alarms, far.first_alarm) == (0, None)
 
 
@@ -147,14 +152,16 @@ class RayStart:
     def __call__(self, problem):
         points = problem.source.expand(STEPS, -1, -1, -1).clone()
         points[:, 0, 0, 0] += STEP * torch.arange(STEPS, 0, -1)
-        yield tb.Ask(points, phase="line")
+        yield tb.attack.Ask(points, phase="line")
         return Stop.CONVERGED
 
 
 def test_distance_at_counts_what_the_next_alarm_could_have_cost():
     """Each query but the first two costs 1 and its alarm 5; each is asked only if both fit."""
     net = tb.models.from_callable(lambda x: (x[:, 0, 0, 0] > 0.501).long(), dtype=torch.float64)
-    cell = tb.Cell(RayStart(), GREY, 0, budget=1e4, watch=NEAR, alarm_price=5.0)
+    cell = tb.attack.Cell(
+        RayStart(), GREY, 0, limits=tb.Limits(1e4), detection=tb.Detection(NEAR, alarm_price=5.0)
+    )
     [long] = engine_run([cell], net, {})
     assert long.ledger.cost == 2 + 6 * (STEPS - 1)
     for budget in range(6, 250):
@@ -186,7 +193,7 @@ def test_nothing_is_asked_after_the_last_alarm_that_may_be_raised(most, runs, me
 
 def test_a_clean_image_that_is_not_charged_is_not_shown():
     witness = Witness(NEAR)
-    result = line(watch=witness, charge_clean=False)
+    result = line(detector=witness, charge_clean=False)
     [rows] = witness.shown.values()
     assert len(rows) == STEPS == result.ledger.queries
     assert result.ledger.alarms == STEPS - 1
@@ -225,9 +232,9 @@ class Bad:
 )
 def test_a_detector_that_fails_ends_its_image_and_no_other(what, message):
     net = tb.models.from_callable(lambda x: torch.zeros(len(x)).long(), dtype=torch.float64)
-    good = tb.Cell(Line(), GREY, 0, budget=100, watch=NEAR)
-    bad, other = tb.run_cells([replace(good, watch=Bad(what)), good], net)
-    assert bad.stop is Stop.WATCH_ERROR
+    good = tb.attack.Cell(Line(), GREY, 0, limits=tb.Limits(100), detection=tb.Detection(NEAR))
+    bad, other = tb.attack.run_cells([changed(good, detector=Bad(what)), good], net)
+    assert bad.stop is Stop.DETECTOR_ERROR
     assert message in bad.reason
     assert bad.ledger.queries == 0
     assert bad.stop.failed
@@ -237,20 +244,37 @@ def test_a_detector_that_fails_ends_its_image_and_no_other(what, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"alarm_price": 5.0}, "alarm_price is given, and watch is not: expected a detector as"),
-        ({"max_alarms": 2}, "max_alarms is given, and watch is not"),
-        ({"watch": NEAR, "alarm_price": -1}, "alarm_price is -1: expected a finite number, 0 or"),
-        ({"watch": NEAR, "alarm_price": math.inf}, "alarm_price is inf: expected a finite number"),
-        ({"watch": NEAR, "max_alarms": 0}, "max_alarms is 0: expected a whole number, 1 or more"),
-        ({"watch": NEAR, "max_alarms": 1.5}, "max_alarms is 1.5: expected a whole number"),
-        ({"watch": lambda rows: rows}, "expected a detector, with a method `begin`"),
-        ({"watch": testing.NearDuplicates}, "give an object of it"),
-        ({"watch": NEAR, "alarm_price": 100.0}, "budget is 100: expected at least 101, which one "),
+        ({"detector": None}, "detector is None: expected a detector, with a method `begin`"),
+        (
+            {"detector": NEAR, "alarm_price": -1},
+            "alarm_price is -1: expected a finite number, 0 or",
+        ),
+        (
+            {"detector": NEAR, "alarm_price": math.inf},
+            "alarm_price is inf: expected a finite number",
+        ),
+        (
+            {"detector": NEAR, "max_alarms": 0},
+            "max_alarms is 0: expected a whole number, 1 or more",
+        ),
+        ({"detector": NEAR, "max_alarms": 1.5}, "max_alarms is 1.5: expected a whole number"),
+        ({"detector": lambda rows: rows}, "expected a detector, with a method `begin`"),
+        ({"detector": testing.NearDuplicates}, "pass an instance of the class"),
+        (
+            {"detector": NEAR, "alarm_price": 100.0},
+            "at least 101, the most that one query and its alarm",
+        ),
     ],
 )
 def test_wrong_input_is_refused_in_a_sentence(options, message):
-    with pytest.raises(tb.InputError, match=message):
-        tb.run(Line(), lambda x: torch.zeros(len(x)).long(), GREY[None], [0], budget=100, **options)
+    with pytest.raises(tb.errors.InputError, match=message):
+        tb.run(
+            Line(),
+            lambda x: torch.zeros(len(x)).long(),
+            GREY[None],
+            [0],
+            **grouped({"budget": 100, **options}),
+        )
 
 
 # -- killed and resumed ---------------------------------------------------------------------------
@@ -258,7 +282,7 @@ def test_wrong_input_is_refused_in_a_sentence(options, message):
 
 def watched_cells(**options):
     options = {"alarm_price": 7.0, **options}
-    return [replace(cell, watch=WATCHED, **options) for cell in cells(budget=300.0)]
+    return [changed(cell, detector=WATCHED, **options) for cell in cells(budget=300.0)]
 
 
 WATCHED = testing.NearDuplicates(1.0, window=20, every=3)
@@ -321,7 +345,7 @@ def test_the_last_labels_are_asked_again_though_alarms_were_recorded_after_them(
 def test_what_was_recorded_stands_whatever_the_detector_says_now():
     listed, whole = watched_cells(), Memory()
     plain = run(listed, Net(), whole)
-    deaf = [replace(cell, watch=testing.NearDuplicates(0.0)) for cell in listed]
+    deaf = [changed(cell, detector=testing.NearDuplicates(0.0)) for cell in listed]
     again = run(deaf, Net(), Memory(whole.until(), again=False))
     for one, other in zip(plain, again, strict=True):
         assert other.ledger.alarms == one.ledger.alarms
@@ -329,7 +353,7 @@ def test_what_was_recorded_stands_whatever_the_detector_says_now():
         [warning] = other.warnings
         said = f"the detector said something else of {one.ledger.alarms} points"
         assert warning.startswith(said)
-    silent = [replace(cell, watch=RecordedAlarms()) for cell in listed]
+    silent = [changed(cell, detector=RecordedAlarms()) for cell in listed]
     net = Net()
     replayed = run(silent, net, Memory(whole.until(), again=False))
     assert list(map(everything, replayed)) == list(map(everything, plain))
@@ -388,10 +412,10 @@ class Scribbler:
 @pytest.mark.parametrize(
     ("detector", "message"),
     [
-        (Forgetful(), "says something else of row 1 when rows come 1, 1, 1, 1, 1, 1, ... at a"),
-        (Shared(), "says something else when another image is watched beside it"),
-        (Scribbler(), "changes the rows that it is shown"),
-        (Bad("raise"), "fails when it is shown 9 rows: ValueError: out of order"),
+        (Forgetful(), "answers row 1 differently when rows come 1, 1, 1, 1, 1, 1, ... at a"),
+        (Shared(), "answers differently when it sees another image at the same time"),
+        (Scribbler(), "changes the rows that it sees"),
+        (Bad("raise"), "fails on 9 rows: ValueError: out of order"),
         (Bad("number"), "gives torch.bool of shape (10,) for 9 rows: expected a bool for each"),
         (Bad("kind"), "gives torch.float64 of shape (9,) for 9 rows"),
     ],
@@ -403,7 +427,7 @@ def test_a_detector_that_breaks_a_rule_is_told_so(detector, message):
 
 
 def test_the_example_of_the_protocol_works():
-    text = inspect.getdoc(tb.Detector).partition("class Brighter:")
+    text = inspect.getdoc(tb.detection.Detector).partition("class Brighter:")
     body = text[1] + text[2].partition("\n\nA detector that answers")[0]
     names: dict[str, Any] = {}
     exec(textwrap.dedent(body), names)
@@ -414,7 +438,13 @@ def test_the_example_of_the_protocol_works():
 
 def test_wanderers_are_alarmed_at_all():
     """The rules above would hold of a detector that never alarms."""
-    cell = tb.Cell(Wanderer(1), GREY, 0, budget=50, watch=testing.NearDuplicates(0.8, 3, every=2))
-    [result] = tb.run_cells([cell], lambda x: torch.zeros(len(x)).long())
+    cell = tb.attack.Cell(
+        Wanderer(1),
+        GREY,
+        0,
+        limits=tb.Limits(50),
+        detection=tb.Detection(testing.NearDuplicates(0.8, 3, every=2)),
+    )
+    [result] = tb.attack.run_cells([cell], lambda x: torch.zeros(len(x)).long())
     assert result.ledger.alarms > 3
     assert np.isfinite(result.ledger.cost)

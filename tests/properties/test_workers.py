@@ -17,7 +17,9 @@ import torch
 from torch import nn
 
 import tollbox as tb
-from tollbox import Cell, Prices, Stop, Workers
+from tollbox import Prices, Stop
+from tollbox.attack import Cell
+from tollbox.workers import Workers
 from tollbox.workers.executors import Stopper
 from tollbox.workers.pool import _Distribution
 
@@ -50,7 +52,14 @@ def cells(count: int, budget: float = 400.0) -> list[Cell]:
     labels = model()(images).tolist()
     attacks = [tb.preset("surfree"), tb.preset("a-hsja")]
     return [
-        Cell(attacks[i % 2], images[i], labels[i], Prices(4, 1), budget, name=f"number {i}")
+        Cell(
+            attacks[i % 2],
+            images[i],
+            labels[i],
+            Prices(4, 1),
+            tb.Limits(budget),
+            name=f"number {i}",
+        )
         for i in range(count)
     ]
 
@@ -73,15 +82,17 @@ def same(one: tb.Result, other: tb.Result) -> bool:
 
 def test_results_are_those_of_one_process(workers):
     listed = cells(12)
-    alone = tb.run_cells(listed, model())
-    shared = tb.run_cells(listed, model(), workers=workers)
+    alone = tb.attack.run_cells(listed, model())
+    shared = tb.attack.run_cells(listed, model(), execution=tb.Execution(workers=workers))
     assert len(shared) == 12
     assert all(same(a, b) for a, b in zip(alone, shared, strict=True))
 
 
 def test_progress_adds_up_over_workers(workers):
     seen = []
-    results = tb.run_cells(cells(6), model(), workers=workers, progress=seen.append)
+    results = tb.attack.run_cells(
+        cells(6), model(), execution=tb.Execution(workers=workers), progress=seen.append
+    )
     assert seen[-1].done == 6 == sum(len(now.finished) for now in seen)
     assert seen[-1].queries == sum(r.ledger.queries for r in results)
     assert seen[-1].live == 0
@@ -92,16 +103,24 @@ def test_a_stream_may_be_left_early_and_the_workers_used_again(workers):
     endless = (cell.image for cell in cells(2) for _ in range(10**6))
     labels = (0 for _ in range(10**9))
     attack = tb.preset("hsja")
-    stream = tb.stream(attack, model(), endless, labels, budget=30, live=4, workers=workers)
-    assert [next(stream).budget for _ in range(3)] == [30] * 3
+    stream = tb.stream(
+        attack, model(), endless, labels, budget=30, execution=tb.Execution(live=4, workers=workers)
+    )
+    assert [next(stream).limits.budget for _ in range(3)] == [30] * 3
     stream.close()
-    assert [r.stop for r in tb.run_cells(cells(3), model(), workers=workers)] == [Stop.BUDGET] * 3
+    assert [
+        r.stop
+        for r in tb.attack.run_cells(cells(3), model(), execution=tb.Execution(workers=workers))
+    ] == [Stop.BUDGET] * 3
 
 
 def test_stop_ends_all_and_those_that_had_not_begun(workers):
     listed = cells(80, budget=1e9)[::2]
-    results = tb.run_cells(
-        listed, model(), workers=workers, live=4, progress=lambda now: workers.stop()
+    results = tb.attack.run_cells(
+        listed,
+        model(),
+        execution=tb.Execution(live=4, workers=workers),
+        progress=lambda now: workers.stop(),
     )
     assert len(results) == 40
     assert {r.stop for r in results} == {Stop.INTERRUPTED}
@@ -110,7 +129,9 @@ def test_stop_ends_all_and_those_that_had_not_begun(workers):
 def test_the_time_limit_holds_in_every_worker(workers):
     began = time.monotonic()
     listed = cells(8, budget=1e9)[::2]  # those of SurFree, which has far to go
-    results = tb.run_cells(listed, model(), workers=workers, time_limit=0.5)
+    results = tb.attack.run_cells(
+        listed, model(), execution=tb.Execution(workers=workers, time_limit=0.5)
+    )
     assert {r.stop for r in results} == {Stop.TIME_LIMIT}
     assert time.monotonic() - began < 20
 
@@ -124,7 +145,9 @@ def test_an_error_of_whoever_makes_the_images_comes_after_what_was_under_way(wor
 
     attack, indices = tb.preset("surfree"), []
     labels = [cell.label for cell in listed] + [0]
-    stream = tb.stream(attack, model(), images(), labels, budget=50, workers=workers)
+    stream = tb.stream(
+        attack, model(), images(), labels, budget=50, execution=tb.Execution(workers=workers)
+    )
     with pytest.raises(OSError, match="the disk is gone"):
         indices.extend(result.index for result in stream)
     assert sorted(indices) == [0, 1, 2]
@@ -132,7 +155,7 @@ def test_an_error_of_whoever_makes_the_images_comes_after_what_was_under_way(wor
 
 def test_a_view_takes_only_its_own_pixels_along():
     many = torch.rand(500, *SHAPE, dtype=torch.float64)
-    cell = Cell(tb.preset("hsja"), many[7], 0, budget=9)
+    cell = Cell(tb.preset("hsja"), many[7], 0, limits=tb.Limits(9))
     index, content = _Distribution([cell], 1, Stopper()).next_cell(0, None)
     assert index == 0
     assert len(content) < 4000 < many.numel() * 8
@@ -143,8 +166,8 @@ def test_a_worker_that_dies_takes_only_its_cells_along():
     listed = cells(8)
     deadly = torch.full(SHAPE, 0.5, dtype=torch.float64)
     deadly[0, 0, 0] = DEADLY
-    listed.insert(3, Cell(tb.preset("hsja"), deadly, 0, budget=10, name="deadly"))
-    results = tb.run_cells(listed, model(), workers=2)
+    listed.insert(3, Cell(tb.preset("hsja"), deadly, 0, limits=tb.Limits(10), name="deadly"))
+    results = tb.attack.run_cells(listed, model(), execution=tb.Execution(workers=2))
     lost = [r for r in results if r.stop is Stop.MODEL_ERROR]
     assert "deadly" in {r.name for r in lost}
     assert all("the worker process died (signal 9)" in r.reason for r in lost)
@@ -156,17 +179,28 @@ def test_a_worker_that_dies_takes_only_its_cells_along():
 def test_when_all_workers_died_the_cells_that_are_left_are_reported():
     deadly = torch.full(SHAPE, 0.5, dtype=torch.float64)
     deadly[0, 0, 0] = DEADLY
-    listed = [Cell(tb.preset("hsja"), deadly, 0, budget=10, name=f"{i}") for i in range(40)]
+    listed = [
+        Cell(tb.preset("hsja"), deadly, 0, limits=tb.Limits(10), name=f"{i}") for i in range(40)
+    ]
     with Workers(model(), 2) as pool:
-        results = tb.run_cells(listed, model(), workers=pool, live=2)
+        results = tb.attack.run_cells(listed, model(), execution=tb.Execution(live=2, workers=pool))
         assert [r.index for r in results] == list(range(40))
         assert {r.stop for r in results} == {Stop.MODEL_ERROR}
         assert "all worker processes died (signal 9, signal 9)" in results[-1].reason
-        with pytest.raises(tb.InputError, match="closed"):
-            tb.run_cells(listed, model(), workers=pool)
+        with pytest.raises(tb.errors.InputError, match="closed"):
+            tb.attack.run_cells(listed, model(), execution=tb.Execution(workers=pool))
     images, labels = (cell.image for cell in listed), [0] * 40
-    with pytest.raises(tb.TollboxError, match="all worker processes died"):
-        list(tb.stream(tb.preset("hsja"), model(), images, labels, budget=9, live=2, workers=2))
+    with pytest.raises(tb.errors.TollboxError, match="all worker processes died"):
+        list(
+            tb.stream(
+                tb.preset("hsja"),
+                model(),
+                images,
+                labels,
+                budget=9,
+                execution=tb.Execution(live=2, workers=2),
+            )
+        )
 
 
 def test_there_are_no_more_processes_than_cells(monkeypatch):
@@ -178,12 +212,18 @@ def test_there_are_no_more_processes_than_cells(monkeypatch):
             super().__init__(model, count)
 
     monkeypatch.setattr("tollbox._run.Workers", Counting)
-    assert len(tb.run_cells(cells(2, budget=20), model(), workers=200)) == 2
+    assert (
+        len(tb.attack.run_cells(cells(2, budget=20), model(), execution=tb.Execution(workers=200)))
+        == 2
+    )
     assert begun == [2]
-    assert len(tb.run_cells(cells(1, budget=20), model(), workers=200)) == 1
+    assert (
+        len(tb.attack.run_cells(cells(1, budget=20), model(), execution=tb.Execution(workers=200)))
+        == 1
+    )
     assert begun == [2]  # a single cell needs no other process
-    with pytest.raises(tb.InputError, match="workers is 1000"):
-        tb.run_cells(cells(1), model(), workers=1000)
+    with pytest.raises(tb.errors.InputError, match="workers is 1000"):
+        tb.attack.run_cells(cells(1), model(), execution=tb.Execution(workers=1000))
 
 
 def test_there_are_no_more_processes_than_cores_unless_forced(monkeypatch):
@@ -202,7 +242,9 @@ def test_there_are_no_more_processes_than_cores_unless_forced(monkeypatch):
 
     monkeypatch.setattr("tollbox._run.Workers", Never)
     with pytest.warns(UserWarning, match=rf"workers is 7, {words}.*tb.Workers\(.*force=True\)"):
-        results = tb.run_cells(cells(3, budget=20), model(), workers=7)
+        results = tb.attack.run_cells(
+            cells(3, budget=20), model(), execution=tb.Execution(workers=7)
+        )
     assert len(results) == 3
 
 
@@ -225,27 +267,32 @@ def test_a_worker_that_cannot_load_the_model_leaves_its_cells_to_others(tmp_path
     scarce = tb.models.from_torch(Scarce(tmp_path).eval(), dtype=torch.float64)
     with Workers(scarce, 2, force=True) as pool:
         assert pool.count == 1
-        assert {r.stop for r in tb.run_cells(cells(4), scarce, workers=pool)} == {Stop.BUDGET}
+        assert {
+            r.stop
+            for r in tb.attack.run_cells(cells(4), scarce, execution=tb.Execution(workers=pool))
+        } == {Stop.BUDGET}
 
 
 def test_what_cannot_be_sent_is_told():
     lonely = tb.models.from_callable(lambda images: np.zeros(len(images), int))
     with pytest.raises(
-        tb.InputError, match=r"the model cannot be sent to another process .*lambda"
+        tb.errors.InputError, match=r"the model cannot be sent to another process .*lambda"
     ):
-        tb.run_cells(cells(2), lonely, workers=2)
+        tb.attack.run_cells(cells(2), lonely, execution=tb.Execution(workers=2))
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, 1000, "two"])
 def test_a_wrong_number_of_workers_is_refused(count):
-    with pytest.raises(tb.InputError, match=r"workers is .*expected a whole number, 1 to 256"):
+    with pytest.raises(
+        tb.errors.InputError, match=r"workers is .*expected a whole number, 1 to 256"
+    ):
         Workers(model(), count)
 
 
 def test_closed_workers_are_refused():
     pool = Workers(model(), 1)
     pool.close()
-    with pytest.raises(tb.InputError, match="closed"):
+    with pytest.raises(tb.errors.InputError, match="closed"):
         list(pool.run(cells(1)))
 
 

@@ -35,7 +35,7 @@ class Driven:
         return self.labels.count(0)
 
 
-def drive(asking, problem: tb.Problem, label: Callable[[Tensor], int]) -> Driven:
+def drive(asking, problem: tb.attack.Problem, label: Callable[[Tensor], int]) -> Driven:
     """Answer `asking` by `label`, a function of one point, until it returns."""
     done, answers = Driven(), None
     while True:
@@ -64,6 +64,6 @@ def drive(asking, problem: tb.Problem, label: Callable[[Tensor], int]) -> Driven
             label_array = np.array(labels)
             good = problem.is_adversarial(label_array)
             runs.append(
-                tb.Answers(label_array, good, np.array(apart), problem.goal, problem.prices)
+                tb.attack.Answers(label_array, good, np.array(apart), problem.goal, problem.prices)
             )
         answers = joined(runs)

@@ -36,14 +36,16 @@ class Outcome:
     sent: list = field(default_factory=list)  # what was charged, as it was sent
 
 
-def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
+def by_hand(cell: tb.attack.Cell, model: tb.models.Model) -> Outcome:
     """Run one cell, a query at a time."""
     out = Outcome()
     source = cell.image.to(model.dtype)
     problem = Problem(
         source, cell.label, cell.prices, cell.target, cell.seed, goal=cell.goal, mask=cell.mask
     )
-    session = None if cell.watch is None else cell.watch.begin(0)
+    watch, limits = cell.detection, cell.limits
+    session = None if watch is None else watch.detector.begin(0)
+    alarm_price = 0.0 if watch is None else watch.alarm_price
     flagged = {cell.label} if cell.goal.flagged is None else set(cell.goal.flagged)
     target = cell.goal.target if cell.target is None else cell.target
 
@@ -86,16 +88,16 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
 
     def query(point: torch.Tensor, phase: str, charged: bool) -> tuple[int, float] | None:
         if charged:
-            if sum(out.alarms.values()) >= cell.max_alarms:
+            if watch is not None and sum(out.alarms.values()) >= watch.max_alarms:
                 out.stop = Stop.ALARM
                 return None
-            if out.queries >= cell.max_queries:
+            if out.queries >= limits.max_queries:
                 out.stop = Stop.MAX_QUERIES
                 return None
-            if out.source >= cell.max_flagged:
+            if out.source >= limits.max_flagged:
                 out.stop = Stop.MAX_FLAGGED
                 return None
-            if out.cost + (dearest() + cell.alarm_price) > cell.budget:
+            if out.cost + (dearest() + alarm_price) > limits.budget:
                 out.stop = Stop.BUDGET
                 return None
         sent = sendable(point)
@@ -116,7 +118,7 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
             if session is not None and bool(session(sent.clone())[0]):
                 out.alarms[phase] += 1
                 out.first_alarm = out.first_alarm or (out.queries, out.source)
-            out.cost = total() + sum(out.alarms.values()) * cell.alarm_price
+            out.cost = total() + sum(out.alarms.values()) * alarm_price
         if good and distance < best:
             alarms = sum(out.alarms.values())
             spent = out.cost, out.source, out.queries
@@ -155,12 +157,14 @@ def by_hand(cell: tb.Cell, model: tb.models.Model) -> Outcome:
                 labels.append(answer[0])
                 distances.append(answer[1])
                 good = is_good(answer[0])
-                if run.until is not None and good == (run.until is tb.Until.ADVERSARIAL):
+                if run.until is not None and good == (run.until is tb.attack.Until.ADVERSARIAL):
                     break
             label_array = np.array(labels)
             adversarial = np.array([is_good(label) for label in labels])
             runs.append(
-                tb.Answers(label_array, adversarial, np.array(distances), problem.goal, cell.prices)
+                tb.attack.Answers(
+                    label_array, adversarial, np.array(distances), problem.goal, cell.prices
+                )
             )
             assert runs[-1].prices.tolist() == [price(label) for label in labels]
             assert runs[-1].flagged.tolist() == [label in flagged for label in labels]
@@ -189,9 +193,11 @@ class Wanderer:
                 shape = tuple(problem.source.shape)  # given: so it strays outside any mask
                 noise = problem.noise(f"wander{number}", step, count, shape)
                 points = problem.source + choose.choice([0.05, 0.3, 1.0]) * noise[0:count]
-                until = choose.choice([None, None, tb.Until.ADVERSARIAL, tb.Until.NOT_ADVERSARIAL])
-                runs.append(tb.Sequential(points, until))
-            answers = yield tb.Ask(runs=runs, phase=choose.choice(["one", "two"]))
+                until = choose.choice(
+                    [None, None, tb.attack.Until.ADVERSARIAL, tb.attack.Until.NOT_ADVERSARIAL]
+                )
+                runs.append(tb.attack.Sequential(points, until))
+            answers = yield tb.attack.Ask(runs=runs, phase=choose.choice(["one", "two"]))
             transcript.append(
                 [(r.labels.tolist(), [round(d, 12) for d in r.distances]) for r in answers.runs]
             )

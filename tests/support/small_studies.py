@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from tollbox import Study, StudyResults
+from tollbox import Study
+from tollbox.studies import StudyResults
 from tollbox.studies.store.record import Environment, ModelFingerprint, StudyRecord
 from tollbox.studies.store.store import Store
 

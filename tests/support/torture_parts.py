@@ -22,7 +22,7 @@ from pathlib import Path
 from small_studies import contents
 from torture import ATTACKS, Nursery, alive, differences, unbroken, write_studies
 
-from tollbox import merge_parts
+from tollbox.studies import merge_parts
 
 
 def run_part(nursery: Nursery, source: Path, out: Path, part: str, delay: float | None) -> bool:

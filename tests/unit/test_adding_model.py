@@ -78,5 +78,5 @@ def test_adding_a_model_is_one_file_and_one_line(tmp_path: Path) -> None:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-    with tb.StudyResults(tmp_path / "out") as results:
+    with tb.studies.StudyResults(tmp_path / "out") as results:
         assert len(results) == 1

@@ -96,10 +96,12 @@ def test_a_targeted_run_ends_in_its_classes():
         assert 0 < result.distance < torch.linalg.vector_norm(start - image)
         assert result.ledger.by_phase["start"] == 1
     cells = [
-        tb.Cell(tb.preset("a-hsja"), image, label, budget=400, target=target, start=start)
+        tb.attack.Cell(
+            tb.preset("a-hsja"), image, label, limits=tb.Limits(400), target=target, start=start
+        )
         for image, label, target, start in zip(images, labels, targets, starts, strict=True)
     ]
-    assert [r.distance for r in tb.run_cells(cells, model)] == [r.distance for r in results]
+    assert [r.distance for r in tb.attack.run_cells(cells, model)] == [r.distance for r in results]
 
 
 def test_one_target_and_one_start_for_all():
@@ -140,7 +142,7 @@ def test_a_stream_takes_targets_and_starts_as_they_come():
         targets=(targets[i % 3] for i in range(30)),
         starts=pictures(),
         budget=30,
-        live=3,
+        execution=tb.Execution(live=3),
     )
     assert taken == []
     first = next(results)
@@ -157,7 +159,7 @@ def test_a_stream_takes_targets_and_starts_as_they_come():
         budget=30,
     )
     assert sorted(next(short).index for _ in range(2)) == [0, 1]
-    with pytest.raises(tb.InputError, match="there are 2 targets and more images"):
+    with pytest.raises(tb.errors.InputError, match="there are 2 targets and more images"):
         next(short)
 
 

@@ -173,7 +173,9 @@ def test_epsilon_is_a_distance_or_steps_of_8_bit_pixels() -> None:
     ["", "0", "-1", "inf", "nan", "4/256", "4/", "x", "1,,2", "4/255/2", "1e308", "1e-320/255"],
 )
 def test_other_texts_are_refused(text: str) -> None:
-    with pytest.raises(tb.InputError, match=r"^epsilon has .*: expected ℓ2 distances above 0"):
+    with pytest.raises(
+        tb.errors.InputError, match=r"^epsilon has .*: expected ℓ2 distances above 0"
+    ):
         Questions.of(epsilon=text)
 
 
@@ -212,7 +214,7 @@ def test_questions_come_back(tmp_path: Path) -> None:
     ],
 )
 def test_bad_questions(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(tb.InputError) as caught:
+    with pytest.raises(tb.errors.InputError) as caught:
         Questions.of(**options)
     assert said in str(caught.value)
 
@@ -220,10 +222,14 @@ def test_bad_questions(options: dict[str, Any], said: str) -> None:
 def test_a_policy_is_no_price_per_class(tmp_path: Path) -> None:
     file = tmp_path / "classes.csv"
     file.write_text("class,price\n3,5\n")
-    with pytest.raises(tb.FileError, match="has prices per class: expected the columns flagged"):
+    with pytest.raises(
+        tb.errors.FileError, match="has prices per class: expected the columns flagged"
+    ):
         Policy.from_csv(file)
     file.write_text("a,b\n3,5\n")
-    with pytest.raises(tb.FileError, match="the header is 'a,b': expected the columns flagged"):
+    with pytest.raises(
+        tb.errors.FileError, match="the header is 'a,b': expected the columns flagged"
+    ):
         Policy.from_csv(file)
 
 
@@ -237,5 +243,5 @@ def test_budgets_grow_with_the_price() -> None:
     assert Suite.for_images(3 * 224 * 224).budget == 5000
     assert Suite.for_images(3 * 224 * 224, 170).budget == 170
     for bad in (0, 99, INF, "many"):
-        with pytest.raises(tb.InputError, match="budget is"):
+        with pytest.raises(tb.errors.InputError, match="budget is"):
             Suite.for_images(784, bad)  # type: ignore[arg-type]

@@ -44,8 +44,8 @@ class Row(NamedTuple):
         return Agrest(m=0.02, subspace=Full()) if full else Agrest(m=0.06, subspace=Dct(4))
 
     @property
-    def problem(self) -> tb.Problem:
-        return tb.Problem(torch.zeros(3, self.side, self.side), 0, tb.Prices(self.price, 1))
+    def problem(self) -> tb.attack.Problem:
+        return tb.attack.Problem(torch.zeros(3, self.side, self.side), 0, tb.Prices(self.price, 1))
 
 
 STEPS = (1, 2, 3, 10)

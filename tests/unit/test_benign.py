@@ -75,14 +75,14 @@ def test_small_steps_are_told_from_large_ones():
     panel = benign_panel(testing.NearDuplicates(1.3 * step, window=1), IMAGES, model())
     assert panel.kinds["walk"] == Sessions(3, 3, 3 * QUERIES, 3 * (QUERIES - 1))
     assert panel.kinds["brightened"].alarms == 0
-    assert f"Of 12 benign sessions {panel.all.rate:.1%} raise an alarm" in panel.sentence
+    assert f"{panel.all.rate:.1%} of 12 benign sessions raise an alarm" in panel.sentence
     assert "walk 100%" in panel.sentence
 
 
 def test_what_there_is_not_is_told(monkeypatch):
     four = benign_panel(Witness(), IMAGES[:1].repeat(1, 2, 1, 1)[:, :4], model())
     assert "recompressed" not in four.kinds
-    assert "None is recompressed, since images of 4 channels are no pictures." in four.sentence
+    assert "No session is recompressed: JPEG does not support 4 channels." in four.sentence
     monkeypatch.setattr(benign, "find_spec", lambda name: None)
     bare = benign_panel(Witness(), IMAGES, model())
     assert "recompressed" not in bare.kinds
@@ -106,16 +106,20 @@ def test_a_detector_that_fails_is_told():
 def test_results_have_the_panel_where_there_is_one_detector():
     boundary = testing.half_space(0.3)
     near = testing.NearDuplicates(0.5)
-    cell = tb.Cell(tb.preset("surfree"), boundary.source, 0, budget=60, watch=near)
-    results = tb.run_cells([cell], boundary.model())
+    cell = tb.attack.Cell(
+        tb.preset("surfree"), boundary.source, 0, limits=tb.Limits(60), detection=tb.Detection(near)
+    )
+    results = tb.attack.run_cells([cell], boundary.model())
     assert results.benign.all.sessions == len(KINDS)
     assert results[:1].benign == results.counted.benign == results.benign
     said = f"{results.alarms:,} alarms at 1 images (benign sessions: {results.benign.all.rate:.1%})"
     assert said in repr(results)
-    both = tb.run_cells([cell, tb.Cell(cell.attack, cell.image, 0, budget=60)], boundary.model())
+    both = tb.attack.run_cells(
+        [cell, tb.attack.Cell(cell.attack, cell.image, 0, limits=tb.Limits(60))], boundary.model()
+    )
     assert both.benign is None
     assert "(benign sessions: not known)" in repr(both)
-    assert tb.run_cells([], boundary.model()).benign is None
+    assert tb.attack.run_cells([], boundary.model()).benign is None
 
 
 def test_a_panel_is_read_as_it_was_written():

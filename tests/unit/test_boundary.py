@@ -25,7 +25,7 @@ def norm(a):
 
 
 def proposals(distance=1.0, s=0.3, e=0.1, source=GREY):
-    problem = tb.Problem(source, 0)
+    problem = tb.attack.Problem(source, 0)
     away = testing._unit(5, SHAPE).view(SHAPE) * distance
     iterate = Iterate(source + away, distance)
     return away, _Proposals(source, iterate, problem.noise("walk", 0, 50), 0, 50, (s, e))
@@ -59,7 +59,7 @@ def test_where_pixels_clip_a_step_is_as_near_as_it_should_be_and_no_nearer():
     """A clipped y is nearer than the sphere by itself: only what is left of e r is taken."""
     white = torch.full(SHAPE, 0.99, dtype=torch.float64)
     away = -testing._unit(5, SHAPE).view(SHAPE).abs()
-    problem = tb.Problem(white, 0)
+    problem = tb.attack.Problem(white, 0)
     noise = problem.noise("walk", 0, 5)
     for e, kept in ((0.5, True), (1e-3, False)):
         points = _Proposals(white, Iterate(white + away, 1.0), noise, 0, 5, (1.0, e))
@@ -126,13 +126,13 @@ def test_the_walk_is_that_of_one_query_after_another(check_every):
         orthogonal_step=0.05,
         source_step=0.05,
     )
-    problem, ask = tb.Problem(SMALL.source, 0), label(SMALL)
+    problem, ask = tb.attack.Problem(SMALL.source, 0), label(SMALL)
     done = drive(attack(problem), problem, ask)
     assert done.returned is Stop.ITERATIONS
     first, *iterates = [accepted.point for accepted in problem.accepted]
     queries = [p for p, phase in zip(done.points, done.phased, strict=True) if phase == "walk"]
     begun = Iterate(first, norm(first - SMALL.source))
-    asked, wanted, (s, e) = walked(attack, tb.Problem(SMALL.source, 0), begun, ask)
+    asked, wanted, (s, e) = walked(attack, tb.attack.Problem(SMALL.source, 0), begun, ask)
     assert len(asked) == 600 + 600 // check_every
     assert len(queries) == len(asked)
     assert all(torch.equal(one, other) for one, other in zip(queries, asked, strict=True))
@@ -143,7 +143,7 @@ def test_the_walk_is_that_of_one_query_after_another(check_every):
 
 def test_every_iterate_is_nearer_by_its_source_step():
     attack = replace(tb.preset("boundary"), steps=400)
-    problem = tb.Problem(SMALL.source, 0)
+    problem = tb.attack.Problem(SMALL.source, 0)
     drive(attack(problem), problem, label(SMALL))
     assert len(problem.accepted) > 20
     for before, after in pairwise(problem.accepted):
@@ -153,7 +153,7 @@ def test_every_iterate_is_nearer_by_its_source_step():
 def test_it_converges_where_nothing_else_is_adversarial():
     """Both windows of five shrink e: 15 times by 1.5^2 from 0.01 to below 1e-7, in 75 checks."""
     attack = replace(tb.preset("boundary"), check_every=1, orthogonal_window=5, source_window=5)
-    problem = tb.Problem(GREY, 0, start_image=torch.ones_like(GREY))
+    problem = tb.attack.Problem(GREY, 0, start_image=torch.ones_like(GREY))
     answers = iter([1])
     done = drive(attack(problem), problem, lambda _: next(answers, 0))
     assert done.returned is Stop.CONVERGED
@@ -166,7 +166,7 @@ def test_steps_stay_finite_whatever_the_adaptation():
     for answer in (1, 0):
         attack = replace(tb.preset("boundary"), adaptation=1e6, check_every=1, steps=200)
         attack = replace(attack, orthogonal_window=1, source_window=1, convergence=1e-300)
-        problem = tb.Problem(GREY, 0, start_image=torch.ones_like(GREY))
+        problem = tb.attack.Problem(GREY, 0, start_image=torch.ones_like(GREY))
         answers = iter([1])
         done = drive(attack(problem), problem, lambda _, a=answers, b=answer: next(a, b))
         assert done.returned is Stop.ITERATIONS
@@ -176,7 +176,7 @@ def test_asymmetric_search_of_the_line_has_fewer_flagged_answers():
     """A thousand cells at c* = 100; the walk itself is the same at every price."""
     counts = {}
     for name in ("boundary", "a-boundary"):
-        problem = tb.Problem(SMALL.source, 0, prices=tb.Prices(100, 1))
+        problem = tb.attack.Problem(SMALL.source, 0, prices=tb.Prices(100, 1))
         done = drive(replace(tb.preset(name), steps=1)(problem), problem, label(SMALL))
         found = zip(done.labels, done.phased, strict=True)
         counts[name] = [answer for answer, phase in found if phase == "search"].count(0)
@@ -188,7 +188,7 @@ def test_at_c1_both_presets_are_query_for_query_the_same_run():
     for ratio in (1, 10):
         walks = []
         for name in ("boundary", "a-boundary"):
-            problem = tb.Problem(SMALL.source, 0, prices=tb.Prices(ratio, 1))
+            problem = tb.attack.Problem(SMALL.source, 0, prices=tb.Prices(ratio, 1))
             walks.append(drive(replace(tb.preset(name), steps=60)(problem), problem, label(SMALL)))
         one, other = (torch.stack(done.points) for done in walks)
         assert (one.shape == other.shape and torch.equal(one, other)) == (ratio == 1)

@@ -29,7 +29,7 @@ def outward(image):
 def turns(part, image, count, seed=0, of=None, away=None):
     """The first `count` directions of `of` or so many, as rows."""
     away = outward(image) if away is None else away
-    turn = part.begin(tb.Problem(image, 0, seed=seed), of or count, away)
+    turn = part.begin(tb.attack.Problem(image, 0, seed=seed), of or count, away)
     return torch.stack([turn() for _ in range(count)])
 
 
@@ -204,7 +204,8 @@ def test_two_images_under_way_have_a_memory_each():
     part = TernarySpectrum()
     wanted = turns(part, picture(), 20), turns(part, picture(seed=1), 20)
     one, other = (
-        part.begin(tb.Problem(picture(seed=k), 0), 20, outward(picture(seed=k))) for k in (0, 1)
+        part.begin(tb.attack.Problem(picture(seed=k), 0), 20, outward(picture(seed=k)))
+        for k in (0, 1)
     )
     mixed = [(one(), other()) for _ in range(20)]
     assert torch.equal(torch.stack([a for a, _ in mixed]), wanted[0])

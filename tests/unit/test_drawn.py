@@ -23,9 +23,9 @@ SHAPE = (3, 16, 16)
 PRIORS = [Full(), Dct(4), Spectrum(5), Texture(), Photo(), Reweighed()]
 
 
-def problem() -> tb.Problem:
+def problem() -> tb.attack.Problem:
     generator = torch.Generator().manual_seed(1)
-    return tb.Problem(torch.rand(SHAPE, generator=generator, dtype=torch.float64), 0)
+    return tb.attack.Problem(torch.rand(SHAPE, generator=generator, dtype=torch.float64), 0)
 
 
 def test_blocks_follow_one_another():

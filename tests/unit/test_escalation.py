@@ -93,11 +93,11 @@ def test_an_account_is_lost_with_every_third_flagged_answer():
     ],
 )
 def test_what_is_wrong_is_said(steps, again, sentence):
-    with pytest.raises(tb.InputError) as told:
+    with pytest.raises(tb.errors.InputError) as told:
         tb.Prices.escalating(steps, again, other=0.0)
     assert sentence in str(told.value)
 
 
 def test_a_price_that_grows_is_not_one_per_class():
-    with pytest.raises(tb.InputError, match="prices per class and one that grows"):
+    with pytest.raises(tb.errors.InputError, match="prices per class and one that grows"):
         tb.Prices(classes={3: 2.0}, escalation=Escalation.of({1: 2.0}))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from options import grouped
 from small_studies import NETWORK
 from torch import Tensor, nn
 
@@ -131,7 +132,7 @@ def test_without_logits_it_is_seen_by_labels_only() -> None:
     found = examine(tb.models.from_callable(labels), IMAGES, [16]).exactness
     assert (found.seen, found.exact) == (Seen.LABELS, True)
     assert found.sentence == (
-        "Exact, seen by labels only: a row's labels depend on nothing but the row, in batches of "
+        "Exact, compared by labels only: a row's labels depend on nothing but the row, in batches of "
         "16 (float32)."
     )
     inside = tb.models.from_torch(nn.Sequential(Net(), Argmax()))
@@ -160,7 +161,9 @@ def test_a_model_that_fails_is_not_known() -> None:
     found = examine(tb.models.from_callable(lambda images: 1 // 0), IMAGES, [16])
     assert "ZeroDivisionError" in found.findings[0]
     assert (found.exactness.seen, found.exactness.exact) == (Seen.FAILED, False)
-    with pytest.raises(tb.InputError, match="exact is set, and The model failed on a batch: Zero"):
+    with pytest.raises(
+        tb.errors.InputError, match="exact is set, and The model failed on a batch: Zero"
+    ):
         exact_choice(tb.models.from_callable(lambda images: 1 // 0), IMAGES, None)
 
 
@@ -267,7 +270,7 @@ class TestChoice:
     def test_a_given_batch_size_is_the_only_one(self) -> None:
         model = tb.models.from_torch(PlacedUnless(32))
         assert exact_choice(model, IMAGES, 32)[1].exactness.shapes == (32,)
-        with pytest.raises(tb.InputError) as refusal:
+        with pytest.raises(tb.errors.InputError) as refusal:
             exact_choice(model, IMAGES, 16)
         assert str(refusal.value) == (
             "exact is set, and a row of the model depends on its place in the batch (float32, "
@@ -279,25 +282,29 @@ class TestChoice:
 
     def test_so_is_the_one_that_the_model_takes(self) -> None:
         model = tb.models.from_torch(PlacedUnless(32), batch=16)
-        with pytest.raises(tb.InputError, match="batches of 16"):
+        with pytest.raises(tb.errors.InputError, match="batches of 16"):
             exact_choice(model, IMAGES, None)
 
 
 def run(net: nn.Module, **options: object) -> tb.Results:
     model = tb.models.from_torch(net)
     labels = model(IMAGES).tolist()
-    return tb.run(tb.preset("hsja"), model, IMAGES, labels, budget=60, **options)  # type: ignore[arg-type]
+    return tb.run(tb.preset("hsja"), model, IMAGES, labels, budget=60, **grouped(options))
 
 
 class TestRun:
     def test_exact_takes_what_was_chosen(self) -> None:
         model = tb.models.from_torch(PlacedUnless(128, torch.contiguous_format))
         labels = model(IMAGES).tolist()
-        results = tb.run(tb.preset("hsja"), model, IMAGES, labels, budget=60, exact=True)
+        results = tb.run(
+            tb.preset("hsja"), model, IMAGES, labels, budget=60, execution=tb.Execution(exact=True)
+        )
         assert results.exactness.shapes == (128,)
         assert results.exactness.exact
         same = {"budget": 60, "batch_size": 128, "one_shape": True}
-        plain = tb.run(tb.preset("hsja"), model.in_layout("contiguous"), IMAGES, labels, **same)
+        plain = tb.run(
+            tb.preset("hsja"), model.in_layout("contiguous"), IMAGES, labels, **grouped(same)
+        )
         assert [r.improvements for r in results] == [r.improvements for r in plain]
 
     def test_all_batches_of_an_exact_run_have_the_shape(self) -> None:
@@ -311,18 +318,40 @@ class TestRun:
         model = tb.models.from_torch(Counted())
         labels = model(IMAGES).tolist()
         sizes.clear()
-        tb.run(tb.preset("hsja"), model, IMAGES, labels, budget=60, exact=True)
+        tb.run(
+            tb.preset("hsja"), model, IMAGES, labels, budget=60, execution=tb.Execution(exact=True)
+        )
         assert set(sizes) == {64}
         sizes.clear()
-        list(tb.stream(tb.preset("hsja"), model, IMAGES, labels, budget=60, exact=True))
+        list(
+            tb.stream(
+                tb.preset("hsja"),
+                model,
+                IMAGES,
+                labels,
+                budget=60,
+                execution=tb.Execution(exact=True),
+            )
+        )
         assert set(sizes) == {64}
 
     def test_exact_refuses_if_there_is_none(self) -> None:
-        with pytest.raises(tb.InputError, match="exact is set, and a row of the model depends on"):
+        with pytest.raises(
+            tb.errors.InputError, match="exact is set, and a row of the model depends on"
+        ):
             run(Placed(), exact=True)
         model = tb.models.from_torch(Placed())
-        with pytest.raises(tb.InputError, match="exact is set"):
-            list(tb.stream(tb.preset("hsja"), model, IMAGES, [0] * 4, budget=9, exact=True))
+        with pytest.raises(tb.errors.InputError, match="exact is set"):
+            list(
+                tb.stream(
+                    tb.preset("hsja"),
+                    model,
+                    IMAGES,
+                    [0] * 4,
+                    budget=9,
+                    execution=tb.Execution(exact=True),
+                )
+            )
 
     def test_the_check_says_what_it_found_without_a_warning(self) -> None:
         results = run(Placed(), check=True)
@@ -336,7 +365,9 @@ class TestRun:
         assert run(Net(), metered=True).exactness.seen is Seen.METERED
 
     def test_a_metered_model_is_not_probed(self) -> None:
-        with pytest.raises(tb.InputError, match=r"exact and metered are both set: .* shapes vary"):
+        with pytest.raises(
+            tb.errors.InputError, match=r"exact and metered are both set: .* shapes vary"
+        ):
             run(Net(), exact=True, metered=True)
 
     def test_running_out_of_memory_ends_exactness_and_is_told(self) -> None:
@@ -348,13 +379,13 @@ class TestRun:
                     raise torch.OutOfMemoryError
                 return super().forward(images)
 
-        def fill(now: tb.Progress) -> None:
+        def fill(now: tb.attack.Progress) -> None:
             net.full = now.done > 0
 
         net = Small().eval()
         model, labels = tb.models.from_torch(net), IMAGES[:, 0, 0, :3].argmax(1)
         options: dict[str, Any] = {"budget": 60, "exact": True, "live": 1, "progress": fill}
-        results = tb.run(tb.preset("hsja"), model, IMAGES, labels, **options)
+        results = tb.run(tb.preset("hsja"), model, IMAGES, labels, **grouped(options))
         assert (bool(results[0].warnings), bool(results[-1].warnings)) == (False, True)
         assert not results.exactness.exact
         assert results.exactness.sentence == (
@@ -364,7 +395,7 @@ class TestRun:
         )
 
     def test_exact_is_a_flag(self) -> None:
-        with pytest.raises(tb.InputError, match="exact is 'yes'"):
+        with pytest.raises(tb.errors.InputError, match="exact is 'yes'"):
             run(Net(), exact="yes")
 
 
@@ -373,10 +404,17 @@ def test_workers_take_the_chosen_layout() -> None:
     """Those that were made with the model in its first layout, too."""
     model = tb.models.from_torch(PlacedUnless(32, torch.contiguous_format))
     labels = model(IMAGES).tolist()
-    options = {"budget": 60, "exact": True}
-    alone = tb.run(tb.preset("hsja"), model, IMAGES, labels, **options)  # type: ignore[arg-type]
-    with tb.Workers(model, 2) as workers:
+    exact = tb.Execution(exact=True)
+    alone = tb.run(tb.preset("hsja"), model, IMAGES, labels, budget=60, execution=exact)
+    with tb.workers.Workers(model, 2) as workers:
         for each in (2, workers):
-            shared = tb.run(tb.preset("hsja"), model, IMAGES, labels, workers=each, **options)  # type: ignore[arg-type]
+            shared = tb.run(
+                tb.preset("hsja"),
+                model,
+                IMAGES,
+                labels,
+                budget=60,
+                execution=replace(exact, workers=each),
+            )
             assert shared.exactness.layout == "contiguous"
             assert [r.improvements for r in shared] == [r.improvements for r in alone]

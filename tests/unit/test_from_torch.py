@@ -100,7 +100,7 @@ def test_a_network_that_cannot_be_copied():
     assert tb.models.from_torch(net).network is net
     net.train()
     with pytest.raises(
-        tb.InputError,
+        tb.errors.InputError,
         match=r"^network cannot be copied \(RuntimeError: Only .*\), and is not in torch.float64 "
         r"and in eval mode: expected one that can, .*; give it in the state in which",
     ):
@@ -334,7 +334,7 @@ def test_what_cannot_be_compiled_is_said_in_a_sentence(eager, monkeypatch):
     monkeypatch.setattr(compiled, "BACKEND", broken)
     compiled.check_compiler.cache_clear()
     with pytest.raises(
-        tb.InputError,
+        tb.errors.InputError,
         match=r"^compile is set, and torch.compile does not work here \(OSErr",
     ):
         tb.models.from_torch(small_net(), compile=True)

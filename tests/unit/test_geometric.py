@@ -82,7 +82,7 @@ class At:
 
 def attacked(make, directions, iterations, **more) -> tuple[Any, list[float], Given]:
     """An attack from a boundary point at 45 degrees: what it did, the distances of its iterates."""
-    part, problem = Given(directions), tb.Problem(GREY, 0)
+    part, problem = Given(directions), tb.attack.Problem(GREY, 0)
     attack = make(At(GREY + 3 * DIAGONAL), FINE, part, iterations=iterations, **more)
     done = drive(attack(problem), problem, behind)
     return done, [accepted.distance for accepted in problem.accepted], part
@@ -176,7 +176,7 @@ class Turning:
 
 
 def triangle(directions, iterations, **more):
-    problem = tb.Problem(GREY, 0)
+    problem = tb.attack.Problem(GREY, 0)
     quarter = BinarySearch(1 / 4, relative=True)
     attack = TriA(
         At(GREY + 3 * DIAGONAL), FINE, quarter, Turning(directions), iterations=iterations, **more
@@ -210,7 +210,7 @@ def test_the_triangle_attack_gives_up_after_so_many_planes():
 
 
 def test_single_waves_have_one_coefficient_a_channel_and_are_spread_evenly():
-    problem = tb.Problem(GREY, 0)
+    problem = tb.attack.Problem(GREY, 0)
     space = Dct(4)
     turn = SingleWaves(space).begin(problem, 640, GREY)
     found = torch.cat([space.project(turn()[None]) for _ in range(640)]).flatten(2)
@@ -271,7 +271,7 @@ def test_an_adaptive_radius_follows_the_share_of_adversarial_answers():
     """On the boundary half of the answers are; well outside all of them, and the radius grows by a
     half each time, up to a tenth of the distance; well inside none, and it is halved."""
     for height, factor in ((1.1, 1.5), (0.9, 0.5)):
-        problem = tb.Problem(GREY, 0)
+        problem = tb.attack.Problem(GREY, 0)
         point = GREY + height * NORMAL
         estimate = AdaptiveRadius(delta=0.01).begin(problem)
         radii = []
@@ -284,7 +284,7 @@ def test_an_adaptive_radius_follows_the_share_of_adversarial_answers():
 
 @pytest.mark.parametrize("make", [MonteCarlo, Agrest])
 def test_the_radius_is_a_share_of_the_distance(make):
-    problem = tb.Problem(GREY, 0)
+    problem = tb.attack.Problem(GREY, 0)
     point = GREY + math.sqrt(2) * DIAGONAL
     for t, (delta, power), wanted in (
         (1, (0.01, 0.0), 0.1),
@@ -298,7 +298,7 @@ def test_the_radius_is_a_share_of_the_distance(make):
 
 
 def test_theta_is_a_share_of_the_way_that_falls_with_the_dimension():
-    problem = tb.Problem(GREY, 0)
+    problem = tb.attack.Problem(GREY, 0)
     line = Segment(GREY, Iterate(GREY + 3 * DIAGONAL, 3.0))
     for gamma, power in ((1.0, 1.5), (0.01, 0.5), (1e-9, 1.0)):
         done = drive(ThetaSearch(gamma, power)(problem, line), problem, behind)
@@ -315,7 +315,7 @@ def test_resizing_is_bilinear_interpolation(side, count):
 
 
 def test_resized_directions_have_their_length_and_effective_dimension():
-    problem = tb.Problem(GREY, 0)
+    problem = tb.attack.Problem(GREY, 0)
     prior = Resize(4)
     assert prior.shape((3, 224, 224)) == (3, 56, 56)
     drawing = prior.begin(problem)
@@ -356,7 +356,7 @@ def test_rescaling_takes_off_what_the_model_does_not_look_at():
     """A perturbation that is the same everywhere is sqrt(2) long, half of it in vain. Two blocks
     of four by 0.2, twice over in finer grids, leave little of it."""
     point = GREY + 1.0001 * math.sqrt(2) / math.sqrt(768)
-    problem = tb.Problem(GREY, 0)
+    problem = tb.attack.Problem(GREY, 0)
     done = drive(Rescaled(Steady(point, 600))(problem), problem, one_sided)
     good = [norm(p - GREY) for p, y in zip(done.points, done.labels, strict=True) if y]
     assert good[0] == pytest.approx(math.sqrt(2), rel=1e-3)
@@ -365,7 +365,7 @@ def test_rescaling_takes_off_what_the_model_does_not_look_at():
 
 def test_rescaling_has_its_share_of_the_cost_and_the_attack_asks_what_it_asked():
     point = GREY + 1.0001 * math.sqrt(2) / math.sqrt(768)
-    problem = tb.Problem(GREY, 0, prices=tb.Prices(10, 1))
+    problem = tb.attack.Problem(GREY, 0, prices=tb.Prices(10, 1))
     done = drive(Rescaled(Steady(point))(problem), problem, one_sided)
     costs = {True: 0.0, False: 0.0}
     for name, label in zip(done.phased, done.labels, strict=True):
@@ -373,7 +373,7 @@ def test_rescaling_has_its_share_of_the_cost_and_the_attack_asks_what_it_asked()
         dearest = 2 * 10 + 4 * 10  # of one attempt
         assert costs[True] <= 0.25 * costs[False] + dearest
     assert costs[True] >= 0.24 * costs[False]
-    alone = tb.Problem(GREY, 0, prices=tb.Prices(10, 1))
+    alone = tb.attack.Problem(GREY, 0, prices=tb.Prices(10, 1))
     steady = drive(Steady(point)(alone), alone, one_sided)
     asked = [p for p, n in zip(done.points, done.phased, strict=True) if n in ("start", "steady")]
     assert all(map(torch.equal, asked, steady.points))

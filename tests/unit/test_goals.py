@@ -16,7 +16,7 @@ from tollbox.core.stop import Stop
 from tollbox.data.classes import flagged_classes
 from tollbox.errors import FileError, InputError
 from tollbox.report.words import goal_sentences
-from tollbox.studies.schema import GoalSpec
+from tollbox.studies.specs import GoalSpec
 
 SHAPE = (3, 6, 6)
 LABELS = np.arange(5)
@@ -68,7 +68,7 @@ def test_a_goal_tells_labels_apart(goal, flagged, adversarial):
 def test_a_target_is_short_for_a_goal():
     assert aim(2, 4, None) == tb.Goal.reach(4).for_label(2)
     assert aim(2, 4, tb.Goal.leave({1, 2})) == tb.Goal.reach(4, flagged={1, 2})
-    problem = tb.Problem(grey(0.45)[0], 2, target=4)
+    problem = tb.attack.Problem(grey(0.45)[0], 2, target=4)
     assert (problem.goal, problem.target) == (tb.Goal.reach(4, flagged={2}), 4)
 
 
@@ -176,7 +176,7 @@ def test_a_surrogate_leads_away_from_the_whole_set():
         linear[1].weight.copy_(torch.eye(4, 108) * torch.tensor([[4.0], [3.0], [2.0], [1.0]]))
     surrogate = tb.Surrogate(linear)
     for flagged, (source, rival) in {(0,): (0, 1), (0, 1): (0, 2), (1, 2): (1, 0)}.items():
-        problem = tb.Problem(image, 0, goal=tb.Goal.leave(flagged))
+        problem = tb.attack.Problem(image, 0, goal=tb.Goal.leave(flagged))
         direction = surrogate.direction(problem, image).flatten()
         assert direction.nonzero().flatten().tolist() == sorted((source, rival))
         assert direction[rival] > 0 > direction[source]

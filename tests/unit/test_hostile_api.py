@@ -62,23 +62,26 @@ def consumed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def cell(**call: Any) -> Any:
-    return tb.run_cells([tb.Cell(**call)], MODEL)
+    return tb.attack.run_cells([tb.attack.Cell(**call)], MODEL)
 
 
 def workers(**call: Any) -> Any:
-    tb.Workers(**call).close()
+    tb.workers.Workers(**call).close()
 
 
 CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] = {
     "run": (tb.run, tb.run, RUN),
     "stream": (tb.stream, consumed(tb.stream), RUN),
     "run_cells": (
-        tb.run_cells,
-        tb.run_cells,
-        {"cells": [tb.Cell(tb.preset("hsja"), IMAGES[0], 0, budget=20)], "model": MODEL},
+        tb.attack.run_cells,
+        tb.attack.run_cells,
+        {
+            "cells": [tb.attack.Cell(tb.preset("hsja"), IMAGES[0], 0, limits=tb.Limits(20))],
+            "model": MODEL,
+        },
     ),
     "Cell": (
-        tb.Cell,
+        tb.attack.Cell,
         cell,
         {"attack": tb.preset("hsja"), "image": IMAGES[0], "label": 0, "budget": 20},
     ),
@@ -96,16 +99,16 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] 
     "as_model": (tb.models.as_model, tb.models.as_model, {"model": MODEL}),
     "embedded": (tb.models.embedded, tb.models.embedded, {}),
     "check_model": (
-        tb.check_model,
-        tb.check_model,
+        tb.testing.check_model,
+        tb.testing.check_model,
         {"model": MODEL, "images": IMAGES, "batch_size": 4},
     ),
-    "Engine": (tb.Engine, tb.Engine, {"model": MODEL}),
-    "Workers": (tb.Workers, workers, {"model": MODEL, "count": 1}),
+    "Engine": (tb.attack.Engine, tb.attack.Engine, {"model": MODEL}),
+    "Workers": (tb.workers.Workers, workers, {"model": MODEL, "count": 1}),
     "Study.from_toml": (tb.Study.from_toml, tb.Study.from_toml, {"path": "study.toml"}),
-    "StudyResults": (tb.StudyResults, tb.StudyResults, {"folder": "study"}),
+    "StudyResults": (tb.studies.StudyResults, tb.studies.StudyResults, {"folder": "study"}),
     "load_images": (tb.load_images, tb.load_images, {"path": "set"}),
-    "Resizing": (tb.Resizing, tb.Resizing, {}),
+    "Resizing": (tb.data.Resizing, tb.data.Resizing, {}),
     "run_study": (tb.run_study, tb.run_study, {"study": None, "out": "out"}),
 }
 INTERNAL = frozenset({"journal", "shuffle", "memory"})

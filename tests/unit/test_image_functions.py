@@ -256,7 +256,7 @@ def test_such_a_study_runs_is_resumed_and_reported(
     page = (tmp_path / "out" / "report.html").read_text()
     assert "The images cannot be shown" not in page
     assert '"original":"data:image/png' in page
-    with tb.StudyResults("out") as found:
+    with tb.studies.StudyResults("out") as found:
         assert len(found) == 3
     sys.modules.pop(module, None)
     changed = (tmp_path / f"{module}.py").read_text().replace("manual_seed(0)", "manual_seed(1)")

@@ -7,6 +7,7 @@ import math
 
 import pytest
 import torch
+from options import grouped
 
 import tollbox as tb
 from tollbox.errors import InputError
@@ -31,9 +32,8 @@ def run(**changes):
         "budget": 100,
         **changes,
     }
-    return tb.run(
-        call.pop("attack"), call.pop("model"), call.pop("images"), call.pop("labels"), **call
-    )
+    inputs = [call.pop(name) for name in ("attack", "model", "images", "labels")]
+    return tb.run(*inputs, **grouped(call))
 
 
 @pytest.mark.parametrize(
@@ -46,10 +46,10 @@ def run(**changes):
         ({"max_queries": 10.5}, "max_queries is 10.5: expected a whole number"),
         ({"max_queries": math.nan}, "max_queries is nan"),
         ({"max_flagged": 0}, "max_flagged is 0: expected a whole number, 1 or"),
-        ({"max_flagged": "3"}, "max_flagged is '3': expected a number"),
+        ({"max_flagged": "3"}, "max_flagged is '3': expected a whole number"),
         (
             {"budget": math.inf, "max_flagged": 9},
-            "neither budget nor max_queries .*; max_flagged does not, since other answers never",
+            "neither budget nor max_queries .*; max_flagged alone may never end the run",
         ),
         ({"budget": None}, "^budget is None: expected a number"),
         ({"prices": 100}, "prices is 100: expected tb.Prices"),
@@ -64,15 +64,15 @@ def run(**changes):
         ({"images": (IMAGES * 255).byte()}, "image 0 is torch.uint8.*divide by 255"),
         ({"images": [IMAGES[0], IMAGES[1, :, :2]]}, r"image 1 has shape \(1, 2, 4\)"),
         ({"images": [IMAGES[0], "cat.png"]}, "image 1 is a str: expected a tensor"),
-        ({"labels": [0]}, "there are 1 labels and more images"),
-        ({"labels": [0, 1, 2]}, "there are 2 images and more labels"),
+        ({"labels": [0]}, "got 1 labels but more images"),
+        ({"labels": [0, 1, 2]}, "got 2 images but more labels"),
         ({"labels": [0, 10]}, "the label of image 1 is 10: expected 0 to 9"),
         ({"labels": [0, -1]}, "the label of image 1 is -1"),
         ({"labels": [0, 0.5]}, "the label of image 1 is 0.5: expected an integer"),
         ({"labels": torch.tensor([0.0, 1.0])}, "the label of image 0 is 0.0: expected an integer"),
         ({"labels": 3}, "labels is 3: expected one label per image"),
-        ({"targets": [5]}, "there are 1 targets and more images: expected one target per image"),
-        ({"targets": [5, 6, 7]}, "there are 2 images and more targets: expected one target per"),
+        ({"targets": [5]}, "got 1 targets but more images: expected one target per image"),
+        ({"targets": [5, 6, 7]}, "got 2 images but more targets: expected one target per"),
         ({"targets": [5, 1]}, "the target of image 1 is its source class, 1"),
         ({"targets": 0}, "the target of image 0 is its source class, 0"),
         ({"targets": [5, 10]}, "the target of image 1 is 10: expected 0 to 9"),
@@ -82,8 +82,8 @@ def run(**changes):
         ({"targets": torch.tensor([5.0, 6.0])}, "the target of image 0 is 5.0: expected an int"),
         ({"targets": [5, None]}, "the target of image 1 is None: expected one for each image"),
         ({"starts": [IMAGES[0], None]}, "the start of image 1 is None: expected one for each"),
-        ({"starts": IMAGES[:1]}, "there are 1 starts and more images: expected one start per"),
-        ({"starts": [*IMAGES, IMAGES[0]]}, "there are 2 images and more starts"),
+        ({"starts": IMAGES[:1]}, "got 1 starts but more images: expected one start per"),
+        ({"starts": [*IMAGES, IMAGES[0]]}, "got 2 images but more starts"),
         ({"starts": IMAGES[0, 0]}, r"starts has shape \(4, 4\): expected \(n, c, h, w\), or"),
         ({"starts": 3}, "starts is 3: expected images, as tensors"),
         ({"starts": ["a.png", "b.png"]}, "the start of image 0 is a str: expected a tensor"),
@@ -98,7 +98,10 @@ def run(**changes):
         ({"starts": IMAGES[0] * 510}, r"the start of image 0 has values .*; divide by 255\?"),
         ({"starts": [IMAGES[0], IMAGES[1] * math.nan]}, "the start of image 1 has values that are"),
         ({"starts": (IMAGES * 255).byte()}, "the start of image 0 is torch.uint8.*divide by 255"),
-        ({"attack": "hsja"}, r"use tb.preset\('hsja'\)"),
+        ({"attack": "hjsa"}, "unknown preset 'hjsa': did you mean 'hsja'"),
+        ({"limits": 5}, r"^limits is 5: expected tb.Limits\(...\)"),
+        ({"detection": 5}, r"^detection is 5: expected tb.Detection\(...\)"),
+        ({"execution": 5}, r"^execution is 5: expected tb.Execution\(...\)"),
         ({"model": torch.nn.Linear(2, 2)}, "bare torch network .Linear.*from_torch"),
         ({"model": 3}, "^model is 3: expected a callable"),
         ({"batch_size": 0}, "batch_size is 0"),
@@ -117,7 +120,7 @@ def run(**changes):
         ({"targets": 99}, "the target of image 0 is 99: expected 0 to 9"),
         (
             {"prices": tb.Prices.per_class({300: 5})},
-            "^prices has a price for class 300, and the model has 10 classes: expected 0 to 9",
+            "^prices has a price for class 300, but the model has 10 classes: expected 0 to 9",
         ),
         ({"time_limit": 0}, "time_limit is 0"),
     ],
@@ -154,10 +157,17 @@ def test_a_wrong_call_is_refused(changes, message):
         (lambda: tb.models.from_callable(never, dtype=torch.uint8), "dtype is torch.uint8"),
         (lambda: tb.models.from_torch(torch.nn.Identity(), std=[0.0]), "std is 0: expected"),
         (
-            lambda: tb.Engine(tb.models.from_callable(never, batch=4), batch_size=8),
+            lambda: tb.attack.Engine(
+                tb.models.from_callable(never, batch=4), execution=tb.Execution(batch_size=8)
+            ),
             "batch_size is 8: expected 4, the only",
         ),
-        (lambda: tb.Engine(tb.models.from_callable(never, batch=4), metered=True), "padding would"),
+        (
+            lambda: tb.attack.Engine(
+                tb.models.from_callable(never, batch=4), execution=tb.Execution(metered=True)
+            ),
+            "padding would",
+        ),
     ],
 )
 def test_a_wrong_argument_is_refused(make, message):
@@ -166,9 +176,9 @@ def test_a_wrong_argument_is_refused(make, message):
 
 
 def test_a_target_must_differ_from_the_source():
-    cell = tb.Cell(tb.preset("hsja"), IMAGES[0], 3, budget=10, target=3)
+    cell = tb.attack.Cell(tb.preset("hsja"), IMAGES[0], 3, limits=tb.Limits(10), target=3)
     with pytest.raises(InputError, match="the target of image 0 is its source class, 3"):
-        tb.run_cells([cell], MODEL)
+        tb.attack.run_cells([cell], MODEL)
 
 
 def test_an_unknown_option_is_refused():
@@ -176,7 +186,7 @@ def test_an_unknown_option_is_refused():
         run(batchsize=3)
 
 
-@pytest.mark.parametrize("function", [tb.run, tb.stream, tb.run_cells])
+@pytest.mark.parametrize("function", [tb.run, tb.stream, tb.attack.run_cells])
 def test_an_unknown_option_is_told_the_nearest(function):
     with pytest.raises(TypeError) as refusal:
         function(batchsize=3)
@@ -188,7 +198,7 @@ def test_an_unknown_option_is_told_the_nearest(function):
         function(zzz=3)
 
 
-@pytest.mark.parametrize("function", [tb.run, tb.stream, tb.run_cells])
+@pytest.mark.parametrize("function", [tb.run, tb.stream, tb.attack.run_cells])
 def test_the_options_stand_in_the_signature(function):
     names = set(inspect.signature(function).parameters)
     engine = {"batch_size", "live", "metered", "one_shape", "exact"}
@@ -203,7 +213,7 @@ def test_the_options_stand_in_the_signature(function):
         "targets",
         "starts",
     }
-    assert names >= engine | {"check"} | (set() if function is tb.run_cells else image)
+    assert names >= engine | {"check"} | (set() if function is tb.attack.run_cells else image)
     assert "options" not in names
 
 

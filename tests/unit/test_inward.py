@@ -41,7 +41,7 @@ def cosine(a, b):
 
 
 def begun(label, ratio=1.0, tries=12, source=GREY, **more):
-    problem = tb.Problem(source, 0, tb.Prices(ratio, 1), **more)
+    problem = tb.attack.Problem(source, 0, tb.Prices(ratio, 1), **more)
     return problem, drive(RayStart(tries)(problem), problem, label)
 
 
@@ -126,7 +126,7 @@ def test_rays_are_of_one_kind_after_another_and_of_the_same_length():
 @pytest.mark.parametrize("smooth", [False, True])
 def test_after_three_rays_the_next_is_of_the_kind_that_won(smooth):
     """The first or the third is adversarial from 1 on, all others from 3 on; four are asked."""
-    problem = tb.Problem(GREY, 0, tb.Prices(100, 1))
+    problem = tb.attack.Problem(GREY, 0, tb.Prices(100, 1))
     rough, even = ways(problem, 5), ways(problem, 5, SMOOTH_NEXT)
     won = rough[2 if smooth else 0]
     wanted, other = (even, rough) if smooth else (rough, even)
@@ -185,7 +185,7 @@ def test_from_white_from_black_or_from_the_inverse_it_goes_inward(kept):
 
 def test_from_afar_the_kinds_that_were_not_tried_come_before_the_way_from_there():
     """White is adversarial, and of the rays the fifth alone, from 1 on."""
-    problem = tb.Problem(GREY, 0, tb.Prices(100, 1))
+    problem = tb.attack.Problem(GREY, 0, tb.Prices(100, 1))
     fifth = ways(problem, 5)[4]
 
     def label(point):
@@ -200,7 +200,7 @@ def test_from_afar_the_kinds_that_were_not_tried_come_before_the_way_from_there(
 
 
 def fresh(label, iterate, number=0, tries=12, ratio=100.0):
-    problem = tb.Problem(GREY, 0, tb.Prices(ratio, 1))
+    problem = tb.attack.Problem(GREY, 0, tb.Prices(ratio, 1))
     return drive(RayStart(tries).nearer(problem, iterate, number), problem, label)
 
 
@@ -213,7 +213,9 @@ def test_from_a_start_that_leads_nowhere_rays_are_asked_a_step_nearer():
     assert none.labels == [0] * 12
     assert all(norm(point - GREY) <= 4.0 * RADIUS_STEP + 1e-9 for point in none.points)
     later = fresh(lambda point: 0, iterate, 1).points
-    first = drive(RayStart()(tb.Problem(GREY, 0)), tb.Problem(GREY, 0), lambda point: 0).points[:12]
+    first = drive(
+        RayStart()(tb.attack.Problem(GREY, 0)), tb.attack.Problem(GREY, 0), lambda point: 0
+    ).points[:12]
     for one, other in product([*none.points, *later], first):
         assert cosine(one - GREY, other - GREY) < 0.5
     for one, other in product(none.points, later):
@@ -237,7 +239,7 @@ def test_from_a_start_that_leads_nowhere_rays_are_asked_a_step_nearer():
 def test_where_flagged_answers_are_very_dear_the_first_ray_leads_to_an_image_of_noise(seed):
     """It is in the box, so nothing clips on its way; from 1 on all is adversarial, and from 0.9 on
     what lies along it, so the other rays cost a flagged answer each."""
-    problem = tb.Problem(GREY, 0, tb.Prices(VERY_DEAR, 1), seed=seed)
+    problem = tb.attack.Problem(GREY, 0, tb.Prices(VERY_DEAR, 1), seed=seed)
     noise = torch.special.ndtr(problem.noise("uniform", 0, 1)[0:1][0])
     assert float(noise.std()) == pytest.approx(12**-0.5, rel=0.1)
 
@@ -251,14 +253,14 @@ def test_where_flagged_answers_are_very_dear_the_first_ray_leads_to_an_image_of_
     assert cosine(done.returned.iterate.point - GREY, noise - GREY) > 1 - 1e-9
     assert 0.9 <= done.returned.iterate.distance <= 0.9 * 1.02
     assert done.returned.smooth is False
-    cheaper = tb.Problem(GREY, 0, tb.Prices(VERY_DEAR - 1, 1), seed=seed)
+    cheaper = tb.attack.Problem(GREY, 0, tb.Prices(VERY_DEAR - 1, 1), seed=seed)
     first = drive(RayStart()(cheaper), cheaper, label).points[0]
     assert torch.equal(first, (GREY + FARTHEST_RADIUS * SCALE * ways(cheaper, 1)[0]).clamp(0, 1))
 
 
 def test_an_image_of_noise_that_is_flagged_costs_one_answer():
     """The rays go on with the second."""
-    problem = tb.Problem(GREY, 0, tb.Prices(1000, 1))
+    problem = tb.attack.Problem(GREY, 0, tb.Prices(1000, 1))
     noise = torch.special.ndtr(problem.noise("uniform", 0, 1)[0:1][0])
 
     def label(point):
@@ -273,7 +275,7 @@ def test_an_image_of_noise_that_is_flagged_costs_one_answer():
 
 def test_from_growing_noise_it_goes_inward_too():
     """Adversarial from 0.6 on, but for all rays: along the noise it is found to a hundredth."""
-    problem = tb.Problem(GREY, 0)
+    problem = tb.attack.Problem(GREY, 0)
     rays = [(GREY + FARTHEST_RADIUS * SCALE * way).clamp(0, 1) for way in ways(problem, 12)]
 
     def label(point):
@@ -329,7 +331,7 @@ def test_inward_is_a_start_for_any_attack():
 
 
 def nearest(label, given=None, tries=12, ratio=1.0):
-    problem = tb.Problem(GREY, 0, tb.Prices(ratio, 1))
+    problem = tb.attack.Problem(GREY, 0, tb.Prices(ratio, 1))
     found = drive(RayStart(tries).nearest(problem, given), problem, label).returned
     assert found is not None
     return found
@@ -338,7 +340,7 @@ def nearest(label, given=None, tries=12, ratio=1.0):
 @pytest.mark.parametrize("kept", range(5))
 def test_the_kind_of_the_nearest_ray_is_told(kept):
     """One ray of all is adversarial within 1, the others beyond 3."""
-    problem = tb.Problem(GREY, 0)
+    problem = tb.attack.Problem(GREY, 0)
     way = ways(problem, 5)[kept]
 
     def label(point):
@@ -377,7 +379,7 @@ def test_a_given_ray_is_the_second_and_kept_if_it_is_the_nearest(ratio):
 def test_a_given_ray_that_is_no_better_costs_what_a_ray_does_and_leaves_out_the_last():
     given = torch.zeros(SHAPE, dtype=torch.float64)
     given[0, 3, 3] = 1.0
-    problem = tb.Problem(GREY, 0)
+    problem = tb.attack.Problem(GREY, 0)
     runs = [drive(RayStart().nearest(problem, way), problem, outside(1.7)) for way in (None, given)]
     assert runs[0].labels == runs[1].labels
     assert not runs[1].returned.given

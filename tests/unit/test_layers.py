@@ -23,13 +23,13 @@ import pytest
 PACKAGE = "tollbox"
 SOURCE = Path(__file__).parents[2] / "src" / PACKAGE
 LAYERS = (
-    {"errors", "core"},
+    {"errors", "_lazy", "core"},
     {"engine", "theory"},
     {"parts", "models", "data", "detection"},
     {"attacks"},
     {"workers"},
     {"_run", "model_check"},
-    {"studies", "testing", "interop"},
+    {"attack", "studies", "testing", "interop"},
     {"report"},
     {"paper", "audits"},
     {"cli"},

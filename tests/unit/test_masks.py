@@ -32,7 +32,7 @@ def picture(seed=0):
 
 
 def problem(source=None, mask=MASK, **more):
-    return tb.Problem(picture() if source is None else source, 0, mask=mask, **more)
+    return tb.attack.Problem(picture() if source is None else source, 0, mask=mask, **more)
 
 
 def norms(rows):
@@ -226,10 +226,17 @@ def test_a_mask_of_one_number_leaves_every_attack_to_its_end():
         for name in tb.presets(norm):
             if name == "frugal+surrogate":
                 continue
-            cell = tb.Cell(
-                tb.preset(name), source, 0, tb.Prices(3, 1), 600, norm=norm, mask=mask, name=name
+            cell = tb.attack.Cell(
+                tb.preset(name),
+                source,
+                0,
+                tb.Prices(3, 1),
+                tb.Limits(600),
+                norm=norm,
+                mask=mask,
+                name=name,
             )
-            [result] = tb.run_cells([cell], model)
+            [result] = tb.attack.run_cells([cell], model)
             assert not result.stop.failed, (name, result.reason)
             assert result.stop is not Stop.NO_START, name
             assert result.distance >= 0.2 - 1e-12, name

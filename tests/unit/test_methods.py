@@ -19,7 +19,7 @@ from tollbox.report import words
 from tollbox.report.data import drawn_attacks
 from tollbox.report.paper_table import PaperTable, TableColumn, TableRow, price_label, rows_of
 from tollbox.report.statistics import Median
-from tollbox.studies.schema import Tariff
+from tollbox.studies.specs import Tariff
 from tollbox.studies.study import Study
 
 TEXT = """

@@ -12,7 +12,7 @@ import torch
 import tollbox as tb
 from tollbox.core.metric import Metric, check_made_for, metrics_of
 from tollbox.errors import InputError
-from tollbox.studies.schema import AttackSpec, ImagesSpec, ModelSpec, Tariff
+from tollbox.studies.specs import AttackSpec, ImagesSpec, ModelSpec, Tariff
 from tollbox.studies.store.record import StudyRecord
 from tollbox.studies.study import Study
 
@@ -33,7 +33,7 @@ class Two:
     def __call__(self, problem):
         flat, spike = torch.zeros_like(GREY) + 0.1, torch.zeros_like(GREY)
         spike[0, 0, 0] = 0.3
-        answers = yield tb.Ask(torch.stack([GREY + flat, GREY + spike]), phase="both")
+        answers = yield tb.attack.Ask(torch.stack([GREY + flat, GREY + spike]), phase="both")
         assert answers.adversarial.all()
         problem.accept(GREY + flat)  # a bare point: its distance is worked out by the engine
         return tb.Stop.CONVERGED
@@ -64,9 +64,9 @@ def test_norms_are_those_of_numpy_whatever_is_beside_a_row(dtype):
 
 
 def test_cells_of_both_metrics_share_a_batch_and_keep_the_nearest_in_their_own():
-    norms = ["l2", "linf", "linf", "l2", tb.Metric.LINF]
-    cells = [tb.Cell(Two(), GREY, 0, budget=9, norm=norm) for norm in norms]
-    results = tb.run_cells(cells, model(), batch_size=64)
+    norms = ["l2", "linf", "linf", "l2", tb.attack.Metric.LINF]
+    cells = [tb.attack.Cell(Two(), GREY, 0, limits=tb.Limits(9), norm=norm) for norm in norms]
+    results = tb.attack.run_cells(cells, model(), execution=tb.Execution(batch_size=64))
     for norm, result in zip(norms, results, strict=True):
         spike = result.adversarial[0, 0, 0] > 0.7
         assert (result.norm, bool(spike)) == (norm, norm == "l2")
@@ -75,7 +75,9 @@ def test_cells_of_both_metrics_share_a_batch_and_keep_the_nearest_in_their_own()
         step = {"l2": 0.1 * math.sqrt(48), "linf": 0.1}[norm]
         assert result.trace[0].distance == pytest.approx(step, rel=1e-12)
         assert f"{norm} {wanted}" in repr(result)
-        [alone] = tb.run_cells([tb.Cell(Two(), GREY, 0, budget=9, norm=norm)], model())
+        [alone] = tb.attack.run_cells(
+            [tb.attack.Cell(Two(), GREY, 0, limits=tb.Limits(9), norm=norm)], model()
+        )
         assert alone.distance == result.distance
     assert "median" not in repr(results)
     with pytest.raises(InputError, match=r"^these results are in several metrics: expected one;"):
@@ -95,7 +97,9 @@ def test_another_norm_is_refused(norm):
     with pytest.raises(InputError, match=r"^norm is .*: expected 'l2' or 'linf'\.$"):
         tb.run(Two(), model(), GREY[None], [0], budget=9, norm=norm)
     with pytest.raises(InputError, match=r"^norm is .*: expected 'l2' or 'linf'\.$"):
-        tb.run_cells([tb.Cell(Two(), GREY, 0, budget=9, norm=norm)], model())
+        tb.attack.run_cells(
+            [tb.attack.Cell(Two(), GREY, 0, limits=tb.Limits(9), norm=norm)], model()
+        )
 
 
 def test_every_preset_is_made_for_one_metric_and_refuses_the_other_before_a_query():

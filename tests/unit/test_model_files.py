@@ -58,7 +58,7 @@ def test_files_answer_as_the_network_does(tmp_path: Path) -> None:
 
 def test_files_are_surrogates_as_the_network_is(tmp_path: Path) -> None:
     """The same digest and the same gradient, whatever they are saved as."""
-    own, problem = tb.Surrogate(network(), mean=0.4), tb.Problem(IMAGE, 2)
+    own, problem = tb.Surrogate(network(), mean=0.4), tb.attack.Problem(IMAGE, 2)
     for given in (
         export(tmp_path / "any.pt2", network(), None),
         export(tmp_path / "one.pt2", network(), 1),

@@ -73,7 +73,7 @@ def test_normalisation_is_that_of_the_formula_to_the_last_bit(dtype, layout):
     ],
 )
 def test_from_torch_refuses(settings, message):
-    with pytest.raises(tb.InputError) as error:
+    with pytest.raises(tb.errors.InputError) as error:
         tb.models.from_torch(small_net(), **settings)
     assert message in str(error.value)
 
@@ -151,7 +151,7 @@ def test_a_convolutional_model_changes_its_layout_and_leaves_the_first_as_it_was
     assert last == [True, False, True]
     assert torch.allclose(model.outputs(IMAGES), other.outputs(IMAGES), atol=1e-5)
     linear = tb.models.from_torch(nn.Sequential(nn.Flatten(), nn.Linear(192, 3)))
-    with pytest.raises(tb.InputError, match="layout 'contiguous': expected channels_last"):
+    with pytest.raises(tb.errors.InputError, match="layout 'contiguous': expected channels_last"):
         linear.in_layout("channels_last")
 
 
@@ -166,7 +166,7 @@ def test_what_is_sent_is_clipped_rounded_and_cast():
 
 def test_points_are_sent_in_float32_or_float64():
     for dtype in (torch.float16, torch.bfloat16):
-        with pytest.raises(tb.InputError, match=r"float32 or torch.float64, .*; .* convert"):
+        with pytest.raises(tb.errors.InputError, match=r"float32 or torch.float64, .*; .* convert"):
             tb.models.from_callable(len, dtype=dtype)
 
 
@@ -196,7 +196,12 @@ def test_scores_that_are_not_numbers_are_an_error_of_the_model():
         assert result.adversarial is None
         assert 1 < result.ledger.queries == result.ledger.flagged
     alone = tb.run(
-        tb.preset("hsja"), model, torch.full((1, 1, 4, 4), 0.4), [0], budget=90, metered=True
+        tb.preset("hsja"),
+        model,
+        torch.full((1, 1, 4, 4), 0.4),
+        [0],
+        budget=90,
+        execution=tb.Execution(metered=True),
     )
     assert alone[0].ledger.counts == results[0].ledger.counts
 
@@ -262,13 +267,39 @@ class TestCheck:
         unfit = tb.models.from_callable(
             lambda images: (torch.arange(len(images)) % 2) * 0 + torch.randint(0, 2, (len(images),))
         )
-        with pytest.warns(tb.ModelWarning, match="asked twice"):
-            results = tb.run(tb.preset("hsja"), unfit, IMAGES, [0] * 9, budget=5, check=True)
+        with pytest.warns(tb.errors.ModelWarning, match="asked twice"):
+            results = tb.run(
+                tb.preset("hsja"),
+                unfit,
+                IMAGES,
+                [0] * 9,
+                budget=5,
+                execution=tb.Execution(check=True),
+            )
         assert results.findings
         fit = tb.models.from_callable(lambda images: torch.zeros(len(images)).long())
-        assert tb.run(tb.preset("hsja"), fit, IMAGES, [0] * 9, budget=5, check=True).findings == ()
-        with pytest.warns(tb.ModelWarning, match="asked twice"):
-            list(tb.stream(tb.preset("hsja"), unfit, IMAGES, [0] * 9, budget=5, check=True))
+        assert (
+            tb.run(
+                tb.preset("hsja"),
+                fit,
+                IMAGES,
+                [0] * 9,
+                budget=5,
+                execution=tb.Execution(check=True),
+            ).findings
+            == ()
+        )
+        with pytest.warns(tb.errors.ModelWarning, match="asked twice"):
+            list(
+                tb.stream(
+                    tb.preset("hsja"),
+                    unfit,
+                    IMAGES,
+                    [0] * 9,
+                    budget=5,
+                    execution=tb.Execution(check=True),
+                )
+            )
 
 
 class TestEmbedded:

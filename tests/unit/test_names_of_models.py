@@ -25,7 +25,7 @@ from tollbox.models.registry import (
     packages_of,
     short_name,
 )
-from tollbox.studies.schema import ModelSpec, WatchSpec
+from tollbox.studies.specs import ModelSpec, DetectorSpec
 
 MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.25, 0.3]
 USUAL = {"image_mean": MEAN, "image_std": STD, "resample": 3}
@@ -262,7 +262,7 @@ def test_a_module_that_is_named_by_its_file(text: str, says: str) -> None:
     with pytest.raises(InputError, match=re.escape(says)):
         tb.models.load(text)
     with pytest.raises(InputError, match=re.escape(says)):
-        imported(WatchSpec(text).source, "watch")
+        imported(DetectorSpec(text).source, "watch")
     with pytest.raises(InputError, match=re.escape(says)):
         check_there(Path(text))
 

@@ -112,8 +112,10 @@ def test_every_bit_of_a_place_and_a_bin_is_even():
 @pytest.mark.parametrize("change", [{"seed": 1}, {"content": "other"}])
 def test_seed_and_content_are_in_the_key(change):
     source = torch.zeros(1, 4, 4)
-    base = tb.Problem(source, 0).noise("estimate", 1, 8)[0:8]
-    assert torch.equal(tb.Problem(source, 0).noise("estimate", 1, 8)[0:8], base)
-    assert not torch.equal(tb.Problem(source, 0, **change).noise("estimate", 1, 8)[0:8], base)
-    assert not torch.equal(tb.Problem(source, 0).noise("estimate", 2, 8)[0:8], base)
-    assert not torch.equal(tb.Problem(source, 0).noise("start", 1, 8)[0:8], base)
+    base = tb.attack.Problem(source, 0).noise("estimate", 1, 8)[0:8]
+    assert torch.equal(tb.attack.Problem(source, 0).noise("estimate", 1, 8)[0:8], base)
+    assert not torch.equal(
+        tb.attack.Problem(source, 0, **change).noise("estimate", 1, 8)[0:8], base
+    )
+    assert not torch.equal(tb.attack.Problem(source, 0).noise("estimate", 2, 8)[0:8], base)
+    assert not torch.equal(tb.attack.Problem(source, 0).noise("start", 1, 8)[0:8], base)

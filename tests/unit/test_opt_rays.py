@@ -45,7 +45,7 @@ def radii(done):
 
 @pytest.fixture
 def problem():
-    return tb.Problem(GREY, 0, tb.Prices(20, 1))
+    return tb.attack.Problem(GREY, 0, tb.Prices(20, 1))
 
 
 @pytest.mark.parametrize("search", [SEARCH, AsymmetricSearch(TAU), LineSearch(TAU, stages=2)])
@@ -163,7 +163,7 @@ def far_out(problem, count):
 def test_the_start_is_the_nearest_of_the_directions_and_two_queries_drop_one():
     """With seed 1, 2 of the first 200 ends are adversarial."""
     directions = 600
-    problem = tb.Problem(GREY, 0, seed=1)
+    problem = tb.attack.Problem(GREY, 0, seed=1)
     _, values = far_out(problem, directions)
     best, searched, dropped = math.inf, 0, 0
     for value in values.tolist():
@@ -181,7 +181,7 @@ def test_the_start_is_the_nearest_of_the_directions_and_two_queries_drop_one():
 
 
 def test_the_start_goes_on_until_one_is_adversarial_and_no_farther_than_its_tries():
-    problem = tb.Problem(GREY, 0, seed=1)
+    problem = tb.attack.Problem(GREY, 0, seed=1)
     _, values = far_out(problem, 1000)
     first = int(torch.isfinite(values).nonzero()[0])
     assert first > 3

@@ -338,7 +338,7 @@ def test_where_everything_is_known_there_is_an_aim(log_slope):
 class Plane:
     """A plane, and its point on a ray of known cosine with the normal."""
 
-    problem: tb.Problem
+    problem: tb.attack.Problem
     normal: torch.Tensor
     found: Iterate
 
@@ -353,7 +353,7 @@ def plane(ratio=1.0, cosine=0.3, seed=0, shape=SHAPE, factor=1.0):
     side = side / torch.linalg.vector_norm(side)
     ray = cosine * normal + math.sqrt(1 - cosine**2) * side
     point = source + (0.5 * ray).view(shape)
-    problem = tb.Problem(source, 0, tb.Prices(ratio, 1), seed=seed)
+    problem = tb.attack.Problem(source, 0, tb.Prices(ratio, 1), seed=seed)
     return Plane(problem, normal, Iterate(point, 0.5))
 
 
@@ -504,7 +504,7 @@ def test_on_a_sphere_nearly_all_answers_are_adversarial_until_the_bend_is_learne
     """Around a point of the boundary itself, at `frugal`'s radius; and half of a sampler's last
     answers (of 100 an estimate, by the third: 5 standard errors are 0.25)."""
     boundary = testing.sphere()
-    problem = tb.Problem(boundary.source, 0)
+    problem = tb.attack.Problem(boundary.source, 0)
     ray = testing._unit(3, SHAPE).view(SHAPE)
     low, high = 0.0, 5.0
     for _ in range(50):
@@ -531,7 +531,7 @@ def test_what_comes_out_is_a_unit_vector_whatever_the_answers(ratio, answer, dty
     """All alike, or drawn by lot; None and NaN never. Only of one pixel, where as many directions
     lead up as down, nothing may be left."""
     source = torch.full(shape, 0.5, dtype=dtype)
-    problem, draw = tb.Problem(source, 0, tb.Prices(ratio, 1)), np.random.default_rng(1)
+    problem, draw = tb.attack.Problem(source, 0, tb.Prices(ratio, 1)), np.random.default_rng(1)
     estimate = replace(Calibrated(), chunk=16).begin(problem)
     for t, away in enumerate((0.4, 1e-6, 0.1), 1):
         point = source + away
@@ -550,7 +550,7 @@ def test_what_comes_out_is_a_unit_vector_whatever_the_answers(ratio, answer, dty
 def test_clipped_displacements_are_what_counts():
     """On a black image nothing moves towards darker: all flagged is away from brighter."""
     source = torch.zeros((1, 8, 8), dtype=torch.float64)
-    problem = tb.Problem(source, 0)
+    problem = tb.attack.Problem(source, 0)
     point = source + 1e-6
     asking = Calibrated(delta=0.1).begin(problem)(1, Iterate(point, 8e-6), 20)
     done = drive(asking, problem, lambda point: 0)

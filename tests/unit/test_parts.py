@@ -104,7 +104,7 @@ def test_below_one_the_search_favours_the_source_side():
 
 
 def test_bins_are_no_finer_than_the_points_can_tell():
-    problem = tb.Problem(torch.zeros(3, 224, 224), 0)
+    problem = tb.attack.Problem(torch.zeros(3, 224, 224), 0)
 
     def bins(tau, length, relative, scale=1.0):
         line = Segment(problem.source, Iterate(problem.source, length))
@@ -124,7 +124,7 @@ def test_bins_are_no_finer_than_the_points_can_tell():
 
 def test_a_piece_of_an_arc_is_as_long_as_it_is():
     """A search with a length for its tolerance must know; a circle over r has r a radian."""
-    problem = tb.Problem(torch.zeros(1, 1, 2, dtype=torch.float64), 0)
+    problem = tb.attack.Problem(torch.zeros(1, 1, 2, dtype=torch.float64), 0)
     point, across = torch.tensor([[[0.8, 0.0]]]).double(), torch.tensor([[[0.0, 1.0]]]).double()
     circle = Circle.through(problem.source, point, across)
     for first, last in ((0.0, 0.5), (0.3, 1.1), (0.0, -0.5), (1.2, 1.5)):
@@ -231,7 +231,7 @@ def test_an_agrest_estimate_ends_exactly_when_c_t_is_spent_or_n_star_are_asked(
     """c_t = n' (c* + 1) / 2, with n' = 200 and a look at the cost after every query; 1 - p is the
     tail at x* in 768 dimensions. A c_t that is off by 1 % is seen."""
     source = torch.full((3, 16, 16), 0.5, dtype=torch.float64)
-    problem = tb.Problem(source, 0, tb.Prices(ratio, 1))
+    problem = tb.attack.Problem(source, 0, tb.Prices(ratio, 1))
     asking = Agrest(chunk=1).begin(problem)(1, Iterate(source + 0.1, 0.1 * 768**0.5), 200)
     assert len(drive(asking, problem, lambda _: answer).labels) == wanted
 
@@ -316,7 +316,7 @@ def test_the_noise_does_not_depend_on_the_chunk():
 def at_a_plane(part, ratio, queries, seed=0, shape=(3, 16, 16), t=1, label=None):
     """Drive one estimate by hand: the problem, the point, what was asked and the direction."""
     source = torch.full(shape, 0.5, dtype=torch.float64)
-    problem = tb.Problem(source, 0, tb.Prices(ratio, 1), seed=seed)
+    problem = tb.attack.Problem(source, 0, tb.Prices(ratio, 1), seed=seed)
     normal, side = testing._unit(3, shape), testing._unit(4, shape)
     cosine = theory.initial_cosine(source.numel())
     side = side - (side @ normal) * normal
@@ -375,7 +375,7 @@ def test_one_sided_signs_are_the_mean_direction_too(weighted):
     part = MonteCarlo(weighted=weighted)
     source = torch.full((1, 4, 4), 0.5, dtype=torch.float64)
     for answer in (0, 1):
-        problem = tb.Problem(source, 0)
+        problem = tb.attack.Problem(source, 0)
         asking = part.begin(problem)(1, Iterate(source + 0.1, 0.4), 9)
         done = drive(asking, problem, lambda point, answer=answer: answer)
         wanted = spread(problem, part, 9).sum(0) * (1 if answer else -1)
@@ -420,7 +420,7 @@ def test_the_numbers_of_an_overshoot_in_a_subspace():
     """By hand, at c* = 100 with 3 x 224 x 224 and a quarter of the frequencies: s* = 1.975, so
     x* = 1.975 / sqrt(9408) = 0.02036; cos(alpha_1) = sqrt(2 / (pi 150528)) = 0.002057; omega =
     0.0045 x 0.02036 / 0.002057 = 0.0445. (With d for both it would be 0.0111.)"""
-    problem = tb.Problem(torch.zeros(3, 224, 224), 0, tb.Prices(100, 1))
+    problem = tb.attack.Problem(torch.zeros(3, 224, 224), 0, tb.Prices(100, 1))
     assert Agrest(subspace=Dct(4)).overshoot(problem, 1) == pytest.approx(0.0445, rel=5e-3)
     assert Agrest().overshoot(problem, 1) == pytest.approx(0.0111, rel=5e-3)
 
@@ -461,14 +461,14 @@ def test_the_start_stops_at_the_first_level_that_is_adversarial():
     assert sum(tally.values()) == tally[0] + 1
     assert int(boundary.labels(point[None])) != 0
     assert distance == result.distance
-    noise = tb.Problem(boundary.source, 0).noise("start", 0, 1000)
+    noise = tb.attack.Problem(boundary.source, 0).noise("start", 0, 1000)
     level = tally[0] + 1
     wanted = (boundary.source + 0.0045 * level * noise[level - 1 : level][0]).clamp(0, 1)
     assert torch.equal(point, wanted)
 
 
 class TestNoise:
-    problem = tb.Problem(torch.full((1, 3, 3), 0.5), 2, seed=4)
+    problem = tb.attack.Problem(torch.full((1, 3, 3), 0.5), 2, seed=4)
 
     def test_slices_do_not_matter(self):
         noise = self.problem.noise("x", 1, 100)
@@ -486,10 +486,10 @@ class TestNoise:
     @pytest.mark.parametrize(
         "other",
         [
-            tb.Problem(torch.full((1, 3, 3), 0.5), 2, seed=5).noise("x", 1, 4),
-            tb.Problem(torch.full((1, 3, 3), 0.501), 2, seed=4).noise("x", 1, 4),
-            tb.Problem(torch.full((1, 3, 3), 0.5), 2, seed=4).noise("y", 1, 4),
-            tb.Problem(torch.full((1, 3, 3), 0.5), 2, seed=4).noise("x", 2, 4),
+            tb.attack.Problem(torch.full((1, 3, 3), 0.5), 2, seed=5).noise("x", 1, 4),
+            tb.attack.Problem(torch.full((1, 3, 3), 0.501), 2, seed=4).noise("x", 1, 4),
+            tb.attack.Problem(torch.full((1, 3, 3), 0.5), 2, seed=4).noise("y", 1, 4),
+            tb.attack.Problem(torch.full((1, 3, 3), 0.5), 2, seed=4).noise("x", 2, 4),
         ],
         ids=["seed", "content", "purpose", "step"],
     )
@@ -502,7 +502,7 @@ class TestNoise:
         assert len(torch.unique(rows, dim=0)) == 64
 
     def test_prices_and_goal_are_not_in_the_key(self):
-        other = tb.Problem(torch.full((1, 3, 3), 0.5), 2, tb.Prices(9, 1), target=1, seed=4)
+        other = tb.attack.Problem(torch.full((1, 3, 3), 0.5), 2, tb.Prices(9, 1), target=1, seed=4)
         assert torch.equal(self.problem.noise("x", 1, 4)[0:4], other.noise("x", 1, 4)[0:4])
 
 
@@ -523,7 +523,7 @@ def test_a_search_of_millions_of_bins_is_short_and_ends_in_the_right_one(search)
     """45 in l2 at the published tolerance: 2e6 bins. At c* = 1000 halving takes 21 queries, and a
     search by price less than three thousand, a few hundred of them an ask."""
     source = torch.zeros(1, 1, 2500, dtype=torch.float64)
-    problem = tb.Problem(source, 0, tb.Prices(1000, 1))
+    problem = tb.attack.Problem(source, 0, tb.Prices(1000, 1))
     line = Segment(source, Iterate(torch.full_like(source, 0.9), 45.0))
     assert search.count_bins(problem, line) == 2_000_000
     done = drive(search(problem, line), problem, lambda point: int(point[0, 0, 0] >= 0.3141592))

@@ -36,7 +36,7 @@ def scene(alpha, radius=2.0, shape=SHAPE, dtype=torch.float64, seed=0):
         v=side.view(shape).to(dtype),
         g=g.view(shape).to(dtype),
         radius=radius,
-        problem=tb.Problem(source, 0),
+        problem=tb.attack.Problem(source, 0),
     )
 
 
@@ -360,7 +360,7 @@ def searched(search, path, problem, theta, cell):
 def test_every_search_finds_the_same_cell_on_a_line_and_on_an_arc(search, ratio):
     """And asks the same thetas. (The whole arc, one that turns back, and a piece of one.)"""
     s = small()
-    problem = tb.Problem(s.source, 0, tb.Prices(ratio, 1))
+    problem = tb.attack.Problem(s.source, 0, tb.Prices(ratio, 1))
     circle = Circle.through(s.source, s.found.point, s.g)
     first = Iterate(place(circle, 0.3), norm(place(circle, 0.3) - s.source))
 

@@ -89,7 +89,14 @@ def test_a_run_takes_them_as_they_are() -> None:
 
     expected = tb.run(tb.preset("a-hsja"), labels_of, IMAGES, [0] * 4, budget=BUDGET)
     for model in (FoolboxLike(Bounds(0, 1)), FoolboxLike(), ArtLike()):
-        results = tb.run(tb.preset("a-hsja"), model, IMAGES, [0] * 4, budget=BUDGET, check=True)
+        results = tb.run(
+            tb.preset("a-hsja"),
+            model,
+            IMAGES,
+            [0] * 4,
+            budget=BUDGET,
+            execution=tb.Execution(check=True),
+        )
         assert not results.findings
         ours, theirs = ([r.distance for r in found] for found in (results, expected))
         assert max(theirs) < 10
@@ -124,13 +131,15 @@ def test_one_hot_answers_of_whole_numbers_are_decided() -> None:
 
 @pytest.mark.parametrize("answer", [lambda scores: scores[:, :1], lambda scores: scores[:, 0]])
 def test_a_single_score_is_refused(answer: Callable[[Any], Any]) -> None:
-    with pytest.raises(tb.ModelFault, match=r"answered with shape .*: expected scores"):
+    with pytest.raises(tb.errors.ModelFault, match=r"answered with shape .*: expected scores"):
         tb.models.as_model(ArtLike(answer=answer))(IMAGES)
 
 
 @pytest.mark.parametrize("bounds", [None, (0,), (1, 0), (0, 0), (0, np.inf), (0, "a"), (0, np.nan)])
 def test_bounds_that_are_none_are_told(bounds: Any) -> None:
-    with pytest.raises(tb.InputError, match=r"clip_values = .*make it with clip_values=\(0, 1\)"):
+    with pytest.raises(
+        tb.errors.InputError, match=r"clip_values = .*make it with clip_values=\(0, 1\)"
+    ):
         tb.run(tb.preset("hsja"), ArtLike(bounds), IMAGES, [0] * 4, budget=BUDGET)
 
 
@@ -138,16 +147,16 @@ def test_bounds_may_be_arrays_that_are_all_alike() -> None:
     model = ArtLike((np.zeros((5, 6, 3)), np.full((5, 6, 3), 255.0)))
     assert tb.models.as_model(model)(IMAGES).tolist() == [0, 0, 0, 0]
     uneven = ArtLike((np.zeros((5, 6, 3)), np.arange(90).reshape(5, 6, 3) + 1.0))
-    with pytest.raises(tb.InputError, match="clip_values that differ from pixel to pixel"):
+    with pytest.raises(tb.errors.InputError, match="clip_values that differ from pixel to pixel"):
         tb.models.as_model(uneven)
 
 
 def test_what_is_neither_is_refused() -> None:
-    with pytest.raises(tb.InputError, match=r"model is .*: expected a Foolbox model"):
+    with pytest.raises(tb.errors.InputError, match=r"model is .*: expected a Foolbox model"):
         tb.models.from_foolbox(ArtLike())
-    with pytest.raises(tb.InputError, match=r"classifier is .*: expected an ART classifier"):
+    with pytest.raises(tb.errors.InputError, match=r"classifier is .*: expected an ART classifier"):
         tb.models.from_art(FoolboxLike())
-    with pytest.raises(tb.InputError, match=r"model is .*: expected a callable"):
+    with pytest.raises(tb.errors.InputError, match=r"model is .*: expected a callable"):
         tb.models.as_model(3)
 
 
@@ -250,5 +259,5 @@ def test_errors_speak_of_the_arguments_of_the_other_package() -> None:
         ({"labels": [0] * 4, "starts": IMAGES * 2}, "x_adv_init has values from .*: expected 0 to"),
         ({"labels": [0] * 4, "starts": IMAGES[0]}, "x_adv_init has shape .*: expected"),
     ):
-        with pytest.raises(tb.InputError, match=sentence):
+        with pytest.raises(tb.errors.InputError, match=sentence):
             wrapped().run(model, pixels, IMAGES, **arguments)

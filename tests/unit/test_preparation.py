@@ -41,7 +41,7 @@ def tree(root: Path, *names: str) -> Path:
 
 def test_pictures_are_resized_as_the_configuration_says(tmp_path: Path) -> None:
     root = tree(tmp_path / "set", "a/0.png", "b/1.png")
-    own = tb.Resizing(12, (8, 8), "bicubic")
+    own = tb.data.Resizing(12, (8, 8), "bicubic")
     configured, told = tb.load_images(root, model=model()), tb.load_images(root, resizing=own)
     assert torch.equal(configured.images, told.images)
     assert configured.resizing == told.resizing == own
@@ -53,9 +53,9 @@ def test_pictures_are_resized_as_the_configuration_says(tmp_path: Path) -> None:
 
 def test_what_the_user_says_of_sizes_wins_as_a_whole(tmp_path: Path) -> None:
     root = tree(tmp_path / "set", "a/0.png", "b/1.png")
-    found = tb.load_images(root, resizing=tb.Resizing(None, 16), model=model())
+    found = tb.load_images(root, resizing=tb.data.Resizing(None, 16), model=model())
     assert found.images.shape == (2, 3, 16, 16)
-    assert found.resizing == tb.Resizing(None, 16)
+    assert found.resizing == tb.data.Resizing(None, 16)
 
 
 def test_arrays_are_taken_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,10 @@ def test_a_configuration_that_cannot_be_followed(tmp_path: Path) -> None:
     strange = model(own=Preprocessing.of(8, (8, 8), interpolation="random"))
     with pytest.raises(InputError, match=r"its interpolation is 'random'; give resize and crop"):
         tb.load_images(root, model=strange)
-    assert tb.load_images(root, resizing=tb.Resizing(8, 8), model=wide).images.shape[2:] == (8, 8)
+    assert tb.load_images(root, resizing=tb.data.Resizing(8, 8), model=wide).images.shape[2:] == (
+        8,
+        8,
+    )
 
 
 def test_models_that_say_nothing_do_not_disagree() -> None:
@@ -120,4 +123,4 @@ def test_models_that_say_nothing_do_not_disagree() -> None:
     apart = Configurations({"net": model(), "other": model(own=Preprocessing.of(12, (8, 8)))})
     with pytest.raises(InputError, match=r"for 'net' pictures are .*bicubic.*'other'.*bilinear"):
         assert Preparation(model=apart).resizing
-    assert Preparation(tb.Resizing(8), (), apart).resizing == tb.Resizing(8)
+    assert Preparation(tb.data.Resizing(8), (), apart).resizing == tb.data.Resizing(8)

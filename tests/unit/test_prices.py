@@ -36,7 +36,7 @@ def test_the_ratio_is_what_attacks_plan_with():
     table = tb.Prices.per_class({3: 50.0}, default=2.0)
     assert table.for_source(3).ratio == 25
     assert table.for_source(4).ratio == 1
-    assert tb.Problem(__import__("torch").zeros(1, 2, 2), 3, table).prices.ratio == 25
+    assert tb.attack.Problem(__import__("torch").zeros(1, 2, 2), 3, table).prices.ratio == 25
 
 
 def test_prices_can_be_sent_to_another_process():

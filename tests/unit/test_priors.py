@@ -34,7 +34,7 @@ def picture(shape, seed=0, dtype=torch.float64):
 
 
 def drawn(prior, shape=(3, 16, 16), count=400, source=None, point=None, length=1.0):
-    problem = tb.Problem(picture(shape) if source is None else source, 0)
+    problem = tb.attack.Problem(picture(shape) if source is None else source, 0)
     drawing = prior.begin(problem)
     drawing = drawing.at(problem.source.flip(-1) if point is None else point)
     return drawing(problem.noise("test", 0, count, drawing.shape)[0:count], length)
@@ -72,7 +72,7 @@ def test_lengths_are_exact(prior, shape, dtype):
 @pytest.mark.parametrize("shape", [*SHAPES, (3, 25, 33), (1, 28, 28), (3, 60, 62)], ids=str)
 @pytest.mark.parametrize("prior", [*PRIORS, Spectrum(1), Spectrum(7), Dct(2)], ids=str)
 def test_rows_do_not_depend_on_the_slice_they_are_drawn_in(prior, shape, dtype):
-    problem = tb.Problem(picture(shape, dtype=dtype), 0)
+    problem = tb.attack.Problem(picture(shape, dtype=dtype), 0)
     drawing = prior.begin(problem).at(problem.source + 0.1)
     rows = problem.noise("test", 0, 40, drawing.shape)[0:40]
     whole = drawing(rows, 1.0)
@@ -160,7 +160,7 @@ def test_a_share_of_the_energy_is_brightness(grey):
 
 def test_the_parts_of_a_photo_have_their_shares():
     """The texture is across the spectra only on average: draws of the parts alone are compared."""
-    problem = tb.Problem(picture((3, 16, 16)), 0)
+    problem = tb.attack.Problem(picture((3, 16, 16)), 0)
     prior = Photo(0.5, 4, 8)
     drawing = prior.begin(problem)
     rows = problem.noise("test", 0, 50, drawing.shape)[0:50]
@@ -188,7 +188,7 @@ def test_texture_is_where_the_image_has_some():
 
 def test_texture_is_the_images_own_times_smooth_factors():
     """Every draw over the base is of frequencies below the cut, and the same in all channels."""
-    problem = tb.Problem(picture((3, 16, 16)), 0)
+    problem = tb.attack.Problem(picture((3, 16, 16)), 0)
     drawing = Texture(cut=4).begin(problem)
     images = drawing(problem.noise("test", 0, 5, drawing.shape)[0:5], 1.0)
     factors = transformed(images / drawing._base)
@@ -250,7 +250,7 @@ def test_every_prior_can_take_the_place_of_a_subspace(preset, prior):
     boundary = testing.half_space(0.3, (3, 8, 8))
     attack = tb.preset(preset)
     attack = replace(attack, estimate=replace(attack.estimate, subspace=prior))
-    cell = tb.Cell(attack, boundary.source, 0, budget=400)
-    [result] = tb.run_cells([cell], boundary.model())
+    cell = tb.attack.Cell(attack, boundary.source, 0, limits=tb.Limits(400))
+    [result] = tb.attack.run_cells([cell], boundary.model())
     assert result.stop is tb.Stop.BUDGET, result.reason
     assert result.ledger.by_phase["estimate"] > 0

@@ -77,7 +77,7 @@ def one_by_one(boundary, source, queries):
 )
 def test_it_asks_what_the_published_algorithm_asks_in_its_order(made):
     boundary = made(shape=SHAPE, seed=0)
-    problem = tb.Problem(boundary.source, 0, norm=Metric.LINF)
+    problem = tb.attack.Problem(boundary.source, 0, norm=Metric.LINF)
     done = drive(RayS(BinarySearch(TAU), levels=7)(problem), problem, label_of(boundary))
     wanted, _ = one_by_one(boundary, boundary.source, len(done.points))
     assert len(done.points) > 300
@@ -90,7 +90,7 @@ def test_read_in_l2_the_same_points_are_asked():
     boundary = testing.half_space_in_box(SHAPE, seed=3)
     asked = []
     for attack, norm in ((RayS, Metric.LINF), (RaySL2, Metric.L2)):
-        problem = tb.Problem(boundary.source, 0, norm=norm)
+        problem = tb.attack.Problem(boundary.source, 0, norm=norm)
         done = drive(attack(BinarySearch(TAU), levels=7)(problem), problem, label_of(boundary))
         asked.append(torch.stack(done.points))
     assert torch.equal(*asked)
@@ -113,7 +113,7 @@ def test_on_a_plane_it_ends_with_the_sign_of_every_weight():
 
 def test_the_stealthy_form_takes_a_tenth_at_most_and_few_flagged():
     boundary = testing.linf_half_space(0.5, SHAPE, seed=1)
-    problem = tb.Problem(boundary.source, 0, norm=Metric.LINF)
+    problem = tb.attack.Problem(boundary.source, 0, norm=Metric.LINF)
     done = drive(tb.preset("stealthy-rays")(problem), problem, label_of(boundary))
     distances = [step.distance for step in problem.accepted]
     assert all(0.89 < b / a <= 1 for a, b in pairwise(distances))  # 0.5 is as far as grey can go
@@ -130,7 +130,7 @@ def test_a_given_start_comes_first_with_its_signs():
     signs = testing._unit(1, SHAPE).sign().view(SHAPE)
     given = (boundary.source + 0.4 * signs * torch.rand(SHAPE, dtype=torch.float64)).clamp(0, 1)
     assert int(boundary.labels(given[None])) != 0
-    problem = tb.Problem(boundary.source, 0, start_image=given, norm=Metric.LINF)
+    problem = tb.attack.Problem(boundary.source, 0, start_image=given, norm=Metric.LINF)
     done = drive(tb.preset("rays")(problem), problem, label_of(boundary))
     assert torch.equal(done.points[0], given)
     first = done.phased.index("fast check")
@@ -166,7 +166,7 @@ def test_a_ray_is_clipped_after_it_is_added_up_and_says_where_a_point_is():
     assert ray(0.5).flatten().tolist() == pytest.approx([0.8, 1, 0, 0.2])
     assert ray(1.0).flatten().tolist() == pytest.approx([0.7, 1, 0, 0.3])
     assert ray.length == pytest.approx(0.4)  # 0.2 in each of four
-    problem = tb.Problem(source, 0, norm=Metric.LINF)
+    problem = tb.attack.Problem(source, 0, norm=Metric.LINF)
     found = drive(
         BinarySearch(1e-4)(problem, ray), problem, lambda point: int(point[0, 0, 0] >= 0.75)
     ).returned
@@ -179,7 +179,7 @@ def test_a_ray_is_clipped_after_it_is_added_up_and_says_where_a_point_is():
 
 @pytest.mark.parametrize(("t", "wanted"), [(1, 0.1), (2, 0.5 / 48), (9, 0.5 / 48)])
 def test_the_radius_of_sampling_shrinks_with_the_distance(t, wanted):
-    problem = tb.Problem(torch.full(SHAPE, 0.5, dtype=torch.float64), 0, norm=Metric.LINF)
+    problem = tb.attack.Problem(torch.full(SHAPE, 0.5, dtype=torch.float64), 0, norm=Metric.LINF)
     point = problem.source + 0.1
     asking = RelativeRadius(delta=1.0, power=1.0).begin(problem)(t, Iterate(point, 0.5), 20)
     done = drive(asking, problem, lambda x: int(x[0, 0, 0] > 0.6))
@@ -188,7 +188,7 @@ def test_the_radius_of_sampling_shrinks_with_the_distance(t, wanted):
 
 
 def test_it_never_shrinks_below_what_the_dtype_resolves():
-    problem = tb.Problem(torch.full(SHAPE, 0.5), 0, norm=Metric.LINF)
+    problem = tb.attack.Problem(torch.full(SHAPE, 0.5), 0, norm=Metric.LINF)
     point = problem.source + 0.1
     asking = RelativeRadius(delta=1.0, power=1.0).begin(problem)(2, Iterate(point, 1e-9), 20)
     done = drive(asking, problem, lambda x: int(x[0, 0, 0] > 0.6))
@@ -215,7 +215,7 @@ def test_hsja_for_linf_steps_along_signs_and_projects_by_clipping():
             return estimate
 
     attack = replace(tb.preset("hsja-linf"), estimate=Known(), iterations=30)
-    problem = tb.Problem(boundary.source, 0, norm=Metric.LINF)
+    problem = tb.attack.Problem(boundary.source, 0, norm=Metric.LINF)
     drive(attack(problem), problem, label_of(boundary))
     away = (problem.accepted[-1].point - boundary.source).flatten()
     assert problem.accepted[-1].distance <= 1.001 * boundary.optimum

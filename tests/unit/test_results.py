@@ -19,17 +19,11 @@ from tollbox.testing import half_space
 def result(steps, stop=Stop.BUDGET, ratio=10, budget=100.0, cap=math.inf, index=0):
     """`steps`: (cost, flagged, queries, distance, cost before)."""
     return tb.Result(
-        index,
-        "",
-        stop,
-        "",
-        Ledger(tb.Prices(ratio, 1), tb.Goal.leave({0})),
-        None,
-        tuple(tb.Improvement(*step) for step in steps),
-        (),
-        budget,
-        cap,
-        0,
+        index=index,
+        stop=stop,
+        ledger=Ledger(tb.Prices(ratio, 1), tb.Goal.leave({0})),
+        improvements=tuple(tb.attack.Improvement(*step) for step in steps),
+        limits=tb.Limits(budget, cap),
     )
 
 
@@ -61,7 +55,7 @@ def test_by_flagged_and_by_all_queries(by, value, distance):
 
 
 def test_beyond_the_budget_nothing_is_known():
-    with pytest.raises(InputError, match=r"cost 101 is above 100, where this run ended .budget."):
+    with pytest.raises(InputError, match=r"cost 101 is above 100, where this run stopped .budget."):
         result(STEPS).distance_at(101)
     assert result(STEPS, stop=Stop.CONVERGED).distance_at(101) == 1.5
     with pytest.raises(InputError, match="queries 60 is above 50"):
@@ -78,7 +72,9 @@ def test_a_run_that_was_cut_short_is_left_out_beyond_its_end():
     assert results.unknown_at(30) == 0
     assert results.median_at(40) == 3.0
     assert results.unknown_at(40) == 1
-    with pytest.raises(InputError, match=r"cost 40 is above 32, where this run ended .time_limit."):
+    with pytest.raises(
+        InputError, match=r"cost 40 is above 32, where this run stopped .time_limit."
+    ):
         cut.distance_at(40)
     failed = tb.Results([result([], stop=Stop.MODEL_ERROR)])
     assert np.isnan(failed.median_at(50))
@@ -111,7 +107,7 @@ def test_an_improvement_includes_the_query_that_found_it():
 
     def run(**limits):
         model, images = boundary.model(), boundary.source[None]
-        options = {"prices": tb.Prices(10, 1), **limits}
+        options = {"prices": tb.Prices(10, 1), "limits": tb.Limits(**limits)}
         [result] = tb.run(tb.preset("a-cgba"), model, images, [0], **options)
         return result
 
@@ -171,6 +167,6 @@ def test_results_are_short_in_print():
     assert (
         repr(tb.Results([])) == "<Results: 0 images, 0 misclassified anyway, 0 failed, 0 queries>"
     )
-    cell = tb.Cell(tb.preset("a-hsja"), images[0], int(labels[0]), start=images[1])
+    cell = tb.attack.Cell(tb.preset("a-hsja"), images[0], int(labels[0]), start=images[1])
     assert "tensor" not in repr(cell)
     assert "tensor" not in repr(tb.Results([result(STEPS)]))

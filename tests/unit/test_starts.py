@@ -21,7 +21,7 @@ GREY = torch.full(SHAPE, 0.5, dtype=torch.float64)
 
 
 def problem(source=GREY, label=0, **more):
-    return tb.Problem(source, label, **more)
+    return tb.attack.Problem(source, label, **more)
 
 
 def norm(a):
@@ -174,8 +174,10 @@ def test_a_pool_with_nothing_of_use_is_no_start(more):
     greys, done = asked(start, lambda point: 0, **more)
     assert (greys, done.returned, done.asks) == ([], None, 0)
     boundary = testing.half_space()
-    cell = tb.Cell(Begin(Pool(pool(0.6), torch.tensor([0]))), boundary.source, 0, budget=100)
-    [result] = tb.run_cells([cell], boundary.model())
+    cell = tb.attack.Cell(
+        Begin(Pool(pool(0.6), torch.tensor([0]))), boundary.source, 0, limits=tb.Limits(100)
+    )
+    [result] = tb.attack.run_cells([cell], boundary.model())
     assert (result.stop, result.ledger.queries) == (Stop.NO_START, 1)
 
 
@@ -219,8 +221,8 @@ class Never:
 def test_a_given_image_is_asked_once_and_comes_before_the_start():
     boundary = testing.half_space()
     given = towards(boundary, 1, 1.0)
-    cell = tb.Cell(Begin(Never()), boundary.source, 0, budget=100, start=given)
-    [result] = tb.run_cells([cell], boundary.model())
+    cell = tb.attack.Cell(Begin(Never()), boundary.source, 0, limits=tb.Limits(100), start=given)
+    [result] = tb.attack.run_cells([cell], boundary.model())
     assert result.stop is Stop.CONVERGED, result.reason
     assert result.ledger.counts == {"clean": {0: 1}, "start": {2: 1}}
     assert torch.equal(result.adversarial, given)
@@ -231,8 +233,10 @@ def test_a_given_image_that_is_not_adversarial_is_no_start(preset):
     boundary = testing.half_space()
     near = boundary.source + 0.001
     attack = tb.preset(preset)
-    cell = tb.Cell(attack, boundary.source, 0, budget=100, start=near, norm=attack.metrics[0])
-    [result] = tb.run_cells([cell], boundary.model())
+    cell = tb.attack.Cell(
+        attack, boundary.source, 0, limits=tb.Limits(100), start=near, norm=attack.metrics[0]
+    )
+    [result] = tb.attack.run_cells([cell], boundary.model())
     assert result.stop is Stop.NO_START
     assert result.ledger.counts == {"clean": {0: 1}, "start": {0: 1}}
     assert (result.distance, result.adversarial) == (math.inf, None)
@@ -243,8 +247,8 @@ def test_every_preset_begins_from_the_given_image(preset):
     """The search from there is on the line to it: the first iterate lies on that line."""
     boundary = testing.half_space(factor=4)
     given = towards(boundary, 4, 1.0)
-    cell = tb.Cell(tb.preset(preset), boundary.source, 0, budget=400, start=given)
-    [result] = tb.run_cells([cell], boundary.model())
+    cell = tb.attack.Cell(tb.preset(preset), boundary.source, 0, limits=tb.Limits(400), start=given)
+    [result] = tb.attack.run_cells([cell], boundary.model())
     began = sum(result.ledger.counts["start"].values())
     assert (
         began == 1 if not preset.startswith("frugal") else began > 1
@@ -258,9 +262,11 @@ def test_every_preset_begins_from_the_given_image(preset):
 
 def test_a_start_of_another_shape_is_refused():
     boundary = testing.half_space()
-    cell = tb.Cell(tb.preset("hsja"), boundary.source, 0, budget=100, start=torch.zeros(3, 8, 8))
+    cell = tb.attack.Cell(
+        tb.preset("hsja"), boundary.source, 0, limits=tb.Limits(100), start=torch.zeros(3, 8, 8)
+    )
     with pytest.raises(InputError, match="the start of image 0 has shape"):
-        tb.run_cells([cell], boundary.model())
+        tb.attack.run_cells([cell], boundary.model())
 
 
 # -- targeted -------------------------------------------------------------------------------------
@@ -275,10 +281,16 @@ def test_a_targeted_run_reaches_the_class_it_is_meant_for(preset, target, ratio)
     boundary = testing.half_space(factor=4)
     given = towards(boundary, 4, float(target - 1))
     prices = tb.Prices(ratio, 1)
-    cell = tb.Cell(
-        tb.preset(preset), boundary.source, 0, prices, 4000 * ratio, target=target, start=given
+    cell = tb.attack.Cell(
+        tb.preset(preset),
+        boundary.source,
+        0,
+        prices,
+        tb.Limits(4000 * ratio),
+        target=target,
+        start=given,
     )
-    [result] = tb.run_cells([cell], boundary.model())
+    [result] = tb.attack.run_cells([cell], boundary.model())
     assert result.stop is Stop.BUDGET
     assert int(boundary.labels(result.adversarial[None])) == target
     first = float(testing._unit(0, SHAPE, 4)[0])  # the optimum may have to avoid one pixel
@@ -310,8 +322,10 @@ def test_the_other_class_ends_a_search_like_the_source_does():
             return Stop.CONVERGED
 
     given = torch.ones_like(source)
-    cell = tb.Cell(Searching(), source, 0, tb.Prices(50, 1), 9999, target=2, start=given)
-    [result] = tb.run_cells([cell], model)
+    cell = tb.attack.Cell(
+        Searching(), source, 0, tb.Prices(50, 1), tb.Limits(9999), target=2, start=given
+    )
+    [result] = tb.attack.run_cells([cell], model)
     assert found[0].distance == pytest.approx(0.7, abs=1e-4)
     assert result.distance == found[0].distance
     assert result.ledger.counts["search"].get(0, 0) == 0

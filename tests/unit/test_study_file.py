@@ -25,7 +25,7 @@ from tollbox.core.noise import content_hash
 from tollbox.data.images import ImageSet, load_images
 from tollbox.errors import FileError, InputError
 from tollbox.studies import sources
-from tollbox.studies.schema import (
+from tollbox.studies.specs import (
     AttackSpec,
     GoalSpec,
     ImagesSpec,

@@ -41,13 +41,13 @@ class Clock:
 
 
 @pytest.fixture
-def results(tiny_study: tb.Study) -> Iterator[tb.StudyResults]:
+def results(tiny_study: tb.Study) -> Iterator[tb.studies.StudyResults]:
     begin(load(tiny_study), Path("out"), "run")
-    with tb.StudyResults("out") as found:
+    with tb.studies.StudyResults("out") as found:
         yield found
 
 
-def test_the_log_has_one_line_for_all_of_the_study(results: tb.StudyResults) -> None:
+def test_the_log_has_one_line_for_all_of_the_study(results: tb.studies.StudyResults) -> None:
     """Twelve cells in four series; ten seconds for each cell, two of them at a time."""
     clock, out = Clock(), io.StringIO()
     with StudyWatch(Console(file=out, width=200), results, clock=clock) as watch:
@@ -70,7 +70,7 @@ def test_the_log_has_one_line_for_all_of_the_study(results: tb.StudyResults) -> 
     assert "raw" not in out.getvalue()
 
 
-def test_a_terminal_shows_all_series_below_the_total(results: tb.StudyResults) -> None:
+def test_a_terminal_shows_all_series_below_the_total(results: tb.studies.StudyResults) -> None:
     clock, out = Clock(), io.StringIO()
     console = Console(file=out, width=100, height=30, force_terminal=True)
     with StudyWatch(console, results, clock=clock) as watch:

@@ -56,8 +56,7 @@ def asked(preset, boundary, ratio, budget, seed=0):
         prices=tb.Prices(ratio, 1),
         budget=budget,
         seed=seed,
-        metered=True,
-        batch_size=1,
+        execution=tb.Execution(batch_size=1, metered=True),
     )
     assert len(rows) == result.ledger.queries
     return torch.stack(rows), result
@@ -89,13 +88,13 @@ def test_at_c1_asymmetric_search_makes_query_for_query_the_same_run(plain, with_
 def test_at_c1_agrest_has_no_overshoot_and_differs_from_monte_carlo_by_the_tolerance_alone():
     boundary = testing.half_space(factor=4)
     attack = tb.preset("cgba+agrest")
-    problem = tb.Problem(boundary.source, 0)
+    problem = tb.attack.Problem(boundary.source, 0)
     assert attack.estimate.overshoot(problem, 1) == 0
     scale = attack.estimate.tolerance_scale(problem)
     search = replace(attack.search, tau=attack.search.tau * scale)
     plain = replace(tb.preset("cgba"), search=search)
-    cells = [tb.Cell(a, boundary.source, 0, budget=2000) for a in (attack, plain)]
-    one, other = tb.run_cells(cells, boundary.model())
+    cells = [tb.attack.Cell(a, boundary.source, 0, limits=tb.Limits(2000)) for a in (attack, plain)]
+    one, other = tb.attack.run_cells(cells, boundary.model())
     assert [s.cost for s in one.trace] == [s.cost for s in other.trace]
     assert [s.distance for s in one.trace] == pytest.approx([s.distance for s in other.trace])
 
@@ -122,17 +121,23 @@ def test_every_preset_is_the_same_alone_and_in_company(ratio):
     other = (boundary.source + 0.02 * testing._unit(9, SHAPE).view(SHAPE)).clamp(0, 1)
     prices, budget = tb.Prices(ratio, 1), 200 * max(1, ratio)
     cells = [
-        tb.Cell(attack, image, 0, prices, budget, seed=3, name=name, norm=attack.metrics[0])
+        tb.attack.Cell(
+            attack, image, 0, prices, tb.Limits(budget), seed=3, name=name, norm=attack.metrics[0]
+        )
         for name, attack in ((name, tb.preset(name)) for name in tb.presets())
         for image in (boundary.source, other)
     ]
-    company = tb.run_cells(cells, boundary.model(), batch_size=64)
-    few = tb.run_cells(cells[::-1], boundary.model(), batch_size=5, live=4, metered=True)
+    company = tb.attack.run_cells(cells, boundary.model(), execution=tb.Execution(batch_size=64))
+    few = tb.attack.run_cells(
+        cells[::-1], boundary.model(), execution=tb.Execution(batch_size=5, live=4, metered=True)
+    )
     for cell, one, two in zip(cells, company, list(few)[::-1], strict=True):
         assert told(one) == told(two), cell.name
         assert one.stop not in (Stop.ATTACK_ERROR, Stop.MODEL_ERROR), one.reason
     for index in range(0, len(cells), 2):
-        [alone] = tb.run_cells([cells[index]], boundary.model(), batch_size=16)
+        [alone] = tb.attack.run_cells(
+            [cells[index]], boundary.model(), execution=tb.Execution(batch_size=16)
+        )
         assert told(alone) == told(company[index]), cells[index].name
 
 
@@ -144,8 +149,10 @@ def test_an_attack_keeps_nothing_of_a_run(preset):
 
     def once(image, ratio, seed):
         norm = attack.metrics[0]
-        cell = tb.Cell(attack, image, 0, tb.Prices(ratio, 1), 250 * ratio, seed=seed, norm=norm)
-        return tb.run_cells([cell], boundary.model())[0]
+        cell = tb.attack.Cell(
+            attack, image, 0, tb.Prices(ratio, 1), tb.Limits(250 * ratio), seed=seed, norm=norm
+        )
+        return tb.attack.run_cells([cell], boundary.model())[0]
 
     first = once(boundary.source, 1, 0)
     between = once(boundary.source + 0.01, 3, 0)
@@ -219,7 +226,7 @@ def attacked(make, directions, iterations=None, label=behind, start=None, **more
         iterations=iterations or len(directions),
         **more,
     )
-    problem = tb.Problem(GREY, 0)
+    problem = tb.attack.Problem(GREY, 0)
     done = drive(attack(problem), problem, label)
     return done, [point for point, *_ in problem.accepted], part
 
@@ -291,7 +298,7 @@ def test_a_halved_step_is_taken_as_soon_as_it_is_adversarial():
     start = GREY + NORMAL
     part = Given([-NORMAL])
     attack = HSJA(At(start), Loose(), part, iterations=1)
-    problem = tb.Problem(GREY, 0)
+    problem = tb.attack.Problem(GREY, 0)
     done = drive(attack(problem), problem, label)
     assert done.labels == [0, 0, 1]  # 1, 1/2, 1/4
     assert torch.allclose(problem.accepted[-1][0], GREY + 0.75 * NORMAL, atol=1e-12)
@@ -381,8 +388,11 @@ def test_a_vanilla_estimate_has_as_many_flagged_answers_as_others(preset):
     coarse = replace(attack, search=BinarySearch(1e-4, relative=True))
     shares = {}
     for name, made in (("published", attack), ("relative", coarse)):
-        cells = [tb.Cell(made, boundary.source, 0, budget=1e5, seed=seed) for seed in range(8)]
-        results = tb.run_cells(cells, boundary.model())
+        cells = [
+            tb.attack.Cell(made, boundary.source, 0, limits=tb.Limits(1e5), seed=seed)
+            for seed in range(8)
+        ]
+        results = tb.attack.run_cells(cells, boundary.model())
         assert all(result.trace[0].distance > 20 for result in results)
         notes = [result.trace[1].notes for result in results]
         assert sum(note["estimate_queries"] for note in notes) == 3200

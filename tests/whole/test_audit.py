@@ -34,7 +34,7 @@ from tollbox.core.stop import Stop
 from tollbox.studies.create import describe
 from tollbox.studies.events import CellEnded, Event
 from tollbox.studies.grid import Grid
-from tollbox.studies.schema import ImagesSpec, ModelSpec
+from tollbox.studies.specs import ImagesSpec, ModelSpec
 from tollbox.studies.store.folder import shard_path
 from tollbox.studies.store.record import Environment, ModelFingerprint
 from tollbox.studies.store.store import Store
@@ -55,18 +55,18 @@ def case(distance: float = 1.0) -> tuple[Any, torch.Tensor, list[int]]:
 
 
 @pytest.fixture(scope="module")
-def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tb.Audit]:
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tb.audits.audit.Audit]:
     plane, images, labels = case()
     out = tmp_path_factory.mktemp("audit") / "out"
     return audit(plane.model(), images, labels, out=out, name="plane", budget=BUDGET, worth=500)
 
 
-def results_of(found: tb.Audit) -> list[tb.Result]:
-    with tb.StudyResults(found.folder) as results:
+def results_of(found: tb.audits.audit.Audit) -> list[tb.Result]:
+    with tb.studies.StudyResults(found.folder) as results:
         return [r for r in results.results() if r.stop.attacked]
 
 
-def test_costs_are_those_of_the_recorded_points(audited: tb.Audit) -> None:
+def test_costs_are_those_of_the_recorded_points(audited: tb.audits.audit.Audit) -> None:
     """By brute force over all improvements of all results; and the re-priced cost at the price that
     a run planned with is its ledger's own."""
     by_image: dict[str, list[tuple[float, int, int]]] = {}
@@ -104,7 +104,7 @@ def test_costs_are_those_of_the_recorded_points(audited: tb.Audit) -> None:
         assert row["never"] == pytest.approx(np.isinf(costs).mean())
 
 
-def test_nothing_is_nearer_than_the_plane(audited: tb.Audit) -> None:
+def test_nothing_is_nearer_than_the_plane(audited: tb.audits.audit.Audit) -> None:
     nearest = min(r.distance for r in results_of(audited))
     answer = conclude(audited.folder, Questions.of(epsilon=str(nearest * 0.999)))
     assert answer.data["levels"][0]["reached"] == 0
@@ -113,7 +113,7 @@ def test_nothing_is_nearer_than_the_plane(audited: tb.Audit) -> None:
     conclude(audited.folder)
 
 
-def test_the_words_have_the_numbers(audited: tb.Audit) -> None:
+def test_the_words_have_the_numbers(audited: tb.audits.audit.Audit) -> None:
     found = json.loads((audited.folder / ANSWERS).read_text())
     assert found == json.loads(json.dumps(audited.data))
     half = next(row["quantiles"][1] for row in found["costs"] if row["level"] == found["headline"])
@@ -127,7 +127,7 @@ def test_the_words_have_the_numbers(audited: tb.Audit) -> None:
     assert "The images cannot be shown" not in page
 
 
-def test_g_and_o_are_those_of_the_results(audited: tb.Audit) -> None:
+def test_g_and_o_are_those_of_the_results(audited: tb.audits.audit.Audit) -> None:
     """Worked out from `distance_at`; where flagged answers alone cost something there is none."""
     cap, found = 0.5 * math.sqrt(64), audited.data["ranking"]
     every = results_of(audited)
@@ -135,7 +135,7 @@ def test_g_and_o_are_those_of_the_results(audited: tb.Audit) -> None:
     assert found["against"] == ATTACKS[0]
     assert [row["price"] for row in found["costs"]] == [1, 10, 100, 1000]
     assert len(found["standings"]) == 4 * len(ATTACKS)
-    with tb.StudyResults(audited.folder) as results:
+    with tb.studies.StudyResults(audited.folder) as results:
         for row in found["standings"]:
             last = next(each for each in found["costs"] if each["price"] == row["price"])["last"]
             marks = np.geomspace(last / 20, last, 24)
@@ -155,7 +155,7 @@ def test_g_and_o_are_those_of_the_results(audited: tb.Audit) -> None:
 
 
 def test_a_folder_that_was_moved_is_read_without_the_model(
-    audited: tb.Audit, tmp_path: Path
+    audited: tb.audits.audit.Audit, tmp_path: Path
 ) -> None:
     moved = tmp_path / "elsewhere"
     shutil.copytree(audited.folder, moved)
@@ -174,7 +174,9 @@ def test_a_folder_that_was_moved_is_read_without_the_model(
     assert "The images cannot be shown" in (moved / PAGE).read_text()
 
 
-def test_what_is_asked_changes_nothing_that_is_run(audited: tb.Audit, tmp_path: Path) -> None:
+def test_what_is_asked_changes_nothing_that_is_run(
+    audited: tb.audits.audit.Audit, tmp_path: Path
+) -> None:
     policy = tb.Prices.escalating({1: 1.0, 5: 100.0})
     odd = conclude(audited.folder, Questions.of(worth=1234.56789)).data
     assert "worth 1\u202f235" in odd["verdict"][1]
@@ -190,7 +192,9 @@ def test_what_is_asked_changes_nothing_that_is_run(audited: tb.Audit, tmp_path: 
     assert again.data == audited.data
 
 
-def test_the_same_call_goes_on_and_ends_alike(audited: tb.Audit, tmp_path: Path) -> None:
+def test_the_same_call_goes_on_and_ends_alike(
+    audited: tb.audits.audit.Audit, tmp_path: Path
+) -> None:
     plane, images, labels = case()
     out = tmp_path / "out"
     settings: Any = {"name": "plane", "budget": BUDGET, "worth": 500}
@@ -201,7 +205,7 @@ def test_the_same_call_goes_on_and_ends_alike(audited: tb.Audit, tmp_path: Path)
     assert {k: v for k, v in whole.data.items() if k not in without} == {
         k: v for k, v in audited.data.items() if k not in without
     }
-    with pytest.raises(tb.InputError, match="has another study"):
+    with pytest.raises(tb.errors.InputError, match="has another study"):
         audit(plane.model(), images, labels, out=out, name="plane", budget=BUDGET + 1)
 
 
@@ -272,7 +276,7 @@ def test_where_time_is_limited_series_end_one_after_the_other(tmp_path: Path) ->
 def test_bad_input_writes_nothing(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     plane, images, labels = case()
     given: dict[str, Any] = {"model": plane.model(), "images": images, "labels": labels, **changes}
-    with pytest.raises(tb.InputError) as caught:
+    with pytest.raises(tb.errors.InputError) as caught:
         audit(
             given.pop("model"),
             given.pop("images"),
@@ -286,7 +290,9 @@ def test_bad_input_writes_nothing(tmp_path: Path, changes: dict[str, Any], said:
 
 def test_another_study_is_no_audit(tmp_path: Path, study_folder: Any) -> None:
     tb.run_study(study_folder.study(), tmp_path / "study").close()
-    with pytest.raises(tb.InputError, match="has a study that is no audit: expected a folder"):
+    with pytest.raises(
+        tb.errors.InputError, match="has a study that is no audit: expected a folder"
+    ):
         conclude(tmp_path / "study")
 
 
@@ -294,7 +300,7 @@ def test_another_study_is_no_audit(tmp_path: Path, study_folder: Any) -> None:
 
 
 def test_an_audit_beside_itself_and_beside_a_stronger_model(
-    audited: tb.Audit, tmp_path: Path
+    audited: tb.audits.audit.Audit, tmp_path: Path
 ) -> None:
     beside = conclude(audited.folder, other=audited.folder).data["against"]
     known = [row for row in beside["ratios"] if row["ratio"] is not None]
@@ -310,15 +316,19 @@ def test_an_audit_beside_itself_and_beside_a_stronger_model(
     page = (hard.folder / PAGE).read_text()
     assert '"against":{' in page
     other = audit(plane_of(3), images[:, :, :4], labels, out=tmp_path / "small", budget=BUDGET)
-    with pytest.raises(tb.InputError, match="against has images of 1 x 4 x 8, and this audit of"):
+    with pytest.raises(
+        tb.errors.InputError, match="against has images of 1 x 4 x 8, and this audit of"
+    ):
         conclude(hard.folder, other=other.folder)
     darker = audit(farther.model(), images * 0.9, [0] * 5, out=tmp_path / "d", budget=BUDGET)
-    with pytest.raises(tb.InputError, match="has measured none of the images of"):
+    with pytest.raises(tb.errors.InputError, match="has measured none of the images of"):
         conclude(hard.folder, other=darker.folder)
     conclude(audited.folder)
 
 
-def test_beside_an_audit_that_is_not_finished(audited: tb.Audit, tmp_path: Path) -> None:
+def test_beside_an_audit_that_is_not_finished(
+    audited: tb.audits.audit.Audit, tmp_path: Path
+) -> None:
     """Of the same model and images: by what is finished on both, neither costs more."""
     plane, images, labels = case()
     out = tmp_path / "part"
@@ -344,13 +354,15 @@ def test_beside_an_audit_that_is_not_finished(audited: tb.Audit, tmp_path: Path)
     conclude(audited.folder)
 
 
-def test_what_another_audit_is_checked_for_before_a_run(audited: tb.Audit) -> None:
-    with tb.StudyResults(audited.folder) as results:
+def test_what_another_audit_is_checked_for_before_a_run(audited: tb.audits.audit.Audit) -> None:
+    with tb.studies.StudyResults(audited.folder) as results:
         known = {(content, label) for content, label, _ in results.images}
     check_other(audited.folder, SHAPE, known)
-    with pytest.raises(tb.InputError, match="against has images of 1 x 8 x 8, and this audit of"):
+    with pytest.raises(
+        tb.errors.InputError, match="against has images of 1 x 8 x 8, and this audit of"
+    ):
         check_other(audited.folder, (3, 8, 8), known)
-    with pytest.raises(tb.InputError, match="has measured none of the images of this audit"):
+    with pytest.raises(tb.errors.InputError, match="has measured none of the images of this audit"):
         check_other(audited.folder, SHAPE, {(content, 2) for content, _ in known})
 
 
@@ -375,7 +387,7 @@ SEVERAL = re.compile(r"\b(half|nine|ten|all|each|images)\b|\[", re.IGNORECASE)
 """What no sentence about one image says, and the bracket of an interval."""
 
 
-def words_of_one(found: tb.Audit) -> str:
+def words_of_one(found: tb.audits.audit.Audit) -> str:
     """All sentences of an audit of one image, which speak of no other."""
     data = found.data
     beside = [] if data.get("against") is None else data["against"]["verdict"]
@@ -386,13 +398,13 @@ def words_of_one(found: tb.Audit) -> str:
 
 
 @pytest.fixture(scope="module")
-def one_image(tmp_path_factory: pytest.TempPathFactory) -> tb.Audit:
+def one_image(tmp_path_factory: pytest.TempPathFactory) -> tb.audits.audit.Audit:
     plane, images, labels = case()
     out = tmp_path_factory.mktemp("audit") / "one"
     return audit(plane.model(), images[:1], labels[:1], out=out, name="plane", budget=BUDGET)
 
 
-def test_of_one_image_the_words_speak_of_one(one_image: tb.Audit) -> None:
+def test_of_one_image_the_words_speak_of_one(one_image: tb.audits.audit.Audit) -> None:
     words = words_of_one(one_image)
     assert one_image.data["verdict"][0].startswith("The one image was brought within")
     assert "It took no more than " in words
@@ -416,7 +428,7 @@ def test_of_one_image_the_words_speak_of_one(one_image: tb.Audit) -> None:
     ],
 )
 def test_of_one_image_and_its_worth(
-    one_image: tb.Audit, worth: float, second: str, advice: str
+    one_image: tb.audits.audit.Audit, worth: float, second: str, advice: str
 ) -> None:
     found = conclude(one_image.folder, Questions(worth=worth))
     [price] = [
@@ -431,7 +443,9 @@ def test_of_one_image_and_its_worth(
     conclude(one_image.folder)
 
 
-def test_of_one_image_that_takes_few_flagged_answers_or_none(one_image: tb.Audit) -> None:
+def test_of_one_image_that_takes_few_flagged_answers_or_none(
+    one_image: tb.audits.audit.Audit,
+) -> None:
     """As the numbers of another image would have it."""
     data = json.loads(json.dumps(one_image.data))
     data["questions"]["worth"] = 10_000.0
@@ -445,7 +459,7 @@ def test_of_one_image_that_takes_few_flagged_answers_or_none(one_image: tb.Audit
     assert "The image falls with the flagged answer to the image itself and no other" in words
 
 
-def test_of_one_image_that_is_not_reached(one_image: tb.Audit) -> None:
+def test_of_one_image_that_is_not_reached(one_image: tb.audits.audit.Audit) -> None:
     words = words_of_one(conclude(one_image.folder, Questions.of(epsilon="1e-6")))
     assert "The one image was not brought within " in words
     assert f"with up to {BUDGET} queries at equal prices." in words
@@ -476,7 +490,7 @@ def test_of_one_image_that_is_not_finished(tmp_path: Path, ended: int) -> None:
     assert words.startswith(yet) == (not ended)
 
 
-def test_one_image_beside_another_audit(one_image: tb.Audit, tmp_path: Path) -> None:
+def test_one_image_beside_another_audit(one_image: tb.audits.audit.Audit, tmp_path: Path) -> None:
     farther, images, labels = case(1.1)
     settings: Any = {"name": "hard", "budget": BUDGET}
     hard = audit(farther.model(), images[:1], labels[:1], out=tmp_path / "hard", **settings)
@@ -518,7 +532,12 @@ def invented(image: int, series: int, price: float) -> Result:
     }
     ledger = Ledger(prices, Goal().for_label(0), counts)
     return Result(
-        0, str(image), Stop.BUDGET, "", ledger, None, points, (), math.inf, math.inf, seed=0
+        index=0,
+        name=str(image),
+        stop=Stop.BUDGET,
+        ledger=ledger,
+        improvements=points,
+        limits=tb.Limits(),
     )
 
 
@@ -530,7 +549,7 @@ def test_a_page_of_ten_thousand_cells(tmp_path: Path) -> None:
         name="many",
         folder=tmp_path,
         images=ImagesSpec(tmp_path / IMAGES),
-        models=[ModelSpec("model", "model", "model")],
+        models=[ModelSpec(source="model", name="model", resolved="model")],
         attacks=suite.specs(),
         tariffs=suite.tariffs(),
     )
@@ -557,5 +576,5 @@ def test_a_page_of_ten_thousand_cells(tmp_path: Path) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1e6  # kilobytes
     assert (out / PAGE).stat().st_size < 15e6
     assert found.data["images"]["measured"] == MANY
-    with tb.StudyResults(out) as results:
+    with tb.studies.StudyResults(out) as results:
         assert len(Evidence.of(results).runs) == 10_000

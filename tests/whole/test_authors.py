@@ -144,12 +144,16 @@ def test_runs_of_ours_by_iterations_add_up(named: Any, preset: str) -> None:
     for run, image, label, start in zip(runs, images, labels, starts, strict=True):
         attack: Any = tb.preset(preset)
         limited = replace(attack, iterations=3)
-        settings = {"prices": tb.Prices(5, 1), "max_queries": 10_000, "charge_clean": False}
-        cell = tb.Cell(limited, image, label, start=start, **settings)
-        [result] = tb.run_cells([cell], found.model)
+        settings = {
+            "prices": tb.Prices(5, 1),
+            "limits": tb.Limits(max_queries=10_000),
+            "charge_clean": False,
+        }
+        cell = tb.attack.Cell(limited, image, label, start=start, **settings)
+        [result] = tb.attack.run_cells([cell], found.model)
         if preset == "surfree":
             whole, short = result, replace(limited, search=authors.FirstOnly(attack.search))
-            [result] = tb.run_cells([replace(cell, attack=short)], found.model)
+            [result] = tb.attack.run_cells([replace(cell, attack=short)], found.model)
             assert result.ledger.queries + 10 < whole.ledger.queries
         assert len(run) == 4
         assert sum(each.queries for each in run) == result.ledger.queries - 1

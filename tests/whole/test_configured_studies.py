@@ -58,10 +58,10 @@ def test_a_study_follows_its_model(study: Callable[[], tb.Study]) -> None:
             "dark/1.png": (0, "dark"),
             "bright/2.png": (1, "bright"),
         }
-        assert found.record.resizing == tb.Resizing(12, (8, 8), "bicubic")
+        assert found.record.resizing == tb.data.Resizing(12, (8, 8), "bicubic")
         assert found.sizes == [f"Pictures are {found.record.resizing}."]
         assert not any(row["already_misclassified"] for row in found.rows())
-    with tb.StudyResults("out") as found:  # the images, without the model
+    with tb.studies.StudyResults("out") as found:  # the images, without the model
         assert found.pictures.shape == (3, 3, 8, 8)
         cell = found.finished()[0].cell
         assert found.replayed(cell).distance == found.finished()[0].distance
@@ -91,6 +91,8 @@ def test_folders_that_go_by_their_order_do_so_again(study: Callable[[], tb.Study
 
 
 def test_without_a_configuration_nothing_is_resized(study: Callable[[], tb.Study]) -> None:
-    with pytest.raises(tb.InputError, match=r"study\.toml, line 4: .*give images\.resize and"):
+    with pytest.raises(
+        tb.errors.InputError, match=r"study\.toml, line 4: .*give images\.resize and"
+    ):
         tb.run_study(study(), "out", models={"net": configured(None)})
     assert not Path("out").exists()

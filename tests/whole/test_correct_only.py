@@ -12,9 +12,10 @@ from small_studies import contents
 from torch import Tensor
 
 import tollbox as tb
-from tollbox import Study, StudyResults
+from tollbox import Study
 from tollbox.core.model import Model
 from tollbox.errors import InputError
+from tollbox.studies import StudyResults
 from tollbox.studies import inputs as loading
 from tollbox.studies import run as running
 from tollbox.studies.grid import Grid

@@ -17,11 +17,12 @@ from small_studies import contents, rewrite_record
 from torch import Tensor, nn
 
 import tollbox as tb
-from tollbox import InputError, Study, StudyResults
+from tollbox import Study
 from tollbox.cli.app import main
 from tollbox.core.exactness import Seen
-from tollbox.errors import FileError
+from tollbox.errors import FileError, InputError
 from tollbox.report.data import page_data
+from tollbox.studies import StudyResults
 from tollbox.studies.create import begin, holds
 from tollbox.studies.events import Options
 from tollbox.studies.inputs import load
@@ -250,7 +251,7 @@ def test_models_that_differ_are_told_apart(case: Case) -> None:
     with tb.run_study(case.study(), case.out, models=models) as results:
         first, second = results.exactness
         assert first.startswith("The model 'net': Repeated runs may differ")
-        assert second.startswith("The model 'other': Exact, seen by labels only")
+        assert second.startswith("The model 'other': Exact, compared by labels only")
         assert results.results().exactness.seen is Seen.NOT_KNOWN
         assert results.results(model="other").exactness.exact
 

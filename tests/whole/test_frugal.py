@@ -28,10 +28,12 @@ LOW = Frugal(prior=Dct(4))
 """With directions from where the normals of `factor=4` lie."""
 
 
-def run(attack, boundary, ratio=1.0, budget=600.0, **more):
+def run(attack, boundary, ratio=1.0, budget=600.0, max_queries=math.inf, **more):
     prices = ratio if isinstance(ratio, tb.Prices) else tb.Prices(ratio, 1)
-    cell = tb.Cell(attack, boundary.source, 0, prices, budget, **more)
-    [result] = tb.run_cells([cell], boundary.model())
+    cell = tb.attack.Cell(
+        attack, boundary.source, 0, prices, tb.Limits(budget, max_queries), **more
+    )
+    [result] = tb.attack.run_cells([cell], boundary.model())
     assert result.stop is not Stop.ATTACK_ERROR, result.reason
     return result
 
@@ -55,8 +57,8 @@ def test_a_start_that_leads_nowhere_is_left_for_a_fresh_ray(monkeypatch):
         return (near | ((away >= 3) & (away <= 7.3))).long()
 
     def ended():
-        cell = tb.Cell(Frugal(), grey, 0, tb.Prices(100, 1), 4000)
-        [result] = tb.run_cells([cell], tb.models.from_callable(labels))
+        cell = tb.attack.Cell(Frugal(), grey, 0, tb.Prices(100, 1), tb.Limits(4000))
+        [result] = tb.attack.run_cells([cell], tb.models.from_callable(labels))
         assert result.trace[0].distance == pytest.approx(math.sqrt(768) / 2 - 6, rel=0.02)
         return result
 
@@ -242,7 +244,7 @@ def test_from_a_start_that_may_lie_anywhere_it_finds_the_boundary_first():
     and nothing more is asked."""
     boundary = testing.half_space(0.5, factor=4)
     normal = testing._unit(0, SHAPE, 4)
-    problem = tb.Problem(boundary.source, 0)
+    problem = tb.attack.Problem(boundary.source, 0)
     grown = drive(
         GrowingNoise()(problem), problem, lambda point: int(boundary.labels(point[None])[0])
     ).returned
@@ -306,8 +308,8 @@ def test_small_images_and_small_distances(shape, dtype, distance):
     for preset in ("frugal", "cgba+calibrated"):
         for ratio in (0.01, 1, 100):
             prices, source = tb.Prices(ratio, 1), boundary.source.to(dtype)
-            cell = tb.Cell(tb.preset(preset), source, 0, prices, 80 * max(1, ratio / 5))
-            [result] = tb.run_cells([cell], boundary.model(dtype))
+            cell = tb.attack.Cell(tb.preset(preset), source, 0, prices, 80 * max(1, ratio / 5))
+            [result] = tb.attack.run_cells([cell], boundary.model(dtype))
             assert result.stop in (Stop.BUDGET, Stop.CONVERGED, Stop.NO_START), result.reason
             assert result.adversarial is None or result.adversarial.isfinite().all()
 
@@ -321,7 +323,7 @@ def test_an_image_of_one_colour_and_a_class_of_one_point(level, dtype):
         lambda images: (images != level).flatten(1).any(1).long(), dtype=dtype
     )
     for ratio in (1, 100):
-        cell = tb.Cell(Frugal(), source, 0, tb.Prices(ratio, 1), 1500 * ratio)
-        [result] = tb.run_cells([cell], model)
+        cell = tb.attack.Cell(Frugal(), source, 0, tb.Prices(ratio, 1), tb.Limits(1500 * ratio))
+        [result] = tb.attack.run_cells([cell], model)
         assert result.stop in (Stop.BUDGET, Stop.CONVERGED), result.reason
         assert 0 < result.distance < 0.1

@@ -56,7 +56,7 @@ def study(tmp_path_factory: pytest.TempPathFactory):
 def test_the_set_and_the_mask_hold_in_every_run(study: StudyFolder) -> None:
     fixed = torch.from_numpy(mask_array() == 0).expand(3, 8, 8)
     attacked = 0
-    with tb.StudyResults(study.folder / "out") as found:
+    with tb.studies.StudyResults(study.folder / "out") as found:
         for result in found.results():
             tally = sum(result.ledger.counts.values(), Counter[int]())
             assert result.ledger.goal == tb.Goal.leave(FLAGGED)
@@ -89,9 +89,9 @@ def test_the_numbers_are_those_of_a_run(study: StudyFolder) -> None:
         mask=torch.from_numpy(mask_array() > 0),
         prices=tb.Prices(10, 1),
         budget=60,
-        batch_size=16,
+        execution=tb.Execution(batch_size=16),
     )
-    with tb.StudyResults(study.folder / "out") as found:
+    with tb.studies.StudyResults(study.folder / "out") as found:
         results = found.results("a-hsja", 10)
     assert [r.distance for r in results] == [r.distance for r in same]
     assert [r.ledger.counts for r in results] == [r.ledger.counts for r in same]
@@ -99,7 +99,7 @@ def test_the_numbers_are_those_of_a_run(study: StudyFolder) -> None:
 
 
 def test_what_is_written_of_it_says_so(study: StudyFolder, tmp_path: Path) -> None:
-    with tb.StudyResults(study.folder / "out") as found:
+    with tb.studies.StudyResults(study.folder / "out") as found:
         write_export(found, tmp_path)
         summary = page_data(found)["summary"]
         wanted = [result.ledger.flagged for result in found.results()]
@@ -136,7 +136,7 @@ def test_another_set_or_another_mask_is_another_study(tmp_path: Path, monkeypatc
     resume(folder)
     Image.fromarray(mask_array(4)).save(tmp_path / "mask.png")
     with (
-        tb.StudyResults(folder) as found,
+        tb.studies.StudyResults(folder) as found,
         pytest.raises(FileError, match=r"the masks of .*mask.png are not those"),
     ):
         found.replayed(0)
@@ -215,7 +215,7 @@ def test_a_goal_that_does_not_fit_is_refused(
 
 
 def test_a_store_of_before_has_neither_set_nor_mask(study: StudyFolder) -> None:
-    with tb.StudyResults(study.folder / "out") as found:
+    with tb.studies.StudyResults(study.folder / "out") as found:
         values = json.loads(json.dumps(found.record.to_json()))
     assert values["flagged"] == [1, 2, 3]
     del values["flagged"], values["masks"]

@@ -39,24 +39,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_results_are_in_linf(folder: Path) -> None:
-    with tb.StudyResults(folder) as found:
+    with tb.studies.StudyResults(folder) as found:
         pictures = found.pictures
         results = found.results()
         assert {row["norm"] for row in found.rows()} == {"linf"}
         replayed = [found.replayed(result.index) for result in results]
         places = [found.grid.place(result.index).image for result in results]
-    assert {result.norm for result in results} == {tb.Metric.LINF}
+    assert {result.norm for result in results} == {tb.attack.Metric.LINF}
     for result, again, place in zip(results, replayed, places, strict=True):
         assert again.distance == result.distance
         assert again.adversarial is not None
         apart = (again.adversarial - pictures[place]).abs().amax()
         assert result.distance == pytest.approx(float(apart), rel=1e-6)
     with StudyStatus(folder) as status:
-        assert {series.norm for series in status.status()} == {tb.Metric.LINF}
+        assert {series.norm for series in status.status()} == {tb.attack.Metric.LINF}
 
 
 def test_what_is_written_of_it_says_linf(folder: Path, tmp_path: Path) -> None:
-    with tb.StudyResults(folder) as found:
+    with tb.studies.StudyResults(folder) as found:
         data = page_data(found)
         table = paper_table(found.study, series_of(found), Reading.HARD)
         write_export(found, tmp_path)
@@ -84,8 +84,8 @@ def test_a_store_of_before_opens_in_l2(tmp_path: Path) -> None:
             assert store.execute("DELETE FROM about WHERE key = 'norm'").rowcount == 1
         store.close()
         assert contents(tmp_path / "out") == before
-        with tb.StudyResults(tmp_path / "out") as found:
-            assert {result.norm for result in found.results()} == {tb.Metric.L2}
+        with tb.studies.StudyResults(tmp_path / "out") as found:
+            assert {result.norm for result in found.results()} == {tb.attack.Metric.L2}
             first = found.results()[0]
             place = found.grid.place(first.index).image
             again = found.replayed(first.index)

@@ -22,9 +22,10 @@ import pytest
 from small_studies import contents, sample_record
 from torture import children, write_studies
 
-from tollbox import Study, merge_parts, run_study
+from tollbox import Study, run_study
 from tollbox.engine.journal import Answered
 from tollbox.errors import FileError, InputError
+from tollbox.studies import merge_parts
 from tollbox.studies.store import connection as journal_mode
 from tollbox.studies.store import connection as opening
 from tollbox.studies.store.codec import pack_answers

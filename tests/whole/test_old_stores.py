@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from small_studies import rewrite_record
 
-from tollbox import InputError, StudyResults
 from tollbox.cli.app import main
+from tollbox.errors import InputError
+from tollbox.studies import StudyResults
 from tollbox.studies import fingerprint as identity
 from tollbox.studies.store.record import parts_of
 from tollbox.studies.store.store import Store

@@ -173,7 +173,7 @@ def test_images_of_a_user_are_written_into_the_study(tmp_path: Path) -> None:
     study = study_at("table-1", Scale.PAPER, tmp_path / 'a "b"', tmp_path / "c.csv", 7)
     assert (study.images.path, study.images.labels) == (tmp_path / 'a "b"', tmp_path / "c.csv")
     assert study.images.limit == 7
-    assert study.images.resizing == tb.Resizing(None, 224)
+    assert study.images.resizing == tb.data.Resizing(None, 224)
     (tmp_path / "set.npz").write_text("")
     study = study_at("table-1", Scale.PAPER, tmp_path / "set.npz")
     assert (study.images.labels, study.images.limit) == (None, 500)
@@ -280,7 +280,7 @@ def test_the_papers_scale_with_images_of_a_user(
     given = ["--images", "images", "--labels", "labels.csv"]
     code, _, err = run("search-cost", *given, "--out", "o")
     assert code == 0, err
-    with tb.StudyResults("o") as found:
+    with tb.studies.StudyResults("o") as found:
         assert (len(found.images), found.record.scale) == (2, "paper")
         assert found.study.images.path == tmp_path / "images"
     (tmp_path / "o" / "search-cost.svg").unlink()
@@ -346,7 +346,7 @@ def test_killed_it_goes_on(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "clip is not drawn until all is run: give the same command again" in err
     code, _, err = run("clip", "--scale", "small", "--out", "cut")
     assert code == 0, err
-    with tb.StudyResults("whole") as whole, tb.StudyResults("cut") as cut:
+    with tb.studies.StudyResults("whole") as whole, tb.studies.StudyResults("cut") as cut:
         assert list(whole.rows()) == list(cut.rows())
         assert cut.record.made_by == "paper"
         assert whole.study.images.limit == 1

@@ -69,7 +69,7 @@ preset = "frugal"
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tb.StudyResults]:
+def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tb.studies.StudyResults]:
     folder = tmp_path_factory.mktemp("figures")
     study = Study.from_text(TEXT, folder, "study.toml")
     with tb.run_study(study, folder / "out") as results:
@@ -97,7 +97,7 @@ def overlaps(figure: Figure, leaders: bool = True) -> list[tuple[str, str]]:
     ]
 
 
-def test_names(found: tb.StudyResults) -> None:
+def test_names(found: tb.studies.StudyResults) -> None:
     assert [attack_name(spec) for spec in found.study.attacks] == [
         "HSJA",
         "A-SurFree",
@@ -111,7 +111,7 @@ def test_names(found: tb.StudyResults) -> None:
     assert [number(x) for x in (0.5, 10, 50, 1e5)] == ["0.5", "10", "50", "10⁵"]
 
 
-def test_a_panel_for_each_price_and_one_for_flagged_queries(found: tb.StudyResults) -> None:
+def test_a_panel_for_each_price_and_one_for_flagged_queries(found: tb.studies.StudyResults) -> None:
     figure = comparison.by_price(found, Reading.PAPER, "some title")
     heads = [axis.get_title(loc="left") for axis in figure.axes]
     assert heads == ["c* = 2", "c* = 10²", "c* = ∞, planned with 10²"]
@@ -121,20 +121,20 @@ def test_a_panel_for_each_price_and_one_for_flagged_queries(found: tb.StudyResul
     assert not overlaps(comparison.by_price(found, Reading.HARD, "some title"))
 
 
-def test_a_panel_for_each_model(found: tb.StudyResults) -> None:
+def test_a_panel_for_each_model(found: tb.studies.StudyResults) -> None:
     figure = comparison.by_model(found, Reading.HARD, "some title")
     assert [axis.get_title(loc="left") for axis in figure.axes] == ["conv", "prototypes"]
     assert {axis.get_xlabel() for axis in figure.axes} == {"flagged queries per image"}
 
 
-def test_a_curve_is_the_median_over_images(found: tb.StudyResults) -> None:
+def test_a_curve_is_the_median_over_images(found: tb.studies.StudyResults) -> None:
     runs = next(r for r in series_of(found) if r.series.attack.name == "hsja")
     curve = comparison._curve(runs, "cost", Reading.HARD)
     for mark, value in list(zip(curve.costs, curve.values, strict=True))[::9]:
         assert value == median_at(runs.runs, mark, "cost", Reading.HARD).value
 
 
-def test_our_own_curve_is_set_apart_and_the_legend_says_so(found: tb.StudyResults) -> None:
+def test_our_own_curve_is_set_apart_and_the_legend_says_so(found: tb.studies.StudyResults) -> None:
     figure = comparison.by_model(found, Reading.HARD, "some title")
     [legend] = figure.legends
     keys = {t.get_text(): k for t, k in zip(legend.get_texts(), legend.legend_handles, strict=True)}
@@ -158,7 +158,7 @@ def test_without_our_own_curve_there_is_no_word_of_it() -> None:
 
 
 def test_our_own_attack_takes_no_mark_away_and_has_one_where_it_is_best(
-    monkeypatch: pytest.MonkeyPatch, found: tb.StudyResults
+    monkeypatch: pytest.MonkeyPatch, found: tb.studies.StudyResults
 ) -> None:
     """Marks of one column, if any two medians that differ are told apart."""
     every = series_of(found)
@@ -205,7 +205,7 @@ def points_of(axis: Axes) -> list[tuple[float, float]]:
 
 
 def test_the_tradeoff_has_a_point_for_each_attack_that_comes_so_far(
-    found: tb.StudyResults,
+    found: tb.studies.StudyResults,
 ) -> None:
     figure = tradeoff.draw(found, 5.0, "some title")
     every = tradeoff.points_of(found, 5.0)
@@ -296,7 +296,7 @@ def test_many_attacks_of_a_tradeoff_are_numbered() -> None:
     assert len(names) == 14
 
 
-def test_a_table_with_several_costs_for_a_price(found: tb.StudyResults) -> None:
+def test_a_table_with_several_costs_for_a_price(found: tb.studies.StudyResults) -> None:
     every = series_of(found)
     marks = {"2": (50.0, 100.0, 150.0)}
     table = paper_table(found.study, every, Reading.HARD, marks)
@@ -329,7 +329,7 @@ def test_a_column_of_a_table_has_equal_decimals() -> None:
     assert r"0.50 & 81.2 \\" in plain
 
 
-def test_the_same_figure_is_the_same_file(found: tb.StudyResults, tmp_path: Path) -> None:
+def test_the_same_figure_is_the_same_file(found: tb.studies.StudyResults, tmp_path: Path) -> None:
     from tollbox.report.figures import save
 
     for name in ("a", "b"):

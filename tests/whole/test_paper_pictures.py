@@ -75,14 +75,14 @@ TRUTH[4] = (TRUTH[4] + 1) % 3  # misclassified anyway
 RIGHT = 4
 MODEL = tb.models.from_callable(labels)
 
-Made = Callable[[str], tb.StudyResults]
+Made = Callable[[str], tb.studies.StudyResults]
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
-    open_: dict[str, tb.StudyResults] = {}
+    open_: dict[str, tb.studies.StudyResults] = {}
 
-    def run(text: str) -> tb.StudyResults:
+    def run(text: str) -> tb.studies.StudyResults:
         if text not in open_:
             folder = tmp_path_factory.mktemp("study")
             np.savez(folder / "set.npz", images=PIXELS, labels=TRUTH.numpy())
@@ -107,7 +107,7 @@ def again(preset: str, seed: int, price: float, **changes: float) -> tb.Results:
         IMAGES[:RIGHT],
         TRUTH[:RIGHT],
         prices=tb.Prices(price),
-        max_queries=100_000,
+        limits=tb.Limits(max_queries=100_000),
         seed=seed,
         charge_clean=False,
     )
@@ -142,7 +142,7 @@ def test_what_the_ledger_says_in_the_end(made: Made) -> None:
 
 
 def test_search_costs_need_two_attacks_that_differ_in_the_search_alone(made: Made) -> None:
-    with pytest.raises(tb.InputError, match="differ in their search alone"):
+    with pytest.raises(tb.errors.InputError, match="differ in their search alone"):
         search_cost.search_costs(made(SHARES))
 
 
@@ -156,7 +156,7 @@ class Overheard:
     attack: object
     flagged: list[bool] = dataclasses.field(default_factory=list)
 
-    def __call__(self, problem: tb.Problem):
+    def __call__(self, problem: tb.attack.Problem):
         asking, answers = self.attack(problem), None
         while True:
             try:
@@ -186,7 +186,7 @@ def test_shares_are_those_of_the_answers(made: Made) -> None:
                 IMAGES[image : image + 1],
                 TRUTH[image : image + 1],
                 prices=prices,
-                max_queries=10_000,
+                limits=tb.Limits(max_queries=10_000),
                 seed=result.seed,
                 charge_clean=False,
             )
@@ -218,7 +218,7 @@ def test_the_optimal_share_by_hand() -> None:
 
 
 def test_shares_need_agrest(made: Made) -> None:
-    with pytest.raises(tb.InputError, match="no attack with AGREST"):
+    with pytest.raises(tb.errors.InputError, match="no attack with AGREST"):
         low_cost_share.panels(made(SEARCHES))
 
 
@@ -244,7 +244,7 @@ def test_the_sweep_is_in_order_and_its_medians_are_those_of_the_results(made: Ma
 
 
 def test_a_sweep_needs_agrest(made: Made) -> None:
-    with pytest.raises(tb.InputError, match=r"estimate\.m"):
+    with pytest.raises(tb.errors.InputError, match=r"estimate\.m"):
         m_sweep.panels(made(SEARCHES))
 
 
@@ -269,8 +269,8 @@ def test_the_search_picture_is_algorithm_1() -> None:
 
 
 def test_a_part_that_fails_is_not_drawn() -> None:
-    def part(problem: tb.Problem):
-        yield tb.Ask(problem.source[None], phase="probe")
+    def part(problem: tb.attack.Problem):
+        yield tb.attack.Ask(problem.source[None], phase="probe")
         raise ZeroDivisionError
 
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):

@@ -46,27 +46,29 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StudyFolder]:
 
 
 @pytest.fixture(scope="module")
-def found(written: StudyFolder) -> Iterator[tb.StudyResults]:
+def found(written: StudyFolder) -> Iterator[tb.studies.StudyResults]:
     with tb.run_study(written.study(), written.folder / "out") as results:
         yield results
 
 
 @pytest.fixture(scope="module")
-def series(found: tb.StudyResults) -> list[SeriesRuns]:
+def series(found: tb.studies.StudyResults) -> list[SeriesRuns]:
     return series_of(found)
 
 
 @pytest.fixture(scope="module")
-def table(found: tb.StudyResults, series: list[SeriesRuns]) -> PaperTable:
+def table(found: tb.studies.StudyResults, series: list[SeriesRuns]) -> PaperTable:
     return with_best_of_all(paper_table(found.study, series, Reading.HARD), series, Reading.HARD)
 
 
 @pytest.fixture(scope="module")
-def ranking(found: tb.StudyResults, series: list[SeriesRuns], table: PaperTable) -> Standings:
+def ranking(
+    found: tb.studies.StudyResults, series: list[SeriesRuns], table: PaperTable
+) -> Standings:
     return standings(found, series, table.columns, Reading.HARD)
 
 
-def distances(found: tb.StudyResults, attack: str, price: str) -> dict[Any, np.ndarray]:
+def distances(found: tb.studies.StudyResults, attack: str, price: str) -> dict[Any, np.ndarray]:
     """By image and seed, at the costs of the ranking."""
     return {
         (result.name, result.seed): np.array([result.distance_at(c) for c in log_spaced(200.0)])
@@ -74,7 +76,9 @@ def distances(found: tb.StudyResults, attack: str, price: str) -> dict[Any, np.n
     }
 
 
-def test_g_and_o_are_those_of_the_results(found: tb.StudyResults, ranking: Standings) -> None:
+def test_g_and_o_are_those_of_the_results(
+    found: tb.studies.StudyResults, ranking: Standings
+) -> None:
     """Worked out from `distance_at` of each result."""
     assert ranking.against == "surfree"
     assert ranking.cap.value == CAP
@@ -104,7 +108,7 @@ def test_g_and_o_are_those_of_the_results(found: tb.StudyResults, ranking: Stand
 
 
 def test_the_best_of_all_is_the_least_of_each_image(
-    found: tb.StudyResults, table: PaperTable
+    found: tb.studies.StudyResults, table: PaperTable
 ) -> None:
     for column, cell in zip(table.columns, table.of_all, strict=True):
         ours = [distances(found, attack, column.tariff.name) for attack in ("surfree", "a-hsja")]
@@ -152,7 +156,7 @@ def test_the_files_have_the_row_and_the_ranking(table: PaperTable, ranking: Stan
 
 
 def test_seconds_and_speed_are_those_of_the_series(
-    found: tb.StudyResults, ranking: Standings
+    found: tb.studies.StudyResults, ranking: Standings
 ) -> None:
     total = found.seconds()
     assert total is not None
@@ -166,7 +170,7 @@ def test_seconds_and_speed_are_those_of_the_series(
 
 
 def test_a_store_without_times_or_size_is_read_and_not_given_them(
-    found: tb.StudyResults, written: StudyFolder, tmp_path: Path
+    found: tb.studies.StudyResults, written: StudyFolder, tmp_path: Path
 ) -> None:
     """As an older tollbox wrote it; its images say the size, and when they have gone nothing."""
     shutil.copytree(found.folder, tmp_path / "out")
@@ -180,7 +184,7 @@ def test_a_store_without_times_or_size_is_read_and_not_given_them(
         store.check_whole()
     images = written.folder / "images.npz"
     for there in (True, False):
-        with tb.StudyResults(tmp_path / "out") as again:
+        with tb.studies.StudyResults(tmp_path / "out") as again:
             every = series_of(again)
             plain = paper_table(again.study, every, Reading.HARD)
             if not there:
@@ -196,11 +200,11 @@ def test_a_store_without_times_or_size_is_read_and_not_given_them(
         assert ("in every pixel" if there else "the farthest point") in ranked.cap.words
 
 
-def test_an_unfinished_series_has_no_speed(found: tb.StudyResults, tmp_path: Path) -> None:
+def test_an_unfinished_series_has_no_speed(found: tb.studies.StudyResults, tmp_path: Path) -> None:
     shutil.copytree(found.folder, tmp_path / "out")
     with Store.open(tmp_path / "out" / "shard-0.sqlite", write=True) as store:
         store.forget([0])
-    with tb.StudyResults(tmp_path / "out") as again:
+    with tb.studies.StudyResults(tmp_path / "out") as again:
         every = series_of(again)
         ranked = standings(
             again, every, paper_table(again.study, every, Reading.HARD).columns, Reading.HARD
@@ -216,7 +220,7 @@ def command(*words: str) -> int:
 
 
 def test_the_reference_is_chosen_on_the_command_line(
-    found: tb.StudyResults, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    found: tb.studies.StudyResults, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, figures = ["--out", str(tmp_path / "page.html")], ["--figures", str(tmp_path / "figures")]
     assert command("report", str(found.folder), *out, *figures, "--against", "a-hsja") == 0
@@ -234,7 +238,7 @@ def test_the_reference_is_chosen_on_the_command_line(
 
 
 def test_floors_are_known_distances_of_images(
-    found: tb.StudyResults, series: list[SeriesRuns], table: PaperTable, tmp_path: Path
+    found: tb.studies.StudyResults, series: list[SeriesRuns], table: PaperTable, tmp_path: Path
 ) -> None:
     """A floor of a tenth of what is known lowers O, and one that is farther changes nothing."""
     file = tmp_path / "floors.csv"
@@ -260,13 +264,13 @@ def test_floors_are_known_distances_of_images(
         ("image\nx", "expected the columns image and distance"),
     ):
         file.write_text(text)
-        with pytest.raises(tb.InputError, match=words):
+        with pytest.raises(tb.errors.InputError, match=words):
             read_floors(file, found)
 
 
 def test_a_store_of_version_0_1_0_is_ranked(tmp_path: Path) -> None:
     shutil.copytree(OLD, tmp_path / "out")
-    with tb.StudyResults(tmp_path / "out") as results:
+    with tb.studies.StudyResults(tmp_path / "out") as results:
         data = page_data(results)["ranking"]
     assert data["standings"]
     assert {each["seconds"] for each in data["standings"]} == {None}

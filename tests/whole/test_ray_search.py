@@ -71,7 +71,7 @@ def turned(found, units, beta):
 
 @pytest.mark.parametrize("beyond", [False, True])
 def test_opt_has_the_slope_of_the_differences(beyond):
-    problem, found = tb.Problem(GREY, 0), at_angle(1.2)
+    problem, found = tb.attack.Problem(GREY, 0), at_angle(1.2)
     attack = OPT(At(found), FINE, directions=7, from_beyond=beyond)
     done = drive(attack._estimate(problem, 3, found, 0.01, 1.0), problem, label)
     units = drawn(problem, 3, 7)
@@ -87,7 +87,7 @@ def test_opt_has_the_slope_of_the_differences(beyond):
 def test_opts_slope_is_uphill_on_average():
     """Its mean is the gradient of g over d. Over 400 directions the standard error is sqrt(2 / 400)
     of it; 5 of them are 0.35."""
-    problem, found = tb.Problem(GREY, 0), at_angle(1.0)
+    problem, found = tb.attack.Problem(GREY, 0), at_angle(1.0)
     attack = OPT(At(found), BinarySearch(1e-6), directions=400)
     done = drive(attack._estimate(problem, 1, found, 1e-3, 1.0), problem, label)
     away = -(math.cos(1.0) * ACROSS - math.sin(1.0) * NORMAL)  # across theta, to the normal's side
@@ -97,7 +97,7 @@ def test_opts_slope_is_uphill_on_average():
 
 @pytest.mark.parametrize("beyond", [False, True])
 def test_a_ray_without_a_boundary_counts_as_a_little_farther_than_it_was_asked(beyond):
-    problem, found = tb.Problem(GREY, 0), at_angle(0.3)
+    problem, found = tb.attack.Problem(GREY, 0), at_angle(0.3)
     attack = OPT(At(found), FINE, directions=2, from_beyond=beyond)
     done = drive(attack._estimate(problem, 1, found, 0.01, 1.0), problem, lambda _: 0)
     farther = (1.02 * 1.01 if beyond else FARTHEST) - 1
@@ -109,7 +109,7 @@ def test_a_ray_without_a_boundary_counts_as_a_little_farther_than_it_was_asked(b
 
 @pytest.mark.parametrize("chunk", [7, 128])
 def test_sign_opt_adds_up_signs_and_asks_once_a_direction(chunk):
-    problem, found = tb.Problem(GREY, 0), at_angle(1.2)
+    problem, found = tb.attack.Problem(GREY, 0), at_angle(1.2)
     attack = SignOPT(At(found), FINE, queries=50, chunk=chunk)
     done = drive(attack._estimate(problem, 2, found, 0.01, 1.0), problem, label)
     units = drawn(problem, 2, 50)
@@ -146,7 +146,7 @@ class Given:
 
 
 def stepped(gradient, angle=1.2, **changes):
-    problem = tb.Problem(GREY, 0)
+    problem = tb.attack.Problem(GREY, 0)
     done = drive(Given(At(at_angle(angle)), gradient, **changes)(problem), problem, label)
     return problem, done
 
@@ -219,7 +219,7 @@ def test_without_a_step_beta_falls_to_a_tenth_and_alpha_begins_at_one():
 
 
 def test_the_nearest_ray_of_an_estimate_is_taken_if_no_step_is_nearer():
-    problem, near = tb.Problem(GREY, 0), at_angle(0.5)
+    problem, near = tb.attack.Problem(GREY, 0), at_angle(0.5)
 
     @dataclass(frozen=True)
     class Upon(Given):
@@ -231,11 +231,11 @@ def test_the_nearest_ray_of_an_estimate_is_taken_if_no_step_is_nearer():
 
 
 def test_a_start_that_was_given_is_searched_and_none_ends_it():
-    problem = tb.Problem(GREY, 0, start_image=GREY + 1.5 * NORMAL)
+    problem = tb.attack.Problem(GREY, 0, start_image=GREY + 1.5 * NORMAL)
     done = drive(Given(At(None), NORMAL)(problem), problem, label)
     assert done.phased[0] == "start"
     assert problem.accepted[0].distance == pytest.approx(1, abs=1e-8)
-    nothing = tb.Problem(GREY, 0)
+    nothing = tb.attack.Problem(GREY, 0)
     assert drive(Given(At(None), NORMAL)(nothing), nothing, label).returned is Stop.NO_START
 
 
@@ -263,8 +263,8 @@ def flagged_a_ray(preset, ratio):
     given = boundary.source + 3 * testing._unit(0, SHAPE).view(SHAPE) + 0.2 * ACROSS
     attack = replace(tb.preset(preset), iterations=3)
     prices = tb.Prices(ratio, 1)
-    cell = tb.Cell(attack, boundary.source, 0, prices, budget=1e6, start=given)
-    [result] = tb.run_cells([cell], boundary.model())
+    cell = tb.attack.Cell(attack, boundary.source, 0, prices, limits=tb.Limits(1e6), start=given)
+    [result] = tb.attack.run_cells([cell], boundary.model())
     counts = result.ledger.counts["estimate"]
     return counts[0] / 30, sum(counts.values()) / 30
 

@@ -75,7 +75,7 @@ def pictures() -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> tb.StudyResults:
+def found(tmp_path_factory: pytest.TempPathFactory) -> tb.studies.StudyResults:
     folder = tmp_path_factory.mktemp("study")
     pixels = pictures()
     truth = labels(torch.from_numpy(pixels).float() / 255).numpy()
@@ -89,11 +89,13 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tb.StudyResults:
 
 
 @pytest.fixture(scope="module")
-def table(found: tb.StudyResults) -> PaperTable:
+def table(found: tb.studies.StudyResults) -> PaperTable:
     return paper_table(found.study, series_of(found), Reading.HARD)
 
 
-def test_the_table_is_that_of_the_results(found: tb.StudyResults, table: PaperTable) -> None:
+def test_the_table_is_that_of_the_results(
+    found: tb.studies.StudyResults, table: PaperTable
+) -> None:
     assert [column.head for column in table.columns] == ["c* = 1", "c* = 20"]
     assert [tuple(row[:3]) for row in table.rows] == [
         ("SurFree", "VA", "surfree"),
@@ -111,7 +113,7 @@ def test_the_table_is_that_of_the_results(found: tb.StudyResults, table: PaperTa
             assert cell.low <= cell.value <= cell.high
 
 
-def test_a_run_is_read_as_its_result_is(found: tb.StudyResults) -> None:
+def test_a_run_is_read_as_its_result_is(found: tb.studies.StudyResults) -> None:
     for runs in series_of(found):
         series = runs.series
         results = found.results(attack=series.attack.name, price=series.tariff.name).counted
@@ -128,7 +130,7 @@ def test_a_run_is_read_as_its_result_is(found: tb.StudyResults) -> None:
 
 
 def test_the_best_of_a_column_is_marked_with_all_that_is_not_told_from_it(
-    found: tb.StudyResults, table: PaperTable, monkeypatch: pytest.MonkeyPatch
+    found: tb.studies.StudyResults, table: PaperTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert table.best == [[True, True]] * 4  # five images tell nothing apart
     monkeypatch.setattr(statistics, "FEWEST_IMAGES", 1)
@@ -143,7 +145,7 @@ def test_the_best_of_a_column_is_marked_with_all_that_is_not_told_from_it(
     assert (half.columns, half.best) == (told.columns[1:], [row[1:] for row in told.best])
 
 
-def _overlaps(found: tb.StudyResults, table: PaperTable, row: int, column: int) -> bool:
+def _overlaps(found: tb.studies.StudyResults, table: PaperTable, row: int, column: int) -> bool:
     """Whether a median is the least in 2.5 % of the samples or more, drawn in the plainest way."""
     names = [each.attack for each in table.rows]
     least = int(np.argmin([cells[column].value for cells in table.cells]))
@@ -161,7 +163,7 @@ def _overlaps(found: tb.StudyResults, table: PaperTable, row: int, column: int) 
     return float(np.mean(wins)) <= 0.975
 
 
-def test_curves_are_those_of_the_results(found: tb.StudyResults) -> None:
+def test_curves_are_those_of_the_results(found: tb.studies.StudyResults) -> None:
     data = page_data(found)
     assert len(data["curves"]) == 2 * 2 * 4
     for curve in data["curves"]:
@@ -175,7 +177,7 @@ def test_curves_are_those_of_the_results(found: tb.StudyResults) -> None:
                 assert curve["y"][place] == pytest.approx(wanted, rel=1e-4)
 
 
-def test_how_models_are_run_is_told(found: tb.StudyResults) -> None:
+def test_how_models_are_run_is_told(found: tb.studies.StudyResults) -> None:
     for name, model in found.record.models.items():
         assert page_data(found)["environment"][f"model {name}"] == words.running(model)
     how = {"dtype": "bfloat16", "compile": "true"}
@@ -184,7 +186,7 @@ def test_how_models_are_run_is_told(found: tb.StudyResults) -> None:
     assert words.running(ModelFingerprint("float64", None)) == "dtype float64"  # of 0.1.0
 
 
-def test_the_data_is_plain(found: tb.StudyResults) -> None:
+def test_the_data_is_plain(found: tb.studies.StudyResults) -> None:
     data = page_data(found)
     text = json.dumps(data, allow_nan=False)
     assert len(text) < 200_000
@@ -200,14 +202,14 @@ def test_the_data_is_plain(found: tb.StudyResults) -> None:
     assert paper["curves"] != data["curves"]
 
 
-def test_costs_by_phase_add_up_to_what_was_spent(found: tb.StudyResults) -> None:
+def test_costs_by_phase_add_up_to_what_was_spent(found: tb.studies.StudyResults) -> None:
     for bar in page_data(found)["phases"]:
         results = found.results(attack=bar["attack"], price=bar["price"]).counted
         mean = np.mean([r.ledger.cost for r in results])
         assert sum(bar["phases"].values()) == pytest.approx(mean, rel=1e-3)
 
 
-def test_the_gallery_shows_what_was_reached(found: tb.StudyResults) -> None:
+def test_the_gallery_shows_what_was_reached(found: tb.studies.StudyResults) -> None:
     gallery = page_data(found)["gallery"]
     assert gallery["note"] is None
     assert len(gallery["images"]) == 3
@@ -235,7 +237,7 @@ def _original(gallery: dict[str, Any], row: dict[str, Any]) -> str:
     return uri
 
 
-def test_the_gallery_tells_the_class_that_the_model_gives(found: tb.StudyResults) -> None:
+def test_the_gallery_tells_the_class_that_the_model_gives(found: tb.studies.StudyResults) -> None:
     gallery = page_data(found)["gallery"]
     names = [name for *_, name in found.images]
     told = 0
@@ -257,7 +259,7 @@ def test_the_gallery_tells_the_class_that_the_model_gives(found: tb.StudyResults
 
 
 def test_the_gallery_keeps_its_size(
-    found: tb.StudyResults, monkeypatch: pytest.MonkeyPatch
+    found: tb.studies.StudyResults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("MOST_BYTES", "MOST_WORK"):
         with monkeypatch.context() as patch:
@@ -267,7 +269,7 @@ def test_the_gallery_keeps_its_size(
         assert [row["image"] for row in rows] == [0, 1, 2]
 
 
-def test_success_begins_at_nothing_and_for_all_at_one_cost(found: tb.StudyResults) -> None:
+def test_success_begins_at_nothing_and_for_all_at_one_cost(found: tb.studies.StudyResults) -> None:
     data = page_data(found)
     for price in ("1", "20"):
         curves = [s for s in data["success"] if s["price"] == price]
@@ -300,11 +302,13 @@ def _pixels(uri: str) -> np.ndarray:
     return np.array(Image.open(io.BytesIO(base64.b64decode(content)))).astype(float)
 
 
-def test_a_gallery_without_its_images_says_so(found: tb.StudyResults, tmp_path: Path) -> None:
+def test_a_gallery_without_its_images_says_so(
+    found: tb.studies.StudyResults, tmp_path: Path
+) -> None:
     images = found.folder.parent / "set.npz"
     images.rename(tmp_path / "away.npz")
     try:
-        with tb.StudyResults(found.folder) as again:
+        with tb.studies.StudyResults(found.folder) as again:
             gallery = page_data(again)["gallery"]
     finally:
         (tmp_path / "away.npz").rename(images)
@@ -329,7 +333,7 @@ def test_tables_as_text(table: PaperTable) -> None:
     assert tex.count(r"\textbf") == sum(best for row in table.best for best in row)
 
 
-def test_figures_are_written(found: tb.StudyResults, tmp_path: Path) -> None:
+def test_figures_are_written(found: tb.studies.StudyResults, tmp_path: Path) -> None:
     names = write_figures(page_data(found), tmp_path)
     assert {name.rsplit(".", 1)[0] for name in names} >= {
         "median-l2-by-cost",
@@ -344,7 +348,7 @@ def test_figures_are_written(found: tb.StudyResults, tmp_path: Path) -> None:
 
 
 def test_rows_as_a_data_frame_if_pandas_is_there(
-    found: tb.StudyResults, monkeypatch: pytest.MonkeyPatch
+    found: tb.studies.StudyResults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frames = types.SimpleNamespace(DataFrame=lambda rows, columns: (rows, columns))
     monkeypatch.setitem(sys.modules, "pandas", frames)
@@ -353,5 +357,5 @@ def test_rows_as_a_data_frame_if_pandas_is_there(
     assert list(rows[0]) == columns
     assert rows[0]["cost"] == 3 * rows[0]["flagged"] + rows[0]["queries"] - rows[0]["flagged"]
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(tb.InputError, match="pandas is not installed"):
+    with pytest.raises(tb.errors.InputError, match="pandas is not installed"):
         found.to_pandas()

@@ -66,7 +66,7 @@ def outward(problem, found, points, part, t):
 @pytest.mark.parametrize("space", [Full(), Dct(3)], ids=str)
 def test_the_bias_shrinks_below_ten_flagged_answers_and_grows_above_twenty(space):
     part = Biased(subspace=space)
-    problem = tb.Problem(GREY, 0, tb.Prices(10, 1))
+    problem = tb.attack.Problem(GREY, 0, tb.Prices(10, 1))
     found = Iterate(GREY + 0.01, norm(torch.full(SHAPE, 0.01)))
     ray = (found.point - GREY) / norm(found.point - GREY)
     estimate, answer = part.begin(problem), Flagging()
@@ -103,7 +103,7 @@ def test_the_bias_shrinks_below_ten_flagged_answers_and_grows_above_twenty(space
 def test_a_biased_estimate_is_that_of_algorithm_3():
     part = Biased(bias=1.0)
     normal, found, label = plane(0.3, 0.3)
-    problem = tb.Problem(GREY, 0)
+    problem = tb.attack.Problem(GREY, 0)
     done = drive(part.begin(problem)(1, found, 300), problem, label)
     labels = torch.tensor(done.labels).double()
     p = float(labels.mean())
@@ -118,7 +118,7 @@ def test_a_biased_estimate_is_that_of_algorithm_3():
 
 
 def test_asked_in_chunks_the_estimate_is_the_same():
-    problem = tb.Problem(GREY, 0)
+    problem = tb.attack.Problem(GREY, 0)
     _, found, label = plane(0.3, 0.3)
     whole, parts = (
         drive(Biased(bias=1.0, chunk=chunk).begin(problem)(1, found, 100), problem, label)
@@ -136,7 +136,14 @@ def test_one_attack_may_be_run_again_and_on_many_images():
     images = torch.stack([boundary.source, boundary.source + 0.01, boundary.source - 0.02])
     found = []
     for live in (3, 1, 3):
-        results = tb.run(attack, boundary.model(), images, [0] * 3, budget=1500, live=live)
+        results = tb.run(
+            attack,
+            boundary.model(),
+            images,
+            [0] * 3,
+            budget=1500,
+            execution=tb.Execution(live=live),
+        )
         assert all(len({step.notes.get("bias") for step in r.trace}) > 2 for r in results)
         found.append([[(s.distance, s.notes) for s in r.trace] for r in results])
     alone = tb.run(attack, boundary.model(), images[1:2], [0], budget=1500)
@@ -155,7 +162,7 @@ def test_one_attack_may_be_run_again_and_on_many_images():
 def test_the_number_of_rays(queries, rays):
     """max(n // 200, 1) x 10."""
     _, found, label = plane(0.3, 0.3)
-    problem = tb.Problem(GREY, 0)
+    problem = tb.attack.Problem(GREY, 0)
     done = drive(OptStyle().begin(problem)(1, found, queries), problem, label)
     assert problem.notes["rays"] == rays
     assert done.offered[:rays] == [1] * rays  # the outer ends, in one ask
@@ -169,7 +176,7 @@ def test_the_searches_are_asked_side_by_side(stages):
     """One round for the outer ends, and one for each stage, however many rays there are; and no
     ray has more flagged answers than stages (or one, if it is flagged at its outer end)."""
     _, found, label = plane(0.3, 0.3)
-    problem = tb.Problem(GREY, 0)
+    problem = tb.attack.Problem(GREY, 0)
     part = OptStyle(LineSearch(1e-2, relative=True, stages=stages, phase="estimate"))
     done = drive(part.begin(problem)(1, found, 800), problem, label)
     assert done.asks <= 1 + stages
@@ -179,7 +186,7 @@ def test_the_searches_are_asked_side_by_side(stages):
 
 def test_a_ray_has_two_flagged_answers_at_most_and_two_hundred_others():
     _, found, label = plane(0.3, 0.3)
-    problem = tb.Problem(GREY, 0)
+    problem = tb.attack.Problem(GREY, 0)
     done = drive(OptStyle().begin(problem)(1, found, 100), problem, label)
     assert done.asks == 3
     assert 10 <= done.flagged <= 20
@@ -205,7 +212,7 @@ def test_the_direction_is_the_sum_of_the_formula(t, gamma):
     """- sum_i (g_i - mean) u_i, with g_i the distance of the plane along each ray; a ray beyond
     (1 + reach) g counts as 1.02 times that, and one within (1 - reach) g as that."""
     normal, found, label = plane(0.3, 0.3)
-    problem = tb.Problem(GREY, 0)
+    problem = tb.attack.Problem(GREY, 0)
     part = OptStyle(gamma=gamma)
     done = drive(part.begin(problem)(t, found, 400), problem, label)
     rays, u = lengths(found, part, problem, t, 400)
@@ -229,7 +236,7 @@ def test_it_points_towards_the_normal_of_a_plane():
     cosines = []
     normal, found, label = plane(0.3, 0.3)
     for seed in range(12):
-        problem = tb.Problem(GREY, 0, seed=seed)
+        problem = tb.attack.Problem(GREY, 0, seed=seed)
         part = OptStyle(LineSearch(1e-2, relative=True, stages=2, phase="estimate"))
         done = drive(part.begin(problem)(1, found, 1000), problem, label)
         cosines.append(float(done.returned.flatten() @ normal))
@@ -242,7 +249,7 @@ def test_if_all_rays_are_flagged_there_is_no_direction(g):
     of it by rounding must not be taken for a direction."""
     point = GREY + (g * testing._unit(0, SHAPE)).view(SHAPE)
     for rays in (*range(1, 8), 10, 20, 30):
-        problem = tb.Problem(GREY, 0)
+        problem = tb.attack.Problem(GREY, 0)
         part = OptStyle(directions=rays)
         done = drive(part.begin(problem)(1, Iterate(point, g), 1), problem, lambda x: 0)
         assert len(done.points) == rays
@@ -253,7 +260,7 @@ def test_if_all_rays_are_flagged_there_is_no_direction(g):
 def test_if_no_ray_meets_the_boundary_there_is_no_direction():
     """All end at their inner ends, whose distances differ by rounding and by nothing else."""
     point = GREY + testing._unit(0, SHAPE).view(SHAPE)
-    problem = tb.Problem(GREY, 0)
+    problem = tb.attack.Problem(GREY, 0)
     done = drive(OptStyle().begin(problem)(1, Iterate(point, 1.0), 1), problem, lambda x: 1)
     none = done.returned is None
     assert none
@@ -261,7 +268,7 @@ def test_if_no_ray_meets_the_boundary_there_is_no_direction():
 
 def test_another_search_may_be_plugged_in():
     _, found, label = plane(0.3, 0.3)
-    problem = tb.Problem(GREY, 0)
+    problem = tb.attack.Problem(GREY, 0)
     part = OptStyle(BinarySearch(1e-4, relative=True, phase="estimate"))
     done = drive(part.begin(problem)(1, found, 100), problem, label)
     assert done.asks <= 1 + math.ceil(math.log2(1e4)) + 1
@@ -273,7 +280,7 @@ def test_the_radius_is_gamma_over_d_but_no_wider_than_a_tenth(dimension, t, want
     """HSJA's theta = gamma / d^1.5 times sqrt(d): 10^4 / 150 528 = 0.0664 for 3 x 224 x 224."""
     shape = {768: (3, 16, 16), 150_528: (3, 224, 224)}[dimension]
     source = torch.full(shape, 0.5, dtype=torch.float64)
-    problem = tb.Problem(source, 0)
+    problem = tb.attack.Problem(source, 0)
     theta = testing._unit(0, shape).view(shape)
     found = Iterate(source + 2 * theta, 2.0)
     done = drive(OptStyle().begin(problem)(t, found, 1), problem, lambda x: 0)
@@ -293,7 +300,11 @@ def test_stealthy_hsja_has_few_flagged_answers():
 
     def share(preset):
         [result] = tb.run(
-            tb.preset(preset), boundary.model(), boundary.source[None], [0], max_queries=4000
+            tb.preset(preset),
+            boundary.model(),
+            boundary.source[None],
+            [0],
+            limits=tb.Limits(max_queries=4000),
         )
         tallies = [tally for phase, tally in result.ledger.counts.items() if phase != "start"]
         total = sum(sum(tally.values()) for tally in tallies)

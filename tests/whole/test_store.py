@@ -25,7 +25,7 @@ from small_studies import sample_record
 import tollbox as tb
 from tollbox.engine.journal import Answered
 from tollbox.errors import FileError, InputError
-from tollbox.studies.schema import Tariff
+from tollbox.studies.specs import Tariff
 from tollbox.studies.store import codec
 from tollbox.studies.store.codec import Trace, pack_answers
 from tollbox.studies.store.connection import StoreError
@@ -119,7 +119,7 @@ def test_runs_come_back_with_counts_improvements_and_steps(path: Path, attack: s
     )
     assert result.trace
     result = replace(result, warnings=("one", "and another"), reason="said", seed=-(2**63))
-    tariff = Tariff("4", prices, 300, result.max_queries)
+    tariff = Tariff("4", prices, 300, result.limits.max_queries)
     with Store.open(path, write=True) as store:
         store.save(7, result)
         store.save(8, replace(result, adversarial=None))
@@ -170,9 +170,14 @@ def test_a_trace_is_decoded_in_parts() -> None:
 def test_an_old_trace_has_its_queries_included_when_it_is_read(prices: tb.Prices) -> None:
     """Version 0.1.0 wrote the account before the query that found a point."""
     boundary = half_space(distance=0.3, shape=(3, 8, 8))
-    limits = {"budget": 1000, "max_queries": 300}
+    limits = tb.Limits(1000, max_queries=300)
     [result] = tb.run(
-        tb.preset("a-cgba"), boundary.model(), boundary.source[None], [0], prices=prices, **limits
+        tb.preset("a-cgba"),
+        boundary.model(),
+        boundary.source[None],
+        [0],
+        prices=prices,
+        limits=limits,
     )
     assert len(result.improvements) > 3
     assert (
@@ -202,10 +207,15 @@ def test_an_old_trace_does_not_know_the_class_of_an_answer_and_counts_the_deares
 
 def test_an_old_trace_of_a_free_clean_image_has_no_query() -> None:
     boundary = half_space(distance=0.3, shape=(3, 8, 8))
-    free = tb.Cell(
-        tb.preset("a-cgba"), boundary.source, 1, tb.Prices(), 100.0, 100, charge_clean=False
+    free = tb.attack.Cell(
+        tb.preset("a-cgba"),
+        boundary.source,
+        1,
+        tb.Prices(),
+        tb.Limits(100.0, 100),
+        charge_clean=False,
     )
-    [result] = tb.Engine(boundary.model()).run([free])
+    [result] = tb.attack.Engine(boundary.model()).run([free])
     assert result.improvements == ((0.0, 0, 0, 0.0, 0.0, 0),)
     assert (
         old_trace(result, charged=0).improvements(tb.Prices(), tb.Goal.leave({1}))
@@ -535,7 +545,7 @@ def test_a_disk_that_is_full_before_the_first_batch(tmp_path: Path) -> None:
 def test_a_new_store_on_a_full_disk(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "small", "16k") as folder:
         names = [(i, "c" * 32, 0, "n" * 200) for i in range(500)]
-        with pytest.raises(tb.TollboxError, match=r"full.*Make room") as told:
+        with pytest.raises(tb.errors.TollboxError, match=r"full.*Make room") as told:
             Store.create(folder / "shard-0.sqlite", sample_record(), names)
         assert not isinstance(told.value, InputError)  # no mistake of the user: exit code 1
 

@@ -19,9 +19,10 @@ from small_studies import contents, rewrite_record
 from torch import Tensor, nn
 
 import tollbox as tb
-from tollbox import Stop, Study, StudyResults
+from tollbox import Stop, Study
 from tollbox.core.model import Model
 from tollbox.errors import FileError, InputError
+from tollbox.studies import StudyResults
 from tollbox.studies import inputs as loaded_module
 from tollbox.studies.create import begin, holds, shard_count
 from tollbox.studies.events import CellEnded, ModelBegun, Options, Outcome

@@ -14,8 +14,8 @@ import pytest
 from small_studies import TEXT, StudyFolder, contents, rewrite_record, write_study
 
 import tollbox as tb
-from tollbox import StudyResults
 from tollbox.errors import FileError, InputError
+from tollbox.studies import StudyResults
 from tollbox.studies.create import Part
 from tollbox.studies.merge import merge_parts
 from tollbox.studies.status import StudyStatus

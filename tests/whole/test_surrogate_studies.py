@@ -13,9 +13,11 @@ from small_studies import TEXT, StudyFolder, contents, write_study
 from torch import Tensor, nn
 
 import tollbox as tb
-from tollbox import FileError, InputError, Study, StudyResults
+from tollbox import Study
 from tollbox.cli.app import main
+from tollbox.errors import FileError, InputError
 from tollbox.report.data import page_data
+from tollbox.studies import StudyResults
 from tollbox.studies.create import begin
 from tollbox.studies.fingerprint import recorded_study
 from tollbox.studies.inputs import load

@@ -55,8 +55,8 @@ def cosine(a: Tensor, b: Tensor) -> float:
     )
 
 
-def problem(**more) -> tb.Problem:
-    return tb.Problem(torch.full(SHAPE, 0.5), 0, **more)
+def problem(**more) -> tb.attack.Problem:
+    return tb.attack.Problem(torch.full(SHAPE, 0.5), 0, **more)
 
 
 # -- what it says ---------------------------------------------------------------------------------
@@ -141,8 +141,10 @@ def attacked(network: nn.Module | None, ratio: float = 1.0, budget: float = 500.
     boundary, _ = plane()
     surrogate = None if network is None else Surrogate(network)
     attack = replace(tb.preset("frugal"), surrogate=surrogate)
-    cell = tb.Cell(attack, boundary.source, 0, tb.Prices(ratio, 1), budget, seed=seed)
-    [result] = tb.run_cells([cell], boundary.model())
+    cell = tb.attack.Cell(
+        attack, boundary.source, 0, tb.Prices(ratio, 1), tb.Limits(budget), seed=seed
+    )
+    [result] = tb.attack.run_cells([cell], boundary.model())
     assert result.stop is tb.Stop.BUDGET, result.reason
     return result
 
@@ -179,9 +181,11 @@ def test_it_is_the_same_in_any_batch():
     boundary = testing.half_space(1.0, factor=4)
     attack = replace(tb.preset("frugal"), surrogate=Surrogate(Linear(noise(4))))
     images = [(boundary.source + 0.01 * k).clamp(0, 1) for k in range(4)]
-    cells = [tb.Cell(attack, image, 0, tb.Prices(3, 1), 300) for image in images]
-    one = tb.run_cells(cells, boundary.model(), batch_size=64)
-    other = tb.run_cells(cells[::-1], boundary.model(), batch_size=5, live=2)
+    cells = [tb.attack.Cell(attack, image, 0, tb.Prices(3, 1), tb.Limits(300)) for image in images]
+    one = tb.attack.run_cells(cells, boundary.model(), execution=tb.Execution(batch_size=64))
+    other = tb.attack.run_cells(
+        cells[::-1], boundary.model(), execution=tb.Execution(batch_size=5, live=2)
+    )
     for a, b in zip(one, list(other)[::-1], strict=True):
         assert a.distance == b.distance
         assert [s.cost for s in a.trace] == [s.cost for s in b.trace]
@@ -204,17 +208,17 @@ def test_the_preset_takes_a_surrogate_or_networks():
 
 def test_without_one_the_preset_is_refused():
     told = r"^surrogate is not given, and the preset 'frugal\+surrogate' needs one: expected a net"
-    with pytest.raises(tb.InputError, match=told):
+    with pytest.raises(tb.errors.InputError, match=told):
         tb.preset("frugal+surrogate")
 
 
 def test_with_one_another_preset_is_refused():
     told = r"^surrogate is given, and the preset 'hsja' takes none: expected it with frugal\+surr"
-    with pytest.raises(tb.InputError, match=told):
+    with pytest.raises(tb.errors.InputError, match=told):
         tb.preset("hsja", surrogate=Linear(noise(1)))
-    with pytest.raises(tb.InputError, match=r"surrogate is 3: expected a network"):
+    with pytest.raises(tb.errors.InputError, match=r"surrogate is 3: expected a network"):
         tb.preset("frugal+surrogate", surrogate=3)
-    with pytest.raises(tb.UnknownNameError, match=r"did you mean 'frugal\+surrogate'"):
+    with pytest.raises(tb.errors.UnknownNameError, match=r"did you mean 'frugal\+surrogate'"):
         tb.preset("frugal+surogate", surrogate=Linear(noise(1)))
 
 
@@ -223,10 +227,10 @@ def test_it_goes_to_other_processes():
     attack = tb.preset("frugal+surrogate", surrogate=Linear(noise(5) + noise(6)))
     images = torch.stack([(problem().source + 0.1 * noise(k)).clamp(0, 1) for k in range(2)])
     labels = model(images).tolist()
-    cells = [tb.Cell(attack, images[k], labels[k], budget=60) for k in range(2)]
-    here = tb.run_cells(cells, model)
-    with tb.Workers(model, 2, force=True) as workers:
-        there = tb.run_cells(cells, model, workers=workers)
+    cells = [tb.attack.Cell(attack, images[k], labels[k], limits=tb.Limits(60)) for k in range(2)]
+    here = tb.attack.run_cells(cells, model)
+    with tb.workers.Workers(model, 2, force=True) as workers:
+        there = tb.attack.run_cells(cells, model, execution=tb.Execution(workers=workers))
     assert all(len(r.improvements) > 1 for r in here)
     assert [r.improvements for r in there] == [r.improvements for r in here]
 
@@ -239,11 +243,17 @@ def test_the_classes_of_the_networks():
     surrogate = Surrogate([Linear(noise(1)), Linear(noise(2))])
     assert surrogate.classes(image) == 3
     assert surrogate.gradients == 0
-    with pytest.raises(tb.InputError, match="has networks of 3 and 5 classes: expected the same"):
+    with pytest.raises(
+        tb.errors.InputError, match="has networks of 3 and 5 classes: expected the same"
+    ):
         Surrogate([Linear(noise(1)), Bent()]).classes(image)
-    with pytest.raises(tb.InputError, match=r"cannot be differentiated at .* \(RuntimeError"):
+    with pytest.raises(
+        tb.errors.InputError, match=r"cannot be differentiated at .* \(RuntimeError"
+    ):
         Surrogate(Bent()).classes(torch.rand(3, 8, 8))
-    with pytest.raises(tb.InputError, match="mean has 2 numbers, and the images have 3 channels"):
+    with pytest.raises(
+        tb.errors.InputError, match="mean has 2 numbers, and the images have 3 channels"
+    ):
         Surrogate(Linear(noise(1)), mean=(0.4, 0.5)).classes(image)
 
 
@@ -252,15 +262,17 @@ def test_the_classes_of_the_networks():
 
 @pytest.mark.parametrize("wrong", [None, [], "resnet", [Linear(noise(1)), 3], torch.ones(3)])
 def test_what_is_no_network_is_refused(wrong):
-    with pytest.raises(tb.InputError, match=r"surrogate.*expected a network"):
+    with pytest.raises(tb.errors.InputError, match=r"surrogate.*expected a network"):
         Surrogate(wrong)
 
 
 def test_a_wrong_mean_is_refused_at_once():
-    with pytest.raises(tb.InputError, match="std"):
+    with pytest.raises(tb.errors.InputError, match="std"):
         Surrogate(Linear(noise(1)), std=0)
 
 
 def test_too_few_classes_are_told():
-    with pytest.raises(tb.InputError, match="has 3 classes, and class 7"):
-        Surrogate(Linear(noise(1))).direction(tb.Problem(problem().source, 7), problem().source)
+    with pytest.raises(tb.errors.InputError, match="has 3 classes, and class 7"):
+        Surrogate(Linear(noise(1))).direction(
+            tb.attack.Problem(problem().source, 7), problem().source
+        )

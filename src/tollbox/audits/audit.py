@@ -24,6 +24,7 @@ from torch import Tensor
 
 from .._run import AnyModel
 from ..core.cell import check_label
+from ..core.execution import Execution
 from ..core.model import as_model
 from ..core.noise import content_hash
 from ..core.prices import Prices
@@ -45,7 +46,7 @@ from ..studies.events import Event, Options, Tell
 from ..studies.inputs import Loaded
 from ..studies.results import StudyResults
 from ..studies.run import run_folder
-from ..studies.schema import GoalSpec, ImagesSpec, ModelSpec
+from ..studies.specs import GoalSpec, ImagesSpec, ModelSpec
 from ..studies.study import Study
 from ..workers.executors import Stopper
 from .compare import against
@@ -132,15 +133,12 @@ def audit(
         where=IN_PYTHON,
         folder=folder,
         images=ImagesSpec(folder / IMAGES),
-        models=[ModelSpec(MODEL, MODEL, MODEL)],
+        models=[ModelSpec(source=MODEL, name=MODEL, resolved=MODEL)],
         attacks=suite.specs(),
         tariffs=suite.tariffs(),
         seeds=[seed],
         goal=GoalSpec(flagged=None if classes is None else frozenset(classes)),
-        batch_size=batch_size,
-        workers=workers,
-        metered=metered,
-        exact=exact,
+        execution=Execution(batch_size=batch_size, workers=workers, metered=metered, exact=exact),
         keep_images=keeps_images(suite, given.images),
     )
     asked = as_model(model)

@@ -58,7 +58,7 @@ def over_budgets(evidence: Evidence) -> Standings:
     """Where the finished series stand."""
     results = evidence.results
     [model] = results.study.models
-    priced = [tariff for tariff in results.study.tariffs if math.isfinite(tariff.budget)]
+    priced = [tariff for tariff in results.study.tariffs if math.isfinite(tariff.limits.budget)]
     columns = [TableColumn(model.name, tariff) for tariff in priced]
     return standings(results, evidence.complete, columns, Reading.HARD)
 
@@ -189,8 +189,8 @@ def suite_data(evidence: Evidence) -> dict[str, Any]:
         "attacks": [attack.name for attack in study.attacks],
         "budget": number(evidence.settings["budget"]),
         "budgets": [
-            {"price": price(tariff.prices.true_ratio), "budget": number(tariff.budget)}
-            | {"queries": number(tariff.max_queries)}
+            {"price": price(tariff.prices.true_ratio), "budget": number(tariff.limits.budget)}
+            | {"queries": number(tariff.limits.max_queries)}
             for tariff in study.tariffs
         ],
         "factors": {f"{ratio:g}": factor for ratio, factor in FACTORS.items()},

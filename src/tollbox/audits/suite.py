@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from ..core.validation import is_number, shown
 from ..errors import InputError
-from ..studies.schema import AttackSpec, Tariff
+from ..studies.specs import AttackSpec, Tariff
 
 ATTACKS = ("frugal", "surfree-original", "hsja+as", "stealthy-hsja")
 FACTORS: dict[float, float] = {1: 1.0, 10: 1.5, 100: 3.0, 1000: 15.0}

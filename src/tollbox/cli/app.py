@@ -24,7 +24,7 @@ from .parsing import as_option
 
 COMMANDS = {
     "demo": "Audit the embedded model: what it costs to attack it, and a page, in about a minute.",
-    "audit": "Tell what it costs to attack your own model, and what would make it uneconomic.",
+    "audit": "Report what it costs to attack your own model, and what would make it uneconomic.",
     "attack": "Attack your own model on your own images, under a price for flagged answers.",
     "init": "Write a study file for your own model and images, or one to fill in.",
     "run": "Run a study: models x attacks x prices x images, from a TOML file.",

@@ -1,216 +1,86 @@
-"""`tollbox attack`: its options, and its help."""
+"""`tollbox attack`: a study of one attack on your own model, with its own files.
+
+1. All input is checked before the first query. A mistake is reported in one sentence, and nothing
+   is written.
+2. Every answer is recorded in the output folder first, so that `tollbox resume` can continue.
+   Ctrl-C stops the run and saves what was reached; exit code 130 (SIGTERM: 143).
+3. If all runs that started failed, the first reason is reported; exit code 1.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from ..core.validation import DTYPE_NAMES
-from ..data.resizing import INTERPOLATIONS
-from . import parsing as choices
-from .later import work_of
+from ..errors import InputError, mention
+from ..studies.schema import (
+    AttackTable,
+    DetectorTable,
+    GoalTable,
+    ModelTable,
+    PriceTable,
+    StudyTable,
+    SurrogateTable,
+)
 from .options import (
-    CHECK_HELP,
     FORCE_HELP,
+    IMAGES,
+    MODEL,
     DtypeName,
     FileOrText,
-    InterpolationName,
     NormName,
     PresetName,
+    RunOptions,
+    flag,
+    option,
 )
+from .parsing import numbers, price, seconds
 
+if TYPE_CHECKING:
+    from ..studies.inputs import Loaded
+    from ..studies.specs import DetectorSpec, SurrogateSpec
+    from ..studies.study import Study
 
-def _option(text: str, hyphen: bool = False, metavar: str | None = None) -> Parameter:
-    return Parameter(help=text, allow_leading_hyphen=hyphen, metavar=metavar, show_choices=False)
-
-
-def _whole(text: str) -> Parameter:
-    return Parameter(help=text, converter=choices.whole)
+SLOW_IMPORTS = (".attack_files", ".study_run")
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class AttackOptions:
+class AttackOptions(RunOptions):
     """The options of `tollbox attack`."""
 
-    model: Annotated[
-        FileOrText,
-        _option(
-            "A torch.export file (.pt2), a TorchScript file, hf:NAME, timm:NAME, torchvision:NAME, "
-            "clip:NAME, onnx:FILE, or module:function, a function or network that gives logits or "
-            "labels for images (n, c, h, w) in [0,1].",
-            metavar="MODEL",
-        ),
-    ]
-    images: Annotated[
-        Path,
-        _option(
-            "A folder with a folder for each class, or with --labels; an .npz with images and "
-            "labels; or module:function, which gives a data set, or images and labels."
-        ),
-    ]
-    out: Annotated[Path, _option("Folder for the results: a new one, or an empty one.")]
-    labels: Annotated[Path | None, _option("CSV with the columns file and label.")] = None
-    limit: Annotated[int | None, _whole("Use only the first so many images.")] = None
-    resize: Annotated[
-        str | None,
-        _option(
-            "Length in pixels to which the shorter side of each picture is brought; or "
-            "height,width to which it is stretched. Default: as the model's own configuration "
-            "says of both this and --crop, if it has one."
-        ),
-    ] = None
-    crop: Annotated[
-        str | None, _option("Then cut out the middle: a side in pixels, or height,width.")
-    ] = None
-    interpolation: Annotated[
-        InterpolationName | None,
-        _option(
-            f"How to resize: {', '.join(INTERPOLATIONS)}; antialiased. Default: bilinear.",
-            metavar="FILTER",
-        ),
-    ] = None
-    names: Annotated[
-        Path | None,
-        _option(
-            "Text file with the name of a class on each line, in the order of the labels: they are "
-            "shown, folders go by them, and clip: is asked with them, or with a prompt after a "
-            "tab. Default: as the model's own configuration says, if it has one."
-        ),
-    ] = None
-    mean: Annotated[
-        str | None,
-        _option(
-            "Subtracted from images in [0,1]; a number or one per channel. Default: as the "
-            "model's own configuration says, if it has one.",
-            True,
-        ),
-    ] = None
-    std: Annotated[str | None, _option("Divides after the mean; likewise.", True)] = None
-    quantize: Annotated[int | None, _whole("Bits per channel that the model takes.")] = None
-    dtype: Annotated[
-        DtypeName | None,
-        _option(
-            f"What the network computes in: {DTYPE_NAMES}. Default: as its weights are, float32 "
-            "for half precision.",
-            metavar="DTYPE",
-        ),
-    ] = None
-    compile: Annotated[
-        bool, Parameter(help="Run the network through torch.compile.", negative="")
-    ] = False
-    cuda_graphs: Annotated[
-        bool, Parameter(help="Record the network's launches as CUDA graphs.", negative="")
-    ] = False
-    tf32: Annotated[
-        bool | None, _option("Allow TF32 in the network, or forbid it. Default: torch's setting.")
-    ] = None
-    attack: Annotated[
-        PresetName, _option("A preset; `tollbox presets` lists them.", metavar="PRESET")
-    ] = "a-hsja"
+    model: Annotated[FileOrText, MODEL] = field()
+    images: Annotated[Path, IMAGES] = field()
+    out: Annotated[Path, Parameter(help="Folder for the results: a new one, or an empty one.")]
+    dtype: Annotated[DtypeName | None, option(ModelTable, "dtype", metavar="DTYPE")] = None
+    compile: Annotated[bool, option(ModelTable, "compile")] = False
+    cuda_graphs: Annotated[bool, option(ModelTable, "cuda_graphs")] = False
+    tf32: Annotated[bool | None, option(ModelTable, "tf32")] = None
+    attack: Annotated[PresetName, option(AttackTable, "preset", metavar="PRESET")] = "a-hsja"
     surrogate: Annotated[
         tuple[FileOrText, ...],
-        Parameter(
-            metavar="NETWORK",
-            help="For frugal+surrogate: a network of your own with the classes of the model, as a "
-            "file or module:function; it is differentiated, and costs nothing. May be repeated.",
-            negative="",
-            show_default=False,
-        ),
+        option(AttackTable, "surrogate", metavar="NETWORK", negative="", show_default=False),
     ] = ()
-    surrogate_mean: Annotated[str | None, _option("As --mean, for the surrogate.", True)] = None
-    surrogate_std: Annotated[str | None, _option("As --std, for the surrogate.", True)] = None
-    target: Annotated[
-        int | None, _whole("The class to reach, for all images; needs --start. Default: any other.")
-    ] = None
-    start: Annotated[
-        Path | None,
-        _option(
-            "An image to begin from (with --target: of that class), of the images' size; or an "
-            ".npz with one for each image. Default: the attack finds one."
-        ),
-    ] = None
-    flagged: Annotated[
-        Path | None,
-        _option(
-            "A text file with the flagged classes, one or a range (151-268) in each line: any "
-            "other class is adversarial. Default: the image's own class."
-        ),
-    ] = None
-    mask: Annotated[
-        Path | None,
-        _option(
-            "A picture of the images' size, white where pixels may change; or a folder with one "
-            "for each image, of its name. Default: all may change."
-        ),
-    ] = None
-    price: Annotated[
-        FileOrText,
-        _option(
-            "c*: what a flagged answer costs, others cost 1. A number, inf, or a CSV with the "
-            "columns class and price, or flagged and price for one that grows from a flagged "
-            "answer on (class, or flagged, may be `default`, which is 1 if absent).",
-            True,
-            metavar="PRICE",
-        ),
-    ] = "1"
-    norm: Annotated[
-        NormName,
-        _option(
-            "What distances are measured in: l2, or linf for an attack made for that.",
-            metavar="NORM",
-        ),
-    ] = "l2"
-    budget: Annotated[float | None, _option("What the queries for one image may cost.")] = None
-    max_queries: Annotated[int | None, _whole("How many queries an image may take.")] = None
-    max_flagged: Annotated[
-        int | None,
-        _whole("How many of its answers may be flagged; nothing is asked after the last of them."),
-    ] = None
-    watch: Annotated[
-        str | None,
-        _option(
-            "module:function, a detector of your own or a function that gives one: it is shown the "
-            "queries of each image, and its alarms are counted; no attack is told of them."
-        ),
-    ] = None
-    alarm_price: Annotated[
-        float | None, _option("What an alarm costs, beside the answer. Default: nothing.")
-    ] = None
-    max_alarms: Annotated[
-        int | None,
-        _whole("How many alarms an image may raise; nothing is asked after the last of them."),
-    ] = None
-    time_limit: Annotated[float | None, _option("Seconds after which the run ends.")] = None
-    seed: Annotated[int, _whole("Seed of the random numbers.")] = 0
-    device: Annotated[str | None, _option("Default: cuda if there is one, else cpu.")] = None
-    batch_size: Annotated[
-        int | None, _whole("Rows of a model batch. Default: 256 on a GPU, else 64.")
-    ] = None
-    workers: Annotated[
-        int, _whole("Processes that share the images; no more than cores are used.")
-    ] = 1
-    force_workers: Annotated[bool, Parameter(help=FORCE_HELP, negative="")] = False
-    metered: Annotated[
-        bool,
-        Parameter(
-            help="The model bills every row it computes: send only rows that are certain to be "
-            "charged; nothing else is asked, but for a try of one image when it is loaded.",
-            negative="",
-        ),
-    ] = False
-    check: Annotated[bool, Parameter(help=CHECK_HELP, negative="")] = False
-    exact: Annotated[
-        bool,
-        Parameter(
-            help="Take one batch shape and layout in which a row of the network depends on nothing "
-            "else, bit for bit; refuse if there is none.",
-            negative="",
-        ),
-    ] = False
+    surrogate_mean: Annotated[str | None, option(SurrogateTable, "mean")] = None
+    surrogate_std: Annotated[str | None, option(SurrogateTable, "std")] = None
+    target: Annotated[int | None, option(GoalTable, "target")] = None
+    start: Annotated[Path | None, option(GoalTable, "start")] = None
+    mask: Annotated[Path | None, option(GoalTable, "mask")] = None
+    price: Annotated[FileOrText, option(PriceTable, "ratio", metavar="PRICE")] = "1"
+    norm: Annotated[NormName, option(StudyTable, "norm", metavar="NORM")] = "l2"
+    budget: Annotated[float | None, option(StudyTable, "budget")] = None
+    max_queries: Annotated[int | None, option(StudyTable, "max_queries")] = None
+    max_flagged: Annotated[int | None, option(StudyTable, "max_flagged")] = None
+    detector: Annotated[str | None, option(DetectorTable, "source")] = None
+    alarm_price: Annotated[float | None, option(DetectorTable, "alarm_price")] = None
+    max_alarms: Annotated[int | None, option(DetectorTable, "max_alarms")] = None
+    time_limit: Annotated[float | None, Parameter(help="Seconds after which the run stops.")] = None
+    check: Annotated[bool, option(StudyTable, "check")] = False
+    force_workers: Annotated[bool, flag(FORCE_HELP)] = False
 
 
 def attack(options: AttackOptions) -> int:
@@ -220,4 +90,135 @@ def attack(options: AttackOptions) -> int:
     Ctrl-C ends the run and saves what was reached; `tollbox resume` continues after a stop of any
     kind.
     """
-    return work_of(attack)(options)
+    from ..data.output import check_free
+    from ..studies.create import begin
+    from ..studies.events import Options
+    from ..studies.inputs import load
+    from .attack_files import finish
+    from .study_run import keeping, run_left, say_findings
+
+    limit, force = seconds(options.time_limit), options.force_workers
+    check_free(options.out)
+    loaded = load(study_of(options))
+    settings = _settings(options, loaded)
+    say_findings(begin(loaded, options.out, "attack", settings=settings, force_workers=force))
+    how = Options(time_limit=limit, force_workers=force)
+    with keeping(options.out):
+        outcome, interruption = run_left(options.out, how, loaded)
+        return finish(options.out, outcome, interruption, loaded)
+
+
+def study_of(options: AttackOptions) -> Study:
+    """Return the study of one attack that the options describe."""
+    from ..studies.specs import AttackSpec, GoalSpec, Tariff
+    from ..studies.study import Study
+
+    limits: dict[str, Any] = {
+        name: math.inf if (value := getattr(options, name)) is None else value
+        for name in ("budget", "max_queries", "max_flagged")
+    }
+    return Study.of(
+        name="attack",
+        where="tollbox attack",
+        images=options.images_spec(),
+        models=[
+            options.model_spec(
+                name="model",
+                quantize=options.quantize,
+                dtype=options.dtype,
+                compile=options.compile,
+                cuda_graphs=options.cuda_graphs,
+                tf32=options.tf32,
+            )
+        ],
+        attacks=[AttackSpec.of(options.attack, _surrogate(options))],
+        tariffs=[Tariff.of(price(options.price), **limits)],
+        seeds=[options.seed],
+        goal=GoalSpec(
+            target=options.target,
+            start=options.start,
+            flagged=options.flagged_classes,
+            mask=options.mask,
+        ),
+        norm=options.norm,
+        detector=_detector(options),
+        device=options.device,
+        execution=options.execution(check=options.check),
+        keep_images=True,
+    )
+
+
+def _detector(options: AttackOptions) -> DetectorSpec | None:
+    from ..studies.specs import DetectorSpec
+
+    given = {name: getattr(options, name) for name in ("alarm_price", "max_alarms")}
+    given = {name: value for name, value in given.items() if value is not None}
+    if options.detector is not None:
+        return DetectorSpec(options.detector, **given)
+    for name in given:
+        raise InputError(
+            f"is given, and {mention('detector')} is not",
+            expected=f"a detector as {mention('detector')}, or neither",
+            input=name,
+        )
+    return None
+
+
+def _surrogate(options: AttackOptions) -> SurrogateSpec | None:
+    from ..studies.specs import SurrogateSpec
+
+    mean = numbers("surrogate_mean", options.surrogate_mean)
+    std = numbers("surrogate_std", options.surrogate_std)
+    if options.surrogate:
+        return SurrogateSpec.of(*options.surrogate, mean=mean, std=std)
+    if mean is not None or std is not None:
+        raise InputError(
+            f"is given, and {mention('surrogate')} is not",
+            expected="both, or neither",
+            input="surrogate_std" if mean is None else "surrogate_mean",
+        )
+    return None
+
+
+def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
+    """Return all that is needed to run the attack again, for ledger.json."""
+    from ..studies.fingerprint import current_environment
+
+    study, [model], [tariff] = loaded.study, loaded.study.models, loaded.study.tariffs
+    prices, environment = tariff.prices, current_environment(loaded.device)
+    resizing, surrogate = loaded.images.resizing, loaded.surrogate(study.attacks[0])
+    classes = None if prices.classes is None else {str(k): v for k, v in prices.classes.items()}
+    given = {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in vars(options).items()
+        if name not in ("out", "force_workers", "surrogate_mean", "surrogate_std")
+    }
+    return {
+        **given,
+        "attack": study.attacks[0].name,
+        "attack_parts": repr(loaded.attack(study.attacks[0])),
+        "surrogate": None
+        if surrogate is None
+        else {
+            "source": list(options.surrogate),
+            "mean": options.surrogate_mean,
+            "std": options.surrogate_std,
+            "digest": surrogate.digest,
+        },
+        "mask_digest": loaded.masks_digest,
+        "prices": {
+            "source": prices.source,
+            "other": prices.other,
+            "classes": classes,
+            "escalation": None if prices.escalation is None else asdict(prices.escalation),
+        },
+        **asdict(tariff.limits),
+        "model_sha256": loaded.fingerprint(model).file,
+        "running": dict(loaded.fingerprint(model).running or {}),
+        "classes": loaded.model(model).classes,
+        "resizing": None if resizing is None else asdict(resizing),
+        "device": str(loaded.device),
+        "versions": {
+            name: getattr(environment, name) for name in ("tollbox", "torch", "numpy", "python")
+        },
+    }

@@ -1,95 +1,217 @@
-"""`tollbox audit`: its options, and its help."""
+"""`tollbox audit`: what it costs to attack your own model, and what would make it uneconomic.
+
+1. An audit is a study in --out. The same command resumes it, and so does `tollbox resume`.
+2. Without --model nothing is run: the recorded audit in --out is read again with the given --worth,
+   --epsilon, --policy and --against. That needs no model.
+3. audit.json and audit.html are written whenever a run ends, finished or not.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+import re
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from . import parsing as choices
-from .later import work_of
-from .output import JSON
+from ..errors import InputError, mention
+from ..studies.schema import ImagesTable
+from .options import RunOptions, option
+from .output import JSON, console, print_json
+from .parsing import OPTIONS
 
+if TYPE_CHECKING:
+    from ..audits.audit import Audit
+    from ..audits.questions import Questions
+    from ..audits.suite import Suite
+    from ..studies.events import Outcome
+    from ..studies.inputs import Loaded
+    from ..studies.study import Study
+
+SLOW_IMPORTS = ("..audits.audit", ".study_run")
 LIMIT = 50
-"""Images, unless it is said."""
+"""Number of images by default."""
+SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
-def _option(text: str, hyphen: bool = False) -> Parameter:
-    return Parameter(help=text, allow_leading_hyphen=hyphen)
-
-
-def _whole(text: str) -> Parameter:
-    return Parameter(help=text, converter=choices.whole)
-
-
-def _flag(text: str) -> Parameter:
-    return Parameter(help=text, negative="")
+def _option(text: str) -> Parameter:
+    return Parameter(help=text)
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class AuditOptions:
+class AuditOptions(RunOptions):
     """The options of `tollbox audit`."""
 
-    out: Annotated[Path, _option("Folder for what is recorded, audit.html and audit.json.")]
-    model: Annotated[
-        str | None,
-        _option("As `tollbox attack` takes it. Without it what is in --out is read again."),
-    ] = None
-    images: Annotated[Path | None, _option("As `tollbox attack` takes them.")] = None
-    labels: Annotated[Path | None, _option("CSV with the columns file and label.")] = None
-    limit: Annotated[int, _whole("Use only the first so many images.")] = LIMIT
-    resize: Annotated[str | None, _option("As for `tollbox attack`.")] = None
-    crop: Annotated[str | None, _option("As for `tollbox attack`.")] = None
-    names: Annotated[Path | None, _option("Text file with a class name on each line.")] = None
-    mean: Annotated[str | None, _option("As for `tollbox attack`.", True)] = None
-    std: Annotated[str | None, _option("As for `tollbox attack`.", True)] = None
-    quantize: Annotated[int | None, _whole("Bits per channel that the model takes.")] = None
-    flagged: Annotated[
-        Path | None, _option("A text file with the flagged classes, as for `tollbox attack`.")
-    ] = None
+    limit: Annotated[int, option(ImagesTable, "limit")] = LIMIT
+    out: Annotated[Path, _option("Folder for the recorded answers, audit.html and audit.json.")]
     budget: Annotated[
         float | None,
         _option(
-            "What an attack on one image may cost where all answers cost 1; it grows with the "
+            "Maximum cost of an attack on one image where all answers cost 1; it grows with the "
             "price. Default: 2000, and 5000 for large images."
         ),
     ] = None
     time: Annotated[
         str | None,
-        _option("Time after which the run ends, as 90s, 8m or 1h; what is complete is reported."),
+        _option("Time after which the run stops, as 90s, 8m or 1h; the finished part is reported."),
     ] = None
     worth: Annotated[
-        float | None, _option("What a changed image is worth, in the price of a cheap answer.")
+        float | None, _option("Value of an adversarial image, in the price of an other answer.")
     ] = None
     epsilon: Annotated[
         str | None,
-        _option("How far an image may be changed: l2 distances as 0.5,1, or 2/255,4/255."),
+        _option("Allowed perturbations: l2 distances as 0.5,1, or 2/255,4/255."),
     ] = None
     policy: Annotated[
         Path | None,
         _option("CSV with the columns flagged and price: one more line, for a price that grows."),
     ] = None
-    against: Annotated[Path | None, _option("The folder of another audit to compare with.")] = None
-    seed: Annotated[int, _whole("Seed of the random numbers.")] = 0
-    device: Annotated[str | None, _option("Default: cuda if there is one, else cpu.")] = None
-    batch_size: Annotated[int | None, _whole("Rows of a model batch.")] = None
-    workers: Annotated[int, _whole("Processes that share the images.")] = 1
-    metered: Annotated[
-        bool, _flag("The model bills every row: send only rows that are certain to be charged.")
-    ] = False
-    exact: Annotated[
-        bool, _flag("Take a batch shape in which results can be repeated bit for bit.")
-    ] = False
+    against: Annotated[Path | None, _option("Folder of another audit to compare with.")] = None
     json: Annotated[bool, JSON] = False
 
 
 def audit(options: AuditOptions) -> int:
-    """Tell what it costs to attack your own model, and what would make it uneconomic.
+    """Report what it costs to attack your own model, and what would make it uneconomic.
 
-    Runs a fixed suite of attacks at several prices; all that is answered is recorded in --out.
-    Ctrl-C ends the run, and the same command goes on.
+    Runs a fixed suite of attacks at several prices; every answer is recorded in --out. Without
+    --model, the audit in --out is read again. Ctrl-C stops the run, and the same command resumes
+    it.
     """
-    return work_of(audit)(options)
+    from ..audits.audit import conclude, options_of, settings_of
+    from ..audits.compare import check_other
+    from ..audits.questions import Questions
+    from ..studies.create import begin, holds
+    from .study_run import keeping, run_left
+
+    limit = duration(options.time)
+    questions = Questions.of(options.worth, options.epsilon, options.policy)
+    if options.model is None:
+        _check_asked(options)
+        show(conclude(options.out, questions, other=options.against), options.json)
+        return 0
+    suite, loaded = prepared(options)
+    if options.against is not None:  # before anything is run for it
+        images = loaded.images
+        known = set(zip(loaded.hashes, images.labels, strict=True))
+        check_other(options.against, images.images.shape[1:], known)
+    if not holds(loaded.study, options.out):
+        settings = settings_of(suite, loaded.images.images, questions)
+        begin(loaded, options.out, "audit", settings=settings)
+    with keeping(options.out):
+        outcome, interruption = run_left(options.out, options_of(limit), loaded)
+        return finish(
+            options.out,
+            outcome,
+            interruption,
+            loaded,
+            questions,
+            other=options.against,
+            as_json=options.json,
+        )
+
+
+def _check_asked(options: AuditOptions) -> None:
+    """Raise InputError if an option is given that only a run reads, but no model."""
+    arguments = {option: name for name, option in OPTIONS.items()}
+    both = f"{mention('model')} and {mention('path')} to run an audit"
+    for each in fields(options):
+        read = each.name in ("out", "worth", "epsilon", "policy", "against", "json")
+        if not read and getattr(options, each.name) != each.default:
+            raise InputError(
+                f"is given, and {mention('model')} is not",
+                expected=f"{both}, or neither to read one that is recorded",
+                input=arguments.get(f"--{each.name}", each.name),
+            )
+    if not options.out.exists():
+        raise InputError(
+            f"is not given, and there is no {options.out}",
+            expected=f"{both}, or the folder of one that is recorded",
+            input="model",
+        )
+
+
+def duration(text: str | None) -> float:
+    """Return '8m' in seconds; infinite for None."""
+    if text is None:
+        return math.inf
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", text)
+    if match is None or float(match[1]) <= 0:
+        raise InputError(f"is {text!r}", expected="a time, as 90s, 8m or 1h", input="time")
+    return float(match[1]) * SECONDS[match[2]]
+
+
+def prepared(options: AuditOptions, name: str = "") -> tuple[Suite, Loaded]:
+    """Return the suite and the study that the options describe, with its images."""
+    from ..audits.audit import keeps_images
+    from ..audits.suite import Suite
+    from ..studies.inputs import load
+    from ..studies.store.folder import read_record
+
+    if options.images is None:
+        raise InputError("is not given", expected="the images to attack", input="path")
+    record = read_record(options.out)
+    budget = Suite().budget if options.budget is None else options.budget
+    study = study_of(options, Suite(budget), keep_images=True, name=name)
+    # The default budget, and what is kept, depend on the size of the images, which load first.
+    begun = record if record is not None and record.made_by == "audit" else None
+    loaded = load(study, begun=begun)
+    images = loaded.images.images
+    suite = Suite.for_images(images[0].numel(), options.budget)
+    kept = keeps_images(suite, images)
+    return suite, replace(loaded, study=study_of(options, suite, kept, name))
+
+
+def study_of(options: AuditOptions, suite: Suite, keep_images: bool, name: str = "") -> Study:
+    """Return the study of an audit; its name is that of the model by default."""
+    from ..studies.specs import GoalSpec
+    from ..studies.study import Study
+
+    return Study.of(
+        name=name or options.model_spec().name,
+        where="tollbox audit",
+        images=options.images_spec(),
+        models=[options.model_spec(name="model", quantize=options.quantize)],
+        attacks=suite.specs(),
+        tariffs=suite.tariffs(),
+        seeds=[options.seed],
+        goal=GoalSpec(flagged=options.flagged_classes),
+        device=options.device,
+        execution=options.execution(),
+        keep_images=keep_images,
+    )
+
+
+def finish(
+    folder: Path,
+    outcome: Outcome,
+    interruption: int,
+    loaded: Loaded | None = None,
+    questions: Questions | None = None,
+    *,
+    other: Path | None = None,
+    as_json: bool = False,
+) -> int:
+    """Write the answers of an audit and print them; return the exit code."""
+    from ..audits.audit import conclude
+    from .study_run import say_end
+
+    code = say_end(folder, outcome, interruption, table=False)
+    show(conclude(folder, questions, loaded, other), as_json)
+    return code
+
+
+def show(found: Audit, as_json: bool) -> None:
+    """Print the verdict, or all answers as JSON."""
+    from ..audits.audit import PAGE
+
+    if as_json:
+        print_json(found.data)
+        return
+    to = console()
+    for part in (found.data, found.data.get("against")):
+        for sentence in () if part is None else part["verdict"]:
+            to.print(sentence, soft_wrap=True)
+    to.print(f"Open {found.folder / PAGE} in a browser.", soft_wrap=True)

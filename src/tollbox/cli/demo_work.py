@@ -9,8 +9,7 @@ from ..audits.questions import Questions
 from ..data.output import check_free
 from ..models import stand_ins
 from ..studies.create import begin
-from .audit import AuditOptions
-from .audit_work import finish, prepared
+from .audit import AuditOptions, finish, prepared
 from .demo import DemoOptions
 from .output import console
 from .parsing import within

@@ -1,67 +1,50 @@
-"""`tollbox init`: its options, and its help."""
+"""`tollbox init`: a study file to start from, with every key explained in a comment.
+
+1. With a model and images, both are loaded as `tollbox run` loads them, so that the file works at
+   once; its comments say what was found (sizes, classes, the model's own preprocessing). The model
+   gets the first images once, uncharged, to see whether it classifies them correctly; with
+   --metered it gets only the one image that every model is tried on.
+2. Without either, the file is a template to fill in.
+3. No file is overwritten, except with --replace one that this command wrote.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections import Counter
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from . import parsing as choices
-from .later import work_of
-from .options import FileOrText, InterpolationName
+from ..errors import FileError, InputError, mention
+from ..studies.schema import ImagesTable, find
+from .options import InputOptions, flag, option
+from .output import console
 
+if TYPE_CHECKING:
+    from ..data.images import ImageSet
+    from ..studies.inputs import Loaded
+    from ..studies.specs import ImagesSpec, ModelSpec
+    from ..studies.template import Template
+
+SLOW_IMPORTS = ("..studies.inputs", "..studies.template")
 MOST_IMAGES = 200
-"""That a study has unless told otherwise."""
-
-
-def _option(text: str, metavar: str | None = None) -> Parameter:
-    return Parameter(help=text, metavar=metavar, allow_leading_hyphen=True, show_choices=False)
+"""Maximum number of images of a study by default."""
+MOST_CLASSES = 5
+"""Maximum number of classes that a comment names."""
+LIMIT_HELP = f"{find(ImagesTable, 'limit').help} Default: {MOST_IMAGES} if there are more."
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class InitOptions:
+class InitOptions(InputOptions):
     """The options of `tollbox init`."""
 
-    model: Annotated[
-        FileOrText | None,
-        _option("A file, hf:NAME or the like, or module:function; as for `attack`.", "MODEL"),
-    ] = None
-    images: Annotated[
-        Path | None, _option("A folder, an .npz, or module:function; as for `attack`.")
-    ] = None
-    labels: Annotated[
-        Path | None,
-        _option("CSV with the columns file and label, if the folder has none for each class."),
-    ] = None
-    limit: Annotated[
-        int | None,
-        Parameter(
-            help=f"Only the first so many images. Default: {MOST_IMAGES} if there are more.",
-            converter=choices.whole,
-        ),
-    ] = None
-    resize: Annotated[
-        str | None, _option("Of pictures: the length of the shorter side, or height,width.")
-    ] = None
-    crop: Annotated[str | None, _option("Then the middle: a side, or height,width.")] = None
-    interpolation: Annotated[InterpolationName | None, _option("How to resize.", "FILTER")] = None
-    names: Annotated[Path | None, _option("Text file with the name of a class on each line.")] = (
-        None
-    )
-    mean: Annotated[
-        str | None, _option("Subtracted from images in [0,1]; a number or one per channel.")
-    ] = None
-    std: Annotated[str | None, _option("Divides after the mean; likewise.")] = None
-    metered: Annotated[
-        bool, Parameter(help="The model bills every image: try it on one alone.", negative="")
-    ] = False
-    out: Annotated[Path, _option("The file to write.")] = Path("study.toml")
-    replace: Annotated[
-        bool, Parameter(help="Replace a file that `tollbox init` wrote.", negative="")
-    ] = False
+    limit: Annotated[int | None, option(ImagesTable, "limit", help=LIMIT_HELP)] = None
+    out: Annotated[Path, Parameter(help="The file to write.")] = Path("study.toml")
+    replace: Annotated[bool, flag("Replace a file that `tollbox init` wrote.")] = False
 
 
 def init(options: InitOptions = InitOptions()) -> int:  # noqa: B008
@@ -70,4 +53,178 @@ def init(options: InitOptions = InitOptions()) -> int:  # noqa: B008
     They are tried first, so that `tollbox run` takes the file as it is; the file says what could
     be changed.
     """
-    return work_of(init)(options)
+    from ..data.output import replace_file
+    from ..studies.study import Study
+    from ..studies.template import Template
+    from . import hints
+
+    out, to = options.out, console()
+    _check_out(out, options.replace)
+    if options.model is None or options.images is None:
+        _check_neither(options)
+        template = Template(out.name)
+        said = f"{out} is a template: fill in the path of the images and the source of the model."
+    else:
+        template = _found(options, options.model, options.images)
+        said = f"{out} is written. {template.about_images} {template.about_model}"
+    text = template.text
+    Study.from_text(text, out.parent, str(out), files=options.model is not None)
+    replace_file(out, text)
+    to.print(f"{said} Next:", soft_wrap=True)
+    for words in (["--dry-run"], ["--out", hints.free_folder()]):
+        to.print(f"  {hints.command('run', out, *words)}", soft_wrap=True)
+    return 0
+
+
+def _check_out(out: Path, replace: bool) -> None:
+    """Raise InputError unless the file can be written: it is new, or may be replaced."""
+    from ..data.output import check_replaceable
+    from ..data.tables import kind_of
+    from ..studies.template import MARK
+
+    kind = kind_of(out, str(out), input="out")
+    if kind == "folder":
+        raise InputError(f"{out} is a folder", expected="the name of a file", input="out")
+    if kind_of(out.parent, str(out.parent), input="out") != "folder":
+        raise InputError(
+            f"is {out}, and there is no folder {out.parent}", remedy="make it first", input="out"
+        )
+    if replace:
+        check_replaceable(out, MARK.encode())
+    elif kind != "nothing" or os.path.islink(out):
+        raise InputError(
+            f"{out} exists already",
+            remedy=f"give another name with {mention('out')}, or {mention('replace')} if "
+            "`tollbox init` wrote it",
+            input="out",
+        )
+
+
+def _check_neither(options: InitOptions) -> None:
+    """Raise InputError if an option is given, but not both a model and images."""
+    for each in fields(options):
+        given = getattr(options, each.name) != each.default
+        if given and each.name not in ("out", "replace"):
+            raise InputError(
+                f"is not given, and {mention(each.name)} is",
+                expected=f"both {mention('model')} and {mention('images')}, or neither for a "
+                "template",
+                input="images" if options.images is None else "model",
+            )
+
+
+def _found(options: InitOptions, source: str, path: Path) -> Template:
+    """Return the template for a model and images, which are loaded and tried."""
+    from ..core.execution import Execution
+    from ..studies.inputs import load
+    from ..studies.selection import images_digest, take
+    from ..studies.specs import AttackSpec, Tariff
+    from ..studies.study import Study
+    from ..studies.template import ATTACKS, BUDGET, PRICES, Template
+
+    folder = options.out.parent
+    images = options.images_spec(limit=MOST_IMAGES + 1 if options.limit is None else options.limit)
+    model = options.model_spec()
+    loaded = load(
+        Study.of(
+            name="study",
+            where="tollbox init",
+            folder=folder,
+            images=images,
+            models=[model],
+            attacks=[AttackSpec.of(preset) for preset in ATTACKS],
+            tariffs=[Tariff.of(price, budget=BUDGET) for price in PRICES],
+            execution=Execution(metered=options.metered),
+        )
+    )
+    more = options.limit is None and len(loaded.images) > MOST_IMAGES
+    limit = MOST_IMAGES if more else options.limit
+    used = take(loaded.images, range(MOST_IMAGES)) if more else loaded.images
+    paths = {"path": path, "labels": options.labels, "names": options.names}
+    seen = {name: each and _seen_from(folder, each, name) for name, each in paths.items()}
+    if images.function is not None:
+        seen["path"] = Path(images.function)
+    given: dict[str, Any] = {**images.values(), **seen, "limit": limit}
+    return Template(
+        options.out.name,
+        top={"metered": options.metered or None},
+        images=given,
+        model={**model.values(), "name": None, "source": _model_from(folder, source)},
+        about_images=_images_in_words(images, used, limit),
+        about_model=_model_in_words(loaded, model),
+        digest=images_digest(used),
+    )
+
+
+def _seen_from(folder: Path, path: Path, input: str) -> Path:
+    """Return a path relative to a folder; an absolute path to elsewhere stays as it is."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise FileError(
+            f"{path} is a name that is not UTF-8", expected="one that a file can hold", input=input
+        ) from None
+    start = os.path.realpath(folder)
+    last = "" if path.name == ".." else path.name  # follow links in the path, except the last
+    there = Path(os.path.realpath(path.parent if last else path), last)
+    if path.is_absolute() and not there.is_relative_to(start):
+        return path
+    return Path(os.path.relpath(there, start))
+
+
+def _model_from(folder: Path, source: str) -> str:
+    """Return the source of a model relative to a folder."""
+    from ..data.tables import kind_of
+    from ..models.registry import is_model_name, located
+
+    if not is_model_name(source) or kind_of(source, source, input="model") != "nothing":
+        return str(_seen_from(folder, Path(source), "model"))
+    if located(source, Path.cwd()) == source:  # a name, or an absolute path
+        return source
+    word, _, name = source.partition(":")
+    return f"{word}:{_seen_from(folder, Path(name), 'model')}"
+
+
+def _images_in_words(spec: ImagesSpec, used: ImageSet, limit: int | None) -> str:
+    """Return sentences on the images."""
+    from ..core.goal import class_words
+    from ..data.folders import image_files
+    from ..data.tables import shortened
+
+    is_folder = spec.function is None and spec.path.is_dir()
+    total = len(image_files(spec.path)) if is_folder else 0
+    first = "The first " if limit is not None else ""
+    of = f" of {total}" if limit is not None and total > len(used) else ""
+    channels, height, width = used.images.shape[1:]
+    labels = Counter(used.labels).most_common()
+    named = [f"{n} of {class_words(k, used.class_names)}" for k, n in sorted(labels[:MOST_CLASSES])]
+    named += [f"{len(labels) - len(named)} more"] if len(labels) > len(named) else []
+    folders = ", which are its folders" if is_folder and spec.labels is None else ""
+    text = (
+        f"{first}{len(used)}{of} images, {width} x {height} pixels of {channels} "
+        f"channel{'s' * (channels > 1)}, in {len(labels)} "
+        f"class{'es' * (len(labels) > 1)}{folders}: {', '.join(map(shortened, named))}."
+    )
+    if used.resizing is not None:
+        own = "" if spec.resizing is not None else ", as the model's own configuration says"
+        text += f" Images are {used.resizing}{own}."
+    return text
+
+
+def _model_in_words(loaded: Loaded, spec: ModelSpec) -> str:
+    """Return sentences on the model, and on whether it classifies the first images correctly."""
+    from .hints import WHAT_TO_CHECK
+
+    model = loaded.model(spec)
+    own = model.preprocessing
+    what = "gives labels" if model.classes is None else f"has {model.classes} classes"
+    text = f"{spec.name} {what}"
+    if own is not None and spec.mean is None and own.mean is not None:
+        numbers = ", ".join(f"{value:g}" for value in own.mean)
+        text += f", with a mean ({numbers}) and std of its own"
+    answers = loaded.fingerprint(spec).answers
+    if answers is None:
+        return f"{text}."
+    right = sum(a == b for a, b in zip(answers, loaded.images.labels, strict=False))
+    text += f"; of the first {len(answers)} images it classifies {right} correctly."
+    return text if right else f"{text} Nothing can be measured like this: {WHAT_TO_CHECK}."

@@ -1,21 +1,21 @@
-"""Types of what is typed that a shell can complete: names, and files.
+"""Options that several commands have, each declared once.
 
-Each is a union with str, which takes any text: what is wrong with it is told by tollbox, with the
-nearest name. A shell is offered what the other side of the union lists.
-
-Presets are listed with torch only, which takes seconds. So their type has two marks instead: what a
-script for a shell has between them is how it parts names, and the names are put there
-(`with_presets`).
-
-Options and arguments that several commands have.
+1. The options of `attack`, `audit` and `init` that a study file has as keys take their help from
+   the schema (`studies/schema.py`).
+2. A type that a shell can complete is a union with str, which accepts any text: tollbox reports
+   what is wrong with it, with the closest name. The shell offers what the other side of the union
+   lists. Presets are known with torch only, so their type has two marks instead; `with_presets`
+   puts the names between them into the script of a shell.
+3. Nothing here imports torch or numpy at import time.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -23,17 +23,24 @@ from ..core.metric import Metric
 from ..core.validation import DTYPES
 from ..data.resizing import INTERPOLATIONS
 from ..report.reading import Reading
+from ..studies.kinds import Cap, Flag, PerChannel, Ratio, Whole
+from ..studies.schema import GoalTable, ImagesTable, ModelTable, StudyTable, find
+from .parsing import numbers, side, whole
+
+if TYPE_CHECKING:
+    from ..core.execution import Execution
+    from ..studies.specs import ImagesSpec, ModelSpec
 
 PRESET_MARKS = ("FIRST_PRESET", "LAST_PRESET")
 
 
 def offered(names: Iterable[str]) -> Any:
-    """The type of a text for which a shell is offered these names."""
+    """Return the type of a text for which a shell offers these names."""
     return Literal[tuple(map(str, names))] | str
 
 
 def with_presets(script: str, names: Iterable[str]) -> str:
-    """A script for a shell with the names of presets in place of their marks."""
+    """Return a script for a shell with the names of presets in place of their marks."""
     first, last = PRESET_MARKS
     listed = list(names)
     return re.sub(rf"{first}(\W+){last}", lambda between: between[1].join(listed), script)
@@ -56,16 +63,102 @@ else:
 
 
 FOLDER = Parameter(help="Where the results are: what --out was.")
-LARGEST_SEED = 2**63 - 1
-
-CHECK_HELP = (
-    "Test first, uncharged, whether the same images get the same labels in any batch; what is "
-    "found is said, and kept with the results."
-)
+CHECK_HELP = find(StudyTable, "check").sentence
 RAY_HELP = (
     "Engines on a Ray cluster, at ADDRESS (host:port); without one, that of RAY_ADDRESS, or a new "
     "one on this machine."
 )
 RAY_ENGINES_HELP = "How many engines; default: as many as the cluster has room for."
 RAY_GPUS_HELP = "GPUs of an engine, as 0.5; default: 1 if the study runs on a GPU."
-FORCE_HELP = "As many processes as `workers` says, even if they are more than cores."
+FORCE_HELP = "Start as many processes as `workers` says, even if that is more than cores."
+
+
+def option(table: type, name: str, **settings: Any) -> Parameter:
+    """Return an option that a study file has as a key, with the key's help."""
+    key = find(table, name)
+    if isinstance(key.kind, Whole | Cap):
+        settings["converter"] = whole
+    if isinstance(key.kind, Flag) and key.default is not None:
+        settings["negative"] = ""
+    hyphen = isinstance(key.kind, PerChannel | Ratio)
+    settings.setdefault("help", key.sentence)
+    return Parameter(show_choices=False, allow_leading_hyphen=hyphen, **settings)
+
+
+def flag(text: str) -> Parameter:
+    return Parameter(help=text, negative="")
+
+
+MODEL = option(ModelTable, "source", metavar="MODEL")
+IMAGES = option(ImagesTable, "path")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputOptions:
+    """The options of `attack`, `audit` and `init` on the model and the images."""
+
+    model: Annotated[FileOrText | None, MODEL] = None
+    images: Annotated[Path | None, IMAGES] = None
+    labels: Annotated[Path | None, option(ImagesTable, "labels")] = None
+    limit: Annotated[int | None, option(ImagesTable, "limit")] = None
+    resize: Annotated[str | None, option(ImagesTable, "resize")] = None
+    crop: Annotated[str | None, option(ImagesTable, "crop")] = None
+    interpolation: Annotated[
+        InterpolationName | None, option(ImagesTable, "interpolation", metavar="FILTER")
+    ] = None
+    names: Annotated[Path | None, option(ImagesTable, "names")] = None
+    mean: Annotated[str | None, option(ModelTable, "mean")] = None
+    std: Annotated[str | None, option(ModelTable, "std")] = None
+    metered: Annotated[bool, option(StudyTable, "metered")] = False
+
+    def images_spec(self, **changes: Any) -> ImagesSpec:
+        """Return the images that the options describe, with some fields changed."""
+        from ..studies.specs import ImagesSpec
+
+        given: dict[str, Any] = {
+            "labels": self.labels,
+            "limit": self.limit,
+            "resize": side("resize", self.resize),
+            "crop": side("crop", self.crop),
+            "interpolation": self.interpolation,
+            "names": self.names,
+        }
+        return ImagesSpec.of(str(self.images), **given | changes)
+
+    def model_spec(self, **settings: Any) -> ModelSpec:
+        """Return the model that the options describe, with further settings."""
+        from ..studies.specs import ModelSpec
+
+        mean, std = numbers("mean", self.mean), numbers("std", self.std)
+        return ModelSpec.of(str(self.model), mean=mean, std=std, **settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(InputOptions):
+    """The options of `attack` and `audit`, which run a model."""
+
+    quantize: Annotated[int | None, option(ModelTable, "quantize")] = None
+    flagged: Annotated[Path | None, option(GoalTable, "flagged")] = None
+    seed: Annotated[int, Parameter(help="Seed of the random numbers.", converter=whole)] = 0
+    device: Annotated[str | None, option(StudyTable, "device")] = None
+    batch_size: Annotated[int | None, option(StudyTable, "batch_size")] = None
+    workers: Annotated[int, option(StudyTable, "workers")] = 1
+    exact: Annotated[bool, option(StudyTable, "exact")] = False
+
+    def execution(self, **settings: Any) -> Execution:
+        """Return how the models are run, with further settings."""
+        from ..core.execution import Execution
+
+        return Execution(
+            batch_size=self.batch_size,
+            workers=self.workers,
+            metered=self.metered,
+            exact=self.exact,
+            **settings,
+        )
+
+    @property
+    def flagged_classes(self) -> frozenset[int] | None:
+        from ..data.classes import flagged_classes
+
+        return None if self.flagged is None else flagged_classes(self.flagged)

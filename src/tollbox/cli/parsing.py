@@ -1,4 +1,4 @@
-"""What a user types, turned into values; and what an argument is called on the command line."""
+"""Values from the text that a user types, and the options that arguments belong to."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ..data.tables import shortened
 from ..errors import InputError
 
 OPTIONS = {"path": "--images", "prices": "--price"}
-"""Where the option is not called like the argument."""
+"""Options that are not called like the argument."""
 
 
 def as_option(name: str) -> str:
-    """An argument as one types it: `batch_size` is --batch-size."""
+    """Return the option of an argument: --batch-size for `batch_size`."""
     return OPTIONS.get(name, f"--{name.replace('_', '-')}")
 
 
 def whole(kind: Any, tokens: Sequence[Token]) -> int:  # noqa: ARG001
-    """A converter for cyclopts: an integer, never a rounded one."""
+    """Convert a whole number for cyclopts; never round."""
     text = tokens[0].value
     try:
         return int(text)
@@ -31,21 +31,21 @@ def whole(kind: Any, tokens: Sequence[Token]) -> int:  # noqa: ARG001
 
 
 def within(name: str, value: float | None, least: float, most: float = math.inf) -> None:
-    """Raise InputError unless the value, if there is one, is from `least` to `most`."""
+    """Raise InputError unless the value is None or from `least` to `most`."""
     if value is not None and not least <= value <= most:
         expected = f"{least} or more" if math.isinf(most) else f"{least} to {most}"
         raise InputError(f"is {value}", expected=expected, input=name)
 
 
 def seconds(value: float | None) -> float:
-    """--time-limit; infinite if it is not given."""
+    """Return a time limit; infinite for None."""
     if value is not None and not value > 0:
         raise InputError(f"is {value:g}", expected="seconds, more than 0", input="time_limit")
     return math.inf if value is None else value
 
 
 def numbers(name: str, text: str | None) -> tuple[float, ...] | None:
-    """'0.5' or '0.485,0.456,0.406'; None if not given."""
+    """Return the numbers of '0.5' or '0.485,0.456,0.406'."""
     if text is None:
         return None
     try:
@@ -56,7 +56,7 @@ def numbers(name: str, text: str | None) -> tuple[float, ...] | None:
 
 
 def side(name: str, text: str | None) -> Side | None:
-    """'224', or '48,192' as height and width; None if not given."""
+    """Return the length of '224', or the height and width of '48,192'."""
     if text is None:
         return None
     try:
@@ -70,7 +70,7 @@ def side(name: str, text: str | None) -> Side | None:
 
 
 def price(text: str) -> float | str:
-    """c*, or else the path of a CSV."""
+    """Return c*, or the path of a CSV."""
     try:
         return float(text)
     except ValueError:

@@ -13,7 +13,7 @@ from ..studies.inputs import load
 from ..studies.store.folder import shard_paths
 from ..studies.store.record import StudyRecord, first_difference
 from ..studies.store.store import Store
-from . import attack_files, audit_work
+from . import attack_files, audit
 from .hints import page_hint
 from .output import say
 from .parsing import seconds
@@ -40,7 +40,7 @@ def resume(folder: Path, options: ResumeOptions) -> int:
     if SETTINGS in record.settings:
         with keeping(folder):
             how = replace(how, in_order=options_of(limit).in_order)
-            return audit_work.finish(folder, *run_left(folder, how, cluster=cluster))
+            return audit.finish(folder, *run_left(folder, how, cluster=cluster))
     if record.made_by == "run" and (change := _describe_edit(record)) is not None:
         say(change)
     next_step = page_hint(folder) if record.parts == 1 else ""

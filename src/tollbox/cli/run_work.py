@@ -13,8 +13,8 @@ from ..studies.create import WHOLE, Part, begin, check_new, shard_count
 from ..studies.events import Options
 from ..studies.inputs import Loaded, load
 from ..studies.job import model_speed
-from ..studies.schema import Tariff
 from ..studies.selection import images_digest
+from ..studies.specs import Tariff
 from ..studies.study import Study
 from .hints import command, free_folder, page_hint
 from .output import console
@@ -38,7 +38,9 @@ def run(study: Path, options: RunOptions) -> int:
     out = options.out or Path()
     if not options.dry_run:
         check_new(chosen, out, part)
-    loaded = load(replace(chosen, check=True) if options.check else chosen)
+    if options.check:
+        chosen = replace(chosen, execution=replace(chosen.execution, check=True))
+    loaded = load(chosen)
     if cluster is not None and not options.dry_run:
         cluster.rooms(loaded.device)  # before anything is made
     if options.dry_run:
@@ -67,7 +69,7 @@ def _plan(loaded: Loaded, part: Part) -> None:
     loaded.detector()
     for spec in study.models:
         model = loaded.model(spec)
-        speeds[spec.name] = None if study.metered else model_speed(loaded, model)
+        speeds[spec.name] = None if study.execution.metered else model_speed(loaded, model)
     for series in grid.series:
         queries = grid.width * most_queries(series.tariff)
         speed = speeds[series.model.name]
@@ -98,9 +100,9 @@ def _plan(loaded: Loaded, part: Part) -> None:
 def most_queries(tariff: Tariff) -> float:
     """The most queries that an image may take under a price."""
     cheapest = tariff.prices.cheapest
-    ends = cheapest > 0 and math.isfinite(tariff.budget)
-    by_budget = tariff.budget // cheapest if ends else math.inf
-    return min(by_budget, tariff.max_queries)
+    ends = cheapest > 0 and math.isfinite(tariff.limits.budget)
+    by_budget = tariff.limits.budget // cheapest if ends else math.inf
+    return min(by_budget, tariff.limits.max_queries)
 
 
 def _number(value: float) -> str:

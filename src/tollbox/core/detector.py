@@ -1,19 +1,18 @@
-"""What a detector says of harmless queries, in numbers: alarms mean nothing without these.
+"""Detectors: a custom detector sees the queries of an image, and its alarms have a price.
 
-A session is a few queries about one image that nobody would call an attack (`benign.py` makes
-them). The rate is the share of sessions with an alarm.
-
-A detector of one's own: what watches the queries of an image, and what its alarms do.
-
-1. It is shown the charged rows of an image, as they were sent, in order, and nothing else: no
-   padding, no row that was looked ahead at, none past the end of a run. A clean image that is not
+1. A detector sees the charged rows of an image, as they were sent, in order, and nothing else: no
+   padding, no row that was computed ahead, no row after the run stopped. A clean image that is not
    charged is not shown.
-2. What it says of a row may depend on the rows before it, and on nothing else: neither on how rows
-   are split over calls nor on other images (`tollbox.testing.check_detector` tests that).
-3. An alarm costs `alarm_price`, in the ledger and so in every budget: a query is asked only if its
-   dearest answer, with an alarm, is affordable. With `max_alarms` the last alarm that it admits may
-   be raised, and nothing is asked after it: the run ends as `ALARM`.
-4. No attack is told of alarms: it sees the answers that it would see without them.
+2. Its answer for a row may depend on the rows before it and on nothing else: neither on how rows
+   are split over calls nor on other images (`tollbox.testing.check_detector` tests this).
+3. An alarm costs `alarm_price`, which counts against the budget: a query is sent only if its most
+   expensive answer, with an alarm, is affordable. No query is sent after the last alarm that
+   `max_alarms` admits: the run stops with `ALARM`.
+4. Attacks do not learn about alarms: they see the answers that they would see without a detector.
+
+Alarm rates mean little without the rate on harmless queries. A benign session is a few harmless
+queries about one image (`detection/benign.py` makes them); its rate is the share of sessions with
+an alarm.
 """
 
 from __future__ import annotations
@@ -21,85 +20,27 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from ..errors import InputError, mention
+from ..errors import InputError
+from .limits import check_cap
 from .validation import is_number, shown
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-
-@dataclass(frozen=True)
-class Sessions:
-    """How many there were, with how many queries, and what was said of them."""
-
-    sessions: int = 0
-    alarmed: int = 0
-    """Sessions with an alarm."""
-    queries: int = 0
-    alarms: int = 0
-
-    def __add__(self, other: Sessions) -> Sessions:
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return Sessions(*(one + two for one, two in pairs))
-
-    @property
-    def rate(self) -> float:
-        """The share of sessions with an alarm; 0 of none."""
-        return self.alarmed / self.sessions if self.sessions else 0.0
-
-    @property
-    def per_query(self) -> float:
-        """Alarms per query; 0 of none."""
-        return self.alarms / self.queries if self.queries else 0.0
-
-
-@dataclass(frozen=True)
-class BenignStats:
-    """Sessions by what was done to the images."""
-
-    kinds: Mapping[str, Sessions]
-    missing: tuple[str, ...] = ()
-    """What there is none of, and why; or how the detector failed."""
-
-    @property
-    def all(self) -> Sessions:
-        """Of every kind."""
-        return sum(self.kinds.values(), Sessions())
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> BenignStats:
-        """What was written."""
-        kinds = {name: Sessions(**counts) for name, counts in values["kinds"].items()}
-        return cls(kinds, tuple(values["missing"]))
-
-    @property
-    def sentence(self) -> str:
-        """What it found."""
-        total = self.all
-        each = ", ".join(f"{name} {one.rate:.0%}" for name, one in self.kinds.items())
-        found = (
-            f"Of {total.sessions} benign sessions {total.rate:.1%} raise an alarm ({each}), "
-            f"{total.per_query:.3g} alarms a query."
-            if total.sessions
-            else "There is no benign session to compare with."
-        )
-        return " ".join([found, *(f"{text[:1].upper()}{text[1:]}." for text in self.missing)])
-
-
 Session = Callable[["Tensor"], Any]
-"""What watches one image: it is called with the next rows, (n, c, h, w) in [0,1] on the model's
-device, and gives a bool for each, whether it is an alarm: a tensor, an array or a list."""
+"""The detector of one image. It is called with the next rows, (n, c, h, w) in [0,1] on the model's
+device, and returns a bool for each, True for an alarm: a tensor, an array or a list."""
 
 
 @runtime_checkable
 class Detector(Protocol):
-    """Something that watches queries, to be judged: `tb.run(..., watch=detector)`.
+    """A detector to evaluate: `tb.run(..., detection=tb.Detection(detector))`.
 
-    `begin` is called once for each image, and gives an object with the image's own memory. A
-    detector that alarms on every query that is brighter than all before it:
+    `begin` is called once for each image and returns a session with its own memory. This detector
+    raises an alarm for every query that is brighter than all queries before it:
 
         class Brighter:
             def begin(self, image):
@@ -114,58 +55,115 @@ class Detector(Protocol):
 
                 return session
 
-    A detector that answers with a tensor on the model's device is read with others in one
-    transfer; one that works on the host, as this does, makes the device wait each time.
+    If sessions return tensors on the model's device, the answers for several images are read in one
+    transfer. A detector that works on the host, like this one, makes the device wait each time.
     """
 
     def begin(self, image: int, /) -> Session:
-        """A session for an image; `image` is a number of its own, from its content: a seed, for a
-        detector that draws."""
+        """Return a session for an image; `image` is a number computed from its content, which a
+        detector that draws random numbers can use as a seed."""
+
+
+@dataclass(frozen=True)
+class RecordedAlarms:
+    """A stand-in for a detector whose alarms are all known from a record."""
+
+    def begin(self, image: int, /) -> Session:
+        raise RuntimeError(f"the record of image {image} has too few alarms")
+
+
+@dataclass(frozen=True)
+class Detection:
+    """A detector, the price of its alarms, and how many it may raise."""
+
+    detector: Detector = field(repr=False)
+    alarm_price: float = 0.0
+    """Cost of an alarm, in addition to the answer."""
+    max_alarms: float = math.inf
+    """Maximum number of alarms; no query is sent after the last of them."""
+
+    def __post_init__(self) -> None:
+        check_detector_type(self.detector)
+        if not is_number(self.alarm_price) or not 0 <= self.alarm_price <= sys.float_info.max:
+            expected = "a finite number, 0 or more"
+            raise InputError(
+                f"is {shown(self.alarm_price)}", expected=expected, input="alarm_price"
+            )
+        check_cap("max_alarms", self.max_alarms)
+
+    @property
+    def terms(self) -> Detection:
+        """The same price and limit without the detector, as a ledger keeps them."""
+        return replace(self, detector=RecordedAlarms())
+
+
+def check_detector_type(detector: Any) -> None:
+    """Raise InputError unless it is an object with a method `begin`."""
+    if isinstance(detector, type) or not isinstance(detector, Detector):
+        remedy = "pass an instance of the class" if isinstance(detector, type) else ""
+        expected = "a detector, with a method `begin` (tollbox.detection.Detector)"
+        raise InputError(
+            f"is {shown(detector)}", expected=expected, remedy=remedy, input="detector"
+        )
 
 
 class FirstAlarm(NamedTuple):
-    """When the first alarm came: after so many queries, its own included."""
+    """The account when the first alarm was raised, its query included."""
 
     queries: int
     flagged: int
 
 
-class RecordedAlarms:
-    """Stands for a detector where all alarms are known from a record: nothing is shown."""
+@dataclass(frozen=True)
+class Sessions:
+    """Counts of benign sessions, of their queries, and of the alarms they raised."""
 
-    def begin(self, image: int, /) -> Session:
-        """Nothing is shown."""
-        raise RuntimeError(f"the recorded alarms of image {image} do not reach that far")
+    sessions: int = 0
+    alarmed: int = 0
+    """Sessions with an alarm."""
+    queries: int = 0
+    alarms: int = 0
+
+    def __add__(self, other: Sessions) -> Sessions:
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Sessions(*(one + two for one, two in pairs))
+
+    @property
+    def rate(self) -> float:
+        """Share of sessions with an alarm; 0 if there are none."""
+        return self.alarmed / self.sessions if self.sessions else 0.0
+
+    @property
+    def per_query(self) -> float:
+        """Alarms per query; 0 if there are none."""
+        return self.alarms / self.queries if self.queries else 0.0
 
 
-def check_alarms(alarm_price: float, max_alarms: float) -> None:
-    """Raise InputError unless they are a price and a limit."""
-    if not is_number(alarm_price) or not 0 <= alarm_price <= sys.float_info.max:
-        expected = "a finite number, 0 or more"
-        raise InputError(f"is {shown(alarm_price)}", expected=expected, input="alarm_price")
-    if not is_number(max_alarms) or not (
-        max_alarms >= 1 and (math.isinf(max_alarms) or max_alarms % 1 == 0)
-    ):
-        expected = "a whole number, 1 or more"
-        raise InputError(f"is {shown(max_alarms)}", expected=expected, input="max_alarms")
+@dataclass(frozen=True)
+class BenignStats:
+    """Benign sessions, by how their queries were made."""
 
+    kinds: Mapping[str, Sessions]
+    missing: tuple[str, ...] = ()
+    """Which sessions are missing and why, or how the detector failed."""
 
-def check_watch(watch: Any, alarm_price: float, max_alarms: float) -> None:
-    """Raise InputError unless it is a detector, with a price and a limit; or none of them is
-    there."""
-    check_alarms(alarm_price, max_alarms)
-    if watch is None:
-        for name, is_set in (
-            ("alarm_price", alarm_price > 0),
-            ("max_alarms", max_alarms < math.inf),
-        ):
-            if is_set:
-                raise InputError(
-                    f"is given, and {mention('watch')} is not",
-                    expected=f"a detector as {mention('watch')}, or neither",
-                    input=name,
-                )
-    elif isinstance(watch, type) or not isinstance(watch, Detector):
-        remedy = "give an object of it" if isinstance(watch, type) else ""
-        expected = "a detector, with a method `begin` (tb.Detector)"
-        raise InputError(f"is {shown(watch)}", expected=expected, remedy=remedy, input="watch")
+    @property
+    def all(self) -> Sessions:
+        return sum(self.kinds.values(), Sessions())
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> BenignStats:
+        kinds = {name: Sessions(**counts) for name, counts in values["kinds"].items()}
+        return cls(kinds, tuple(values["missing"]))
+
+    @property
+    def sentence(self) -> str:
+        total = self.all
+        each = ", ".join(f"{name} {one.rate:.0%}" for name, one in self.kinds.items())
+        found = (
+            f"{total.rate:.1%} of {total.sessions} benign sessions raise an alarm ({each}), "
+            f"{total.per_query:.3g} alarms per query."
+            if total.sessions
+            else "There are no benign sessions to compare with."
+        )
+        return " ".join([found, *(f"{text[:1].upper()}{text[1:]}." for text in self.missing)])

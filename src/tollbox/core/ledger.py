@@ -6,7 +6,7 @@
    only if its dearest answer fits into the budget, and if the caps on queries and on flagged
    answers leave room for it (limits.py).
 3. Rows are charged in order, once. The engine alone writes here.
-4. An alarm of a detector (watch.py) is counted by phase, and costs its price beside the answer.
+4. An alarm of a detector (detector.py) is counted by phase, and costs its price beside the answer.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .detector import Detection
 from .goal import Goal
 from .limits import Limits
 from .prices import Prices
@@ -44,18 +45,32 @@ class Ledger:
     """For its image: which labels are flagged."""
     counts: dict[str, Counter[int]] = field(default_factory=dict)
     """For each phase, how often each label was answered."""
-    alarm_price: float = 0.0
+    detection: Detection | None = None
+    """Price and limit of alarms (`Detection.terms`), if there is a detector."""
     alarms_in: Counter[str] = field(default_factory=Counter)
     """For each phase, how many alarms there were."""
     _levels: list[int] = field(init=False, repr=False)
     _known_cost: float | None = field(init=False, repr=False, default=None, compare=False)
     """The cost, until something is charged."""
 
+    @classmethod
+    def of(cls, prices: Prices, goal: Goal, detection: Detection | None = None) -> Ledger:
+        """Return an empty ledger, with the terms of alarms."""
+        return cls(prices, goal, detection=None if detection is None else detection.terms)
+
     def __post_init__(self) -> None:
         self._levels = self._by_level(*self.counts.values())
 
     def __repr__(self) -> str:
         return f"<Ledger: {self}>"
+
+    @property
+    def alarm_price(self) -> float:
+        return 0.0 if self.detection is None else self.detection.alarm_price
+
+    @property
+    def max_alarms(self) -> float:
+        return math.inf if self.detection is None else self.detection.max_alarms
 
     def __str__(self) -> str:
         alarms = f", {self.alarms:,} alarm{'s' * (self.alarms > 1)}" if self.alarms else ""
@@ -161,7 +176,7 @@ class Ledger:
         """Whether the caps admit `rows` more queries, whatever they are answered."""
         if self.queries + rows > limits.max_queries:
             return False
-        if self.alarms + rows > limits.max_alarms:
+        if self.alarms + rows > self.max_alarms:
             return False
         return limits.max_flagged == math.inf or self.flagged + rows <= limits.max_flagged
 
@@ -180,7 +195,7 @@ class Ledger:
             (before.cost + before.dearest_next <= limits.budget)
             & (before.queries < limits.max_queries)
             & (before.flagged < limits.max_flagged)
-            & (before.alarms < limits.max_alarms)
+            & (before.alarms < self.max_alarms)
         )
         return rows if fits.all() else int(fits.argmin())
 

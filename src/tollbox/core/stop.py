@@ -19,7 +19,7 @@ class Stop(enum.StrEnum):
     ALREADY_MISCLASSIFIED = "already_misclassified"
     MODEL_ERROR = "model_error"
     ATTACK_ERROR = "attack_error"
-    WATCH_ERROR = "watch_error"
+    DETECTOR_ERROR = "detector_error"
     TIME_LIMIT = "time_limit"
     INTERRUPTED = "interrupted"
 
@@ -31,7 +31,7 @@ class Stop(enum.StrEnum):
     @property
     def failed(self) -> bool:
         """An error of the model, of the attack or of the detector."""
-        return self in (Stop.MODEL_ERROR, Stop.ATTACK_ERROR, Stop.WATCH_ERROR)
+        return self in (Stop.MODEL_ERROR, Stop.ATTACK_ERROR, Stop.DETECTOR_ERROR)
 
     @property
     def unfinished(self) -> bool:
@@ -67,7 +67,7 @@ _ADVICE = {
     ),
     Stop.MODEL_ERROR: "The model failed on a point of this image; see the result's reason.",
     Stop.ATTACK_ERROR: "The attack itself failed on this image; see the result's reason.",
-    Stop.WATCH_ERROR: "The detector failed on queries of this image; see the result's reason.",
+    Stop.DETECTOR_ERROR: "The detector failed on queries of this image; see the result's reason.",
     Stop.TIME_LIMIT: "The time limit ended the run; what was reached until then is reported.",
     Stop.INTERRUPTED: "The run was interrupted; what was reached until then is reported.",
 }

@@ -72,6 +72,13 @@ def check_flag(name: str, value: Any) -> None:
         raise InputError(f"is {shown(value)}", expected="True or False", input=name)
 
 
+def check_instance(name: str, value: Any, kind: type) -> None:
+    """Raise InputError unless the argument `name` is an object of that public class."""
+    if not isinstance(value, kind):
+        expected = f"tb.{kind.__name__}(...)"
+        raise InputError(f"is {shown(value)}", expected=expected, input=name)
+
+
 def check_function(name: str, value: Any) -> None:
     """Raise InputError unless the argument `name` can be called, or is None."""
     if value is not None and not callable(value):

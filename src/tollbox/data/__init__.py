@@ -1,1 +1,19 @@
-"""What users give: pictures, tables, functions by name; and where output goes."""
+"""Files that go in and come out: images, labels, classes, masks, price tables, result files.
+
+Names are imported on first use, since some commands need no torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .images import ImageSet as ImageSet
+    from .images import load_images as load_images
+    from .resizing import Resizing as Resizing
+
+_WHERE = {"ImageSet": "images", "Resizing": "resizing", "load_images": "images"}
+__all__ = list(_WHERE)
+__getattr__, __dir__ = lazy_names(__name__, _WHERE)

@@ -25,19 +25,16 @@ Names of classes: which label a name means.
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from ..core.validation import shown
-from ..errors import FileError, InputError
-from .tables import shortened
-import re
-from ..errors import FileError
-from .tables import kind_of, shortened
-import difflib
-from ..errors import InputError, mention
 
+from ..core.validation import shown
+from ..errors import FileError, InputError, mention
+from .tables import kind_of, shortened
 
 MOST_CHARACTERS = 200
 """Of a name."""

@@ -23,29 +23,30 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from ..core.validation import is_whole, shown
-from ..errors import InputError
-from .user_code import called
-from .images import ImageSet, check_pictures
-from .classes import relabelled
-from .user_code import optional
-from .image_files import GREY, READING, check_alike, pixels_of, readable
-from .image_files import unit_pixels
-from .resizing import Preparation
-from .tables import LARGEST
-from collections.abc import Sequence
-from os import PathLike
-from ..errors import InputError, mention
-from .user_code import called, imported
-from .image_files import integer_labels, unit_pixels
-from .resizing import Configured, Preparation
-from .resizing import Resizing
 
+from ..core.validation import is_whole, shown
+from ..errors import InputError, mention
+from .classes import relabelled
+from .image_files import (
+    GREY,
+    READING,
+    check_alike,
+    integer_labels,
+    pixels_of,
+    readable,
+    unit_pixels,
+)
+from .images import ImageSet, check_pictures
+from .resizing import Configured, Preparation, Resizing
+from .tables import LARGEST
+from .user_code import called, imported, optional
 
 IMAGE_KEYS = ("image", "img")
 LABEL_KEYS = ("label", "labels")

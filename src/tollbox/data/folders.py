@@ -17,17 +17,16 @@ A folder of classes: each of its folders holds the pictures of one class.
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from ..errors import FileError
-from .image_files import SUFFIXES
-from .tables import LARGEST, kind_of, rows_of, shortened
-import itertools
-from collections.abc import Sequence
+
 from ..errors import FileError, InputError, mention
 from .classes import in_order, labels_of
-from .tables import shortened
+from .image_files import SUFFIXES
+from .tables import LARGEST, kind_of, rows_of, shortened
 
 
 @dataclass(frozen=True)

@@ -17,23 +17,22 @@ Picture files, by Pillow.
 
 from __future__ import annotations
 
-from typing import Any
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
-from ..core.validation import check_range
-from ..errors import InputError
-from .tables import LARGEST
 import contextlib
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..core.validation import check_range
 from ..errors import FileError, InputError, mention
-from .user_code import optional
 from .resizing import Resizing
-from .tables import in_a_line
+from .tables import LARGEST, in_a_line
+from .user_code import optional
 
 if TYPE_CHECKING:
     from PIL import Image

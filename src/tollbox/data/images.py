@@ -15,26 +15,23 @@ Images in: a folder with a CSV of labels, a folder of classes, or an `.npz` file
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-import numpy as np
-from numpy.typing import NDArray
-from torch import Tensor
-from ..errors import FileError, InputError
-from .image_files import integer_labels, unit_pixels
-from .tables import in_a_line
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
-from ..core.validation import check_whole
-from .folders import class_files
-from .folders import labelled_files
-from .user_code import named_by_file
-from .image_files import SUFFIXES, is_grey, read_pictures
-from .resizing import Configured, Preparation
-from .resizing import Resizing
-from .tables import kind_of, path_of
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..core.validation import check_whole
+from ..errors import FileError, InputError
+from .folders import class_files, labelled_files
+from .image_files import SUFFIXES, integer_labels, is_grey, read_pictures, unit_pixels
+from .resizing import Configured, Preparation, Resizing
+from .tables import in_a_line, kind_of, path_of
+from .user_code import named_by_file
 
 ARRAYS = ("images", "labels")
 EXPECTED = "an .npz file with the arrays images and labels"

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from ..errors import FileError, InputError
-from .images import ImageSet
 from .image_files import SUFFIXES, read_pictures
+from .images import ImageSet
 from .tables import kind_of
 
 EXPECTED = "a picture, white where pixels may change, or a folder with one for each image"

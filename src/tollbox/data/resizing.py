@@ -19,20 +19,17 @@ How images are made ready for a model: how large pictures become, and what class
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..core.preprocessing import Preprocessing
 from ..core.validation import check_whole, shown
 from ..errors import FileError, InputError, mention
-from .user_code import optional
-from collections.abc import Sequence
-from os import PathLike
-from typing import Protocol
-from ..core.validation import shown
-from ..core.preprocessing import Preprocessing
-from ..errors import InputError, mention
 from .classes import class_names
+from .user_code import optional
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -14,8 +14,8 @@ from pathlib import Path
 from torch import Tensor
 
 from ..errors import FileError, InputError, mention
-from .images import ImageSet, load_images
 from .image_files import read_picture
+from .images import ImageSet, load_images
 from .resizing import Resizing
 from .tables import LARGEST, kind_of
 

@@ -10,13 +10,14 @@ What `module:function` names, imported: a user's own code, which may raise anyth
 from __future__ import annotations
 
 import importlib
-from typing import Any
-from ..errors import InputError
 import importlib.util
 import os
 import sys
 from collections.abc import Callable
 from pathlib import PurePath
+from typing import Any
+
+from ..errors import InputError
 from .tables import in_a_line
 
 

@@ -1,16 +1,16 @@
-"""A benign panel: a detector is shown harmless queries, and what it says of them is counted.
+"""A benign panel: the alarms of a detector on harmless queries.
 
-For each image there is a session of each kind, which begins with the image itself:
+Each image has one session of each kind, which starts with the image itself:
 
-    recompressed  as JPEG, at several qualities (by Pillow; without it there is no such session)
-    cropped       parts of it, resized to the whole
+    recompressed  as JPEG, at several qualities (needs Pillow)
+    cropped       parts of the image, resized to the whole
     brightened    darker and brighter copies
-    walk          a small random walk, each step on top of the last
+    walk          a small random walk
 
-1. Queries are made what the model is sent (clipped, rounded, cast), and shown to the detector
-   alone: no model is asked, and nothing is charged.
-2. All is drawn from a seed and the content of the image: the same images have the same panel.
-3. A detector that fails here is not refused; the panel says so.
+1. Queries have the form in which the model is sent images (clipped, rounded, cast), but only the
+   detector sees them: no query is sent, and nothing is charged.
+2. Everything is drawn from a seed and the content of the image: equal images have equal panels.
+3. A detector that fails here is not refused; the panel reports the failure.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from ..engine.alarms import as_alarms
 
 QUALITIES = (95, 85, 75, 60, 50)
 CROPS = (0.95, 0.9, 0.85, 0.8, 0.75)
-"""Sides of the parts, of the whole."""
+"""Sides of the parts, relative to the whole."""
 BRIGHTNESS = (0.8, 0.9, 1.1, 1.2, 1.3)
 WALK_STEPS, WALK_SIZE = 5, 0.01
-"""Steps of a walk, and how far each moves a pixel: the standard deviation."""
+"""Number of steps of a walk, and the standard deviation of a pixel's change in each."""
 DIGITS = 15
-"""Of the hash of an image, in its number."""
+"""Digits of an image's hash in its number."""
 
 
 def benign_panel(
     detector: Detector, images: Iterable[Tensor], model: Model, seed: int = 0
 ) -> BenignStats:
-    """What a detector says of harmless queries about images (c, h, w) in [0,1], made as they would
-    be sent to the model, which is not asked."""
+    """Count the alarms of a detector on harmless queries about images (c, h, w) in [0,1], in the
+    form in which `model` would be sent them."""
     kinds, missing = dict(KINDS), list[str]()
     found = dict.fromkeys(kinds, Sessions())
     for image in images:
-        reason = _no_pictures(image)
+        reason = _no_jpeg(image)
         if reason and kinds.pop("recompressed", None) is not None:
             del found["recompressed"]
             missing.append(reason)
@@ -68,12 +68,12 @@ def benign_panel(
     return BenignStats(found, tuple(missing))
 
 
-def _no_pictures(image: Tensor) -> str:
-    """Why an image cannot be compressed as a JPEG; empty if it can."""
+def _no_jpeg(image: Tensor) -> str:
+    """Return why an image cannot be compressed as JPEG; empty if it can."""
     if find_spec("PIL") is None:
-        return "none is recompressed, since Pillow is not installed (pip install 'tollbox[cli]')"
+        return "no session is recompressed: Pillow is not installed (pip install 'tollbox[cli]')"
     if len(image) not in (1, 3):
-        return f"none is recompressed, since images of {len(image)} channels are no pictures"
+        return f"no session is recompressed: JPEG does not support {len(image)} channels"
     return ""
 
 
@@ -81,11 +81,11 @@ def _recompressed(image: Tensor, generator: torch.Generator) -> Tensor:  # noqa:
     from PIL import Image
 
     pixels = image.mul(255).round().clamp(0, 255).byte().permute(1, 2, 0).contiguous().numpy()
-    picture = Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
+    encoded = Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
     copies = []
     for quality in QUALITIES:
         file = io.BytesIO()
-        picture.save(file, "JPEG", quality=quality)
+        encoded.save(file, "JPEG", quality=quality)
         array = np.asarray(Image.open(file)).astype(np.float64) / 255
         copies.append(torch.from_numpy(array).view(*pixels.shape).permute(2, 0, 1))
     return torch.stack(copies)

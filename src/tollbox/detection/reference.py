@@ -1,7 +1,7 @@
-"""Detectors to test with: one with a closed form, and a check of one's own.
+"""A reference detector, and a check of custom detectors.
 
-`NearDuplicates` is a reference for tests and examples, not one that anybody runs: what it says can
-be worked out by hand. `check_detector` holds any detector to the rules of `core/detector.py`.
+`NearDuplicates` is for tests and examples: its answers can be computed by hand. `check_detector`
+tests whether a detector follows the rules of `core/detector.py`.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..core.detector import Detector, check_watch
+from ..core.detector import Detector, check_detector_type
 from ..core.validation import check_whole, is_number, shown
 from ..errors import InputError
 
 SPLITS = 6
-"""Ways to split rows over calls that `check_detector` tries."""
+"""Random ways to split rows over calls that `check_detector` tries."""
 
 
 @dataclass(frozen=True)
 class NearDuplicates:
-    """Alarms on every `every`-th near duplicate: a query within `radius`, in l2, of one of the last
-    `window` queries of its image."""
+    """A detector that raises an alarm for every `every`-th near duplicate: a query within `radius`,
+    in l2, of one of the last `window` queries of its image."""
 
     radius: float
     window: int = 100
@@ -38,12 +38,11 @@ class NearDuplicates:
         check_whole("every", self.every, 1)
 
     def begin(self, image: int, /) -> _Neighbours:  # noqa: ARG002
-        """A session."""
         return _Neighbours(self)
 
 
 class _Neighbours:
-    """The last queries of one image, and how many near duplicates there were, on its device."""
+    """The last queries of one image, and its number of near duplicates, on the device."""
 
     def __init__(self, settings: NearDuplicates) -> None:
         self._settings = settings
@@ -51,13 +50,12 @@ class _Neighbours:
         self._count: Tensor | None = None
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """A bool for each row."""
         flat = rows.flatten(1)
         last = flat[:0] if self._last is None else self._last
         settings, before = self._settings, len(last)
         all_rows = torch.cat([last, flat])
         near = torch.zeros(len(flat), dtype=torch.bool, device=flat.device)
-        for place in range(len(flat)):  # a row at a time: distances are rounded the same each time
+        for place in range(len(flat)):  # row by row, so that rounding does not depend on the split
             first = max(0, before + place - settings.window)
             recent = all_rows[first : before + place]
             if len(recent):
@@ -70,13 +68,15 @@ class _Neighbours:
 
 
 def check_detector(detector: Detector, rows: Tensor, seed: int = 0) -> list[str]:
-    """What a detector does that it must not: `rows` (n, c, h, w) in [0,1] are shown to it in one
-    call, one by one, and split at random, and with other images beside it.
+    """Return the rules that a detector breaks.
 
-    It must give a bool for each row, say the same however rows are split and whoever else is
-    watched, and leave the rows as they are.
+    It sees `rows` (n, c, h, w) in [0,1] in one call, one by one, split at random, and interleaved
+    with another image.
+
+    It must return a bool for each row, independent of the split and of other images, and must not
+    change the rows.
     """
-    check_watch(detector, 0.0, 1)
+    check_detector_type(detector)
     if not isinstance(rows, Tensor) or rows.ndim != 4 or len(rows) < 2:
         expected = "a tensor (n, c, h, w) with two rows or more"
         raise InputError(f"is {shown(rows)}", expected=expected, input="rows")
@@ -84,10 +84,10 @@ def check_detector(detector: Detector, rows: Tensor, seed: int = 0) -> list[str]
     try:
         whole = _said(detector, rows, [len(rows)])
     except Exception as error:
-        return [f"fails when it is shown {len(rows)} rows: {type(error).__name__}: {error}"]
+        return [f"fails on {len(rows)} rows: {type(error).__name__}: {error}"]
     if whole.dtype != torch.bool or whole.shape != (len(rows),):
         shape = f"{whole.dtype} of shape {tuple(whole.shape)}"
-        return [f"gives {shape} for {len(rows)} rows: expected a bool for each"]
+        return [f"returns {shape} for {len(rows)} rows: expected a bool for each"]
     splits = [[1] * len(rows), *(_split(len(rows), chance) for _ in range(SPLITS))]
     for sizes in splits:
         try:
@@ -97,14 +97,14 @@ def check_detector(detector: Detector, rows: Tensor, seed: int = 0) -> list[str]
             break
         if not torch.equal(again, whole):
             row = int((again != whole).int().argmax()) if again.shape == whole.shape else 0
-            faults.append(f"says something else of row {row} when rows come {_shown(sizes)}")
+            faults.append(f"answers row {row} differently when rows come {_shown(sizes)}")
             break
     one, other = detector.begin(1), detector.begin(2)
-    beside = [one(rows[:1]), other(rows.flip(0)), one(rows[1:])]
-    if not torch.equal(torch.cat([_bools(beside[0]), _bools(beside[2])]), whole):
-        faults.append("says something else when another image is watched beside it")
+    first, _, rest = one(rows[:1]), other(rows.flip(0)), one(rows[1:])
+    if not torch.equal(torch.cat([_bools(first), _bools(rest)]), whole):
+        faults.append("answers differently when it sees another image at the same time")
     if not torch.equal(rows, kept):
-        faults.append("changes the rows that it is shown")
+        faults.append("changes the rows that it sees")
     return faults
 
 

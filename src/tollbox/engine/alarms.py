@@ -1,30 +1,29 @@
-"""Watching: a detector is shown what is charged of an ask, and its alarms are settled in order.
+"""Alarms: the detector sees the charged rows of an ask, and its alarms are settled in order.
 
-1. Rows of an ask are charged in order; once all before a row are known, their alarms included, it
-   is certain whether that is charged. So the detector is shown a prefix that grows as rows come
-   back: as many at a time as are charged whatever it says of those among them (`due`). Under
-   `max_alarms` these may be one row at a time.
+1. Rows of an ask are charged in order. Once all rows before a row are known, with their alarms, it
+   is certain whether that row is charged. So the detector sees a prefix that grows as rows come
+   back: at a time, the rows that are charged whatever it answers for them (`due`). With
+   `max_alarms` this may be one row at a time.
 2. Points are made again for it as they were sent; rows come out the same in any slice (ask.py).
-3. What several images' detectors say is read from the device in one transfer (`watch`).
-4. Alarms are recorded with the labels of their batch, before the attack hears any of these. On
-   replay what was recorded stands, and the detector is shown the rows to have its memory again;
-   what it says differently then is counted.
-5. A detector that fails ends its image: rows of which it said nothing are not charged. Which those
-   are may depend on how rows came, as nobody but it knows which row was at fault.
+3. Answers of several images' detectors are read from the device in one transfer (`detect`).
+4. Alarms are recorded with the labels of their batch, before the attack sees any of these. On
+   replay the recorded alarms count; the detector sees the rows again to restore its memory, and
+   rows for which it answers differently are counted.
+5. A detector that fails stops its image: rows without its answer are not charged. Which rows these
+   are may depend on how rows arrived, since only the detector knows which row was at fault.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core.cell import Cell
-from ..core.detector import RecordedAlarms, Session
+from ..core.detector import Detector, RecordedAlarms, Session
 from ..core.model import Model
 from ..core.problem import Problem
 from ..core.stop import Stop
@@ -37,31 +36,32 @@ if TYPE_CHECKING:
 
 Alarms = NDArray[np.bool_]
 DIGITS = 15
-"""Of the hash of an image, in its number: torch takes seeds of 64 bits."""
+"""Digits of an image's hash in its number: torch takes seeds of 64 bits."""
 NO_ALARMS: Alarms = np.zeros(0, np.bool_)
 
 
-class Watching:
-    """One image's detector, and its alarms in the ask on its way."""
+class ImageDetector:
+    """The detector of one image, and its alarms in the ask that is pending."""
 
-    def __init__(self, cell: Cell, problem: Problem, model: Model, account: Account) -> None:
-        self._detector, self._problem, self._model = cell.watch, problem, model
+    def __init__(
+        self, detector: Detector, problem: Problem, model: Model, account: Account
+    ) -> None:
+        self._detector, self._problem, self._model = detector, problem, model
         self._account = account
         self._session: Session | None = None
         self._ask = -1
         self.alarms = NO_ALARMS
-        """Of the rows that are certain to be charged, in order."""
+        """Alarms of the rows that are certain to be charged, in order."""
         self.failure: Failure | None = None
-        """Why it said nothing of the row after these, if it was shown that."""
+        """Why there is no answer for the next row, if the detector failed on it."""
         self.differences = 0
-        """Rows of which it said something else when it was shown them again."""
+        """Rows with another answer on replay."""
 
     def begin_ask(self, ask: int) -> None:
-        """An ask of that number goes out."""
         self._ask, self.alarms = ask, NO_ALARMS
 
     def due(self, pending: Pending) -> int:
-        """How many more rows of an ask are charged, whatever the detector says of them."""
+        """Return how many more rows of an ask are charged, whatever the detector answers."""
         account, known = self._account, len(self.alarms)
         if self.failure is not None or not account.charging:
             return 0
@@ -77,37 +77,36 @@ class Watching:
         return max(0, min(rows, int(finite)) - known)
 
     def show(self, pending: Pending, rows: int) -> Tensor | None:
-        """What the detector says of the next rows, a bool each; None if it failed, or if that is
-        known from a record and it need not be asked."""
-        if isinstance(self._detector, RecordedAlarms) or self._detector is None:
+        """Return a bool for each of the next rows; None if the detector failed or its alarms are
+        only known from a record."""
+        if isinstance(self._detector, RecordedAlarms):
             return None
         try:
             if self._session is None:
                 self._session = self._detector.begin(int(self._problem.content[:DIGITS], 16))
-            points = self._points(pending, rows)
-            return as_alarms(self._session(points), rows)
+            return as_alarms(self._session(self._points(pending, rows)), rows)
         except (Exception, SystemExit) as error:  # the user's own code
             reason = f"the detector failed: {type(error).__name__}: {error}"
-            self.failure = Failure(Stop.WATCH_ERROR, reason)
+            self.failure = Failure(Stop.DETECTOR_ERROR, reason)
             return None
 
-    def take(self, said: Alarms | None, rows: int, history: History | None) -> Alarms:
-        """What it said of the next rows, or what was recorded of them; returns what is new."""
+    def take(self, answers: Alarms | None, rows: int, history: History | None) -> Alarms:
+        """Take the answers for the next rows, or the recorded ones; return those that are new."""
         first = len(self.alarms)
         before = NO_ALARMS if history is None else history.alarms(self._ask, first, first + rows)
-        if said is None and len(before) < rows:
+        if answers is None and len(before) < rows:
             if self.failure is None:
-                self.failure = Failure(Stop.WATCH_ERROR, "the recorded alarms do not reach so far")
+                self.failure = Failure(Stop.DETECTOR_ERROR, "the record has too few alarms")
             return NO_ALARMS
-        if said is None:
-            said = before
-        self.differences += int((before != said[: len(before)]).sum())
-        fresh = said[len(before) :]
+        if answers is None:
+            answers = before
+        self.differences += int((before != answers[: len(before)]).sum())
+        fresh = answers[len(before) :]
         self.alarms = np.concatenate([self.alarms, before, fresh])
         return fresh
 
     def _points(self, pending: Pending, rows: int) -> Tensor:
-        """The next rows as they were sent, of all runs that they are of."""
+        """Return the next rows as they were sent, from all runs that they belong to."""
         first, parts = len(self.alarms), list[Tensor]()
         last = first + rows
         for state in pending.runs:
@@ -122,62 +121,52 @@ class Watching:
         return self._model.sent(self._problem.within_mask(points))
 
 
-class Shown(NamedTuple):
-    """Rows of an image that its detector was shown, and what it said."""
-
-    cell_run: CellRun
-    watching: Watching
-    rows: int
-    said: Tensor | None
-
-
-def watch(cell_runs: Iterable[CellRun]) -> list[Answered]:
-    """Show detectors what is certain to be charged of the asks on their way, until no more is; the
-    alarms that are new, as they go into the journal."""
+def detect(cell_runs: Iterable[CellRun]) -> list[Answered]:
+    """Show detectors the rows that are certain to be charged, until there are no more; return the
+    new alarms as journal records."""
     records: list[Answered] = []
-    waiting = [run for run in cell_runs if run.watching is not None]
-    while shown := [each for run in waiting if (each := _shown(run)) is not None]:
-        for each, said in zip(shown, _read([each.said for each in shown]), strict=True):
-            run, watching = each.cell_run, each.watching
-            fresh = watching.take(said, each.rows, run.history)
+    waiting = list(cell_runs)
+    while waiting:
+        shown: list[tuple[CellRun, ImageDetector, int, Tensor | None]] = []
+        for run in waiting:
+            pending, detector = run.pending, run.detector
+            if pending is None or detector is None or run.ended is not None:
+                continue
+            if rows := detector.due(pending):
+                shown.append((run, detector, rows, detector.show(pending, rows)))
+        every_answer = _read([answers for *_, answers in shown])
+        for (run, detector, rows, _), answers in zip(shown, every_answer, strict=True):
+            fresh = detector.take(answers, rows, run.history)
             if len(fresh):
-                first = len(watching.alarms) - len(fresh)
+                first = len(detector.alarms) - len(fresh)
                 labels = fresh.astype(np.int64)
                 records.append(Answered(run.index, run.ask_number, ALARMS, first, labels, 0.0))
-        waiting = [each.cell_run for each in shown]
+        waiting = [run for run, *_ in shown]
     return records
 
 
-def _shown(run: CellRun) -> Shown | None:
-    pending, watching = run.pending, run.watching
-    if pending is None or watching is None or run.ended is not None:
-        return None
-    rows = watching.due(pending)
-    return Shown(run, watching, rows, watching.show(pending, rows)) if rows else None
-
-
-def as_alarms(said: Any, rows: int) -> Tensor:
-    """What a session said of so many rows, a bool for each; TypeError if it is not that."""
+def as_alarms(answers: Any, rows: int) -> Tensor:
+    """Return a session's answers for `rows` rows as a tensor of bool; raise TypeError otherwise."""
     try:
-        answer = torch.as_tensor(said)
+        tensor = torch.as_tensor(answers)
     except (TypeError, ValueError, RuntimeError):
-        given = type(said).__name__
+        given = type(answers).__name__
     else:
-        if answer.dtype == torch.bool and answer.shape == (rows,):
-            return answer
-        given = f"{str(answer.dtype).removeprefix('torch.')} of shape {tuple(answer.shape)}"
+        if tensor.dtype == torch.bool and tensor.shape == (rows,):
+            return tensor
+        given = f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
     raise TypeError(f"it gave {given} for {rows} row{'s' * (rows > 1)}: expected a bool for each")
 
 
-def _read(said: Sequence[Tensor | None]) -> list[Alarms | None]:
-    """Tensors on the host, with one transfer from the device."""
-    given = [each for each in said if each is not None]
+def _read(answers: Sequence[Tensor | None]) -> list[Alarms | None]:
+    """Return the tensors on the host, with one transfer from the device."""
+    given = [each for each in answers if each is not None]
     far = next((each.device for each in given if each.device.type != "cpu"), None)
     if far is not None:
         given = [each.to(far) for each in given]
     values = torch.cat(given).cpu().numpy() if given else NO_ALARMS
     parts, first = list[Alarms | None](), 0
-    for each in said:
+    for each in answers:
         rows = 0 if each is None else len(each)
         parts.append(None if each is None else values[first : first + rows])
         first += rows

@@ -20,13 +20,12 @@ from ..core.ask import Answers, Ask, Asking
 from ..core.cell import Cell
 from ..core.device import carried
 from ..core.ledger import Ledger
-from ..core.metric import Metric
 from ..core.model import Model
 from ..core.noise import content_hash
 from ..core.problem import Problem
 from ..core.result import Result, Step
 from ..core.stop import Stop
-from .alarms import Watching
+from .alarms import ImageDetector
 from .journal import History
 from .pending import NOT_WATCHED, Pending
 from .settling import Account, Watched, settle, settle_few
@@ -51,16 +50,17 @@ class CellRun:
             cell.seed,
             content,
             start,
-            Metric(cell.norm),
+            cell.norm,
             cell.goal,
             cell.mask,
         )
-        self.ledger = Ledger(cell.prices, self.problem.goal, alarm_price=cell.alarm_price)
+        self.ledger = Ledger.of(cell.prices, self.problem.goal, cell.detection)
         self.account = Account(self.problem, self.ledger, cell.limits, charging=cell.charge_clean)
-        self.watching: Watching | None = None
-        """What its detector says, if it has one."""
-        if cell.watch is not None:
-            self.watching = Watching(cell, self.problem, model, self.account)
+        self.detector: ImageDetector | None = None
+        """Its detector, if it has one."""
+        if cell.detection is not None:
+            detector = cell.detection.detector
+            self.detector = ImageDetector(detector, self.problem, model, self.account)
         self.pending: Pending | None = None
         self.ended: tuple[Stop, str] | None = None
         self.held_bytes = 0
@@ -94,7 +94,7 @@ class CellRun:
         while self.pending is not None:
             if self.pending.limited:
                 self._limit(self.pending)
-            failed = self.watching is not None and self.watching.failure is not None
+            failed = self.detector is not None and self.detector.failure is not None
             if not self.pending.done and not failed:
                 return self.pending.wanted_rows > 0
             self._settle()
@@ -144,38 +144,30 @@ class CellRun:
         """The result, once ended; `image` is `best` on the host."""
         if self.ended is None:
             raise RuntimeError("the cell has not ended")
-        cell, (stop, reason) = self.cell, self.ended
-        steps = tuple(Step(**step) for step in self._steps)
+        stop, reason = self.ended
         if self.history is not None and self.history.differences:
             warnings = (
                 *warnings,
                 f"the model answered {self.history.differences} points differently when they were "
                 "asked again",
             )
-        if self.watching is not None and self.watching.differences:
+        if self.detector is not None and self.detector.differences:
             warnings = (
                 *warnings,
-                f"the detector said something else of {self.watching.differences} points when it "
+                f"the detector said something else of {self.detector.differences} points when it "
                 "was shown them again",
             )
-        return Result(
+        return Result.of(
+            self.cell,
             self.index,
-            cell.name,
             stop,
-            reason,
             self.ledger,
-            image,
-            tuple(self.account.improvements),
-            steps,
-            cell.budget,
-            cell.max_queries,
-            cell.seed,
-            warnings,
-            self.problem.norm,
-            cell.max_flagged,
-            cell.max_alarms,
-            self.watching is not None,
-            self.account.first_alarm,
+            reason=reason,
+            adversarial=image,
+            improvements=tuple(self.account.improvements),
+            trace=tuple(Step(**step) for step in self._steps),
+            warnings=warnings,
+            first_alarm=self.account.first_alarm,
         )
 
     # -- inside -----------------------------------------------------------------------------------
@@ -188,13 +180,13 @@ class CellRun:
         else:
             self.ask_number += 1
             self.pending = Pending(ask, self.problem, self.ledger)
-            if self.watching is not None:
-                self.watching.begin_ask(self.ask_number)
+            if self.detector is not None:
+                self.detector.begin_ask(self.ask_number)
             self._limit(self.pending)
 
     def _limit(self, pending: Pending) -> None:
         """Work out how far the ask on its way may be sent now."""
-        alarms = NOT_WATCHED if self.watching is None else self.watching.alarms
+        alarms = NOT_WATCHED if self.detector is None else self.detector.alarms
         pending.limit(self.account.limits, self._metered, alarms)
 
     def _end(self, stop: Stop, reason: str = "") -> None:
@@ -213,16 +205,16 @@ class CellRun:
             return
         pending, self.pending = self.pending, None
         account = self.account
-        if forced is None and self._asking is not None and self.watching is None:
+        if forced is None and self._asking is not None and self.detector is None:
             answers = settle_few(pending, account)
             if answers is not None:
-                self.spent = account.ledger.cost / self.cell.budget
+                self.spent = account.ledger.cost / self.cell.limits.budget
                 self._resume(answers)
                 return
-        watching = self.watching
-        watched = None if watching is None else Watched(watching.alarms, watching.failure)
+        detector = self.detector
+        watched = None if detector is None else Watched(detector.alarms, detector.failure)
         answers, failure = settle(pending, account, watched)
-        self.spent = account.ledger.cost / self.cell.budget
+        self.spent = account.ledger.cost / self.cell.limits.budget
         if failure is not None and account.end is None:
             self._end(failure.stop, failure.reason)
         elif answers is None:

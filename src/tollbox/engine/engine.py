@@ -1,17 +1,17 @@
 """The engine: many attacks, one model.
 
-1. A batch is filled with what the live cells ask next, whatever attack, price or step each is at
-   (`assembly`).
-2. On a GPU the next batch is launched while the model works on the last; one synchronisation each.
-3. Cells are admitted while there is room: for their number, and for the points they may hold
+1. A batch is filled with the next queries of all live cells, whatever their attack, price or step
+   (`batch`).
+2. On a GPU the next batch is launched while the model computes the last one. Each batch has one
+   synchronisation.
+3. Cells are admitted while there is room for their number and for the points that they may hold
    (`sizes`).
-4. Every cell ends with a reason. An error ends the cells concerned, and no others.
+4. Every cell stops with a reason. An error stops the cells concerned and no others.
 5. Nothing may depend on the order in which live cells are served: tests shuffle it.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
@@ -24,12 +24,13 @@ from torch import Tensor
 
 from ..core.cell import Cell
 from ..core.device import keep_freed
+from ..core.execution import Execution
 from ..core.ledger import Ledger
 from ..core.model import Model, as_model
 from ..core.result import Result
 from ..core.stop import Stop
-from ..core.validation import check_flag, check_function, check_seconds
-from .alarms import watch
+from ..core.validation import check_function
+from .alarms import detect
 from .batch import CellRuns, Shuffle, assembled, recalled, wanted_rows
 from .cell_run import CellRun
 from .delivery import Arrival, arrivals, recipient, records
@@ -37,10 +38,10 @@ from .in_flight import BatchInFlight, Piece, to_host
 from .journal import Journal
 from .progress import Progress
 from .sender import Sender
-from .sizes import check_sizes, default_batch_size, default_live, held_bytes, memory_for_points
+from .sizes import batch_size_for, default_live, held_bytes, memory_for_points
 
 ADMITTED_AT_A_TIME = 4
-"""Cells that are admitted before a batch on its way is waited for: in less time than it takes."""
+"""Cells that are admitted before the engine waits for a batch: this takes less time than one."""
 
 
 class Engine:
@@ -49,91 +50,82 @@ class Engine:
     def __init__(
         self,
         model: Model,
+        execution: Execution | None = None,
         *,
-        batch_size: int | None = None,
-        live: int | None = None,
-        metered: bool = False,
-        one_shape: bool = False,
-        time_limit: float = math.inf,
         memory: float = 1.0,
         progress: Callable[[Progress], None] | None = None,
         journal: Journal | None = None,
         shuffle: Shuffle | None = None,
     ) -> None:
-        model = as_model(model)
-        check_flag("metered", metered)
-        check_flag("one_shape", one_shape)
-        if batch_size is None:
-            batch_size = default_batch_size(model)
-        check_sizes(model, batch_size, live, metered)
-        check_seconds("time_limit", time_limit)
+        """`memory` is the share of the memory for points that this engine may use."""
+        model, execution = as_model(model), execution or Execution()
+        batch_size = batch_size_for(model, execution)
         check_function("progress", progress)
-        self.sender = Sender(model, batch_size, one_shape, metered)
-        self._model, self._metered = model, metered
-        self._live_limit = live if live is not None else default_live(batch_size)
-        self._memory = memory * memory_for_points(model.device)  # a share of what there is
-        self._time_limit, self._began = time_limit, time.monotonic()
+        self.sender = Sender(model, batch_size, execution.one_shape, execution.metered)
+        self._model, self._execution = model, execution
+        self._live_limit = execution.live or default_live(batch_size)
+        self._memory = memory * memory_for_points(model.device)
+        self._began = time.monotonic()
         self._progress, self._journal, self._shuffle = progress, journal, shuffle
         self._most_in_flight = 2 if model.device.type == "cuda" else 1
         if model.device.type == "cpu":
             keep_freed()
         self._cell_runs: CellRuns = {}
-        """The cells under way."""
+        """The live cells."""
         self._ready: CellRuns = {}
-        """Those of them that want rows from the model,"""
+        """Live cells that need rows from the model."""
         self._recalling: CellRuns = {}
-        """and those that ask for what was recorded earlier."""
+        """Live cells whose next answers are recorded."""
         self._held_bytes = 0
-        """Bytes of the points that they may hold."""
+        """Bytes of the points that live cells may hold."""
         self._free_slots: list[int] = []
         self._in_flight: deque[BatchInFlight] = deque()
         self._iterate_distances: list[tuple[Tensor, dict[str, Any]]] = []
-        """Distances that travel with the next batch, and the steps that wait for them."""
+        """Distances that are read with the next batch, and the steps that wait for them."""
         self._ended: list[CellRun] = []
-        """Cells whose best points travel with the next batch."""
+        """Cells whose best points are read with the next batch."""
         self._finished: deque[Result] = deque()
         self._image_shape: tuple[int, ...] | None = None
         self._done = self._queries = self._rows = 0
         self._stopping: Stop | None = None
 
     def stop(self, reason: Stop = Stop.INTERRUPTED) -> None:
-        """End all cells after the batches under way; safe to call from a signal handler."""
+        """Stop all cells after the batches in flight; safe to call from a signal handler."""
         self._stopping = self._stopping or reason
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Result]:
-        """Run cells and yield each result as it is finished, in no particular order.
+        """Run cells and yield each result when it is finished, in no particular order.
 
-        A cell that is refused, or an error of the iterable, ends the admission of further ones;
-        those under way are finished and yielded before the error is raised. After a stop the cells
-        that have not begun end with that reason, if the iterable has a length.
+        After a cell that is refused, or an error of the iterable, no further cells are admitted;
+        live cells are finished and yielded before the error is raised. After a stop, cells that
+        have not started get that reason, if the iterable has a length.
         """
         self._began = time.monotonic()
-        batch_size = self.sender.batch_size
         waiting = enumerate(cells)
         refusal: Exception | None = None
         more, admitted = True, 0
         while more or self._cell_runs or self._in_flight or self._has_news():
-            if time.monotonic() - self._began > self._time_limit:
+            if time.monotonic() - self._began > self._execution.time_limit:
                 self.stop(Stop.TIME_LIMIT)
             if self._stopping is not None:
                 self._end_all(self._stopping)
             while more and self._has_room():
                 if self._stopping is not None and not isinstance(cells, Sized):
-                    more = False  # they may never end
+                    more = False  # an iterable without a length may be infinite
                     break
                 try:
                     self._admit(*next(waiting))
                 except StopIteration:
                     more = False
-                except Exception as error:  # of the cell, or of whoever makes the images
+                except Exception as error:  # of the cell, or of the iterable
                     refusal, more = error, False
                 admitted += 1
                 if self._in_flight and admitted % ADMITTED_AT_A_TIME == 0:
                     self._land()
                 free = len(self._in_flight) < self._most_in_flight
-                enough = batch_size if self._in_flight else self.sender.least_worthy
+                enough = self.sender.batch_size if self._in_flight else self.sender.least_worthy
                 if free and wanted_rows(self._ready, enough) >= enough:
-                    self._dispatch()  # the model need not wait until all are there
+                    self._dispatch()  # before all cells are admitted
             self._dispatch()
             if self._in_flight:
                 self._land()
@@ -143,14 +135,14 @@ class Engine:
             raise refusal
 
     def under_way(self) -> list[tuple[int, Ledger]]:
-        """Of each cell under way its position in the input, and its account so far."""
+        """Return the position and the ledger of each live cell."""
         return [(run.index, run.ledger) for run in self._cell_runs.values()]
 
-    # -- cells come and go ------------------------------------------------------------------------
+    # -- admission --------------------------------------------------------------------------------
 
     def _has_room(self) -> bool:
         if self._stopping is not None:
-            return not self._ended  # they end without a query, one after another
+            return not self._ended  # they stop without a query, one after another
         room = self._held_bytes < self._memory or not self._cell_runs
         return len(self._cell_runs) < self._live_limit and room
 
@@ -158,10 +150,10 @@ class Engine:
     def _admit(self, index: int, cell: Cell) -> None:
         name = cell.name or f"image {index}"
         self._image_shape = cell.check(self._model, name, self._image_shape)
-        held = held_bytes(cell)  # may raise, before anything is under way
+        held = held_bytes(cell)  # may raise, so it comes first
         history = None if self._journal is None else self._journal.history(index)
         slot = self._free_slots.pop() if self._free_slots else len(self._cell_runs)
-        cell_run = CellRun(index, cell, slot, self._model, self._metered)
+        cell_run = CellRun(index, cell, slot, self._model, self._execution.metered)
         cell_run.held_bytes, cell_run.history = held, history
         if self._stopping is None:
             self.sender.builder.place(slot, cell_run.problem)
@@ -174,9 +166,9 @@ class Engine:
         self._advance(cell_run)
 
     def _advance(self, cell_run: CellRun) -> None:
-        """Let a cell go on as far as it can without the model."""
+        """Advance a cell as far as it gets without the model."""
         slot = cell_run.slot
-        self._recalling.pop(slot, None)  # what it asks now may not be recorded
+        self._recalling.pop(slot, None)  # its next query may not be recorded
         if cell_run.advance() and not self._end_diverged(cell_run, cell_run.divergence()):
             waiting = self._recalling if cell_run.recallable() else self._ready
             waiting[slot] = cell_run
@@ -199,7 +191,7 @@ class Engine:
             self._advance(cell_run)
 
     def _end_diverged(self, cell_run: CellRun, divergence: str | None) -> bool:
-        """End a cell that does not ask what it asked earlier."""
+        """Stop a cell whose queries no longer match the recording; return whether it did."""
         if divergence is None or self._journal is None:
             return False
         cell_run.abandon(divergence)
@@ -209,7 +201,7 @@ class Engine:
     # -- batches ----------------------------------------------------------------------------------
 
     def _has_news(self) -> bool:
-        """Something is to be read from the device, whether or not there are rows to be sent."""
+        """Return whether something must be read from the device even without rows to send."""
         return bool(self._ended or self._iterate_distances)
 
     @torch.no_grad()
@@ -224,17 +216,14 @@ class Engine:
             rows = self.sender.rows_of_a_flight(wanted, flights)
             if rows == 0 or (self._in_flight and not self.sender.is_worth_it(rows)):
                 break
-            fillers = (
-                cell_run
-                for cell_run in self._cell_runs.values()
-                if cell_run.slot not in self._recalling
-            )
+            runs = self._cell_runs.values()
+            fillers = (run for run in runs if run.slot not in self._recalling)
             self._launch(assembled(self._ready, fillers, self.sender, rows, self._shuffle))
         if not self._in_flight and self._has_news():
             self._launch([])
 
     def _launch(self, pieces: list[Piece], known: NDArray[np.int64] | None = None) -> None:
-        """Send a batch, or, with labels that are known, only have its distances worked out."""
+        """Send a batch; with known labels, only compute its distances."""
         waiting, self._iterate_distances = self._iterate_distances, []
         ended, self._ended = self._ended, []
         images = [(cell_run, to_host(cell_run.best)) for cell_run in ended]
@@ -249,7 +238,7 @@ class Engine:
 
     @torch.no_grad()
     def _land(self) -> None:
-        """Wait for the oldest batch, record its answers, and let the cells go on."""
+        """Wait for the oldest batch, record its answers, and advance its cells."""
         batch = self._in_flight.popleft()
         flight, shape = batch.flight, batch.flight.shape
         values = flight.land()
@@ -270,7 +259,7 @@ class Engine:
             if (failed := recipient(piece, self._cell_runs)) is not None:
                 concerned[piece.slot] = failed
                 piece.pending.fail(piece.run_number, piece.size, failure)
-        recorded += watch(concerned.values())
+        recorded += detect(concerned.values())
         if self._journal is not None and (recorded or not flight.recalled):
             self._journal.record(recorded)
         for cell_run in concerned.values():
@@ -278,7 +267,7 @@ class Engine:
         self._finish(batch.ended)
 
     def _finish(self, ended: list[tuple[CellRun, Tensor | None]]) -> None:
-        """The results of cells whose best points have arrived; then report progress."""
+        """Make the results of cells whose best points have arrived, and report progress."""
         warnings = tuple(self.sender.memory_warnings)
         results = tuple(
             cell_run.result(None if image is None else image.clone(), warnings)
@@ -287,13 +276,6 @@ class Engine:
         self._finished += results
         self._done += len(results)
         if self._progress is not None:
-            self._progress(
-                Progress(
-                    self._done,
-                    len(self._cell_runs),
-                    self._queries,
-                    self._rows,
-                    time.monotonic() - self._began,
-                    results,
-                )
-            )
+            seconds, live = time.monotonic() - self._began, len(self._cell_runs)
+            now = Progress(self._done, live, self._queries, self._rows, seconds, results)
+            self._progress(now)

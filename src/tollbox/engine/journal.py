@@ -10,7 +10,7 @@
    another run (another device, another version): the cell ends, and `diverged` says why.
 4. The rows that were recorded last are asked once more (unless the model is metered), to detect a
    model that answers differently the second time. What was recorded stands.
-5. A detector's alarms (watching.py) are recorded likewise, as run `ALARMS` of their ask: for each
+5. A detector's alarms (alarms.py) are recorded likewise, as run `ALARMS` of their ask: for each
    charged row of all its runs, in order, 1 if it raised one.
 """
 

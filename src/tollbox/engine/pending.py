@@ -131,7 +131,8 @@ class Pending:
         """
         self._wanted, self._metered = None, metered
         ledger, prices, size = self._ledger, self._ledger.prices, self.size
-        budget, max_queries, max_flagged, max_alarms = limits
+        budget, max_queries, max_flagged = limits.budget, limits.max_queries, limits.max_flagged
+        max_alarms = ledger.max_alarms
         within = not metered and ledger.leaves_room(size, limits)
         if within and ledger.bound(size) <= budget:
             self._limits, self.limited = [state.size for state in self.runs], False

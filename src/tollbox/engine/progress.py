@@ -1,4 +1,4 @@
-"""Progress: what a caller is told of a run while it goes on, after each batch."""
+"""Progress: how far a run is, passed to the `progress` callback after each batch."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ..core.result import Result
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands, given to the `progress` callback after each batch."""
+    """Counts over all images so far, and the results of the last batch."""
 
     done: int
     live: int
     queries: int
-    """Charged so far, over all images."""
+    """Queries that were charged."""
     rows: int
-    """Computed so far, padding and unneeded rows included."""
+    """Rows that were computed, including padding and rows that were not needed."""
     seconds: float
     finished: tuple[Result, ...]
-    """The results that this batch brought."""
+    """The results that this batch completed."""

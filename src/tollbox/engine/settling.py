@@ -5,7 +5,7 @@
 2. Rows that count are charged by label, each once, unless the account does not charge (a clean
    image may be free).
    What a detector says of a row is charged with it: `watched` has the alarms of just those rows
-   that count (watching.py).
+   that count (alarms.py).
 3. A row that is adversarial and nearer than all before it is an improvement: it is noted with the
    account that includes it, and what was spent before it; the last of them is the best point.
 4. `settle_few` does for a few rows of one run what `settle` does for any ask, without arrays: most
@@ -64,7 +64,7 @@ class Account:
     def end(self) -> Stop | None:
         """Why not one more query may be asked, or None."""
         limits = self.limits
-        if self.ledger.alarms >= limits.max_alarms:
+        if self.ledger.alarms >= self.ledger.max_alarms:
             return Stop.ALARM
         if self.ledger.queries >= limits.max_queries:
             return Stop.MAX_QUERIES

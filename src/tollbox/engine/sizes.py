@@ -13,12 +13,11 @@ import os
 import torch
 
 from ..core.cell import Cell
+from ..core.execution import Execution
 from ..core.model import Model
 from ..core.problem import BoundedAttack
-from ..core.validation import check_whole
 from ..errors import InputError
 
-LARGEST_BATCH = 65_536
 MOST_TRIAL_ROWS = 256
 """Rows of a batch that only tries a model."""
 DEFAULT_ROWS = 256
@@ -47,23 +46,22 @@ def trial_batch_size(model: Model, batch_size: int | None) -> int:
     return min(batch_size or default_batch_size(model), MOST_TRIAL_ROWS)
 
 
-def check_sizes(model: Model, batch_size: int, live: int | None, metered: bool) -> None:
-    """Raise InputError unless a model can be run in batches of this size, with so many cells."""
-    check_whole("batch_size", batch_size, 1, LARGEST_BATCH)
-    if live is not None:
-        check_whole("live", live, 1)
+def batch_size_for(model: Model, execution: Execution) -> int:
+    """Return the batch size of a run; raise InputError if the model does not take it."""
+    batch_size = execution.batch_size or default_batch_size(model)
     if model.batch not in (None, batch_size):
         raise InputError(
             f"is {batch_size}",
             expected=f"{model.batch}, the only batch size that the model takes",
             input="batch_size",
         )
-    if metered and model.batch not in (None, 1):
+    if execution.metered and model.batch not in (None, 1):
         raise InputError(
             f"is set, but the model takes batches of {model.batch} only: padding would be charged",
             expected="a model that takes batches of any size, or of 1",
             input="metered",
         )
+    return batch_size
 
 
 def held_bytes(cell: Cell) -> int:

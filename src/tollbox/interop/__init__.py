@@ -1,1 +1,1 @@
-"""Attacks for Foolbox and for the Adversarial Robustness Toolbox (ART)."""
+"""Attacks in the form that Foolbox and the Adversarial Robustness Toolbox (ART) expect."""

@@ -4,13 +4,12 @@
     adversarial = attack.generate(x, y)
     attack.results[0].ledger
 
-1. Arrays in and out, with the classifier's `clip_values` and layout. Without `y` the labels are
-   what the classifier answers; these queries, and those for the labels of a targeted run, are in
-   no ledger.
-2. `results` are of the last `generate`. Their distances are in [0,1]: those of the arrays, over the
-   width of the clip values.
+1. Images are arrays with the classifier's `clip_values` and layout. Without `y` the labels are what
+   the classifier answers. No ledger has these queries, or those for the labels of a targeted run.
+2. `results` belong to the last `generate`. Their distances refer to pixels in [0,1]: the distances
+   of the arrays divided by the width of the clip values.
 
-ART is imported when `Attack` is used first.
+ART is imported when `Attack` is first used.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ NAMES = Names(images="x", labels="y", starts="x_adv_init")
 
 
 class ArtAttack:
-    """What ART's base class asks for; `Attack` is both."""
+    """The methods that ART's base class requires; `Attack` inherits from both."""
 
     attack_params: ClassVar[list[str]] = ["attack", "targeted", "channels_first", "options"]
-    """What `set_params` may change."""
+    """The attributes that `set_params` may change."""
     results: Results | None = None
-    """Of the last `generate`: ledgers, distances and all else that `tb.run` gives."""
+    """The results of the last `generate`, as `tb.run` returns them."""
 
     def __init__(
         self,
@@ -53,10 +52,9 @@ class ArtAttack:
         channels_first: bool | None = None,
         **options: Any,
     ) -> None:
-        """The name of a preset, or an attack, on a classifier; `options` are those of `tb.run`.
+        """`attack` is an attack or the name of a preset; `options` are those of `tb.run`.
 
-        `channels_first` is for a classifier that does not say where its channels are: by default
-        they are last.
+        `channels_first` is for a classifier that does not specify it; the default is False.
         """
         super().__init__(estimator=estimator)  # type: ignore[call-arg]
         self.estimator: Any
@@ -72,10 +70,10 @@ class ArtAttack:
         self._wrapped = Wrapped.of(self.attack, self.options, NAMES)
 
     def generate(self, x: Any, y: Any = None, x_adv_init: Any = None) -> NDArray[Any]:
-        """The nearest adversarial point of each image, or the image itself if none was found.
+        """Return the closest adversarial point of each image, or the image if none was found.
 
         `y`: the labels, or the classes to reach if the attack is targeted; numbers, or one-hot.
-        `x_adv_init`: a point to begin from for each image.
+        `x_adv_init`: a point to start from for each image.
         """
         if self.targeted and y is None:
             raise InputError(
@@ -94,7 +92,6 @@ class ArtAttack:
 
 
 def _tensor(images: Any, name: str) -> Tensor:
-    """Images of an array, in float32, as ART has them."""
     array = np.asarray(images)
     if array.dtype.kind not in "fiu":
         raise InputError(f"is {shown(images)}", expected="an array of numbers", input=name)
@@ -102,7 +99,7 @@ def _tensor(images: Any, name: str) -> Tensor:
 
 
 def _numbers(y: Any) -> Any:
-    """Classes by number: a one-hot row is its largest entry."""
+    """Return classes as numbers; in a one-hot row, the largest entry."""
     if y is None:
         return None
     classes = np.asarray(y)

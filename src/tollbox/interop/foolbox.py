@@ -4,15 +4,15 @@
     raw, clipped, success = attack(fmodel, images, labels, epsilons=[0.5, 1.0])
     attack.results[0].ledger
 
-1. It is a `MinimizationAttack`: Foolbox clips what it finds to each epsilon, and asks the model
-   again whether that is adversarial; those queries, and the labels of a targeted run, are in no
-   ledger.
-2. Images are between the model's bounds. Distances of `results` are in [0,1]: those that Foolbox
-   measures, over the width of the bounds.
-3. The budget is spent whole, whatever the epsilons: `early_stop` is not heeded, so that results are
-   those of `tb.run`.
+1. It is a `MinimizationAttack`: Foolbox clips the points to each epsilon and queries the model
+   again to see whether they are adversarial. No ledger has these queries, or those for the labels
+   of a targeted run.
+2. Images are between the model's bounds. Distances of `results` refer to pixels in [0,1]: Foolbox's
+   distances divided by the width of the bounds.
+3. Every run uses its whole budget, whatever the epsilons: `early_stop` is ignored, so that results
+   equal those of `tb.run`.
 
-Foolbox is imported when `Attack` is used first.
+Foolbox is imported when `Attack` is first used.
 """
 
 from __future__ import annotations
@@ -38,19 +38,20 @@ NAMES = Names(images="inputs", labels="criterion", starts="starting_points")
 
 
 class FoolboxAttack:
-    """What Foolbox's base class asks for; `Attack` is both."""
+    """The methods that Foolbox's base class requires; `Attack` inherits from both."""
 
     results: Results | None = None
-    """Of the last run: ledgers, distances and all else that `tb.run` gives."""
+    """The results of the last run, as `tb.run` returns them."""
 
     def __init__(self, attack: str | AnyAttack, **options: Any) -> None:
-        """The name of a preset, or an attack; `options` are those of `tb.run`."""
+        """`attack` is an attack or the name of a preset; `options` are those of `tb.run`."""
         self._wrapped = Wrapped.of(attack, options, NAMES)
 
     @property
     def distance(self) -> Any:
-        """Foolbox's own distance, by the option `norm`."""
-        return getattr(optional("foolbox.distances", PURPOSE, "foolbox"), self._wrapped.norm)
+        """Foolbox's distance for the option `norm`."""
+        norm = str(self._wrapped.template.norm)
+        return getattr(optional("foolbox.distances", PURPOSE, "foolbox"), norm)
 
     def run(
         self,
@@ -61,7 +62,7 @@ class FoolboxAttack:
         early_stop: float | None = None,  # noqa: ARG002
         starting_points: Any = None,
     ) -> Any:
-        """The nearest adversarial point of each input, or the input itself if none was found."""
+        """Return the closest adversarial point of each input, or the input if none was found."""
         eagerpy = optional("eagerpy", PURPOSE, "foolbox")
         images, restored = eagerpy.astensor_(inputs)
         raw = _tensor(images.raw, "inputs")
@@ -92,7 +93,7 @@ def _tensor(images: Any, name: str) -> Tensor:
 
 
 def _goal(criterion: Any) -> dict[str, Any]:
-    """`labels` or `targets`, from a criterion of Foolbox or from labels."""
+    """Return `labels` or `targets` from labels or a criterion of Foolbox."""
     criteria = optional("foolbox.criteria", PURPOSE, "foolbox")
     if isinstance(criterion, criteria.TargetedMisclassification):
         return {"targets": criterion.target_classes.raw}

@@ -1,39 +1,42 @@
-"""An attack as other packages run one: images of theirs in, points of theirs out.
+"""An attack as other packages run one: their images in, their points out.
 
-1. It holds an attack and the options of `tb.run`, which are checked when it is made.
-2. What comes back for an image is its nearest adversarial point, with the very values that the
-   model was sent; for an image without one, or that was misclassified anyway, the image itself.
-3. Where labels are not given (a targeted criterion has none), they are what the model answers:
-   queries that nobody is charged for.
-4. An image that already has its target class has no source class. It is given one that it has not,
-   so its run ends as `ALREADY_MISCLASSIFIED` with its first query, at distance 0.
+1. It holds an attack and options of `tb.run`, which are checked when it is made.
+2. It returns the adversarial point with the smallest distance for each image, with the exact values
+   that the model was sent. An image without one, or that is misclassified anyway, is returned
+   unchanged.
+3. Without labels (a targeted criterion has none), the labels are what the model answers; these
+   queries are not charged.
+4. An image that already has its target class gets another source class, so that its run stops as
+   `ALREADY_MISCLASSIFIED` with the first query, at distance 0.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from .._run import LIMITS, check_names, checked_limits, run
-from ..attacks.presets import preset
+from .._run import cell_template, check_names, run
+from ..core.cell import Cell
+from ..core.execution import Execution
 from ..core.model import Model
 from ..core.problem import Attack
 from ..core.result import Results
 from ..core.third_party_models import Pixels
-from ..core.validation import shown
-from ..engine.sizes import default_batch_size
+from ..core.validation import check_instance, shown
+from ..engine.sizes import batch_size_for
 from ..errors import InputError
 
 ARGUMENTS = ("attack", "model", "images", "labels", "targets", "starts")
-"""What `run` takes that is not an option here: the other package gives it."""
-SIGNATURE = inspect.signature(run)
+"""Arguments of `run` that the other package gives."""
+PER_IMAGE = ("goal", "mask", "execution", "progress")
+"""Options of `run` that are not settings of every cell."""
+OPTIONS = tuple(name for name in inspect.signature(run).parameters if name not in ARGUMENTS)
 WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-OPTIONS = tuple(name for name in SIGNATURE.parameters if name not in ARGUMENTS)
 
 
 class Names(NamedTuple):
@@ -46,26 +49,19 @@ class Names(NamedTuple):
 
 @dataclass(frozen=True)
 class Wrapped:
-    """An attack, and how it is run."""
+    """An attack with its options."""
 
-    attack: Attack
+    template: Cell
     options: Mapping[str, Any]
     names: Names
 
     @classmethod
     def of(cls, attack: str | Attack, options: Mapping[str, Any], names: Names) -> Wrapped:
-        """With the name of a preset, or an attack; raises for what `run` would refuse."""
+        """Return a preset or an attack with its options; raise for what `run` would refuse."""
         check_names("Attack", options, OPTIONS)
-        chosen = preset(attack) if isinstance(attack, str) else attack
-        bound = SIGNATURE.bind(chosen, None, None, None, **options)
-        bound.apply_defaults()
-        checked_limits(chosen, *(bound.arguments[name] for name in LIMITS))
-        return cls(chosen, dict(options), names)
-
-    @property
-    def norm(self) -> str:
-        """What its distances are measured in."""
-        return str(self.options.get("norm", SIGNATURE.parameters["norm"].default))
+        check_instance("execution", options.get("execution", Execution()), Execution)
+        settings = {name: value for name, value in options.items() if name not in PER_IMAGE}
+        return cls(cell_template(attack, **settings), dict(options), names)
 
     def run(
         self,
@@ -77,20 +73,22 @@ class Wrapped:
         targets: Any = None,
         starts: Tensor | None = None,
     ) -> tuple[Tensor, Results]:
-        """The points, as `inputs` are, and the results. `labels` or `targets`: one for each."""
+        """Return the points, in the form of `inputs`, and the results; `labels` or `targets` has
+        one class for each image."""
         images = pixels.ours(inputs, self.names.images)
-        classes = _classes(labels if targets is None else targets, len(images), self.names.labels)
-        if targets is not None or classes is None:
-            answers = self._answers(model, images)
-            sources = answers if targets is None else _apart(answers, classes or [])
-        else:
-            sources = classes
+        given = labels if targets is None else targets
+        sources = classes = _classes(given, len(images), self.names.labels)
+        if classes is None or targets is not None:
+            sources = self._answers(model, images)
+        if classes is not None and targets is not None:
+            pairs = zip(sources or [], classes, strict=True)
+            sources = [a if a != target else int(target == 0) for a, target in pairs]
         try:
             results = run(
-                self.attack,
+                self.template.attack,
                 model,
                 images,
-                sources,
+                sources or [],
                 targets=None if targets is None else classes,
                 starts=None if starts is None else pixels.ours(starts, self.names.starts),
                 **self.options,
@@ -105,24 +103,16 @@ class Wrapped:
         return points, results
 
     def _answers(self, model: Model, images: Tensor) -> list[int]:
-        """The model's labels of clean images, as a run would send them."""
-        size = self.options.get("batch_size") or default_batch_size(model)
+        """Return the model's labels of clean images, as a run would send them."""
+        size = batch_size_for(model, self.options.get("execution", Execution()))
         labels: list[int] = []
         for part in images.split(size):
             labels += model(model.sent(part.to(model.device, copy=True))).tolist()
-        return [max(label, 0) for label in labels]  # one without an answer fails in its own run
-
-
-def _apart(answers: Sequence[int], targets: Sequence[int]) -> list[int]:
-    """The answers; where one is the target, another class."""
-    return [
-        label if label != target else int(target == 0)
-        for label, target in zip(answers, targets, strict=True)
-    ]
+        return [max(label, 0) for label in labels]  # an image without an answer fails in its run
 
 
 def _classes(given: Any, count: int, name: str) -> list[int] | None:
-    """Classes as plain numbers, one for each of `count` images; None if none are given."""
+    """Return one plain number for each of `count` images; None if none are given."""
     if given is None:
         return None
     try:

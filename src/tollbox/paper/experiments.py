@@ -25,7 +25,7 @@ from pathlib import Path
 
 from ..attacks.preset import Kind
 from ..errors import UnknownNameError
-from ..studies.schema import AttackSpec, Tariff
+from ..studies.specs import AttackSpec, Tariff
 from ..studies.study import Study
 from ..studies.toml import key_lines
 

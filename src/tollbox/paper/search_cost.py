@@ -31,7 +31,7 @@ from ..report.axes import (
 )
 from ..report.statistics import PERCENTILES, Images, bootstrap
 from ..studies.results import StudyResults
-from ..studies.schema import ModelSpec, Tariff
+from ..studies.specs import ModelSpec, Tariff
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

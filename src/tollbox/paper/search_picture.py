@@ -21,6 +21,7 @@ from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate
 from ..core.cell import Cell
+from ..core.limits import Limits
 from ..core.model import from_callable
 from ..core.prices import Prices
 from ..core.problem import Problem
@@ -92,7 +93,7 @@ def filmed(
     """A part, run by the engine on a classifier of the unit square; the clean query is free."""
     film = Filmed(part)
     model = from_callable(lambda images: labels(images.flatten(1)), dtype=torch.float64, classes=2)
-    cell = Cell(film, source, 0, Prices(ratio), max_queries=10_000, charge_clean=False)
+    cell = Cell(film, source, 0, Prices(ratio), Limits(max_queries=10_000), charge_clean=False)
     [result] = Engine(model).run([cell])
     if result.stop is not Stop.CONVERGED:
         raise RuntimeError(f"the part did not end, but {result.stop}: {result.reason}")

@@ -44,8 +44,8 @@ def marks_of(runs: SeriesRuns, by: By) -> Values:
     firsts = [run.needs[by][0] for run in runs.runs if len(run.distances)]
     column = TableColumn(runs.series.model.name, runs.series.tariff)
     last = max(run.spent[by] for run in runs.runs)
-    if by == "cost" and math.isfinite(column.tariff.budget):
-        last = column.tariff.budget
+    if by == "cost" and math.isfinite(column.tariff.limits.budget):
+        last = column.tariff.limits.budget
     first = min([*firsts, last])
     if not first < last:
         return np.array([max(last, 1.0)])

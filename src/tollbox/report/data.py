@@ -194,7 +194,7 @@ def page_data(
             {
                 "name": tariff.name,
                 "label": price_label(tariff),
-                "budget": rounded(tariff.budget),
+                "budget": rounded(tariff.limits.budget),
             }
             for tariff in study.tariffs
         ],

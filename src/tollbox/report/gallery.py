@@ -163,7 +163,7 @@ def _shots(results: StudyResults, runs: Sequence[tuple[SeriesRuns, CellCurve]]) 
     moments = []
     for series, run in runs:
         needs = run.needs["cost"]
-        top = min(series.series.tariff.budget, run.spent["cost"])
+        top = min(series.series.tariff.limits.budget, run.spent["cost"])
         costs = sorted({max(math.floor(part * top), float(needs[0])) for part in PARTS})
         cell = results.grid.cell(Place(series.series, run.seed, run.image))
         for cost in costs:

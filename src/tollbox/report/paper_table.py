@@ -18,7 +18,7 @@ from typing import NamedTuple
 from ..attacks.preset import Kind, Method
 from ..core.metric import Metric
 from ..core.result import By
-from ..studies.schema import AttackSpec, Tariff
+from ..studies.specs import AttackSpec, Tariff
 from ..studies.study import Study
 from .reading import Reading
 from .runs import SeriesRuns
@@ -66,12 +66,16 @@ class TableColumn(NamedTuple):
     @property
     def mark(self) -> float:
         """Where the column is read: at its own cost, at the budget, or at the cap on queries."""
-        return min(self.tariff.budget, self.tariff.max_queries) if self.at is None else self.at
+        return (
+            min(self.tariff.limits.budget, self.tariff.limits.max_queries)
+            if self.at is None
+            else self.at
+        )
 
     @property
     def by(self) -> By:
         """What the mark counts."""
-        return "cost" if math.isfinite(self.tariff.budget) else "queries"
+        return "cost" if math.isfinite(self.tariff.limits.budget) else "queries"
 
     @property
     def head(self) -> str:

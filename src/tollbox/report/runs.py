@@ -21,7 +21,7 @@ from ..core.result import AXES, By, Values, known_up_to, needed, reached_at
 from ..core.stop import Stop
 from ..studies.grid import Place, Series
 from ..studies.results import StudyResults
-from ..studies.schema import WatchSpec
+from ..studies.specs import DetectorSpec
 from ..studies.store.codec import End, Trace
 from .reading import Reading
 
@@ -84,7 +84,7 @@ def series_of(results: StudyResults) -> list[SeriesRuns]:
         else:
             label = results.images[place.image][1]
             goal = results.study.goal.for_label(label)
-            curves[number].append(_curve(place, label, goal, end, trace, results.study.watch))
+            curves[number].append(_curve(place, label, goal, end, trace, results.study.detector))
     for runs in curves.values():
         runs.sort(key=lambda run: (run.image, run.seed))
     return [
@@ -94,10 +94,10 @@ def series_of(results: StudyResults) -> list[SeriesRuns]:
 
 
 def _curve(
-    place: Place, label: int, goal: Goal, end: End, trace: Trace, watch: WatchSpec | None
+    place: Place, label: int, goal: Goal, end: End, trace: Trace, detector: DetectorSpec | None
 ) -> CellCurve:
     tariff = place.series.tariff
-    ledger = trace.ledger(tariff.prices.for_source(label, goal), goal, watch)
+    ledger = trace.ledger(tariff.prices.for_source(label, goal), goal, detector)
     spent: dict[By, float] = {"cost": end.cost, "source": end.source, "queries": end.queries}
     notes = [step.notes for step in trace.steps]
     improvements = trace.improvements(ledger.prices, goal)

@@ -19,7 +19,7 @@ import textwrap
 from collections import Counter
 
 from ..data.tables import plain_text
-from ..studies.schema import Tariff
+from ..studies.specs import Tariff
 from . import best_of_all
 from .numbers import count, distance, interval, percent
 from .paper_table import PaperTable, TableColumn, price_words

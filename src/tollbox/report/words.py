@@ -11,7 +11,7 @@ from ..attacks.preset import Method
 from ..core.goal import numbered
 from ..core.stop import Stop
 from ..studies.results import StudyResults
-from ..studies.schema import GoalSpec
+from ..studies.specs import GoalSpec
 from ..studies.store.record import ModelFingerprint
 from .numbers import THIN, count, distance, interval, percent
 from .paper_table import PaperTable

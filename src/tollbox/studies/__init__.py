@@ -1,1 +1,28 @@
-"""Studies: models x attacks x prices x images in a file, and nothing lost on a kill."""
+"""Studies: models x attacks x prices x images in a file, and nothing lost on a kill.
+
+The names here are for operators: results, parts of a study, and clusters. Each is imported on first
+use, since `tollbox status` needs no torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .merge import merge_parts as merge_parts
+    from .ray import RayEngines as RayEngines
+    from .results import StudyResults as StudyResults
+    from .run import run_study as run_study
+    from .study import Study as Study
+
+_WHERE = {
+    "RayEngines": "ray",
+    "Study": "study",
+    "StudyResults": "results",
+    "merge_parts": "merge",
+    "run_study": "run",
+}
+__all__ = list(_WHERE)
+__getattr__, __dir__ = lazy_names(__name__, _WHERE)

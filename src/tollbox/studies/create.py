@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..core.execution import MOST_WORKERS
 from ..core.noise import NOISE_VERSION
 from ..core.validation import shown
 from ..data.output import check_free, staged
 from ..data.tables import shortened
 from ..errors import InputError
-from ..workers.executors import MOST_PROCESSES, within_cores
+from ..workers.executors import within_cores
 from .fingerprint import attack_parts, current_environment, flagged_labels, price_texts
 from .grid import Grid
 from .inputs import Loaded
@@ -150,11 +151,11 @@ def shard_count(study: Study, cells: int, force: bool, part: Part = WHOLE) -> in
             input="shard",
         )
     if part.total > 1:
-        return part.total * min(study.workers, cells // part.total, MOST_PROCESSES)
+        return part.total * min(study.workers, cells // part.total, MOST_WORKERS)
     count = within_cores(min(study.workers, cells), force)
-    if count > MOST_PROCESSES:
+    if count > MOST_WORKERS:
         raise study.about(
-            InputError(f"is {study.workers}", expected=f"at most {MOST_PROCESSES}", input="workers")
+            InputError(f"is {study.workers}", expected=f"at most {MOST_WORKERS}", input="workers")
         )
     return count
 

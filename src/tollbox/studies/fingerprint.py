@@ -35,7 +35,7 @@ from ..core.model import Model
 from ..core.noise import NOISE_VERSION
 from ..errors import FileError, InputError
 from ..models.pytorch import weights_digest
-from .schema import AttackSpec, ModelSpec
+from .specs import AttackSpec, ModelSpec
 from .store.record import Environment, ModelFingerprint, StudyRecord, WatchRecord, parts_of
 from .study import Study
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from .schema import AttackSpec, ModelSpec, Tariff
+from .specs import AttackSpec, ModelSpec, Tariff
 from .store.record import Kept
 from .study import Study
 

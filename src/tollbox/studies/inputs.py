@@ -34,7 +34,7 @@ from torch import Tensor
 
 from ..attacks.surrogates import Surrogate
 from ..core.cell import Cell, check_label
-from ..core.detector import Detector, RecordedAlarms
+from ..core.detector import Detection, Detector, RecordedAlarms
 from ..core.exactness import Exactness, Seen
 from ..core.model import Model, as_model
 from ..core.noise import content_hash
@@ -64,7 +64,6 @@ from .fingerprint import (
     fingerprint,
 )
 from .grid import Grid, Place
-from .schema import AttackSpec, ModelSpec
 from .selection import take
 from .sources import (
     Configurations,
@@ -80,6 +79,7 @@ from .sources import (
     open_model,
     reported,
 )
+from .specs import AttackSpec, ModelSpec
 from .store.record import Kept, ModelFingerprint, StudyRecord, WatchRecord
 from .study import Study
 
@@ -152,7 +152,7 @@ def _places(loaded: Loaded, spec: ModelSpec, limit: int | None) -> list[int]:
     """The places of the first `limit` images that a model classifies correctly; uncharged."""
     study, model = loaded.study, loaded.model(spec)
     images, labels = loaded.images.images, loaded.images.labels
-    size, places = trial_batch_size(model, study.batch_size), list[int]()
+    size, places = trial_batch_size(model, study.execution.batch_size), list[int]()
     for first in range(0, len(images), size):
         if limit is not None and len(places) >= limit:
             break
@@ -223,14 +223,14 @@ class Loaded:
         """What tells a model from another. That of an exact study has no layout and no answers: the
         record of exactness has the layout that was chosen, and a digest of logits."""
         if spec.name not in self._fingerprints:
-            model, exact = self.model(spec), self.study.exact
+            model, exact = self.model(spec), self.study.execution.exact
             running = {k: v for k, v in model.running.items() if k != "channels_last" or not exact}
             self._fingerprints[spec.name] = fingerprint(
                 replace(model, running=running),
                 self.images.images,
-                size=trial_batch_size(model, self.study.batch_size),
+                size=trial_batch_size(model, self.study.execution.batch_size),
                 files=[] if spec.name in self.supplied else files_of(spec.resolved),
-                ask=not (self.study.metered or exact),
+                ask=not (self.study.execution.metered or exact),
             )
         return self._fingerprints[spec.name]
 
@@ -239,20 +239,22 @@ class Loaded:
         is found of it, and with `exact` what was chosen, for so many processes. A metered model is
         asked nothing."""
         study, model, images = self.study, self.model(spec), self.images.images
-        if study.metered:
+        if study.execution.metered:
             return Examined([], Exactness(Seen.METERED))
         few = images[:CHECKED_IMAGES]
         try:
-            if not study.exact:  # which looks more closely
-                check_repeatable(model, images, trial_batch_size(model, study.batch_size))
+            if not study.execution.exact:  # which looks more closely
+                check_repeatable(model, images, trial_batch_size(model, study.execution.batch_size))
             with threads(threads_each(processes)):
-                if study.exact:
-                    self.models[spec.name], examined = exact_choice(model, few, study.batch_size)
+                if study.execution.exact:
+                    self.models[spec.name], examined = exact_choice(
+                        model, few, study.execution.batch_size
+                    )
                     self._exactness[spec.name] = examined.exactness
                     return examined
-                if study.check:
-                    size = study.batch_size or default_batch_size(model)
-                    return examine(model, few, shapes_of(model, size, study.one_shape))
+                if study.execution.check:
+                    size = study.execution.batch_size or default_batch_size(model)
+                    return examine(model, few, shapes_of(model, size, study.execution.one_shape))
         except InputError as error:
             raise study.about(error, spec=spec) from None
         return Examined([], Exactness())
@@ -309,14 +311,14 @@ class Loaded:
 
     def detector(self) -> Detector | None:
         """The detector that is shown the queries, if there is one."""
-        if self.study.watch is not None and not self._detectors:
-            self._detectors.append(load_detector(self.study, self.study.watch))
+        if self.study.detector is not None and not self._detectors:
+            self._detectors.append(load_detector(self.study, self.study.detector))
         return self._detectors[0] if self._detectors else None
 
     def watch_record(self) -> WatchRecord | None:
         """What is recorded of the detector: what it is, and what it says of harmless queries about
         the images, as each model would be sent them."""
-        spec, detector = self.study.watch, self.detector()
+        spec, detector = self.study.detector, self.detector()
         if spec is None or detector is None:
             return None
         images = self.images.images
@@ -341,16 +343,17 @@ class Loaded:
     def cell(self, place: Place, replayed: bool = False) -> Cell:
         """A cell of the grid, ready to be run; `replayed`: all its answers and alarms are
         recorded."""
-        series, image, watch = place.series, place.image, self.study.watch
+        series, image, watch = place.series, place.image, self.study.detector
         detector = RecordedAlarms() if replayed and watch is not None else self.detector()
+        detection = None
+        if watch is not None and detector is not None:
+            detection = Detection(detector, watch.alarm_price, watch.max_alarms)
         return Cell(
             attack=self.attack(series.attack),
             image=self.images.images[image],
             label=self.images.labels[image],
             prices=series.tariff.prices,
-            budget=series.tariff.budget,
-            max_queries=series.tariff.max_queries,
-            max_flagged=series.tariff.max_flagged,
+            limits=series.tariff.limits,
             goal=self.study.goal.goal,
             seed=place.seed,
             name=self.images.names[image],
@@ -358,9 +361,7 @@ class Loaded:
             start=self.starts[image],
             norm=self.study.norm,
             mask=self.masks[image],
-            watch=detector,
-            alarm_price=0.0 if watch is None else watch.alarm_price,
-            max_alarms=math.inf if watch is None else watch.max_alarms,
+            detection=detection,
         )
 
     def only(self, kept: Kept) -> Loaded:
@@ -402,7 +403,7 @@ def load(
         loaded, too, and images are judged if the study asks for it.
     """
     correct_only = study.images.correct_only
-    if study.metered and correct_only:
+    if study.execution.metered and correct_only:
         raise study.about(
             InputError(
                 f"and {mention('metered')} are both set: images are judged uncharged, and a "
@@ -411,13 +412,13 @@ def load(
                 input="correct_only",
             )
         )
-    if study.metered and (study.check or study.exact):
+    if study.execution.metered and (study.execution.check or study.execution.exact):
         raise study.about(
             InputError(
                 f"and {mention('metered')} are both set: the check asks uncharged, and a metered "
                 "model bills every row",
                 remedy="leave one of them out",
-                input="check" if study.check else "exact",
+                input="check" if study.execution.check else "exact",
             )
         )
     if models is not None and not isinstance(models, Mapping):

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from ..core.cell import Cell
+from ..core.execution import Execution
 from ..core.ledger import Ledger
 from ..core.model import Model
 from ..core.stop import Stop
@@ -43,7 +44,7 @@ from .fingerprint import (
 )
 from .grid import Grid
 from .inputs import Loaded, load
-from .schema import Tariff
+from .specs import Tariff
 from .store.record import StudyRecord
 
 TELL_SECONDS = 0.25
@@ -182,8 +183,8 @@ class EngineRun:
             self._desk.link.tell(ModelBegun(self._job.engine, spec.name))
             model, now = self._loaded.model(spec), self._loaded.fingerprint(spec)
             check_model(spec, now, record.models[spec.name], folder)
-            size = study.batch_size
-            if study.exact:
+            size = study.execution.batch_size
+            if study.execution.exact:
                 begun = record.exactness_of(spec.name)
                 model, size = self._loaded.exact_model(spec, begun, folder), begun.shapes[-1]
             while self._stopping is None and (share := self._share(number)):
@@ -195,7 +196,7 @@ class EngineRun:
     def _run_cells(self, model: Model, number: int, size: int | None, share: int) -> None:
         """Run cells of a model, at most `share` at a time, in batches of `size`."""
         study, desk = self._loaded.study, self._desk
-        journal = DeskJournal(desk, self._job.record, ask_again=not study.metered)
+        journal = DeskJournal(desk, self._job.record, ask_again=not study.execution.metered)
         rows = size or default_batch_size(model)
         live = min(share, default_live(rows))
         if self._job.options.in_order:
@@ -203,11 +204,13 @@ class EngineRun:
         reporter = _Reporter(desk.link.tell, self._job.engine, self._loaded.grid, journal.cells)
         self._engine = Engine(
             model,
-            batch_size=size,
-            live=live,
-            metered=study.metered,
-            one_shape=study.one_shape or study.exact,
-            time_limit=max(1e-3, self._end - time.monotonic()),
+            Execution(
+                batch_size=size,
+                live=live,
+                metered=study.execution.metered,
+                one_shape=study.execution.one_shape or study.execution.exact,
+                time_limit=max(1e-3, self._end - time.monotonic()),
+            ),
             memory=self._job.options.share,
             journal=journal,
             progress=reporter.progress,
@@ -244,9 +247,9 @@ class EngineRun:
 def model_speed(loaded: Loaded, model: Model) -> float | None:
     """Images/s of a model alone, roughly; None if it is metered, or fails."""
     study, images = loaded.study, loaded.images.images
-    if study.metered:
+    if study.execution.metered:
         return None
-    size = trial_batch_size(model, study.batch_size)
+    size = trial_batch_size(model, study.execution.batch_size)
     batch = images[torch.arange(size) % len(images)].to(model.device, model.dtype)
     best = math.inf
     try:
@@ -291,6 +294,6 @@ def spent_share(ledger: Ledger, tariff: Tariff) -> float:
     """How much of what an image may cost or take is spent, from 0 to 1."""
     limits = tariff.limits  # 0 of one that is infinite
     shares = [ledger.queries / limits.max_queries, ledger.flagged / limits.max_flagged]
-    if tariff.budget > 0:
-        shares.append(ledger.cost / tariff.budget)
+    if limits.budget > 0:
+        shares.append(ledger.cost / limits.budget)
     return min(1.0, max(shares))

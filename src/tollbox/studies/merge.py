@@ -113,7 +113,7 @@ def _difference(first: _PartFolder, part: _PartFolder) -> str | None:
     begun, now = (None if each.watch is None else each.watch.parts for each in (one, other))
     if begun != now:
         return f"its detector is another: the first was begun {difference(begun or {}, now or {})}"
-    if recorded_study(one, files=False).exact:
+    if recorded_study(one, files=False).execution.exact:
         for name, found in one.exactness.items():
             if found.digest != other.exactness_of(name).digest:
                 return f"the study is exact, and the model {name!r} gave other bits there"

@@ -1,15 +1,15 @@
-"""A preset with some fields of some parts changed, by their names.
+"""A preset with some fields of its parts changed, by name.
 
     search.tau = 1e-3                   a field of a part
-    estimate.subspace.factor = 8        of a part of a part
-    search.part = "OptimalSearch"       another part instead, with its own defaults
-    queries = 50                        of the attack itself
-    inner.queries = 50                  of an attack inside another
+    estimate.subspace.factor = 8        a field of a part of a part
+    search.part = "OptimalSearch"       another part, with its own defaults
+    queries = 50                        a field of the attack
+    inner.queries = 50                  a field of an attack inside another
 
-1. A value is of the field's type: a float field takes whole numbers, an int field no floats.
-2. `part` starts from the defaults of the class it names, whatever the preset had there; the other
-   fields beside it are changed after that.
-3. What a part itself refuses (its `__post_init__`) is reported with the key.
+1. A value has the type of its field: a float field takes whole numbers, an int field no floats.
+2. `part` starts from the defaults of the class that it names, whatever the preset has there. The
+   other fields of the table change after that.
+3. What a part refuses (in its `__post_init__`) is reported with the key.
 """
 
 from __future__ import annotations
@@ -23,42 +23,31 @@ from typing import Any
 from ..core.problem import Attack
 from ..data.tables import shortened
 from ..errors import InputError, UnknownNameError
-from ..parts.registry import PARTS, RENAMED_FIELDS
+from ..parts.registry import PARTS
 from .toml import Item
 
 PART = "part"
 """The key that replaces a part."""
 
 
-def overridden(attack: Attack, changes: Item, beside: frozenset[str] = frozenset()) -> Attack:
-    """The attack with the fields changed that a table of the file names; `beside` is no field."""
-    fields = {k: v for k, v in changes.table().items() if k not in beside}
-    changes.check_names({*_field_names(attack, changes), *beside}, _kind_of_name(attack))
-    result: Attack = _replaced(attack, fields)
+def overridden(attack: Attack, item: Item, other_keys: frozenset[str] = frozenset()) -> Attack:
+    """Return the attack with the fields of a table changed; `other_keys` are not fields."""
+    item.check_names({*_types(attack), *other_keys}, f"field of {type(attack).__name__}")
+    changes = {name: one for name, one in item.table().items() if name not in other_keys}
+    result: Attack = _replaced(attack, changes)
     return result
 
 
-def _old_names(part: Any) -> Mapping[str, str]:
-    """Today's names of its fields by those that they had before."""
-    return RENAMED_FIELDS.get(type(part).__name__, {})
-
-
-def _kinds(part: type) -> dict[str, Any]:
-    """The annotation of each field."""
-    hints = typing.get_type_hints(part)
+def _types(part: Any) -> dict[str, Any]:
+    """Return the annotation of each field."""
+    hints = typing.get_type_hints(type(part))
     return {field.name: hints[field.name] for field in dataclasses.fields(part)}
 
 
-def _kind_of_name(part: Any) -> str:
-    return f"field of {type(part).__name__}"
-
-
 def _replaced(part: Any, changes: Mapping[str, Item]) -> Any:
-    """The part with the fields changed."""
     if not changes:
         return part
-    changes = _with_new_names(part, changes)
-    kinds = _kinds(type(part))
+    kinds = _types(part)
     values = {k: _value(kinds[k], getattr(part, k), item) for k, item in changes.items()}
     try:
         return dataclasses.replace(part, **values)
@@ -68,56 +57,29 @@ def _replaced(part: Any, changes: Mapping[str, Item]) -> Any:
         raise first.source.about(error, keys, first.key) from None
 
 
-def _field_names(part: Any, item: Item) -> set[str]:
-    """The names of its fields, with the old ones that a table has."""
-    return {*_kinds(type(part)), *(_old_names(part).keys() & item.value.keys())}
-
-
-def _with_new_names(part: Any, changes: Mapping[str, Item]) -> Mapping[str, Item]:
-    old = _old_names(part)
-    for name, item in changes.items():
-        if old.get(name) in changes:
-            raise item.error(
-                f"{name} is now called {old[name]}, which is given too; leave one out."
-            )
-    return {old.get(name, name): item for name, item in changes.items()}
-
-
 def _value(kind: Any, current: Any, item: Item) -> Any:
-    """What the file gives for a field of that kind."""
+    """Return the value that the file gives for a field of a type."""
     if kind in PARTS:
         return _part(kind, current, item)
     if kind is Attack:
-        return _inner_attack(current, item)
-    plain = [k for k in _members(kind) if k in (bool, int, float, str)]
-    if bool in plain:
+        if not isinstance(item.value, dict):
+            raise item.wrong("a table of its fields")
+        return overridden(current, item)
+    union = isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union
+    members = typing.get_args(kind) if union else (kind,)
+    if bool in members:
         return item.flag()
-    if float in plain:
+    if float in members:
         return item.number()
-    if int in plain:
+    if int in members:
         return item.whole()
-    if str in plain:
+    if str in members:
         return item.text()
-    raise item.wrong("nothing here, since this field cannot be given in a study; leave it out")
-
-
-def _members(kind: Any) -> tuple[Any, ...]:
-    """The types of a union; of `int | None` both."""
-    if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
-        return typing.get_args(kind)
-    return (kind,)
-
-
-def _inner_attack(current: Any, item: Item) -> Any:
-    """The attack inside another, with its fields changed."""
-    if not isinstance(item.value, dict):
-        raise item.wrong("a table of its fields")
-    item.check_names(_field_names(current, item), _kind_of_name(current))
-    return _replaced(current, item.table())
+    raise item.wrong("nothing here, since a study file cannot set this field; leave it out")
 
 
 def _part(kind: Any, current: Any, item: Item) -> Any:
-    """The part with its fields changed, or another."""
+    """Return the part with its fields changed, or another part."""
     known = {part.__name__: part for part in PARTS[kind]}
     if not isinstance(item.value, dict):
         raise item.wrong(
@@ -130,5 +92,5 @@ def _part(kind: Any, current: Any, item: Item) -> Any:
         if name not in known:
             raise named.error(str(UnknownNameError(f"{item.key[-1]} part", shortened(name), known)))
         current = known[name]()
-    item.check_names({PART, *_field_names(current, item)}, _kind_of_name(current))
+    item.check_names({PART, *_types(current)}, f"field of {type(current).__name__}")
     return _replaced(current, changes)

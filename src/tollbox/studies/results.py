@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ..core.detector import BenignStats
 from ..core.exactness import Exactness, Seen
+from ..core.execution import Execution
 from ..core.goal import class_name
 from ..core.model import Model
 from ..core.prices import Prices
@@ -83,7 +84,7 @@ class StudyResults:
 
     def cost_at(self, price: float, source: int, queries: int, alarms: int) -> float:
         """What answers, and the alarms at them, would have cost at c* = price."""
-        alarm_price = 0.0 if self.study.watch is None else self.study.watch.alarm_price
+        alarm_price = 0.0 if self.study.detector is None else self.study.detector.alarm_price
         return cost_at(price, source, queries) + alarms * alarm_price
 
     def __enter__(self) -> StudyResults:
@@ -143,7 +144,7 @@ class StudyResults:
                 "warnings": "; ".join(end.warnings),
                 "norm": str(self.record.norm),
                 "class": class_name(label, self.record.class_names),
-                "alarms": end.alarms if self.study.watch is not None else None,
+                "alarms": end.alarms if self.study.detector is not None else None,
                 "first_alarm_queries": end.first_alarm and end.first_alarm.queries,
                 "first_alarm_flagged": end.first_alarm and end.first_alarm.flagged,
             }
@@ -224,7 +225,7 @@ class StudyResults:
         if model is not None or len(study.models) == 1:
             exactness = self._status.exactness_of(model or study.models[0].name)
         ordered = sorted(results, key=lambda result: result.index)
-        return Results(ordered, exactness=exactness, benign=self._panel(model))
+        return Results(tuple(ordered), exactness=exactness, benign=self._panel(model))
 
     def _panel(self, model: str | None) -> BenignStats | None:
         """What the detector says of harmless queries, as they are sent to a model."""
@@ -242,7 +243,7 @@ class StudyResults:
             goal=self.study.goal.for_label(label),
             tariff=place.series.tariff,
             norm=self.record.norm,
-            watch=self.study.watch,
+            detector=self.study.detector,
         )
 
     def kept_image(self, cell: int) -> Tensor | None:
@@ -276,10 +277,10 @@ class StudyResults:
         )
         replayed = [self._loaded.cell(place, replayed=True) for place in places]
         runs = [
-            replace(run, budget=run.budget if budget is None else budget)
+            run if budget is None else replace(run, limits=replace(run.limits, budget=budget))
             for run, (_, budget) in zip(replayed, cells, strict=True)
         ]
-        engine = Engine(silent, metered=self.study.metered, journal=journal)
+        engine = Engine(silent, Execution(metered=self.study.execution.metered), journal=journal)
         results = sorted(engine.run(runs), key=lambda result: result.index)
         if journal.divergence is not None:
             raise InputError(f"these cells cannot be replayed here: {journal.divergence}.")

@@ -22,8 +22,7 @@ from pathlib import Path
 from ..core.model import Model
 from ..core.validation import check_flag, check_function, check_seconds, shown
 from ..data.tables import path_of
-from ..errors import InputError, TollboxError
-from ..model_check import ModelWarning
+from ..errors import InputError, ModelWarning, TollboxError
 from ..workers.executors import Executor, SameProcess, Stopper, fewer_notice, within_cores
 from ..workers.process import Processes
 from .coordinator import Desk, writing

@@ -1,15 +1,14 @@
-"""Which images: a list of content hashes that chooses them, and a digest that proves them.
+"""Which images: a list of content hashes that selects them, and a digest that identifies them.
 
-1. An image goes by the hash of its content, so that a list holds wherever the files lie and
-   whatever they are called. In a list the hash comes first on a line, and the rest is for people.
-2. The digest is blake2b, of 16 bytes, over the lines "hash label", each with its end of line, in
+1. An image is identified by the hash of its content, so that a list holds wherever the files are
+   and whatever they are called. In a list the hash comes first on a line; the rest is a comment.
+2. The digest is blake2b with 16 bytes over the lines "hash label", each with its end of line, in
    the order of the images.
 """
 
 from __future__ import annotations
 
 import hashlib
-import string
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -17,23 +16,18 @@ from ..core.noise import content_hash
 from ..data.images import ImageSet
 from ..data.tables import shortened
 from ..errors import FileError
+from .kinds import DIGITS, is_hash
 
-DIGITS = 32
-"""Hexadecimal digits of a hash and of a digest."""
-
-
-def is_hash(text: str) -> bool:
-    """It has the form of a content hash, in lower case."""
-    return len(text) == DIGITS and set(text) <= set(string.digits + "abcdef")
+HASH = "a content hash on each line"
 
 
 def images_digest(images: ImageSet) -> str:
-    """A digest of the images and labels in their order; names do not matter."""
+    """Return the digest of the images and labels in their order."""
     return digest_of(zip(map(content_hash, images.images), images.labels, strict=True))
 
 
 def digest_of(pairs: Iterable[tuple[str, int]]) -> str:
-    """The digest of content hashes and labels."""
+    """Return the digest of content hashes and labels."""
     digest = hashlib.blake2b(digest_size=DIGITS // 2)
     for content, label in pairs:
         digest.update(f"{content} {label}\n".encode())
@@ -41,39 +35,41 @@ def digest_of(pairs: Iterable[tuple[str, int]]) -> str:
 
 
 def read_list(file: Path) -> dict[str, int]:
-    """The content hashes of a list in order, each with its line."""
+    """Return the content hashes of a list in order, each with its line."""
     try:
         lines = file.read_text(encoding="utf-8-sig").split("\n")
     except OSError as error:
         raise FileError(f"{file} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
-        raise FileError(
-            f"{file} is not UTF-8 text: expected a content hash on each line."
-        ) from None
+        raise FileError(f"{file} is not UTF-8 text", expected=HASH) from None
     lines_by_hash: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()
         if not words:
             continue
-        name = words[0].lower()
+        name, where = words[0].lower(), f"{file}, line {number}"
         if not is_hash(name):
             raise FileError(
-                f"{file}, line {number}: {shortened(words[0])!r} is not a content hash: expected "
-                f"{DIGITS} hexadecimal digits; begin a comment with #."
+                f"{shortened(words[0])!r} is not a content hash",
+                expected=f"{DIGITS} hexadecimal digits",
+                remedy="begin a comment with #",
+                where=where,
             )
         if name in lines_by_hash:
             raise FileError(
-                f"{file}, line {number}: {name} is on line {lines_by_hash[name]} already: "
-                "expected each image once; leave one out."
+                f"{name} is on line {lines_by_hash[name]} already",
+                expected="each image once",
+                remedy="leave one out",
+                where=where,
             )
         lines_by_hash[name] = number
     if not lines_by_hash:
-        raise FileError(f"{file} lists no image: expected a content hash on each line.")
+        raise FileError(f"{file} lists no image", expected=HASH)
     return lines_by_hash
 
 
 def select(images: ImageSet, file: Path, origin: Path) -> ImageSet:
-    """Just the images that a list names, in its order; `origin` is where `images` are from."""
+    """Return the images that a list names, in its order; `origin` is where `images` are from."""
     places: dict[str, list[int]] = {}
     for place, image in enumerate(images.images):
         places.setdefault(content_hash(image), []).append(place)
@@ -82,23 +78,26 @@ def select(images: ImageSet, file: Path, origin: Path) -> ImageSet:
         same = places.get(name)
         if same is None:
             raise FileError(
-                f"{file}, line {line}: none of the {len(images)} images of {origin} has the "
-                f"content {name}: expected images that are there, unchanged; leave the line out, "
-                "or add the image."
+                f"none of the {len(images)} images of {origin} has the content {name}",
+                expected="images that exist, unchanged",
+                remedy="leave the line out, or add the image",
+                where=f"{file}, line {line}",
             )
         labels = sorted({images.labels[place] for place in same})
         if len(labels) > 1:
             raise FileError(
-                f"{file}, line {line}: the content {name} is that of {len(same)} images of "
-                f"{origin} with different labels, {labels[0]} and {labels[1]}: expected one label; "
-                "remove the wrong one."
+                f"{len(same)} images of {origin} have the content {name} and different labels, "
+                f"{labels[0]} and {labels[1]}",
+                expected="one label",
+                remedy="remove the wrong one",
+                where=f"{file}, line {line}",
             )
         order.append(same[0])
     return take(images, order)
 
 
 def take(images: ImageSet, places: Sequence[int]) -> ImageSet:
-    """The images at these places, in this order."""
+    """Return the images at these places, in this order."""
     return ImageSet(
         images.images[list(places)],
         tuple(images.labels[place] for place in places),

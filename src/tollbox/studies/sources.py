@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ..attacks.surrogates import Surrogate
-from ..core.detector import Detector, check_watch
+from ..core.detector import Detector, check_detector_type
 from ..core.device import usable
 from ..core.model import Model
 from ..core.preprocessing import Preprocessing
@@ -37,8 +37,8 @@ from ..errors import InputError, mention
 from ..models import loading as model_loading
 from ..models.loading import LoadedNetwork, opened
 from ..models.precision import DTYPES
-from .schema import AttackSpec, ImagesSpec, ModelSpec, SurrogateSpec, WatchSpec
 from .selection import images_digest, select, take
+from .specs import AttackSpec, DetectorSpec, ImagesSpec, ModelSpec, SurrogateSpec
 from .store.record import StudyRecord
 from .study import Study
 from .toml import Key
@@ -149,7 +149,10 @@ def open_model(study: Study, spec: ModelSpec, device: str | torch.device) -> Loa
         importable(str(study.folder.resolve()))
     with reported(study, spec=spec):
         return opened(
-            spec.resolved, names=study.images.names, device=device, batch_size=study.batch_size
+            spec.resolved,
+            names=study.images.names,
+            device=device,
+            batch_size=study.execution.batch_size,
         )
 
 
@@ -196,16 +199,16 @@ def load_surrogate(
         return Surrogate(networks, mean=spec.mean, std=spec.std)
 
 
-def load_detector(study: Study, spec: WatchSpec) -> Detector:
+def load_detector(study: Study, spec: DetectorSpec) -> Detector:
     """The detector that is shown the queries."""
     importable(str(study.folder.resolve()))
-    with reported(study, ("watch", "source")):
-        detector = imported(spec.source, "watch")
+    with reported(study, ("detector", "source")):
+        detector = imported(spec.source, "detector")
         if callable(detector) and (
             isinstance(detector, type) or not isinstance(detector, Detector)
         ):
-            detector = called(detector, spec.source, "watch")
-        check_watch(detector, spec.alarm_price, spec.max_alarms)
+            detector = called(detector, spec.source, "detector")
+        check_detector_type(detector)
     return detector  # type: ignore[no-any-return]
 
 

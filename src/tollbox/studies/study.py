@@ -1,41 +1,35 @@
-"""A study: which models are attacked how, on which images, at which prices; read from TOML.
+"""A study: models, attacks, prices and images, read from a TOML file or made in memory.
 
 1. All that can be checked without loading an image or a model is checked when the file is read.
-2. Relative paths are from the folder of the study file, wherever one stands; a module of
-   `module:function` may be there too.
+2. Relative paths start from the folder of the study file. A module of `module:function` may be
+   there as well.
 3. A study is a value: the same text in the same folder is the same study.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..core.cell import check_limits
+from ..core.execution import Execution
 from ..core.metric import Metric, check_made_for, norm_of
-from ..core.validation import check_whole
-from ..data.tables import LARGEST, path_of
-from ..engine.sizes import LARGEST_BATCH
+from ..data.tables import path_of
 from ..errors import InputError
-from ..models.pytorch import RUNNING
 from .dump import study_text
-from .schema import (
+from .schema import ARRAYS, LIMITS, TABLES, ModelTable, StudyTable, find, keys
+from .specs import (
     AttackSpec,
+    DetectorSpec,
     GoalSpec,
     ImagesSpec,
     ModelSpec,
     Tariff,
-    WatchSpec,
-    attacks_of,
-    goal_of,
-    images_of,
-    models_of,
-    tariffs_of,
-    watch_of,
+    read_each,
 )
 from .toml import Item, Key, Source, parsed, read_text
 
@@ -47,62 +41,31 @@ REQUIRED = {
     "attacks": '[[attacks]] with preset = "a-hsja"',
     "prices": "prices = [1, 100]",
 }
-FLAGS = ("check", "metered", "one_shape", "exact", "charge_clean", "keep_images")
-COUNTS = {"batch_size": LARGEST_BATCH, "workers": LARGEST}
-"""Whole numbers from 1 to this."""
-OTHERS = (
-    "name",
-    "budget",
-    "max_queries",
-    "max_flagged",
-    "seeds",
-    "goal",
-    "norm",
-    "device",
-    "watch",
-)
-TOP = frozenset((*REQUIRED, *FLAGS, *COUNTS, *OTHERS))
-TABLES = frozenset({"images", "models", "attacks", "goal", "watch"})
+TOP = frozenset(each.name for each in keys(StudyTable))
 KEYS: Mapping[str, Key] = {
-    **{name: (name,) for name in TOP},
-    "path": ("images", "path"),
+    **{name: (name,) for name in (*TOP, *ARRAYS)},
+    **{each.name: (name, each.name) for name, table in TABLES.items() for each in keys(table)},
     "images": ("images", "path"),
-    "labels": ("images", "labels"),
-    "limit": ("images", "limit"),
-    "correct_only": ("images", "correct_only"),
-    **{name: ("images", name) for name in ("resize", "crop", "interpolation", "names")},
-    "target": ("goal", "target"),
-    "start": ("goal", "start"),
-    "flagged": ("goal", "flagged"),
-    "mask": ("goal", "mask"),
-    "watch": ("watch", "source"),
-    "alarm_price": ("watch", "alarm_price"),
-    "max_alarms": ("watch", "max_alarms"),
+    "detector": ("detector", "source"),
 }
-"""By the name of an argument, the key that it comes from."""
+"""The key that an argument comes from, by the argument's name."""
 MODEL_KEYS: Mapping[str, Key] = {
     "model": ("source",),
-    **{key: (key,) for key in ("mean", "std", "quantize", *RUNNING)},
+    **{each.name: (each.name,) for each in keys(ModelTable)},
 }
-"""Likewise, in a table of [[models]]."""
+"""The same within a table of [[models]]."""
 ATTACK_KEYS: Mapping[str, Key] = {
     "surrogate": ("surrogate",),
     "surrogate_mean": ("surrogate", "mean"),
     "surrogate_std": ("surrogate", "std"),
 }
-"""Likewise, in a table of [[attacks]]."""
+"""The same within a table of [[attacks]]."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Study:
-    """A study file, checked."""
+    """A study, checked."""
 
-    text: str
-    """The file's text."""
-    where: str
-    """What messages call it: the path as the user typed it."""
-    folder: Path
-    """Relative paths are from here."""
     name: str
     images: ImagesSpec
     models: tuple[ModelSpec, ...]
@@ -111,39 +74,33 @@ class Study:
     seeds: tuple[int, ...] = (0,)
     goal: GoalSpec = field(default_factory=GoalSpec)
     norm: Metric = Metric.L2
-    """What distances are measured in."""
+    """Norm that distances are measured in."""
     device: str | None = None
-    batch_size: int | None = None
-    workers: int = 1
-    """Processes."""
-    check: bool = False
-    """Test first, uncharged, whether the models are fit to be measured."""
-    metered: bool = False
-    one_shape: bool = False
-    exact: bool = False
-    """Take one batch shape and layout in which a row of the network depends on nothing else."""
+    execution: Execution = field(default_factory=Execution)
     charge_clean: bool = True
     keep_images: bool = False
-    """Keep the adversarial images that were reached."""
-    watch: WatchSpec | None = None
-    """A detector that is shown the queries of all cells."""
+    """Whether the final adversarial images are kept."""
+    detector: DetectorSpec | None = None
+    """Detector that sees the queries of all cells."""
+    folder: Path = Path()
+    """Folder that relative paths start from."""
+    where: str = "a study made in memory"
+    """Name of the study in messages: the path as the user typed it."""
+    text: str = ""
+    """The text of its file, or what `study_text` writes."""
     in_memory: bool = field(default=False, compare=False)
-    """Made by `of`: nobody wrote the text, and messages do not speak of its lines and keys."""
+    """Whether it was made by `of`, so that messages do not refer to lines and keys of its text."""
 
     def __post_init__(self) -> None:
-        for name, most in COUNTS.items():
-            value = getattr(self, name)
-            if value is not None:
-                check_whole(name, value, 1, most)
         object.__setattr__(self, "norm", norm_of(self.norm))
-        alarm_price = 0.0 if self.watch is None else self.watch.alarm_price
-        for tariff in self.tariffs if alarm_price else ():
-            limits = tariff.budget, tariff.max_queries, tariff.max_flagged
+        find(StudyTable, "seeds").kind.check("seeds", self.seeds)
+        detection = None if self.detector is None else self.detector.terms
+        for tariff in self.tariffs if detection is not None else ():
             try:
-                check_limits(tariff.prices, *limits, alarm_price=alarm_price)
+                tariff.limits.check(tariff.prices, detection)
             except InputError as error:
                 placed = error.placed(f"the price {tariff.name!r}")
-                raise self.about(placed, ("watch", "alarm_price")) from None
+                raise self.about(placed, ("detector", "alarm_price")) from None
         for spec in self.attacks:
             try:
                 check_made_for(spec.attack, self.norm)
@@ -154,74 +111,79 @@ class Study:
     def of(
         cls,
         *,
-        name: str,
-        images: ImagesSpec,
         models: Sequence[ModelSpec],
         attacks: Sequence[AttackSpec],
         tariffs: Sequence[Tariff],
         seeds: Sequence[int] = (0,),
-        goal: GoalSpec = GoalSpec(),  # noqa: B008
-        folder: Path = Path(),
-        where: str = "a study made in memory",
         **settings: Any,
     ) -> Study:
-        """A study made in memory; `settings` are the other fields. Its text is written for it, so
-        that a store can keep it."""
-        tables: dict[str, Any] = {
-            "folder": folder,
-            "name": name,
-            "seeds": tuple(seeds),
-            "images": images,
-            "models": tuple(models),
-            "attacks": tuple(attacks),
-            "tariffs": tuple(tariffs),
-            "goal": goal,
-            **settings,
-        }
-        return cls(text=study_text(**tables), where=where, in_memory=True, **tables)
+        """Make a study in memory; `settings` are the other fields. A store keeps its text."""
+        lists = {"models": models, "attacks": attacks, "tariffs": tariffs, "seeds": seeds}
+        tuples: dict[str, Any] = {name: tuple(values) for name, values in lists.items()}
+        study = cls(**tuples, **settings, in_memory=True)
+        return replace(study, text=study_text(study))
 
     @classmethod
     def from_toml(cls, path: str | Path, *, files: bool = True) -> Study:
-        """The study of a file; with `files`, what it names must be there."""
+        """Read a study file; with `files`, the files that it names must exist."""
         file = path_of(path, "path")
         return cls.from_text(read_text(file), file.parent, str(path), files=files)
 
     @classmethod
     def from_text(cls, text: str, folder: Path, where: str, *, files: bool = True) -> Study:
-        """The study of a file's text; `where` names the file in messages."""
+        """Read the text of a study file; `where` names the file in messages."""
         text = text.removeprefix("\ufeff")  # a byte order mark
-        source = Source(where, text, TOP - TABLES)
-        top = Item(source, (), parsed(text, where)).table(TOP)
+        source = Source(where, text, TOP, folder, files)
+        top = Item(source, (), parsed(text, where)).table({*TOP, *TABLES, *ARRAYS})
         for name, example in REQUIRED.items():
             if name not in top:
                 raise source.error((), f"there is no {name}: expected {example}; add it.")
+        values = {
+            each.field: each.kind.read(top[each.name])
+            for each in keys(StudyTable)
+            if each.name in top and each.name != "prices"
+        }
+        if "device" in top:
+            _check_device(top["device"])
+        values.setdefault("name", Path(where).stem or "study")
+        values = {name: value for name, value in values.items() if name not in LIMITS}
+        options = {each.name for each in fields(Execution)} & set(values)
+        try:
+            execution = Execution(**{name: values.pop(name) for name in options})
+        except InputError as error:
+            raise source.about(error, KEYS, ("metered",)) from None
         return cls(
             text=text,
             where=where,
             folder=folder,
-            name=top["name"].name() if "name" in top else Path(where).stem or "study",
-            images=images_of(top["images"], folder, files),
-            models=models_of(top["models"], folder, files),
-            attacks=attacks_of(top["attacks"], folder, files),
-            tariffs=tariffs_of(top, folder),
-            seeds=_seeds(top["seeds"]) if "seeds" in top else (0,),
-            goal=goal_of(top.get("goal"), folder, files),
-            watch=watch_of(top.get("watch")),
-            **_settings(top),
+            images=ImagesSpec.read(top["images"]),
+            models=read_each(ModelSpec.read, top["models"], REQUIRED["models"]),
+            attacks=read_each(AttackSpec.read, top["attacks"], REQUIRED["attacks"]),
+            tariffs=read_each(partial(Tariff.read, top=top), top["prices"], REQUIRED["prices"]),
+            goal=GoalSpec.read(top["goal"]) if "goal" in top else GoalSpec(),
+            detector=DetectorSpec.read(top["detector"]) if "detector" in top else None,
+            execution=execution,
+            **values,
         )
 
     @property
+    def workers(self) -> int:
+        """Number of processes that share the cells."""
+        workers = self.execution.workers
+        return workers if isinstance(workers, int) else workers.count
+
+    @property
     def source(self) -> Source:
-        """The text, to say where in it something is wrong."""
+        """The text, to report where in it something is wrong."""
         return Source(self.where, self.text)
 
     def about(
         self, error: InputError, otherwise: Key = (), spec: ModelSpec | AttackSpec | None = None
     ) -> InputError:
-        """What was said of an argument, said of the key of this study that it comes from.
+        """Return an error about an argument as one about the key of this study it comes from.
 
-        The place is that of the key `otherwise` if it comes from none. `spec`: the model or attack
-        that was concerned.
+        It is at the key `otherwise` if it comes from none. `spec` is the model or attack that it
+        concerns.
         """
         if self.in_memory:
             return error
@@ -233,47 +195,17 @@ class Study:
             else ("attack", self.attacks, ATTACK_KEYS, "surrogate")
         )
         table = (f"{kind}s", specs.index(spec))
-        keys = {**KEYS, **{name: (*table, *key) for name, key in own.items()}}
+        found = {**KEYS, **{name: (*table, *key) for name, key in own.items()}}
         named = error.placed(f"the {kind} {spec.name!r}")
-        return self.source.about(named, keys, (*table, first), table)
+        return self.source.about(named, found, (*table, first), table)
 
 
-def _seeds(item: Item) -> tuple[int, ...]:
-    each = item.entries("seeds = [0, 1, 2]")
-    seeds = [one.whole() for one in each]
-    for place, seed in enumerate(seeds):
-        if seed in seeds[:place]:
-            raise each[place].error(f"seeds has {seed} twice: expected each once; leave one out.")
-    return tuple(seeds)
-
-
-def _settings(top: dict[str, Item]) -> dict[str, Any]:
-    """The keys that are one number, word or flag, as far as the file has them."""
-    values: dict[str, Any] = {}
-    for name, most in COUNTS.items():
-        if name in top:
-            values[name] = top[name].whole(1, most)
-    for name in FLAGS:
-        if name in top:
-            values[name] = top[name].flag()
-    if "norm" in top:
-        try:
-            values["norm"] = norm_of(top["norm"].value)
-        except InputError as error:
-            raise top["norm"].wrong(error.expected) from None
-    if "device" in top:
-        values["device"] = _device(top["device"])
-    return values
-
-
-def _device(item: Item) -> str:
-    """The name of a kind of device; whether there is one here shows when it is used."""
-    expected = "cpu, cuda, cuda:1 or another device that torch knows, in quotes"
-    name = item.text(expected)
+def _check_device(item: Item) -> None:
+    """Raise FileError unless torch knows the kind of device; it need not be present."""
+    expected = find(StudyTable, "device").kind.expected
     try:
-        kind = torch.device(name).type
+        kind = torch.device(item.value).type
     except RuntimeError:
         raise item.wrong(expected) from None
     if kind == "meta":
         raise item.wrong(f"a device that holds numbers: {expected}")
-    return name

@@ -1,16 +1,13 @@
-"""On which line a key of a TOML text stands, for messages.
+"""TOML files, read strictly: every mistake is one sentence with the file, the line and the key.
 
-`tomllib` gives values without their places. This scanner walks over a text that `tomllib` has
-accepted, and so need not refuse anything: it knows strings, comments and brackets, and no types.
-What it fails to find has no line, which is never an error.
+1. Nothing is converted: `true` and "5" are not numbers, and 5.0 is not a whole number. NaN is
+   refused everywhere. Whole numbers have at most 64 bits, as in TOML.
+2. Text is not empty and has no control characters, so that it can be a path, a name, a message.
+3. An unknown key is refused with the closest known key. A key of the top of the file that is found
+   inside a table is reported as such, since everything after a [table] belongs to that table.
 
-Reading a TOML file strictly: every mistake is one sentence with the file, the line and the key.
-
-1. Nothing is converted: `true` is no number, "5" is no number, 5.0 is no whole number; NaN is
-   refused everywhere. Whole numbers have 64 bits, as TOML has it.
-2. Text is not empty and has no control characters, and so is fit for a path, a name, a message.
-3. A key that is not known is refused, with the nearest that is; one that belongs to the top of the
-   file is reported as such, since whatever follows a [table] is part of it.
+`tomllib` returns values without their lines. The scanner here walks over a text that `tomllib` has
+accepted, so it never refuses anything. A key that it does not find has no line in messages.
 """
 
 from __future__ import annotations
@@ -48,9 +45,9 @@ _TOKEN = re.compile(
 
 
 def key_lines(text: str) -> dict[Key, int]:
-    """The line, from 1 on, of each key, table and list entry of a TOML text."""
+    """Return the line, counted from 1, of each key, table and list entry of a TOML text."""
     scanner = _Scanner(text)
-    with contextlib.suppress(RecursionError, IndexError):  # too deep, or cut short: this will do
+    with contextlib.suppress(RecursionError, IndexError):  # nested too deeply, or cut short
         scanner.scan()
     return scanner.lines
 
@@ -60,7 +57,7 @@ class _Scanner:
         self.lines: dict[Key, int] = {}
         self._tokens: list[tuple[str, str, int]] = []
         self._place = 0
-        self._counts: dict[Key, int] = {}  # tables so far of each [[array]]
+        self._counts: dict[Key, int] = {}  # number of tables of each [[array]] up to here
         line = 1
         for match in _TOKEN.finditer(text):
             if match.lastgroup != "skip":
@@ -79,7 +76,7 @@ class _Scanner:
                 self._pair(table)
 
     def _header(self, line: int) -> Key:
-        """[a.b] or [[a.b]]; the key of the table that it opens."""
+        """Read [a.b] or [[a.b]] and return the key of the table."""
         self._place += 1
         double = self._peek() == "["
         self._place += double
@@ -96,11 +93,10 @@ class _Scanner:
         return key
 
     def _latest(self, key: Key) -> Key:
-        """The last table so far, where the key is that of an array of tables."""
+        """Return the key of the last table if `key` is an array of tables, else `key`."""
         return (*key, self._counts[key] - 1) if key in self._counts else key
 
     def _pair(self, table: Key) -> None:
-        """key = value."""
         line = self._tokens[self._place][2]
         key: Key = (*table, *self._names())
         self._place += 1  # the =
@@ -108,22 +104,22 @@ class _Scanner:
         self._value(key)
 
     def _names(self) -> list[str]:
-        """a."b".c, up to what follows it."""
-        names = [self._name()]
-        while self._peek() == ".":
+        names = []
+        while True:
+            kind, text, _ = self._tokens[self._place]
             self._place += 1
-            names.append(self._name())
-        return names
-
-    def _name(self) -> str:
-        kind, text, _ = self._tokens[self._place]
-        self._place += 1
-        return str(tomllib.loads(f"key = {text}")["key"]) if kind == "string" else text
+            names.append(tomllib.loads(f"key = {text}")["key"] if kind == "string" else text)
+            if self._peek() != ".":
+                return names
+            self._place += 1
 
     def _value(self, key: Key) -> None:
         opening = self._peek()
         if opening not in ("[", "{"):
-            while self._place < len(self._tokens) and not self._ended():
+            while self._place < len(self._tokens):
+                kind, text, _ = self._tokens[self._place]
+                if kind == "line" or (kind == "mark" and text in ",]}"):
+                    return
                 self._place += 1
             return
         self._place += 1
@@ -142,10 +138,6 @@ class _Scanner:
                 self._value((*key, count))
                 count += 1
 
-    def _ended(self) -> bool:
-        kind, text, _ = self._tokens[self._place]
-        return kind == "line" or (kind == "mark" and text in ",]}")
-
     def _peek(self) -> str:
         return self._tokens[self._place][1]
 
@@ -155,19 +147,16 @@ class _Scanner:
 
 
 MOST_BYTES = 1 << 20
-"""A study file of more is some other file."""
-
 MOST_NAME_CHARACTERS = 200
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a study file, as it is."""
     name = f"the study file {path}"
+    expected = "a TOML file that describes a study"
     kind = kind_of(path, name)
     if kind != "file":
         what = {"nothing": "does not exist", "folder": "is a folder"}.get(kind, "is not a file")
         remedy = "`tollbox init` writes one" if kind == "nothing" else ""
-        expected = "a TOML file that describes a study"
         raise FileError(f"{name} {what}", expected=expected, remedy=remedy)
     try:
         with open(path, "rb") as file:
@@ -175,28 +164,28 @@ def read_text(path: str | Path) -> str:
     except OSError as error:
         raise FileError(f"{name} cannot be read: {error.strerror}.") from None
     if len(raw) > MOST_BYTES:
-        raise FileError(
-            f"{name} is larger than {MOST_BYTES >> 20} MiB: expected a TOML file that describes a "
-            "study; is it the right file?"
-        )
+        large = f"{name} is larger than {MOST_BYTES >> 20} MiB"
+        raise FileError(large, expected=expected, remedy="is it the right file?")
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise FileError(
-            f"{path}, line {line}: byte 0x{raw[error.start]:02x} is not UTF-8: expected a TOML "
-            "file in UTF-8; save it in that encoding."
+            f"byte 0x{raw[error.start]:02x} is not UTF-8",
+            expected="a TOML file in UTF-8",
+            remedy="save it in that encoding",
+            where=f"{path}, line {line}",
         ) from None
 
 
 def parsed(text: str, where: str) -> dict[str, Any]:
-    """The values of a TOML text; `where` names it in messages."""
+    """Return the values of a TOML text; `where` names it in messages."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _syntax_error(str(error), text, where) from None
     except RecursionError:
-        raise FileError(f"{where} is nested too deeply: expected a study file.") from None
+        raise FileError(f"{where} is nested too deeply", expected="a study file") from None
     except ValueError as error:  # a number of too many digits
         raise FileError(f"{where} cannot be read as TOML: {in_a_line(error)}.") from None
 
@@ -221,34 +210,28 @@ def _syntax_error(message: str, text: str, where: str) -> FileError:
     position = re.match(r"line (\d+), column (\d+)", at)
     number = int(position[1]) if position else text.rstrip("\n").count("\n") + 1
     place = f"line {number}, column {position[2]}" if position else f"line {number}, the end"
-    line = text.split("\n")[number - 1].strip()
-    shown = f", in {shortened(line)!r}" if line else ""
-    column = int(position[2]) - 1 if position else 0
-    fraction = _FRACTION.match(text.split("\n")[number - 1], column)
+    line = text.split("\n")[number - 1]
+    quoted = f", in {shortened(line.strip())!r}" if line.strip() else ""
+    fraction = _FRACTION.match(line, int(position[2]) - 1 if position else 0)
     if fraction is not None:
-        sign, digits = fraction.groups()
-        hint = f"a number begins with a digit; write {sign}0{digits}"
-        return FileError(f"{where}, {place}: {what[:1].lower()}{what[1:]}{shown}: {hint}.")
-    hint = next((hint for start, hint in _HINTS.items() if what.startswith(start)), "")
-    remedy = f"{hint}." if hint else "expected TOML; correct it there."
-    return FileError(f"{where}, {place}: {what[:1].lower()}{what[1:]}{shown}: {remedy}")
+        hint = f"a number begins with a digit; write {fraction[1]}0{fraction[2]}"
+    else:
+        hints = (hint for start, hint in _HINTS.items() if what.startswith(start))
+        hint = next(hints, "expected TOML; correct it there")
+    return FileError(f"{what[:1].lower()}{what[1:]}{quoted}: {hint}.", where=f"{where}, {place}")
 
 
 def spelled(key: Key) -> str:
-    """A key as a message names it: `images.limit`, `search.tau in [[attacks]] number 2`."""
+    """Return a key as messages name it: `images.limit`, `search.tau in [[attacks]] number 2`."""
     if len(key) > 2 and isinstance(key[1], int):
-        return f"{_spelled(key[2:])} in {table_name(key[:2])}"
-    return _spelled(key)
-
-
-def _spelled(key: Key) -> str:
+        return f"{spelled(key[2:])} in {table_name(key[:2])}"
     if isinstance(key[-1], int):
-        return f"number {key[-1] + 1} of {_spelled(key[:-1])}"
+        return f"number {key[-1] + 1} of {spelled(key[:-1])}"
     return ".".join(shortened(str(name)) for name in key)
 
 
 def table_name(key: Key) -> str:
-    """A table as a message names it: `[images]`, `[[attacks]] number 2`, ..."""
+    """Return a table as messages name it: `[images]`, `[[attacks]] number 2`."""
     if len(key) == 1:
         return f"[{key[0]}]"
     if len(key) == 2 and isinstance(key[1], int):
@@ -257,7 +240,7 @@ def table_name(key: Key) -> str:
 
 
 def shown(value: Any) -> str:
-    """What was given, as TOML has it, fit for a message."""
+    """Return a value as TOML writes it, short enough for a message."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -273,20 +256,23 @@ def shown(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """A TOML text, to say where in it something is wrong."""
+    """A TOML text with what is needed to report where something in it is wrong."""
 
     where: str
     text: str
     top: frozenset[str] = frozenset()
-    """The keys that are known at the top of the file."""
+    """Known keys at the top of the file that are not tables."""
+    folder: Path = Path()
+    """Folder that relative paths start from."""
+    files: bool = True
+    """Whether the files that it names must exist."""
 
     @cached_property
     def lines(self) -> Mapping[Key, int]:
-        """The line of each key."""
         return key_lines(self.text)
 
     def error(self, key: Key, message: str) -> FileError:
-        """The error to raise about a key, or about what should have been there."""
+        """Return an error at the line of a key, or of the closest table around it."""
         while key and key not in self.lines:
             key = key[:-1]
         place = f"{self.where}, line {self.lines[key]}" if key else self.where
@@ -295,10 +281,10 @@ class Source:
     def about(
         self, error: InputError, keys: Mapping[str, Key], otherwise: Key = (), table: Key = ()
     ) -> FileError:
-        """What was said of an argument, said of its key among `keys`.
+        """Return an error about an argument as an error about its key among `keys`.
 
-        The place is that of the key `otherwise` if the error concerns none of them; keys of the
-        `table` go by their short names.
+        The error is at the key `otherwise` if it concerns none of them. Keys of `table` are named
+        without the table.
         """
 
         def naming(name: str) -> str:
@@ -310,22 +296,19 @@ class Source:
 
 @dataclass(frozen=True)
 class Item:
-    """A value of the file, and where it is from; read it by one of the methods."""
+    """A value of the file with its key; its methods read it as one kind of value."""
 
     source: Source
     key: Key
     value: Any
 
     def wrong(self, expected: str) -> FileError:
-        """The error to raise: what was given, and what was expected."""
         return self.error(f"{spelled(self.key)} is {shown(self.value)}: expected {expected}.")
 
     def error(self, message: str) -> FileError:
-        """The error to raise, with any message."""
         return self.source.error(self.key, message)
 
     def text(self, expected: str = "text in quotes") -> str:
-        """Text that is not empty."""
         if not isinstance(self.value, str) or not self.value.strip():
             raise self.wrong(expected)
         if any(ord(c) < 32 or 127 <= ord(c) < 160 for c in self.value):
@@ -333,20 +316,18 @@ class Item:
         return self.value
 
     def name(self) -> str:
-        """What a study, a model, an attack or a price is called."""
         name = self.text("a name in quotes")
         if len(name) > MOST_NAME_CHARACTERS:
             raise self.wrong(f"a name of at most {MOST_NAME_CHARACTERS} characters")
         return name
 
     def flag(self) -> bool:
-        """True or false."""
         if not isinstance(self.value, bool):
             raise self.wrong("true or false, without quotes")
         return self.value
 
     def number(self, expected: str = "a number") -> float:
-        """Any number but NaN; it may be infinite."""
+        """Return any number except NaN; it may be infinite."""
         if isinstance(self.value, bool) or not isinstance(self.value, int | float):
             raise self.wrong(expected + self._unquote())
         try:
@@ -358,7 +339,7 @@ class Item:
         return value
 
     def whole(self, least: int = -LARGEST, most: int = LARGEST, expected: str = "") -> int:
-        """A whole number from `least` to `most`."""
+        """Return a whole number from `least` to `most`."""
         if not expected:
             expected = f"a whole number from {least} to {most}"
             if most == LARGEST:
@@ -373,18 +354,37 @@ class Item:
             raise self.wrong(f"{expected}, of at most 64 bits" if beyond else expected)
         return self.value
 
-    def path(self, folder: Path, expected: str) -> Path:
-        """A path, relative to `folder` unless it is absolute."""
-        return folder / self.text(f"{expected}, as a path in quotes")
+    def path(self, expected: str, kinds: tuple[str, ...] = ("file",)) -> Path:
+        """Return a path; where files must exist, it must be one of `kinds` of `kind_of`."""
+        path = self.source.folder / self.text(f"{expected}, as a path in quotes")
+        if self.source.files and self.kind_at(path) not in kinds:
+            raise self.missing(path, expected)
+        return path
+
+    def kind_at(self, path: Path) -> str:
+        """Return what is at a path that this item gives."""
+        try:
+            return kind_of(path, "it")
+        except FileError as error:
+            raise self.error(f"{spelled(self.key)} is {shown(self.value)}: {error}") from None
+
+    def missing(self, path: Path, expected: str) -> FileError:
+        """Return the error for a path at which something else was expected."""
+        what = {"nothing": "does not exist", "folder": "is a folder"}
+        return self.error(
+            f"{spelled(self.key)} is {shown(self.value)}: {path} "
+            f"{what.get(self.kind_at(path), 'is not a file')}: expected {expected}; relative paths "
+            "are from the folder of the study file."
+        )
 
     def entries(self, example: str) -> list[Item]:
-        """The entries of a list that has some; `example` is one as it could be written."""
+        """Return the entries of a list that is not empty; `example` shows how to write one."""
         if not isinstance(self.value, list) or not self.value:
             raise self.wrong(f"a list that is not empty, as {example}")
         return [Item(self.source, (*self.key, i), v) for i, v in enumerate(self.value)]
 
     def table(self, known: Iterable[str] | None = None) -> dict[str, Item]:
-        """The items of a table, none of which is unknown if `known` is given."""
+        """Return the items of a table; with `known`, refuse any other key."""
         if not isinstance(self.value, dict):
             raise self.wrong("a table, of the form key = value")
         if known is not None:
@@ -392,7 +392,7 @@ class Item:
         return {k: Item(self.source, (*self.key, k), v) for k, v in self.value.items()}
 
     def check_names(self, known: Iterable[str], kind: str) -> None:
-        """Raise for the first name of this table that is not known; `kind` says what it names."""
+        """Raise for the first name of this table that is unknown; `kind` says what it names."""
         names = frozenset(known)
         for name in self.value:
             if name in names:
@@ -407,7 +407,6 @@ class Item:
             raise self.source.error(key, str(UnknownNameError(kind, shortened(name), names)))
 
     def _unquote(self) -> str:
-        """What to do about a number in quotes."""
         try:
             float(self.value if isinstance(self.value, str) else "")
         except ValueError:

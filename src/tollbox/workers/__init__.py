@@ -1,1 +1,5 @@
-"""Worker processes, on this machine and on others."""
+"""Worker processes: the same cells or studies over several processes of this machine."""
+
+from .pool import Workers
+
+__all__ = ["Workers"]

@@ -31,9 +31,6 @@ import torch
 
 from ..core.stop import Stop
 
-MOST_PROCESSES = 256
-"""Even if they are forced."""
-
 
 def cores() -> int:
     """How many cores this process may use."""

@@ -22,17 +22,18 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..core.cell import Cell
+from ..core.execution import Execution, check_workers
 from ..core.model import Model, as_model
 from ..core.result import Result
 from ..core.stop import Stop
-from ..core.validation import check_flag, shown
+from ..core.validation import check_flag
 from ..engine.engine import Engine
 from ..engine.progress import Progress
 from ..errors import InputError, TollboxError
-from .executors import MOST_PROCESSES, JobEnd, Link, Stopper, fewer_notice, within_cores
+from .executors import JobEnd, Link, Stopper, fewer_notice, within_cores
 from .process import Processes, dumped, loaded
 
 REPORT_SECONDS = 0.1
@@ -42,14 +43,15 @@ REPORT_SECONDS = 0.1
 class Workers:
     """Processes that wait for cells. Use it as a context, for one run or for several:
 
-    with tb.Workers(model, 2) as workers:
-        results = tb.run(attack, model, images, labels, budget=1000, workers=workers)
+    with Workers(model, 2) as workers:
+        execution = tb.Execution(workers=workers)
+        results = tb.run(attack, model, images, labels, budget=1000, execution=execution)
     """
 
     def __init__(self, model: Model, count: int, *, force: bool = False) -> None:
         """`count` processes, but no more than cores unless `force`; there are fewer if there is not
         enough memory."""
-        check_count(count)
+        check_workers(count)
         check_flag("force", force)
         if (notice := fewer_notice(count, count, force, "force=True")) is not None:
             warnings.warn(notice, stacklevel=2)
@@ -79,22 +81,22 @@ class Workers:
         self,
         cells: Iterable[Cell],
         *,
-        live: int | None = None,
+        execution: Execution | None = None,
         layout: str | None = None,
         progress: Callable[[Progress], None] | None = None,
-        **options: Any,
     ) -> Iterator[Result]:
-        """Run cells and yield each result as it is finished; options are those of the engine, and
-        `layout` is one in which the model is to be."""
+        """Run cells and yield each result when it is finished; the model is put into `layout`."""
         count = self.count
         if count == 0:
             raise InputError("these workers were closed: make new ones.")
+        execution = execution or Execution()
+        live, sized = execution.live, isinstance(cells, Sized)
         if isinstance(cells, Sized):
             count = max(1, min(count, len(cells)))
             live = len(cells) if live is None else live  # else the first would take all
-        options |= {"live": None if live is None else max(1, math.ceil(live / count))}
-        sized = isinstance(cells, Sized)
-        jobs = [_Job(place, 1 / count, sized, layout, options) for place in range(count)]
+        each = None if live is None else max(1, math.ceil(live / count))
+        each_execution = replace(execution, live=each, workers=1)
+        jobs = [_Job(place, 1 / count, sized, layout, each_execution) for place in range(count)]
         self._stopper = Stopper()
         return self._run(jobs, _Distribution(cells, count, self._stopper), progress)
 
@@ -122,13 +124,6 @@ class Workers:
         yield from distribution.left_over()
         if distribution.error is not None:
             raise distribution.error
-
-
-def check_count(count: int) -> None:
-    """A number of workers that there may be."""
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_PROCESSES:
-        expected = f"a whole number, 1 to {MOST_PROCESSES}"
-        raise InputError(f"is {shown(count)}", expected=expected, input="workers")
 
 
 class _Report(NamedTuple):
@@ -219,7 +214,7 @@ class _Distribution:
 
 
 def _lost(index: int, cell: Cell, reason: str) -> Result:
-    return replace(Result.nothing(index, cell, Stop.MODEL_ERROR), reason=reason)
+    return Result.of(cell, index, Stop.MODEL_ERROR, reason=reason)
 
 
 def _without_views(cell: Cell) -> Cell:
@@ -242,7 +237,7 @@ class _Job:
     sized: bool
     """The cells are known to end."""
     layout: str | None
-    options: dict[str, Any]
+    execution: Execution
 
     def __call__(self, model: Model, link: Link) -> None:
         _Worker(self, model, link).run()
@@ -260,7 +255,7 @@ class _Worker:
         self._reported = 0.0
         if job.layout is not None:
             model = model.in_layout(job.layout)
-        self._engine = Engine(model, memory=job.memory, progress=self._progress, **job.options)
+        self._engine = Engine(model, job.execution, memory=job.memory, progress=self._progress)
 
     def run(self) -> None:
         self._link.on_stop(self._engine.stop)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ...core.prices import Prices
-    from ..schema import Tariff, WatchSpec
+    from ..specs import DetectorSpec, Tariff
 
 COMPRESSION = 1
 """zlib's level: fast."""
@@ -116,7 +116,7 @@ def pack_trace(result: Result) -> bytes:
     ]
     improvements = [row if row.alarms else row[:-1] for row in result.improvements]
     trace: dict[str, Any] = {"counts": counts, "improvements": improvements, "steps": steps}
-    if result.watched:
+    if result.detection is not None:
         trace["alarms"] = result.ledger.alarms_in
     return zlib.compress(json.dumps(trace, default=_plain).encode(), COMPRESSION)
 
@@ -169,11 +169,11 @@ class Trace:
                 raise ValueError("a count is below 0")
             return counts
 
-    def ledger(self, prices: Prices, goal: Goal, watch: WatchSpec | None) -> Ledger:
+    def ledger(self, prices: Prices, goal: Goal, detector: DetectorSpec | None) -> Ledger:
         """Its account, under these prices."""
-        if watch is None:
+        if detector is None:
             return Ledger(prices, goal, self.counts)
-        return Ledger(prices, goal, self.counts, watch.alarm_price, self.alarms)
+        return Ledger(prices, goal, self.counts, detector.terms, self.alarms)
 
     @cached_property
     def alarms(self) -> Counter[str]:
@@ -211,7 +211,7 @@ def build_result(
     goal: Goal,
     tariff: Tariff,
     norm: Metric = Metric.L2,
-    watch: WatchSpec | None = None,
+    detector: DetectorSpec | None = None,
 ) -> Result:
     """The result of a cell."""
     prices = tariff.prices.for_source(label, goal)
@@ -220,18 +220,14 @@ def build_result(
         name=name,
         stop=end.stop,
         reason=end.reason,
-        ledger=trace.ledger(prices, goal, watch),
+        ledger=trace.ledger(prices, goal, detector),
         adversarial=image,
         improvements=trace.improvements(prices, goal),
         trace=tuple(trace.steps),
-        budget=tariff.budget,
-        max_queries=tariff.max_queries,
+        limits=tariff.limits,
         seed=end.seed,
         warnings=end.warnings,
         norm=norm,
-        max_flagged=tariff.max_flagged,
-        max_alarms=math.inf if watch is None else watch.max_alarms,
-        watched=watch is not None,
         first_alarm=end.first_alarm,
     )
 

@@ -189,7 +189,7 @@ class Store:
                 "INSERT OR REPLACE INTO traces VALUES (?, ?, ?)",
                 (cell, codec.pack_trace(result), picture),
             )
-            if result.watched:
+            if result.detection is not None:
                 first = result.first_alarm or (None, None)
                 alarms = (cell, ledger.alarms, *first)
                 connection.execute("INSERT OR REPLACE INTO alarms VALUES (?, ?, ?, ?)", alarms)

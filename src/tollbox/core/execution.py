@@ -1,0 +1,79 @@
+"""Execution: how a call is computed. None of these options changes a result, except `time_limit`.
+
+This holds exactly with `exact`; without it, as far as a row of the network depends only on itself
+(`Results.exactness`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from ..errors import InputError, mention
+from .validation import check_flag, check_seconds, check_whole, is_whole, shown
+
+LARGEST_BATCH = 65_536
+MOST_WORKERS = 256
+
+
+@runtime_checkable
+class WorkerPool(Protocol):
+    """Running worker processes: a `Workers` pool."""
+
+    @property
+    def count(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Options of a call that do not belong to an image."""
+
+    batch_size: int | None = None
+    """Rows of a model batch; by default 256 on a GPU and 64 elsewhere."""
+    live: int | None = None
+    """Maximum number of images attacked at the same time; by default from the batch size and the
+    memory."""
+    metered: bool = False
+    """Whether the model bills every row: only rows that are certain to be charged are sent."""
+    one_shape: bool = False
+    """Whether every batch is padded to one shape instead of a few."""
+    exact: bool = False
+    """Whether to look for a batch shape and layout in which a row of the network depends only on
+    itself, bit for bit, and to refuse if there is none. The queries of this search are not charged.
+    If `batch_size` is set, no other size is tried."""
+    check: bool = False
+    """Whether to test first, with queries that are not charged, if the model is fit to be
+    measured."""
+    workers: int | WorkerPool = 1
+    """Number of processes that share the work, at most one for each core; or a `Workers` pool,
+    which can be forced to have more."""
+    time_limit: float = math.inf
+    """Seconds after which the call stops all images."""
+
+    def __post_init__(self) -> None:
+        if self.batch_size is not None:
+            check_whole("batch_size", self.batch_size, 1, LARGEST_BATCH)
+        if self.live is not None:
+            check_whole("live", self.live, 1)
+        for name in ("metered", "one_shape", "exact", "check"):
+            check_flag(name, getattr(self, name))
+        if isinstance(self.workers, type) or not isinstance(self.workers, WorkerPool):
+            check_workers(self.workers)
+        check_seconds("time_limit", self.time_limit)
+        if self.metered and (self.check or self.exact):
+            name = "check" if self.check else "exact"
+            why = "the check sends queries that are not charged, and a metered model bills each row"
+            if not self.check:
+                why += " and gets no padding, so that batch shapes vary"
+            raise InputError(
+                f"{mention(name)} and {mention('metered')} are both set: {why}",
+                remedy=f"leave {mention(name)} out",
+            )
+
+
+def check_workers(workers: object) -> None:
+    """Raise InputError unless it is a number of workers that can be started."""
+    if not (isinstance(workers, int) and is_whole(workers) and 1 <= workers <= MOST_WORKERS):
+        expected = f"a whole number, 1 to {MOST_WORKERS}"
+        raise InputError(f"is {shown(workers)}", expected=expected, input="workers")

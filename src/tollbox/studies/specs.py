@@ -1,0 +1,378 @@
+"""What a study is made of: images, models, attacks, prices, goal and detector; nothing is loaded.
+
+Each class is a table of `schema.py` with what follows from it. `read` makes it from the file, `of`
+from what a user writes in Python.
+
+1. If the files of a study must exist, reading checks that they do, and that a list of images can be
+   read, so that a study does not fail at its second model after a night. Otherwise only a CSV of
+   prices and a file of flagged classes are read.
+2. Names of models, attacks and prices are unique, since results are found by them.
+3. A price is c* (a number that is 0 or more, or inf) or a CSV of prices (data/price_tables.py). An
+   entry of `prices` is the price itself with the limits at the top of the file, or a table with
+   `ratio` and its own limits. `inf` removes a limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from ..attacks import Preset, described
+from ..core.detector import Detection, RecordedAlarms
+from ..core.goal import Goal
+from ..core.limits import Limits
+from ..core.prices import Prices
+from ..core.problem import Attack
+from ..data.image_files import SUFFIXES
+from ..data.price_tables import prices_from
+from ..data.resizing import Resizing
+from ..data.starts import check_goal
+from ..data.tables import kind_of
+from ..data.user_code import is_function, named_by_file
+from ..errors import InputError
+from ..models.registry import file_of, is_model_name, located, misspelt, short_name
+from .overrides import overridden
+from .schema import (
+    IMAGES,
+    LIMITS,
+    MODEL,
+    AttackTable,
+    DetectorTable,
+    GoalTable,
+    ImagesTable,
+    ModelTable,
+    PriceTable,
+    SurrogateTable,
+    find,
+    keys,
+    placed,
+    read,
+    written,
+)
+from .selection import read_list
+from .toml import Item, shown
+
+
+@dataclass(frozen=True)
+class ImagesSpec(ImagesTable):
+    """The images of a study: all of a source or some of them, in an order."""
+
+    function: str | None = None
+    """module:function that returns the images, if they come from one; `path` has the same text."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.resizing  # noqa: B018  raises if resize, crop and interpolation do not fit
+
+    @property
+    def resizing(self) -> Resizing | None:
+        """How images get the size that the models take."""
+        return Resizing.of(self.resize, self.crop, self.interpolation)
+
+    @classmethod
+    def of(cls, source: str, *, folder: Path = Path(), **settings: Any) -> ImagesSpec:
+        """Make it from a path, relative to `folder`, or module:function, and its other fields."""
+        path = folder / source
+        if is_function(source) and kind_of(path, source, input="images") == "nothing":
+            return cls(Path(source), function=source, **settings)
+        return cls(path, **settings)
+
+    @classmethod
+    def read(cls, item: Item) -> ImagesSpec:
+        values, items = read(ImagesTable, item)
+        kind = items["path"].kind_at(values.pop("path"))
+        with placed(ImagesTable, item):
+            spec = cls.of(items["path"].value, folder=item.source.folder, **values)
+        if item.source.files:
+            spec._check_files(kind, items)
+        return spec
+
+    def _check_files(self, kind: str, items: Mapping[str, Item]) -> None:
+        """Raise FileError unless the images exist and `labels` belongs to a folder."""
+        path, single = items["path"], kind == "file" and self.path.suffix.lower() in SUFFIXES
+        if self.function is None and kind in ("nothing", "other"):
+            raise path.missing(self.path, IMAGES)
+        if single:
+            raise path.error(
+                f"images.path is {shown(path.value)}, a single image: expected {IMAGES}; put it "
+                "into a folder, with a CSV of labels next to it."
+            )
+        if self.labels is not None and kind != "folder":
+            what = "which is not a folder: an .npz file has its labels inside"
+            if self.function is not None:
+                what = "a function: it returns the labels with the images"
+            raise items["labels"].error(
+                f"images.labels is given, but images.path is {shown(path.value)}, {what}; leave "
+                "images.labels out."
+            )
+        if self.listed is not None:
+            read_list(self.listed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec(ModelTable):
+    """One model."""
+
+    resolved: str = ""
+    """The source as it is found from the current folder."""
+
+    @classmethod
+    def of(
+        cls, source: str, *, folder: Path = Path(), name: str = "", **settings: Any
+    ) -> ModelSpec:
+        """Make it from a file, relative to `folder`, or a name of a model, and its other fields."""
+        file = _file(source, folder, "model")
+        name = name or (short_name(source) if file is None else file.stem)
+        resolved = _resolved(source, file, folder)
+        return cls(source=source, name=name, resolved=resolved, **settings)
+
+    @classmethod
+    def read(cls, item: Item) -> ModelSpec:
+        values, items = read(ModelTable, item)
+        _check_source(items["source"])
+        return cls.of(values.pop("source"), folder=item.source.folder, **values)
+
+
+def _file(source: str, folder: Path, input: str) -> Path | None:
+    """Return the file that a source of the argument `input` means; None if it is a name."""
+    path = folder / source
+    named = is_model_name(source) and kind_of(path, source, input=input) == "nothing"
+    return None if named else path
+
+
+def _resolved(source: str, file: Path | None, folder: Path) -> str:
+    if file is None:
+        return located(source, folder)
+    return str(file) if source.strip() else source
+
+
+def _check_source(item: Item) -> str:
+    """Return the source of a model; raise FileError unless its file, if it has one, exists."""
+    source, folder = item.text(f"{MODEL}, in quotes"), item.source.folder
+    path: Path | None = folder / source
+    if item.kind_at(folder / source) == "nothing":
+        if is_model_name(source):
+            path = file_of(located(source, folder))
+        elif (error := misspelt(source)) is not None:
+            raise item.source.about(error, {"model": item.key})
+    if item.source.files and path is not None and item.kind_at(path) != "file":
+        raise item.missing(path, MODEL)
+    return source
+
+
+@dataclass(frozen=True, kw_only=True)
+class SurrogateSpec(SurrogateTable):
+    """Your own networks, whose gradients an attack may use."""
+
+    resolved: tuple[str, ...] = ()
+    """Each source as it is found from the current folder."""
+
+    @classmethod
+    def of(cls, *sources: str, folder: Path = Path(), **settings: Any) -> SurrogateSpec:
+        """Make it from files, relative to `folder`, or names of models."""
+        resolved = (_resolved(one, _file(one, folder, "surrogate"), folder) for one in sources)
+        return cls(sources=sources, resolved=tuple(resolved), **settings)
+
+    @classmethod
+    def read(cls, item: Item) -> SurrogateSpec:
+        """Read a source, a list of sources, or a table with either."""
+        if not isinstance(item.value, dict):
+            values: dict[str, Any] = {"sources": find(SurrogateTable, "source").kind.read(item)}
+        else:
+            values, _ = read(SurrogateTable, item)
+        sources = [_check_source(one) for one in values.pop("sources")]
+        return cls.of(*sources, folder=item.source.folder, **values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackSpec(AttackTable):
+    """One attack: a preset with some of its fields changed."""
+
+    surrogate: SurrogateSpec | None = None
+    attack: Attack
+    """The attack without its surrogate, which is not loaded."""
+    overrides: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """The changed fields, as the file has them."""
+
+    @classmethod
+    def of(cls, name: str, surrogate: SurrogateSpec | None = None) -> AttackSpec:
+        """Make it from an unchanged preset."""
+        preset = described(name.lower(), surrogate is not None)
+        name = preset.name
+        return cls(preset=name, name=name, surrogate=surrogate, attack=preset.attack)
+
+    @classmethod
+    def read(cls, item: Item) -> AttackSpec:
+        values, items = read(AttackTable, item, others=True)
+        preset, surrogate = values["preset"].lower(), items.get("surrogate")
+        try:
+            attack = described(preset, surrogate is not None).attack
+        except InputError as error:
+            found = {"surrogate": (*item.key, "surrogate")}
+            raise item.source.about(error, found, items["preset"].key, item.key) from None
+        own = frozenset(each.name for each in keys(AttackTable))
+        return cls(
+            preset=preset,
+            name=values.get("name", preset),
+            surrogate=None if surrogate is None else SurrogateSpec.read(surrogate),
+            attack=overridden(attack, item, own),
+            overrides={k: v for k, v in item.value.items() if k not in own},
+        )
+
+    def values(self) -> dict[str, Any]:
+        if getattr(self.attack, "surrogate", None) is not None:
+            raise InputError(
+                f"the attack {self.name!r} has a surrogate that is loaded already",
+                expected="the source of one, as surrogate=SurrogateSpec.of('module:function')",
+            )
+        given = {"preset": self.preset, "name": self.name, **self.overrides}
+        return given | ({} if self.surrogate is None else {"surrogate": self.surrogate.values()})
+
+    @property
+    def described(self) -> Preset:
+        """What is known of its preset."""
+        return described(self.preset, self.surrogate is not None)
+
+
+@dataclass(frozen=True)
+class Tariff:
+    """One price with its limits."""
+
+    name: str
+    prices: Prices
+    limits: Limits
+    file: Path | None = None
+    """The CSV with the prices, if they are from one."""
+
+    def __post_init__(self) -> None:
+        self.limits.check(self.prices)
+
+    @classmethod
+    def of(
+        cls, price: float | str, *, name: str = "", folder: Path = Path(), **limits: float
+    ) -> Tariff:
+        """Make it from c*, or a CSV of prices relative to `folder`, and the fields of `Limits`."""
+        if isinstance(price, str):
+            file = folder / price
+            prices = prices_from(str(file) if price.strip() else price)
+            return cls(name or file.stem, prices, Limits(**limits), file)
+        if not price >= 0:
+            expected = find(PriceTable, "ratio").kind.expected
+            raise InputError(f"is {price:g}", expected=expected, input="price")
+        prices = Prices.flagged_only() if math.isinf(price) else Prices(source=price)
+        return cls(name or f"{price:g}", prices, Limits(**limits))
+
+    @classmethod
+    def read(cls, item: Item, top: Mapping[str, Item]) -> Tariff:
+        """Read an entry of `prices`; limits that it does not have are those of the top."""
+        entry = {"ratio": item}
+        if isinstance(item.value, dict):
+            _, entry = read(PriceTable, item)
+        given = {
+            each.field: each.kind.read(items[each.name])
+            for each in keys(PriceTable)
+            if each.name in (items := {**top, **entry} if each.name in LIMITS else entry)
+        }
+        price = given.pop("ratio")
+        try:
+            return cls.of(price, folder=item.source.folder, **given)
+        except InputError as error:
+            found = {name: one.key for name, one in {**top, **entry}.items() if name in LIMITS}
+            found["price"] = entry["ratio"].key
+            if error.input != "price":
+                default = Path(price).stem if isinstance(price, str) else f"{price:g}"
+                error = error.placed(f"the price {given.get('name', default)!r}")
+            raise item.source.about(error, found, item.key) from None
+
+    def values(self) -> dict[str, Any]:
+        ratio: float | Path = self.file or self.prices.source
+        if self.file is None and self.prices == Prices.flagged_only():
+            ratio = math.inf
+        elif self.file is None and self.prices != Prices(source=self.prices.source):
+            raise InputError(
+                f"the price {self.name!r} is {self.prices!r}",
+                expected="c*, or prices from a CSV file",
+            )
+        return written(PriceTable, {"ratio": ratio, "name": self.name, **vars(self.limits)})
+
+
+@dataclass(frozen=True)
+class GoalSpec(GoalTable):
+    """The class to reach, the images to start from, the flagged classes, and the mask."""
+
+    flagged_file: Path | None = None
+    """The file that lists the flagged classes, if they are from one."""
+
+    def __post_init__(self) -> None:
+        check_goal(self.target, self.start)
+        self.goal  # noqa: B018  raises if it cannot be reached
+
+    @property
+    def goal(self) -> Goal:
+        return Goal(self.flagged, self.target)
+
+    def for_label(self, label: int) -> Goal:
+        """Return the goal for an image of a class."""
+        return self.goal.for_label(label)
+
+    @classmethod
+    def read(cls, item: Item) -> GoalSpec:
+        with placed(GoalTable, item):
+            values, _ = read(GoalTable, item)
+            flagged, file = values.pop("flagged", (None, None))
+            return cls(**values, flagged=flagged, flagged_file=file)
+
+    def values(self) -> dict[str, Any]:
+        given = super().values()
+        return given | ({} if self.flagged_file is None else {"flagged": self.flagged_file})
+
+
+@dataclass(frozen=True)
+class DetectorSpec(DetectorTable):
+    """A detector that is not loaded."""
+
+    def __post_init__(self) -> None:
+        if not is_function(self.source):
+            expected = find(DetectorTable, "source").kind.expected
+            unknown = InputError(f"is {self.source!r}", expected=expected, input="detector")
+            raise named_by_file(self.source, "detector") or unknown
+        self.terms  # noqa: B018  raises if the price or the limit is wrong
+
+    @cached_property
+    def terms(self) -> Detection:
+        """The price and the limit of alarms, without the detector."""
+        return Detection(RecordedAlarms(), self.alarm_price, self.max_alarms)
+
+    @classmethod
+    def read(cls, item: Item) -> DetectorSpec:
+        with placed(DetectorTable, item, detector=(*item.key, "source")):
+            return cls(**read(DetectorTable, item)[0])
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+N = TypeVar("N", bound=_Named)
+
+
+def read_each(read_one: Callable[[Item], N], item: Item, example: str) -> tuple[N, ...]:
+    """Read a list of tables; raise FileError if two of them have the same name."""
+    each = item.entries(example)
+    found: dict[str, N] = {}
+    for place, one in enumerate(each):
+        spec = read_one(one)
+        if spec.name in found:
+            what, first = item.key[0], list(found).index(spec.name) + 1
+            raise one.error(
+                f"number {first} and number {place + 1} of {what} are both called {spec.name!r}: "
+                f"expected names that differ; give one of them its own, as name = "
+                f'"{spec.name}-2" in [[{what}]], or leave one out.'
+            )
+        found[spec.name] = spec
+    return tuple(found.values())
