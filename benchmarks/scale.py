@@ -50,14 +50,14 @@ from tollbox.core.stop import Stop
 from tollbox.engine.journal import Answered
 from tollbox.studies import run as running
 from tollbox.studies.coordinator import Begin, Desk, Record, Take, pack, writing
-from tollbox.studies.create import begin, describe
+from tollbox.studies.create import create, describe
 from tollbox.studies.events import CellEnded, EngineLost, Event, Options
 from tollbox.studies.grid import Grid
 from tollbox.studies.inputs import load
 from tollbox.studies.job import EngineJob, Loader
 from tollbox.studies.store.connection import ROLLBACK, VARIABLE, WAL
 from tollbox.studies.store.folder import shard_path
-from tollbox.studies.store.record import Environment, ModelFingerprint, StudyRecord
+from tollbox.studies.store.record import Environment, ModelRecord, StudyRecord
 from tollbox.studies.store.store import Store
 from tollbox.studies.supervisor import EngineCare
 from tollbox.workers.executors import Link, Stopper
@@ -75,7 +75,7 @@ def record_of(cells: int) -> StudyRecord:
         STUDY.format(budget=100, batch=64, workers=1, model="x:y"), Path(), "s.toml", files=False
     )
     grid = Grid(study, cells // 4)
-    models = {"net": ModelFingerprint("float32", None)}
+    models = {"net": ModelRecord("float32", None)}
     return describe(study, grid, Environment("", "", "", "", ""), models, "python")
 
 
@@ -283,7 +283,7 @@ def simulation(engines: int, images: int, latency: float, life: float) -> dict[s
             folder, KNOWN.format(seconds=1 / H200_TF32), images, budget=40, batch=ROWS
         )
         out = folder / "many"
-        begin(load(study), out, "python")
+        create(load(study), out, "python")
         path, stopper, events = shard_path(out, 0), Stopper(), list[Event]()
         with Store.open(path, write=False) as store:
             record = store.study

@@ -174,7 +174,7 @@ def test_a_study_has_them_and_goes_on_with_the_same(place: Place) -> None:
     assert '"label":"class' not in page
     with tb.studies.StudyResults("out") as found, tb.studies.StudyResults("out") as again:
         assert found.record.class_names == ("bright", "dark")
-        assert found.pictures.shape == (4, 3, 8, 10)
+        assert found.pixels.shape == (4, 3, 8, 10)
         assert again.study.images.resizing == found.study.images.resizing is not None
     Image.new("RGB", (30, 30)).save("set/dark/0.jpg")
     code, _, err = place.run("resume", "out")

@@ -78,7 +78,7 @@ def test_a_shard_copied_over_another(folder: Path, refused: Refused) -> None:
         main(["status", str(folder)])
     assert not end.value.code
     shutil.copy(folder / "shard-0.sqlite", folder / "shard-1.sqlite")
-    refused("shard-1.sqlite holds shard 0 of a study: expected shard 1; bring it back")
+    refused("shard-1.sqlite holds shard 0 of a study: expected shard 1; restore it")
 
 
 def test_shards_of_two_studies(folder: Path, refused: Refused) -> None:
@@ -103,7 +103,7 @@ def test_shards_with_other_images(folder: Path, refused: Refused) -> None:
         ("cost = 9e999", "has cost inf"),
         ("queries = -3", "has -3 queries"),
         ("queries = 2.5", "has 2.5 queries"),
-        ("source = queries + 1", "flagged of"),
+        ("flagged = queries + 1", "flagged of"),
         ("stop = 'lunch'", "'lunch' is not a valid Stop"),
         ("warnings = '[3]'", "a warning that is not text"),
         ("warnings = '['", "is damaged"),
@@ -116,7 +116,7 @@ def test_a_result_that_no_run_can_have(
     folder: Path, refused: Refused, change: str, words: str
 ) -> None:
     edit(folder, f"UPDATE results SET {change} WHERE cell = (SELECT MAX(cell) FROM results)")
-    refused("shard-0.sqlite is damaged", words, "bring back a whole copy")
+    refused("shard-0.sqlite is damaged", words, "restore a complete copy")
 
 
 READ_TRACES = ("export", "report")

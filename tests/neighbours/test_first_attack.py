@@ -106,7 +106,7 @@ def test_sizes_and_names_are_recorded(tmp_path: Path, pictures: np.ndarray, toll
     ):
         assert list(found.rows()) == list(whole.rows())
         assert {row["name"]: row["class"] for row in found.rows()} == classes
-        assert found.pictures.shape == (3, 3, 32, 32)
+        assert found.pixels.shape == (3, 3, 32, 32)
         assert found.sizes == ["Pictures are stretched to 32x32 (bilinear)."]
     other = tollbox("run", "study.toml", "--out", "anew")
     assert (other.returncode, other.stderr.count("\n")) == (2, 1), other.stderr

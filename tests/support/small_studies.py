@@ -12,7 +12,7 @@ import torch
 
 from tollbox import Study
 from tollbox.studies import StudyResults
-from tollbox.studies.store.record import Environment, ModelFingerprint, StudyRecord
+from tollbox.studies.store.record import Environment, ModelRecord, StudyRecord
 from tollbox.studies.store.store import Store
 
 NETWORK = '''
@@ -128,10 +128,10 @@ def sample_record(**changes: Any) -> StudyRecord:
         "series": ("surfree, c* = 1",),
         "width": 40,
         "shards": 1,
-        "prices": ("1: one",),
         "environment": Environment("0.1.0", "2.4", "2.0", "3.11", "cpu (x86_64)"),
-        "models": {"net": ModelFingerprint("float32", 8, answers=(1, 2))},
+        "models": {"net": ModelRecord("float32", 8)},
+        "attacks": ("surfree",),
         "made_by": "run",
-        "attacks": {"surfree": {"attack": "SurFree", "search.tau": "0.0001"}},
+        "fingerprint": {"the attack 'surfree'": {"attack": "SurFree", "search.tau": "0.0001"}},
     }
     return StudyRecord(**{**values, **changes})

@@ -23,7 +23,7 @@ from tollbox.core.exactness import Seen
 from tollbox.errors import FileError, InputError
 from tollbox.report.data import page_data
 from tollbox.studies import StudyResults
-from tollbox.studies.create import begin, holds
+from tollbox.studies.create import create, holds
 from tollbox.studies.events import Options
 from tollbox.studies.inputs import load
 from tollbox.studies.run import run_folder
@@ -113,7 +113,7 @@ class Case:
         """Begin, or go on; stopped at a batch."""
         loaded, place = load(self.study(), {"net": tb.models.from_torch(net)}), out or self.out
         if not holds(loaded.study, place):
-            begin(loaded, place, "python")
+            create(loaded, place, "python")
         net.log.sizes.clear()
         net.log.at = stop_at
         return run_folder(place, Options(), lambda _: None, net.log.stop, loaded)
@@ -164,7 +164,7 @@ def test_running_out_of_memory_ends_exactness_and_is_told(case: Case) -> None:
     case.text += "\n[[models]]\nname = 'other'\nsource = 'nowhere:other'\n"
     models = {"net": tb.models.from_torch(net := Small()), "other": tb.models.from_torch(Net())}
     loaded = load(case.study(), models)
-    begin(loaded, case.out, "python")
+    create(loaded, case.out, "python")
     net.log.sizes.clear()
     net.log.at = -1
     run_folder(case.out, Options(), lambda _: None, net.log.stop, loaded)

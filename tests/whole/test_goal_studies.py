@@ -69,7 +69,7 @@ def test_the_set_and_the_mask_hold_in_every_run(study: StudyFolder) -> None:
             assert again.improvements == result.improvements
             if again.adversarial is not None:
                 attacked += result.stop.attacked
-                source = found.pictures[place.image]
+                source = found.pixels[place.image]
                 assert torch.equal(again.adversarial[fixed], source[fixed])
     assert attacked > 0
 
@@ -170,7 +170,7 @@ def test_a_list_of_classes_and_a_folder_of_masks(tmp_path: Path, monkeypatch) ->
             point = found.replayed(result.index).adversarial
             place = found.grid.place(result.index).image
             if point is not None:
-                changed = (point != found.pictures[place]).any(0).any(0)
+                changed = (point != found.pixels[place]).any(0).any(0)
                 assert not changed[place + 1 :].any()
 
 

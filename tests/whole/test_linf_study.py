@@ -40,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_results_are_in_linf(folder: Path) -> None:
     with tb.studies.StudyResults(folder) as found:
-        pictures = found.pictures
+        pictures = found.pixels
         results = found.results()
         assert {row["norm"] for row in found.rows()} == {"linf"}
         replayed = [found.replayed(result.index) for result in results]
@@ -90,7 +90,7 @@ def test_a_store_of_before_opens_in_l2(tmp_path: Path) -> None:
             place = found.grid.place(first.index).image
             again = found.replayed(first.index)
             assert again.adversarial is not None
-            apart = torch.linalg.vector_norm(again.adversarial - found.pictures[place])
+            apart = torch.linalg.vector_norm(again.adversarial - found.pixels[place])
             assert first.distance == pytest.approx(float(apart), rel=1e-5)
     finally:
         sys.path.remove(str(tmp_path))

@@ -24,7 +24,7 @@ from tollbox.core.model import Model
 from tollbox.errors import FileError, InputError
 from tollbox.studies import StudyResults
 from tollbox.studies import inputs as loaded_module
-from tollbox.studies.create import begin, holds, shard_count
+from tollbox.studies.create import create, holds, shard_count
 from tollbox.studies.events import CellEnded, ModelBegun, Options, Outcome
 from tollbox.studies.inputs import load
 from tollbox.studies.job import model_speed
@@ -122,7 +122,7 @@ class Case:
         loaded = load(self.study(), {"net": model(net, quantize)})
         place = out or self.out
         if not holds(loaded.study, place):
-            begin(loaded, place, "python")
+            create(loaded, place, "python")
         how = Options(**options)
         return run_folder(place, how, lambda event: None, stopper or Stopper(), loaded)
 
@@ -309,7 +309,7 @@ def test_no_more_shards_than_cells_nor_than_cores_unless_forced(
     for cores, force, shards in ((2, False, 2), (64, False, 12), (2, True, 12)):
         monkeypatch.setattr("tollbox.workers.executors.cores", lambda cores=cores: cores)
         out = case.folder / f"{cores} {force}"
-        begin(loaded, out, "python", force_workers=force)
+        create(loaded, out, "python", force_workers=force)
         assert shard_files(out) == shards
         with StudyResults(out) as results:
             assert (results.record.shards, len(results.grid)) == (shards, 12)
@@ -348,7 +348,7 @@ def test_shards_are_run_by_as_many_processes_as_there_are_cores_now(
     wanted = case.unbroken()
     case.text = "workers = 3\n" + case.text
     monkeypatch.setattr("tollbox.workers.executors.cores", lambda: 3)
-    begin(load(case.study(), {"net": model(Net())}), case.out, "python")
+    create(load(case.study(), {"net": model(Net())}), case.out, "python")
     monkeypatch.setattr("tollbox.workers.executors.cores", lambda: 1)
     assert not case.run(Net()).unfinished
     assert contents(case.out) == wanted
@@ -369,7 +369,7 @@ def test_the_time_limit_is_for_all_shards_together(
 ) -> None:
     case.text = "workers = 3\n" + case.text.replace("budget = 120", "budget = 1e9")
     monkeypatch.setattr("tollbox.workers.executors.cores", lambda: 3)
-    begin(load(case.study(), {"net": model(Net())}), case.out, "python")
+    create(load(case.study(), {"net": model(Net())}), case.out, "python")
     monkeypatch.setattr("tollbox.workers.executors.cores", lambda: 1)
     events: list[Any] = []
     loaded = load(case.study(), {"net": model(Net())})

@@ -18,7 +18,7 @@ from tollbox.cli.app import main
 from tollbox.errors import FileError, InputError
 from tollbox.report.data import page_data
 from tollbox.studies import StudyResults
-from tollbox.studies.create import begin
+from tollbox.studies.create import create
 from tollbox.studies.fingerprint import recorded_study
 from tollbox.studies.inputs import load
 from tollbox.studies.store.store import Store
@@ -240,7 +240,7 @@ def test_a_study_in_memory_keeps_it(case: Case) -> None:
     )
     assert again.attacks == study.attacks
     assert Study.from_text(again.text, study.folder, "again.toml").attacks == study.attacks
-    begin(load(again), case.out, "python")
+    create(load(again), case.out, "python")
     with StudyResults(case.out) as results:
         assert recorded_study(results.record, files=True).attacks == study.attacks
 

@@ -41,9 +41,9 @@ from ..data.output import check_replaceable, replace_file
 from ..data.tables import path_of
 from ..errors import InputError
 from ..report.page import GENERATOR
-from ..studies.create import begin, holds
+from ..studies.create import create, holds
 from ..studies.events import Event, Options, Tell
-from ..studies.inputs import Loaded
+from ..studies.inputs import StudyInputs
 from ..studies.results import StudyResults
 from ..studies.run import run_folder
 from ..studies.specs import GoalSpec, ImagesSpec, ModelSpec
@@ -145,9 +145,11 @@ def audit(
     count = len(given)
     hashes = tuple(content_hash(image) for image in given.images)
     nothing: list[Tensor | None] = [None] * count
-    loaded = Loaded(study, given, hashes, nothing, nothing, asked.device, {MODEL: asked}, False, {})
+    loaded = StudyInputs(
+        study, given, hashes, nothing, nothing, asked.device, {MODEL: asked}, False, {}
+    )
     if not holds(study, folder):
-        begin(loaded, folder, "audit", settings=settings_of(suite, given.images, questions))
+        create(loaded, folder, "audit", settings=settings_of(suite, given.images, questions))
     if not (folder / IMAGES).exists():
         _keep(folder / IMAGES, given)
     run_folder(folder, options_of(time_limit), tell or _ignore, Stopper(), loaded)
@@ -232,7 +234,7 @@ def _keep(file: Path, given: ImageSet) -> None:
 def conclude(
     folder: Path,
     questions: Questions | None = None,
-    loaded: Loaded | None = None,
+    loaded: StudyInputs | None = None,
     other: Path | None = None,
 ) -> Audit:
     """Read what a folder has, and write audit.json and audit.html there; questions that are not

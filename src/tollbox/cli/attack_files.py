@@ -43,7 +43,7 @@ from ..data.output import staged
 from ..data.tables import flag_text, plain_text
 from ..engine.sizes import trial_batch_size
 from ..studies.events import Outcome
-from ..studies.inputs import Loaded
+from ..studies.inputs import StudyInputs
 from ..studies.results import StudyResults
 from . import attack_summary, hints
 from .exit_codes import FAILED
@@ -53,7 +53,7 @@ PNG = re.compile(r"\d{4,}-(adversarial|lost|unknown)\.png")
 FILES = frozenset({"adversarial.npz", "results.csv", "ledger.json"})
 
 
-def finish(folder: Path, outcome: Outcome, interruption: int, loaded: Loaded) -> int:
+def finish(folder: Path, outcome: Outcome, interruption: int, loaded: StudyInputs) -> int:
     """Write the files of an attack and print its summary.
 
     Return the exit code, which is `interruption` if that is not 0.
@@ -61,7 +61,7 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: Loaded) ->
     with StudyResults(folder) as store:
         settings, finished = dict(store.record.settings), {r.index: r for r in store.results()}
         warnings, exactness, shards = store.warnings, store.exactness, store.record.shards
-        sizes, detector = store.sizes, store.record.watch
+        sizes, detector = store.sizes, store.record.detector
     study, metered = loaded.study, loaded.study.execution.metered
     cells = [loaded.cell(loaded.grid.place(number)) for number in range(len(loaded.grid))]
     started = [result for result in outcome.unfinished.values() if result is not None]

@@ -21,7 +21,7 @@ from ..attacks.surrogates import Surrogate
 from ..core.goal import class_words, numbered
 from ..core.result import Result, Results
 from ..core.stop import Stop
-from ..studies.store.record import WatchRecord
+from ..studies.store.record import DetectorRecord
 from . import hints
 from .output import console
 
@@ -39,7 +39,7 @@ def show(
     labels: Sequence[int],
     classes: Sequence[str],
     sizes: Sequence[str] = (),
-    detector: WatchRecord | None = None,
+    detector: DetectorRecord | None = None,
 ) -> None:
     """Print the summary of an attack.
 
@@ -111,7 +111,7 @@ def show(
         to.print(sentence, soft_wrap=True)
 
 
-def _alarms(results: Results, detector: WatchRecord) -> dict[str, str]:
+def _alarms(results: Results, detector: DetectorRecord) -> dict[str, str]:
     """Return the rows on alarms, with those that benign queries raise."""
     firsts = [r.first_alarm for r in results if r.first_alarm is not None]
     [panel] = detector.benign.values()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..audits.questions import Questions
     from ..audits.suite import Suite
     from ..studies.events import Outcome
-    from ..studies.inputs import Loaded
+    from ..studies.inputs import StudyInputs
     from ..studies.study import Study
 
 SLOW_IMPORTS = ("..audits.audit", ".study_run")
@@ -83,7 +83,7 @@ def audit(options: AuditOptions) -> int:
     from ..audits.audit import conclude, options_of, settings_of
     from ..audits.compare import check_other
     from ..audits.questions import Questions
-    from ..studies.create import begin, holds
+    from ..studies.create import create, holds
     from .study_run import keeping, run_left
 
     limit = duration(options.time)
@@ -99,7 +99,7 @@ def audit(options: AuditOptions) -> int:
         check_other(options.against, images.images.shape[1:], known)
     if not holds(loaded.study, options.out):
         settings = settings_of(suite, loaded.images.images, questions)
-        begin(loaded, options.out, "audit", settings=settings)
+        create(loaded, options.out, "audit", settings=settings)
     with keeping(options.out):
         outcome, interruption = run_left(options.out, options_of(limit), loaded)
         return finish(
@@ -143,7 +143,7 @@ def duration(text: str | None) -> float:
     return float(match[1]) * SECONDS[match[2]]
 
 
-def prepared(options: AuditOptions, name: str = "") -> tuple[Suite, Loaded]:
+def prepared(options: AuditOptions, name: str = "") -> tuple[Suite, StudyInputs]:
     """Return the suite and the study that the options describe, with its images."""
     from ..audits.audit import keeps_images
     from ..audits.suite import Suite
@@ -156,8 +156,8 @@ def prepared(options: AuditOptions, name: str = "") -> tuple[Suite, Loaded]:
     budget = Suite().budget if options.budget is None else options.budget
     study = study_of(options, Suite(budget), keep_images=True, name=name)
     # The default budget, and what is kept, depend on the size of the images, which load first.
-    begun = record if record is not None and record.made_by == "audit" else None
-    loaded = load(study, begun=begun)
+    kept_record = record if record is not None and record.made_by == "audit" else None
+    loaded = load(study, record=kept_record)
     images = loaded.images.images
     suite = Suite.for_images(images[0].numel(), options.budget)
     kept = keeps_images(suite, images)
@@ -188,7 +188,7 @@ def finish(
     folder: Path,
     outcome: Outcome,
     interruption: int,
-    loaded: Loaded | None = None,
+    loaded: StudyInputs | None = None,
     questions: Questions | None = None,
     *,
     other: Path | None = None,

@@ -8,7 +8,7 @@ from ..audits.audit import ANSWERS, PAGE, options_of, settings_of
 from ..audits.questions import Questions
 from ..data.output import check_free
 from ..models import stand_ins
-from ..studies.create import begin
+from ..studies.create import create
 from .audit import AuditOptions, finish, prepared
 from .demo import DemoOptions
 from .output import console
@@ -44,7 +44,7 @@ def demo(options: DemoOptions) -> int:
         (options.out / name).unlink(missing_ok=True)
     suite, loaded = prepared(chosen, "embedded")
     settings = settings_of(suite, loaded.images.images, Questions(worth=WORTH))
-    begin(loaded, options.out, "demo", settings=settings)
+    create(loaded, options.out, "demo", settings=settings)
     with keeping(options.out):
         outcome, interruption = run_left(options.out, options_of(TIME_LIMIT), loaded)
         code = finish(options.out, outcome, interruption, loaded)

@@ -23,7 +23,7 @@ from ..models.registry import packages_of
 from ..paper import outputs
 from ..paper.experiments import EXPERIMENTS, Experiment, Scale, experiment, study_at
 from ..report.reading import Reading
-from ..studies.create import begin
+from ..studies.create import create
 from ..studies.events import Options
 from ..studies.inputs import load
 from ..studies.results import StudyResults
@@ -229,7 +229,7 @@ def _run(chosen: Experiment, settings: _Settings, out: Path) -> tuple[int, int]:
     else:
         check_free(out)
         loaded = load(_study(chosen, settings))
-        begin(loaded, out, "paper", experiment=chosen.name, scale=str(settings.scale))
+        create(loaded, out, "paper", experiment=chosen.name, scale=str(settings.scale))
     with StudyResults(out) as results:
         if len(results) == len(results.grid):
             return 0, 0

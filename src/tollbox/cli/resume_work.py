@@ -34,7 +34,7 @@ def resume(folder: Path, options: ResumeOptions) -> int:
         force_workers=options.force_workers,
     )
     if record.made_by == "attack":
-        loaded = load(recorded_study(record, files=True), begun=record)
+        loaded = load(recorded_study(record, files=True), record=record)
         with keeping(folder):
             return attack_files.finish(folder, *run_left(folder, how, loaded, cluster), loaded)
     if SETTINGS in record.settings:

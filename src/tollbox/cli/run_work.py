@@ -9,9 +9,9 @@ from pathlib import Path
 from rich.table import Table
 
 from ..errors import InputError, mention
-from ..studies.create import WHOLE, Part, begin, check_new, shard_count
+from ..studies.create import WHOLE, Part, check_new, create, shard_count
 from ..studies.events import Options
-from ..studies.inputs import Loaded, load
+from ..studies.inputs import StudyInputs, load
 from ..studies.job import model_speed
 from ..studies.selection import images_digest
 from ..studies.specs import Tariff
@@ -50,14 +50,14 @@ def run(study: Path, options: RunOptions) -> int:
             console().print(f"Run it with `{next_step}`.", soft_wrap=True)
         return 0
     force = options.force_workers
-    say_findings(begin(loaded, out, "run", force_workers=force, part=part))
+    say_findings(create(loaded, out, "run", force_workers=force, part=part))
     how = Options(time_limit=limit, force_workers=force)
     next_step = page_hint(out) if part == WHOLE else ""
     with keeping(out):
         return say_end(out, *run_left(out, how, loaded, cluster), next_step)
 
 
-def _plan(loaded: Loaded, part: Part) -> None:
+def _plan(loaded: StudyInputs, part: Part) -> None:
     """Print what a run would do; of a part, what the whole study would."""
     study, grid, to = loaded.study, loaded.grid, console()
     table = Table(title=f"{study.name}: {len(grid):,} cells")
@@ -65,7 +65,7 @@ def _plan(loaded: Loaded, part: Part) -> None:
     for name in ("cells", "queries at most", "model time at most"):
         table.add_column(name, justify="right")
     total, speeds = 0.0, {}
-    loaded.surrogate_digests()  # whether they will do
+    loaded.check_surrogates()
     loaded.detector()
     for spec in study.models:
         model = loaded.model(spec)

@@ -81,7 +81,7 @@ def _estimate(estimate: Estimate | None) -> list[float | None] | None:
 
 def alarms(results: StudyResults) -> dict[str, Any] | None:
     """For the page; None if nobody watched."""
-    watch = results.record.watch
+    watch = results.record.detector
     if watch is None:
         return None
     ends = defaultdict[int, list[End]](list)
@@ -218,7 +218,7 @@ def page_data(
         "gallery": gallery(results, all_series, table),
         "environment": dataclasses.asdict(results.record.environment)
         | {f"model {name}": words.running(model) for name, model in results.record.models.items()}
-        | {f"surrogate of {name}": word for name, word in results.record.surrogates.items()},
+        | {f"surrogate of {name}": word for name, word in results.surrogates.items()},
         "commands": words.commands(results),
     }
 

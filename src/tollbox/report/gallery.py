@@ -96,7 +96,7 @@ def _chosen(all_series: Sequence[SeriesRuns], table: PaperTable) -> list[SeriesR
 
 
 def _pictures(results: StudyResults, chosen: Sequence[SeriesRuns]) -> dict[str, Any]:
-    pictures, seed = results.pictures, results.study.seeds[0]
+    pictures, seed = results.pixels, results.study.seeds[0]
     begun = [run.image for run in chosen[0].runs if len(run.distances) and run.seed == seed]
     places = np.linspace(0, len(begun) - 1, min(IMAGES, len(begun))).round().astype(int)
     shown = [begun[place] for place in places]

@@ -302,6 +302,6 @@ def _size(results: StudyResults) -> int | None:
     if results.record.shape is not None:
         return math.prod(results.record.shape)
     try:
-        return results.pictures[0].numel()
+        return results.pixels[0].numel()
     except (InputError, OSError, RuntimeError):
         return None

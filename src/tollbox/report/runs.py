@@ -98,9 +98,9 @@ def _curve(
 ) -> CellCurve:
     tariff = place.series.tariff
     ledger = trace.ledger(tariff.prices.for_source(label, goal), goal, detector)
-    spent: dict[By, float] = {"cost": end.cost, "source": end.source, "queries": end.queries}
+    spent: dict[By, float] = {"cost": end.cost, "source": end.flagged, "queries": end.queries}
     notes = [step.notes for step in trace.steps]
-    improvements = trace.improvements(ledger.prices, goal)
+    improvements = trace.improvements
     return CellCurve(
         place.image,
         place.seed,

@@ -12,7 +12,7 @@ from ..core.goal import numbered
 from ..core.stop import Stop
 from ..studies.results import StudyResults
 from ..studies.specs import GoalSpec
-from ..studies.store.record import ModelFingerprint
+from ..studies.store.record import ModelRecord
 from .numbers import THIN, count, distance, interval, percent
 from .paper_table import PaperTable
 from .runs import SeriesRuns
@@ -134,7 +134,7 @@ def notes(results: StudyResults, all_series: Sequence[SeriesRuns]) -> list[str]:
     return sentences + results.exactness
 
 
-def running(model: ModelFingerprint) -> str:
+def running(model: ModelRecord) -> str:
     """How a model is run."""
     how = model.running or {"dtype": model.dtype}
     bits = [] if model.quantize is None else [f"quantize {model.quantize}"]

@@ -36,14 +36,12 @@ from ..workers.executors import Link
 from .coordinator import Begin, Begun, Diverged, Ended, Open, Record, Take, Unfinished, pack
 from .events import EngineProgress, ModelBegun, Options, Tell
 from .fingerprint import (
-    check_attacks,
-    check_model,
-    check_tables,
+    check_unchanged,
     current_environment,
     recorded_study,
 )
 from .grid import Grid
-from .inputs import Loaded, load
+from .inputs import StudyInputs, load
 from .specs import Tariff
 from .store.record import StudyRecord
 
@@ -61,10 +59,10 @@ class EpochOver(TollboxError):
 class Loader:
     """The study of a record with its images: the one at hand, or loaded once in this process."""
 
-    loaded: Loaded | None = None
+    loaded: StudyInputs | None = None
     models: Mapping[str, Model] = field(default_factory=dict)
 
-    def __call__(self, record: StudyRecord) -> Loaded:
+    def __call__(self, record: StudyRecord) -> StudyInputs:
         """The study."""
         if self.loaded is None:
             study = recorded_study(record, files=not self.models)
@@ -88,15 +86,9 @@ class EngineJob:
         desk = _Window(link)
         record, folder = self.record, self.folder
         loaded = load_study(record)
-        check_tables(record, loaded.study)
-        check_attacks(record, loaded.study, folder)
         begun: Begun = desk.ask(Begin())
         desk.epoch = begun.epoch
-        loaded.check_images(begun.images, folder)
-        loaded.check_masks(record.masks, folder)
-        loaded.check_detector(record.watch, folder)
-        for spec in loaded.study.attacks:
-            loaded.check_surrogate(spec, record.surrogates, folder)
+        loaded.check_against(record, begun.images, folder)
         run = EngineRun(self, loaded, desk, begun.seconds)
         link.on_stop(run.stop)
         run.run()
@@ -162,7 +154,7 @@ class DeskJournal:
 class EngineRun:
     """One run of an engine's job, all checked."""
 
-    def __init__(self, job: EngineJob, loaded: Loaded, desk: _Window, seconds: float) -> None:
+    def __init__(self, job: EngineJob, loaded: StudyInputs, desk: _Window, seconds: float) -> None:
         self._job, self._loaded, self._desk = job, loaded, desk
         self._stopping = None if seconds > 0 else Stop.TIME_LIMIT
         self._engine: Engine | None = None
@@ -181,8 +173,8 @@ class EngineRun:
             if self._stopping is not None or not self._share(number):
                 continue
             self._desk.link.tell(ModelBegun(self._job.engine, spec.name))
-            model, now = self._loaded.model(spec), self._loaded.fingerprint(spec)
-            check_model(spec, now, record.models[spec.name], folder)
+            model = self._loaded.model(spec)
+            check_unchanged(record, self._loaded.model_fingerprint(spec), folder)
             size = study.execution.batch_size
             if study.execution.exact:
                 begun = record.exactness_of(spec.name)
@@ -244,7 +236,7 @@ class EngineRun:
 
 
 @torch.no_grad()
-def model_speed(loaded: Loaded, model: Model) -> float | None:
+def model_speed(loaded: StudyInputs, model: Model) -> float | None:
     """Images/s of a model alone, roughly; None if it is metered, or fails."""
     study, images = loaded.study, loaded.images.images
     if study.execution.metered:

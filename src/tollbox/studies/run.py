@@ -26,10 +26,10 @@ from ..errors import InputError, ModelWarning, TollboxError
 from ..workers.executors import Executor, SameProcess, Stopper, fewer_notice, within_cores
 from ..workers.process import Processes
 from .coordinator import Desk, writing
-from .create import WHOLE, Part, begin, holds
+from .create import WHOLE, Part, create, holds
 from .events import Event, Options, Outcome, Tell
 from .fingerprint import recorded_study
-from .inputs import Loaded, load
+from .inputs import StudyInputs, load
 from .job import EngineJob, Loader
 from .ray import RayCrew, RayEngines
 from .results import StudyResults
@@ -86,7 +86,7 @@ def run_study(
     resumed = holds(study, folder, part)
     loaded = load(study, models, read_record(folder) if resumed else None)
     if not resumed:
-        findings = begin(loaded, folder, "python", force_workers=force_workers, part=part)
+        findings = create(loaded, folder, "python", force_workers=force_workers, part=part)
         if findings:
             warnings.warn(" ".join(findings), ModelWarning, stacklevel=2)
     notice = fewer_notice(study.workers, len(loaded.grid), force_workers, "force_workers=True")
@@ -106,7 +106,7 @@ def run_folder(
     options: Options,
     tell: Tell,
     stopper: Stopper,
-    loaded: Loaded | None = None,
+    loaded: StudyInputs | None = None,
     hang: Callable[[str], None] | None = None,
     cluster: RayEngines | None = None,
 ) -> Outcome:
@@ -147,7 +147,7 @@ def _run_on(
     options: Options,
     tell: Tell,
     stopper: Stopper,
-    loaded: Loaded | None,
+    loaded: StudyInputs | None,
 ) -> Outcome:
     """The same by engines of a cluster; `left` are the shards that have work, by number."""
     folder = next(iter(left.values())).parent
