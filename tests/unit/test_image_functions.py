@@ -264,7 +264,7 @@ def test_such_a_study_runs_is_resumed_and_reported(
     with pytest.raises(SystemExit) as end:
         main(["resume", "out"])
     assert end.value.code == 2
-    assert "not those that out was begun with" in capsys.readouterr().err
+    assert "out cannot be resumed: the content of image" in capsys.readouterr().err
 
 
 def test_a_function_without_arguments_makes_the_model(module: str) -> None:

@@ -193,7 +193,7 @@ def test_two_processes_take_the_same_shape_and_layout(case: Case) -> None:
     ("net", "what"),
     [
         (lambda: Net(size=64), "a row of the model 'net' depends on its place in the batch here"),
-        (lambda: Net(gain=2.0), "the model 'net' gives other logits here than where it was begun"),
+        (lambda: Net(gain=2.0), "the logits of the model 'net' differ from those at its start"),
     ],
 )
 def test_what_no_longer_holds_is_refused(case: Case, net: Callable[[], Net], what: str) -> None:
@@ -202,9 +202,8 @@ def test_what_no_longer_holds_is_refused(case: Case, net: Callable[[], Net], wha
     with pytest.raises(FileError) as refusal:
         case.run(net())
     assert str(refusal.value) == (
-        f"{case.out} is an exact study, and {what}, in batches of 128 (contiguous); go on with "
-        "the model, the device and the versions that it was begun with, or begin a new study in "
-        "another folder."
+        f"{case.out} is an exact study, and {what}, in batches of 128 (contiguous); resume it "
+        "with the model, device and versions of its start, or start a new study in another folder."
     )
 
 

@@ -124,13 +124,13 @@ def test_another_set_or_another_mask_is_another_study(tmp_path: Path, monkeypatc
     folder = tmp_path / "out"
     tb.run_study(made.study(), folder, time_limit=1e-9).close()
     Image.fromarray(mask_array(4)).save(tmp_path / "mask.png")
-    with pytest.raises(InputError, match=r"the masks of .*mask.png are not those that .* begun"):
+    with pytest.raises(InputError, match=r"the masks of mask.png changed"):
         resume(folder)
     Image.fromarray(mask_array()).save(tmp_path / "mask.png")
     (tmp_path / "set.txt").write_text("0-3\n")
-    with pytest.raises(FileError, match=r"the flagged classes of .*set.txt have changed"):
+    with pytest.raises(FileError, match=r"the flagged classes of set.txt changed"):
         resume(folder)
-    with pytest.raises(FileError, match=r"the flagged classes of .*set.txt have changed"):
+    with pytest.raises(FileError, match=r"the flagged classes of set.txt changed"):
         tb.run_study(made.study(), folder)
     (tmp_path / "set.txt").write_text("3\n2\n1\n")
     resume(folder)

@@ -256,7 +256,7 @@ def test_a_second_writer_is_told_who_the_first_is(path: Path) -> None:
         with pytest.raises(FileError) as told:
             Store.open(path, write=True)
         assert f"in use by another process (process {os.getpid()})" in str(told.value)
-        assert "wait until it ends, or end it" in str(told.value)
+        assert "wait until it ends, or stop it" in str(told.value)
         with Store.open(path, write=False) as reader:
             assert reader.study.text == "x"
     with Store.open(path, write=True):
@@ -388,7 +388,7 @@ def fill(store: Store) -> int:
         if told:
             assert "\n" not in told
             assert "All that was recorded before is safe" in told
-            assert "make room" in told
+            assert "free some space" in told
             assert "tollbox resume" in told
             return ask
     raise AssertionError("it was never full")
@@ -441,7 +441,7 @@ def test_a_disk_that_is_full_before_the_first_batch(tmp_path: Path) -> None:
         with contextlib.suppress(OSError), open(folder / "more", "wb", buffering=0) as file:
             while True:
                 file.write(b"\0" * 512)
-        told = pytest.raises(StoreError, match=r"cannot be written.*is safe: make room")
+        told = pytest.raises(StoreError, match=r"cannot be written.*is safe: free some space")
         with told as found, Store.open(path, write=True) as store:
             store.record(pack_answers([answered(0, 0, list(range(3000)))]))
         assert "\n" not in str(found.value)

@@ -279,7 +279,7 @@ def test_two_processes_do_what_one_does(case: Case) -> None:
     other, labels = pixels(), labels_of(pixels())
     other[1, 0, 0, 0] ^= 1
     np.savez(case.folder / "images.npz", images=other, labels=labels)
-    with pytest.raises(FileError, match=r"image 1 \(1\) has changed in its content; bring them"):
+    with pytest.raises(FileError, match=r"content of image 1 \(1\) of .* changed; restore the images"):
         case.run(Net())
 
 
@@ -427,14 +427,14 @@ def test_changed_images_are_told(case: Case) -> None:
     relabelled = labels.copy()
     relabelled[2] = (relabelled[2] + 1) % 5
     changes = {
-        r"image 1 \(1\) has changed in its content": (other, labels),
-        r"image 2 \(2\) has changed in its label": (pixels(), relabelled),
-        "there are 2 of them, and there were 3": (pixels()[:2], labels[:2]),
+        r"the content of image 1 \(1\) of .*images.npz changed": (other, labels),
+        r"the label of image 2 \(2\) of .*images.npz changed": (pixels(), relabelled),
+        r"the number of images of .*images.npz changed from 3 to 2": (pixels()[:2], labels[:2]),
     }
     for words, (images, its_labels) in changes.items():
         np.savez(file, images=images, labels=its_labels)
         net = Net()
-        with pytest.raises(FileError, match=rf"not those that .*{words}; bring them back, or"):
+        with pytest.raises(FileError, match=rf"cannot be resumed: {words}; restore the images, or"):
             case.run(net)
         assert net.rows == 0
     file.write_bytes(before)
@@ -448,13 +448,13 @@ def test_a_changed_model_is_told(case: Case) -> None:
     changed = Net()
     with torch.no_grad():
         changed.first[0, 0] += 1e-3
-    with pytest.raises(FileError, match=r"'net' .* is not the one .*: its weights changed; bring"):
+    with pytest.raises(FileError, match=r"the weights of the model 'net' .* changed; restore"):
         case.run(changed)
     other = tb.models.from_callable(
         lambda images: (Net()(images).argmax(1) + 1) % 5, dtype=torch.float64
     )
     loaded = load(case.study(), {"net": other})
-    with pytest.raises(FileError, match=r"its answers to some images changed; bring it back, or"):
+    with pytest.raises(FileError, match=r"the labels for some images of the model 'net' .* changed; restore it, or"):
         run_folder(case.out, Options(), lambda event: None, Stopper(), loaded)
     case.run(Net())
     assert contents(case.out) == wanted
@@ -467,11 +467,11 @@ def test_a_model_that_is_run_otherwise_is_told(case: Case) -> None:
     assert kept == {"dtype": "float64", "channels_last": "false"}
     net = Net().eval()
     for words, options in (
-        ("tf32, which was not given and is false, changed", {"tf32": False}),
-        ("channels_last, which was false and is true, changed", {"channels_last": True}),
+        ("tf32 of the model 'net' .* changed from not set to false", {"tf32": False}),
+        ("channels_last of the model 'net' .* changed from false to true", {"channels_last": True}),
     ):
         loaded = load(case.study(), {"net": tb.models.from_torch(net, **options)})
-        with pytest.raises(FileError, match=f"'net' .* is not the one .*: {words}; bring it back"):
+        with pytest.raises(FileError, match=f"{words}; restore it"):
             run_folder(case.out, Options(), lambda event: None, Stopper(), loaded)
     case.run(Net())
     assert contents(case.out) == wanted
@@ -484,7 +484,7 @@ def test_a_changed_file_of_prices_is_told(case: Case) -> None:
     wanted = case.unbroken()
     half_done(case)
     prices.write_text("class,price\n1,6\ndefault,1\n")
-    words = r"small.toml: the prices have changed .*when there was per-class: .*bring the file"
+    words = r"small.toml: the values of the price 'per-class' changed since .*restore the file"
     with pytest.raises(FileError, match=words):
         StudyResults(case.out)
     prices.write_text("class,price\n1,5\ndefault,1\n")
@@ -499,7 +499,7 @@ def test_a_study_under_a_price_that_grows_goes_on_where_it_was(case: Case) -> No
     wanted = case.unbroken()
     half_done(case)
     prices.write_text("flagged,price\n1,1\n5,9\n6,again\n")
-    with pytest.raises(FileError, match=r"the prices have changed .*when there was growing: "):
+    with pytest.raises(FileError, match=r"the values of the price 'growing' changed"):
         StudyResults(case.out)
     prices.write_text("flagged,price\n1,1\n5,8\n6,again\n")
     case.run(Net())

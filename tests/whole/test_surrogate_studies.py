@@ -151,14 +151,14 @@ def test_other_weights_are_refused(case: Case, command: Command) -> None:
     done = contents(case.out)
     write_own(case.own, seed=1)
     told = (
-        r"the surrogate of the attack 'frugal\+surrogate' \(own\.pt2\) is not the one that .*out "
-        r"was begun with: its weights changed; bring it back, or begin a new study in another"
+        r"out cannot be resumed: the weights of the surrogate of the attack 'frugal\+surrogate' "
+        r"\(own\.pt2\) changed; restore it, or start a new study in another"
     )
     with pytest.raises(FileError, match=told):
         case.run()
     code, text = command("resume", "out")
     assert code == 2
-    assert "its weights changed; bring it back" in text
+    assert "(own.pt2) changed; restore it" in text
     case.own.unlink()
     code, text = command("resume", "out")
     assert code == 2
@@ -205,7 +205,7 @@ def test_it_is_read_without_being_loaded(case: Case, command: Command) -> None:
         assert code == 0, text
     with StudyResults(case.out) as results:
         digest = tb.Surrogate(Own(0, 5)).digest
-        assert results.record.surrogates == {"frugal+surrogate": digest}
+        assert results.surrogates == {"frugal+surrogate": digest}
         page = page_data(results)
         assert page["environment"]["surrogate of frugal+surrogate"] == digest
         assert page["gallery"]["note"] == "Not shown, since it takes a surrogate: frugal+surrogate."
@@ -221,7 +221,7 @@ def test_a_cell_is_replayed_with_it_alone(case: Case) -> None:
     write_own(case.own, seed=1)
     with StudyResults(case.out) as results:
         assert results.replayed(0).distance == results.results()[0].distance
-        with pytest.raises(FileError, match="its weights changed"):
+        with pytest.raises(FileError, match="the weights of the surrogate .* changed"):
             results.replayed(wanted.index)
 
 

@@ -125,7 +125,7 @@ def test_another_detector_is_refused(case: Case):
     module = case.guard.stem
     __import__("sys").modules.pop(module)
     case.guard.write_text(GUARD.replace("{radius}", "0.75"))
-    words = f"the detector {module}:detector is not the one .* with radius = 0.5, and is 0.75 now"
+    words = f"radius of the detector {module}:detector changed from 0.5 to 0.75"
     net = Net()
     with pytest.raises(FileError, match=words):
         case.run(net)
@@ -152,9 +152,9 @@ def test_a_cell_is_replayed_from_its_record_without_the_detector(case: Case):
 def test_what_is_shown_of_alarms_is_beside_the_benign_panel(case: Case):
     case.run(Net())
     with StudyStatus(case.out) as status:
-        watching, *panel = status.watch
+        watching, *panel = status.detector
         series = status.status()
-    assert watching == f"Queries are watched by {case.guard.stem}:detector: an alarm costs 7."
+    assert watching == f"The detector {case.guard.stem}:detector sees all queries: an alarm costs 7."
     assert " of 12 benign sessions raise" in panel[0]
     assert "walk" in panel[0]
     with StudyResults(case.out) as results:
@@ -193,14 +193,15 @@ def test_the_record_is_read_as_it_was_written(case: Case):
     [path] = shard_paths(case.out)
     with Store.open(path, write=False) as store:
         record = store.study
-    assert record.watch.parts == {
+    [parts] = [v for k, v in record.fingerprint.items() if k.startswith("the detector")]
+    assert parts == {
         "detector": "NearDuplicates",
         "radius": "0.5",
         "window": "20",
         "every": "3",
     }
     assert json.dumps(record.to_json(), default=str)
-    assert record.watch.max_alarms is None
+    assert record.detector.max_alarms is None
 
 
 def test_a_detector_that_fails_is_one_cells_failure_and_can_be_run_again(case: Case):
@@ -211,7 +212,7 @@ def test_a_detector_that_fails_is_one_cells_failure_and_can_be_run_again(case: C
         ("detector_error", "the detector failed: ValueError: no such image")
     }
     with StudyStatus(case.out) as status:
-        assert "The detector failed on it" in status.watch[1]
+        assert "The detector failed on it" in status.detector[1]
 
 
 @pytest.mark.parametrize(
@@ -235,11 +236,11 @@ def test_what_is_wrong_is_told_with_the_key(case: Case, change, message):
 
 def test_a_watched_study_made_in_memory_is_read_again(case: Case):
     study = case.study()
-    assert study.watch.alarm_price == 7.0
+    assert study.detector.alarm_price == 7.0
     parts = {name: getattr(study, name) for name in ("images", "models", "attacks", "tariffs")}
-    made = Study.of(name="made", folder=case.folder, watch=study.watch, **parts)
+    made = Study.of(name="made", folder=case.folder, detector=study.detector, **parts)
     again = Study.from_text(made.text, case.folder, "made.toml", files=False)
-    assert again.watch == study.watch
+    assert again.detector == study.detector
 
 
 def test_workers_share_a_watched_study(tmp_path: Path):

@@ -81,7 +81,7 @@ def _plan(loaded: StudyInputs, part: Part) -> None:
     for sentence in loaded.kept.sentences if loaded.kept is not None else ():
         to.print(sentence, soft_wrap=True)
     if loaded.images.resizing is not None:
-        to.print(f"Pictures are {loaded.images.resizing}.", soft_wrap=True)
+        to.print(f"Images are {loaded.images.resizing}.", soft_wrap=True)
     for name, speed in speeds.items():
         if speed is not None:
             to.print(f"model {name}: {speed:,.0f} images/s alone, on {loaded.device}")
