@@ -23,10 +23,11 @@ def text() -> str:
 
 
 def section(heading: str, table: type) -> str:
-    rows = [
-        f"| `{key.name}` | {key.kind.words} | {_default(key)} | {key.help} |"
-        for key in schema.keys(table)
-    ]
+    rows = []
+    for key in schema.keys(table):
+        help, _, default = key.help.removesuffix(".").partition(". Default: ")
+        default = default or _default(key)
+        rows.append(f"| `{key.name}` | {key.kind.words} | {default} | {help}. |")
     head = ["| key | kind | default | what it is |", "|---|---|---|---|"]
     return "\n".join([f"## {heading}", "", *head, *rows])
 
@@ -35,8 +36,8 @@ def _default(key: schema.Key) -> str:
     value: Any = key.default
     if key.required:
         return "*required*"
-    if key.otherwise or value is None:
-        return key.otherwise
+    if value is None:
+        return ""
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     return f"`{list(value)}`" if isinstance(value, tuple) else f"`{value}`"

@@ -79,15 +79,16 @@ def suggesting(function: Callable[P, T]) -> Callable[P, T]:
 
 def check_names(function: str, options: Iterable[str], names: Collection[str]) -> None:
     """Raise TypeError, as the function would, for the first option that it does not have."""
+    known = {name: repr(name) for name in names}
+    for argument, kind in OPTION_OBJECTS.items():
+        if argument in names:
+            for field in kind.__dataclass_fields__:
+                known.setdefault(field, f"{argument}=tb.{kind.__name__}({field}=...)")
     for name in options:
-        if name in names:
-            continue
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f": did you mean {near[0]!r}?" if near else f"; it has {', '.join(names)}"
-        for argument, kind in OPTION_OBJECTS.items():
-            if argument in names and name in kind.__dataclass_fields__:
-                hint = f": use {argument}=tb.{kind.__name__}({name}=...)"
-        raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
+        if name not in names:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f": did you mean {known[near[0]]}?" if near else f"; it has {', '.join(names)}"
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
 
 
 @dataclass

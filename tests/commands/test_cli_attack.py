@@ -421,7 +421,7 @@ def test_prices_and_limits_that_are_wrong(case: Case) -> None:
     case.refused("--budget is 1", "at least 2", budget="1")
     case.refused("--budget is nan", budget="nan")
     case.refused("neither --budget nor --max-queries", budget=None)
-    case.refused("neither --budget nor --max-queries ends the run", budget="inf")
+    case.refused("neither --budget nor --max-queries is set", budget="inf")
     case.refused("--max-queries is 0", max_queries="0")
     case.refused("--time-limit is -1", time_limit="-1")
     case.refused("--batch-size is 0", batch_size="0")
@@ -507,7 +507,7 @@ def test_models_and_other_options_that_are_wrong(case: Case) -> None:
     case.refused("--mean has 2 numbers, and the images have 3 channels", mean="0.5,0.5")
     case.refused("--std is 0", std="0")
     case.refused("--std is 'a,b'", std="a,b")
-    case.refused("--quantize is 17: expected 1 to 16", quantize="17")
+    case.refused("--quantize is 17: expected a whole number, 1 to 16", quantize="17")
     case.refused("--dtype is 'half': expected float64, float32, bfloat16 or", dtype="half")
     case.refused(
         "--dtype is given, and ", "is an exported program: expected it for", dtype="float16"
@@ -663,7 +663,7 @@ def test_time_limit(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "monotonic", later)
     code, out, _ = case.run(model="my_slow_model:labels", budget="1e6", time_limit="500")
     assert code == 0
-    assert "ended early" in out
+    assert "stopped early" in out
     assert "median l2 (0 images)" in out
     assert "median l2 reached early (4 images)" in out
     with open("out/results.csv", newline="") as file:
@@ -758,7 +758,7 @@ def test_check_tells_of_a_model_that_depends_on_the_batch(unfit: Case) -> None:
         main([*unfit.given(model="unfit_models:padded"), "--check"])
     out, err = unfit.capture.readouterr()
     assert "Note: the model 'model': " in err
-    assert "labels changed when the same images were asked among other images" in err
+    assert "labels changed when the same images were sent among other images" in err
     assert "among other images" in out
     settings = json.loads(Path("out/ledger.json").read_text())["settings"]
     assert any("among other images" in text for text in settings["warnings"])
@@ -804,4 +804,4 @@ def test_workers_share_the_images(case: Case) -> None:
     ]
     for name in ("results.csv", "adversarial.npz"):
         assert Path("one", name).read_bytes() == Path("two", name).read_bytes()
-    case.refused("--workers is 0: expected 1 or more", workers="0", out="none")
+    case.refused("--workers is 0: expected a whole number, 1 to 256", workers="0", out="none")

@@ -14,7 +14,7 @@ from torture import Nursery
 
 from tollbox.audits.audit import ANSWERS, PAGE
 from tollbox.cli.app import main
-from tollbox.cli.audit_work import duration
+from tollbox.cli.audit import duration
 from tollbox.errors import InputError
 
 ARGUMENTS = ("--images", "images.npz", "--budget", "150", "--device", "cpu", "--batch-size", "32")

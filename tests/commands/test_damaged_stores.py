@@ -14,18 +14,50 @@ from typing import Any
 import pytest
 from small_studies import rewrite_record
 
+import tollbox as tb
+from tollbox import Study
 from tollbox.cli.app import main
 from tollbox.studies.store.store import Store
 
-STORE = Path(__file__).parent.parent / "stores" / "v1"
+TEXT = """\
+budget = 90
+prices = [1, 3]
+batch_size = 16
+device = "cpu"
+
+[images]
+path = "tollbox.models.stand_ins:images"
+limit = 2
+
+[[models]]
+name = "net"
+source = "tollbox.models.stand_ins:convolutional"
+
+[[attacks]]
+preset = "surfree"
+
+[[attacks]]
+preset = "a-cgba"
+"""
+FINISHED = {3, 5}
+"""Cells that the store has results of."""
 ALL = ("status", "export", "report", "resume")
 
 Refused = Callable[..., None]
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole") / "out"
+    tb.run_study(Study.from_text(TEXT, folder.parent, "study.toml"), folder).close()
+    with Store.open(folder / "shard-0.sqlite", write=True) as written:
+        written.forget(set(range(8)) - FINISHED)
+    return folder
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    shutil.copytree(STORE, tmp_path / "out")
+def folder(store: Path, tmp_path: Path) -> Path:
+    shutil.copytree(store, tmp_path / "out")
     return tmp_path / "out"
 
 
@@ -131,7 +163,7 @@ def test_traces_that_are_not_traces(folder: Path, refused: Refused) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda trace: trace["improvements"][0].append(1.0),
+        lambda trace: trace["improvements"][0].extend([1.0, 1.0]),
         lambda trace: trace["improvements"][0].pop(),
         lambda trace: trace["improvements"][0].__setitem__(3, -1.0),
         lambda trace: trace["improvements"][0].__setitem__(3, float("nan")),

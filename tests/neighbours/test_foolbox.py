@@ -203,7 +203,7 @@ def test_a_model_of_arrays_with_channels_last() -> None:
     ("call", "sentence"),
     [
         (lambda: tb.foolbox.Attack("frugl", budget=1), "did you mean 'frugal"),
-        (lambda: tb.foolbox.Attack("frugal"), "neither budget nor max_queries ends the run"),
+        (lambda: tb.foolbox.Attack("frugal"), "neither budget nor max_queries is set"),
         (lambda: tb.foolbox.Attack("frugal", budget=9, norm="linf"), "norm is linf"),
         (
             lambda: run(inputs=pictures()[0] * 3),

@@ -6,7 +6,7 @@ import gc
 import math
 import re
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -430,7 +430,7 @@ def test_a_row_behind_the_end_of_the_budget_counts_for_nothing():
     assert any(torch.equal(point, near) for point in computed)
     assert (result.stop, result.ledger.by_phase) == (Stop.BUDGET, {"cheap": 20, "dear": 10})
     assert result.distance > 0.5
-    [result] = tb.attack.Engine(net).run([tb.attack.Cell(**{**vars(cell), "budget": 40})])
+    [result] = tb.attack.Engine(net).run([replace(cell, limits=tb.Limits(40))])
     assert (result.stop, result.ledger.cost) == (Stop.CONVERGED, 31)
     assert result.distance == pytest.approx(0.3001)
 

@@ -47,7 +47,9 @@ def run(attack, limit, **options):
         attack, GREY, 0, tb.Prices(10), limits=tb.Limits(1e6, max_flagged=limit), charge_clean=False
     )
     [result] = tb.attack.run_cells(
-        [cell], tb.models.from_callable(plane, dtype=torch.float64), **options
+        [cell],
+        tb.models.from_callable(plane, dtype=torch.float64),
+        execution=tb.Execution(**options),
     )
     return result
 
@@ -79,7 +81,7 @@ def test_distance_at_so_many_flagged_is_that_of_a_run_so_limited(limit):
     assert short.distance == long.distance_at(limit, by="source")
     assert short.known_up_to("source") == limit
     assert (short.distance < math.inf) == (limit > INSIDE)
-    with pytest.raises(tb.errors.InputError, match="source 61 is above 60, where this run ended"):
+    with pytest.raises(tb.errors.InputError, match="source 61 is above 60, where this run stopped"):
         run(Lines(), 60).distance_at(61, by="source")
 
 

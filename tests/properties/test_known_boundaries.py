@@ -580,7 +580,7 @@ def test_the_suite_finds_an_attack_that_breaks_the_rules():
             return Stop.CONVERGED
 
     _, faults = testing.check_attack(Cheat(), testing.half_space())
-    assert faults == ["accepted a point that was not asked and found adversarial"]
+    assert faults == ["accepted a point that was not sent and found adversarial"]
     _, faults = testing.check_attack(Sloppy(), testing.half_space())
     assert faults == ["rows of phase 'probe' depend on the slice they are in"]
 

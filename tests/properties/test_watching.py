@@ -165,7 +165,7 @@ def test_distance_at_counts_what_the_next_alarm_could_have_cost():
     [long] = engine_run([cell], net, {})
     assert long.ledger.cost == 2 + 6 * (STEPS - 1)
     for budget in range(6, 250):
-        [short] = engine_run([replace(cell, budget=budget)], net, {})
+        [short] = engine_run([changed(cell, budget=budget)], net, {})
         assert short.distance == long.distance_at(budget), budget
         steps = 0 if budget < 7 else min(STEPS, max(1, (budget + 4) // 6))
         nearest = STEP * (STEPS + 1 - steps) if steps else math.inf
@@ -416,8 +416,8 @@ class Scribbler:
         (Shared(), "answers differently when it sees another image at the same time"),
         (Scribbler(), "changes the rows that it sees"),
         (Bad("raise"), "fails on 9 rows: ValueError: out of order"),
-        (Bad("number"), "gives torch.bool of shape (10,) for 9 rows: expected a bool for each"),
-        (Bad("kind"), "gives torch.float64 of shape (9,) for 9 rows"),
+        (Bad("number"), "returns torch.bool of shape (10,) for 9 rows: expected a bool for each"),
+        (Bad("kind"), "returns torch.float64 of shape (9,) for 9 rows"),
     ],
 )
 def test_a_detector_that_breaks_a_rule_is_told_so(detector, message):
@@ -428,7 +428,7 @@ def test_a_detector_that_breaks_a_rule_is_told_so(detector, message):
 
 def test_the_example_of_the_protocol_works():
     text = inspect.getdoc(tb.detection.Detector).partition("class Brighter:")
-    body = text[1] + text[2].partition("\n\nA detector that answers")[0]
+    body = text[1] + text[2].partition("\n\nIf sessions return")[0]
     names: dict[str, Any] = {}
     exec(textwrap.dedent(body), names)
     rows = torch.tensor([0.1, 0.3, 0.2, 0.3, 0.4]).view(-1, 1, 1, 1)

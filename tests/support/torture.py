@@ -65,7 +65,7 @@ name = "net"
 source = "tortured_net:net"
 """
 WATCH = """
-[watch]
+[detector]
 source = "tortured_net:detector"
 alarm_price = 2.5
 """

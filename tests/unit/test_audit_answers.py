@@ -236,8 +236,8 @@ def test_a_policy_is_no_price_per_class(tmp_path: Path) -> None:
 def test_budgets_grow_with_the_price() -> None:
     tariffs = Suite(2000).tariffs()
     assert [t.name for t in tariffs] == ["1", "10", "100", "1000", "inf"]
-    assert [t.budget for t in tariffs] == [2000, 3000, 6000, 30_000, INF]
-    assert [t.max_queries for t in tariffs] == [INF, INF, INF, INF, 10_000]
+    assert [t.limits.budget for t in tariffs] == [2000, 3000, 6000, 30_000, INF]
+    assert [t.limits.max_queries for t in tariffs] == [INF, INF, INF, INF, 10_000]
     assert list(FACTORS.values()) == sorted(FACTORS.values())
     assert Suite.for_images(3 * 32 * 32).budget == 2000
     assert Suite.for_images(3 * 224 * 224).budget == 5000

@@ -87,7 +87,7 @@ def test_what_there_is_not_is_told(monkeypatch):
     bare = benign_panel(Witness(), IMAGES, model())
     assert "recompressed" not in bare.kinds
     assert bare.all.sessions == 9
-    assert "since Pillow is not installed (pip install 'tollbox[cli]')." in bare.sentence
+    assert "Pillow is not installed (pip install 'tollbox[cli]')." in bare.sentence
     assert "PIL" in sys.modules  # it was not missed in earnest
 
 
@@ -99,7 +99,7 @@ class Fails:
 def test_a_detector_that_fails_is_told():
     panel = benign_panel(Fails(), IMAGES, model())
     assert panel.sentence == (
-        "There is no benign session to compare with. The detector failed on it: ValueError: no."
+        "There are no benign sessions to compare with. The detector failed on it: ValueError: no."
     )
 
 

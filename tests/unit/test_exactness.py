@@ -132,8 +132,8 @@ def test_without_logits_it_is_seen_by_labels_only() -> None:
     found = examine(tb.models.from_callable(labels), IMAGES, [16]).exactness
     assert (found.seen, found.exact) == (Seen.LABELS, True)
     assert found.sentence == (
-        "Exact, compared by labels only: a row's labels depend on nothing but the row, in batches of "
-        "16 (float32)."
+        "Exact, compared by labels only: a row's labels depend on nothing but the row, in batches "
+        "of 16 (float32)."
     )
     inside = tb.models.from_torch(nn.Sequential(Net(), Argmax()))
     assert examine(inside, IMAGES, [16]).exactness.seen is Seen.LABELS
@@ -151,7 +151,7 @@ def test_labels_that_change_make_a_model_unfit() -> None:
     model = tb.models.from_callable(labels)
     found = examine(model, IMAGES, [16])
     assert found.findings == [
-        "15 of 16 labels changed when the same images were asked in another order: results would "
+        "15 of 16 labels changed when the same images were sent in another order: results would "
         "depend on the batch."
     ]
     assert check_model(model, IMAGES, 16) == found.findings
@@ -275,7 +275,7 @@ class TestChoice:
         assert str(refusal.value) == (
             "exact is set, and a row of the model depends on its place in the batch (float32, "
             "batches of 16, channels_last and contiguous): expected a batch shape and layout in "
-            "which it depends on nothing else; take another precision, or another batch_size (1 "
+            "which it depends only on itself; take another precision, or another batch_size (1 "
             "is slow, but a row is then alone), or leave exact out."
         )
         assert exact_choice(tb.models.from_torch(Placed()), IMAGES, 1)[1].exactness.exact

@@ -12,8 +12,8 @@ from torch import nn
 
 import tollbox as tb
 from tollbox.core import tf32 as torchs_own
+from tollbox.core.execution import LARGEST_BATCH
 from tollbox.engine.sender import Sender
-from tollbox.engine.sizes import LARGEST_BATCH
 from tollbox.errors import ModelFault
 from tollbox.model_check import EXACT_SIZES
 from tollbox.models import compiled

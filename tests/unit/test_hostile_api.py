@@ -83,9 +83,12 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] 
     "Cell": (
         tb.attack.Cell,
         cell,
-        {"attack": tb.preset("hsja"), "image": IMAGES[0], "label": 0, "budget": 20},
+        {"attack": tb.preset("hsja"), "image": IMAGES[0], "label": 0, "limits": tb.Limits(20)},
     ),
     "Prices": (tb.Prices, tb.Prices, {}),
+    "Limits": (tb.Limits, tb.Limits, {}),
+    "Detection": (tb.Detection, tb.Detection, {"detector": tb.testing.NearDuplicates(1.0)}),
+    "Execution": (tb.Execution, tb.Execution, {}),
     "per_class": (tb.Prices.per_class, tb.Prices.per_class, {"prices": {1: 2}}),
     "preset": (tb.preset, tb.preset, {"name": "hsja"}),
     "from_callable": (tb.models.from_callable, tb.models.from_callable, {"predict": labels}),

@@ -33,7 +33,7 @@ def run(**changes):
         **changes,
     }
     inputs = [call.pop(name) for name in ("attack", "model", "images", "labels")]
-    return tb.run(*inputs, **grouped(call))
+    return tb.run(*inputs, **(call if "limits" in changes else grouped(call)))
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,9 @@ def run(**changes):
         ({"starts": [IMAGES[0], IMAGES[1] * math.nan]}, "the start of image 1 has values that are"),
         ({"starts": (IMAGES * 255).byte()}, "the start of image 0 is torch.uint8.*divide by 255"),
         ({"attack": "hjsa"}, "unknown preset 'hjsa': did you mean 'hsja'"),
-        ({"limits": 5}, r"^limits is 5: expected tb.Limits\(...\)"),
+        ({"budget": math.inf, "limits": 5}, r"^limits is 5: expected tb.Limits\(...\)"),
         ({"detection": 5}, r"^detection is 5: expected tb.Detection\(...\)"),
+        ({"limits": tb.Limits(9)}, "^budget is 100, and limits has a budget of 9: expected one of"),
         ({"execution": 5}, r"^execution is 5: expected tb.Execution\(...\)"),
         ({"model": torch.nn.Linear(2, 2)}, "bare torch network .Linear.*from_torch"),
         ({"model": 3}, "^model is 3: expected a callable"),
@@ -192,28 +193,18 @@ def test_an_unknown_option_is_told_the_nearest(function):
         function(batchsize=3)
     assert str(refusal.value) == (
         f"{function.__name__}() got an unexpected keyword argument 'batchsize': "
-        "did you mean 'batch_size'?"
+        "did you mean execution=tb.Execution(batch_size=...)?"
     )
-    with pytest.raises(TypeError, match=r"'zzz'; it has .*batch_size"):
+    with pytest.raises(TypeError, match=r"'zzz'; it has .*execution"):
         function(zzz=3)
 
 
 @pytest.mark.parametrize("function", [tb.run, tb.stream, tb.attack.run_cells])
 def test_the_options_stand_in_the_signature(function):
     names = set(inspect.signature(function).parameters)
-    engine = {"batch_size", "live", "metered", "one_shape", "exact"}
-    engine |= {"time_limit", "progress", "workers"}
-    image = {
-        "prices",
-        "budget",
-        "max_queries",
-        "max_flagged",
-        "seed",
-        "charge_clean",
-        "targets",
-        "starts",
-    }
-    assert names >= engine | {"check"} | (set() if function is tb.attack.run_cells else image)
+    image = {"prices", "budget", "limits", "detection", "seed", "charge_clean", "targets", "starts"}
+    common = {"execution", "progress"}
+    assert names >= common | (set() if function is tb.attack.run_cells else image)
     assert "options" not in names
 
 
@@ -225,7 +216,7 @@ def test_errors_say_which_argument_is_wrong():
     assert error.sentence(lambda name: f"--{name}").startswith("--budget is 0.5: expected")
     with pytest.raises(InputError) as raised:
         run(budget=math.inf)
-    assert raised.value.sentence(str.upper).startswith("neither BUDGET nor MAX_QUERIES ends")
+    assert raised.value.sentence(str.upper).startswith("neither BUDGET nor MAX_QUERIES is set")
     with pytest.raises(InputError) as raised:
         AsymmetricSearch(tau=0)
     assert raised.value.input == "tau"

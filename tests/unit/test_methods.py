@@ -11,6 +11,7 @@ import pytest
 import tollbox as tb
 from tollbox.attacks import PRESETS, Kind, Method
 from tollbox.attacks.frugal.calibrated import Calibrated
+from tollbox.core.limits import Limits
 from tollbox.core.prices import Prices
 from tollbox.paper.experiments import attack_kind, attack_name
 from tollbox.parts.estimates import Agrest
@@ -116,7 +117,7 @@ def table(medians: dict[str, float], alike: tuple[str, ...] = ()) -> PaperTable:
     rows = [TableRow(p.family, p.words, p.name, p.method, p.method.kind) for p in presets]
     cells = [[Median(value, value, value, 1.0, 9, 9)] for value in medians.values()]
     best = [[name in alike or value == min(medians.values())] for name, value in medians.items()]
-    column = TableColumn("net", Tariff("2", Prices(2), 500, math.inf))
+    column = TableColumn("net", Tariff("2", Prices(2), Limits(500)))
     return PaperTable([column], rows, cells, best)
 
 
@@ -166,7 +167,7 @@ def test_the_summary_names_what_is_not_told_apart() -> None:
         (Tariff.of(math.inf, max_queries=50), "c* = ∞"),
         (Tariff.of(100.0, budget=1e4, name="dear"), "dear: c* = 100"),
         (
-            Tariff("fees", Prices.per_class({1: 5, 4: 20}), 1e4, math.inf),
+            Tariff("fees", Prices.per_class({1: 5, 4: 20}), Limits(1e4)),
             "fees: per class (2 listed)",
         ),
     ],

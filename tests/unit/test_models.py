@@ -241,12 +241,12 @@ class TestCheck:
 
     def test_a_model_that_answers_at_random(self):
         found = self.find(lambda images: torch.randint(0, 9, (len(images),)))
-        assert any("asked twice" in finding for finding in found)
+        assert any("sent twice" in finding for finding in found)
 
     def test_a_model_that_looks_at_its_neighbours(self):
         found = self.find(lambda images: self.labels(images + images.mean((0, 1, 2, 3))))
         assert any("among other images" in finding for finding in found)
-        assert not any("asked twice" in finding for finding in found)
+        assert not any("sent twice" in finding for finding in found)
 
     def test_a_model_that_counts_positions(self):
         found = self.find(lambda images: self.labels(images) + torch.arange(len(images)))
@@ -267,7 +267,7 @@ class TestCheck:
         unfit = tb.models.from_callable(
             lambda images: (torch.arange(len(images)) % 2) * 0 + torch.randint(0, 2, (len(images),))
         )
-        with pytest.warns(tb.errors.ModelWarning, match="asked twice"):
+        with pytest.warns(tb.errors.ModelWarning, match="sent twice"):
             results = tb.run(
                 tb.preset("hsja"),
                 unfit,
@@ -289,7 +289,7 @@ class TestCheck:
             ).findings
             == ()
         )
-        with pytest.warns(tb.errors.ModelWarning, match="asked twice"):
+        with pytest.warns(tb.errors.ModelWarning, match="sent twice"):
             list(
                 tb.stream(
                     tb.preset("hsja"),

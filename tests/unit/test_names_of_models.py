@@ -25,7 +25,7 @@ from tollbox.models.registry import (
     packages_of,
     short_name,
 )
-from tollbox.studies.specs import ModelSpec, DetectorSpec
+from tollbox.studies.specs import DetectorSpec, ModelSpec
 
 MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.25, 0.3]
 USUAL = {"image_mean": MEAN, "image_std": STD, "resample": 3}

@@ -167,6 +167,8 @@ def test_results_are_short_in_print():
     assert (
         repr(tb.Results([])) == "<Results: 0 images, 0 misclassified anyway, 0 failed, 0 queries>"
     )
-    cell = tb.attack.Cell(tb.preset("a-hsja"), images[0], int(labels[0]), start=images[1])
+    cell = tb.attack.Cell(
+        tb.preset("a-hsja"), images[0], int(labels[0]), limits=tb.Limits(99), start=images[1]
+    )
     assert "tensor" not in repr(cell)
     assert "tensor" not in repr(tb.Results([result(STEPS)]))

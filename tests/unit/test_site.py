@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +16,7 @@ from tollbox import models, testing
 from tollbox.attacks import PRESETS, WITH_SURROGATE
 from tollbox.cli.app import COMMANDS
 from tollbox.parts.registry import PARTS
+from tollbox.studies import schema
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -69,16 +71,28 @@ def test_every_preset_and_part_is_there(site: ModuleType) -> None:
 
 
 def test_every_key_of_a_study_is_explained(site: ModuleType) -> None:
-    import study_keys
-
-    told = study_keys.comments()
-    keys = {study_keys._dotted(table, k) for table, ks in study_keys.TABLES.items() for k in ks}
-    assert {key for key in keys if not told.get(key)} == set()
-    parts = {"attacks.search.part", "attacks.search.tau", "attacks.estimate.delta"}
-    assert set(told) - keys == parts  # the example has no other, and the code reads each
     text = made(site, "reference/study-files")
-    assert "| `charge_clean` | true or false | `true` | charge" in text
+    tables = [*schema.TABLES.values(), *schema.ARRAYS.values()]
+    for table in (schema.StudyTable, schema.SurrogateTable, schema.PriceTable, *tables):
+        for key in schema.keys(table):
+            assert f"| `{key.name}` | {key.kind.words} | " in text
+            assert f" | {key.help.partition(' Default: ')[0]} |" in text
+    assert "| `charge_clean` | true or false | `true` | Charge" in text
     assert "| `device` | text | cuda if there is one, else cpu | " in text
+    assert "| `path` | a path, or module:function | *required* | " in text
+
+
+def test_the_example_of_a_study_has_every_key() -> None:
+    blocks = re.findall(r"```toml\n(.*?)```", (DOCS / "studies.md").read_text("utf-8"), re.DOTALL)
+    example = {**tomllib.loads(blocks[1]), **tomllib.loads(blocks[0])}
+    [price] = tomllib.loads(blocks[1])["prices"]
+    written = {"": set(example) - {*schema.TABLES, *schema.ARRAYS}, "prices": set(price)}
+    written |= {name: set(example[name]) for name in schema.TABLES}
+    written |= {name: {key for each in example[name] for key in each} for name in schema.ARRAYS}
+    tables = {"": schema.StudyTable, "prices": schema.PriceTable, **schema.TABLES, **schema.ARRAYS}
+    assert written["attacks"] >= {"search", "estimate"}
+    written["attacks"] -= {"search", "estimate"}  # fields of parts
+    assert written == {name: {key.name for key in schema.keys(t)} for name, t in tables.items()}
 
 
 def test_the_index_is_the_table_of_contents(site: ModuleType) -> None:

@@ -21,10 +21,12 @@ from torch import nn
 
 import tollbox as tb
 from tollbox.attacks.frugal.attack import Frugal
+from tollbox.core.limits import Limits
 from tollbox.core.noise import content_hash
 from tollbox.data.images import ImageSet, load_images
 from tollbox.errors import FileError, InputError
 from tollbox.studies import sources
+from tollbox.studies.selection import images_digest
 from tollbox.studies.specs import (
     AttackSpec,
     GoalSpec,
@@ -33,7 +35,6 @@ from tollbox.studies.specs import (
     SurrogateSpec,
     Tariff,
 )
-from tollbox.studies.selection import images_digest
 from tollbox.studies.study import Study
 from tollbox.studies.toml import key_lines
 
@@ -135,8 +136,15 @@ def test_a_study_with_everything(folder: Path) -> None:
     assert study.goal == GoalSpec(5, folder / "start.png")
     assert study.seeds == (0, 7)
     assert study.models == (
-        ModelSpec("net", "net.pt2", str(folder / "net.pt2"), (0.5, 0.4, 0.3), (0.25,), 8),
-        ModelSpec("labels", "bright:labels", "bright:labels"),
+        ModelSpec(
+            name="net",
+            source="net.pt2",
+            resolved=str(folder / "net.pt2"),
+            mean=(0.5, 0.4, 0.3),
+            std=(0.25,),
+            quantize=8,
+        ),
+        ModelSpec(name="labels", source="bright:labels", resolved="bright:labels"),
     )
     assert [(a.name, a.preset, a.overrides) for a in study.attacks] == [
         ("fine", "a-cgba", {"search": {"tau": 1e-3}}),
@@ -149,7 +157,7 @@ def test_a_study_with_everything(folder: Path) -> None:
         tb.Prices(source=100),
         tb.Prices.flagged_only(),
     ]
-    assert {(t.budget, t.max_queries) for t in study.tariffs} == {(5000, 900)}
+    assert {t.limits for t in study.tariffs} == {Limits(5000, 900)}
     assert study.device == "cpu"
     assert pickle.loads(pickle.dumps(study)) == study
     assert Study.from_text(BASE, folder, str(file)) == study
@@ -166,21 +174,25 @@ def test_defaults(folder: Path) -> None:
     assert study.name == "study"
     assert study.seeds == (0,)
     assert study.goal == GoalSpec(None, None)
-    assert (study.device, study.batch_size, study.workers) == (None, None, 1)
-    assert (study.metered, study.one_shape, study.exact) == (False, False, False)
+    assert (study.device, study.execution) == (None, tb.Execution())
     assert (study.charge_clean, study.keep_images) == (True, False)
-    assert (study.tariffs[0].budget, study.tariffs[0].max_queries) == (math.inf, 10)
+    assert study.tariffs[0].limits == Limits(max_queries=10)
     assert (study.attacks[0].name, study.attacks[0].attack) == ("hsja", tb.preset("hsja"))
     assert study.images == ImagesSpec(folder / "set.npz")
 
 
 def test_settings(folder: Path) -> None:
     given = "batch_size = 32\nworkers = 3\nmetered = true\none_shape = true\n"
-    given += "exact = true\ncharge_clean = false\nkeep_images = true\n"
+    given += "charge_clean = false\nkeep_images = true\n"
     study = Study.from_toml(written(folder, given + BASE))
-    assert (study.batch_size, study.workers) == (32, 3)
-    assert (study.metered, study.one_shape, study.exact) == (True, True, True)
+    options = {"batch_size": 32, "workers": 3, "metered": True, "one_shape": True}
+    assert study.execution == tb.Execution(**options)
     assert (study.charge_clean, study.keep_images) == (False, True)
+    both = "check and metered are both set: .* leave check out"
+    with pytest.raises(FileError, match=rf"study\.toml, line 3: {both}"):
+        Study.from_toml(written(folder, given + "check = true\n" + BASE))
+    exact = Study.from_toml(written(folder, "exact = true\ncheck = true\n" + BASE))
+    assert exact.execution == tb.Execution(exact=True, check=True)
 
 
 def test_prices_with_limits_of_their_own(folder: Path) -> None:
@@ -201,17 +213,18 @@ ratio = 0.5
 budget = inf
 """
     study = Study.from_toml(written(folder, base(("prices = [2, 100, inf]\n", "")) + tables))
-    assert [(t.name, t.budget, t.max_queries) for t in study.tariffs] == [
+    assert [(t.name, t.limits.budget, t.limits.max_queries) for t in study.tariffs] == [
         ("100", 20000, 1000),
         ("uncapped", 5000, math.inf),
         ("prices", 5000, 900),
         ("0.5", math.inf, 900),
     ]
-    assert [t.max_flagged for t in study.tariffs] == [math.inf, 12, math.inf, math.inf]
+    assert [t.limits.max_flagged for t in study.tariffs] == [math.inf, 12, math.inf, math.inf]
     assert study.tariffs[2].prices == tb.Prices.per_class({3: 20.0}, 1.0)
     mixed = base(("prices = [2, 100, inf]", 'prices = [2, {ratio = 3, budget = 9}, "prices.csv"]'))
     study = Study.from_toml(written(folder, mixed))
-    assert [(t.name, t.budget) for t in study.tariffs] == [("2", 5000), ("3", 9), ("prices", 5000)]
+    budgets = {t.name: t.limits.budget for t in study.tariffs}
+    assert budgets == {"2": 5000, "3": 9, "prices": 5000}
 
 
 def test_a_csv_whose_name_is_a_number(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,9 +319,9 @@ def test_what_is_left_out_of_a_study_in_memory(folder: Path) -> None:
         tariffs=[Tariff.of(100, budget=900)],
     )
     assert made.text == (
-        'name = "few"\nseeds = [0]\n\n[images]\npath = "set.npz"\n\n'
-        '[[prices]]\nname = "100"\nratio = 100.0\nbudget = 900\n\n'
-        '[[models]]\nname = "net"\nsource = "net.pt2"\n\n'
+        'name = "few"\n\n[images]\npath = "set.npz"\n\n'
+        '[[prices]]\nratio = 100.0\nname = "100"\nbudget = 900\n\n'
+        '[[models]]\nsource = "net.pt2"\nname = "net"\n\n'
         '[[attacks]]\npreset = "hsja"\nname = "hsja"\n'
     )
     assert Study.from_text(made.text, Path(), made.where, files=False) == made
@@ -323,7 +336,7 @@ def test_what_no_text_can_hold_is_refused() -> None:
         "models": [ModelSpec.of("net.pt2")],
         "attacks": [AttackSpec.of("hsja")],
     }
-    odd = Tariff("odd", tb.Prices(source=2, other=3), 900, math.inf)
+    odd = Tariff("odd", tb.Prices(source=2, other=3), Limits(900))
     with pytest.raises(InputError, match=r"the price 'odd' is .*: expected c\*, or prices from"):
         Study.of(**parts, tariffs=[odd])
     told = AttackSpec.of("frugal+surrogate", SurrogateSpec.of("bright:net"))
@@ -425,7 +438,7 @@ MISTAKES: list[tuple[str, str, int | None, list[str]]] = [
     ('device = "cpu"', 'device = "gpu"', 6, ["device is 'gpu'", "cpu, cuda, cuda:1"]),
     ('device = "cpu"', 'device = "meta"', 6, ["device is 'meta'", "a device that holds numbers"]),
     ('device = "cpu"', 'metered = "yes"', 6, ["metered is 'yes'", "true or false"]),
-    ('device = "cpu"', "workers = 0", 6, ["workers is 0", "a whole number of 1 or more"]),
+    ('device = "cpu"', "workers = 0", 6, ["workers is 0", "a whole number from 1 to 256"]),
     ('device = "cpu"', "batch_size = -1", 6, ["batch_size is -1", "from 1 to 65536"]),
     ('device = "cpu"', "batch_size = 1000000000", 6, ["batch_size is 10", "from 1 to 65536"]),
     ("limit = 2", "limit = 0", 10, ["images.limit is 0", "a whole number of 1 or more"]),
@@ -444,7 +457,7 @@ MISTAKES: list[tuple[str, str, int | None, list[str]]] = [
         BASE[BASE.index("[[models]]") : BASE.index("[[attacks]]")],
         '[models]\nsource = "net.pt2"\n',
         17,
-        ["models is a table", 'as [[models]] and below it source = "model.pt2"'],
+        ["models is a table", 'as [[models]] with source = "model.pt2"'],
     ),
     # prices
     (PRICES, "prices = 2", 4, ["prices is 2", "as prices = [1, 100]"]),
@@ -456,13 +469,16 @@ MISTAKES: list[tuple[str, str, int | None, list[str]]] = [
     (PRICES, 'prices = ["pictures"]', 4, ["pictures is a folder", "the path of a CSV"]),
     (PRICES, "prices = [2, 2]", 4, ["number 1 and number 2 of prices", "'2'", "name = "]),
     (PRICES, "prices = [2, 6000]", 2, ["budget is 5000", "at least 6000"]),
-    (PRICES, "prices = [{budget = 3}]", 4, ["number 1 of prices has no ratio", "ratio = 100"]),
+    (PRICES, "prices = [{budget = 3}]", 4, ["[[prices]] number 1 has no ratio", "ratio = 100"]),
     (PRICES, "prices = [{ratio = 3, budgt = 3}]", 4, ["unknown key in [[prices]]", "'budget'"]),
     (
         PRICES,
         "prices = [{ratio = 3, budget = 2}]",
         4,
-        ["budget in [[prices]] number 1 is 2: expected at least 3", "which one query may cost."],
+        [
+            "budget in [[prices]] number 1 is 2: expected at least 3",
+            "the most that one query can cost.",
+        ],
     ),
     (
         PRICES,
@@ -480,7 +496,7 @@ MISTAKES: list[tuple[str, str, int | None, list[str]]] = [
     ("= 0.25", "= -.25", 20, ["a number begins with a digit; write -0.25."]),
     ('name = "small"', f'name = "{"x" * 201}"', 1, ["(201 characters)", "at most 200 characters"]),
     # what is not there
-    ('"set.npz"', '"start.png"', 9, ["'start.png', a single picture", "put it into a folder"]),
+    ('"set.npz"', '"start.png"', 9, ["'start.png', a single image", "put it into a folder"]),
     ('"set.npz"', '"sett.npz"', 9, ["images.path is 'sett.npz'", "does not exist", "an .npz"]),
     ('"set.npz"', f'"{"x" * 300}"', 9, ["images.path is 'xxx", "cannot be read: File name too"]),
     ("limit = 2", 'labels = "labels.csv"', 10, ["images.labels is given", "leave images.labels"]),
@@ -651,7 +667,7 @@ def test_what_a_list_names_must_be_there(folder: Path) -> None:
     arrays = np.load(folder / "set.npz")["images"]
     np.savez(folder / "set.npz", images=arrays[[0, 1, 0]], labels=[3, 1, 4])
     (folder / "images.txt").write_text(first)
-    with pytest.raises(FileError, match=r"line 1: .* 2 images .* different labels, 3 and 4: .*"):
+    with pytest.raises(FileError, match=r"line 1: 2 images .* different labels, 3 and 4: .*"):
         images_of(study)
     np.savez(folder / "set.npz", images=arrays[[0, 1, 0]], labels=[3, 1, 3])
     assert images_of(study).names == ("0",)

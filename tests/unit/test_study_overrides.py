@@ -30,7 +30,7 @@ from tollbox.parts import starts as gaussian_rays
 from tollbox.parts.estimates import Agrest
 from tollbox.parts.opt_style import OptStyle
 from tollbox.parts.priors import Photo, Reweighed, Spectrum
-from tollbox.parts.registry import PARTS, RENAMED_FIELDS
+from tollbox.parts.registry import PARTS
 from tollbox.parts.searches import AsymmetricSearch, LineSearch, OptimalSearch
 from tollbox.parts.subspaces import Dct
 from tollbox.parts.sweeps import Galloping
@@ -258,38 +258,6 @@ def test_every_part_can_take_the_place_of_its_kind(kind: Any) -> None:
             attack = getattr(attack, name)
         assert attack == part()
         assert type(attack) is part
-
-
-def test_fields_that_were_renamed_are_read_by_their_old_names() -> None:
-    attack = built(
-        "frugal",
-        'wide.part = "Full"',
-        "own.low = 2",
-        "every = 3",
-        "own_information = 30",
-        "share = 0.2",
-    )
-    assert attack == dataclasses.replace(
-        tb.preset("frugal"),
-        fallback_prior=subspaces.Full(),
-        reweighing_prior=Reweighed(low=2.0),
-        reweighing_period=3,
-        reweighing_information=30.0,
-        relative_delta=0.2,
-    )
-    assert refused("frugal", "every = -1").endswith(
-        "every in [[attacks]] number 1 is -1: expected a whole number from 0 to 1000000."
-    )
-    assert "every is now called reweighing_period" in refused(
-        "frugal", "every = 3", "reweighing_period = 4"
-    )
-    assert "wide" not in refused("frugal", "widest = 3").split("Known:")[1]
-    known = {type(tb.preset(name)) for name in tb.presets()}
-    known |= {part for kind in PARTS.values() for part in kind}
-    by_name = {part.__name__: {field.name for field in dataclasses.fields(part)} for part in known}
-    for name, renamed in RENAMED_FIELDS.items():
-        assert set(renamed.values()) <= by_name[name]
-        assert not set(renamed) & by_name[name]
 
 
 def test_every_part_of_ours_is_known() -> None:

@@ -129,7 +129,7 @@ def test_studies_say_what_is_meant(named: Any, tmp_path: Path) -> None:
     )
     study = tb.Study.from_toml(file)
     assert [tariff.prices.source for tariff in study.tariffs] == [2, 100]
-    assert (study.workers, study.batch_size) == (2, None)
+    assert (study.workers, study.execution.batch_size) == (2, None)
     assert (study.models[0].mean, study.models[0].std) == ((0.1, 0.2, 0.3), None)
     assert study.attacks[0].overrides == {"estimate": {"delta": 0.5}}
     assert study.attacks[1].overrides == {}  # it has no sampling radius

@@ -132,7 +132,9 @@ def test_judging_is_not_charged_and_a_resume_does_not_judge(case: Case) -> None:
         kept = results.record.kept
     other = {"first": {12, 13}, "second": set(range(14, COUNT))}
     judged = [tb.models.from_callable(Judge(places)) for places in other.values()]
-    with pytest.raises(InputError, match="the labels for some images of the model .* changed"):  # two images are answered now
+    with pytest.raises(
+        InputError, match="the labels for some images of the model .* changed"
+    ):  # two images are answered now
         running.run_study(case.study(), case.out, models=dict(zip(other, judged, strict=True)))
     with case.run() as results:
         assert results.record.kept == kept
@@ -240,7 +242,8 @@ def test_a_model_that_gets_nothing_right_is_told(case: Case) -> None:
     with pytest.raises(
         InputError,
         match=r"^right\.toml, line 19: the model 'second' classifies none of the 24 images "
-        r"correctly: expected a model that classifies some correctly, as images\.correct_only is set; check ",
+        r"correctly: expected a model that classifies some correctly, as images\.correct_only is "
+        r"set; check ",
     ):
         case.run({"first": set(), "second": set(range(COUNT))})
 

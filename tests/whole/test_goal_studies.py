@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -212,12 +211,3 @@ def test_a_goal_that_does_not_fit_is_refused(
     with pytest.raises(InputError, match=told):
         tb.run_study(made.study(), tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_store_of_before_has_neither_set_nor_mask(study: StudyFolder) -> None:
-    with tb.studies.StudyResults(study.folder / "out") as found:
-        values = json.loads(json.dumps(found.record.to_json()))
-    assert values["flagged"] == [1, 2, 3]
-    del values["flagged"], values["masks"]
-    before = type(found.record).from_json(values)
-    assert (before.flagged, before.masks) == (None, None)

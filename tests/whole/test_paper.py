@@ -120,7 +120,7 @@ def test_files_at_both_scales(name: str, scale: Scale) -> None:
     marks = EXPERIMENTS[name].marks.get(scale)
     if marks is not None:
         assert set(marks) == {tariff.name for tariff in study.tariffs}
-        assert all(max(marks[tariff.name]) == tariff.budget for tariff in study.tariffs)
+        assert all(max(marks[tariff.name]) == tariff.limits.budget for tariff in study.tariffs)
 
 
 def test_the_scales_have_the_same_attacks() -> None:
@@ -162,7 +162,7 @@ def test_the_tradeoff_plans_for_an_infinite_price_at_the_scale_of_the_paper() ->
     [tariff] = study_at("tradeoff", Scale.PAPER, files=False).tariffs
     assert tariff.prices == tb.Prices.flagged_only()
     assert tariff.prices.ratio == 1e5
-    assert (tariff.budget, tariff.max_queries) == (2000, 3_000_000)
+    assert tariff.limits == tb.Limits(2000, 3_000_000)
     [small] = study_at("tradeoff", Scale.SMALL, files=False).tariffs
     assert small.prices.ratio == 10
 

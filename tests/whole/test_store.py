@@ -455,7 +455,7 @@ def test_a_disk_that_is_full_before_the_first_batch(tmp_path: Path) -> None:
 def test_a_new_store_on_a_full_disk(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "small", "16k") as folder:
         names = [(i, "c" * 32, 0, "n" * 200) for i in range(500)]
-        with pytest.raises(tb.errors.TollboxError, match=r"full.*Make room") as told:
+        with pytest.raises(tb.errors.TollboxError, match=r"full.*Free some space") as told:
             Store.create(folder / "shard-0.sqlite", sample_record(), names)
         assert not isinstance(told.value, InputError)  # no mistake of the user: exit code 1
 

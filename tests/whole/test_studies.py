@@ -279,7 +279,7 @@ def test_two_processes_do_what_one_does(case: Case) -> None:
     other, labels = pixels(), labels_of(pixels())
     other[1, 0, 0, 0] ^= 1
     np.savez(case.folder / "images.npz", images=other, labels=labels)
-    with pytest.raises(FileError, match=r"content of image 1 \(1\) of .* changed; restore the images"):
+    with pytest.raises(FileError, match=r"content of image 1 \(1\) of .* changed; restore"):
         case.run(Net())
 
 
@@ -454,7 +454,7 @@ def test_a_changed_model_is_told(case: Case) -> None:
         lambda images: (Net()(images).argmax(1) + 1) % 5, dtype=torch.float64
     )
     loaded = load(case.study(), {"net": other})
-    with pytest.raises(FileError, match=r"the labels for some images of the model 'net' .* changed; restore it, or"):
+    with pytest.raises(FileError, match=r"labels for some images of the model 'net' .* changed"):
         run_folder(case.out, Options(), lambda event: None, Stopper(), loaded)
     case.run(Net())
     assert contents(case.out) == wanted

@@ -40,7 +40,7 @@ class Raises:
         calls.append(image)
         raise ValueError("no such image")
 """
-WATCH = '\n[watch]\nsource = "{module}:detector"\nalarm_price = 7.0\n'
+WATCH = '\n[detector]\nsource = "{module}:detector"\nalarm_price = 7.0\n'
 
 
 @pytest.fixture
@@ -154,7 +154,9 @@ def test_what_is_shown_of_alarms_is_beside_the_benign_panel(case: Case):
     with StudyStatus(case.out) as status:
         watching, *panel = status.detector
         series = status.status()
-    assert watching == f"The detector {case.guard.stem}:detector sees all queries: an alarm costs 7."
+    assert (
+        watching == f"The detector {case.guard.stem}:detector sees all queries: an alarm costs 7."
+    )
     assert " of 12 benign sessions raise" in panel[0]
     assert "walk" in panel[0]
     with StudyResults(case.out) as results:

@@ -17,15 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from ..errors import InputError, mention
-from ..studies.schema import (
-    AttackTable,
-    DetectorTable,
-    GoalTable,
-    ModelTable,
-    PriceTable,
-    StudyTable,
-    SurrogateTable,
-)
 from .options import (
     FORCE_HELP,
     IMAGES,
@@ -56,30 +47,30 @@ class AttackOptions(RunOptions):
     model: Annotated[FileOrText, MODEL] = field()
     images: Annotated[Path, IMAGES] = field()
     out: Annotated[Path, Parameter(help="Folder for the results: a new one, or an empty one.")]
-    dtype: Annotated[DtypeName | None, option(ModelTable, "dtype", metavar="DTYPE")] = None
-    compile: Annotated[bool, option(ModelTable, "compile")] = False
-    cuda_graphs: Annotated[bool, option(ModelTable, "cuda_graphs")] = False
-    tf32: Annotated[bool | None, option(ModelTable, "tf32")] = None
-    attack: Annotated[PresetName, option(AttackTable, "preset", metavar="PRESET")] = "a-hsja"
+    dtype: Annotated[DtypeName | None, option("models", "dtype", metavar="DTYPE")] = None
+    compile: Annotated[bool, option("models", "compile")] = False
+    cuda_graphs: Annotated[bool, option("models", "cuda_graphs")] = False
+    tf32: Annotated[bool | None, option("models", "tf32")] = None
+    attack: Annotated[PresetName, option("attacks", "preset", metavar="PRESET")] = "a-hsja"
     surrogate: Annotated[
         tuple[FileOrText, ...],
-        option(AttackTable, "surrogate", metavar="NETWORK", negative="", show_default=False),
+        option("attacks", "surrogate", metavar="NETWORK", negative="", show_default=False),
     ] = ()
-    surrogate_mean: Annotated[str | None, option(SurrogateTable, "mean")] = None
-    surrogate_std: Annotated[str | None, option(SurrogateTable, "std")] = None
-    target: Annotated[int | None, option(GoalTable, "target")] = None
-    start: Annotated[Path | None, option(GoalTable, "start")] = None
-    mask: Annotated[Path | None, option(GoalTable, "mask")] = None
-    price: Annotated[FileOrText, option(PriceTable, "ratio", metavar="PRICE")] = "1"
-    norm: Annotated[NormName, option(StudyTable, "norm", metavar="NORM")] = "l2"
-    budget: Annotated[float | None, option(StudyTable, "budget")] = None
-    max_queries: Annotated[int | None, option(StudyTable, "max_queries")] = None
-    max_flagged: Annotated[int | None, option(StudyTable, "max_flagged")] = None
-    detector: Annotated[str | None, option(DetectorTable, "source")] = None
-    alarm_price: Annotated[float | None, option(DetectorTable, "alarm_price")] = None
-    max_alarms: Annotated[int | None, option(DetectorTable, "max_alarms")] = None
+    surrogate_mean: Annotated[str | None, option("surrogate", "mean")] = None
+    surrogate_std: Annotated[str | None, option("surrogate", "std")] = None
+    target: Annotated[int | None, option("goal", "target")] = None
+    start: Annotated[Path | None, option("goal", "start")] = None
+    mask: Annotated[Path | None, option("goal", "mask")] = None
+    price: Annotated[FileOrText, option("prices", "ratio", metavar="PRICE")] = "1"
+    norm: Annotated[NormName, option("study", "norm", metavar="NORM")] = "l2"
+    budget: Annotated[float | None, option("study", "budget")] = None
+    max_queries: Annotated[int | None, option("study", "max_queries")] = None
+    max_flagged: Annotated[int | None, option("study", "max_flagged")] = None
+    detector: Annotated[str | None, option("detector", "source")] = None
+    alarm_price: Annotated[float | None, option("detector", "alarm_price")] = None
+    max_alarms: Annotated[int | None, option("detector", "max_alarms")] = None
     time_limit: Annotated[float | None, Parameter(help="Seconds after which the run stops.")] = None
-    check: Annotated[bool, option(StudyTable, "check")] = False
+    check: Annotated[bool, option("study", "check")] = False
     force_workers: Annotated[bool, flag(FORCE_HELP)] = False
 
 

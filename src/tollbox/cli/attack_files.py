@@ -1,19 +1,15 @@
 """The files that `tollbox attack` writes: adversarial.npz, PNGs, results.csv, ledger.json.
 
-The store in the same folder has all answers, so that an attack can be resumed. These files are
-written again, as a whole, whenever a run ends; they include what unfinished images had reached.
+They are written again, as a whole, whenever a run ends, and include what unfinished images had
+reached. The store in the same folder has all answers, so that an attack can be resumed.
 
-1. `adversarial.npz` is lossless: the points as they were sent, with `index`, `labels`, `distance`,
-   `cost` and `norm`, for the images that have one.
-2. A PNG is the point rounded to 8 bits. Rounding may lose the point, so the model gets the rounded
-   images again, uncharged, and the file name says what it answered: `0007-adversarial.png`,
-   `0007-lost.png`, or `0007-unknown.png` if the model failed on it, or is metered. The goal defines
-   what is adversarial: with a target, that class; with flagged classes, any other class.
+1. `adversarial.npz` is lossless: the points as they were sent, for the images that have one.
+2. A PNG is the point rounded to 8 bits, which may lose it. So the model gets the rounded images
+   again, uncharged, and the file name says what it answered: `0007-adversarial.png`,
+   `0007-lost.png`, or `0007-unknown.png` if the model failed on it, or is metered.
 3. `results.csv` has a line for each image. `distance` is `inf` if no adversarial point was found,
    and 0 if the model misclassifies the clean image (with a target, `inf` unless it answers the
-   target); such an image has `already_misclassified` and neither a point nor a PNG. `target` is
-   empty without a target, `class` is empty if the names of the classes are unknown, and the columns
-   on alarms are empty without a detector or without an alarm.
+   target); such an image has `already_misclassified` and neither a point nor a PNG.
 4. `ledger.json` has the settings of the run and, for each image, how often each label was answered
    in each phase; costs follow from these. It is strict JSON: what is not finite is null.
 5. A file that cannot be written does not prevent the others; the numbers come first, PNGs last.
@@ -54,57 +50,44 @@ FILES = frozenset({"adversarial.npz", "results.csv", "ledger.json"})
 
 
 def finish(folder: Path, outcome: Outcome, interruption: int, loaded: StudyInputs) -> int:
-    """Write the files of an attack and print its summary.
+    """Write the files of an attack, print its summary, and return the exit code.
 
-    Return the exit code, which is `interruption` if that is not 0.
+    `interruption` is the exit code if it is not 0.
     """
-    with StudyResults(folder) as store:
-        settings, finished = dict(store.record.settings), {r.index: r for r in store.results()}
-        warnings, exactness, shards = store.warnings, store.exactness, store.record.shards
-        sizes, detector = store.sizes, store.record.detector
     study, metered = loaded.study, loaded.study.execution.metered
     cells = [loaded.cell(loaded.grid.place(number)) for number in range(len(loaded.grid))]
     started = [result for result in outcome.unfinished.values() if result is not None]
     why = started[0].stop if started else Stop.INTERRUPTED  # also of those that did not start
-    results = Results(
-        tuple(
-            finished.get(number) or outcome.unfinished.get(number) or Result.of(cell, number, why)
-            for number, cell in enumerate(cells)
+    with StudyResults(folder) as store:
+        finished = {r.index: r for r in store.results()}
+        results = Results(
+            tuple(
+                finished.get(number)
+                or outcome.unfinished.get(number)
+                or Result.of(cell, number, why)
+                for number, cell in enumerate(cells)
+            )
         )
-    )
-    unfinished = {text for r in results for text in r.warnings} - set(warnings)
-    settings["warnings"] = warnings + sorted(unfinished)
-    settings["exactness"] = exactness
-    settings["benign"] = None if detector is None else asdict(next(iter(detector.benign.values())))
-    model, classes = loaded.model(study.models[0]), loaded.images.class_names
-    pngs = {path.name for path in folder.iterdir() if PNG.fullmatch(path.name)}
-    with staged(folder, FILES | pngs, shared=True) as stage:
-        with stage.writing():
-            size = trial_batch_size(model, study.execution.batch_size)
-            rounded = round_points(model, results, size, ask=not metered)
-            write_all(stage.folder, cells, results, rounded, settings, classes)
-        stage.commit()
-    lost = sum(still_adversarial(cells[i], point) is False for i, point in rounded.items())
-    attack_summary.show(
-        results,
-        settings,
-        None if metered else lost,
-        folder,
-        loaded.surrogate(study.attacks[0]) if shards == 1 else None,
-        labels=[cell.label for cell in cells],
-        classes=classes,
-        sizes=sizes,
-        detector=detector,
-    )
+        settings, detector = dict(store.record.settings), store.record.detector
+        unfinished = {text for r in results for text in r.warnings} - set(store.warnings)
+        settings["warnings"] = store.warnings + sorted(unfinished)
+        settings["exactness"] = store.exactness
+        settings["benign"] = detector and asdict(next(iter(detector.benign.values())))
+        model, classes = loaded.model(study.models[0]), loaded.images.class_names
+        pngs = {path.name for path in folder.iterdir() if PNG.fullmatch(path.name)}
+        with staged(folder, FILES | pngs, shared=True) as stage:
+            with stage.writing():
+                size = trial_batch_size(model, study.execution.batch_size)
+                rounded = round_points(model, results, size, ask=not metered)
+                write_all(stage.folder, cells, results, rounded, settings, classes)
+            stage.commit()
+        lost = sum(still_adversarial(cells[i], point) is False for i, point in rounded.items())
+        attack_summary.show(results, settings, store, loaded, None if metered else lost)
     return _exit_code(folder, results, outcome, interruption, classes)
 
 
 def _exit_code(
-    folder: Path,
-    results: Results,
-    outcome: Outcome,
-    interruption: int,
-    classes: tuple[str, ...],
+    folder: Path, results: Results, outcome: Outcome, interruption: int, classes: tuple[str, ...]
 ) -> int:
     """Return the exit code; if it is not 0, print why."""
     if interruption:
@@ -205,10 +188,11 @@ def write_all(
     pngs = {i: _png_name(cells[i], i, point) for i, point in rounded.items()}
     rows = [_row(cells[r.index], r, pngs, rounded, classes) for r in results]
     accounts = [_account(cells[r.index], r, classes) for r in results]
+    ledger = {"settings": settings, "images": accounts}
     steps: list[Callable[[], None]] = [
         lambda: _write_points(folder / "adversarial.npz", cells, results),
         lambda: _write_table(folder / "results.csv", rows),
-        lambda: _write_ledger(folder / "ledger.json", {"settings": settings, "images": accounts}),
+        lambda: _write_ledger(folder / "ledger.json", ledger),
         lambda: _write_pngs(folder, pngs, rounded),
     ]
     errors: list[Exception] = []

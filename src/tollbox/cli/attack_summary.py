@@ -17,11 +17,11 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from ..attacks.surrogates import Surrogate
 from ..core.goal import class_words, numbered
 from ..core.result import Result, Results
 from ..core.stop import Stop
-from ..studies.store.record import DetectorRecord
+from ..studies.inputs import StudyInputs
+from ..studies.results import StudyResults
 from . import hints
 from .output import console
 
@@ -32,25 +32,13 @@ MOST_CLASSES = 3
 def show(
     results: Results,
     settings: Mapping[str, Any],
+    store: StudyResults,
+    loaded: StudyInputs,
     lost: int | None,
-    folder: Path,
-    surrogate: Surrogate | None = None,
-    *,
-    labels: Sequence[int],
-    classes: Sequence[str],
-    sizes: Sequence[str] = (),
-    detector: DetectorRecord | None = None,
 ) -> None:
-    """Print the summary of an attack.
-
-    lost: number of points that are no longer adversarial at 8 bits; None if the model was not asked
-    folder: where everything is saved
-    surrogate: the surrogate that this process used
-    labels: those of the images
-    classes: names of the classes, if they are known
-    sizes: sentences on how images got their size
-    """
-    target, norm = settings["target"], results[0].norm
+    """Print the summary of an attack; `lost` points are no longer adversarial at 8 bits, None if
+    the model was not asked."""
+    target, norm, classes = settings["target"], results[0].norm, loaded.images.class_names
     flagged_set = ""
     if settings.get("flagged"):
         flagged_set = results[0].ledger.goal.flagged_text(lambda label: numbered(label, classes))
@@ -61,35 +49,46 @@ def show(
     early = [r for r in results.counted if r.stop.unfinished]
     queries = sum(r.ledger.queries for r in results)
     flagged = sum(r.ledger.flagged for r in results)
-    rows = {
-        "images": f"{len(results)}",
-        **({"classes": _most(Counter(labels), classes)} if classes else {}),
-        "misclassified anyway": f"{results.misclassified}",
-        "no adversarial point": f"{sum(math.isinf(r.distance) for r in ended)}",
-        "failed": f"{results.failed}",
-        **_median(f"median {norm}", ended),
-    }
+    rows = {"images": f"{len(results)}"}
+    if classes:
+        labels = Counter(loaded.images.labels)
+        named = [f"{class_words(k, classes)} {n}" for k, n in labels.most_common(MOST_CLASSES)]
+        more = len(labels) - len(named)
+        rows["classes"] = ", ".join([*named, *([f"{more} more"] if more else [])])
+    rows["misclassified anyway"] = f"{results.misclassified}"
+    rows["no adversarial point"] = f"{sum(math.isinf(r.distance) for r in ended)}"
+    rows["failed"] = f"{results.failed}"
+    rows |= _median(f"median {norm}", ended)
     if early:
         rows["stopped early"] = f"{len(early)}"
         rows |= _median(f"median {norm} reached early", [r for r in early if r.ledger.queries > 0])
     rows["no longer adversarial at 8 bits"] = "not asked" if lost is None else f"{lost}"
     rows["queries"] = f"{queries:,}"
     rows["flagged share"] = f"{flagged / queries:.1%}" if queries else "-"
-    if detector is not None:
-        rows |= _alarms(results, detector)
-    if surrogate is not None:
+    if (detector := store.record.detector) is not None:
+        firsts = [r.first_alarm for r in results if r.first_alarm is not None]
+        medians = np.median(firsts, axis=0) if firsts else ()
+        first_query, first_flagged = [f"{median:g}" for median in medians] or ["-", "-"]
+        [panel] = detector.benign.values()
+        rows["alarms"] = f"{results.alarms:,}"
+        rows["images with an alarm"] = f"{len(firsts)}"
+        rows["first alarm, median query"] = first_query
+        rows["flagged answers until then"] = first_flagged
+        rows["benign sessions with an alarm"] = f"{panel.all.rate:.1%}"
+    surrogate = loaded.surrogate(loaded.study.attacks[0]) if store.record.shards == 1 else None
+    if surrogate is not None:  # the one that this process used
         gradients = f"{surrogate.gradients:,} in {surrogate.seconds:.1f} s"
         rows["gradients of the surrogate"] = gradients
     title = f"{settings['attack']}, price {settings['price']}{goal}"
     table = Table(title=Text(title), show_header=False)
     table.add_column()
     table.add_column(justify="right")
-    for name, value in rows.items():
-        table.add_row(name, value)
+    for row in rows.items():
+        table.add_row(*row)
     to = console()
     to.print(table)
     said = [f"Note: {warning}." for warning in settings["warnings"]]
-    said += [*sizes, *settings["exactness"], *([] if detector is None else detector.sentences)]
+    said += [*store.sizes, *settings["exactness"], *store.detector]
     without_point = Counter(r.stop for r in ended if math.isinf(r.distance))
     points = sum(r.adversarial is not None for r in results.counted)
     for hint in (
@@ -105,34 +104,10 @@ def show(
         said.append(f"{no_start} images have no start: the model answers {answer} to it.")
     if results.failed and not all_failed(results):
         said.append(failures(results))
-    pngs = "PNGs, " if any(folder.glob("[0-9]*.png")) else ""
-    said.append(f"Saved in {folder}: adversarial.npz, {pngs}results.csv, ledger.json.")
+    pngs = "PNGs, " if any(Path(store.folder).glob("[0-9]*.png")) else ""
+    said.append(f"Saved in {store.folder}: adversarial.npz, {pngs}results.csv, ledger.json.")
     for sentence in said:
         to.print(sentence, soft_wrap=True)
-
-
-def _alarms(results: Results, detector: DetectorRecord) -> dict[str, str]:
-    """Return the rows on alarms, with those that benign queries raise."""
-    firsts = [r.first_alarm for r in results if r.first_alarm is not None]
-    [panel] = detector.benign.values()
-    return {
-        "alarms": f"{results.alarms:,}",
-        "images with an alarm": f"{len(firsts)}",
-        "first alarm, median query": f"{np.median([f.queries for f in firsts]):g}"
-        if firsts
-        else "-",
-        "flagged answers until then": f"{np.median([f.flagged for f in firsts]):g}"
-        if firsts
-        else "-",
-        "benign sessions with an alarm": f"{panel.all.rate:.1%}",
-    }
-
-
-def _most(labels: Counter[int], classes: Sequence[str]) -> str:
-    """Return the most frequent classes of the images by name."""
-    named = [f"{class_words(k, classes)} {n}" for k, n in labels.most_common(MOST_CLASSES)]
-    more = len(labels) - len(named)
-    return ", ".join([*named, *([f"{more} more"] if more else [])])
 
 
 def _median(name: str, results: Sequence[Result]) -> dict[str, str]:

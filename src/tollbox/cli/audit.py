@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ..errors import InputError, mention
-from ..studies.schema import ImagesTable
 from .options import RunOptions, option
 from .output import JSON, console, print_json
 from .parsing import OPTIONS
@@ -36,40 +35,45 @@ LIMIT = 50
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
-def _option(text: str) -> Parameter:
-    return Parameter(help=text)
-
-
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions(RunOptions):
     """The options of `tollbox audit`."""
 
-    limit: Annotated[int, option(ImagesTable, "limit")] = LIMIT
-    out: Annotated[Path, _option("Folder for the recorded answers, audit.html and audit.json.")]
+    limit: Annotated[int, option("images", "limit")] = LIMIT
+    out: Annotated[
+        Path, Parameter(help="Folder for the recorded answers, audit.html and audit.json.")
+    ]
     budget: Annotated[
         float | None,
-        _option(
-            "Maximum cost of an attack on one image where all answers cost 1; it grows with the "
-            "price. Default: 2000, and 5000 for large images."
+        Parameter(
+            help="Maximum cost of an attack on one image where all answers cost 1; it grows with "
+            "the price. Default: 2000, and 5000 for large images."
         ),
     ] = None
     time: Annotated[
         str | None,
-        _option("Time after which the run stops, as 90s, 8m or 1h; the finished part is reported."),
+        Parameter(
+            help="Time after which the run stops, as 90s, 8m or 1h; the finished part is reported."
+        ),
     ] = None
     worth: Annotated[
-        float | None, _option("Value of an adversarial image, in the price of an other answer.")
+        float | None,
+        Parameter(help="Value of an adversarial image, in the price of an other answer."),
     ] = None
     epsilon: Annotated[
         str | None,
-        _option("Allowed perturbations: l2 distances as 0.5,1, or 2/255,4/255."),
+        Parameter(help="Allowed perturbations: l2 distances as 0.5,1, or 2/255,4/255."),
     ] = None
     policy: Annotated[
         Path | None,
-        _option("CSV with the columns flagged and price: one more line, for a price that grows."),
+        Parameter(
+            help="CSV with the columns flagged and price: one more line, for a price that grows."
+        ),
     ] = None
-    against: Annotated[Path | None, _option("Folder of another audit to compare with.")] = None
+    against: Annotated[Path | None, Parameter(help="Folder of another audit to compare with.")] = (
+        None
+    )
     json: Annotated[bool, JSON] = False
 
 
@@ -94,23 +98,14 @@ def audit(options: AuditOptions) -> int:
         return 0
     suite, loaded = prepared(options)
     if options.against is not None:  # before anything is run for it
-        images = loaded.images
-        known = set(zip(loaded.hashes, images.labels, strict=True))
-        check_other(options.against, images.images.shape[1:], known)
+        known = set(zip(loaded.hashes, loaded.images.labels, strict=True))
+        check_other(options.against, loaded.images.images.shape[1:], known)
     if not holds(loaded.study, options.out):
         settings = settings_of(suite, loaded.images.images, questions)
         create(loaded, options.out, "audit", settings=settings)
     with keeping(options.out):
         outcome, interruption = run_left(options.out, options_of(limit), loaded)
-        return finish(
-            options.out,
-            outcome,
-            interruption,
-            loaded,
-            questions,
-            other=options.against,
-            as_json=options.json,
-        )
+        return finish(options.out, outcome, interruption, loaded, questions, options)
 
 
 def _check_asked(options: AuditOptions) -> None:
@@ -190,16 +185,15 @@ def finish(
     interruption: int,
     loaded: StudyInputs | None = None,
     questions: Questions | None = None,
-    *,
-    other: Path | None = None,
-    as_json: bool = False,
+    options: AuditOptions | None = None,
 ) -> int:
     """Write the answers of an audit and print them; return the exit code."""
     from ..audits.audit import conclude
     from .study_run import say_end
 
     code = say_end(folder, outcome, interruption, table=False)
-    show(conclude(folder, questions, loaded, other), as_json)
+    other = None if options is None else options.against
+    show(conclude(folder, questions, loaded, other), options is not None and options.json)
     return code
 
 

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from ..core.execution import Execution
+from ..data.tables import kind_of, shortened
 from ..errors import FileError, InputError, mention
-from ..studies.schema import ImagesTable, find
 from .options import InputOptions, flag, option
 from .output import console
 
@@ -34,7 +35,7 @@ MOST_IMAGES = 200
 """Maximum number of images of a study by default."""
 MOST_CLASSES = 5
 """Maximum number of classes that a comment names."""
-LIMIT_HELP = f"{find(ImagesTable, 'limit').help} Default: {MOST_IMAGES} if there are more."
+LIMIT_HELP = f"Use only the first N images. Default: {MOST_IMAGES} if there are more."
 
 
 @Parameter(name="*")
@@ -42,7 +43,7 @@ LIMIT_HELP = f"{find(ImagesTable, 'limit').help} Default: {MOST_IMAGES} if there
 class InitOptions(InputOptions):
     """The options of `tollbox init`."""
 
-    limit: Annotated[int | None, option(ImagesTable, "limit", help=LIMIT_HELP)] = None
+    limit: Annotated[int | None, option("images", "limit", help=LIMIT_HELP)] = None
     out: Annotated[Path, Parameter(help="The file to write.")] = Path("study.toml")
     replace: Annotated[bool, flag("Replace a file that `tollbox init` wrote.")] = False
 
@@ -58,7 +59,7 @@ def init(options: InitOptions = InitOptions()) -> int:  # noqa: B008
     from ..studies.template import Template
     from . import hints
 
-    out, to = options.out, console()
+    out = options.out
     _check_out(out, options.replace)
     if options.model is None or options.images is None:
         _check_neither(options)
@@ -70,16 +71,16 @@ def init(options: InitOptions = InitOptions()) -> int:  # noqa: B008
     text = template.text
     Study.from_text(text, out.parent, str(out), files=options.model is not None)
     replace_file(out, text)
-    to.print(f"{said} Next:", soft_wrap=True)
-    for words in (["--dry-run"], ["--out", hints.free_folder()]):
-        to.print(f"  {hints.command('run', out, *words)}", soft_wrap=True)
+    steps = [hints.command("run", out, "--dry-run")]
+    steps.append(hints.command("run", out, "--out", hints.free_folder()))
+    for line in (f"{said} Next:", *(f"  {step}" for step in steps)):
+        console().print(line, soft_wrap=True)
     return 0
 
 
 def _check_out(out: Path, replace: bool) -> None:
     """Raise InputError unless the file can be written: it is new, or may be replaced."""
     from ..data.output import check_replaceable
-    from ..data.tables import kind_of
     from ..studies.template import MARK
 
     kind = kind_of(out, str(out), input="out")
@@ -115,7 +116,6 @@ def _check_neither(options: InitOptions) -> None:
 
 def _found(options: InitOptions, source: str, path: Path) -> Template:
     """Return the template for a model and images, which are loaded and tried."""
-    from ..core.execution import Execution
     from ..studies.inputs import load
     from ..studies.selection import images_digest, take
     from ..studies.specs import AttackSpec, Tariff
@@ -174,7 +174,6 @@ def _seen_from(folder: Path, path: Path, input: str) -> Path:
 
 def _model_from(folder: Path, source: str) -> str:
     """Return the source of a model relative to a folder."""
-    from ..data.tables import kind_of
     from ..models.registry import is_model_name, located
 
     if not is_model_name(source) or kind_of(source, source, input="model") != "nothing":
@@ -189,7 +188,6 @@ def _images_in_words(spec: ImagesSpec, used: ImageSet, limit: int | None) -> str
     """Return sentences on the images."""
     from ..core.goal import class_words
     from ..data.folders import image_files
-    from ..data.tables import shortened
 
     is_folder = spec.function is None and spec.path.is_dir()
     total = len(image_files(spec.path)) if is_folder else 0

@@ -7,9 +7,8 @@
    lists. Presets are known with torch only, so their type has two marks instead; `with_presets`
    puts the names between them into the script of a shell.
 3. Nothing here imports torch or numpy at import time.
+4. Annotations are not postponed: cyclopts resolves those of a subclass in the subclass's module.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Iterable
@@ -19,16 +18,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from ..core.execution import Execution
 from ..core.metric import Metric
 from ..core.validation import DTYPES
+from ..data.classes import flagged_classes
 from ..data.resizing import INTERPOLATIONS
 from ..report.reading import Reading
-from ..studies.kinds import Cap, Flag, PerChannel, Ratio, Whole
-from ..studies.schema import GoalTable, ImagesTable, ModelTable, StudyTable, find
+from ..studies.kinds import FLAG, MEAN, RATIO, STD
+from ..studies.schema import ALL, find
 from .parsing import numbers, side, whole
 
 if TYPE_CHECKING:
-    from ..core.execution import Execution
     from ..studies.specs import ImagesSpec, ModelSpec
 
 PRESET_MARKS = ("FIRST_PRESET", "LAST_PRESET")
@@ -63,7 +63,7 @@ else:
 
 
 FOLDER = Parameter(help="Where the results are: what --out was.")
-CHECK_HELP = find(StudyTable, "check").sentence
+CHECK_HELP = find(ALL["study"], "check").help
 RAY_HELP = (
     "Engines on a Ray cluster, at ADDRESS (host:port); without one, that of RAY_ADDRESS, or a new "
     "one on this machine."
@@ -73,24 +73,24 @@ RAY_GPUS_HELP = "GPUs of an engine, as 0.5; default: 1 if the study runs on a GP
 FORCE_HELP = "Start as many processes as `workers` says, even if that is more than cores."
 
 
-def option(table: type, name: str, **settings: Any) -> Parameter:
-    """Return an option that a study file has as a key, with the key's help."""
-    key = find(table, name)
-    if isinstance(key.kind, Whole | Cap):
+def option(table: str | type, name: str, **settings: Any) -> Parameter:
+    """Return an option that a table of a study file has as a key, with the key's help."""
+    key = find(ALL[table] if isinstance(table, str) else table, name)
+    if key.kind.is_whole:
         settings["converter"] = whole
-    if isinstance(key.kind, Flag) and key.default is not None:
+    if key.kind is FLAG and key.default is not None:
         settings["negative"] = ""
-    hyphen = isinstance(key.kind, PerChannel | Ratio)
-    settings.setdefault("help", key.sentence)
-    return Parameter(show_choices=False, allow_leading_hyphen=hyphen, **settings)
+    hyphen = key.kind in (MEAN, STD, RATIO)
+    given = {"help": key.help, "show_choices": False, "allow_leading_hyphen": hyphen, **settings}
+    return Parameter(**given)
 
 
 def flag(text: str) -> Parameter:
     return Parameter(help=text, negative="")
 
 
-MODEL = option(ModelTable, "source", metavar="MODEL")
-IMAGES = option(ImagesTable, "path")
+MODEL = option("models", "source", metavar="MODEL")
+IMAGES = option("images", "path")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,19 +99,19 @@ class InputOptions:
 
     model: Annotated[FileOrText | None, MODEL] = None
     images: Annotated[Path | None, IMAGES] = None
-    labels: Annotated[Path | None, option(ImagesTable, "labels")] = None
-    limit: Annotated[int | None, option(ImagesTable, "limit")] = None
-    resize: Annotated[str | None, option(ImagesTable, "resize")] = None
-    crop: Annotated[str | None, option(ImagesTable, "crop")] = None
+    labels: Annotated[Path | None, option("images", "labels")] = None
+    limit: Annotated[int | None, option("images", "limit")] = None
+    resize: Annotated[str | None, option("images", "resize")] = None
+    crop: Annotated[str | None, option("images", "crop")] = None
     interpolation: Annotated[
-        InterpolationName | None, option(ImagesTable, "interpolation", metavar="FILTER")
+        InterpolationName | None, option("images", "interpolation", metavar="FILTER")
     ] = None
-    names: Annotated[Path | None, option(ImagesTable, "names")] = None
-    mean: Annotated[str | None, option(ModelTable, "mean")] = None
-    std: Annotated[str | None, option(ModelTable, "std")] = None
-    metered: Annotated[bool, option(StudyTable, "metered")] = False
+    names: Annotated[Path | None, option("images", "names")] = None
+    mean: Annotated[str | None, option("models", "mean")] = None
+    std: Annotated[str | None, option("models", "std")] = None
+    metered: Annotated[bool, option("study", "metered")] = False
 
-    def images_spec(self, **changes: Any) -> ImagesSpec:
+    def images_spec(self, **changes: Any) -> "ImagesSpec":
         """Return the images that the options describe, with some fields changed."""
         from ..studies.specs import ImagesSpec
 
@@ -125,7 +125,7 @@ class InputOptions:
         }
         return ImagesSpec.of(str(self.images), **given | changes)
 
-    def model_spec(self, **settings: Any) -> ModelSpec:
+    def model_spec(self, **settings: Any) -> "ModelSpec":
         """Return the model that the options describe, with further settings."""
         from ..studies.specs import ModelSpec
 
@@ -137,18 +137,16 @@ class InputOptions:
 class RunOptions(InputOptions):
     """The options of `attack` and `audit`, which run a model."""
 
-    quantize: Annotated[int | None, option(ModelTable, "quantize")] = None
-    flagged: Annotated[Path | None, option(GoalTable, "flagged")] = None
+    quantize: Annotated[int | None, option("models", "quantize")] = None
+    flagged: Annotated[Path | None, option("goal", "flagged")] = None
     seed: Annotated[int, Parameter(help="Seed of the random numbers.", converter=whole)] = 0
-    device: Annotated[str | None, option(StudyTable, "device")] = None
-    batch_size: Annotated[int | None, option(StudyTable, "batch_size")] = None
-    workers: Annotated[int, option(StudyTable, "workers")] = 1
-    exact: Annotated[bool, option(StudyTable, "exact")] = False
+    device: Annotated[str | None, option("study", "device")] = None
+    batch_size: Annotated[int | None, option("study", "batch_size")] = None
+    workers: Annotated[int, option("study", "workers")] = 1
+    exact: Annotated[bool, option("study", "exact")] = False
 
     def execution(self, **settings: Any) -> Execution:
         """Return how the models are run, with further settings."""
-        from ..core.execution import Execution
-
         return Execution(
             batch_size=self.batch_size,
             workers=self.workers,
@@ -159,6 +157,4 @@ class RunOptions(InputOptions):
 
     @property
     def flagged_classes(self) -> frozenset[int] | None:
-        from ..data.classes import flagged_classes
-
         return None if self.flagged is None else flagged_classes(self.flagged)

@@ -29,7 +29,7 @@ from ..core.ledger import Ledger
 from ..core.model import Model, as_model
 from ..core.result import Result
 from ..core.stop import Stop
-from ..core.validation import check_function
+from ..core.validation import check_function, check_instance
 from .alarms import detect
 from .batch import CellRuns, Shuffle, assembled, recalled, wanted_rows
 from .cell_run import CellRun
@@ -58,7 +58,8 @@ class Engine:
         shuffle: Shuffle | None = None,
     ) -> None:
         """`memory` is the share of the memory for points that this engine may use."""
-        model, execution = as_model(model), execution or Execution()
+        model, execution = as_model(model), Execution() if execution is None else execution
+        check_instance("execution", execution, Execution)
         batch_size = batch_size_for(model, execution)
         check_function("progress", progress)
         self.sender = Sender(model, batch_size, execution.one_shape, execution.metered)

@@ -6,8 +6,8 @@ one of them.
 
 1. This module imports neither torch nor numpy, since `--help` reads it.
 2. A field that is not made by `key` is neither read nor written.
-3. `help` is one sentence that makes sense in a study file and on the command line. `otherwise` says
-   what applies by default where the default itself does not.
+3. The help of a key makes sense in a study file and on the command line. It ends with its default
+   in words where the value of the default does not say enough.
 """
 
 from __future__ import annotations
@@ -27,28 +27,8 @@ from ..core.validation import DTYPES
 from ..data.classes import EXPECTED as CLASS_NAMES
 from ..data.resizing import INTERPOLATIONS, Side
 from ..errors import InputError
-from .kinds import (
-    Cap,
-    Choice,
-    Classes,
-    Digest,
-    Flag,
-    ImagesPath,
-    Kind,
-    Name,
-    Norm,
-    Number,
-    PathTo,
-    PerChannel,
-    PriceList,
-    Quoted,
-    Ratio,
-    Seeds,
-    Sides,
-    Sources,
-    Surrogates,
-    Whole,
-)
+from . import kinds
+from .kinds import CAP, FLAG, MEAN, NAME, SIDE, STD, Kind, choice, file_path, number, text, whole
 from .toml import Item, table_name
 
 
@@ -57,11 +37,9 @@ class Key:
     """A key of a table."""
 
     kind: Kind
-    help: str
     example: str
     """A value as TOML writes it."""
-    otherwise: str = ""
-    """The default in words."""
+    help: str
     name: str = ""
     """Its name in the file, and in messages."""
     field: str = ""
@@ -73,38 +51,28 @@ class Key:
     def required(self) -> bool:
         return self.default is ...
 
-    @property
-    def sentence(self) -> str:
-        """The help, with the default in words."""
-        return f"{self.help} Default: {self.otherwise}." if self.otherwise else self.help
-
 
 def key(
-    kind: Kind,
-    help: str,
-    example: str,
-    default: Any = dataclasses.MISSING,
-    *,
-    otherwise: str = "",
-    name: str = "",
+    kind: Kind, example: str, help: str, default: Any = dataclasses.MISSING, name: str = ""
 ) -> Any:
     """Declare a key as a field of a dataclass."""
-    declared = Key(kind, help, example, otherwise, name)
-    return dataclasses.field(default=default, metadata={"key": declared})
+    return dataclasses.field(default=default, metadata={"key": Key(kind, example, help, name)})
 
 
 def keys(table: type) -> tuple[Key, ...]:
     """Return the keys of a table, in order."""
     found = []
     for field in dataclasses.fields(table):
-        if "key" in field.metadata:
-            declared: Key = field.metadata["key"]
+        if (declared := field.metadata.get("key")) is not None:
             default = ... if field.default is dataclasses.MISSING else field.default
-            name = declared.name or field.name
-            found.append(
-                dataclasses.replace(declared, name=name, field=field.name, default=default)
-            )
+            names = {"name": declared.name or field.name, "field": field.name}
+            found.append(dataclasses.replace(declared, **names, default=default))
     return tuple(found)
+
+
+def find(table: type, name: str) -> Key:
+    """Return the key of a table by its name."""
+    return next(each for each in keys(table) if each.name == name)
 
 
 @dataclass(frozen=True)
@@ -113,8 +81,7 @@ class Table:
 
     def __post_init__(self) -> None:
         for each in keys(type(self)):
-            value = getattr(self, each.field)
-            if value is not None:
+            if (value := getattr(self, each.field)) is not None:
                 each.kind.check(each.name, value)
 
     def values(self) -> dict[str, Any]:
@@ -164,8 +131,16 @@ def placed(table: type, item: Item, **other_keys: tuple[str | int, ...]) -> Iter
         raise item.source.about(error, found, item.key) from None
 
 
+OWN = "Default: the model's own configuration, if it has one."
 IMAGES = "a folder of images, an .npz file, or module:function"
 MODEL = "a model file, a name such as hf:microsoft/resnet-50, or module:function"
+LABELS = "a CSV file with the columns file and label"
+HASHES = "a text file with a content hash on each line"
+START = "an image file, or an .npz with one for each image"
+MASK = "an image that is white where pixels may change, or a folder with one for each image"
+DETECTOR = "module:function, which is a detector or gives one"
+DEVICE = "cpu, cuda, cuda:1 or another device that torch knows"
+PRESET = "the name of a preset, which `tollbox presets` lists"
 
 
 @dataclass(frozen=True)
@@ -173,64 +148,52 @@ class ImagesTable(Table):
     """[images]: the images to attack."""
 
     path: Path = key(
-        ImagesPath(IMAGES),
-        "A folder with a subfolder for each class, or with a CSV of labels; an .npz with images "
-        "and labels; or module:function that returns a data set, or images and labels.",
+        kinds.images_path(IMAGES),
         '"images"',
+        "Folder with a subfolder for each class, or with a CSV of labels; .npz with images and "
+        "labels; or module:function that returns a data set, or images and labels.",
     )
     labels: Path | None = key(
-        PathTo("a CSV file with the columns file and label"),
-        "CSV with the columns file and label, for a folder without a subfolder for each class.",
+        file_path(LABELS),
         '"labels.csv"',
+        "CSV of the labels, with the columns file and label.",
         None,
     )
-    limit: int | None = key(Whole(least=1), "Use only the first N images.", "10", None)
+    limit: int | None = key(whole(1), "10", "Use only the first N images.", None)
     correct_only: bool = key(
-        Flag(), "Use for each model only images that it classifies correctly.", "true", False
+        FLAG, "true", "Use for each model only images that it classifies correctly.", False
     )
     resize: Side | None = key(
-        Sides(),
-        "Length of the shorter side after resizing, in pixels; or the height and width to which "
-        "each image is stretched.",
+        SIDE,
         "256",
+        f"Length in pixels of the shorter side, or height and width, after resizing. {OWN}",
         None,
-        otherwise="the model's own configuration, if it has one",
     )
     crop: Side | None = key(
-        Sides(),
-        "Centre crop after resizing: a side in pixels, or height and width.",
-        "224",
-        None,
-        otherwise="the model's own configuration, if it has one",
+        SIDE, "224", f"Side, or height and width, of the centre crop. {OWN}", None
     )
     interpolation: str | None = key(
-        Choice(options=INTERPOLATIONS),
-        f"Filter for resizing: {', '.join(INTERPOLATIONS)}; antialiased.",
+        choice(INTERPOLATIONS),
         '"bicubic"',
+        f"Filter for resizing: {', '.join(INTERPOLATIONS)}. Default: bilinear.",
         None,
-        otherwise="bilinear",
     )
     names: Path | None = key(
-        PathTo(CLASS_NAMES),
-        "Text file with the name of a class on each line, in the order of the labels, and with a "
-        "prompt for clip: after a tab.",
+        file_path(CLASS_NAMES),
         '"classes.txt"',
+        "Text file with the name of a class on each line, and a prompt for clip: after a tab. "
+        "Default: the names that the model's configuration has, or those of the folders.",
         None,
-        otherwise="names from the model's own configuration, or from the folders",
     )
     listed: Path | None = key(
-        PathTo("a text file with a content hash on each line"),
-        "Use only the images of this list of content hashes, in its order; `tollbox export` "
-        "writes one.",
+        file_path(HASHES),
         '"images.txt"',
+        "Use only the images of this list, in its order; `tollbox export` writes one.",
         None,
-        name="list",
+        "list",
     )
     digest: str | None = key(
-        Digest(),
-        "Refuse to start with other images than those of this digest.",
-        '"0123456789abcdef0123456789abcdef"',
-        None,
+        kinds.DIGEST, f'"{"0123456789abcdef" * 2}"', "Refuse images without this digest.", None
     )
 
 
@@ -239,38 +202,28 @@ class GoalTable(Table):
     """[goal]: which answers are flagged, and which are adversarial."""
 
     target: int | None = key(
-        Whole(least=0),
-        "The class to reach, for all images; needs a start.",
-        "5",
-        None,
-        otherwise="any class that is not flagged",
+        whole(0), "5", "Class to reach; needs a start. Default: any class not flagged.", None
     )
     start: Path | None = key(
-        PathTo("an image file, or an .npz with one for each image"),
-        "Image to start from, of the images' size and, with a target, of that class; or an .npz "
-        "with one for each image.",
+        file_path(START),
         '"five.png"',
+        "Image to start from, with a target of that class, or an .npz with one for each image. "
+        "Default: the attack finds one.",
         None,
-        otherwise="the attack finds one",
     )
     flagged: frozenset[int] | None = key(
-        Classes(),
-        "Text file with the flagged classes, a class or a range (151-268) on each line; any other "
-        "class is adversarial.",
+        kinds.CLASSES,
         "[3, 5]",
+        "Text file with a flagged class, or a range (151-268), on each line. Default: the image's "
+        "own class.",
         None,
-        otherwise="the image's own class",
     )
     mask: Path | None = key(
-        PathTo(
-            "an image that is white where pixels may change, or a folder with one for each image",
-            ("file", "folder"),
-        ),
-        "Image of the images' size that is white where pixels may change; or a folder with one "
-        "for each image, of the same name.",
+        file_path(MASK, "file", "folder"),
         '"mask.png"',
+        "Image that is white where pixels may change, or a folder with one for each image, of the "
+        "same name. Default: every pixel may change.",
         None,
-        otherwise="every pixel may change",
     )
 
 
@@ -279,20 +232,14 @@ class DetectorTable(Table):
     """[detector]: your own detector, which sees every query and is judged."""
 
     source: str = key(
-        Quoted("module:function, which is a detector or gives one"),
+        text(DETECTOR),
+        '"guard:detector"',
         "module:function: your own detector, or a function that returns one. It sees the queries "
         "for each image, and its alarms are counted; attacks do not learn of them.",
-        '"guard:detector"',
     )
-    alarm_price: float = key(
-        Number(), "Cost of an alarm, in addition to the answer.", "50", 0.0, otherwise="0"
-    )
+    alarm_price: float = key(number(), "50", "Cost of an alarm, on top of the answer.", 0.0)
     max_alarms: float = key(
-        Cap(),
-        "Maximum number of alarms for one image; no query is sent after the last one.",
-        "3",
-        math.inf,
-        otherwise="no limit",
+        CAP, "3", "Maximum number of alarms for one image; the last one ends its run.", math.inf
     )
 
 
@@ -301,55 +248,37 @@ class ModelTable(Table):
     """[[models]]: a model under test."""
 
     source: str = key(
-        Quoted(MODEL),
+        text(MODEL),
+        '"model.pt2"',
         "A torch.export file (.pt2), a TorchScript file, hf:NAME, timm:NAME, torchvision:NAME, "
         "clip:NAME, onnx:FILE, or module:function, a function or network that returns logits or "
         "labels for images (n, c, h, w) in [0,1].",
-        '"model.pt2"',
     )
     name: str = key(
-        Name(), "Name in tables.", '"first"', "", otherwise="the name of the file or function"
+        NAME, '"first"', "Name in tables. Default: the name of the file or function.", ""
     )
     mean: tuple[float, ...] | None = key(
-        PerChannel(),
-        "Subtracted from images in [0,1]; a number, or one for each channel.",
-        "[0.485, 0.456, 0.406]",
-        None,
-        otherwise="the model's own configuration, if it has one",
+        MEAN, "[0.485, 0.456, 0.406]", f"Subtracted from images in [0,1]. {OWN}", None
     )
     std: tuple[float, ...] | None = key(
-        PerChannel(positive=True),
-        "Divides images after the mean is subtracted; a number, or one for each channel.",
-        "[0.229, 0.224, 0.225]",
-        None,
-        otherwise="the model's own configuration, if it has one",
+        STD, "[0.229, 0.224, 0.225]", f"Divides images after the mean is subtracted. {OWN}", None
     )
     quantize: int | None = key(
-        Whole(least=1, most=16), "Bits per channel of the images that the model takes.", "8", None
+        whole(1, 16), "8", "Bits per channel of the images that the model takes.", None
     )
     dtype: str | None = key(
-        Choice(options=DTYPES),
-        f"Number type that the network computes in: {', '.join(DTYPES)}.",
+        choice(DTYPES),
         '"bfloat16"',
+        f"Number type of the network: {', '.join(DTYPES)}. Default: that of its weights, float32 "
+        "for half precision.",
         None,
-        otherwise="that of its weights, float32 for half precision",
     )
     channels_last: bool | None = key(
-        Flag(),
-        "Memory layout of the network.",
-        "true",
-        None,
-        otherwise="true if the network has convolutions",
+        FLAG, "true", "Memory layout. Default: true if the network has convolutions.", None
     )
-    compile: bool = key(Flag(), "Run the network through torch.compile.", "true", False)
-    cuda_graphs: bool = key(Flag(), "Record the network's launches as CUDA graphs.", "true", False)
-    tf32: bool | None = key(
-        Flag(),
-        "Allow TF32 in the network, or forbid it.",
-        "true",
-        None,
-        otherwise="torch's setting",
-    )
+    compile: bool = key(FLAG, "true", "Run the network through torch.compile.", False)
+    cuda_graphs: bool = key(FLAG, "true", "Record the network as CUDA graphs.", False)
+    tf32: bool | None = key(FLAG, "true", "Allow or forbid TF32. Default: torch's setting.", None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -357,20 +286,13 @@ class SurrogateTable(Table):
     """`surrogate` of an attack: networks whose gradients the attack may use."""
 
     sources: tuple[str, ...] = key(
-        Sources(MODEL),
-        "Your own network with the classes of the model, as a file or module:function; it is "
-        "differentiated, and costs nothing. There may be several.",
-        '"net.pt2"',
-        name="source",
+        kinds.sources(MODEL), '"net.pt2"', "A file or module:function, or several.", name="source"
     )
     mean: tuple[float, ...] | None = key(
-        PerChannel(), "As for a model, for the surrogate.", "[0.485, 0.456, 0.406]", None
+        MEAN, "[0.485, 0.456, 0.406]", "Mean of the surrogate, as for a model.", None
     )
     std: tuple[float, ...] | None = key(
-        PerChannel(positive=True),
-        "As for a model, for the surrogate.",
-        "[0.229, 0.224, 0.225]",
-        None,
+        STD, "[0.229, 0.224, 0.225]", "Std of the surrogate, as for a model.", None
     )
 
 
@@ -378,54 +300,45 @@ class SurrogateTable(Table):
 class AttackTable(Table):
     """[[attacks]]: a preset; any other key is a field of the attack or of one of its parts."""
 
-    preset: str = key(
-        Quoted("the name of a preset, which `tollbox presets` lists"),
-        "Name of a preset; `tollbox presets` lists them.",
-        '"a-hsja"',
-    )
-    name: str = key(
-        Name(), "Name in tables.", '"a-hsja, wide"', "", otherwise="the name of the preset"
-    )
+    preset: str = key(text(PRESET), '"a-hsja"', "Name of a preset; `tollbox presets` lists them.")
+    name: str = key(NAME, '"a-hsja, wide"', "Name in tables. Default: that of the preset.", "")
     surrogate: Any = key(
-        Surrogates(),
-        "For frugal+surrogate: your own network with the classes of the model, or several.",
+        kinds.SURROGATE,
         '"net.pt2"',
+        "For frugal+surrogate: your own network with the classes of the model, as a file or "
+        "module:function; it is differentiated, and costs nothing. There may be several.",
         None,
     )
 
 
-BUDGET = "a number, what the queries for one image may cost"
-LIMITS = {
-    "budget": "Maximum cost of the queries for one image; never exceeded.",
-    "max_queries": "Maximum number of queries for one image.",
-    "max_flagged": "Maximum number of flagged answers for one image; no query is sent after the "
-    "last one.",
-}
+BUDGET = key(
+    number("a number, what the queries for one image may cost"),
+    "5000",
+    "Maximum cost of the queries for one image.",
+    math.inf,
+)
+MAX_QUERIES = key(CAP, "20000", "Maximum number of queries for one image.", math.inf)
+MAX_FLAGGED = key(
+    CAP, "100", "Maximum number of flagged answers for one image; the last ends its run.", math.inf
+)
+LIMITS = ("budget", "max_queries", "max_flagged")
 
 
 @dataclass(frozen=True)
 class PriceTable(Table):
-    """[[prices]]: a price with its own limits."""
+    """[[prices]]: a price with its own limits, which are those of the top by default."""
 
     ratio: float | str = key(
-        Ratio(),
+        kinds.RATIO,
+        "100",
         "c*, the price of a flagged answer, where any other answer costs 1: a number, inf (only "
         "flagged answers cost), or a CSV with the columns class and price, or flagged and price "
         "for a price that grows with each flagged answer (a row `default` is for all others).",
-        "100",
     )
-    name: str = key(
-        Name(), "Name in tables.", '"high"', "", otherwise="the number, or the name of the file"
-    )
-    budget: float = key(
-        Number(BUDGET), LIMITS["budget"], "5000", math.inf, otherwise="that of all prices"
-    )
-    max_queries: float = key(
-        Cap(), LIMITS["max_queries"], "20000", math.inf, otherwise="that of all prices"
-    )
-    max_flagged: float = key(
-        Cap(), LIMITS["max_flagged"], "100", math.inf, otherwise="that of all prices"
-    )
+    name: str = key(NAME, '"high"', "Name in tables. Default: the number, or the file's name.", "")
+    budget: float = BUDGET
+    max_queries: float = MAX_QUERIES
+    max_flagged: float = MAX_FLAGGED
 
 
 @dataclass(frozen=True)
@@ -433,71 +346,54 @@ class StudyTable(Table):
     """The top of a study file."""
 
     prices: Any = key(
-        PriceList(),
+        kinds.PRICES,
+        "[1, 100]",
         "Prices of a flagged answer (c*), where any other answer costs 1: numbers, inf (only "
         "flagged answers cost; this needs max_queries), or CSV files with the columns class and "
         "price, or flagged and price.",
-        "[1, 100]",
     )
-    name: str = key(Name(), "Name of the study.", '"my study"', "", otherwise="that of the file")
-    budget: float = key(Number(BUDGET), LIMITS["budget"], "5000", math.inf, otherwise="no limit")
-    max_queries: float = key(Cap(), LIMITS["max_queries"], "20000", math.inf, otherwise="no limit")
-    max_flagged: float = key(Cap(), LIMITS["max_flagged"], "100", math.inf, otherwise="no limit")
+    name: str = key(NAME, '"my study"', "Name of the study. Default: that of the file.", "")
+    budget: float = BUDGET
+    max_queries: float = MAX_QUERIES
+    max_flagged: float = MAX_FLAGGED
     seeds: tuple[int, ...] = key(
-        Seeds(), "Seeds of the random numbers; every cell runs with each.", "[0, 1, 2]", (0,)
+        kinds.SEEDS, "[0, 1, 2]", "Seeds of the random numbers; everything runs with each.", (0,)
     )
     norm: Metric = key(
-        Norm(),
-        "Norm that distances are measured in: l2, or linf for an attack made for it.",
-        '"linf"',
-        Metric.L2,
+        kinds.NORM, '"linf"', "Norm of distances: l2, or linf for attacks made for it.", Metric.L2
     )
     device: str | None = key(
-        Kind("cpu, cuda, cuda:1 or another device that torch knows, in quotes"),
-        "Device that models run on.",
-        '"cuda"',
-        None,
-        otherwise="cuda if there is one, else cpu",
+        text(DEVICE), '"cuda"', "Device of models. Default: cuda if there is one, else cpu.", None
     )
     batch_size: int | None = key(
-        Whole(least=1, most=LARGEST_BATCH),
-        "Rows of a model batch.",
-        "128",
-        None,
-        otherwise="256 on a GPU, else 64",
+        whole(1, LARGEST_BATCH), "128", "Rows of a batch. Default: 256 on a GPU, else 64.", None
     )
     workers: int = key(
-        Whole(least=1, most=MOST_WORKERS),
-        "Number of processes that share the work, at most one for each core.",
-        "2",
-        1,
+        whole(1, MOST_WORKERS), "2", "Processes that share the work, at most one per core.", 1
     )
     check: bool = key(
-        Flag(),
-        "Test first, uncharged, whether the same images get the same labels in any batch; the "
-        "findings are printed and kept with the results.",
+        FLAG,
         "true",
+        "Test first, uncharged, whether images get the same labels in any batch.",
         False,
     )
     exact: bool = key(
-        Flag(),
+        FLAG,
+        "true",
         "Choose a batch shape and layout in which results can be repeated bit for bit; refuse to "
         "run if there is none.",
-        "true",
         False,
     )
     metered: bool = key(
-        Flag(),
+        FLAG,
+        "true",
         "The model bills every row: send only rows that are certain to be charged, except one "
         "image when the model is loaded.",
-        "true",
         False,
     )
-    one_shape: bool = key(Flag(), "Use one batch shape instead of a few.", "true", False)
-    charge_clean: bool = key(Flag(), "Charge the query of the clean image.", "false", True)
-    keep_images: bool = key(
-        Flag(), "Keep the final adversarial images with the results.", "true", False
-    )
+    one_shape: bool = key(FLAG, "true", "Use one batch shape instead of a few.", False)
+    charge_clean: bool = key(FLAG, "false", "Charge the query of the clean image.", True)
+    keep_images: bool = key(FLAG, "true", "Keep the final adversarial images.", False)
 
 
 TABLES: Mapping[str, type[Table]] = {
@@ -508,8 +404,10 @@ TABLES: Mapping[str, type[Table]] = {
 """Tables of a study file by name."""
 ARRAYS: Mapping[str, type[Table]] = {"models": ModelTable, "attacks": AttackTable}
 """Tables of which a study file may have several, by name."""
-
-
-def find(table: type, name: str) -> Key:
-    """Return the key of a table by its name."""
-    return next(each for each in keys(table) if each.name == name)
+ALL: Mapping[str, type[Table]] = {
+    "study": StudyTable,
+    **TABLES,
+    **ARRAYS,
+    "surrogate": SurrogateTable,
+    "prices": PriceTable,
+}

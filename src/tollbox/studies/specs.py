@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from ..attacks import Preset, described
 from ..core.detector import Detection, RecordedAlarms
@@ -35,30 +35,15 @@ from ..data.tables import kind_of
 from ..data.user_code import is_function, named_by_file
 from ..errors import InputError
 from ..models.registry import file_of, is_model_name, located, misspelt, short_name
+from . import schema
 from .overrides import overridden
-from .schema import (
-    IMAGES,
-    LIMITS,
-    MODEL,
-    AttackTable,
-    DetectorTable,
-    GoalTable,
-    ImagesTable,
-    ModelTable,
-    PriceTable,
-    SurrogateTable,
-    find,
-    keys,
-    placed,
-    read,
-    written,
-)
+from .schema import IMAGES, LIMITS, MODEL, find, keys, placed, written
 from .selection import read_list
 from .toml import Item, shown
 
 
 @dataclass(frozen=True)
-class ImagesSpec(ImagesTable):
+class ImagesSpec(schema.ImagesTable):
     """The images of a study: all of a source or some of them, in an order."""
 
     function: str | None = None
@@ -83,20 +68,18 @@ class ImagesSpec(ImagesTable):
 
     @classmethod
     def read(cls, item: Item) -> ImagesSpec:
-        values, items = read(ImagesTable, item)
-        kind = items["path"].kind_at(values.pop("path"))
-        with placed(ImagesTable, item):
+        values, items = schema.read(schema.ImagesTable, item)
+        del values["path"]
+        with placed(schema.ImagesTable, item):
             spec = cls.of(items["path"].value, folder=item.source.folder, **values)
         if item.source.files:
-            spec._check_files(kind, items)
+            spec._check_files(items)
         return spec
 
-    def _check_files(self, kind: str, items: Mapping[str, Item]) -> None:
-        """Raise FileError unless the images exist and `labels` belongs to a folder."""
-        path, single = items["path"], kind == "file" and self.path.suffix.lower() in SUFFIXES
-        if self.function is None and kind in ("nothing", "other"):
-            raise path.missing(self.path, IMAGES)
-        if single:
+    def _check_files(self, items: Mapping[str, Item]) -> None:
+        """Raise FileError unless there are several images, and `labels` only for a folder."""
+        path, kind = items["path"], items["path"].kind_at(self.path)
+        if kind == "file" and self.path.suffix.lower() in SUFFIXES:
             raise path.error(
                 f"images.path is {shown(path.value)}, a single image: expected {IMAGES}; put it "
                 "into a folder, with a CSV of labels next to it."
@@ -114,7 +97,7 @@ class ImagesSpec(ImagesTable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSpec(ModelTable):
+class ModelSpec(schema.ModelTable):
     """One model."""
 
     resolved: str = ""
@@ -125,29 +108,23 @@ class ModelSpec(ModelTable):
         cls, source: str, *, folder: Path = Path(), name: str = "", **settings: Any
     ) -> ModelSpec:
         """Make it from a file, relative to `folder`, or a name of a model, and its other fields."""
-        file = _file(source, folder, "model")
+        resolved, file = _resolved(source, folder, "model")
         name = name or (short_name(source) if file is None else file.stem)
-        resolved = _resolved(source, file, folder)
         return cls(source=source, name=name, resolved=resolved, **settings)
 
     @classmethod
     def read(cls, item: Item) -> ModelSpec:
-        values, items = read(ModelTable, item)
+        values, items = schema.read(schema.ModelTable, item)
         _check_source(items["source"])
         return cls.of(values.pop("source"), folder=item.source.folder, **values)
 
 
-def _file(source: str, folder: Path, input: str) -> Path | None:
-    """Return the file that a source of the argument `input` means; None if it is a name."""
+def _resolved(source: str, folder: Path, input: str) -> tuple[str, Path | None]:
+    """Return a source as it is found from the current folder, and its file, unless it is a name."""
     path = folder / source
-    named = is_model_name(source) and kind_of(path, source, input=input) == "nothing"
-    return None if named else path
-
-
-def _resolved(source: str, file: Path | None, folder: Path) -> str:
-    if file is None:
-        return located(source, folder)
-    return str(file) if source.strip() else source
+    if is_model_name(source) and kind_of(path, source, input=input) == "nothing":
+        return located(source, folder), None
+    return (str(path) if source.strip() else source), path
 
 
 def _check_source(item: Item) -> str:
@@ -165,7 +142,7 @@ def _check_source(item: Item) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SurrogateSpec(SurrogateTable):
+class SurrogateSpec(schema.SurrogateTable):
     """Your own networks, whose gradients an attack may use."""
 
     resolved: tuple[str, ...] = ()
@@ -174,22 +151,24 @@ class SurrogateSpec(SurrogateTable):
     @classmethod
     def of(cls, *sources: str, folder: Path = Path(), **settings: Any) -> SurrogateSpec:
         """Make it from files, relative to `folder`, or names of models."""
-        resolved = (_resolved(one, _file(one, folder, "surrogate"), folder) for one in sources)
+        resolved = (_resolved(one, folder, "surrogate")[0] for one in sources)
         return cls(sources=sources, resolved=tuple(resolved), **settings)
 
     @classmethod
     def read(cls, item: Item) -> SurrogateSpec:
         """Read a source, a list of sources, or a table with either."""
         if not isinstance(item.value, dict):
-            values: dict[str, Any] = {"sources": find(SurrogateTable, "source").kind.read(item)}
+            values: dict[str, Any] = {
+                "sources": find(schema.SurrogateTable, "source").kind.read(item)
+            }
         else:
-            values, _ = read(SurrogateTable, item)
+            values, _ = schema.read(schema.SurrogateTable, item)
         sources = [_check_source(one) for one in values.pop("sources")]
         return cls.of(*sources, folder=item.source.folder, **values)
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttackSpec(AttackTable):
+class AttackSpec(schema.AttackTable):
     """One attack: a preset with some of its fields changed."""
 
     surrogate: SurrogateSpec | None = None
@@ -207,14 +186,14 @@ class AttackSpec(AttackTable):
 
     @classmethod
     def read(cls, item: Item) -> AttackSpec:
-        values, items = read(AttackTable, item, others=True)
+        values, items = schema.read(schema.AttackTable, item, others=True)
         preset, surrogate = values["preset"].lower(), items.get("surrogate")
         try:
             attack = described(preset, surrogate is not None).attack
         except InputError as error:
             found = {"surrogate": (*item.key, "surrogate")}
             raise item.source.about(error, found, items["preset"].key, item.key) from None
-        own = frozenset(each.name for each in keys(AttackTable))
+        own = frozenset(each.name for each in keys(schema.AttackTable))
         return cls(
             preset=preset,
             name=values.get("name", preset),
@@ -261,7 +240,7 @@ class Tariff:
             prices = prices_from(str(file) if price.strip() else price)
             return cls(name or file.stem, prices, Limits(**limits), file)
         if not price >= 0:
-            expected = find(PriceTable, "ratio").kind.expected
+            expected = find(schema.PriceTable, "ratio").kind.expected
             raise InputError(f"is {price:g}", expected=expected, input="price")
         prices = Prices.flagged_only() if math.isinf(price) else Prices(source=price)
         return cls(name or f"{price:g}", prices, Limits(**limits))
@@ -271,10 +250,10 @@ class Tariff:
         """Read an entry of `prices`; limits that it does not have are those of the top."""
         entry = {"ratio": item}
         if isinstance(item.value, dict):
-            _, entry = read(PriceTable, item)
+            _, entry = schema.read(schema.PriceTable, item)
         given = {
             each.field: each.kind.read(items[each.name])
-            for each in keys(PriceTable)
+            for each in keys(schema.PriceTable)
             if each.name in (items := {**top, **entry} if each.name in LIMITS else entry)
         }
         price = given.pop("ratio")
@@ -297,11 +276,11 @@ class Tariff:
                 f"the price {self.name!r} is {self.prices!r}",
                 expected="c*, or prices from a CSV file",
             )
-        return written(PriceTable, {"ratio": ratio, "name": self.name, **vars(self.limits)})
+        return written(schema.PriceTable, {"ratio": ratio, "name": self.name, **vars(self.limits)})
 
 
 @dataclass(frozen=True)
-class GoalSpec(GoalTable):
+class GoalSpec(schema.GoalTable):
     """The class to reach, the images to start from, the flagged classes, and the mask."""
 
     flagged_file: Path | None = None
@@ -321,8 +300,8 @@ class GoalSpec(GoalTable):
 
     @classmethod
     def read(cls, item: Item) -> GoalSpec:
-        with placed(GoalTable, item):
-            values, _ = read(GoalTable, item)
+        with placed(schema.GoalTable, item):
+            values, _ = schema.read(schema.GoalTable, item)
             flagged, file = values.pop("flagged", (None, None))
             return cls(**values, flagged=flagged, flagged_file=file)
 
@@ -332,12 +311,12 @@ class GoalSpec(GoalTable):
 
 
 @dataclass(frozen=True)
-class DetectorSpec(DetectorTable):
+class DetectorSpec(schema.DetectorTable):
     """A detector that is not loaded."""
 
     def __post_init__(self) -> None:
         if not is_function(self.source):
-            expected = find(DetectorTable, "source").kind.expected
+            expected = find(schema.DetectorTable, "source").kind.expected
             unknown = InputError(f"is {self.source!r}", expected=expected, input="detector")
             raise named_by_file(self.source, "detector") or unknown
         self.terms  # noqa: B018  raises if the price or the limit is wrong
@@ -349,22 +328,14 @@ class DetectorSpec(DetectorTable):
 
     @classmethod
     def read(cls, item: Item) -> DetectorSpec:
-        with placed(DetectorTable, item, detector=(*item.key, "source")):
-            return cls(**read(DetectorTable, item)[0])
+        with placed(schema.DetectorTable, item, detector=(*item.key, "source")):
+            return cls(**schema.read(schema.DetectorTable, item)[0])
 
 
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-N = TypeVar("N", bound=_Named)
-
-
-def read_each(read_one: Callable[[Item], N], item: Item, example: str) -> tuple[N, ...]:
+def read_each(read_one: Callable[[Item], Any], item: Item, example: str) -> tuple[Any, ...]:
     """Read a list of tables; raise FileError if two of them have the same name."""
     each = item.entries(example)
-    found: dict[str, N] = {}
+    found: dict[str, Any] = {}
     for place, one in enumerate(each):
         spec = read_one(one)
         if spec.name in found:

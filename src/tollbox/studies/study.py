@@ -138,15 +138,14 @@ class Study:
         for name, example in REQUIRED.items():
             if name not in top:
                 raise source.error((), f"there is no {name}: expected {example}; add it.")
-        values = {
-            each.field: each.kind.read(top[each.name])
-            for each in keys(StudyTable)
-            if each.name in top and each.name != "prices"
-        }
+        values: dict[str, Any] = {"name": Path(where).stem or "study"}
+        for each in keys(StudyTable):
+            if each.name in top:
+                values[each.field] = each.kind.read(top[each.name])
+        for name in ("prices", *LIMITS):  # which belong to the tariffs
+            values.pop(name, None)
         if "device" in top:
             _check_device(top["device"])
-        values.setdefault("name", Path(where).stem or "study")
-        values = {name: value for name, value in values.items() if name not in LIMITS}
         options = {each.name for each in fields(Execution)} & set(values)
         try:
             execution = Execution(**{name: values.pop(name) for name in options})

@@ -15,16 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .dump import toml_value
-from .schema import (
-    AttackTable,
-    DetectorTable,
-    GoalTable,
-    ImagesTable,
-    ModelTable,
-    StudyTable,
-    find,
-    keys,
-)
+from .schema import ALL, find, keys
 
 MARK = "# A study for tollbox, begun by `tollbox init`: models x attacks x prices x images."
 WIDTH = 100
@@ -75,12 +66,12 @@ class Template:
             "value there is an example. docs/studies.md explains more."
         )
         yield ""
-        yield from table_lines(StudyTable, {"prices": list(PRICES), "budget": BUDGET, **self.top})
+        yield from table_lines(ALL["study"], {"prices": list(PRICES), "budget": BUDGET, **self.top})
         yield from ("", "[images]", *_comment(self.about_images))
         examples = {} if self.digest is None else {"digest": f'"{self.digest}"'}
-        yield from table_lines(ImagesTable, self.images, examples)
+        yield from table_lines(ALL["images"], self.images, examples)
         yield from ("", "[[models]]", *_comment(self.about_model))
-        yield from table_lines(ModelTable, self.model)
+        yield from table_lines(ALL["models"], self.model)
         yield from ("", f"{'# [[models]]':{COLUMN}}# one more, on the same images")
         yield from ('# source = "hf:microsoft/resnet-50"', "")
         yield from _comment("Each attack runs at each price. `tollbox presets` lists them all.")
@@ -88,13 +79,13 @@ class Template:
             line = f'preset = "{preset}"'
             yield from ("[[attacks]]", f"{line:{COLUMN}}# {why}", "")
         yield from ("# [[attacks]]", '# preset = "a-cgba"')
-        name = find(AttackTable, "name")
-        yield f"{f'# name = {name.example}':{COLUMN}}# {name.sentence}"
+        name = find(ALL["attacks"], "name")
+        yield f"{f'# name = {name.example}':{COLUMN}}# {name.help}"
         yield f"{'# estimate.delta = 0.5':{COLUMN}}# Any field of its parts can be changed."
-        for header, table in (("goal", GoalTable), ("detector", DetectorTable)):
-            about = (table.__doc__ or "").partition(": ")[2]
-            yield from ("", *_comment(f"{about[:1].upper()}{about[1:]}"), f"# [{header}]")
-            yield from table_lines(table, {})
+        for table in ("goal", "detector"):
+            about = (ALL[table].__doc__ or "").partition(": ")[2]
+            yield from ("", *_comment(f"{about[:1].upper()}{about[1:]}"), f"# [{table}]")
+            yield from table_lines(ALL[table], {})
 
 
 def table_lines(
@@ -106,11 +97,11 @@ def table_lines(
         text = f"{each.name} = {'' if value is None else toml_value(value, Path())}"
         if value is None:
             text = f"# {text}{(examples or {}).get(each.name, each.example)}"
-        line = f"{text:{COLUMN - 2}}  # {each.sentence}"
+        line = f"{text:{COLUMN - 2}}  # {each.help}"
         if len(line) <= WIDTH:
             yield line
         else:
-            yield from (*_comment(each.sentence), text)
+            yield from (*_comment(each.help), text)
 
 
 def _comment(text: str) -> Iterator[str]:

@@ -55,91 +55,74 @@ def key_lines(text: str) -> dict[Key, int]:
 class _Scanner:
     def __init__(self, text: str) -> None:
         self.lines: dict[Key, int] = {}
-        self._tokens: list[tuple[str, str, int]] = []
-        self._place = 0
-        self._counts: dict[Key, int] = {}  # number of tables of each [[array]] up to here
+        self._tokens: list[tuple[str, str, int]] = []  # (kind, text, line), the next one last
         line = 1
         for match in _TOKEN.finditer(text):
             if match.lastgroup != "skip":
                 self._tokens.append((match.lastgroup or "", match[0], line))
             line += match[0].count("\n")
+        self._tokens.reverse()
 
     def scan(self) -> None:
         table: Key = ()
-        while self._place < len(self._tokens):
-            kind, text, line = self._tokens[self._place]
+        counts: dict[Key, int] = {}  # number of tables of each [[array]] up to here
+        while self._tokens:
+            kind, text, line = self._tokens[-1]
             if kind == "line":
-                self._place += 1
+                self._tokens.pop()
             elif text == "[":
-                table = self._header(line)
+                self._tokens.pop()
+                double = self._tokens[-1][1] == "["
+                if double:
+                    self._tokens.pop()
+                names, table = self._names(), ()
+                del self._tokens[-1 - double :]
+                for place, name in enumerate(names, 1):
+                    table = (*table, name)
+                    if double and place == len(names):
+                        counts[table] = counts.get(table, 0) + 1
+                    if table in counts:  # of an array, the last table
+                        table = (*table, counts[table] - 1)
+                self._record(table, line)
             else:
                 self._pair(table)
-
-    def _header(self, line: int) -> Key:
-        """Read [a.b] or [[a.b]] and return the key of the table."""
-        self._place += 1
-        double = self._peek() == "["
-        self._place += double
-        *parents, last = self._names()
-        self._place += 1 + double
-        key: Key = ()
-        for name in parents:
-            key = self._latest((*key, name))
-        key = (*key, last)
-        if double:
-            self._counts[key] = self._counts.get(key, 0) + 1
-        key = self._latest(key)
-        self._record(key, line)
-        return key
-
-    def _latest(self, key: Key) -> Key:
-        """Return the key of the last table if `key` is an array of tables, else `key`."""
-        return (*key, self._counts[key] - 1) if key in self._counts else key
-
-    def _pair(self, table: Key) -> None:
-        line = self._tokens[self._place][2]
-        key: Key = (*table, *self._names())
-        self._place += 1  # the =
-        self._record(key, line)
-        self._value(key)
 
     def _names(self) -> list[str]:
         names = []
         while True:
-            kind, text, _ = self._tokens[self._place]
-            self._place += 1
+            kind, text, _ = self._tokens.pop()
             names.append(tomllib.loads(f"key = {text}")["key"] if kind == "string" else text)
-            if self._peek() != ".":
+            if self._tokens[-1][1] != ".":
                 return names
-            self._place += 1
+            self._tokens.pop()
+
+    def _pair(self, table: Key) -> None:
+        line = self._tokens[-1][2]
+        key: Key = (*table, *self._names())
+        self._tokens.pop()  # the =
+        self._record(key, line)
+        self._value(key)
 
     def _value(self, key: Key) -> None:
-        opening = self._peek()
+        opening = self._tokens[-1][1]
         if opening not in ("[", "{"):
-            while self._place < len(self._tokens):
-                kind, text, _ = self._tokens[self._place]
-                if kind == "line" or (kind == "mark" and text in ",]}"):
+            while self._tokens and self._tokens[-1][0] != "line":
+                if self._tokens[-1][:2] in (("mark", ","), ("mark", "]"), ("mark", "}")):
                     return
-                self._place += 1
+                self._tokens.pop()
             return
-        self._place += 1
+        self._tokens.pop()
         count = 0
-        while True:
-            kind, text, line = self._tokens[self._place]
-            if kind == "line" or text == ",":
-                self._place += 1
-            elif text in ("]", "}"):
-                self._place += 1
-                return
+        while (token := self._tokens[-1])[1] not in ("]", "}"):
+            if token[0] == "line" or token[1] == ",":
+                self._tokens.pop()
             elif opening == "{":
                 self._pair(key)
             else:
-                self._record((*key, count), line)
+                self._record((*key, count), token[2])
                 self._value((*key, count))
                 count += 1
-
-    def _peek(self) -> str:
-        return self._tokens[self._place][1]
+        self._tokens.pop()
 
     def _record(self, key: Key, line: int) -> None:
         for length in range(1, len(key) + 1):

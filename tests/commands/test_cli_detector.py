@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-WATCH = ("--watch", "ten_levels:detector")
+DETECTOR = ("--detector", "ten_levels:detector")
 
 
 def test_alarms_are_shown_and_saved_beside_the_benign_panel(attack_levels) -> None:
-    code, out, _ = attack_levels(*WATCH, "--alarm-price", "3", "--max-flagged", "60")
+    code, out, _ = attack_levels(*DETECTOR, "--alarm-price", "3", "--max-flagged", "60")
     assert code == 0
     for words in ("alarms", "first alarm, median query", "benign sessions with an alarm"):
         assert words in out
@@ -34,7 +34,7 @@ def test_alarms_are_shown_and_saved_beside_the_benign_panel(attack_levels) -> No
 
 
 def test_alarms_end_a_run(attack_levels) -> None:
-    assert attack_levels(*WATCH, "--max-alarms", "2")[0] == 0
+    assert attack_levels(*DETECTOR, "--max-alarms", "2")[0] == 0
     with open("out/results.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {(row["stop"], row["alarms"]) for row in rows} == {("alarm", "2")}
@@ -50,14 +50,20 @@ def test_without_a_detector_nothing_is_said_of_alarms(attack_levels) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--alarm-price", "3"], "--alarm-price is given, and --watch is not: expected a detector"),
-        (["--max-alarms", "3"], "--max-alarms is given, and --watch is not"),
-        (["--watch", "nowhere"], "--watch is 'nowhere': expected module:function"),
-        (["--watch", "ten_levels:nothing"], "has no attribute 'nothing'"),
-        (["--watch", "ten_levels:number"], "--watch is 3: expected a detector"),
-        ([*WATCH, "--alarm-price", "-1"], "--alarm-price is -1.0: expected a finite number"),
-        ([*WATCH, "--alarm-price", "1e4"], "--budget is 600: expected at least 10005, which one"),
-        ([*WATCH, "--max-alarms", "0"], "--max-alarms is 0: expected a whole number, 1 or more"),
+        (
+            ["--alarm-price", "3"],
+            "--alarm-price is given, and --detector is not: expected",
+        ),
+        (["--max-alarms", "3"], "--max-alarms is given, and --detector is not"),
+        (["--detector", "nowhere"], "--detector is 'nowhere': expected module:function"),
+        (["--detector", "ten_levels:nothing"], "has no attribute 'nothing'"),
+        (["--detector", "ten_levels:number"], "--detector is 3: expected a detector"),
+        ([*DETECTOR, "--alarm-price", "-1"], "--alarm-price is -1.0: expected a finite number"),
+        (
+            [*DETECTOR, "--alarm-price", "1e4"],
+            "--budget is 600: expected at least 10005",
+        ),
+        ([*DETECTOR, "--max-alarms", "0"], "--max-alarms is 0: expected a whole number, 1 or more"),
         (["--max-flagged", "0"], "--max-flagged is 0: expected a whole number, 1 or more"),
     ],
 )
