@@ -133,7 +133,7 @@ def test_judging_is_not_charged_and_a_resume_does_not_judge(case: Case) -> None:
     other = {"first": {12, 13}, "second": set(range(14, COUNT))}
     judged = [tb.models.from_callable(Judge(places)) for places in other.values()]
     with pytest.raises(
-        InputError, match="the labels for some images of the model .* changed"
+        InputError, match=r"the labels for some images of the model .* changed"
     ):  # two images are answered now
         running.run_study(case.study(), case.out, models=dict(zip(other, judged, strict=True)))
     with case.run() as results:
