@@ -24,7 +24,7 @@ from tollbox.core.model import Model
 from tollbox.errors import FileError, InputError
 from tollbox.studies import StudyResults
 from tollbox.studies import inputs as loaded_module
-from tollbox.studies.create import create, holds, shard_count
+from tollbox.studies.create import create, holds
 from tollbox.studies.events import CellEnded, ModelBegun, Options, Outcome
 from tollbox.studies.inputs import load
 from tollbox.studies.job import model_speed
@@ -304,7 +304,7 @@ def shard_files(folder: Path) -> int:
 def test_no_more_shards_than_cells_nor_than_cores_unless_forced(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case.text = "workers = 1000\n" + case.text
+    case.text = "workers = 200\n" + case.text
     loaded = load(case.study(), {"net": model(Net())})
     for cores, force, shards in ((2, False, 2), (64, False, 12), (2, True, 12)):
         monkeypatch.setattr("tollbox.workers.executors.cores", lambda cores=cores: cores)
@@ -313,21 +313,20 @@ def test_no_more_shards_than_cells_nor_than_cores_unless_forced(
         assert shard_files(out) == shards
         with StudyResults(out) as results:
             assert (results.record.shards, len(results.grid)) == (shards, 12)
-    with pytest.raises(
-        InputError, match=r"^small.toml, line 1: workers is 1000: expected at most 256\.$"
-    ):
-        shard_count(loaded.study, 900, force=True)
+    case.text = case.text.replace("workers = 200", "workers = 1000")
+    with pytest.raises(InputError, match=r"workers is 1000: expected .* 1 to 256\.$"):
+        case.study()
 
 
 def test_more_workers_than_cores_are_fewer_with_a_warning(
     case: Case, monkeypatch: pytest.MonkeyPatch, counts: list[int]
 ) -> None:
     wanted = case.unbroken()
-    case.text = "workers = 1000\n" + case.text
+    case.text = "workers = 200\n" + case.text
     monkeypatch.setattr("tollbox.workers.executors.cores", lambda: 2)
     models = {"net": model(Net())}
     warning = (
-        "workers is 1000, and this machine has 2 cores: no more processes than cores are used; "
+        "workers is 200, and this machine has 2 cores: no more processes than cores are used; "
         "force_workers=True lifts that."
     )
     with (
@@ -391,14 +390,14 @@ def test_a_model_is_tried_with_few_rows(case: Case) -> None:
         counted = tb.models.from_callable(counting, batch=batch)
         loaded = load(case.study(), {"net": counted})
         assert model_speed(loaded, counted) is not None
-        loaded.fingerprint(loaded.study.models[0])
+        loaded.model_fingerprint(loaded.study.models[0])
         assert max(rows) == most
 
 
 def test_a_batch_that_no_engine_takes_is_refused_before_anything_is_made(case: Case) -> None:
     study = case.study()
     with pytest.raises(InputError, match=r"^batch_size is 1000000000: expected .* 1 to 65536"):
-        replace(study, batch_size=10**9)
+        replace(study, execution=replace(study.execution, batch_size=10**9))
 
 
 def test_a_time_limit_that_is_none(case: Case) -> None:

@@ -29,7 +29,7 @@ from ..data.output import check_free
 from ..data.tables import Format, flag_text, plain_text, utf8
 from ..data.user_code import optional
 from ..errors import InputError
-from .results import COLUMNS, StudyResults, price_name
+from .results import COLUMNS, StudyResults
 
 Rows = Iterable[Mapping[str, Any]]
 MARKER = "export.json"
@@ -57,7 +57,7 @@ FILES = files_of("csv") | files_of("parquet")
 def export_folder(study: Path, price: float | None = None, format: Format = "csv") -> Path:
     """Return the default folder of an export: one for each price and format."""
     name = "export" if format == "csv" else f"export-{format}"
-    return study / (name if price is None else f"{name}-price-{price_name(price)}")
+    return study / (name if price is None else f"{name}-price-{price:.15g}")
 
 
 def check_format(format: Format) -> None:
@@ -103,23 +103,16 @@ def steps(results: StudyResults, price: float | None = None) -> Iterator[dict[st
     """Yield a row with the values of `STEPS` for each point with a smaller distance than all before
     it."""
     stops = {end.cell: end.stop for end in results.finished()}
-    for cell, (series, seed, image), trace in results.traces():
+    for cell, place, trace in results.traces():
         if cell not in stops:  # it has just been finished
             continue
-        content, label, _ = results.images[image]
-        prices = series.tariff.prices.for_source(label, results.study.goal.for_label(label))
+        shared = results.place_columns(place, price)
         for row in trace.improvements:
             cost = row.cost
             if price is not None:
                 cost = results.cost_at(price, row.source, row.queries, row.alarms)
             yield {
-                "model": series.model.name,
-                "attack": series.attack.name,
-                "price": series.tariff.name,
-                "price_ratio": prices.true_ratio,
-                "counted_price": series.tariff.name if price is None else price_name(price),
-                "seed": seed,
-                "image": content,
+                **shared,
                 "already_misclassified": not stops[cell].attacked,
                 "cost": cost,
                 "flagged": row.source,

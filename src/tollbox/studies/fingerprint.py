@@ -27,7 +27,6 @@ import torch
 from torch import Tensor
 
 from .. import __version__
-from ..core.detector import Detector
 from ..core.exactness import Exactness, listed
 from ..core.model import Model
 from ..core.noise import NOISE_VERSION
@@ -40,9 +39,6 @@ from .study import Study
 PROBES = 8
 """Number of images whose labels are part of a model's fingerprint."""
 NEW_STUDY = "or start a new study in another folder"
-
-
-# -- fingerprints ---------------------------------------------------------------------------------
 
 
 def attack_fingerprint(study: Study) -> Fingerprint:
@@ -69,26 +65,10 @@ def price_fingerprint(study: Study) -> Fingerprint:
     return found
 
 
-def surrogate_fingerprint(spec: AttackSpec, weights: str) -> Fingerprint:
-    """Return the fingerprint of the surrogate of an attack, from the digest of its weights."""
-    return {surrogate_name(spec): {"the weights": DIGEST + weights}}
-
-
 def surrogate_name(spec: AttackSpec) -> str:
     """Return the name of an attack's surrogate in fingerprints."""
     sources = () if spec.surrogate is None else spec.surrogate.sources
     return f"the surrogate of the attack {spec.name!r} ({', '.join(sources)})"
-
-
-def mask_fingerprint(study: Study, digest: str | None) -> Fingerprint:
-    """Return the fingerprint of the masks; it is empty if there are none."""
-    if study.goal.mask is None or digest is None:
-        return {}
-    return {study.goal.mask.name: {"the masks": DIGEST + digest}}
-
-
-def detector_fingerprint(source: str, detector: Detector) -> Fingerprint:
-    return {f"the detector {source}": settings_of("detector", detector)}
 
 
 def model_fingerprint(
@@ -148,9 +128,6 @@ def settings_of(kind: str, value: Any) -> dict[str, str]:
     return dict(found("", value, ()))
 
 
-# -- comparing ------------------------------------------------------------------------------------
-
-
 def recorded_study(record: StudyRecord, *, files: bool) -> Study:
     """Return the study of a record; with `files`, the files that it names must exist.
 
@@ -167,48 +144,32 @@ def recorded_study(record: StudyRecord, *, files: bool) -> Study:
     return study
 
 
-def resume_obstacle(record: StudyRecord, study: Study) -> str | None:
-    """Return the change of the attacks or the noise that prevents a replay, in words."""
-    return difference(record.fingerprint, attack_fingerprint(study))
-
-
-def check_attacks(record: StudyRecord, study: Study, folder: Path) -> None:
-    """Raise FileError unless the attacks and the noise are those of the record."""
-    obstacle = resume_obstacle(record, study)
-    if obstacle is not None:
-        raise FileError(
-            f"{folder} cannot be resumed: {obstacle}",
-            remedy=f"resume it with tollbox {record.environment.tollbox}, {NEW_STUDY}",
-        )
-
-
-def check_unchanged(record: StudyRecord, now: Fingerprint, folder: Path) -> None:
+def check_unchanged(
+    record: StudyRecord, now: Fingerprint, folder: Path, remedy: str = "restore it"
+) -> None:
     """Raise FileError if a thing in `now` is not what the record has."""
     change = difference(record.fingerprint, now)
     if change is not None:
-        raise FileError(f"{folder} cannot be resumed: {change}", remedy=f"restore it, {NEW_STUDY}")
+        raise FileError(f"{folder} cannot be resumed: {change}", remedy=f"{remedy}, {NEW_STUDY}")
 
 
 def check_images(
-    study: Study,
-    images: Sequence[tuple[str, int]],
+    origin: Path,
+    now: Sequence[tuple[str, int]],
     recorded: Sequence[tuple[str, int, str]],
     folder: Path,
 ) -> None:
     """Raise FileError unless the images (content hash and label) are those that were recorded."""
-    change = None
-    if len(images) != len(recorded):
-        counts = f"from {len(recorded)} to {len(images)}"
-        change = f"the number of images of {study.images.path} changed {counts}"
-    else:
-        for place, (now, (content, label, name)) in enumerate(zip(images, recorded, strict=True)):
-            if now != (content, label):
-                part = "label" if now[0] == content else "content"
-                change = f"the {part} of image {place} ({name}) of {study.images.path} changed"
-                break
-    if change is not None:
+    changes = []
+    if len(now) != len(recorded):
+        changes = [f"the number of images of {origin} changed from {len(recorded)} to {len(now)}"]
+    for place, (new, (content, label, name)) in enumerate(zip(now, recorded, strict=False)):
+        if new != (content, label):
+            part = "label" if new[0] == content else "content"
+            changes.append(f"the {part} of image {place} ({name}) of {origin} changed")
+    if changes:
         raise FileError(
-            f"{folder} cannot be resumed: {change}", remedy=f"restore the images, {NEW_STUDY}"
+            f"{folder} cannot be resumed: {changes[0]}", remedy=f"restore the images, {NEW_STUDY}"
         )
 
 
@@ -263,9 +224,6 @@ def labels_of(model: Model, points: Tensor, size: int) -> tuple[int, ...] | None
         answers = model(model.sent(few[torch.arange(size) % count])).tolist()
         return tuple(answers[:count])
     return None
-
-
-# -- environment ----------------------------------------------------------------------------------
 
 
 def current_environment(device: torch.device) -> Environment:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from ..attacks.surrogates import Surrogate
 from ..core.cell import Cell, check_label
-from ..core.detector import Detection, Detector
+from ..core.detector import Detection, Detector, check_detector_type
 from ..core.exactness import Exactness, Seen
 from ..core.model import Model, as_model
 from ..core.noise import content_hash
@@ -37,26 +37,28 @@ from ..data.masks import load_masks, masks_digest
 from ..data.resizing import Configured
 from ..data.starts import check_target, load_starts
 from ..data.tables import LARGEST, in_a_line
+from ..data.user_code import called, importable, imported
 from ..detection.benign import benign_panel
 from ..engine.sizes import default_batch_size, trial_batch_size
 from ..errors import InputError, mention
 from ..model_check import CHECKED_IMAGES, Examined, exact_choice, examine, shapes_of, threads
+from ..models import loading
 from ..models.loading import LoadedNetwork
+from ..models.precision import DTYPES
 from ..models.registry import brings_configuration, files_of
 from ..workers.executors import threads_each
 from .fingerprint import (
     PROBES,
-    check_attacks,
+    attack_fingerprint,
     check_exactness,
     check_images,
     check_repeatable,
     check_unchanged,
-    detector_fingerprint,
     labels_of,
-    mask_fingerprint,
     model_fingerprint,
     price_fingerprint,
-    surrogate_fingerprint,
+    settings_of,
+    surrogate_name,
 )
 from .grid import Grid, Place
 from .selection import digest_of, take
@@ -64,16 +66,16 @@ from .sources import (
     Configurations,
     RecordedConfiguration,
     find_device,
-    load_detector,
     load_images,
-    load_model,
-    load_surrogate,
     open_model,
     reported,
 )
 from .specs import AttackSpec, ModelSpec
 from .store.record import DIGEST, DetectorRecord, Fingerprint, Kept, ModelRecord, StudyRecord
 from .study import Study
+
+MODEL_OPTIONS = ("mean", "std", "quantize", "channels_last", "compile", "cuda_graphs", "tf32")
+"""Fields of a model in a study that loading takes by the same names."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,12 @@ class StudyInputs:
         if spec.name not in self.models:
             model = self.supplied.get(spec.name)
             if model is None:
-                opened, example = self.opened.pop(spec.name, None), self.images.images[0]
-                model = load_model(self.study, spec, example, self.device, opened)
+                opened = self.opened.pop(spec.name, None)
+                opened = opened or open_model(self.study, spec, self.device)
+                with reported(self.study, spec=spec):
+                    dtype = None if spec.dtype is None else DTYPES[spec.dtype]
+                    options = {name: getattr(spec, name) for name in MODEL_OPTIONS}
+                    model = loading.fitted(opened, self.images.images[0], dtype=dtype, **options)
             self._check_classes(spec, model)
             self.models[spec.name] = replace(model, names=self.images.class_names or None)
         return self.models[spec.name]
@@ -211,10 +217,17 @@ class StudyInputs:
 
     def surrogate(self, spec: AttackSpec) -> Surrogate | None:
         """Return the surrogate of an attack, if it has one."""
-        if spec.surrogate is not None and spec.name not in self._surrogates:
-            self._surrogates[spec.name] = load_surrogate(
-                self.study, spec, spec.surrogate, self.images.images[0], self.device
-            )
+        given = spec.surrogate
+        if given is not None and spec.name not in self._surrogates:
+            if any(":" in source for source in given.resolved):
+                importable(str(self.study.folder.resolve()))
+            with reported(self.study, spec=spec):
+                own = given.mean is None and given.std is None
+                networks = [
+                    loading.load_network(source, self.images.images[0], self.device, normalised=own)
+                    for source in given.resolved
+                ]
+                self._surrogates[spec.name] = Surrogate(networks, mean=given.mean, std=given.std)
         return self._surrogates.get(spec.name)
 
     def attack(self, spec: AttackSpec) -> Attack:
@@ -253,8 +266,16 @@ class StudyInputs:
 
     def detector(self) -> Detector | None:
         """Return the detector that sees the queries, if there is one."""
-        if self.study.detector is not None and not self._detectors:
-            self._detectors.append(load_detector(self.study, self.study.detector))
+        spec = self.study.detector
+        if spec is not None and not self._detectors:
+            importable(str(self.study.folder.resolve()))
+            with reported(self.study, ("detector", "source")):
+                found = imported(spec.source, "detector")
+                is_detector = isinstance(found, Detector) and not isinstance(found, type)
+                if callable(found) and not is_detector:
+                    found = called(found, spec.source, "detector")
+                check_detector_type(found)
+            self._detectors.append(found)
         return self._detectors[0] if self._detectors else None
 
     def detector_record(self) -> DetectorRecord | None:
@@ -282,19 +303,21 @@ class StudyInputs:
 
     def replay_fingerprint(self, attacks: Iterable[AttackSpec]) -> Fingerprint:
         """Return the fingerprint of the inputs that a replay of these attacks needs."""
-        found = dict(mask_fingerprint(self.study, self.masks_digest))
+        found, mask = {}, self.study.goal.mask
+        if mask is not None and self.masks_digest is not None:
+            found[mask.name] = {"the masks": DIGEST + self.masks_digest}
         for spec in attacks:
             surrogate = self.surrogate(spec)
             if surrogate is not None:
-                found |= surrogate_fingerprint(spec, surrogate.digest)
+                found[surrogate_name(spec)] = {"the weights": DIGEST + surrogate.digest}
         return found
 
     def fingerprint(self) -> Fingerprint:
         """Return the fingerprint of all inputs except the models, attacks and noise."""
         study, detector = self.study, self.detector()
         found = {**price_fingerprint(study), **self.replay_fingerprint(study.attacks)}
-        if study.detector is not None and detector is not None:
-            found |= detector_fingerprint(study.detector.source, detector)
+        if study.detector is not None:
+            found[f"the detector {study.detector.source}"] = settings_of("detector", detector)
         return found
 
     def check_against(
@@ -304,9 +327,10 @@ class StudyInputs:
 
         images: content hash, label and name of each image in the record.
         """
-        check_attacks(record, self.study, folder)
+        older = f"resume it with tollbox {record.environment.tollbox}"
+        check_unchanged(record, attack_fingerprint(self.study), folder, older)
         now = list(zip(self.hashes, self.images.labels, strict=True))
-        check_images(self.study, now, images, folder)
+        check_images(self.study.images.path, now, images, folder)
         check_unchanged(record, self.fingerprint(), folder)
 
     # -- cells ------------------------------------------------------------------------------------
@@ -389,7 +413,18 @@ def load(
             if spec.name not in supplied and brings_configuration(spec.resolved):
                 opened[spec.name] = open_model(study, spec, device)
         own = Configurations({**supplied, **opened})
-    load_first = partial(_load, study, device, supplied, opened, own)
+
+    def load_first(limit: int | None) -> StudyInputs:
+        images = load_images(study, limit, own)
+        with reported(study, ("goal", "start")):
+            starts = load_starts(study.goal.start, images, limit)
+        with reported(study, ("goal", "mask")):
+            masks = load_masks(study.goal.mask, images)
+        hashes = tuple(content_hash(image) for image in images.images)
+        own_names = study.images.names is None and bool(own.names)
+        loaded = images, hashes, starts, masks
+        return StudyInputs(study, *loaded, device, supplied, own_names, opened)
+
     kept = None if record is None else record.kept
     if not study.images.correct_only:
         inputs = load_first(study.images.limit)
@@ -407,28 +442,6 @@ def load(
             f'order; restore them, or write digest = "{digest}" if these are right.',
         )
     return inputs
-
-
-def _load(
-    study: Study,
-    device: torch.device,
-    supplied: Mapping[str, Model],
-    opened: dict[str, LoadedNetwork],
-    own: Configured,
-    limit: int | None,
-) -> StudyInputs:
-    """Return the inputs with the first `limit` images, made ready as the study or `own` says."""
-    images = load_images(study, limit, own)
-    with reported(study, ("goal", "start")):
-        starts = load_starts(study.goal.start, images, limit)
-    with reported(study, ("goal", "mask")):
-        masks = load_masks(study.goal.mask, images)
-    hashes = tuple(content_hash(image) for image in images.images)
-    own_names = study.images.names is None and bool(own.names)
-    return StudyInputs(study, images, hashes, starts, masks, device, supplied, own_names, opened)
-
-
-# -- correct_only ---------------------------------------------------------------------------------
 
 
 def _only_correct(study: Study, load_first: Callable[[int | None], StudyInputs]) -> StudyInputs:

@@ -31,14 +31,14 @@ from ..data.user_code import optional
 from ..engine.engine import Engine
 from ..engine.journal import Answered, History
 from ..errors import InputError, UnknownNameError
-from .fingerprint import check_unchanged, recorded_study, resume_obstacle, surrogate_name
+from .fingerprint import attack_fingerprint, check_unchanged, recorded_study, surrogate_name
 from .grid import Grid, Place
 from .inputs import StudyInputs, load
 from .selection import digest_of
 from .status import StudyStatus
 from .store.codec import Trace, build_result, unpack_image
 from .store.connection import reading
-from .store.record import DIGEST
+from .store.record import DIGEST, difference
 
 COLUMNS: dict[str, type] = {
     "model": str,
@@ -100,20 +100,13 @@ class StudyResults(StudyStatus):
                 f"is {price}", expected="a number that is 0 or more, or inf", input="price"
             )
         for end in self.finished():
-            series, _, image = self.grid.place(end.cell)
-            content, label, name = self.images[image]
-            prices = series.tariff.prices.for_source(label, self.study.goal.for_label(label))
+            place = self.grid.place(end.cell)
+            _, label, name = self.images[place.image]
             cost = end.cost
             if price is not None:
                 cost = self.cost_at(price, end.flagged, end.queries, end.alarms)
             yield {
-                "model": series.model.name,
-                "attack": series.attack.name,
-                "price": series.tariff.name,
-                "price_ratio": prices.true_ratio,
-                "counted_price": series.tariff.name if price is None else price_name(price),
-                "seed": end.seed,
-                "image": content,
+                **self.place_columns(place, price),
                 "name": name,
                 "label": label,
                 "stop": end.stop.value,
@@ -130,6 +123,21 @@ class StudyResults(StudyStatus):
                 "first_alarm_queries": end.first_alarm and end.first_alarm.queries,
                 "first_alarm_flagged": end.first_alarm and end.first_alarm.flagged,
             }
+
+    def place_columns(self, place: Place, price: float | None) -> dict[str, Any]:
+        """Return the columns that the rows of a cell and of its steps share."""
+        series, seed, image = place
+        content, label, _ = self.images[image]
+        prices = series.tariff.prices.for_source(label, self.study.goal.for_label(label))
+        return {
+            "model": series.model.name,
+            "attack": series.attack.name,
+            "price": series.tariff.name,
+            "price_ratio": prices.true_ratio,
+            "counted_price": series.tariff.name if price is None else f"{price:.15g}",
+            "seed": seed,
+            "image": content,
+        }
 
     def to_pandas(self, price: float | None = None) -> Any:
         """Return the rows as a pandas DataFrame, if pandas is installed."""
@@ -237,7 +245,8 @@ class StudyResults(StudyStatus):
         Refused if the attacks or the noise have changed: the answers would be given to other
         points.
         """
-        if (obstacle := resume_obstacle(self.record, self.study)) is not None:
+        obstacle = difference(self.record.fingerprint, attack_fingerprint(self.study))
+        if obstacle is not None:
             raise InputError(f"these cells cannot be replayed here: {obstacle}.")
         inputs, places = self._inputs, [self.grid.place(cell) for cell, _ in cells]
         attacks = dict.fromkeys(place.series.attack for place in places)
@@ -304,11 +313,6 @@ class _ReplayJournal:
 
     def diverged(self, cell: int, why: str) -> None:  # noqa: ARG002
         self.divergence = why
-
-
-def price_name(price: float) -> str:
-    """Return c* as columns and folders name it."""
-    return f"{price:.15g}"
 
 
 @lru_cache

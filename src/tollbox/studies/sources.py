@@ -1,4 +1,4 @@
-"""The sources of a study, loaded one by one: images, models, surrogates, the detector, the device.
+"""The sources of a study: its images, the configurations of its models, and its device.
 
 1. Whatever is wrong is reported with the study's file, the line and the key that it concerns.
 2. A model that may bring a configuration is loaded before the images, since its configuration may
@@ -17,24 +17,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
-from ..attacks.surrogates import Surrogate
-from ..core.detector import Detector, check_detector_type
 from ..core.device import usable
-from ..core.model import Model
 from ..core.preprocessing import Preprocessing
 from ..data import images as image_files
 from ..data.data_sets import images_from
 from ..data.images import ImageSet
 from ..data.resizing import Configured, Preparation, pair
-from ..data.user_code import called, importable, imported
+from ..data.user_code import importable
 from ..errors import InputError, mention
-from ..models import loading
-from ..models.loading import LoadedNetwork
-from ..models.precision import DTYPES
+from ..models.loading import LoadedNetwork, opened
 from .selection import select, take
-from .specs import AttackSpec, DetectorSpec, ModelSpec, SurrogateSpec
+from .specs import AttackSpec, ModelSpec
 from .store.record import StudyRecord
 from .study import Study
 from .toml import Key
@@ -141,68 +135,12 @@ def open_model(study: Study, spec: ModelSpec, device: str | torch.device) -> Loa
     if ":" in spec.resolved:
         importable(str(study.folder.resolve()))
     with reported(study, spec=spec):
-        return loading.opened(
+        return opened(
             spec.resolved,
             names=study.images.names,
             device=device,
             batch_size=study.execution.batch_size,
         )
-
-
-def load_model(
-    study: Study,
-    spec: ModelSpec,
-    example: Tensor,
-    device: str | torch.device,
-    opened: LoadedNetwork | None = None,
-) -> Model:
-    """Return a model that was tried on `example` (c, h, w), from `opened` if it is given."""
-    opened = opened or open_model(study, spec, device)
-    with reported(study, spec=spec):
-        return loading.fitted(
-            opened,
-            example,
-            mean=spec.mean,
-            std=spec.std,
-            quantize=spec.quantize,
-            dtype=None if spec.dtype is None else DTYPES[spec.dtype],
-            channels_last=spec.channels_last,
-            compile=spec.compile,
-            cuda_graphs=spec.cuda_graphs,
-            tf32=spec.tf32,
-        )
-
-
-def load_surrogate(
-    study: Study,
-    attack: AttackSpec,
-    spec: SurrogateSpec,
-    example: Tensor,
-    device: str | torch.device,
-) -> Surrogate:
-    """Return the surrogate of an attack, for images like `example` (c, h, w)."""
-    if any(":" in source for source in spec.resolved):
-        importable(str(study.folder.resolve()))
-    with reported(study, spec=attack):
-        own = spec.mean is None and spec.std is None
-        networks = [
-            loading.load_network(source, example, device, normalised=own)
-            for source in spec.resolved
-        ]
-        return Surrogate(networks, mean=spec.mean, std=spec.std)
-
-
-def load_detector(study: Study, spec: DetectorSpec) -> Detector:
-    """Return the detector that sees the queries."""
-    importable(str(study.folder.resolve()))
-    with reported(study, ("detector", "source")):
-        detector = imported(spec.source, "detector")
-        if callable(detector) and (
-            isinstance(detector, type) or not isinstance(detector, Detector)
-        ):
-            detector = called(detector, spec.source, "detector")
-        check_detector_type(detector)
-    return detector  # type: ignore[no-any-return]
 
 
 def find_device(study: Study) -> torch.device:

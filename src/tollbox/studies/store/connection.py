@@ -62,9 +62,6 @@ class StoreError(TollboxError):
     """The store could not be written; everything committed before is safe."""
 
 
-# -- journal --------------------------------------------------------------------------------------
-
-
 def journal_of(folder: Path) -> str:
     """Return the journal for stores in a folder."""
     given = os.environ.get(VARIABLE, "")
@@ -72,12 +69,9 @@ def journal_of(folder: Path) -> str:
         raise InputError(
             f"the environment variable {VARIABLE} is {given!r}", expected=f"{WAL} or {ROLLBACK}"
         )
-    return given or (ROLLBACK if is_shared(file_system(folder)) else WAL)
-
-
-def is_shared(kind: str) -> bool:
-    """Return whether machines share file systems of a kind."""
-    return kind in NETWORK or (kind.startswith("fuse") and kind not in LOCAL_FUSE)
+    kind = file_system(folder)
+    shared = kind in NETWORK or (kind.startswith("fuse") and kind not in LOCAL_FUSE)
+    return given or (ROLLBACK if shared else WAL)
 
 
 def file_system(folder: Path) -> str:
@@ -104,9 +98,6 @@ def set_journal(connection: sqlite3.Connection, journal: str) -> None:
     connection.execute(f"PRAGMA synchronous={synchronous}")
 
 
-# -- errors ---------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def creating(path: Path) -> Iterator[None]:
     """Report errors of the disk in one sentence while a file is created."""
@@ -125,7 +116,7 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except sqlite3.DatabaseError as error:
         if _no_room(error):
-            raise _disk_full(path, str(error)) from None
+            raise unwritable(path, error) from None
         raise FileError(
             f"{path} cannot be used: {error}",
             expected="the complete file of a study",
@@ -146,10 +137,11 @@ def _no_room(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", None) in NO_ROOM
 
 
-def _disk_full(path: Path, error: str) -> StoreError:
+def unwritable(path: Path, error: object) -> StoreError:
+    """Return the error for a file that cannot be written any more."""
     return StoreError(
-        f"{path} cannot be written: {error}. All that was recorded is safe: free some space, and "
-        "resume with `tollbox resume`."
+        f"{path} cannot be written: {error}. All that was recorded before is safe: free some "
+        "space, or fix what is wrong, and resume with `tollbox resume`."
     )
 
 
@@ -180,9 +172,6 @@ def _holds_bytes(path: Path, suffix: str) -> bool:
     """Return whether SQLite's other file of a database, by its suffix, exists and has content."""
     other = path.with_name(path.name + suffix)
     return other.exists() and other.stat().st_size > 0
-
-
-# -- connections ----------------------------------------------------------------------------------
 
 
 def connect(path: Path, write: bool) -> sqlite3.Connection:
@@ -240,16 +229,13 @@ def _recovered(path: Path) -> sqlite3.Connection:
     return connection
 
 
-# -- locks ----------------------------------------------------------------------------------------
-
-
 def lock(path: Path) -> int:
     """Lock a shard's file for writing; the handle holds the lock until it is closed."""
     try:
         handle = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise _disk_full(path, error.strerror or str(error)) from None
+            raise unwritable(path, error.strerror) from None
         raise FileError(
             f"{path.parent} cannot be written: {error.strerror}",
             remedy="make it writable to resume",

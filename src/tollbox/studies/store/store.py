@@ -36,7 +36,6 @@ from ...errors import FileError
 from . import codec
 from .codec import End, Trace
 from .connection import (
-    StoreError,
     check_length,
     connect,
     creating,
@@ -45,6 +44,7 @@ from .connection import (
     lock,
     reading,
     set_journal,
+    unwritable,
 )
 from .record import StudyRecord
 
@@ -158,10 +158,7 @@ class Store:
             with self._connection:
                 yield self._connection
         except sqlite3.Error as error:
-            raise StoreError(
-                f"{self.path} cannot be written: {error}. All that was recorded before is safe: "
-                "free some space, or fix what is wrong, and resume with `tollbox resume`."
-            ) from None
+            raise unwritable(self.path, error) from None
 
     def record(self, content: bytes) -> None:
         """Commit the labels of a batch (`codec.pack_answers`)."""
