@@ -56,9 +56,8 @@ from tollbox.studies.grid import Grid
 from tollbox.studies.inputs import load
 from tollbox.studies.job import EngineJob, Loader
 from tollbox.studies.store.connection import ROLLBACK, VARIABLE, WAL
-from tollbox.studies.store.folder import shard_path
 from tollbox.studies.store.record import Environment, ModelRecord, StudyRecord
-from tollbox.studies.store.store import Store
+from tollbox.studies.store.store import Store, shard_path
 from tollbox.studies.supervisor import EngineCare
 from tollbox.workers.executors import Link, Stopper
 from tollbox.workers.process import Processes

@@ -43,9 +43,8 @@ from tollbox.studies.create import describe
 from tollbox.studies.fingerprint import current_environment
 from tollbox.studies.grid import Grid
 from tollbox.studies.store.codec import pack_answers
-from tollbox.studies.store.folder import shard_path
 from tollbox.studies.store.record import ModelRecord, StudyRecord
-from tollbox.studies.store.store import Store
+from tollbox.studies.store.store import Store, shard_path
 
 SHARDS = 2
 STUDY = f"""\

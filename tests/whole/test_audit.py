@@ -35,9 +35,8 @@ from tollbox.studies.create import describe
 from tollbox.studies.events import CellEnded, Event
 from tollbox.studies.grid import Grid
 from tollbox.studies.specs import ImagesSpec, ModelSpec
-from tollbox.studies.store.folder import shard_path
 from tollbox.studies.store.record import Environment, ModelRecord
-from tollbox.studies.store.store import Store
+from tollbox.studies.store.store import Store, shard_path
 from tollbox.studies.study import Study
 from tollbox.testing import half_space
 

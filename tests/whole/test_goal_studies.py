@@ -182,7 +182,11 @@ def test_a_list_of_classes_and_a_folder_of_masks(tmp_path: Path, monkeypatch) ->
         ('"set.txt"', "5", "goal.flagged is 5: expected a list of classes, or a file"),
         ('"set.txt"', "[1, 2]\ntarget = 2\nstart = 'mask.png'", "goal.target is 2, which is flag"),
         ('"mask.png"', '"none.png"', r"goal.mask is 'none.png': .*none.png does not exist"),
-        ('"mask.png"', "5", "goal.mask is 5: expected an image that is white where pixels may change"),
+        (
+            '"mask.png"',
+            "5",
+            "goal.mask is 5: expected an image that is white where pixels may change",
+        ),
         ("flagged =", "flaged =", "did you mean 'flagged'"),
     ],
 )

@@ -31,8 +31,7 @@ from tollbox.studies.job import model_speed
 from tollbox.studies.run import run_folder
 from tollbox.studies.store.codec import unpack_answers
 from tollbox.studies.store.connection import StoreError
-from tollbox.studies.store.folder import shard_path
-from tollbox.studies.store.store import Store
+from tollbox.studies.store.store import Store, shard_path
 from tollbox.workers.executors import Stopper
 from tollbox.workers.process import Processes
 

@@ -19,8 +19,7 @@ from tollbox.studies import StudyResults
 from tollbox.studies.create import Part
 from tollbox.studies.merge import merge_parts
 from tollbox.studies.status import StudyStatus
-from tollbox.studies.store.folder import read_record, shard_path, shard_paths
-from tollbox.studies.store.store import Store
+from tollbox.studies.store.store import Store, read_record, shard_path, shard_paths
 
 CELLS = 12
 

@@ -16,8 +16,7 @@ from tollbox.errors import FileError, InputError
 from tollbox.report.data import alarms as alarms_of
 from tollbox.studies import StudyResults
 from tollbox.studies.status import StudyStatus
-from tollbox.studies.store.folder import shard_paths
-from tollbox.studies.store.store import Store
+from tollbox.studies.store.store import Store, shard_paths
 from tollbox.workers.executors import Stopper
 
 GUARD = """

@@ -143,7 +143,7 @@ def prepared(options: AuditOptions, name: str = "") -> tuple[Suite, StudyInputs]
     from ..audits.audit import keeps_images
     from ..audits.suite import Suite
     from ..studies.inputs import load
-    from ..studies.store.folder import read_record
+    from ..studies.store.store import read_record
 
     if options.images is None:
         raise InputError("is not given", expected="the images to attack", input="path")

@@ -27,7 +27,7 @@ from ..studies.create import create
 from ..studies.events import Options
 from ..studies.inputs import load
 from ..studies.results import StudyResults
-from ..studies.store.folder import read_record, shard_path
+from ..studies.store.store import read_record, shard_path
 from ..studies.study import Study
 from .exit_codes import FAILED, STOPPED
 from .options import ReadingName, offered

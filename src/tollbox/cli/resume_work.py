@@ -10,9 +10,8 @@ from ..audits.evidence import SETTINGS
 from ..studies.events import Options
 from ..studies.fingerprint import recorded_study
 from ..studies.inputs import load
-from ..studies.store.folder import shard_paths
 from ..studies.store.record import StudyRecord, first_difference
-from ..studies.store.store import Store
+from ..studies.store.store import Store, shard_paths
 from . import attack_files, audit
 from .hints import page_hint
 from .output import say

@@ -16,9 +16,8 @@ from ..workers.executors import within_cores
 from .fingerprint import attack_fingerprint, current_environment, price_fingerprint
 from .grid import Grid
 from .inputs import StudyInputs
-from .store.folder import read_record, shard_path
 from .store.record import Environment, ModelRecord, StudyRecord, first_difference
-from .store.store import Store
+from .store.store import Store, read_record, shard_path
 from .study import Study
 
 

@@ -23,9 +23,8 @@ from ..errors import FileError, InputError
 from .fingerprint import recorded_study
 from .results import StudyResults
 from .store.connection import check_unlocked
-from .store.folder import open_shards, shard_path
 from .store.record import difference, first_difference
-from .store.store import Store
+from .store.store import Store, open_shards, shard_path
 
 MADE_BY_SHARD = "a folder that `tollbox run --shard` made"
 MOST_NAMED = 8

@@ -34,9 +34,8 @@ from .job import EngineJob, Loader
 from .ray import RayCrew, RayEngines
 from .results import StudyResults
 from .sources import find_device
-from .store.folder import read_record, shard_paths
 from .store.record import StudyRecord
-from .store.store import Store
+from .store.store import Store, read_record, shard_paths
 from .study import Study
 from .supervisor import EngineCare
 

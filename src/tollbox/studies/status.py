@@ -21,8 +21,8 @@ from ..data.tables import path_of
 from ..errors import FileError
 from .store.codec import End
 from .store.connection import lock_holder
-from .store.folder import open_shards
 from .store.record import per_model
+from .store.store import open_shards
 
 
 def counts_in_median(stop: Stop) -> bool:

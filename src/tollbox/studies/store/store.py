@@ -1,4 +1,4 @@
-"""The store: one SQLite file for each shard of a study.
+"""The stores of a study: its folder has one SQLite file for each shard.
 
     about    the record of the study: its text, versions, fingerprint, the number of the shard
     images   content hash, label and name, in the order of the study
@@ -13,6 +13,7 @@
 2. One process writes to a shard; others read it at any time (`connection.py`).
 3. An error of the disk is reported in one sentence; everything that was committed stays.
 4. A value that no run can have is reported with the file, and not used.
+5. A folder is used only if each file holds the shard that its name says, and all are of one study.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -31,6 +33,7 @@ import numpy as np
 from ...core.detector import FirstAlarm
 from ...core.result import Result
 from ...core.stop import Stop
+from ...data.tables import kind_of
 from ...engine.journal import Answered
 from ...errors import FileError
 from . import codec
@@ -51,6 +54,9 @@ from .record import StudyRecord
 if TYPE_CHECKING:
     from torch import Tensor
 
+PATTERN = re.compile(r"shard-(\d+)\.sqlite")
+MADE_BY_RUN = "a folder that `tollbox run` or `tollbox audit` made"
+RESTORE = "restore it, or start again in another folder"
 APPLICATION = 0x70011B0C
 SCHEMA = 2
 TABLES = """
@@ -297,3 +303,58 @@ def _write_about(connection: sqlite3.Connection, study: StudyRecord) -> None:
         "INSERT INTO about VALUES (?, ?)",
         [(key, json.dumps(value)) for key, value in study.to_json().items()],
     )
+
+
+def shard_path(folder: Path, number: int) -> Path:
+    return folder / f"shard-{number}.sqlite"
+
+
+def read_record(folder: Path) -> StudyRecord | None:
+    """Return the record in a folder's first shard; None if the folder has no study."""
+    numbers = _numbers(folder) if folder.is_dir() else []
+    if not numbers:
+        return None
+    with Store.open(shard_path(folder, numbers[0]), write=False) as store:
+        return store.study
+
+
+def open_shards(folder: Path, opened: contextlib.ExitStack) -> list[Store]:
+    """Open all shards of a folder for reading, until `opened` closes them, and check them."""
+    if kind_of(folder, str(folder)) != "folder":
+        raise FileError(f"{folder} is not a folder", expected=MADE_BY_RUN)
+    record = read_record(folder)
+    if record is None:
+        raise FileError(f"{folder} has no study", expected=MADE_BY_RUN)
+    wanted, there = record.folder_shards, _numbers(folder)
+    for number in wanted:
+        if number not in there:
+            raise FileError(f"{shard_path(folder, number)} is missing", remedy=RESTORE)
+    paths = [shard_path(folder, number) for number in wanted]
+    found = [opened.enter_context(Store.open(path, write=False)) for path in paths]
+    content = found[0].study.of_study, found[0].images()
+    for number, store in zip(wanted, found, strict=True):
+        if store.study.shard != number:
+            raise FileError(
+                f"{store.path} holds shard {store.study.shard} of a study",
+                expected=f"shard {number}",
+                remedy=RESTORE,
+            )
+        if (store.study.of_study, store.images()) != content:
+            first = found[0].path.name
+            raise FileError(f"{store.path} is of another study than {first}", remedy=RESTORE)
+    return found
+
+
+def shard_paths(folder: Path) -> list[Path]:
+    """Return the files of all shards of a folder, in order, after checking them."""
+    with contextlib.ExitStack() as opened:
+        return [store.path for store in open_shards(folder, opened)]
+
+
+def _numbers(folder: Path) -> list[int]:
+    """Return the numbers of the shards that exist in a folder."""
+    try:
+        found = [PATTERN.fullmatch(path.name) for path in folder.iterdir()]
+    except OSError as error:
+        raise FileError(f"{folder} cannot be read: {error.strerror}") from None
+    return sorted(int(match[1]) for match in found if match is not None)
