@@ -402,8 +402,8 @@ MUTANTS = [
     Mutant(
         "alarms: one too many ends the run",
         "core/ledger.py",
-        "& (before.alarms < limits.max_alarms)",
-        "& (before.alarms <= limits.max_alarms)",
+        "& (before.alarms < self.max_alarms)",
+        "& (before.alarms <= self.max_alarms)",
         WATCHING,
     ),
     Mutant(
@@ -458,15 +458,15 @@ MUTANTS = [
     Mutant(
         "watching: on replay the detector is not shown the rows",
         "engine/alarms.py",
-        "            points = self._points(pending, rows)",
-        "            points = self._points(pending, rows)[-1:].repeat(rows, 1, 1, 1)",
+        "self._session(self._points(pending, rows))",
+        "self._session(self._points(pending, rows)[-1:].repeat(rows, 1, 1, 1))",
         WATCHING,
     ),
     Mutant(
         "watching: alarms are not recorded",
         "engine/engine.py",
-        "recorded += watch(concerned.values())",
-        "watch(concerned.values())",
+        "recorded += detect(concerned.values())",
+        "detect(concerned.values())",
         WATCHING,
     ),
     Mutant(
@@ -479,14 +479,14 @@ MUTANTS = [
     Mutant(
         "few rows: the limit on flagged answers is not looked at",
         "core/ledger.py",
-        "return limits.max_flagged == math.inf or self.source + rows <= limits.max_flagged",
+        "return limits.max_flagged == math.inf or self.flagged + rows <= limits.max_flagged",
         "return True",
     ),
     Mutant(
         "limit on flagged answers: one more is asked",
         "core/ledger.py",
-        "& (before.source < limits.max_flagged)",
-        "& (before.source <= limits.max_flagged)",
+        "& (before.flagged < limits.max_flagged)",
+        "& (before.flagged <= limits.max_flagged)",
     ),
     Mutant(
         "limit on flagged answers: nothing ends at it between two asks",

@@ -55,7 +55,7 @@ StudyResults.to_polars(None)
 """
 RAY = """
 import torch, tollbox as tb
-tb.RayEngines().rooms(torch.device("cpu"))
+tb.studies.RayEngines().rooms(torch.device("cpu"))
 """
 COMMAND = "from tollbox.__main__ import main\nsys.argv = ['tollbox', 'presets']\nmain()"
 

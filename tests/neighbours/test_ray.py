@@ -40,15 +40,15 @@ import ray
 from tollbox.studies import ray_engines
 
 real, ray.__version__ = ray.__version__, "2.0.0"
-told = refused(tb.RayEngines(cluster.address))
+told = refused(tb.studies.RayEngines(cluster.address))
 assert "cannot be used" in told and "expected one of Ray 2.0.0" in told, told
 assert "\\n" not in told and not Path("refused").exists()
 ray.__version__ = real
 version, ray_engines.__version__ = ray_engines.__version__, "9.9"
-told = refused(tb.RayEngines(cluster.address))
+told = refused(tb.studies.RayEngines(cluster.address))
 assert f"other versions (tollbox is {version} there and 9.9 here)" in told, told
 ray_engines.__version__ = version
-told = refused(tb.RayEngines(cluster.address, num_gpus=2), "large")
+told = refused(tb.studies.RayEngines(cluster.address, num_gpus=2), "large")
 assert "no node of the Ray cluster has room for an engine (1 CPUs, 2 GPUs)" in told, told
 assert not Path("large").exists()
 tb.run_study(study, "refused").close()  # without Ray
@@ -69,13 +69,13 @@ def tell(event):
         time.sleep(0.1)
     left.append(ray.available_resources().get("GPU", 0))
 
-halves = tb.RayEngines(cluster.address, num_gpus=0.5)
+halves = tb.studies.RayEngines(cluster.address, num_gpus=0.5)
 tb.run_study(study, "halves", executor=halves, tell=tell).close()
 assert contents(Path("halves")) == wanted
 assert left[0] == 0, left
 
 # More engines than there is room for: the others wait, and nobody waits for them.
-tb.run_study(study, "many", executor=tb.RayEngines(cluster.address, engines=7)).close()
+tb.run_study(study, "many", executor=tb.studies.RayEngines(cluster.address, engines=7)).close()
 assert contents(Path("many")) == wanted
 
 # A full disk: one sentence, and nothing is lost.
@@ -89,12 +89,12 @@ def full(self, content):
 
 Store.record = full
 try:
-    tb.run_study(study, "full", executor=tb.RayEngines(cluster.address)).close()
+    tb.run_study(study, "full", executor=tb.studies.RayEngines(cluster.address)).close()
     raise AssertionError("not refused")
 except StoreError as error:
     assert str(error) == "the disk is full"
 Store.record = record
-tb.run_study(study, "full", executor=tb.RayEngines(cluster.address)).close()
+tb.run_study(study, "full", executor=tb.studies.RayEngines(cluster.address)).close()
 assert contents(Path("full")) == wanted
 """
 CUT = """
@@ -117,7 +117,7 @@ def cut(self, content):
         next(wire for wire in wires if wire.connection is not None).close()
 
 Store.record, Switchboard.wire = cut, kept
-cluster = tb.RayEngines(cluster.address)
+cluster = tb.studies.RayEngines(cluster.address)
 tb.run_study(study, "cut", executor=cluster, tell=events.append).close()
 assert contents(Path("cut")) == wanted
 assert sum(isinstance(event, EngineLost) for event in events) == 2, events

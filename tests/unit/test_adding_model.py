@@ -52,7 +52,7 @@ model = load_model("brighter:0.4", torch.zeros(1, 4, 4))
 assert model(torch.tensor([0.3, 0.5]).view(2, 1, 1, 1).expand(2, 1, 4, 4)).tolist() == [0, 1]
 try:
     load_model("nowhere", torch.zeros(1, 4, 4))
-except tb.FileError as error:
+except tb.errors.FileError as error:
     assert "or brighter:LEVEL" in str(error), error
 """
 RUN = ["-m", "tollbox", "run", "study.toml", "--out", "out"]

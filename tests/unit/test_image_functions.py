@@ -88,7 +88,7 @@ def raising():
 
 
 def refusing():
-    raise tb.InputError("the images are on the other shelf.")
+    raise tb.errors.InputError("the images are on the other shelf.")
 
 
 def needing(folder):

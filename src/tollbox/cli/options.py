@@ -65,11 +65,11 @@ else:
 FOLDER = Parameter(help="Where the results are: what --out was.")
 CHECK_HELP = find(ALL["study"], "check").help
 RAY_HELP = (
-    "Engines on a Ray cluster, at ADDRESS (host:port); without one, that of RAY_ADDRESS, or a new "
-    "one on this machine."
+    "Run on a Ray cluster at ADDRESS (host:port); without one, at RAY_ADDRESS, or on a new cluster "
+    "on this machine."
 )
-RAY_ENGINES_HELP = "How many engines; default: as many as the cluster has room for."
-RAY_GPUS_HELP = "GPUs of an engine, as 0.5; default: 1 if the study runs on a GPU."
+RAY_ENGINES_HELP = "Number of workers on the cluster. Default: as many as it has room for."
+RAY_GPUS_HELP = "GPUs of each worker, as 0.5. Default: 1 if the study runs on a GPU."
 FORCE_HELP = "Start as many processes as `workers` says, even if that is more than cores."
 
 

@@ -201,7 +201,7 @@ class Preparation:
     ) -> Preparation:
         """With names from a file, or as a list; without any if that is empty."""
         if resizing is not None and not isinstance(resizing, Resizing):
-            raise InputError(f"is {shown(resizing)}", expected="a tb.Resizing", input="resizing")
+            raise InputError(f"is {shown(resizing)}", expected="a Resizing", input="resizing")
         if model is not None and not hasattr(model, "names"):
             raise InputError(
                 f"is {shown(model)}", expected="a model, as of tb.models.load", input="model"

@@ -106,7 +106,7 @@ MOST_WORDS = 120
 
 @dataclass(frozen=True)
 class RayEngines:
-    """Where engines run: `tb.run_study(study, out, executor=tb.RayEngines("10.0.0.1:6379"))`."""
+    """Where engines run: `tb.run_study(study, out, executor=RayEngines("10.0.0.1:6379"))`."""
 
     address: str | None = None
     """Of the head, host:port; None: what `RAY_ADDRESS` says, or else a fresh one, of this machine

@@ -67,7 +67,7 @@ def run_study(
         process cannot be ended by it.
     force_workers: use all the processes that the study asks for, even if they are more than cores.
     shard: "K/N" runs part K of N only; `merge_parts` makes one folder of all parts.
-    executor: engines on a Ray cluster (`tb.RayEngines`) instead of processes of this machine.
+    executor: engines on a Ray cluster (`RayEngines`) instead of processes of this machine.
     """
     if not isinstance(study, Study):
         raise InputError(
@@ -77,7 +77,7 @@ def run_study(
     check_function("tell", tell)
     check_flag("force_workers", force_workers)
     if executor is not None and not isinstance(executor, RayEngines):
-        raise InputError(f"is {shown(executor)}", expected="a tb.RayEngines", input="executor")
+        raise InputError(f"is {shown(executor)}", expected="a RayEngines", input="executor")
     if executor is not None:
         executor.rooms(find_device(study))  # before anything is made
     part = WHOLE if shard is None else Part.parse(shard)

@@ -17,7 +17,7 @@ from typing import Any
 from .dump import toml_value
 from .schema import ALL, find, keys
 
-MARK = "# A study for tollbox, begun by `tollbox init`: models x attacks x prices x images."
+MARK = "# A study for tollbox, made by `tollbox init`: models x attacks x prices x images."
 WIDTH = 100
 COLUMN = 34
 """Column at which comments on keys start."""
