@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from small_studies import rewrite_record
+from small_studies import copy_partial_study, rewrite_record
 
 from tollbox.cli.app import main
 from tollbox.data.tables import plain_text
@@ -20,14 +20,12 @@ from tollbox.studies.export import STEPS, files_of
 from tollbox.studies.results import ALARMS, COLUMNS, StudyResults
 from tollbox.studies.store.store import Store
 
-STORE = Path(__file__).parent.parent / "stores" / "v1"
-
 Export = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    shutil.copytree(STORE, tmp_path / "out")
+    copy_partial_study(tmp_path / "out")
     return tmp_path / "out"
 
 

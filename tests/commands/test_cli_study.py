@@ -315,7 +315,7 @@ def test_files_cut_short_or_of_another_kind(case: Case) -> None:
     path.write_bytes(whole)
     with contextlib.closing(sqlite3.connect(path)) as other:
         other.execute("PRAGMA user_version=7")
-    case.told(2, "has schema 7: expected 1; it was made by a newer tollbox, use that one")
+    case.told(2, "has schema 7: expected 2; it was made by a newer tollbox, use that one")
     path.write_bytes(whole)
     case.goes_on()
 
@@ -644,9 +644,9 @@ def test_the_second_signal_stops_in_the_middle_of_a_batch(
 
 
 IMPATIENT = """
-from tollbox.studies import care
+from tollbox.studies import supervisor
 from tollbox.cli import main
-care.GRACE_SECONDS = 0.5
+supervisor.GRACE_SECONDS = 0.5
 if __name__ == "__main__":
     main()
 """
@@ -885,5 +885,5 @@ def test_the_check_of_models_is_said_and_kept(case: Case) -> None:
 
 def test_a_metered_model_is_not_checked(case: Case) -> None:
     case.file.write_text(f"metered = true\n{case.file.read_text()}")
-    case.told(2, "check and metered are both set", command=(*BEGIN, "--check"))
+    case.told(2, "--check and --metered are both set", command=(*BEGIN, "--check"))
     assert not case.out.exists()

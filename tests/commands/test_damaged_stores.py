@@ -12,52 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_studies import rewrite_record
+from small_studies import copy_partial_study, rewrite_record
 
-import tollbox as tb
-from tollbox import Study
 from tollbox.cli.app import main
 from tollbox.studies.store.store import Store
 
-TEXT = """\
-budget = 90
-prices = [1, 3]
-batch_size = 16
-device = "cpu"
-
-[images]
-path = "tollbox.models.stand_ins:images"
-limit = 2
-
-[[models]]
-name = "net"
-source = "tollbox.models.stand_ins:convolutional"
-
-[[attacks]]
-preset = "surfree"
-
-[[attacks]]
-preset = "a-cgba"
-"""
-FINISHED = {3, 5}
-"""Cells that the store has results of."""
 ALL = ("status", "export", "report", "resume")
 
 Refused = Callable[..., None]
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("whole") / "out"
-    tb.run_study(Study.from_text(TEXT, folder.parent, "study.toml"), folder).close()
-    with Store.open(folder / "shard-0.sqlite", write=True) as written:
-        written.forget(set(range(8)) - FINISHED)
-    return folder
-
-
 @pytest.fixture
-def folder(store: Path, tmp_path: Path) -> Path:
-    shutil.copytree(store, tmp_path / "out")
+def folder(tmp_path: Path) -> Path:
+    copy_partial_study(tmp_path / "out")
     return tmp_path / "out"
 
 

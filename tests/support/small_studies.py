@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import torch
 
-from tollbox import Study
+from tollbox import Study, run_study
 from tollbox.studies import StudyResults
 from tollbox.studies.store.record import Environment, ModelRecord, StudyRecord
 from tollbox.studies.store.store import Store
@@ -62,6 +65,28 @@ preset = "a-hsja"
 """
 
 
+PARTIAL = """\
+budget = 90
+prices = [1, 3]
+batch_size = 16
+device = "cpu"
+
+[images]
+path = "tollbox.models.stand_ins:images"
+limit = 2
+
+[[models]]
+name = "net"
+source = "tollbox.models.stand_ins:convolutional"
+
+[[attacks]]
+preset = "surfree"
+
+[[attacks]]
+preset = "a-cgba"
+"""
+
+
 @dataclass(frozen=True)
 class StudyFolder:
     """A folder with a study's file, its images, and its network in a module of its own."""
@@ -110,6 +135,21 @@ def contents(folder: Path) -> dict[int, tuple[Any, ...]]:
             )
             for r in results.results()
         }
+
+
+@cache
+def _partial() -> TemporaryDirectory[str]:
+    folder = TemporaryDirectory()
+    out = Path(folder.name, "out")
+    run_study(Study.from_text(PARTIAL, Path(folder.name), "study.toml"), out).close()
+    with Store.open(out / "shard-0.sqlite", write=True) as store:
+        store.forget(set(range(8)) - {3, 7})
+    return folder
+
+
+def copy_partial_study(out: Path) -> None:
+    """Write the folder of a study in which only cells 3 and 7 of 8, at c* = 3, have results."""
+    shutil.copytree(Path(_partial().name, "out"), out)
 
 
 def rewrite_record(store: Store, key: str, value: Any) -> None:

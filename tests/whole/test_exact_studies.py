@@ -185,7 +185,7 @@ def test_two_processes_take_the_same_shape_and_layout(case: Case) -> None:
     case.run(Net())
     with StudyResults(case.out) as results:
         assert results.record.shards == 2
-        assert {store.study.exactness_of("net").shapes for store in results._stores} == {(128,)}
+        assert {store.study.exactness_of("net").shapes for store in results.stores} == {(128,)}
     assert contents(case.out) == contents(case.folder / "one")
 
 
@@ -263,7 +263,7 @@ def test_a_store_that_does_not_say_is_not_known_and_an_exact_one_is_not_resumed(
         rewrite_record(store, "exactness", {})
     with StudyStatus(case.out) as status:
         assert status.exactness == ["Not known: repeated runs may or may not agree bit for bit."]
-    with pytest.raises(FileError, match="it is not known of the model 'net' whether it is exact"):
+    with pytest.raises(FileError, match="it is not known whether the model 'net' is exact"):
         case.run(Net())
 
 

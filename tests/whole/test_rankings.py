@@ -33,7 +33,6 @@ from tollbox.report.table_files import (
 from tollbox.studies.store.store import Store
 
 CAP = 0.5 * math.sqrt(192)
-OLD = Path(__file__).parent.parent / "stores" / "v1"
 
 
 @pytest.fixture(scope="module")
@@ -169,37 +168,6 @@ def test_seconds_and_speed_are_those_of_the_series(
         assert each.speed * each.seconds == pytest.approx(queries)
 
 
-def test_a_store_without_times_or_size_is_read_and_not_given_them(
-    found: tb.studies.StudyResults, written: StudyFolder, tmp_path: Path
-) -> None:
-    """As an older tollbox wrote it; its images say the size, and when they have gone nothing."""
-    shutil.copytree(found.folder, tmp_path / "out")
-    path = tmp_path / "out" / "shard-0.sqlite"
-    with Store.open(path, write=True) as store:
-        store._connection.execute("DROP TABLE times")
-        store._connection.execute("DELETE FROM about WHERE key = 'shape'")
-        store._connection.commit()
-        store.add_seconds({0: 1.0})
-        assert store.seconds() is None
-        store.check_whole()
-    images = written.folder / "images.npz"
-    for there in (True, False):
-        with tb.studies.StudyResults(tmp_path / "out") as again:
-            every = series_of(again)
-            plain = paper_table(again.study, every, Reading.HARD)
-            if not there:
-                images.rename(tmp_path / "away.npz")
-            try:
-                ranked = standings(again, every, plain.columns, Reading.HARD)
-            finally:
-                if not there:
-                    (tmp_path / "away.npz").rename(images)
-        assert {(each.seconds, each.speed) for each in ranked.standings} == {(None, None)}
-        firsts = [run.distances[0] for each in every for run in each.runs if len(run.distances)]
-        assert ranked.cap.value == (CAP if there else max(firsts))
-        assert ("in every pixel" if there else "the farthest point") in ranked.cap.words
-
-
 def test_an_unfinished_series_has_no_speed(found: tb.studies.StudyResults, tmp_path: Path) -> None:
     shutil.copytree(found.folder, tmp_path / "out")
     with Store.open(tmp_path / "out" / "shard-0.sqlite", write=True) as store:
@@ -266,11 +234,3 @@ def test_floors_are_known_distances_of_images(
         file.write_text(text)
         with pytest.raises(tb.errors.InputError, match=words):
             read_floors(file, found)
-
-
-def test_a_store_of_version_0_1_0_is_ranked(tmp_path: Path) -> None:
-    shutil.copytree(OLD, tmp_path / "out")
-    with tb.studies.StudyResults(tmp_path / "out") as results:
-        data = page_data(results)["ranking"]
-    assert data["standings"]
-    assert {each["seconds"] for each in data["standings"]} == {None}

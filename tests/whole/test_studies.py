@@ -22,8 +22,8 @@ import tollbox as tb
 from tollbox import Stop, Study
 from tollbox.core.model import Model
 from tollbox.errors import FileError, InputError
-from tollbox.studies import StudyResults
-from tollbox.studies import inputs as loaded_module
+from tollbox.models import loading
+from tollbox.studies import StudyResults, inputs
 from tollbox.studies.create import create, holds
 from tollbox.studies.events import CellEnded, ModelBegun, Options, Outcome
 from tollbox.studies.inputs import load
@@ -251,7 +251,7 @@ def test_a_model_is_loaded_and_fingerprinted_once(
     tiny_study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    for module, name in ((loaded_module, "load_model"), (loaded_module, "fingerprint")):
+    for module, name in ((loading, "fitted"), (inputs, "model_fingerprint")):
         original = getattr(module, name)
 
         def counted(
@@ -263,7 +263,7 @@ def test_a_model_is_loaded_and_fingerprinted_once(
         monkeypatch.setattr(module, name, counted)
     with tb.run_study(tiny_study, tmp_path / "out") as results:
         assert len(results) == 12
-    assert sorted(calls) == ["fingerprint", "load_model"]
+    assert sorted(calls) == ["fitted", "model_fingerprint"]
 
 
 def test_two_processes_do_what_one_does(case: Case) -> None:
@@ -686,7 +686,7 @@ def test_a_cell_that_is_not_finished_cannot_be_replayed(case: Case) -> None:
     left = next(cell for cell in range(12) if cell not in contents(case.out))
     with (
         StudyResults(case.out) as found,
-        pytest.raises(InputError, match=f"cell {left} is not finished: expected one that is"),
+        pytest.raises(InputError, match=f"cell {left} is not finished: expected a finished cell"),
     ):
         found.replayed(left)
 

@@ -169,18 +169,6 @@ def test_other_weights_are_refused(case: Case, command: Command) -> None:
     assert contents(case.out) == wanted
 
 
-def test_a_store_that_was_made_before_goes_on(case: Case) -> None:
-    """Its record says nothing of surrogates."""
-    case.written.file.write_text(TEXT.replace("{module}", case.written.module))
-    wanted = case.run(case.folder / "unbroken")
-    case.cut_off()
-    with Store.open(case.out / "shard-0.sqlite", write=True) as store:
-        assert store.study.surrogates == {}
-        store._connection.execute("DELETE FROM about WHERE key = 'surrogates'")
-        store._connection.commit()
-    assert case.run() == wanted
-
-
 def test_several_with_their_mean_and_std(case: Case) -> None:
     module = case.written.module
     table = f'surrogate.source = ["own.pt2", "{module}:net"]\nsurrogate.mean = 0.5\n'
