@@ -49,16 +49,15 @@ import tollbox as tb
 from tollbox.core.stop import Stop
 from tollbox.engine.journal import Answered
 from tollbox.studies.coordinator import Coordinator, Record, Start, Take, open_stores, pack
-from tollbox.studies.create import begin, describe
+from tollbox.studies.create import create, describe
 from tollbox.studies.events import CellEnded, Event, Options, WorkerLost
 from tollbox.studies.grid import Grid
 from tollbox.studies.inputs import load
 from tollbox.studies.job import Loader, WorkerJob
 from tollbox.studies.run import run_jobs
 from tollbox.studies.store.connection import ROLLBACK, VARIABLE, WAL
-from tollbox.studies.store.folder import shard_path
-from tollbox.studies.store.record import Environment, ModelFingerprint, StudyRecord
-from tollbox.studies.store.store import Store
+from tollbox.studies.store.record import Environment, ModelRecord, StudyRecord
+from tollbox.studies.store.store import Store, shard_path
 from tollbox.studies.supervisor import Supervisor
 from tollbox.workers.executors import Link, Stopper
 from tollbox.workers.process import ProcessPool
@@ -75,7 +74,7 @@ def record_of(cells: int) -> StudyRecord:
         STUDY.format(budget=100, batch=64, workers=1, model="x:y"), Path(), "s.toml", files=False
     )
     grid = Grid(study, cells // 4)
-    models = {"net": ModelFingerprint("float32", None)}
+    models = {"net": ModelRecord("float32", None)}
     return describe(study, grid, Environment("", "", "", "", ""), models, "python")
 
 
@@ -285,7 +284,7 @@ def simulation(workers: int, images: int, latency: float, life: float) -> dict[s
             folder, KNOWN.format(seconds=1 / H200_TF32), images, budget=40, batch=ROWS
         )
         out = folder / "many"
-        begin(load(study), out, "python")
+        create(load(study), out, "python")
         path, stopper, events = shard_path(out, 0), Stopper(), list[Event]()
         with Store.open(path, write=False) as store:
             record = store.study

@@ -43,9 +43,8 @@ from tollbox.studies.create import describe
 from tollbox.studies.fingerprint import current_environment
 from tollbox.studies.grid import Grid
 from tollbox.studies.store.codec import pack_answers
-from tollbox.studies.store.folder import shard_path
-from tollbox.studies.store.record import ModelFingerprint, StudyRecord
-from tollbox.studies.store.store import Store
+from tollbox.studies.store.record import ModelRecord, StudyRecord
+from tollbox.studies.store.store import Store, shard_path
 
 SHARDS = 2
 STUDY = f"""\
@@ -163,7 +162,7 @@ def make(folder: Path, images: int, steps: int) -> dict[str, Any]:
 
 def described(study: tb.Study, grid: Grid) -> StudyRecord:
     """The record of a study of which no model was loaded."""
-    models = {spec.name: ModelFingerprint("float32", None) for spec in study.models}
+    models = {spec.name: ModelRecord("float32", None) for spec in study.models}
     place = current_environment(torch.device("cpu"))
     return describe(study, grid, place, models, "benchmark")
 

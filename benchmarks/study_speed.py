@@ -95,15 +95,15 @@ def timed_command(told: Path, words: list[str]) -> None:
     from tollbox.studies import create as beginning
     from tollbox.studies import inputs as loading
     from tollbox.studies import run as running
-    from tollbox.studies.inputs import Loaded
+    from tollbox.studies.inputs import StudyInputs
     from tollbox.studies.job import StudyJournal, WorkerRun
     from tollbox.studies.store.store import Store
 
     watch.wrap(tollbox.cli.run, "run", REST)
     watch.wrap(loading, "load", "load")
-    watch.wrap(Loaded, "model", "load")
+    watch.wrap(StudyInputs, "model", "load")
     for name in ("check_model", "fingerprint", "check_images"):
-        watch.wrap(Loaded, name, "check")
+        watch.wrap(StudyInputs, name, "check")
     watch.wrap(beginning, "begin", "check")
     watch.wrap(running, "run_folder", "run")
     watch.wrap(WorkerRun, "_run_cells", "run")

@@ -43,8 +43,8 @@ python_use_unqualified_type_names = True
 toc_object_entries_show_parents = "hide"
 NOT_DESCRIBED = (
     *("parts.registry.T", "core.ask.T", "core.ledger.AccountBefore", "engine.journal.Journal"),
-    *("engine.cell_run.CellRun", "data.resizing.ModelConfiguration", "studies.spec.file.Source"),
-    *("studies.loaded.Loaded", "studies.grid.Place", "studies.store.codec.End"),
+    *("engine.cell_run.CellRun", "data.resizing.ModelConfiguration", "studies.toml.Source"),
+    *("studies.inputs.StudyInputs", "studies.grid.Place", "studies.store.codec.End"),
     *("studies.store.codec.Trace", "core.exactness.Seen", "attacks.named.Preset"),
     *("engine.executors.Then", "core.limits.Limits", "detectors._Neighbours"),
 )

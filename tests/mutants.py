@@ -402,8 +402,8 @@ MUTANTS = [
     Mutant(
         "alarms: one too many ends the run",
         "core/ledger.py",
-        "& (before.alarms < limits.max_alarms)",
-        "& (before.alarms <= limits.max_alarms)",
+        "& (before.alarms < self.max_alarms)",
+        "& (before.alarms <= self.max_alarms)",
         WATCHING,
     ),
     Mutant(
@@ -458,15 +458,15 @@ MUTANTS = [
     Mutant(
         "watching: on replay the detector is not shown the rows",
         "engine/alarms.py",
-        "            points = self._points(pending, rows)",
-        "            points = self._points(pending, rows)[-1:].repeat(rows, 1, 1, 1)",
+        "self._session(self._points(pending, rows))",
+        "self._session(self._points(pending, rows)[-1:].repeat(rows, 1, 1, 1))",
         WATCHING,
     ),
     Mutant(
         "watching: alarms are not recorded",
         "engine/engine.py",
-        "recorded += watch(concerned.values())",
-        "watch(concerned.values())",
+        "recorded += detect(concerned.values())",
+        "detect(concerned.values())",
         WATCHING,
     ),
     Mutant(

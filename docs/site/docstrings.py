@@ -13,6 +13,8 @@ from typing import Any
 
 import tollbox
 
+PACKAGES = (tollbox, tollbox.attack, tollbox.studies, tollbox.data, tollbox.detection)
+"""Packages with public names."""
 ARGUMENT = re.compile(r"([a-z_]\w*(?:, [a-z_]\w*)*): (\S.*)")
 
 
@@ -52,14 +54,17 @@ def _resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
     if node.get("refdomain") != "py":
         return None
     last = node["reftarget"].rpartition(".")[2]
-    if last not in tollbox.__all__:
-        return None
     domain = env.get_domain("py")
-    for kind in ("class", "exc", "func"):
-        name = f"tollbox.{last}"
-        found = domain.resolve_xref(env, node["refdoc"], app.builder, kind, name, node, contnode)
-        if found is not None:
-            return found
+    for package in PACKAGES:
+        if last not in package.__all__:
+            continue
+        name = f"{package.__name__}.{last}"
+        for kind in ("class", "exc", "func"):
+            found = domain.resolve_xref(
+                env, node["refdoc"], app.builder, kind, name, node, contnode
+            )
+            if found is not None:
+                return found
     return None
 
 

@@ -750,7 +750,7 @@ def test_a_model_that_answers_one_class(unfit: Case) -> None:
 
 
 def test_a_model_that_answers_at_random_is_refused_before_anything_is_written(unfit: Case) -> None:
-    unfit.refused("--model answers at random", "asked twice", model="unfit_models:random")
+    unfit.refused("--model answers at random", "sent twice", model="unfit_models:random")
 
 
 def test_check_tells_of_a_model_that_depends_on_the_batch(unfit: Case) -> None:

@@ -16,7 +16,7 @@ def test_alarms_are_shown_and_saved_beside_the_benign_panel(attack_levels) -> No
     assert code == 0
     for words in ("alarms", "first alarm, median query", "benign sessions with an alarm"):
         assert words in out
-    assert "Queries are watched by ten_levels:detector: an alarm costs 3." in out
+    assert "The detector ten_levels:detector sees all queries: an alarm costs 3." in out
     assert "of 12 benign sessions raise" in out
     ledger = json.loads(Path("out/ledger.json").read_text())
     with open("out/results.csv", newline="") as file:

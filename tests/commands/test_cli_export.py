@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from small_studies import rewrite_record
+from small_studies import copy_partial_study, rewrite_record
 
 from tollbox.cli.app import main
 from tollbox.data.tables import plain_text
@@ -20,14 +20,12 @@ from tollbox.studies.export import STEPS, files_of
 from tollbox.studies.results import ALARMS, COLUMNS, StudyResults
 from tollbox.studies.store.store import Store
 
-STORE = Path(__file__).parent.parent / "stores" / "v1"
-
 Export = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    shutil.copytree(STORE, tmp_path / "out")
+    copy_partial_study(tmp_path / "out")
     return tmp_path / "out"
 
 
@@ -93,7 +91,7 @@ def test_the_export_of_another_study_is_not(folder: Path, export: Export, tmp_pa
     before = contents(csv_folder)
     code, text = export("--out", str(csv_folder))
     assert code == 2
-    assert f"--out {csv_folder} has an export that is not known to be of this study; remove" in text
+    assert f"--out {csv_folder} has an export that may be of another study; remove" in text
     for marker in ("{}", "[]", "not JSON", None):
         if marker is None:
             (csv_folder / "export.json").unlink()
@@ -107,7 +105,7 @@ def test_other_files_are_not_overwritten(folder: Path, export: Export, tmp_path:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "cells.csv").write_text("precious")
     code, text = export("--out", str(tmp_path / "mine"))
-    assert (code, "not known to be of this study" in text) == (2, True)
+    assert (code, "may be of another study" in text) == (2, True)
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
     code, text = export("--out", str(tmp_path / "mine"))
     assert (code, "files that this command does not write" in text) == (2, True)

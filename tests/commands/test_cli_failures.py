@@ -12,8 +12,7 @@ from test_cli import typed
 
 import tollbox as tb
 from tollbox.studies.status import StudyStatus
-from tollbox.studies.store.folder import shard_paths
-from tollbox.studies.store.store import Store
+from tollbox.studies.store.store import Store, shard_paths
 
 AGAIN = "Run failed cells again with `tollbox resume out --failed`."
 

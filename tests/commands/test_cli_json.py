@@ -13,8 +13,7 @@ from test_cli import typed
 import tollbox as tb
 from tollbox.attacks import PRESETS, WITH_SURROGATE
 from tollbox.cli.output import strict
-from tollbox.studies.store.folder import shard_paths
-from tollbox.studies.store.store import Store
+from tollbox.studies.store.store import Store, shard_paths
 
 
 def never(constant: str) -> None:

@@ -174,12 +174,12 @@ def test_a_study_has_them_and_goes_on_with_the_same(place: Place) -> None:
     assert '"label":"class' not in page
     with tb.studies.StudyResults("out") as found, tb.studies.StudyResults("out") as again:
         assert found.record.class_names == ("bright", "dark")
-        assert found.pictures.shape == (4, 3, 8, 10)
+        assert found.pixels.shape == (4, 3, 8, 10)
         assert again.study.images.resizing == found.study.images.resizing is not None
     Image.new("RGB", (30, 30)).save("set/dark/0.jpg")
     code, _, err = place.run("resume", "out")
     assert code == 2
-    assert "not those that out was begun with: image 1 (dark/0.jpg) has changed" in err
+    assert "out cannot be resumed: the content of image 1 (dark/0.jpg) of" in err
 
 
 def test_a_study_made_from_options_is_read_back(place: Place) -> None:

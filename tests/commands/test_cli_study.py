@@ -198,13 +198,13 @@ def test_a_folder_that_has_no_study(case: Case) -> None:
 def test_run_again_with_the_same_or_another_study(case: Case) -> None:
     case.half()
     command = ("run", "study.toml", "--out", "out")
-    case.told(2, "out has this study already: go on with `tollbox resume out`", command=command)
+    case.told(2, "out already has this study: resume it with `tollbox resume out`", command=command)
     text = case.file.read_text()
     case.file.write_text(text.replace("prices = [1, 10]", "prices = [1, 20]"))
     words = (
-        "out has another study, begun from study.toml; line 2 of study.toml is the first that",
+        "out has another study, started from study.toml; line 2 of study.toml is the first that",
         "differs (prices = [1, 10] there, prices = [1, 20] here)",
-        "go on with the study as it was by `tollbox resume out`, or give another folder",
+        "resume the study as it was with `tollbox resume out`, or choose another folder",
     )
     case.told(2, *words, command=command)
     err = case.goes_on()
@@ -231,7 +231,7 @@ def test_changed_and_missing_images(case: Case) -> None:
         images, labels = stored["images"], stored["labels"]
     images[2, 0, 0, 0] ^= 255
     np.savez(file, images=images, labels=labels)
-    case.told(2, "images.npz are not those", "image 2 (2) has changed in its content", "bring them")
+    case.told(2, "the content of image 2 (2) of", "images.npz changed; restore the images")
     file.unlink()
     case.told(2, "study.toml", "images.npz", "does not exist")
     assert case.run("status", "out")[0] == 0
@@ -243,8 +243,8 @@ def test_a_changed_or_missing_model(case: Case) -> None:
     case.half()
     slightly = "self.first = nn.Parameter(1.0000001 * torch.randn("  # no answer changes
     case.code.write_text(NETWORK.replace("self.first = nn.Parameter(torch.randn(", slightly))
-    words = f"the model 'net' ({case.module}:net) is not the one that out was begun with"
-    case.told(2, words, "its weights changed", "bring it back, or begin a new study")
+    words = f"out cannot be resumed: the weights of the model 'net' ({case.module}:net) changed"
+    case.told(2, words, "restore it, or start a new study")
     case.code.unlink()
     case.told(2, "study.toml, line ", "the model 'net'", case.module)
     case.code.write_text(NETWORK)
@@ -255,7 +255,7 @@ def test_a_function_with_other_answers(case: Case) -> None:
     case.file.write_text(case.file.read_text().replace(":net", ":labels"))
     case.half()
     case.code.write_text(NETWORK.replace("shift = 0", "shift = 1"))
-    case.told(2, "is not the one that out was begun with: its answers to some images changed")
+    case.told(2, "out cannot be resumed: the labels for some images of the model 'net'")
     case.code.write_text(NETWORK)
     case.goes_on()
 
@@ -272,7 +272,7 @@ def test_a_changed_model_file(case: Case) -> None:
     case.half()
     kept = file.read_bytes()
     file.write_bytes((case.folder / "other.pt").read_bytes())
-    case.told(2, "the model 'net' (net.pt) is not the one", "its file changed; bring it back")
+    case.told(2, "the file of the model 'net' (net.pt) changed; restore it")
     file.unlink()
     case.told(2, "study.toml", "net.pt", "does not exist")
     file.write_bytes(kept)
@@ -284,7 +284,7 @@ def test_a_changed_file_of_prices(case: Case) -> None:
     case.file.write_text(case.file.read_text().replace("[1, 10]", '[1, "dear.csv"]'))
     case.half()
     (case.folder / "dear.csv").write_text("class,price\n1,8\ndefault,1\n")
-    words = ("study.toml: the prices have changed", "bring the file of prices back, or begin")
+    words = ("study.toml: the values of the price", "restore the file, or start")
     case.told(2, *words)
     (case.folder / "dear.csv").write_text("class,price\n1,7\ndefault,1\n")
     case.goes_on()
@@ -299,8 +299,8 @@ def test_files_cut_short_or_of_another_kind(case: Case) -> None:
     path = case.out / "shard-0.sqlite"
     whole = path.read_bytes()
     for content, words in (
-        (whole[: len(whole) // 2], "bring back a"),
-        (whole[:4096], "bring back a"),
+        (whole[: len(whole) // 2], "restore a"),
+        (whole[:4096], "restore a"),
         (b"", "not a study's"),
         (b"budget = 3\n" * 999, "not a database"),
     ):
@@ -315,7 +315,7 @@ def test_files_cut_short_or_of_another_kind(case: Case) -> None:
     path.write_bytes(whole)
     with contextlib.closing(sqlite3.connect(path)) as other:
         other.execute("PRAGMA user_version=7")
-    case.told(2, "has schema 7: expected 1; it was made by a newer tollbox, use that one")
+    case.told(2, "has schema 7: expected 2; it was made by a newer tollbox, use that one")
     path.write_bytes(whole)
     case.goes_on()
 
@@ -349,8 +349,8 @@ def test_a_store_that_may_not_grow(case: Case) -> None:
     case.told(
         1,
         "shard-0.sqlite cannot be written: database or disk is full.",
-        "All that was recorded before is safe: make room",
-        "go on with `tollbox resume`",
+        "All that was recorded before is safe: free some space",
+        "resume with `tollbox resume`",
     )
     case.patch.setattr(Store, "_check", check)
     case.goes_on()
@@ -363,7 +363,7 @@ def test_a_full_disk(case: Case) -> None:
         case.told(
             1,
             "cannot be written: ",
-            "All that was recorded before is safe: make room",
+            "All that was recorded before is safe: free some space",
             command=("run", "study.toml", "--out", "disk/out"),
         )
         before = len(contents(disk / "out"))
@@ -428,8 +428,8 @@ def test_another_environment_is_told_before_a_study_goes_on(
     with Store.open(case.out / "shard-0.sqlite", write=True) as store:
         rewrite_record(store, "environment", {**vars(store.study.environment), key: before})
     err = case.goes_on()
-    [notice] = [line for line in err.splitlines() if "was begun elsewhere" in line]
-    assert f"This study was begun elsewhere ({key} was {before}, is " in notice
+    [notice] = [line for line in err.splitlines() if "was started elsewhere" in line]
+    assert f"This study was started elsewhere ({key} was {before}, is " in notice
     assert "elsewhere" not in case.run("resume", "out")[2]  # nothing is left to be run
 
 
@@ -475,7 +475,7 @@ def test_images_that_a_model_gets_right_are_told_and_kept(case: Case) -> None:
     np.savez("images.npz", images=images, labels=labels)
     text = case.file.read_text()
     case.file.write_text(text.replace("[images]\n", "[images]\ncorrect_only = true\n"))
-    sentence = "Of the first 3 images the model 'net' classifies 2 correctly: these are attacked."
+    sentence = "The model 'net' classifies 2 of the first 3 images correctly: these are attacked."
     _, planned, _ = case.run("run", "study.toml", "--dry-run")
     assert sentence in planned
     assert "8 cells" in planned
@@ -487,7 +487,7 @@ def test_images_that_a_model_gets_right_are_told_and_kept(case: Case) -> None:
     assert len(contents(case.out)) == 8
     assert case.run("report", "out")[0] == 0
     page = (case.out / "report.html").read_text()
-    assert "Of the first 3 images the model" in page
+    assert "of the first 3 images correctly: these are attacked" in page
     assert "2 images; 8 of 8 runs are finished" in page
     assert "misclassifies anyway" not in page
     case.run("export", "out")
@@ -885,5 +885,5 @@ def test_the_check_of_models_is_said_and_kept(case: Case) -> None:
 
 def test_a_metered_model_is_not_checked(case: Case) -> None:
     case.file.write_text(f"metered = true\n{case.file.read_text()}")
-    case.told(2, "check and metered are both set", command=(*BEGIN, "--check"))
+    case.told(2, "--check and --metered are both set", command=(*BEGIN, "--check"))
     assert not case.out.exists()

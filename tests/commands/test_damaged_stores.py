@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_studies import rewrite_record
+from small_studies import copy_partial_study, rewrite_record
 
 from tollbox.cli.app import main
 from tollbox.studies.store.store import Store
 
-STORE = Path(__file__).parent.parent / "stores" / "v1"
 ALL = ("status", "export", "report", "resume")
 
 Refused = Callable[..., None]
@@ -25,7 +24,7 @@ Refused = Callable[..., None]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    shutil.copytree(STORE, tmp_path / "out")
+    copy_partial_study(tmp_path / "out")
     return tmp_path / "out"
 
 
@@ -78,7 +77,7 @@ def test_a_shard_copied_over_another(folder: Path, refused: Refused) -> None:
         main(["status", str(folder)])
     assert not end.value.code
     shutil.copy(folder / "shard-0.sqlite", folder / "shard-1.sqlite")
-    refused("shard-1.sqlite holds shard 0 of a study: expected shard 1; bring it back")
+    refused("shard-1.sqlite holds shard 0 of a study: expected shard 1; restore it")
 
 
 def test_shards_of_two_studies(folder: Path, refused: Refused) -> None:
@@ -103,7 +102,7 @@ def test_shards_with_other_images(folder: Path, refused: Refused) -> None:
         ("cost = 9e999", "has cost inf"),
         ("queries = -3", "has -3 queries"),
         ("queries = 2.5", "has 2.5 queries"),
-        ("source = queries + 1", "flagged of"),
+        ("flagged = queries + 1", "flagged of"),
         ("stop = 'lunch'", "'lunch' is not a valid Stop"),
         ("warnings = '[3]'", "a warning that is not text"),
         ("warnings = '['", "is damaged"),
@@ -116,7 +115,7 @@ def test_a_result_that_no_run_can_have(
     folder: Path, refused: Refused, change: str, words: str
 ) -> None:
     edit(folder, f"UPDATE results SET {change} WHERE cell = (SELECT MAX(cell) FROM results)")
-    refused("shard-0.sqlite is damaged", words, "bring back a whole copy")
+    refused("shard-0.sqlite is damaged", words, "restore a complete copy")
 
 
 READ_TRACES = ("export", "report")
@@ -131,7 +130,7 @@ def test_traces_that_are_not_traces(folder: Path, refused: Refused) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda trace: trace["improvements"][0].append(1.0),
+        lambda trace: trace["improvements"][0].extend([1.0, 1.0]),
         lambda trace: trace["improvements"][0].pop(),
         lambda trace: trace["improvements"][0].__setitem__(3, -1.0),
         lambda trace: trace["improvements"][0].__setitem__(3, float("nan")),

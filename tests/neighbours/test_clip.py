@@ -55,7 +55,7 @@ def test_names_are_asked_with_and_shown(tmp_path: Path, pictures: np.ndarray, to
         picture.save(tmp_path / "pictures" / name / f"{number}.png")
     command = ["attack", "--model", f"clip:{folder}", "--images", "pictures", "--budget", "40"]
     done = tollbox(*command, "--names", "names.txt", "--out", "out")
-    assert "Pictures are resized to 32 on the shorter side" in done.stdout, done.stderr
+    assert "Images are resized to 32 on the shorter side" in done.stdout, done.stderr
     ledger = json.loads((tmp_path / "out" / "ledger.json").read_text())
     assert [(each["label"], each["class"]) for each in ledger["images"]] == [
         (0, "a wall"),

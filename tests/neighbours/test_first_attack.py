@@ -54,7 +54,7 @@ def test_attacked_in_one_command(
     words[words.index("--budget") + 1] = "100"
     done = tollbox(*words)
     assert done.returncode == 0, done.stderr
-    assert "Pictures are stretched to 32x32 (bilinear)." in done.stdout
+    assert "Images are stretched to 32x32 (bilinear)." in done.stdout
     with open(tmp_path / "results" / "results.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["name"]: row["class"] for row in rows} == classes
@@ -69,7 +69,7 @@ def test_the_users_sizes_win(tmp_path: Path, pictures: np.ndarray, tollbox: Any)
     class_folders(tmp_path / "pictures", vit(tmp_path / "vit"), pictures[:2])
     command = ["attack", "--model", "hf:vit", "--images", "pictures", "--budget", "40"]
     done = tollbox(*command, "--resize", "40", "--crop", "32", "--out", "out")
-    assert "Pictures are resized to 40 on the shorter side (bilinear) and cropped to 32x32." in (
+    assert "Images are resized to 40 on the shorter side (bilinear) and cropped to 32x32." in (
         done.stdout
     )
     wrong = tollbox(*command, "--resize", "40", "--crop", "36", "--out", "other")
@@ -106,8 +106,8 @@ def test_sizes_and_names_are_recorded(tmp_path: Path, pictures: np.ndarray, toll
     ):
         assert list(found.rows()) == list(whole.rows())
         assert {row["name"]: row["class"] for row in found.rows()} == classes
-        assert found.pictures.shape == (3, 3, 32, 32)
-        assert found.sizes == ["Pictures are stretched to 32x32 (bilinear)."]
+        assert found.pixels.shape == (3, 3, 32, 32)
+        assert found.sizes == ["Images are stretched to 32x32 (bilinear)."]
     other = tollbox("run", "study.toml", "--out", "anew")
     assert (other.returncode, other.stderr.count("\n")) == (2, 1), other.stderr
     assert not (tmp_path / "anew").exists()

@@ -193,7 +193,7 @@ def test_a_study(tmp_path: Path, pictures: np.ndarray, images: torch.Tensor, tol
     file.write_text(json.dumps({**json.loads(settings), "image_std": [0.2, 0.25, 0.31]}))
     refused = tollbox("resume", "out")
     assert refused.returncode == 2, refused.stderr
-    assert "std, which was 0.2, 0.25, 0.3 and is 0.2, 0.25, 0.31, changed" in refused.stderr
+    assert "changed from 0.2, 0.25, 0.3 to 0.2, 0.25, 0.31" in refused.stderr
     file.write_text(settings)
     done = tollbox("resume", "out")
     assert done.returncode == 0, done.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -12,20 +11,20 @@ from typing import Any
 import polars
 import pyarrow.parquet
 import pytest
+from small_studies import copy_partial_study
 
 import tollbox as tb
 from tollbox.cli.app import main
 from tollbox.studies.export import STEPS, files_of, steps
 from tollbox.studies.results import COLUMNS
 
-STORE = Path(__file__).parent.parent / "stores" / "v1"
 TYPES = {str: "string", int: "int64", float: "double", bool: "bool"}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A study with an image that is misclassified, one without a point, and odd names."""
-    shutil.copytree(STORE, tmp_path / "out")
+    copy_partial_study(tmp_path / "out")
     with closing(sqlite3.connect(tmp_path / "out" / "shard-0.sqlite")) as store, store:
         store.execute("UPDATE images SET name = '=é' WHERE place = 0")
         cells = [cell for (cell,) in store.execute("SELECT cell FROM results ORDER BY cell")]

@@ -241,9 +241,7 @@ def test_there_are_no_more_processes_than_cores_unless_forced(monkeypatch):
             pytest.fail("a single core needs no other process")
 
     monkeypatch.setattr("tollbox._run.Workers", Never)
-    with pytest.warns(
-        UserWarning, match=rf"workers is 7, {words}.*tb.workers.Workers\(.*force=True\)"
-    ):
+    with pytest.warns(UserWarning, match=rf"workers is 7, {words}.*Workers\(.*force=True\)"):
         results = tb.attack.run_cells(
             cells(3, budget=20), model(), execution=tb.Execution(workers=7)
         )
@@ -308,7 +306,8 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
                 with tb.workers.Workers(test_workers.model(), 2) as pool:
                     print(*pool._processes.pids, flush=True)
                     listed = test_workers.cells(4, budget=1e12)
-                    tb.attack.run_cells(listed, test_workers.model(), workers=pool)
+                    both = tb.Execution(workers=pool)
+                    tb.attack.run_cells(listed, test_workers.model(), execution=both)
             """
         )
     )

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import torch
 
-from tollbox import Study
+from tollbox import Study, run_study
 from tollbox.studies import StudyResults
-from tollbox.studies.store.record import Environment, ModelFingerprint, StudyRecord
+from tollbox.studies.store.record import Environment, ModelRecord, StudyRecord
 from tollbox.studies.store.store import Store
 
 NETWORK = '''
@@ -59,6 +62,28 @@ preset = "surfree"
 
 [[attacks]]
 preset = "a-hsja"
+"""
+
+
+PARTIAL = """\
+budget = 90
+prices = [1, 3]
+batch_size = 16
+device = "cpu"
+
+[images]
+path = "tollbox.models.stand_ins:images"
+limit = 2
+
+[[models]]
+name = "net"
+source = "tollbox.models.stand_ins:convolutional"
+
+[[attacks]]
+preset = "surfree"
+
+[[attacks]]
+preset = "a-cgba"
 """
 
 
@@ -112,6 +137,21 @@ def contents(folder: Path) -> dict[int, tuple[Any, ...]]:
         }
 
 
+@cache
+def _partial() -> TemporaryDirectory[str]:
+    folder = TemporaryDirectory()
+    out = Path(folder.name, "out")
+    run_study(Study.from_text(PARTIAL, Path(folder.name), "study.toml"), out).close()
+    with Store.open(out / "shard-0.sqlite", write=True) as store:
+        store.forget(set(range(8)) - {3, 7})
+    return folder
+
+
+def copy_partial_study(out: Path) -> None:
+    """Write the folder of a study in which only cells 3 and 7 of 8, at c* = 3, have results."""
+    shutil.copytree(Path(_partial().name, "out"), out)
+
+
 def rewrite_record(store: Store, key: str, value: Any) -> None:
     """Change what a store says about its study, as only a test would."""
     store._connection.execute("UPDATE about SET value = ? WHERE key = ?", (json.dumps(value), key))
@@ -128,10 +168,10 @@ def sample_record(**changes: Any) -> StudyRecord:
         "series": ("surfree, c* = 1",),
         "width": 40,
         "shards": 1,
-        "prices": ("1: one",),
         "environment": Environment("0.1.0", "2.4", "2.0", "3.11", "cpu (x86_64)"),
-        "models": {"net": ModelFingerprint("float32", 8, answers=(1, 2))},
+        "models": {"net": ModelRecord("float32", 8)},
+        "attacks": ("surfree",),
         "made_by": "run",
-        "attacks": {"surfree": {"attack": "SurFree", "search.tau": "0.0001"}},
+        "fingerprint": {"the attack 'surfree'": {"attack": "SurFree", "search.tau": "0.0001"}},
     }
     return StudyRecord(**{**values, **changes})

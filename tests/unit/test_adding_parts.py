@@ -68,7 +68,7 @@ class Drawing:
 ATTACK = '''
 from dataclasses import dataclass
 import torch
-from tollbox import Ask, Stop, Until
+from tollbox.attack import Ask, Stop, Until
 
 @dataclass(frozen=True)
 class Brighten:

@@ -107,7 +107,7 @@ def test_a_bad_goal_is_refused(make, told):
         ({"goal": {2, 3}}, r"use tb.Goal.leave\(...\)"),
         ({"goal": 2}, "goal is 2: expected a tb.Goal"),
         ({"goal": [{2, 3}]}, r"goal is \{2, 3\}: expected tb.Goal.leave"),
-        ({"goal": [tb.Goal(), tb.Goal()]}, "there are 1 images and more goals"),
+        ({"goal": [tb.Goal(), tb.Goal()]}, "got 1 images but more goals"),
         ({"goal": [None]}, "the goal of image 0 is None"),
     ],
 )

@@ -17,7 +17,7 @@ from tollbox.data.data_sets import images_from
 from tollbox.data.images import ImageSet
 from tollbox.errors import FileError, InputError
 from tollbox.models.loading import load_model
-from tollbox.studies import sources
+from tollbox.studies.inputs import load
 from tollbox.studies.selection import images_digest
 from tollbox.studies.study import Study
 
@@ -182,9 +182,7 @@ MISTAKES = {
 
 def loaded(of: Study) -> ImageSet:
     """The images that a study is run on."""
-    images = sources.load_images(of, of.images.limit)
-    sources.check_digest(of, images)
-    return images
+    return load(of).images
 
 
 @pytest.mark.parametrize("name", MISTAKES)
@@ -264,7 +262,7 @@ def test_such_a_study_runs_is_resumed_and_reported(
     with pytest.raises(SystemExit) as end:
         main(["resume", "out"])
     assert end.value.code == 2
-    assert "not those that out was begun with" in capsys.readouterr().err
+    assert "out cannot be resumed: the content of image" in capsys.readouterr().err
 
 
 def test_a_function_without_arguments_makes_the_model(module: str) -> None:

@@ -188,7 +188,7 @@ def test_the_pool_tries_the_nearest_within_the_mask_first():
         (torch.ones(16, 15, dtype=torch.bool), r"has shape \(16, 15\)"),
         (torch.ones(2, 16, 16, dtype=torch.bool), r"has shape \(2, 16, 16\)"),
         (torch.ones(16, dtype=torch.bool), r"mask has shape \(16,\)"),
-        ([MASK, MASK], "there are 1 images and more masks"),
+        ([MASK, MASK], "got 1 images but more masks"),
         ([MASK.numpy()], "the mask of image 0 is "),
         (3, "mask is 3"),
     ],

@@ -1,8 +1,7 @@
 """The metric: distances in it, who is refused, and cells of both in one batch."""
 
-import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,6 @@ import tollbox as tb
 from tollbox.core.metric import Metric, check_made_for, metrics_of
 from tollbox.errors import InputError
 from tollbox.studies.specs import AttackSpec, ImagesSpec, ModelSpec, Tariff
-from tollbox.studies.store.record import StudyRecord
 from tollbox.studies.study import Study
 
 GREY = torch.full((3, 4, 4), 0.5, dtype=torch.float64)
@@ -173,23 +171,3 @@ def test_a_study_made_in_memory_writes_its_norm_unless_it_is_l2():
     assert read(study.text).norm is study.norm is Metric.LINF
     with pytest.raises(InputError, match=r"^norm is l2, but RayS as given"):
         made("rays", "l2")
-
-
-def test_a_record_of_before_is_in_l2(tmp_path):
-    values = {
-        "text": "",
-        "where": "",
-        "folder": str(tmp_path),
-        "name": "old",
-        "lines": ["a"],
-        "width": 1,
-        "shards": 1,
-        "prices": ["1"],
-        "environment": dict.fromkeys(("tollbox", "torch", "numpy", "python", "device"), ""),
-        "models": {},
-        "made_by": "run",
-    }
-    record = StudyRecord.from_json(values)
-    assert record.norm is Metric.L2
-    again = replace(record, norm=Metric.LINF).to_json()
-    assert StudyRecord.from_json(json.loads(json.dumps(again))).norm is Metric.LINF

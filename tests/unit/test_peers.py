@@ -216,7 +216,7 @@ def wrapped(**options: Any) -> Wrapped:
 def test_labels_that_are_not_given_are_asked_for() -> None:
     model, pixels = tb.models.as_model(FoolboxLike()), Pixels(0, 255)
     given, results = wrapped().run(model, pixels, IMAGES * 255, labels=[0] * 4)
-    found, again = wrapped(batch_size=3).run(model, pixels, IMAGES * 255)
+    found, again = wrapped(execution=tb.Execution(batch_size=3)).run(model, pixels, IMAGES * 255)
     assert torch.equal(given, found)
     assert [r.ledger for r in results] == [r.ledger for r in again]
     assert (brightness(found, 0, 255).argmax(1) == 1).all()

@@ -121,6 +121,6 @@ def test_models_that_say_nothing_do_not_disagree() -> None:
     assert (both.names, both.preprocessing) == (("a", "b"), OWN)
     assert Configurations({"file": onnx}).preprocessing is None
     apart = Configurations({"net": model(), "other": model(own=Preprocessing.of(12, (8, 8)))})
-    with pytest.raises(InputError, match=r"for 'net' pictures are .*bicubic.*'other'.*bilinear"):
+    with pytest.raises(InputError, match=r"for 'net' images are .*bicubic.*'other'.*bilinear"):
         assert Preparation(model=apart).resizing
     assert Preparation(tb.data.Resizing(8), (), apart).resizing == tb.data.Resizing(8)

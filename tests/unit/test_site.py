@@ -47,7 +47,7 @@ def test_names_become_what_the_code_says_of_them(site: ModuleType) -> None:
     text = made(site, "reference/python")
     assert ".. autofunction:: tollbox.run\n" in text
     assert ".. autoclass:: tollbox.Prices\n" in text
-    assert ".. autoexception:: tollbox.InputError\n" in text
+    assert ".. autoexception:: tollbox.errors.InputError\n" in text
     assert ".. automodule:: tollbox.testing\n" in text
     assert "- `tollbox" not in text
 

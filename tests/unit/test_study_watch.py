@@ -12,7 +12,7 @@ from rich.console import Console
 import tollbox as tb
 from tollbox.cli.progress import LOG_SECONDS, Pace, StudyWatch
 from tollbox.core.stop import Stop
-from tollbox.studies.create import begin
+from tollbox.studies.create import create
 from tollbox.studies.events import CellEnded, WorkerProgress
 from tollbox.studies.inputs import load
 
@@ -42,7 +42,7 @@ class Clock:
 
 @pytest.fixture
 def results(tiny_study: tb.Study) -> Iterator[tb.studies.StudyResults]:
-    begin(load(tiny_study), Path("out"), "run")
+    create(load(tiny_study), Path("out"), "run")
     with tb.studies.StudyResults("out") as found:
         yield found
 

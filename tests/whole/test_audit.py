@@ -35,9 +35,8 @@ from tollbox.studies.create import describe
 from tollbox.studies.events import CellEnded, Event
 from tollbox.studies.grid import Grid
 from tollbox.studies.specs import ImagesSpec, ModelSpec
-from tollbox.studies.store.folder import shard_path
-from tollbox.studies.store.record import Environment, ModelFingerprint
-from tollbox.studies.store.store import Store
+from tollbox.studies.store.record import Environment, ModelRecord
+from tollbox.studies.store.store import Store, shard_path
 from tollbox.studies.study import Study
 from tollbox.testing import half_space
 
@@ -560,9 +559,7 @@ def test_a_page_of_ten_thousand_cells(tmp_path: Path) -> None:
     )
     grid = Grid.of(study, MANY, None)
     environment = Environment("0.1.0", "2", "2", "3", "cpu")
-    record = describe(
-        study, grid, environment, {"model": ModelFingerprint("float32", None)}, "audit"
-    )
+    record = describe(study, grid, environment, {"model": ModelRecord("float32", None)}, "audit")
     record = dataclasses.replace(record, settings=settings_of(suite, images, Criteria()))
     rows = [(n, f"{n:064x}", 0, f"image {n}") for n in range(MANY)]
     out = tmp_path / "out"

@@ -59,10 +59,10 @@ def test_a_study_follows_its_model(study: Callable[[], tb.Study]) -> None:
             "bright/2.png": (1, "bright"),
         }
         assert found.record.resizing == tb.data.Resizing(12, (8, 8), "bicubic")
-        assert found.sizes == [f"Pictures are {found.record.resizing}."]
+        assert found.sizes == [f"Images are {found.record.resizing}."]
         assert not any(row["already_misclassified"] for row in found.rows())
     with tb.studies.StudyResults("out") as found:  # the images, without the model
-        assert found.pictures.shape == (3, 3, 8, 8)
+        assert found.pixels.shape == (3, 3, 8, 8)
         cell = found.finished()[0].cell
         assert found.replayed(cell).distance == found.finished()[0].distance
 

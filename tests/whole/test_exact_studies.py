@@ -23,7 +23,7 @@ from tollbox.core.exactness import Seen
 from tollbox.errors import FileError, InputError
 from tollbox.report.page import page_data
 from tollbox.studies import StudyResults
-from tollbox.studies.create import begin, holds
+from tollbox.studies.create import create, holds
 from tollbox.studies.events import Options
 from tollbox.studies.inputs import load
 from tollbox.studies.run import run_folder
@@ -113,7 +113,7 @@ class Case:
         """Begin, or go on; stopped at a batch."""
         loaded, place = load(self.study(), {"net": tb.models.from_torch(net)}), out or self.out
         if not holds(loaded.study, place):
-            begin(loaded, place, "python")
+            create(loaded, place, "python")
         net.log.sizes.clear()
         net.log.at = stop_at
         return run_folder(place, Options(), lambda _: None, net.log.stop, loaded)
@@ -164,7 +164,7 @@ def test_running_out_of_memory_ends_exactness_and_is_told(case: Case) -> None:
     case.text += "\n[[models]]\nname = 'other'\nsource = 'nowhere:other'\n"
     models = {"net": tb.models.from_torch(net := Small()), "other": tb.models.from_torch(Net())}
     loaded = load(case.study(), models)
-    begin(loaded, case.out, "python")
+    create(loaded, case.out, "python")
     net.log.sizes.clear()
     net.log.at = -1
     run_folder(case.out, Options(), lambda _: None, net.log.stop, loaded)
@@ -185,7 +185,7 @@ def test_two_processes_take_the_same_shape_and_layout(case: Case) -> None:
     case.run(Net())
     with StudyResults(case.out) as results:
         assert results.record.shards == 2
-        assert {store.study.exactness_of("net").shapes for store in results._stores} == {(128,)}
+        assert {store.study.exactness_of("net").shapes for store in results.stores} == {(128,)}
     assert contents(case.out) == contents(case.folder / "one")
 
 
@@ -193,7 +193,7 @@ def test_two_processes_take_the_same_shape_and_layout(case: Case) -> None:
     ("net", "what"),
     [
         (lambda: Net(size=64), "a row of the model 'net' depends on its place in the batch here"),
-        (lambda: Net(gain=2.0), "the model 'net' gives other logits here than where it was begun"),
+        (lambda: Net(gain=2.0), "the logits of the model 'net' differ from those at its start"),
     ],
 )
 def test_what_no_longer_holds_is_refused(case: Case, net: Callable[[], Net], what: str) -> None:
@@ -202,9 +202,8 @@ def test_what_no_longer_holds_is_refused(case: Case, net: Callable[[], Net], wha
     with pytest.raises(FileError) as refusal:
         case.run(net())
     assert str(refusal.value) == (
-        f"{case.out} is an exact study, and {what}, in batches of 128 (contiguous); go on with "
-        "the model, the device and the versions that it was begun with, or begin a new study in "
-        "another folder."
+        f"{case.out} is an exact study, and {what}, in batches of 128 (contiguous); resume it "
+        "with the model, device and versions of its start, or start a new study in another folder."
     )
 
 
@@ -264,7 +263,7 @@ def test_a_store_that_does_not_say_is_not_known_and_an_exact_one_is_not_resumed(
         rewrite_record(store, "exactness", {})
     with StudyStatus(case.out) as status:
         assert status.exactness == ["Not known: repeated runs may or may not agree bit for bit."]
-    with pytest.raises(FileError, match="it is not known of the model 'net' whether it is exact"):
+    with pytest.raises(FileError, match="it is not known whether the model 'net' is exact"):
         case.run(Net())
 
 

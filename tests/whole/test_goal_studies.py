@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -69,7 +68,7 @@ def test_the_set_and_the_mask_hold_in_every_run(study: StudyFolder) -> None:
             assert again.improvements == result.improvements
             if again.adversarial is not None:
                 attacked += result.stop.attacked
-                source = found.pictures[place.image]
+                source = found.pixels[place.image]
                 assert torch.equal(again.adversarial[fixed], source[fixed])
     assert attacked > 0
 
@@ -124,20 +123,20 @@ def test_another_set_or_another_mask_is_another_study(tmp_path: Path, monkeypatc
     folder = tmp_path / "out"
     tb.run_study(made.study(), folder, time_limit=1e-9).close()
     Image.fromarray(mask_array(4)).save(tmp_path / "mask.png")
-    with pytest.raises(InputError, match=r"the masks of .*mask.png are not those that .* begun"):
+    with pytest.raises(InputError, match=r"the masks of mask.png changed"):
         resume(folder)
     Image.fromarray(mask_array()).save(tmp_path / "mask.png")
     (tmp_path / "set.txt").write_text("0-3\n")
-    with pytest.raises(FileError, match=r"the flagged classes of .*set.txt have changed"):
+    with pytest.raises(FileError, match=r"the flagged classes of set.txt changed"):
         resume(folder)
-    with pytest.raises(FileError, match=r"the flagged classes of .*set.txt have changed"):
+    with pytest.raises(FileError, match=r"the flagged classes of set.txt changed"):
         tb.run_study(made.study(), folder)
     (tmp_path / "set.txt").write_text("3\n2\n1\n")
     resume(folder)
     Image.fromarray(mask_array(4)).save(tmp_path / "mask.png")
     with (
         tb.studies.StudyResults(folder) as found,
-        pytest.raises(FileError, match=r"the masks of .*mask.png are not those"),
+        pytest.raises(FileError, match=r"the masks of mask.png changed"),
     ):
         found.replayed(0)
 
@@ -170,7 +169,7 @@ def test_a_list_of_classes_and_a_folder_of_masks(tmp_path: Path, monkeypatch) ->
             point = found.replayed(result.index).adversarial
             place = found.grid.place(result.index).image
             if point is not None:
-                changed = (point != found.pictures[place]).any(0).any(0)
+                changed = (point != found.pixels[place]).any(0).any(0)
                 assert not changed[place + 1 :].any()
 
 
@@ -212,12 +211,3 @@ def test_a_goal_that_does_not_fit_is_refused(
     with pytest.raises(InputError, match=told):
         tb.run_study(made.study(), tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_store_of_before_has_neither_set_nor_mask(study: StudyFolder) -> None:
-    with tb.studies.StudyResults(study.folder / "out") as found:
-        values = json.loads(json.dumps(found.record.to_json()))
-    assert values["flagged"] == [1, 2, 3]
-    del values["flagged"], values["masks"]
-    before = type(found.record).from_json(values)
-    assert (before.flagged, before.masks) == (None, None)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-import sqlite3
 import sys
 from pathlib import Path
 
 import pytest
-import torch
-from small_studies import TEXT, contents, write_study
+from small_studies import TEXT, write_study
 
 import tollbox as tb
 from tollbox.report.distance_rule import DistanceRule
@@ -39,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_results_are_in_linf(folder: Path) -> None:
     with tb.studies.StudyResults(folder) as found:
-        pictures = found.pictures
+        pictures = found.pixels
         results = found.results()
         assert {row["norm"] for row in found.rows()} == {"linf"}
         replayed = [found.replayed(result.index) for result in results]
@@ -71,25 +69,3 @@ def test_what_is_written_of_it_says_linf(folder: Path, tmp_path: Path) -> None:
     assert "median-linf-by-cost.svg" in names
     drawn = [name for name in names if name.endswith(".svg")]
     assert not any("l2" in name for name in drawn)
-
-
-def test_a_store_of_before_opens_in_l2(tmp_path: Path) -> None:
-    written = write_study(tmp_path, "l2_net")
-    sys.path.insert(0, str(tmp_path))
-    try:
-        tb.run_study(written.study(), tmp_path / "out").close()
-        before = contents(tmp_path / "out")
-        with sqlite3.connect(tmp_path / "out" / "shard-0.sqlite") as store:
-            assert store.execute("DELETE FROM about WHERE key = 'norm'").rowcount == 1
-        store.close()
-        assert contents(tmp_path / "out") == before
-        with tb.studies.StudyResults(tmp_path / "out") as found:
-            assert {result.norm for result in found.results()} == {tb.attack.Metric.L2}
-            first = found.results()[0]
-            place = found.grid.place(first.index).image
-            again = found.replayed(first.index)
-            assert again.adversarial is not None
-            apart = torch.linalg.vector_norm(again.adversarial - found.pictures[place])
-            assert first.distance == pytest.approx(float(apart), rel=1e-5)
-    finally:
-        sys.path.remove(str(tmp_path))

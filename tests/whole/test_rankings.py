@@ -32,7 +32,6 @@ from tollbox.report.table_files import (
 from tollbox.studies.store.store import Store
 
 CAP = 0.5 * math.sqrt(192)
-OLD = Path(__file__).parent.parent / "stores" / "v1"
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from tollbox.report.page import page_data, usual_level
 from tollbox.report.paper_table import PaperTable, paper_table
 from tollbox.report.runs import series_of
 from tollbox.report.table_files import comma_separated, latex, markdown
-from tollbox.studies.store.record import ModelFingerprint
+from tollbox.studies.store.record import ModelRecord
 
 BUDGET = 400.0
 TEXT = """
@@ -181,9 +181,9 @@ def test_how_models_are_run_is_told(found: tb.studies.StudyResults) -> None:
     for name, model in found.record.models.items():
         assert page_data(found)["environment"][f"model {name}"] == summary.model_settings(model)
     how = {"dtype": "bfloat16", "compile": "true"}
-    model = ModelFingerprint("float32", 8, running=how)
+    model = ModelRecord("float32", 8, running=how)
     assert summary.model_settings(model) == "dtype bfloat16, compile true, quantize 8"
-    assert summary.model_settings(ModelFingerprint("float64", None)) == "dtype float64"  # of 0.1.0
+    assert summary.model_settings(ModelRecord("float64", None)) == "dtype float64"
 
 
 def test_the_data_is_plain(found: tb.studies.StudyResults) -> None:

@@ -9,7 +9,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,14 +22,14 @@ from hypothesis import strategies as st
 from small_studies import sample_record
 
 import tollbox as tb
-from tollbox.core.limits import Limits
 from tollbox.engine.journal import Answered
 from tollbox.errors import FileError, InputError
+from tollbox.studies.fingerprint import settings_of
 from tollbox.studies.specs import Tariff
 from tollbox.studies.store import codec
 from tollbox.studies.store.codec import Trace, pack_answers
 from tollbox.studies.store.connection import StoreError
-from tollbox.studies.store.record import StudyRecord, parts_of
+from tollbox.studies.store.record import StudyRecord, difference
 from tollbox.studies.store.store import APPLICATION, SCHEMA, Store
 from tollbox.testing import half_space
 
@@ -120,7 +119,7 @@ def test_runs_come_back_with_counts_improvements_and_steps(path: Path, attack: s
     )
     assert result.trace
     result = replace(result, warnings=("one", "and another"), reason="said", seed=-(2**63))
-    tariff = Tariff("4", prices, Limits(300, result.limits.max_queries))
+    tariff = Tariff("4", prices, result.limits)
     with Store.open(path, write=True) as store:
         store.save(7, result)
         store.save(8, replace(result, adversarial=None))
@@ -142,7 +141,7 @@ def test_runs_come_back_with_counts_improvements_and_steps(path: Path, attack: s
     assert back.warnings == result.warnings
     assert torch.equal(back.adversarial, result.adversarial)
     assert (end.distance, end.cost) == (result.distance, result.ledger.cost)
-    assert (end.queries, end.source) == (result.ledger.queries, result.ledger.flagged)
+    assert (end.queries, end.flagged) == (result.ledger.queries, result.ledger.flagged)
     assert back.ledger == result.ledger
     assert back.improvements == result.improvements
     assert back.trace == result.trace
@@ -153,85 +152,9 @@ def test_a_trace_is_decoded_in_parts() -> None:
     boundary = half_space(distance=0.3, shape=(3, 8, 8))
     [result] = tb.run(tb.preset("a-cgba"), boundary.model(), boundary.source[None], [0], budget=300)
     trace = Trace(codec.pack_trace(result), Path())
-    assert trace.improvements(result.ledger.prices, tb.Goal.leave({0})) == result.improvements
+    assert trace.improvements == result.improvements
     assert "_values" not in vars(trace)  # the steps were not decoded for that
     assert (tuple(trace.steps), trace.counts) == (result.trace, result.ledger.counts)
-
-
-@pytest.mark.parametrize(
-    "prices",
-    [
-        tb.Prices(4, 1),
-        tb.Prices(0.1, 0.3),
-        tb.Prices.flagged_only(),
-        tb.Prices.per_class({0: 5}, default=2),
-    ],
-    ids=str,
-)
-def test_an_old_trace_has_its_queries_included_when_it_is_read(prices: tb.Prices) -> None:
-    """Version 0.1.0 wrote the account before the query that found a point."""
-    boundary = half_space(distance=0.3, shape=(3, 8, 8))
-    limits = tb.Limits(1000, max_queries=300)
-    [result] = tb.run(
-        tb.preset("a-cgba"),
-        boundary.model(),
-        boundary.source[None],
-        [0],
-        prices=prices,
-        limits=limits,
-    )
-    assert len(result.improvements) > 3
-    assert (
-        old_trace(result).improvements(result.ledger.prices, tb.Goal.leave({0}))
-        == result.improvements
-    )
-
-
-def test_an_old_trace_does_not_know_the_class_of_an_answer_and_counts_the_most_expensive() -> None:
-    boundary = half_space(distance=0.3, shape=(3, 8, 8))
-
-    def labels(images: torch.Tensor) -> torch.Tensor:
-        """The class of an adversarial point is as good as drawn."""
-        last_digit = (images[:, 0, 0, 0] * 1e6).long() % 2
-        return torch.where(boundary.labels(images) > 0, 1 + last_digit, 0)
-
-    model = tb.models.from_callable(labels, dtype=torch.float64, classes=3)
-    prices = tb.Prices.per_class({0: 5, 1: 2})
-    [result] = tb.run(
-        tb.preset("a-cgba"), model, boundary.source[None], [0], prices=prices, budget=2000
-    )
-    assert len(result.improvements) > 10
-    assert {row.cost - row.cost_before for row in result.improvements} == {1, 2}
-    old = old_trace(result).improvements(prices, tb.Goal.leave({0}))
-    assert old == tuple(row._replace(cost=row.cost_before + 2) for row in result.improvements)
-
-
-def test_an_old_trace_of_a_free_clean_image_has_no_query() -> None:
-    boundary = half_space(distance=0.3, shape=(3, 8, 8))
-    free = tb.attack.Cell(
-        tb.preset("a-cgba"),
-        boundary.source,
-        1,
-        tb.Prices(),
-        tb.Limits(100.0, 100),
-        charge_clean=False,
-    )
-    [result] = tb.attack.Engine(boundary.model()).run([free])
-    assert result.improvements == ((0.0, 0, 0, 0.0, 0.0, 0),)
-    assert (
-        old_trace(result, charged=0).improvements(tb.Prices(), tb.Goal.leave({1}))
-        == result.improvements
-    )
-
-
-def old_trace(result: tb.Result, charged: int = 1) -> Trace:
-    """The trace of a run as version 0.1.0 wrote it."""
-    values = json.loads(zlib.decompress(codec.pack_trace(result)))
-    values["improvements"] = [
-        [row.cost_before, row.source, row.queries - charged, row.distance]
-        for row in result.improvements
-    ]
-    return Trace(zlib.compress(json.dumps(values).encode()), Path())
 
 
 # -- what a store says about its study ------------------------------------------------------------
@@ -242,65 +165,51 @@ def through_json(record: StudyRecord) -> StudyRecord:
 
 
 def test_a_record_comes_back_as_it_was(path: Path) -> None:
-    record = sample_record(shard=3, noise=2, settings={"price": 2.5}, experiment="clip", scale="s")
+    record = sample_record(shard=3, settings={"price": 2.5}, experiment="clip", scale="s")
     assert through_json(record) == record
     assert through_json(sample_record()) == sample_record()
     with Store.open(path, write=False) as store:
         assert store.study == sample_record()
 
 
-def test_keys_of_a_later_version_are_passed_over_and_those_that_are_missing_are_told(
-    path: Path,
-) -> None:
-    values = sample_record().to_json()
-    assert StudyRecord.from_json({**values, "weather": "fine"}) == sample_record()
+def test_a_key_that_is_missing_is_named(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DELETE FROM about WHERE key = 'models'")
-    refused(path, r"is damaged \(KeyError: 'models'\); bring back a whole copy")
-
-
-def test_a_record_without_attacks_and_noise_is_that_of_an_old_store() -> None:
-    values = sample_record(noise=7).to_json()
-    del values["attacks"], values["noise"]
-    record = StudyRecord.from_json(values)
-    assert (record.attacks, record.noise) == (None, 1)
-    assert record.resume_obstacle({"surfree": {"search.tau": "9"}}, 1) is None
-    assert record.resume_obstacle({}, 2) == "noise was version 1 and is 2"
+    refused(path, r"is damaged \(KeyError: 'models'\); restore a complete copy")
 
 
 @pytest.mark.parametrize(
-    ("begun", "now", "words"),
+    ("then", "now", "words"),
     [
-        ({"search.tau": "1"}, {"search.tau": "1"}, None),
-        (
-            {"search.tau": "0.0001"},
-            {"search.tau": "0.001"},
-            "was begun with search.tau = 0.0001, and is 0.001 now",
-        ),
-        ({}, {"search.new": "3"}, "was begun without search.new, and has search.new = 3 now"),
-        ({"old": "3"}, {}, "was begun with old = 3, and has no such field now"),
+        ({"tau": "1"}, {"tau": "1"}, None),
+        ({"tau": "1", "a": "2"}, {"tau": "3", "a": "2"}, "tau of it changed from 1 to 3"),
+        ({"tau": "1"}, {"tau": "1", "new": "3"}, "new of it changed from not set to 3"),
+        ({"tau": "1", "old": "3"}, {"tau": "1"}, "old of it changed from 3 to not set"),
+        ({"the file": "#1"}, {"the file": "#2"}, "the file of it changed"),
+        ({"the file": "#1"}, {"the weights": "#2"}, None),  # each side knows something else
+        ({"the file": "#1", "tau": "1"}, {"the file": "#1"}, None),  # no settings are known
+        ({"the file": "#1", "tau": "1"}, {"the file": "#2"}, "the file of it changed"),
     ],
 )
-def test_the_field_of_an_attack_that_differs_is_named(
-    begun: dict[str, str], now: dict[str, str], words: str | None
+def test_the_property_that_differs_is_named(
+    then: dict[str, str], now: dict[str, str], words: str | None
 ) -> None:
-    obstacle = sample_record(attacks={"a-cgba": begun}).resume_obstacle({"a-cgba": now}, 1)
-    assert obstacle == (words and f"the attack a-cgba {words}")
+    assert difference({"it": then, "other": {"a": "1"}}, {"it": now}) == words
 
 
 def test_the_parts_of_an_attack_are_named_field_by_field() -> None:
-    parts = parts_of(tb.preset("a-cgba"))
+    parts = settings_of("attack", tb.preset("a-cgba"))
     assert (parts["attack"], parts["search"]) == ("CGBA", "AsymmetricSearch")
     assert (parts["search.tau"], parts["estimate.subspace.factor"]) == ("2.25e-05", "4")
-    inside = parts_of(tb.preset("cgba+seri"))
+    inside = settings_of("attack", tb.preset("cgba+seri"))
     assert (inside["attack"], inside["inner"], inside["inner.queries"]) == (
         "Rescaled",
         "CGBA",
         "30",
     )
     for name in tb.presets():
-        assert parts_of(tb.preset(name)) == parts_of(tb.preset(name))
-        assert not any(" at 0x" in text for text in parts_of(tb.preset(name)).values())
+        assert settings_of("attack", tb.preset(name)) == settings_of("attack", tb.preset(name))
+        assert not any(" at 0x" in text for text in settings_of("attack", tb.preset(name)).values())
 
 
 # -- commits --------------------------------------------------------------------------------------
@@ -347,7 +256,7 @@ def test_a_second_writer_is_told_who_the_first_is(path: Path) -> None:
         with pytest.raises(FileError) as told:
             Store.open(path, write=True)
         assert f"in use by another process (process {os.getpid()})" in str(told.value)
-        assert "wait until it ends, or end it" in str(told.value)
+        assert "wait until it ends, or stop it" in str(told.value)
         with Store.open(path, write=False) as reader:
             assert reader.study.text == "x"
     with Store.open(path, write=True):
@@ -479,7 +388,7 @@ def fill(store: Store) -> int:
         if told:
             assert "\n" not in told
             assert "All that was recorded before is safe" in told
-            assert "make room" in told
+            assert "free some space" in told
             assert "tollbox resume" in told
             return ask
     raise AssertionError("it was never full")
@@ -532,7 +441,7 @@ def test_a_disk_that_is_full_before_the_first_batch(tmp_path: Path) -> None:
         with contextlib.suppress(OSError), open(folder / "more", "wb", buffering=0) as file:
             while True:
                 file.write(b"\0" * 512)
-        told = pytest.raises(StoreError, match=r"cannot be written.*is safe: make room")
+        told = pytest.raises(StoreError, match=r"cannot be written.*is safe: free some space")
         with told as found, Store.open(path, write=True) as store:
             store.record(pack_answers([answered(0, 0, list(range(3000)))]))
         assert "\n" not in str(found.value)
@@ -546,7 +455,7 @@ def test_a_disk_that_is_full_before_the_first_batch(tmp_path: Path) -> None:
 def test_a_new_store_on_a_full_disk(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "small", "16k") as folder:
         names = [(i, "c" * 32, 0, "n" * 200) for i in range(500)]
-        with pytest.raises(tb.errors.TollboxError, match=r"full.*Make room") as told:
+        with pytest.raises(tb.errors.TollboxError, match=r"full.*Free some space") as told:
             Store.create(folder / "shard-0.sqlite", sample_record(), names)
         assert not isinstance(told.value, InputError)  # no mistake of the user: exit code 1
 
@@ -596,6 +505,6 @@ def test_a_damaged_batch_is_told(path: Path) -> None:
         store._connection.execute("UPDATE batches SET content = x'00112233'")
         store._connection.commit()
         with pytest.raises(
-            FileError, match=r"shard-0\.sqlite is damaged .*bring back a whole copy"
+            FileError, match=r"shard-0\.sqlite is damaged .*restore a complete copy"
         ):
             store.answers({0})

@@ -22,17 +22,16 @@ import tollbox as tb
 from tollbox import Stop, Study
 from tollbox.core.model import Model
 from tollbox.errors import FileError, InputError
-from tollbox.studies import StudyResults
-from tollbox.studies import inputs as loaded_module
-from tollbox.studies.create import begin, holds, shard_count
+from tollbox.models import loading
+from tollbox.studies import StudyResults, inputs
+from tollbox.studies.create import create, holds
 from tollbox.studies.events import CellEnded, ModelStarted, Options, Outcome
 from tollbox.studies.inputs import load
 from tollbox.studies.job import model_speed
 from tollbox.studies.run import run_folder
 from tollbox.studies.store.codec import unpack_answers
 from tollbox.studies.store.connection import StoreError
-from tollbox.studies.store.folder import shard_path
-from tollbox.studies.store.store import Store
+from tollbox.studies.store.store import Store, shard_path
 from tollbox.workers.executors import Stopper
 from tollbox.workers.process import ProcessPool
 
@@ -122,7 +121,7 @@ class Case:
         loaded = load(self.study(), {"net": model(net, quantize)})
         place = out or self.out
         if not holds(loaded.study, place):
-            begin(loaded, place, "python")
+            create(loaded, place, "python")
         how = Options(**options)
         return run_folder(place, how, lambda event: None, stopper or Stopper(), loaded)
 
@@ -252,7 +251,7 @@ def test_a_model_is_loaded_and_fingerprinted_once(
     tiny_study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    for module, name in ((loaded_module, "load_model"), (loaded_module, "fingerprint")):
+    for module, name in ((loading, "fitted"), (inputs, "model_fingerprint")):
         original = getattr(module, name)
 
         def counted(
@@ -264,7 +263,7 @@ def test_a_model_is_loaded_and_fingerprinted_once(
         monkeypatch.setattr(module, name, counted)
     with tb.run_study(tiny_study, tmp_path / "out") as results:
         assert len(results) == 12
-    assert sorted(calls) == ["fingerprint", "load_model"]
+    assert sorted(calls) == ["fitted", "model_fingerprint"]
 
 
 def test_two_processes_do_what_one_does(case: Case) -> None:
@@ -279,7 +278,7 @@ def test_two_processes_do_what_one_does(case: Case) -> None:
     other, labels = pixels(), labels_of(pixels())
     other[1, 0, 0, 0] ^= 1
     np.savez(case.folder / "images.npz", images=other, labels=labels)
-    with pytest.raises(FileError, match=r"image 1 \(1\) has changed in its content; bring them"):
+    with pytest.raises(FileError, match=r"content of image 1 \(1\) of .* changed; restore"):
         case.run(Net())
 
 
@@ -304,30 +303,29 @@ def shard_files(folder: Path) -> int:
 def test_no_more_shards_than_cells_nor_than_cores_unless_forced(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case.text = "workers = 1000\n" + case.text
+    case.text = "workers = 200\n" + case.text
     loaded = load(case.study(), {"net": model(Net())})
     for cores, force, shards in ((2, False, 2), (64, False, 12), (2, True, 12)):
         monkeypatch.setattr("tollbox.workers.executors.cores", lambda cores=cores: cores)
         out = case.folder / f"{cores} {force}"
-        begin(loaded, out, "python", force_workers=force)
+        create(loaded, out, "python", force_workers=force)
         assert shard_files(out) == shards
         with StudyResults(out) as results:
             assert (results.record.shards, len(results.grid)) == (shards, 12)
-    with pytest.raises(
-        InputError, match=r"^small.toml, line 1: workers is 1000: expected at most 256\.$"
-    ):
-        shard_count(loaded.study, 900, force=True)
+    case.text = case.text.replace("workers = 200", "workers = 1000")
+    with pytest.raises(InputError, match=r"workers is 1000: expected .* 1 to 256\.$"):
+        case.study()
 
 
 def test_more_workers_than_cores_are_fewer_with_a_warning(
     case: Case, monkeypatch: pytest.MonkeyPatch, counts: list[int]
 ) -> None:
     wanted = case.unbroken()
-    case.text = "workers = 1000\n" + case.text
+    case.text = "workers = 200\n" + case.text
     monkeypatch.setattr("tollbox.workers.executors.cores", lambda: 2)
     models = {"net": model(Net())}
     warning = (
-        "workers is 1000, and this machine has 2 cores: no more processes than cores are used; "
+        "workers is 200, and this machine has 2 cores: no more processes than cores are used; "
         "force_workers=True lifts that."
     )
     with (
@@ -348,7 +346,7 @@ def test_shards_are_run_by_as_many_processes_as_there_are_cores_now(
     wanted = case.unbroken()
     case.text = "workers = 3\n" + case.text
     monkeypatch.setattr("tollbox.workers.executors.cores", lambda: 3)
-    begin(load(case.study(), {"net": model(Net())}), case.out, "python")
+    create(load(case.study(), {"net": model(Net())}), case.out, "python")
     monkeypatch.setattr("tollbox.workers.executors.cores", lambda: 1)
     assert not case.run(Net()).unfinished
     assert contents(case.out) == wanted
@@ -369,7 +367,7 @@ def test_the_time_limit_is_for_all_shards_together(
 ) -> None:
     case.text = "workers = 3\n" + case.text.replace("budget = 120", "budget = 1e9")
     monkeypatch.setattr("tollbox.workers.executors.cores", lambda: 3)
-    begin(load(case.study(), {"net": model(Net())}), case.out, "python")
+    create(load(case.study(), {"net": model(Net())}), case.out, "python")
     monkeypatch.setattr("tollbox.workers.executors.cores", lambda: 1)
     events: list[Any] = []
     loaded = load(case.study(), {"net": model(Net())})
@@ -391,14 +389,14 @@ def test_a_model_is_tried_with_few_rows(case: Case) -> None:
         counted = tb.models.from_callable(counting, batch=batch)
         loaded = load(case.study(), {"net": counted})
         assert model_speed(loaded, counted) is not None
-        loaded.fingerprint(loaded.study.models[0])
+        loaded.model_fingerprint(loaded.study.models[0])
         assert max(rows) == most
 
 
 def test_a_batch_that_no_engine_takes_is_refused_before_anything_is_made(case: Case) -> None:
     study = case.study()
     with pytest.raises(InputError, match=r"^batch_size is 1000000000: expected .* 1 to 65536"):
-        replace(study, batch_size=10**9)
+        replace(study, execution=replace(study.execution, batch_size=10**9))
 
 
 def test_a_time_limit_that_is_none(case: Case) -> None:
@@ -427,14 +425,14 @@ def test_changed_images_are_told(case: Case) -> None:
     relabelled = labels.copy()
     relabelled[2] = (relabelled[2] + 1) % 5
     changes = {
-        r"image 1 \(1\) has changed in its content": (other, labels),
-        r"image 2 \(2\) has changed in its label": (pixels(), relabelled),
-        "there are 2 of them, and there were 3": (pixels()[:2], labels[:2]),
+        r"the content of image 1 \(1\) of .*images.npz changed": (other, labels),
+        r"the label of image 2 \(2\) of .*images.npz changed": (pixels(), relabelled),
+        r"the number of images of .*images.npz changed from 3 to 2": (pixels()[:2], labels[:2]),
     }
     for words, (images, its_labels) in changes.items():
         np.savez(file, images=images, labels=its_labels)
         net = Net()
-        with pytest.raises(FileError, match=rf"not those that .*{words}; bring them back, or"):
+        with pytest.raises(FileError, match=rf"cannot be resumed: {words}; restore the images, or"):
             case.run(net)
         assert net.rows == 0
     file.write_bytes(before)
@@ -448,13 +446,13 @@ def test_a_changed_model_is_told(case: Case) -> None:
     changed = Net()
     with torch.no_grad():
         changed.first[0, 0] += 1e-3
-    with pytest.raises(FileError, match=r"'net' .* is not the one .*: its weights changed; bring"):
+    with pytest.raises(FileError, match=r"the weights of the model 'net' .* changed; restore"):
         case.run(changed)
     other = tb.models.from_callable(
         lambda images: (Net()(images).argmax(1) + 1) % 5, dtype=torch.float64
     )
     loaded = load(case.study(), {"net": other})
-    with pytest.raises(FileError, match=r"its answers to some images changed; bring it back, or"):
+    with pytest.raises(FileError, match=r"labels for some images of the model 'net' .* changed"):
         run_folder(case.out, Options(), lambda event: None, Stopper(), loaded)
     case.run(Net())
     assert contents(case.out) == wanted
@@ -467,11 +465,11 @@ def test_a_model_that_is_run_otherwise_is_told(case: Case) -> None:
     assert kept == {"dtype": "float64", "channels_last": "false"}
     net = Net().eval()
     for words, options in (
-        ("tf32, which was not given and is false, changed", {"tf32": False}),
-        ("channels_last, which was false and is true, changed", {"channels_last": True}),
+        ("tf32 of the model 'net' .* changed from not set to false", {"tf32": False}),
+        ("channels_last of the model 'net' .* changed from false to true", {"channels_last": True}),
     ):
         loaded = load(case.study(), {"net": tb.models.from_torch(net, **options)})
-        with pytest.raises(FileError, match=f"'net' .* is not the one .*: {words}; bring it back"):
+        with pytest.raises(FileError, match=f"{words}; restore it"):
             run_folder(case.out, Options(), lambda event: None, Stopper(), loaded)
     case.run(Net())
     assert contents(case.out) == wanted
@@ -484,7 +482,7 @@ def test_a_changed_file_of_prices_is_told(case: Case) -> None:
     wanted = case.unbroken()
     half_done(case)
     prices.write_text("class,price\n1,6\ndefault,1\n")
-    words = r"small.toml: the prices have changed .*when there was per-class: .*bring the file"
+    words = r"small.toml: the values of the price 'per-class' changed since .*restore the file"
     with pytest.raises(FileError, match=words):
         StudyResults(case.out)
     prices.write_text("class,price\n1,5\ndefault,1\n")
@@ -499,7 +497,7 @@ def test_a_study_under_a_price_that_grows_goes_on_where_it_was(case: Case) -> No
     wanted = case.unbroken()
     half_done(case)
     prices.write_text("flagged,price\n1,1\n5,9\n6,again\n")
-    with pytest.raises(FileError, match=r"the prices have changed .*when there was growing: "):
+    with pytest.raises(FileError, match=r"the values of the price 'growing' changed"):
         StudyResults(case.out)
     prices.write_text("flagged,price\n1,1\n5,8\n6,again\n")
     case.run(Net())
@@ -688,7 +686,7 @@ def test_a_cell_that_is_not_finished_cannot_be_replayed(case: Case) -> None:
     left = next(cell for cell in range(12) if cell not in contents(case.out))
     with (
         StudyResults(case.out) as found,
-        pytest.raises(InputError, match=f"cell {left} is not finished: expected one that is"),
+        pytest.raises(InputError, match=f"cell {left} is not finished: expected a finished cell"),
     ):
         found.replayed(left)
 

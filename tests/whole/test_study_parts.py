@@ -19,8 +19,7 @@ from tollbox.studies import StudyResults
 from tollbox.studies.create import Part
 from tollbox.studies.merge import merge_parts
 from tollbox.studies.status import StudyStatus
-from tollbox.studies.store.folder import read_record, shard_path, shard_paths
-from tollbox.studies.store.store import Store
+from tollbox.studies.store.store import Store, read_record, shard_path, shard_paths
 
 CELLS = 12
 
@@ -104,7 +103,7 @@ def test_a_missing_part_and_a_double_one_are_named(small: StudyFolder) -> None:
     refused(small, folders[:2], "part 3/3 is missing")
     refused(small, [folders[0]], "part 2/3, 3/3 is missing")
     shutil.copytree(folders[0], small.folder / "copy")
-    refused(small, [*folders, small.folder / "copy"], "part 1/3 is there twice, in .*copy")
+    refused(small, [*folders, small.folder / "copy"], "part 1/3 is given twice, as .*copy")
 
 
 def test_foreign_parts_are_named(small: StudyFolder) -> None:
@@ -116,7 +115,7 @@ def test_foreign_parts_are_named(small: StudyFolder) -> None:
     small.file.write_text(text.replace("budget = 60", "budget = 61"))
     other = small.folder / "other"
     tb.run_study(small.study(), other, shard="2/2").close()
-    refused(small, [folders[0], other], "line 2 of the study is another")
+    refused(small, [folders[0], other], "line 2 of the study differs")
     refused(small, [small.folder / "nothing"], "is not a folder")
     with pytest.raises(InputError, match="no parts"):
         merge_parts(small.folder / "merged", [])
@@ -125,11 +124,10 @@ def test_foreign_parts_are_named(small: StudyFolder) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("noise", 99, "noise was version"),
+        ("the noise", {"the version": "99"}, "the version of the noise changed from . to 99"),
         ("settings", {"other": 1}, "other settings"),
         ("environment", {"torch": "9.9"}, "other versions .torch was"),
-        ("models", {"network": "00"}, "of the model 'net' its weights differs"),
-        ("surrogates", {"surfree": "00"}, "weights of a surrogate differ"),
+        ("the model 'net'", {"the weights": "#00"}, "the weights of the model 'net' .* changed"),
     ],
 )
 def test_what_was_begun_otherwise_is_named(
@@ -140,8 +138,10 @@ def test_what_was_begun_otherwise_is_named(
         begun = store.study.to_json()
         if key == "environment":
             value = {**begun[key], **value}  # type: ignore[dict-item]
-        elif key == "models":
-            value = {"net": {**begun[key]["net"], **value}}  # type: ignore[dict-item]
+        elif key.startswith("the "):
+            [thing] = [name for name in begun["fingerprint"] if name.startswith(key)]
+            key, changed = "fingerprint", {**begun["fingerprint"][thing], **value}  # type: ignore[dict-item]
+            value = {**begun[key], thing: changed}
         rewrite_record(store, key, value)
     refused(small, folders, words)
 

@@ -16,8 +16,7 @@ from tollbox.errors import FileError, InputError
 from tollbox.report.page import alarms as alarms_of
 from tollbox.studies import StudyResults
 from tollbox.studies.status import StudyStatus
-from tollbox.studies.store.folder import shard_paths
-from tollbox.studies.store.store import Store
+from tollbox.studies.store.store import Store, shard_paths
 from tollbox.workers.executors import Stopper
 
 GUARD = """
@@ -125,7 +124,7 @@ def test_another_detector_is_refused(case: Case):
     module = case.guard.stem
     __import__("sys").modules.pop(module)
     case.guard.write_text(GUARD.replace("{radius}", "0.75"))
-    words = f"the detector {module}:detector is not the one .* with radius = 0.5, and is 0.75 now"
+    words = f"radius of the detector {module}:detector changed from 0.5 to 0.75"
     net = Net()
     with pytest.raises(FileError, match=words):
         case.run(net)
@@ -152,9 +151,11 @@ def test_a_cell_is_replayed_from_its_record_without_the_detector(case: Case):
 def test_what_is_shown_of_alarms_is_beside_the_benign_panel(case: Case):
     case.run(Net())
     with StudyStatus(case.out) as status:
-        watching, *panel = status.watch
+        watching, *panel = status.detector
         series = status.status()
-    assert watching == f"Queries are watched by {case.guard.stem}:detector: an alarm costs 7."
+    assert (
+        watching == f"The detector {case.guard.stem}:detector sees all queries: an alarm costs 7."
+    )
     assert " of 12 benign sessions raise" in panel[0]
     assert "walk" in panel[0]
     with StudyResults(case.out) as results:
@@ -193,14 +194,15 @@ def test_the_record_is_read_as_it_was_written(case: Case):
     [path] = shard_paths(case.out)
     with Store.open(path, write=False) as store:
         record = store.study
-    assert record.watch.parts == {
+    [parts] = [v for k, v in record.fingerprint.items() if k.startswith("the detector")]
+    assert parts == {
         "detector": "NearDuplicates",
         "radius": "0.5",
         "window": "20",
         "every": "3",
     }
     assert json.dumps(record.to_json(), default=str)
-    assert record.watch.max_alarms is None
+    assert record.detector.max_alarms is None
 
 
 def test_a_detector_that_fails_is_one_cells_failure_and_can_be_run_again(case: Case):
@@ -211,7 +213,7 @@ def test_a_detector_that_fails_is_one_cells_failure_and_can_be_run_again(case: C
         ("detector_error", "the detector failed: ValueError: no such image")
     }
     with StudyStatus(case.out) as status:
-        assert "The detector failed on it" in status.watch[1]
+        assert "The detector failed on it" in status.detector[1]
 
 
 @pytest.mark.parametrize(

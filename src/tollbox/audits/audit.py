@@ -41,9 +41,9 @@ from ..data.output import check_replaceable, replace_file
 from ..data.tables import path_of
 from ..errors import InputError
 from ..report.page import GENERATOR
-from ..studies.create import begin, holds
+from ..studies.create import create, holds
 from ..studies.events import Options, Tell
-from ..studies.inputs import Loaded
+from ..studies.inputs import StudyInputs
 from ..studies.results import StudyResults
 from ..studies.run import run_folder
 from ..studies.specs import GoalSpec, ImagesSpec, ModelSpec
@@ -145,9 +145,11 @@ def audit(
     hashes = tuple(content_hash(image) for image in given.images)
     no_masks: list[Tensor | None] = [None] * len(given)
     models = {MODEL: checked}
-    loaded = Loaded(study, given, hashes, no_masks, no_masks, checked.device, models, False, {})
+    loaded = StudyInputs(
+        study, given, hashes, no_masks, no_masks, checked.device, models, False, {}
+    )
     if not holds(study, folder):
-        begin(loaded, folder, "audit", settings=settings_of(suite, given.images, criteria))
+        create(loaded, folder, "audit", settings=settings_of(suite, given.images, criteria))
     file = folder / IMAGES
     if not file.exists():
         partial = file.with_name(f".{file.name}.partial")
@@ -223,7 +225,7 @@ def _listed(name: str, values: Any, expected: str) -> list[Any]:
 def conclude(
     folder: Path,
     criteria: Criteria | None = None,
-    loaded: Loaded | None = None,
+    loaded: StudyInputs | None = None,
     other: Path | None = None,
 ) -> Audit:
     """Write audit.json and audit.html of a folder, and return the results.

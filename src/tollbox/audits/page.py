@@ -118,6 +118,6 @@ def _sources(results: StudyResults) -> Tensor:
     own = Path(results.folder) / IMAGES
     if own.exists():
         return read_npz(own, None)[0]
-    if results.at_hand is not None:
-        return results.pictures
-    return load(replace(results.study, device="cpu"), begun=results.record).images.images
+    if results.given_inputs is not None:
+        return results.pixels
+    return load(replace(results.study, device="cpu"), record=results.record).images.images

@@ -32,7 +32,7 @@ from .options import (
 from .parsing import numbers, price, seconds
 
 if TYPE_CHECKING:
-    from ..studies.inputs import Loaded
+    from ..studies.inputs import StudyInputs
     from ..studies.specs import DetectorSpec, SurrogateSpec
     from ..studies.study import Study
 
@@ -82,7 +82,7 @@ def attack(options: AttackOptions) -> int:
     kind.
     """
     from ..data.output import check_free
-    from ..studies.create import begin
+    from ..studies.create import create
     from ..studies.events import Options
     from ..studies.inputs import load
     from .attack_files import finish
@@ -92,7 +92,7 @@ def attack(options: AttackOptions) -> int:
     check_free(options.out)
     loaded = load(study_of(options))
     settings = _settings(options, loaded)
-    say_findings(begin(loaded, options.out, "attack", settings=settings, force_workers=force))
+    say_findings(create(loaded, options.out, "attack", settings=settings, force_workers=force))
     how = Options(time_limit=limit, force_workers=force)
     with keeping(options.out):
         outcome, interruption = run_left(options.out, how, loaded)
@@ -171,7 +171,7 @@ def _surrogate(options: AttackOptions) -> SurrogateSpec | None:
     return None
 
 
-def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
+def _settings(options: AttackOptions, loaded: StudyInputs) -> dict[str, Any]:
     """Return all that is needed to run the attack again, for ledger.json."""
     from ..studies.fingerprint import current_environment
 
@@ -204,8 +204,8 @@ def _settings(options: AttackOptions, loaded: Loaded) -> dict[str, Any]:
             "escalation": None if prices.escalation is None else asdict(prices.escalation),
         },
         **asdict(tariff.limits),
-        "model_sha256": loaded.fingerprint(model).file,
-        "running": dict(loaded.fingerprint(model).running or {}),
+        "model_sha256": loaded.file_digest(model),
+        "running": dict(loaded.model_record(model).running),
         "classes": loaded.model(model).classes,
         "resizing": None if resizing is None else asdict(resizing),
         "device": str(loaded.device),

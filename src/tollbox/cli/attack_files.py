@@ -39,7 +39,7 @@ from ..data.output import staged
 from ..data.tables import flag_text, plain_text
 from ..engine.batch import trial_batch_size
 from ..studies.events import Outcome
-from ..studies.inputs import Loaded
+from ..studies.inputs import StudyInputs
 from ..studies.results import StudyResults
 from . import attack_summary, hints
 from .exit_codes import FAILED
@@ -49,7 +49,7 @@ PNG = re.compile(r"\d{4,}-(adversarial|lost|unknown)\.png")
 FILES = frozenset({"adversarial.npz", "results.csv", "ledger.json"})
 
 
-def finish(folder: Path, outcome: Outcome, interruption: int, loaded: Loaded) -> int:
+def finish(folder: Path, outcome: Outcome, interruption: int, loaded: StudyInputs) -> int:
     """Write the files of an attack, print its summary, and return the exit code.
 
     `interruption` is the exit code if it is not 0.
@@ -68,7 +68,7 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: Loaded) ->
                 for number, cell in enumerate(cells)
             )
         )
-        settings, detector = dict(store.record.settings), store.record.watch
+        settings, detector = dict(store.record.settings), store.record.detector
         unfinished = {text for r in results for text in r.warnings} - set(store.warnings)
         settings["warnings"] = store.warnings + sorted(unfinished)
         settings["exactness"] = store.exactness

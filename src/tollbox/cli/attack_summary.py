@@ -20,7 +20,7 @@ from rich.text import Text
 from ..core.goal import class_words, numbered
 from ..core.result import Result, Results
 from ..core.stop import Stop
-from ..studies.inputs import Loaded
+from ..studies.inputs import StudyInputs
 from ..studies.results import StudyResults
 from . import hints
 from .output import console
@@ -33,7 +33,7 @@ def show(
     results: Results,
     settings: Mapping[str, Any],
     store: StudyResults,
-    loaded: Loaded,
+    loaded: StudyInputs,
     lost: int | None,
 ) -> None:
     """Print the summary of an attack; `lost` points are no longer adversarial at 8 bits, None if
@@ -65,7 +65,7 @@ def show(
     rows["no longer adversarial at 8 bits"] = "not asked" if lost is None else f"{lost}"
     rows["queries"] = f"{queries:,}"
     rows["flagged share"] = f"{flagged / queries:.1%}" if queries else "-"
-    if (detector := store.record.watch) is not None:
+    if (detector := store.record.detector) is not None:
         firsts = [r.first_alarm for r in results if r.first_alarm is not None]
         medians = np.median(firsts, axis=0) if firsts else ()
         first_query, first_flagged = [f"{median:g}" for median in medians] or ["-", "-"]
@@ -88,7 +88,7 @@ def show(
     to = console()
     to.print(table)
     said = [f"Note: {warning}." for warning in settings["warnings"]]
-    said += [*store.sizes, *settings["exactness"], *store.watch]
+    said += [*store.sizes, *settings["exactness"], *store.detector]
     without_point = Counter(r.stop for r in ended if math.isinf(r.distance))
     points = sum(r.adversarial is not None for r in results.counted)
     for hint in (

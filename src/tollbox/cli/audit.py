@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..audits.criteria import Criteria
     from ..audits.suite import Suite
     from ..studies.events import Outcome
-    from ..studies.inputs import Loaded
+    from ..studies.inputs import StudyInputs
     from ..studies.study import Study
 
 SLOW_IMPORTS = ("..audits.audit", ".study_run")
@@ -87,7 +87,7 @@ def audit(options: AuditOptions) -> int:
     from ..audits.audit import conclude, options_of, settings_of
     from ..audits.compare import check_other
     from ..audits.criteria import Criteria
-    from ..studies.create import begin, holds
+    from ..studies.create import create, holds
     from .study_run import keeping, run_left
 
     limit = duration(options.time)
@@ -102,7 +102,7 @@ def audit(options: AuditOptions) -> int:
         check_other(options.against, loaded.images.images.shape[1:], known)
     if not holds(loaded.study, options.out):
         settings = settings_of(suite, loaded.images.images, questions)
-        begin(loaded, options.out, "audit", settings=settings)
+        create(loaded, options.out, "audit", settings=settings)
     with keeping(options.out):
         outcome, interruption = run_left(options.out, options_of(limit), loaded)
         return finish(options.out, outcome, interruption, loaded, questions, options)
@@ -138,12 +138,12 @@ def duration(text: str | None) -> float:
     return float(match[1]) * SECONDS[match[2]]
 
 
-def prepared(options: AuditOptions, name: str = "") -> tuple[Suite, Loaded]:
+def prepared(options: AuditOptions, name: str = "") -> tuple[Suite, StudyInputs]:
     """Return the suite and the study that the options describe, with its images."""
     from ..audits.audit import keeps_images
     from ..audits.suite import Suite
     from ..studies.inputs import load
-    from ..studies.store.folder import read_record
+    from ..studies.store.store import read_record
 
     if options.images is None:
         raise InputError("is not given", expected="the images to attack", input="path")
@@ -151,8 +151,8 @@ def prepared(options: AuditOptions, name: str = "") -> tuple[Suite, Loaded]:
     budget = Suite().budget if options.budget is None else options.budget
     study = study_of(options, Suite(budget), keep_images=True, name=name)
     # The default budget, and what is kept, depend on the size of the images, which load first.
-    begun = record if record is not None and record.made_by == "audit" else None
-    loaded = load(study, begun=begun)
+    kept_record = record if record is not None and record.made_by == "audit" else None
+    loaded = load(study, record=kept_record)
     images = loaded.images.images
     suite = Suite.for_images(images[0].numel(), options.budget)
     kept = keeps_images(suite, images)
@@ -183,7 +183,7 @@ def finish(
     folder: Path,
     outcome: Outcome,
     interruption: int,
-    loaded: Loaded | None = None,
+    loaded: StudyInputs | None = None,
     questions: Criteria | None = None,
     options: AuditOptions | None = None,
 ) -> int:

@@ -39,7 +39,7 @@ def demo(options: DemoOptions = DemoOptions()) -> int:  # noqa: B008
     from ..audits.criteria import Criteria
     from ..data.output import check_free
     from ..models import stand_ins
-    from ..studies.create import begin
+    from ..studies.create import create
     from .audit import AuditOptions, finish, prepared
     from .output import console
     from .study_run import keeping, run_left
@@ -60,7 +60,7 @@ def demo(options: DemoOptions = DemoOptions()) -> int:  # noqa: B008
         (options.out / name).unlink(missing_ok=True)
     suite, loaded = prepared(chosen, "embedded")
     settings = settings_of(suite, loaded.images.images, Criteria(worth=WORTH))
-    begin(loaded, options.out, "demo", settings=settings)
+    create(loaded, options.out, "demo", settings=settings)
     with keeping(options.out):
         outcome, interruption = run_left(options.out, options_of(TIME_LIMIT), loaded)
         code = finish(options.out, outcome, interruption, loaded)

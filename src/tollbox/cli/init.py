@@ -26,7 +26,7 @@ from .output import console
 
 if TYPE_CHECKING:
     from ..data.images import ImageSet
-    from ..studies.inputs import Loaded
+    from ..studies.inputs import StudyInputs
     from ..studies.specs import ImagesSpec, ModelSpec
     from ..studies.template import Template
 
@@ -209,7 +209,7 @@ def _images_in_words(spec: ImagesSpec, used: ImageSet, limit: int | None) -> str
     return text
 
 
-def _model_in_words(loaded: Loaded, spec: ModelSpec) -> str:
+def _model_in_words(loaded: StudyInputs, spec: ModelSpec) -> str:
     """Return sentences on the model, and on whether it classifies the first images correctly."""
     from .hints import WHAT_TO_CHECK
 
@@ -220,7 +220,7 @@ def _model_in_words(loaded: Loaded, spec: ModelSpec) -> str:
     if own is not None and spec.mean is None and own.mean is not None:
         numbers = ", ".join(f"{value:g}" for value in own.mean)
         text += f", with a mean ({numbers}) and std of its own"
-    answers = loaded.fingerprint(spec).answers
+    answers = loaded.first_labels(spec)
     if answers is None:
         return f"{text}."
     right = sum(a == b for a, b in zip(answers, loaded.images.labels, strict=False))

@@ -23,11 +23,11 @@ from ..models.registry import packages_of
 from ..paper import outputs
 from ..paper.experiments import EXPERIMENTS, Experiment, Scale, experiment, study_at
 from ..report.distance_rule import DistanceRule
-from ..studies.create import begin
+from ..studies.create import create
 from ..studies.events import Options
 from ..studies.inputs import load
 from ..studies.results import StudyResults
-from ..studies.store.folder import read_record, shard_path
+from ..studies.store.store import read_record, shard_path
 from ..studies.study import Study
 from .exit_codes import FAILED, STOPPED
 from .options import ReadingName, offered
@@ -224,7 +224,7 @@ def _run(chosen: Experiment, settings: _Settings, out: Path) -> tuple[int, int]:
     else:
         check_free(out)
         loaded = load(_study(chosen, settings))
-        begin(loaded, out, "paper", experiment=chosen.name, scale=str(settings.scale))
+        create(loaded, out, "paper", experiment=chosen.name, scale=str(settings.scale))
     with StudyResults(out) as results:
         if len(results) == len(results.grid):
             return 0, 0

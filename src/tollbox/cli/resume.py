@@ -40,8 +40,7 @@ def resume(
     from ..studies.events import Options
     from ..studies.fingerprint import recorded_study
     from ..studies.inputs import load
-    from ..studies.store.folder import shard_paths
-    from ..studies.store.store import Store
+    from ..studies.store.store import Store, shard_paths
     from . import attack_files, audit
     from .hints import page_hint
     from .output import say
@@ -57,7 +56,7 @@ def resume(
         force_workers=options.force_workers,
     )
     if record.made_by == "attack":
-        loaded = load(recorded_study(record, files=True), begun=record)
+        loaded = load(recorded_study(record, files=True), record=record)
         with keeping(folder):
             return attack_files.finish(folder, *run_left(folder, how, loaded, cluster), loaded)
     if SETTINGS in record.settings:

@@ -15,7 +15,7 @@ from .parsing import seconds
 
 if TYPE_CHECKING:
     from ..studies.create import Part
-    from ..studies.inputs import Loaded
+    from ..studies.inputs import StudyInputs
     from ..studies.specs import Tariff
 
 
@@ -51,7 +51,7 @@ def run(
     Results appear in --out as cells finish. If the run stops for any reason, resume it with
     `tollbox resume`.
     """
-    from ..studies.create import WHOLE, Part, begin, check_new
+    from ..studies.create import WHOLE, Part, check_new, create
     from ..studies.events import Options
     from ..studies.inputs import load
     from ..studies.study import Study
@@ -83,14 +83,14 @@ def run(
     if cluster is not None:
         cluster.rooms(loaded.device)  # fails before anything is written
     force = options.force_workers
-    say_findings(begin(loaded, out, "run", force_workers=force, part=part))
+    say_findings(create(loaded, out, "run", force_workers=force, part=part))
     how = Options(time_limit=limit, force_workers=force)
     next_step = page_hint(out) if part == WHOLE else ""
     with keeping(out):
         return say_end(out, *run_left(out, how, loaded, cluster), next_step)
 
 
-def _plan(loaded: Loaded, part: Part) -> None:
+def _plan(loaded: StudyInputs, part: Part) -> None:
     """Print what a run would do; for a part, what the whole study would do."""
     from rich.table import Table
 
@@ -105,7 +105,7 @@ def _plan(loaded: Loaded, part: Part) -> None:
     for name in ("cells", "queries at most", "model time at most"):
         table.add_column(name, justify="right")
     total, speeds = 0.0, {}
-    loaded.surrogate_digests()  # raises if a surrogate cannot be used
+    loaded.check_surrogates()
     loaded.detector()
     for spec in study.models:
         model = loaded.model(spec)

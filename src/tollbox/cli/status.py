@@ -33,7 +33,7 @@ def status(folder: Annotated[Path, FOLDER], /, *, json: Annotated[bool, JSON] = 
     with StudyStatus(folder) as study:
         series, running, failures = study.status(), study.running, study.failures()
         notes = study.warnings
-        sentences = [*study.kept, *study.sizes, *study.exactness, *study.watch]
+        sentences = [*study.kept, *study.sizes, *study.exactness, *study.detector]
         left = study.cells - sum(each.done for each in series)
         if json:
             print_json(_values(study, series, failures, running, [*notes, *sentences]))
@@ -82,7 +82,7 @@ def _values(
     running: list[str],
     notes: list[str],
 ) -> dict[str, Any]:
-    record, grid, done = study.record, study.grid, sum(each.done for each in series)
+    record, grid, done = study.record, study.series_keys, sum(each.done for each in series)
     return {
         "name": record.name,
         "folder": str(study.folder),

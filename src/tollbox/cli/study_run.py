@@ -17,7 +17,7 @@ from pathlib import Path
 from ..errors import InputError, mention
 from ..studies.events import Options, Outcome
 from ..studies.fingerprint import environment_notice
-from ..studies.inputs import Loaded
+from ..studies.inputs import StudyInputs
 from ..studies.ray import RayWorkers
 from ..studies.results import StudyResults
 from ..studies.run import run_folder
@@ -52,7 +52,7 @@ def say_findings(findings: Iterable[str]) -> None:
 def run_left(
     folder: Path,
     options: Options,
-    loaded: Loaded | None = None,
+    loaded: StudyInputs | None = None,
     cluster: RayWorkers | None = None,
 ) -> tuple[Outcome, int]:
     """Run the remaining cells and show progress.
@@ -107,7 +107,7 @@ def say_end(
         series, total = results.status(), results.record.cells
         if table:
             show(f"{results.study.name}: {folder}", series)
-            for sentence in [*results.kept, *results.sizes, *results.exactness, *results.watch]:
+            for sentence in [*results.kept, *results.sizes, *results.exactness, *results.detector]:
                 console().print(sentence, soft_wrap=True)
         left = total - len(results)
         failed = [end for end in results.finished() if end.stop.failed]
@@ -158,7 +158,7 @@ def _unfit_models(results: StudyResults) -> tuple[list[str], bool]:
         images[number].add(image)
         if not end.stop.attacked:
             misclassified[number].add(image)
-        if not end.stop.attacked or end.source == end.queries:
+        if not end.stop.attacked or end.flagged == end.queries:
             suspect_cells[number].add(end.cell)
     here = [
         record.cells_of(number * series_each, (number + 1) * series_each)

@@ -73,7 +73,7 @@ def optimal(ratio: float, d: int) -> float:
 
 def panels(results: StudyResults) -> list[SharePanel]:
     """Return the first estimates of each model and each attack with AGREST."""
-    study, shape = results.study, tuple(results.pictures.shape[1:])
+    study, shape = results.study, tuple(results.pixels.shape[1:])
     all_panels = []
     for model in study.models:
         for spec in study.attacks:

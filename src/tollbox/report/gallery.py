@@ -94,7 +94,7 @@ def _chosen(all_series: Sequence[SeriesRuns], table: PaperTable) -> list[SeriesR
 
 
 def _rows(results: StudyResults, chosen: Sequence[SeriesRuns]) -> dict[str, Any]:
-    images, seed = results.pictures, results.study.seeds[0]
+    images, seed = results.pixels, results.study.seeds[0]
     names = results.record.class_names
     started = [run.image for run in chosen[0].runs if len(run.distances) and run.seed == seed]
     places = np.linspace(0, len(started) - 1, min(IMAGES, len(started))).round().astype(int)

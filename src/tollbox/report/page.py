@@ -136,7 +136,7 @@ def page_data(
         "gallery": gallery(results, all_series, table),
         "environment": dataclasses.asdict(record.environment)
         | {f"model {name}": summary.model_settings(m) for name, m in record.models.items()}
-        | {f"surrogate of {name}": word for name, word in record.surrogates.items()},
+        | {f"surrogate of {name}": word for name, word in results.surrogates.items()},
         "commands": summary.commands(results),
     }
 
@@ -330,7 +330,7 @@ def _shares(runs: SeriesRuns) -> dict[str, Any] | None:
 
 def alarms(results: StudyResults) -> dict[str, Any] | None:
     """Return the alarms of each series and of benign sessions; None without a detector."""
-    watch = results.record.watch
+    watch = results.record.detector
     if watch is None:
         return None
     by_series = defaultdict[int, list[End]](list)

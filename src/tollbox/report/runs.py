@@ -136,8 +136,8 @@ def _curve(
 ) -> CellCurve:
     tariff, steps = place.series.tariff, trace.steps
     ledger = trace.ledger(tariff.prices.for_source(label, goal), goal, detector)
-    spent: dict[By, float] = {"cost": end.cost, "source": end.source, "queries": end.queries}
-    improvements = trace.improvements(ledger.prices, goal)
+    spent: dict[By, float] = {"cost": end.cost, "source": end.flagged, "queries": end.queries}
+    improvements = trace.improvements
     shares = [
         (step.notes["planned_share"], step.notes["share"])
         for step in steps

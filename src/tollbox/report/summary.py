@@ -12,7 +12,7 @@ from ..core.goal import numbered
 from ..core.stop import Stop
 from ..studies.results import StudyResults
 from ..studies.specs import GoalSpec
-from ..studies.store.record import ModelFingerprint
+from ..studies.store.record import ModelRecord
 from .formatting import confidence, count, counted, distance, percent
 from .paper_table import PaperTable
 from .runs import CellCurve, SeriesRuns
@@ -136,7 +136,7 @@ def result_notes(results: StudyResults) -> list[str]:
     return [f"{text[:1].upper()}{text[1:]}." for text in results.warnings] + results.exactness
 
 
-def model_settings(model: ModelFingerprint) -> str:
+def model_settings(model: ModelRecord) -> str:
     """Return how a model is run: dtype float32, quantize 8."""
     how = model.running or {"dtype": model.dtype}
     bits = [] if model.quantize is None else [f"quantize {model.quantize}"]

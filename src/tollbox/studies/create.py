@@ -1,4 +1,4 @@
-"""Beginning a study: everything is loaded and tried once, and then its folder is made whole."""
+"""The creation of a study: every input is loaded and tried once, then its folder is written."""
 
 from __future__ import annotations
 
@@ -8,24 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..core.execution import MOST_WORKERS
-from ..core.noise import NOISE_VERSION
 from ..core.validation import shown
 from ..data.output import check_free, staged
 from ..data.tables import shortened
 from ..errors import InputError
 from ..workers.executors import within_cores
-from .fingerprint import attack_parts, current_environment, flagged_labels, price_texts
+from .fingerprint import attack_fingerprint, current_environment, price_fingerprint
 from .grid import Grid
-from .inputs import Loaded
-from .store.folder import read_record, shard_path
-from .store.record import Environment, ModelFingerprint, StudyRecord, first_difference
-from .store.store import Store
+from .inputs import StudyInputs
+from .store.record import Environment, ModelRecord, StudyRecord, first_difference
+from .store.store import Store, read_record, shard_path
 from .study import Study
 
 
 class Part(NamedTuple):
-    """Part `number` (from 0) of `total`, each of which is run in a folder of its own."""
+    """Part `number` (from 0) of `total`; each part is run in its own folder."""
 
     number: int
     total: int
@@ -35,7 +32,7 @@ class Part(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Part:
-        """K/N, with K from 1 to N; an InputError if it is not that."""
+        """Return the part of a text K/N, with K from 1 to N; raise InputError if it is not that."""
         match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", str(text).strip())
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
             raise InputError(
@@ -47,12 +44,8 @@ class Part(NamedTuple):
 WHOLE = Part(0, 1)
 
 
-def _words(part: Part) -> str:
-    return "the whole" if part == WHOLE else f"part {part}"
-
-
-def begin(
-    loaded: Loaded,
+def create(
+    inputs: StudyInputs,
     out: Path,
     made_by: str,
     *,
@@ -62,24 +55,28 @@ def begin(
     scale: str | None = None,
     part: Part = WHOLE,
 ) -> list[str]:
-    """Try every model and every surrogate once, and make the folder of a new study, or of a part of
-    it.
+    """Try every model and surrogate once, and write the folder of a new study, or of a part of it.
 
-    Gives what the check of the models found, if the study asks for it; the store keeps it, too.
+    Returns the findings of the check of the models, if the study asks for it; the store keeps them.
     """
-    study, images = loaded.study, loaded.images
+    study, images = inputs.study, inputs.images
     check_new(study, out, part)
-    shards = shard_count(study, len(loaded.grid), force_workers, part)
-    examined = {spec.name: loaded.check_model(spec, shards) for spec in study.models}
+    shards = shard_count(study, len(inputs.grid), force_workers, part)
+    examined = {spec.name: inputs.examine(spec, shards) for spec in study.models}
     findings = [
         f"the model {name!r}: {finding}"
         for name, found in examined.items()
         for finding in found.findings
     ]
-    models = {spec.name: loaded.fingerprint(spec) for spec in study.models}
-    surrogates = loaded.surrogate_digests()
+    models = {spec.name: inputs.model_record(spec) for spec in study.models}
+    inputs.check_surrogates()
+    record = describe(study, inputs.grid, current_environment(inputs.device), models, made_by)
+    fingerprint = {**record.fingerprint, **inputs.fingerprint()}
+    for spec in study.models:
+        fingerprint |= inputs.model_fingerprint(spec)
     record = replace(
-        describe(study, loaded.grid, current_environment(loaded.device), models, made_by),
+        record,
+        fingerprint=fingerprint,
         shards=shards,
         parts=part.total,
         part=part.number,
@@ -88,17 +85,15 @@ def begin(
         exactness={name: found.exactness for name, found in examined.items()},
         experiment=experiment,
         scale=scale,
-        kept=loaded.kept,
-        surrogates=surrogates,
-        masks=loaded.masks_digest,
+        kept=inputs.kept,
         class_names=images.class_names,
-        own_names=loaded.own_names,
+        own_names=inputs.own_names,
         resizing=images.resizing,
         shape=tuple(images.images.shape[1:]),
-        watch=loaded.watch_record(),
+        detector=inputs.detector_record(),
     )
     names = (name.encode("utf-8", "backslashreplace").decode() for name in images.names)
-    rows = list(zip(range(len(images)), loaded.hashes, images.labels, names, strict=True))
+    rows = list(zip(range(len(images)), inputs.hashes, images.labels, names, strict=True))
     with staged(out) as stage:
         for number in record.folder_shards:
             Store.create(shard_path(stage.folder, number), replace(record, shard=number), rows)
@@ -107,9 +102,9 @@ def begin(
 
 
 def check_new(study: Study, out: Path, part: Part = WHOLE) -> None:
-    """Raise InputError unless a study, or a part of it, can be begun in a folder."""
+    """Raise InputError unless a study, or a part of it, can be created in a folder."""
     if holds(study, out, part):
-        raise InputError(f"{out} has this study already: go on with `tollbox resume {out}`.")
+        raise InputError(f"{out} already has this study: resume it with `tollbox resume {out}`.")
     check_free(out)
 
 
@@ -117,10 +112,10 @@ def describe(
     study: Study,
     grid: Grid,
     environment: Environment,
-    models: Mapping[str, ModelFingerprint],
+    models: Mapping[str, ModelRecord],
     made_by: str,
 ) -> StudyRecord:
-    """What is recorded of a study that is begun now, in one shard."""
+    """Return the record of a new study in one shard, as far as it needs no inputs."""
     return StudyRecord(
         text=study.text,
         where=study.where,
@@ -129,21 +124,21 @@ def describe(
         series=tuple(series.named(study) for series in grid.series),
         width=grid.width,
         shards=1,
-        prices=price_texts(study),
         environment=environment,
         models=models,
+        attacks=tuple(spec.name for spec in study.attacks),
         made_by=made_by,
-        attacks=attack_parts(study),
-        noise=NOISE_VERSION,
-        flagged=flagged_labels(study),
+        fingerprint={**attack_fingerprint(study), **price_fingerprint(study)},
         norm=study.norm,
     )
 
 
 def shard_count(study: Study, cells: int, force: bool, part: Part = WHOLE) -> int:
-    """A shard for each of the study's workers, but none without a cell, and no more than cores
-    unless they are forced. Of parts each has as many, whatever cores there are: all parts must
-    have the same number of shards."""
+    """Return the number of shards: one for each worker, each with at least one cell.
+
+    There are no more than cores unless they are forced. All parts of a study have the same number,
+    whatever cores each machine has.
+    """
     if part.total > cells:
         raise InputError(
             f"is {part}, and the study has {cells} cells",
@@ -151,37 +146,28 @@ def shard_count(study: Study, cells: int, force: bool, part: Part = WHOLE) -> in
             input="shard",
         )
     if part.total > 1:
-        return part.total * min(study.workers, cells // part.total, MOST_WORKERS)
-    count = within_cores(min(study.workers, cells), force)
-    if count > MOST_WORKERS:
-        raise study.about(
-            InputError(f"is {study.workers}", expected=f"at most {MOST_WORKERS}", input="workers")
-        )
-    return count
+        return part.total * min(study.workers, cells // part.total)
+    return within_cores(min(study.workers, cells), force)
 
 
 def holds(study: Study, out: Path, part: Part = WHOLE) -> bool:
-    """Whether a folder has this very study, or part of it; raises InputError if it has another."""
+    """Return whether a folder has this study, or part of it; raise InputError if it has another."""
     record = read_record(out)
     if record is None:
         return False
     line = first_difference(record.text, study.text)
-    if line is None and (record.part, record.parts) == part:
-        return True
     if line is None:
-        raise InputError(
-            f"{out} has {_words(Part(record.part, record.parts))} of this study, not "
-            f"{_words(part)}: give another folder."
-        )
-    there, here = (_line(text, line) for text in (record.text, study.text))
-    raise InputError(
-        f"{out} has another study, begun from {record.where}; line {line} of {study.where} is the "
-        f"first that differs ({there} there, {here} here): go on with the study as it was by "
-        f"`tollbox resume {out}`, or give another folder."
+        there = Part(record.part, record.parts)
+        if there == part:
+            return True
+        has, wanted = ("all" if each == WHOLE else f"part {each}" for each in (there, part))
+        raise InputError(f"{out} has {has} of this study, not {wanted}: choose another folder.")
+    there_line, here_line = (
+        shortened("".join(text.splitlines()[line - 1 : line]).strip()) or "nothing"
+        for text in (record.text, study.text)
     )
-
-
-def _line(text: str, number: int) -> str:
-    """A line of a study's text, counted from 1, as an error shows it."""
-    lines = [line.strip() for line in text.splitlines()[number - 1 : number]]
-    return shortened("".join(lines)) or "nothing"
+    raise InputError(
+        f"{out} has another study, started from {record.where}; line {line} of {study.where} is "
+        f"the first that differs ({there_line} there, {here_line} here): resume the study as it "
+        f"was with `tollbox resume {out}`, or choose another folder."
+    )

@@ -1,18 +1,18 @@
-"""A study as tables, CSV or Parquet.
+"""The export of a study as tables, in CSV or Parquet.
 
     cells        a row for each finished cell
-    steps        a row for each point that was nearer than all before it, with all that had been
-                 spent once it was found
-    images.txt   content hash, label and name of each image: what `images.list` of a study takes
+    steps        a row for each point with a smaller distance than all before it, with the account
+                 at that point
+    images.txt   content hash, label and name of each image, as `images.list` of a study takes it
     export.json  which study it is of
 
 1. Columns and their types are the same in both formats: `COLUMNS` and `STEPS`.
-2. With a price, costs are those that the same answers would have had then; `counted_price` says
-   which price the costs of a row are counted at. `price_ratio` is the c* of the run, as a number.
-3. An image that was misclassified from the start has distance 0, and `already_misclassified`:
-   medians leave it out.
-4. A folder with the export of another study is left as it is.
-5. In a CSV file text that a spreadsheet would take for a formula is marked as text.
+2. With a price, costs are what the same answers would have cost at it; `counted_price` is the price
+   that the costs of a row are counted at. `price_ratio` is the c* of the run, as a number.
+3. An image that is misclassified without an attack has distance 0 and `already_misclassified`, so
+   that medians can leave it out.
+4. A folder with the export of another study is not changed.
+5. In a CSV file, text that a spreadsheet would read as a formula is marked as text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import csv
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -30,44 +29,45 @@ from ..data.output import check_free
 from ..data.tables import Format, flag_text, plain_text, utf8
 from ..data.user_code import optional
 from ..errors import InputError
-from .results import COLUMNS, StudyResults, price_name
+from .results import COLUMNS, StudyResults
 
 Rows = Iterable[Mapping[str, Any]]
 MARKER = "export.json"
-TABLES = ("cells", "steps")
-_STEP_COLUMNS = (
-    *("model", "attack", "price", "price_ratio", "counted_price", "seed", "image"),
-    *("already_misclassified", "cost", "flagged", "queries", "distance", "norm"),
-)
-STEPS: dict[str, type] = {name: COLUMNS[name] for name in _STEP_COLUMNS}
-"""What there is of a step: columns of its cell, and its own account."""
+STEPS: dict[str, type] = {
+    name: COLUMNS[name]
+    for name in (
+        *("model", "attack", "price", "price_ratio", "counted_price", "seed", "image"),
+        *("already_misclassified", "cost", "flagged", "queries", "distance", "norm"),
+    )
+}
+"""Columns of a step: some of its cell, and its own account."""
 AT_A_TIME = 10_000
-"""Rows of a Parquet file that are in memory at once."""
+"""Number of rows of a Parquet file that are in memory at once."""
 
 
 def files_of(format: Format) -> frozenset[str]:
-    """The files of an export."""
-    return frozenset({*(f"{table}.{format}" for table in TABLES), "images.txt", MARKER})
+    """Return the names of the files of an export."""
+    return frozenset({f"cells.{format}", f"steps.{format}", "images.txt", MARKER})
 
 
 FILES = files_of("csv") | files_of("parquet")
-"""What an export may replace."""
+"""Files that an export may replace."""
 
 
 def export_folder(study: Path, price: float | None = None, format: Format = "csv") -> Path:
-    """Where an export goes unless it is said: a folder for each price and format."""
+    """Return the default folder of an export: one for each price and format."""
     name = "export" if format == "csv" else f"export-{format}"
-    return study / (name if price is None else f"{name}-price-{price_name(price)}")
+    return study / (name if price is None else f"{name}-price-{price:.15g}")
 
 
 def check_format(format: Format) -> None:
-    """Raise InputError if what writes the format is not there."""
+    """Raise InputError if the package that writes the format is not installed."""
     if format == "parquet":
         _parquet()
 
 
 def check_folder(results: StudyResults, folder: Path) -> None:
-    """Raise InputError unless a folder is free, or has nothing but an export of this study."""
+    """Raise InputError unless a folder is free, or has only an export of this study."""
     check_free(folder, FILES, replace=True)
     if not folder.is_dir() or not any(folder.iterdir()):
         return
@@ -78,8 +78,8 @@ def check_folder(results: StudyResults, folder: Path) -> None:
         same = False
     if not same:
         raise InputError(
-            f"{folder} has an export that is not known to be of this study",
-            remedy="remove it, or give another folder",
+            f"{folder} has an export that may be of another study",
+            remedy="remove it, or choose another folder",
             input="out",
         )
 
@@ -100,28 +100,21 @@ def write_export(
 
 
 def steps(results: StudyResults, price: float | None = None) -> Iterator[dict[str, Any]]:
-    """A row for each point that was nearer than all before it, with the values of `STEPS`."""
+    """Yield a row with the values of `STEPS` for each point with a smaller distance than all before
+    it."""
     stops = {end.cell: end.stop for end in results.finished()}
-    for cell, (series, seed, image), trace in results.traces():
+    for cell, place, trace in results.traces():
         if cell not in stops:  # it has just been finished
             continue
-        content, label, _ = results.images[image]
-        goal = results.study.goal.for_label(label)
-        prices = series.tariff.prices.for_source(label, goal)
-
-        for row in trace.improvements(prices, goal):
+        shared = results.place_columns(place, price)
+        for row in trace.improvements:
+            cost = row.cost
+            if price is not None:
+                cost = results.cost_at(price, row.source, row.queries, row.alarms)
             yield {
-                "model": series.model.name,
-                "attack": series.attack.name,
-                "price": series.tariff.name,
-                "price_ratio": prices.true_ratio,
-                "counted_price": series.tariff.name if price is None else price_name(price),
-                "seed": seed,
-                "image": content,
+                **shared,
                 "already_misclassified": not stops[cell].attacked,
-                "cost": row.cost
-                if price is None
-                else results.cost_at(price, row.source, row.queries, row.alarms),
+                "cost": cost,
                 "flagged": row.source,
                 "queries": row.queries,
                 "distance": row.distance,
@@ -162,10 +155,9 @@ def _parquet() -> tuple[Any, Any]:
 
 
 def _identity(results: StudyResults) -> str:
-    """What tells a study from others: its text, where it is, its models and its images."""
+    """Return a digest of the study's text, folder, fingerprint and images."""
     record = results.record
-    models = {name: asdict(model) for name, model in record.models.items()}
-    values = record.text, str(record.folder), models, results.digest
+    values = record.text, str(record.folder), record.fingerprint, results.digest
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 

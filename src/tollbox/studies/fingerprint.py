@@ -1,17 +1,15 @@
-"""Whether the detector of a study is still the one that it was begun with: its kind, and its
-settings, which are its fields, or what it has in `vars`; tensors and networks by their content.
+"""The fingerprint of a study: digests and settings of all that must not change while it is run.
 
-Whether a study is still the one that was begun: its images, masks, models, prices, flagged
-classes, attacks and noise.
-
-1. What a study was begun with is in its record. It is read whatever has changed; it is resumed only
-   by the same, and a refusal names what differs.
-2. A model's fingerprint is the hash of its file, of its network's weights, how that is run, and its
-   answers to a few images (uncharged; not if it is metered, or exact, where a digest of its logits
-   is compared). Where both have one of these, it must be the same.
-3. A surrogate is the same if its weights are.
-4. A model that answers the same images differently when it is asked twice has none, and no study is
-   begun with it.
+1. The record of a study keeps the fingerprint of its start. A study can be read whatever has
+   changed, except prices and flagged classes. It is resumed only if nothing has, and the refusal
+   names the first change.
+2. The fingerprint of a model has digests of its file, of its network's weights and of its labels
+   for a few images, and how the network is run. The labels are not charged. A metered model is not
+   queried; for an exact one, a digest of its logits is compared instead (`Exactness`).
+3. An attack is described by its fields, a detector by its fields or `vars`; tensors and networks by
+   their content.
+4. A model that gives different labels for the same images has no fingerprint: no study is started
+   with it.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import contextlib
 import dataclasses
 import hashlib
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,74 +27,206 @@ import torch
 from torch import Tensor
 
 from .. import __version__
-from ..core.detector import Detector
 from ..core.exactness import Exactness, listed
 from ..core.model import Model
 from ..core.noise import NOISE_VERSION
 from ..errors import FileError, InputError
 from ..models.pytorch import weights_digest
 from .specs import AttackSpec, ModelSpec
-from .store.record import Environment, ModelFingerprint, StudyRecord, WatchRecord, parts_of
+from .store.record import DIGEST, Environment, Fingerprint, StudyRecord, difference
 from .study import Study
 
+PROBES = 8
+"""Number of images whose labels are part of a model's fingerprint."""
+NEW_STUDY = "or start a new study in another folder"
 
-def detector_parts(detector: Detector) -> dict[str, str]:
-    """What tells a detector from another, field by field."""
-    return dict(_settings("", detector, ()))
+
+def attack_fingerprint(study: Study) -> Fingerprint:
+    """Return the fingerprint of the noise and of the attacks, without their surrogates."""
+    return {
+        "the noise": {"the version": str(NOISE_VERSION)},
+        **{
+            f"the attack {spec.name!r}": settings_of("attack", spec.attack)
+            for spec in study.attacks
+        },
+    }
 
 
-def _settings(name: str, value: Any, around: tuple[int, ...]) -> Iterator[tuple[str, str]]:
-    """The settings of an object of the user's, whatever it is, by their dotted names; `around` are
-    the ids of what it lies in, so that one which holds itself has an end."""
-    if id(value) in around:
-        yield name, "what it lies in"
-        return
-    around = (*around, id(value))
-    if value is None or isinstance(value, str | int | float | tuple | frozenset):
-        yield name, repr(value)
-    elif isinstance(value, torch.nn.Module):
-        yield name, f"{type(value).__qualname__} {weights_digest(value)}"
-    elif isinstance(value, Tensor | np.ndarray):
-        array = np.ascontiguousarray(torch.as_tensor(value).detach().cpu().numpy())
-        yield name, f"{array.dtype} {array.shape} {hashlib.sha256(array.data).hexdigest()}"
-    elif isinstance(value, list):
-        for number, part in enumerate(value):
-            yield from _settings(f"{name}.{number}".lstrip("."), part, around)
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            yield from _settings(f"{name}.{key}".lstrip("."), part, around)
-    else:
-        kind = getattr(value, "__qualname__", type(value).__qualname__)
-        yield name or "detector", kind
-        inside = {} if callable(value) and hasattr(value, "__qualname__") else _fields(value)
+def price_fingerprint(study: Study) -> Fingerprint:
+    """Return the fingerprint of the prices and the flagged classes, which may come from files."""
+    found = {
+        f"the price {tariff.name!r}": {"the values": _digest(repr(tariff.prices))}
+        for tariff in study.tariffs
+    }
+    goal = study.goal
+    if goal.flagged is not None:
+        origin = "the goal" if goal.flagged_file is None else goal.flagged_file.name
+        found[origin] = {"the flagged classes": _digest(repr(sorted(goal.flagged)))}
+    return found
+
+
+def surrogate_name(spec: AttackSpec) -> str:
+    """Return the name of an attack's surrogate in fingerprints."""
+    sources = () if spec.surrogate is None else spec.surrogate.sources
+    return f"the surrogate of the attack {spec.name!r} ({', '.join(sources)})"
+
+
+def model_fingerprint(
+    spec: ModelSpec, model: Model, files: Sequence[Path], labels: tuple[int, ...] | None
+) -> Fingerprint:
+    """Return the fingerprint of a model from `files`, with its labels for some images."""
+    found: dict[str, str] = {}
+    if files:
+        digest = hashlib.sha256()
+        for path in files:
+            with open(path, "rb") as content:
+                hashlib.file_digest(content, lambda: digest)
+        found["the file"] = DIGEST + digest.hexdigest()
+    if model.network is not None:
+        found["the weights"] = DIGEST + weights_digest(model.network)
+    if labels is not None:
+        found["the labels for some images"] = _digest(repr(labels))
+    return {f"the model {spec.name!r} ({spec.source})": {**found, **model.running}}
+
+
+def _digest(text: str) -> str:
+    return DIGEST + hashlib.sha256(text.encode()).hexdigest()
+
+
+def settings_of(kind: str, value: Any) -> dict[str, str]:
+    """Return the settings of an attack or a detector by their dotted names.
+
+    `kind` is the name of the type of the object itself; a part's type has the name of the part.
+    """
+
+    def found(name: str, value: Any, around: tuple[int, ...]) -> Iterator[tuple[str, str]]:
+        if id(value) in around:
+            yield name, "an object that contains it"
+            return
+        inside: dict[Any, Any] = {}
+        if value is None or isinstance(value, str | int | float | tuple | frozenset):
+            yield name, repr(value)
+        elif isinstance(value, torch.nn.Module):
+            yield name, f"{type(value).__qualname__} {weights_digest(value)}"
+        elif isinstance(value, Tensor | np.ndarray):
+            array = np.ascontiguousarray(torch.as_tensor(value).detach().cpu().numpy())
+            yield name, f"{array.dtype} {array.shape} {hashlib.sha256(array.data).hexdigest()}"
+        elif isinstance(value, list | dict):
+            inside = value if isinstance(value, dict) else dict(enumerate(value))
+        elif callable(value) and hasattr(value, "__qualname__"):
+            yield name or kind, value.__qualname__
+        else:
+            yield name or kind, type(value).__qualname__
+            if dataclasses.is_dataclass(value):
+                fields = dataclasses.fields(value)
+                inside = {each.name: getattr(value, each.name) for each in fields}
+            else:
+                inside = getattr(value, "__dict__", {})
         for key, part in inside.items():
-            yield from _settings(f"{name}.{key}".lstrip("."), part, around)
+            yield from found(f"{name}.{key}".lstrip("."), part, (*around, id(value)))
+
+    return dict(found("", value, ()))
 
 
-def _fields(value: Any) -> dict[str, Any]:
-    if dataclasses.is_dataclass(value):
-        return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
-    return dict(getattr(value, "__dict__", {}))
+def recorded_study(record: StudyRecord, *, files: bool) -> Study:
+    """Return the study of a record; with `files`, the files that it names must exist.
 
-
-def check_detector(recorded: WatchRecord, now: Mapping[str, str], folder: Path) -> None:
-    """Raise FileError unless the detector is the one that the study was begun with."""
-    change = recorded.change(now)
+    Raises FileError if its prices or flagged classes are not those of the record.
+    """
+    study = Study.from_text(record.text, record.folder, record.where, files=files)
+    change = difference(record.fingerprint, price_fingerprint(study))
     if change is not None:
         raise FileError(
-            f"the detector {recorded.source} is not the one that {folder} was begun with: it was "
-            f"begun {change}",
-            remedy=f"bring it back, {BEGIN_ANEW}",
+            f"{change} since the study was started",
+            remedy=f"restore the file, {NEW_STUDY}",
+            where=study.where,
+        )
+    return study
+
+
+def check_unchanged(
+    record: StudyRecord, now: Fingerprint, folder: Path, remedy: str = "restore it"
+) -> None:
+    """Raise FileError if a thing in `now` is not what the record has."""
+    change = difference(record.fingerprint, now)
+    if change is not None:
+        raise FileError(f"{folder} cannot be resumed: {change}", remedy=f"{remedy}, {NEW_STUDY}")
+
+
+def check_images(
+    origin: Path,
+    now: Sequence[tuple[str, int]],
+    recorded: Sequence[tuple[str, int, str]],
+    folder: Path,
+) -> None:
+    """Raise FileError unless the images (content hash and label) are those that were recorded."""
+    changes = []
+    if len(now) != len(recorded):
+        changes = [f"the number of images of {origin} changed from {len(recorded)} to {len(now)}"]
+    for place, (new, (content, label, name)) in enumerate(zip(now, recorded, strict=False)):
+        if new != (content, label):
+            part = "label" if new[0] == content else "content"
+            changes.append(f"the {part} of image {place} ({name}) of {origin} changed")
+    if changes:
+        raise FileError(
+            f"{folder} cannot be resumed: {changes[0]}", remedy=f"restore the images, {NEW_STUDY}"
         )
 
 
-PROBES = 8
-"""Images whose labels are part of a model's fingerprint."""
-BEGIN_ANEW = "or begin a new study in another folder"
+def check_exactness(spec: ModelSpec, now: Exactness, then: Exactness, folder: Path) -> None:
+    """Raise FileError unless a model is exact here and gives the same bits as at the start."""
+    if now.exact and now.digest == then.digest:
+        return
+    layout = f" ({then.layout})" if then.layout else ""
+    where = f"in batches of {listed([str(size) for size in then.shapes])}{layout}"
+    if now.exact:
+        what = f"the {now.seen} of the model {spec.name!r} differ from those at its start"
+    elif now.known:
+        what = f"a row of the model {spec.name!r} depends on {listed(now.matters)} here"
+    else:
+        what = f"it is not known whether the model {spec.name!r} is exact"
+    raise FileError(
+        f"{folder} is an exact study, and {what}, {where}",
+        remedy=f"resume it with the model, device and versions of its start, {NEW_STUDY}",
+    )
+
+
+def check_repeatable(model: Model, images: Tensor, size: int) -> None:
+    """Raise InputError if the model answers at random; the queries are not charged.
+
+    It gets each point twice: images, and blends of two, where decisions are close.
+    """
+    few = images[:PROBES]
+    points = torch.cat([few, torch.lerp(few, few.roll(1, 0), 0.5)])
+    first, second = (labels_of(model, points, size) for _ in range(2))
+    if first is None or second is None or first == second:
+        return
+    changed = sum(one != other for one, other in zip(first, second, strict=True))
+    raise InputError(
+        f"answers at random: {changed} of {len(first)} labels changed when the same images were "
+        "sent twice",
+        expected="the same label each time",
+        remedy="call .eval() on a network with dropout, and fix the seed of what it samples",
+        input="model",
+    )
+
+
+def labels_of(model: Model, points: Tensor, size: int) -> tuple[int, ...] | None:
+    """Return the model's labels for a few points that fit into a batch; None if it fails.
+
+    size: rows of a batch, since a model may be compiled for those of a run.
+    """
+    few = points.to(model.device, model.dtype)
+    count = len(few)
+    size = model.batch or max(size, count)
+    # The model's own error is reported when its cells are run.
+    with contextlib.suppress(Exception, SystemExit):
+        answers = model(model.sent(few[torch.arange(size) % count])).tolist()
+        return tuple(answers[:count])
+    return None
 
 
 def current_environment(device: torch.device) -> Environment:
-    """Versions and the device, here and now."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
     return Environment(
         tollbox=__version__,
@@ -108,203 +238,14 @@ def current_environment(device: torch.device) -> Environment:
 
 
 def environment_notice(record: StudyRecord, device: torch.device) -> str | None:
-    """A sentence if a study is resumed under another tollbox, torch, numpy or device than it was
-    begun with; its numbers may then differ in the last bits, which is no reason to refuse it."""
-    changes = record.environment.changes(current_environment(device), but=("python",))
+    """Return a sentence if tollbox, torch, numpy or the device are not those of the record.
+
+    The numbers may then differ in the last bits, which is no reason to refuse the study.
+    """
+    changes = record.environment.changes(current_environment(device), ignore=("python",))
     if not changes:
         return None
     return (
-        f"This study was begun elsewhere ({changes}): cells that are run now may differ from those "
-        "of an unbroken run, and cells under way may have to be begun anew."
+        f"This study was started elsewhere ({changes}): cells that are run now may differ from "
+        "those of an uninterrupted run, and cells under way may have to be restarted."
     )
-
-
-def fingerprint(
-    model: Model, images: Tensor, *, size: int, files: Sequence[Path], ask: bool
-) -> ModelFingerprint:
-    """What tells a model from another; `files` are where it is from, `ask`: it may be asked.
-
-    `size`: rows of a batch, here and below; a model may be compiled for those of a run.
-    """
-    return ModelFingerprint(
-        dtype=str(model.dtype).removeprefix("torch."),
-        quantize=model.quantize,
-        file=_hash_files(files) if files else None,
-        network=None if model.network is None else weights_digest(model.network),
-        answers=_labels(model, images[:PROBES], size) if ask else None,
-        running=model.running or None,
-    )
-
-
-def _hash_files(paths: Sequence[Path]) -> str:
-    digest = hashlib.sha256()
-    for path in paths:
-        with open(path, "rb") as content:
-            hashlib.file_digest(content, lambda: digest)
-    return digest.hexdigest()
-
-
-def check_repeatable(model: Model, images: Tensor, size: int) -> None:
-    """Raise InputError if the model answers at random; uncharged.
-
-    Asked twice are images, and blends of two, where decisions are close.
-    """
-    few = images[:PROBES]
-    points = torch.cat([few, torch.lerp(few, few.roll(1, 0), 0.5)])
-    first, second = _labels(model, points, size), _labels(model, points, size)
-    if first is None or second is None or first == second:
-        return
-    changed = sum(one != other for one, other in zip(first, second, strict=True))
-    raise InputError(
-        f"answers at random: {changed} of {len(first)} labels changed when the same images were "
-        "asked twice",
-        expected="the same label each time",
-        remedy="call .eval() on a network with dropout, and fix the seed of what it samples",
-        input="model",
-    )
-
-
-def _labels(model: Model, points: Tensor, size: int) -> tuple[int, ...] | None:
-    """The model's labels for a few points, as far as they fit into a batch; None if it fails."""
-    few = points.to(model.device, model.dtype)
-    count = len(few)
-    size = model.batch or max(size, count)
-    # An error of the model's own is reported when its cells are run.
-    with contextlib.suppress(Exception, SystemExit):
-        answers = model(model.sent(few[torch.arange(size) % count])).tolist()
-        return tuple(answers[:count])
-    return None
-
-
-# -- as it was begun ------------------------------------------------------------------------------
-
-
-def price_texts(study: Study) -> tuple[str, ...]:
-    """The prices in words, to tell whether a file of prices has changed."""
-    return tuple(f"{tariff.name}: {tariff.prices!r}" for tariff in study.tariffs)
-
-
-def flagged_labels(study: Study) -> tuple[int, ...] | None:
-    """The flagged classes, to tell whether a file of them has changed."""
-    return None if study.goal.flagged is None else tuple(sorted(study.goal.flagged))
-
-
-def recorded_study(record: StudyRecord, *, files: bool) -> Study:
-    """The study as it was begun; with `files`, what it names must be there."""
-    study = Study.from_text(record.text, record.folder, record.where, files=files)
-    check_tables(record, study)
-    return study
-
-
-def check_tables(record: StudyRecord, study: Study) -> None:
-    """Raise FileError unless the files of prices and of flagged classes say what they did when the
-    study was begun."""
-    for now, begun in zip(price_texts(study), record.prices, strict=True):
-        if now != begun:
-            raise FileError(
-                f"the prices have changed since the study was begun, when there was {begun}",
-                remedy=f"bring the file of prices back, {BEGIN_ANEW}",
-                where=study.where,
-            )
-    if flagged_labels(study) != record.flagged:
-        raise FileError(
-            f"the flagged classes of {study.goal.flagged_file} have changed since the study was "
-            "begun",
-            remedy=f"bring the file back, {BEGIN_ANEW}",
-            where=study.where,
-        )
-
-
-def attack_parts(study: Study) -> dict[str, dict[str, str]]:
-    """The parts of each attack, by the attack's name."""
-    return {spec.name: parts_of(spec.attack) for spec in study.attacks}
-
-
-def resume_obstacle(record: StudyRecord, study: Study) -> str | None:
-    """What keeps this version from going on with a study, in words."""
-    return record.resume_obstacle(attack_parts(study), NOISE_VERSION)
-
-
-def check_attacks(record: StudyRecord, study: Study, folder: Path) -> None:
-    """Raise FileError unless the attacks and the noise are those that the study was begun with."""
-    obstacle = resume_obstacle(record, study)
-    if obstacle is not None:
-        raise FileError(
-            f"{folder} cannot be resumed: {obstacle}",
-            remedy=f"resume it with tollbox {record.environment.tollbox}, {BEGIN_ANEW}",
-        )
-
-
-def check_images(
-    study: Study,
-    images: Sequence[tuple[str, int]],
-    recorded: Sequence[tuple[str, int, str]],
-    folder: Path,
-) -> None:
-    """Raise FileError unless the images (content hash and label) are those that were recorded."""
-    if len(images) != len(recorded):
-        change = f"there are {len(images)} of them, and there were {len(recorded)}"
-    else:
-        for place, (now, (content, label, name)) in enumerate(zip(images, recorded, strict=True)):
-            if now != (content, label):
-                part = "its label" if now[0] == content else "its content"
-                change = f"image {place} ({name}) has changed in {part}"
-                break
-        else:
-            return
-    raise FileError(
-        f"the images of {study.images.path} are not those that {folder} was begun with: {change}",
-        remedy=f"bring them back, {BEGIN_ANEW}",
-    )
-
-
-def check_masks(study: Study, now: str | None, recorded: str | None, folder: Path) -> None:
-    """Raise FileError unless the masks, by their digests, are those that were recorded."""
-    if now != recorded:
-        raise FileError(
-            f"the masks of {study.goal.mask} are not those that {folder} was begun with",
-            remedy=f"bring them back, {BEGIN_ANEW}",
-        )
-
-
-def check_exactness(spec: ModelSpec, now: Exactness, begun: Exactness, folder: Path) -> None:
-    """Raise FileError unless a model is exact here, with the very bits that it was begun with."""
-    if now.exact and now.digest == begun.digest:
-        return
-    layout = f" ({begun.layout})" if begun.layout else ""
-    where = f"in batches of {listed([str(size) for size in begun.shapes])}{layout}"
-    if now.exact:
-        what = f"the model {spec.name!r} gives other {now.seen} here than where it was begun"
-    elif now.known:
-        what = f"a row of the model {spec.name!r} depends on {listed(now.matters)} here"
-    else:
-        what = f"it is not known of the model {spec.name!r} whether it is exact"
-    raise FileError(
-        f"{folder} is an exact study, and {what}, {where}",
-        remedy="go on with the model, the device and the versions that it was begun with, "
-        f"{BEGIN_ANEW}",
-    )
-
-
-def check_model(
-    spec: ModelSpec, now: ModelFingerprint, recorded: ModelFingerprint, folder: Path
-) -> None:
-    """Raise FileError unless a model is the one that the study was begun with."""
-    change = recorded.change(now)
-    if change is not None:
-        raise FileError(
-            f"the model {spec.name!r} ({spec.source}) is not the one that {folder} was begun "
-            f"with: {change} changed",
-            remedy=f"bring it back, {BEGIN_ANEW}",
-        )
-
-
-def check_surrogate(spec: AttackSpec, now: str, recorded: str | None, folder: Path) -> None:
-    """Raise FileError unless the surrogate of an attack is the one that the study was begun with,
-    by the digests of its weights."""
-    if now != recorded and spec.surrogate is not None:
-        raise FileError(
-            f"the surrogate of the attack {spec.name!r} ({', '.join(spec.surrogate.sources)}) is "
-            f"not the one that {folder} was begun with: its weights changed",
-            remedy=f"bring it back, {BEGIN_ANEW}",
-        )

@@ -1,31 +1,22 @@
-"""Whether all that a study names is of the same classes: labels, target, flagged classes and prices
-are classes of every model, and a surrogate has the classes of the models.
+"""The inputs of a study: its images, and its models, surrogates and detector once they are needed.
 
-Where a model does not say how many it has, labels are held against the names of the classes.
-
-Judging: which images the models of a study classify correctly, where it has only those.
-
-Each image is judged once, uncharged, before the study begins: `load` then has the models at hand,
-too. What was found is recorded, and a study that goes on does not judge again.
-
-A study with its images, and with its models, surrogates and detector once they are needed.
-
-A model is loaded, checked and fingerprinted once, when it is needed first; so is a surrogate. What
-a study goes on with is checked against what it was begun with (`identity.py`).
-
-Loading a study: its images, starts and masks, and, where one may bring a configuration that the
-images need, its models.
-
-What contradicts itself in the study, or in the models that are given for it, is refused before
-anything is loaded, and images that are not there before a model is fetched.
+1. Each input is loaded, checked and fingerprinted once, when it is first needed. A resumed study
+   compares them with its record (`fingerprint.py`).
+2. A study that contradicts itself or the given models is refused before anything is loaded, and
+   missing images are reported before a model is downloaded.
+3. Labels, target, flagged classes and prices must be classes of every model, and a surrogate must
+   have the classes of the models. If a model does not say how many classes it has, labels are
+   checked against the names of the classes.
+4. With `correct_only`, each model classifies the images once before the study starts; these queries
+   are not charged. The record keeps the images that were found, and a resumed study uses them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +25,7 @@ from torch import Tensor
 
 from ..attacks.surrogates import Surrogate
 from ..core.cell import Cell, check_label
-from ..core.detector import Detection, Detector, RecordedAlarms
+from ..core.detector import Detection, Detector, check_detector_type
 from ..core.exactness import Exactness, Seen
 from ..core.model import Model, as_model
 from ..core.noise import content_hash
@@ -42,144 +33,54 @@ from ..core.problem import Attack
 from ..core.validation import shown
 from ..data.classes import check_names
 from ..data.images import ImageSet, check_there
-from ..data.masks import masks_digest
+from ..data.masks import load_masks, masks_digest
 from ..data.resizing import ModelConfiguration
-from ..data.starts import check_target
+from ..data.starts import check_target, load_starts
 from ..data.tables import LARGEST, in_a_line
+from ..data.user_code import called, importable, imported
 from ..detection.benign import benign_panel
 from ..engine.batch import default_batch_size, trial_batch_size
 from ..errors import InputError, mention
 from ..model_check import CHECKED_IMAGES, Examined, exact_choice, examine, shapes_of, threads
-from ..models.loading import LoadedNetwork
+from ..models.loading import LoadedNetwork, load_network
+from ..models.numerics import DTYPES
+from ..models.pytorch import Running
 from ..models.registry import brings_configuration, files_of
 from ..workers.executors import threads_each
 from .fingerprint import (
-    check_detector,
+    PROBES,
+    attack_fingerprint,
     check_exactness,
     check_images,
-    check_masks,
     check_repeatable,
-    check_surrogate,
-    detector_parts,
-    fingerprint,
+    check_unchanged,
+    labels_of,
+    model_fingerprint,
+    price_fingerprint,
+    settings_of,
+    surrogate_name,
 )
 from .grid import Grid, Place
-from .selection import take
+from .selection import digest_of, take
 from .sources import (
     Configurations,
-    Recorded,
-    check_digest,
+    RecordedConfiguration,
     find_device,
-    load_detector,
     load_images,
-    load_masks,
-    load_model,
-    load_starts,
-    load_surrogate,
     open_model,
     reported,
 )
 from .specs import AttackSpec, ModelSpec
-from .store.record import Kept, ModelFingerprint, StudyRecord, WatchRecord
+from .store.record import DIGEST, DetectorRecord, Fingerprint, Kept, ModelRecord, StudyRecord
 from .study import Study
 
-
-def check_model_classes(study: Study, images: ImageSet, spec: ModelSpec, model: Model) -> None:
-    """The model has the classes of the labels, of the target and of the prices, and as many as
-    there are names."""
-    try:
-        check_names(images.class_names, model.classes)
-        known = model.classes or len(images.class_names) or None
-        for label, name, origin in zip(images.labels, images.names, images.origins, strict=True):
-            classes = known or (LARGEST if label > LARGEST else None)
-            check_label(label, classes, f"{origin}: the label of image {name}")
-        check_target(study.goal.target, images, model.classes)
-        study.goal.goal.check(model.classes)
-        for tariff in study.tariffs:
-            for number in tariff.prices.classes or {}:
-                if model.classes is not None and number >= model.classes:
-                    raise InputError(
-                        f"the price {tariff.name!r} has one for class {number}, but the model has "
-                        f"{model.classes} classes",
-                        expected=f"0 to {model.classes - 1}",
-                    )
-    except InputError as error:
-        raise study.about(error, spec=spec) from None
-
-
-def check_surrogate_classes(
-    study: Study, images: ImageSet, classes: int, models: Mapping[str, int | None]
-) -> None:
-    """Raise InputError unless a surrogate of so many classes has those of the models; `models` has
-    their numbers by name."""
-    goal = study.goal
-    largest = max(*images.labels, goal.target or 0, *(goal.flagged or ()))
-    what = "is of an image, or of the goal" if goal.flagged else "is of an image, or the target"
-    others = [f"class {largest} {what}"] if largest >= classes else []
-    for name, count in models.items():
-        if count not in (None, classes):
-            others.append(f"the model {name!r} has {count}")
-    if others:
-        raise InputError(
-            f"has {classes} classes, and {others[-1]}",
-            expected="the classes of the models",
-            input="surrogate",
-        )
-
-
-def judged(study: Study, ready: Callable[[int | None], Loaded]) -> Loaded:
-    """With those images that each model classifies correctly. Half as many again as are wanted are
-    loaded, then twice as many each time, until there are enough or no more."""
-    limit = study.images.limit
-    count = None if limit is None else limit + limit // 2 + 1
-    models: dict[str, Model] = {}
-    while True:
-        loaded = ready(count)
-        loaded.models.update(models)
-        correct = {spec.name: _places(loaded, spec, limit) for spec in study.models}
-        enough = all(len(places) == limit for places in correct.values())
-        if enough or count is None or len(loaded.images) < count:
-            break
-        count, models = 2 * count, loaded.models
-    for spec in study.models:
-        if not correct[spec.name]:
-            none = f"classifies none of the {len(loaded.images)} images correctly"
-            raise _about_model(study, spec, none, "check its mean and std, and the labels")
-    return loaded.only(Kept.of(correct, len(loaded.images), limit))
-
-
-def _places(loaded: Loaded, spec: ModelSpec, limit: int | None) -> list[int]:
-    """The places of the first `limit` images that a model classifies correctly; uncharged."""
-    study, model = loaded.study, loaded.model(spec)
-    images, labels = loaded.images.images, loaded.images.labels
-    size, places = trial_batch_size(model, study.execution.batch_size), list[int]()
-    for first in range(0, len(images), size):
-        if limit is not None and len(places) >= limit:
-            break
-        some = images[first : first + size]
-        batch = some[torch.arange(size) % len(some)].to(model.device, model.dtype)
-        try:
-            answers = model(model.sent(batch)).tolist()
-        except Exception as error:
-            failed = f"failed when the images were judged: {in_a_line(error)}"
-            raise _about_model(study, spec, failed) from None
-        truth = labels[first : first + size]
-        goals = (study.goal.for_label(label) for label in truth)
-        right = zip(answers, goals, strict=False)  # the rest is padding
-        places += [first + row for row, (said, goal) in enumerate(right) if goal.flags(said)]
-    return places[:limit]
-
-
-def _about_model(study: Study, spec: ModelSpec, what: str, remedy: str = "") -> InputError:
-    """The error to raise of a model that cannot judge images."""
-    expected = f"a model that gets some right, as {mention('correct_only')} is set"
-    error = InputError(f"the model {spec.name!r} {what}", expected=expected, remedy=remedy)
-    return study.about(error, ("models", study.models.index(spec), "source"))
+MODEL_OPTIONS = ("mean", "std", "quantize", "channels_last", "compile", "cuda_graphs", "tf32")
+"""Fields of a model in a study that loading takes by the same names."""
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """A study with its images, and with those of its models that were needed so far."""
+class StudyInputs:
+    """A study with its images, and with its models that were needed so far."""
 
     study: Study
     images: ImageSet
@@ -190,164 +91,263 @@ class Loaded:
     supplied: Mapping[str, Model]
     """Models that are used instead of loading them, by name."""
     own_names: bool
-    """Whether the names of the classes are from a model's configuration."""
+    """Whether the names of the classes are from the configuration of a model."""
     opened: dict[str, LoadedNetwork] = field(repr=False)
-    """Models that are loaded and not tried yet, by name."""
+    """Models that are loaded but not yet fitted to the images, by name."""
     kept: Kept | None = None
-    """Which of the images each model has; None: all of them."""
+    """Images of each model; None if each has all of them."""
     models: dict[str, Model] = field(default_factory=dict, init=False, repr=False)
-    """Those that were needed so far, by name."""
+    """Models that were needed so far, by name."""
     _surrogates: dict[str, Surrogate] = field(default_factory=dict, init=False, repr=False)
     _exactness: dict[str, Exactness] = field(default_factory=dict, init=False, repr=False)
     _detectors: list[Detector] = field(default_factory=list, init=False, repr=False)
-    _fingerprints: dict[str, ModelFingerprint] = field(default_factory=dict, init=False, repr=False)
+    _fingerprints: dict[str, Fingerprint] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def grid(self) -> Grid:
-        """Its cells."""
         return Grid.of(self.study, len(self.images), self.kept)
 
+    # -- models -----------------------------------------------------------------------------------
+
     def model(self, spec: ModelSpec) -> Model:
-        """A model, checked against the labels, prices and target."""
+        """Return a model, checked against the labels, prices and goal."""
         if spec.name not in self.models:
             model = self.supplied.get(spec.name)
             if model is None:
-                opened, example = self.opened.pop(spec.name, None), self.images.images[0]
-                model = load_model(self.study, spec, example, self.device, opened)
-            check_model_classes(self.study, self.images, spec, model)
-            model = replace(model, names=self.images.class_names or None)
-            self.models[spec.name] = model
+                opened = self.opened.pop(spec.name, None)
+                opened = opened or open_model(self.study, spec, self.device)
+                with reported(self.study, spec=spec):
+                    dtype = None if spec.dtype is None else DTYPES[spec.dtype]
+                    switches = spec.channels_last, spec.compile, spec.cuda_graphs, spec.tf32
+                    model = opened.fit(
+                        self.images.images[0],
+                        mean=spec.mean,
+                        std=spec.std,
+                        quantize=spec.quantize,
+                        running=Running(dtype, *switches),
+                    )
+            self._check_classes(spec, model)
+            self.models[spec.name] = replace(model, names=self.images.class_names or None)
         return self.models[spec.name]
 
-    def fingerprint(self, spec: ModelSpec) -> ModelFingerprint:
-        """What tells a model from another. That of an exact study has no layout and no answers: the
-        record of exactness has the layout that was chosen, and a digest of logits."""
+    def _check_classes(self, spec: ModelSpec, model: Model) -> None:
+        """Raise InputError unless the labels, goal, prices and names fit the model's classes."""
+        study, images = self.study, self.images
+        with reported(study, spec=spec):
+            check_names(images.class_names, model.classes)
+            known = model.classes or len(images.class_names) or None
+            for label, name, origin in zip(
+                images.labels, images.names, images.origins, strict=True
+            ):
+                classes = known or (LARGEST if label > LARGEST else None)
+                check_label(label, classes, f"{origin}: the label of image {name}")
+            check_target(study.goal.target, images, model.classes)
+            study.goal.goal.check(model.classes)
+            for tariff in study.tariffs:
+                for number in tariff.prices.classes or {}:
+                    if model.classes is not None and number >= model.classes:
+                        raise InputError(
+                            f"the price {tariff.name!r} has one for class {number}, but the model "
+                            f"has {model.classes} classes",
+                            expected=f"0 to {model.classes - 1}",
+                        )
+
+    def model_record(self, spec: ModelSpec) -> ModelRecord:
+        """Return how a model is run, without the layout that an exact study chooses."""
+        model, exact = self.model(spec), self.study.execution.exact
+        running = {k: v for k, v in model.running.items() if k != "channels_last" or not exact}
+        return ModelRecord(str(model.dtype).removeprefix("torch."), model.quantize, running)
+
+    def model_fingerprint(self, spec: ModelSpec) -> Fingerprint:
+        """Return the fingerprint of a model.
+
+        That of an exact study has no layout and no labels: the record of exactness has the layout
+        that was chosen, and a digest of the logits.
+        """
         if spec.name not in self._fingerprints:
-            model, exact = self.model(spec), self.study.execution.exact
-            running = {k: v for k, v in model.running.items() if k != "channels_last" or not exact}
-            self._fingerprints[spec.name] = fingerprint(
-                replace(model, running=running),
-                self.images.images,
-                size=trial_batch_size(model, self.study.execution.batch_size),
-                files=[] if spec.name in self.supplied else files_of(spec.resolved),
-                ask=not (self.study.execution.metered or exact),
-            )
+            model = replace(self.model(spec), running=self.model_record(spec).running)
+            files = [] if spec.name in self.supplied else files_of(spec.resolved)
+            labels = self.first_labels(spec)
+            self._fingerprints[spec.name] = model_fingerprint(spec, model, files, labels)
         return self._fingerprints[spec.name]
 
-    def check_model(self, spec: ModelSpec, processes: int) -> Examined:
-        """Raise InputError if a model answers at random; with the study's `check`, gives all that
-        is found of it, and with `exact` what was chosen, for so many processes. A metered model is
-        asked nothing."""
+    def file_digest(self, spec: ModelSpec) -> str | None:
+        """Return the digest of a model's file, if it has one."""
+        [properties] = self.model_fingerprint(spec).values()
+        digest = properties.get("the file")
+        return None if digest is None else digest.removeprefix(DIGEST)
+
+    def first_labels(self, spec: ModelSpec) -> tuple[int, ...] | None:
+        """Return a model's labels for the first images; None if it fails, or is not queried."""
+        model, how = self.model(spec), self.study.execution
+        if how.metered or how.exact:
+            return None
+        size = trial_batch_size(model, how.batch_size)
+        return labels_of(model, self.images.images[:PROBES], size)
+
+    def examine(self, spec: ModelSpec, processes: int) -> Examined:
+        """Raise InputError if a model answers at random; return what else was found.
+
+        The study's `check` asks for all findings, and `exact` for a choice of shape and layout that
+        suits this number of processes. A metered model is not queried.
+        """
         study, model, images = self.study, self.model(spec), self.images.images
-        if study.execution.metered:
+        how, few = study.execution, images[:CHECKED_IMAGES]
+        if how.metered:
             return Examined([], Exactness(Seen.METERED))
-        few = images[:CHECKED_IMAGES]
-        try:
-            if not study.execution.exact:  # which looks more closely
-                check_repeatable(model, images, trial_batch_size(model, study.execution.batch_size))
+        with reported(study, spec=spec):
+            if not how.exact:  # which looks more closely
+                check_repeatable(model, images, trial_batch_size(model, how.batch_size))
             with threads(threads_each(processes)):
-                if study.execution.exact:
-                    self.models[spec.name], examined = exact_choice(
-                        model, few, study.execution.batch_size
-                    )
-                    self._exactness[spec.name] = examined.exactness
-                    return examined
-                if study.execution.check:
-                    size = study.execution.batch_size or default_batch_size(model)
-                    return examine(model, few, shapes_of(model, size, study.execution.one_shape))
-        except InputError as error:
-            raise study.about(error, spec=spec) from None
+                if how.exact:
+                    self.models[spec.name], found = exact_choice(model, few, how.batch_size)
+                    self._exactness[spec.name] = found.exactness
+                    return found
+                if how.check:
+                    size = how.batch_size or default_batch_size(model)
+                    return examine(model, few, shapes_of(model, size, how.one_shape))
         return Examined([], Exactness())
 
-    def exact_model(self, spec: ModelSpec, begun: Exactness, folder: Path) -> Model:
-        """A model in the layout that was chosen when the study was begun; raises FileError if what
-        held then does not hold here."""
-        check_exactness(spec, begun, begun, folder)
-        model = self.models[spec.name] = self.model(spec).in_layout(begun.layout)
+    def exact_model(self, spec: ModelSpec, then: Exactness, folder: Path) -> Model:
+        """Return a model in the layout that was chosen at the start of the study; raise FileError
+        if it is not exact here."""
+        check_exactness(spec, then, then, folder)
+        model = self.models[spec.name] = self.model(spec).in_layout(then.layout)
         if spec.name not in self._exactness:
             few = self.images.images[:CHECKED_IMAGES]
-            self._exactness[spec.name] = examine(model, few, begun.shapes).exactness
-        check_exactness(spec, self._exactness[spec.name], begun, folder)
+            self._exactness[spec.name] = examine(model, few, then.shapes).exactness
+        check_exactness(spec, self._exactness[spec.name], then, folder)
         return model
 
+    # -- attacks and the detector -----------------------------------------------------------------
+
     def surrogate(self, spec: AttackSpec) -> Surrogate | None:
-        """That of an attack, if it has one."""
-        if spec.surrogate is None:
-            return None
-        if spec.name not in self._surrogates:
-            self._surrogates[spec.name] = load_surrogate(
-                self.study, spec, spec.surrogate, self.images.images[0], self.device
-            )
-        return self._surrogates[spec.name]
+        """Return the surrogate of an attack, if it has one."""
+        given = spec.surrogate
+        if given is not None and spec.name not in self._surrogates:
+            if any(":" in source for source in given.resolved):
+                importable(str(self.study.folder.resolve()))
+            with reported(self.study, spec=spec):
+                own = given.mean is None and given.std is None
+                networks = [
+                    load_network(source, self.images.images[0], self.device, normalised=own)
+                    for source in given.resolved
+                ]
+                self._surrogates[spec.name] = Surrogate(networks, mean=given.mean, std=given.std)
+        return self._surrogates.get(spec.name)
 
     def attack(self, spec: AttackSpec) -> Attack:
-        """An attack, with its surrogate if it has one."""
+        """Return an attack, with its surrogate if it has one."""
         attack: Any = spec.attack
         surrogate = self.surrogate(spec)
         if surrogate is not None:
             attack = replace(attack, surrogate=surrogate)
         return attack  # type: ignore[no-any-return]
 
-    def surrogate_digests(self) -> dict[str, str]:
-        """By attack, what tells its surrogate from another, where it has one. Raises InputError
-        unless that can be differentiated, and has the classes of the models."""
-        digests = {}
-        for spec in self.study.attacks:
+    def check_surrogates(self) -> None:
+        """Raise InputError unless all surrogates can be differentiated and have the classes of the
+        models."""
+        study, goal = self.study, self.study.goal
+        for spec in study.attacks:
             surrogate = self.surrogate(spec)
-            if surrogate is not None:
-                with reported(self.study, spec=spec):
-                    classes = surrogate.classes(self.images.images[0].to(self.device))
-                    models = {each.name: self.model(each).classes for each in self.study.models}
-                    check_surrogate_classes(self.study, self.images, classes, models)
-                digests[spec.name] = surrogate.digest
-        return digests
-
-    def check_surrogate(self, spec: AttackSpec, recorded: Mapping[str, str], folder: Path) -> None:
-        """Raise FileError unless the surrogate of an attack, if it has one, is that which the study
-        was begun with."""
-        surrogate = self.surrogate(spec)
-        if surrogate is not None:
-            check_surrogate(spec, surrogate.digest, recorded.get(spec.name), folder)
+            if surrogate is None:
+                continue
+            with reported(study, spec=spec):
+                classes = surrogate.classes(self.images.images[0].to(self.device))
+                largest = max(*self.images.labels, goal.target or 0, *(goal.flagged or ()))
+                others = []
+                if largest >= classes:
+                    of_goal = "of the goal" if goal.flagged else "the target"
+                    others = [f"class {largest} is of an image, or {of_goal}"]
+                for each in study.models:
+                    count = self.model(each).classes
+                    if count not in (None, classes):
+                        others.append(f"the model {each.name!r} has {count}")
+                if others:
+                    raise InputError(
+                        f"has {classes} classes, and {others[-1]}",
+                        expected="the classes of the models",
+                        input="surrogate",
+                    )
 
     def detector(self) -> Detector | None:
-        """The detector that is shown the queries, if there is one."""
-        if self.study.detector is not None and not self._detectors:
-            self._detectors.append(load_detector(self.study, self.study.detector))
+        """Return the detector that sees the queries, if there is one."""
+        spec = self.study.detector
+        if spec is not None and not self._detectors:
+            importable(str(self.study.folder.resolve()))
+            with reported(self.study, ("detector", "source")):
+                found = imported(spec.source, "detector")
+                is_detector = isinstance(found, Detector) and not isinstance(found, type)
+                if callable(found) and not is_detector:
+                    found = called(found, spec.source, "detector")
+                check_detector_type(found)
+            self._detectors.append(found)
         return self._detectors[0] if self._detectors else None
 
-    def watch_record(self) -> WatchRecord | None:
-        """What is recorded of the detector: what it is, and what it says of harmless queries about
-        the images, as each model would be sent them."""
+    def detector_record(self) -> DetectorRecord | None:
+        """Return the record of the detector, with its answers to benign queries about the images,
+        as each model would be sent them."""
         spec, detector = self.study.detector, self.detector()
         if spec is None or detector is None:
             return None
-        images = self.images.images
-        return WatchRecord(
+        return DetectorRecord(
             spec.source,
-            detector_parts(detector),
             spec.alarm_price,
             None if math.isinf(spec.max_alarms) else int(spec.max_alarms),
             {
-                model.name: benign_panel(detector, images, self.model(model))
+                model.name: benign_panel(detector, self.images.images, self.model(model))
                 for model in self.study.models
             },
         )
 
-    def check_detector(self, recorded: WatchRecord | None, folder: Path) -> None:
-        """Raise FileError unless the detector, if there is one, is that which the study was begun
-        with."""
-        detector = self.detector()
-        if recorded is not None and detector is not None:
-            check_detector(recorded, detector_parts(detector), folder)
+    # -- fingerprints -----------------------------------------------------------------------------
+
+    @property
+    def masks_digest(self) -> str | None:
+        """Digest of the masks; None if there are none."""
+        return masks_digest(self.masks)
+
+    def replay_fingerprint(self, attacks: Iterable[AttackSpec]) -> Fingerprint:
+        """Return the fingerprint of the inputs that a replay of these attacks needs."""
+        found, mask = {}, self.study.goal.mask
+        if mask is not None and self.masks_digest is not None:
+            found[mask.name] = {"the masks": DIGEST + self.masks_digest}
+        for spec in attacks:
+            surrogate = self.surrogate(spec)
+            if surrogate is not None:
+                found[surrogate_name(spec)] = {"the weights": DIGEST + surrogate.digest}
+        return found
+
+    def fingerprint(self) -> Fingerprint:
+        """Return the fingerprint of all inputs except the models, attacks and noise."""
+        study, detector = self.study, self.detector()
+        found = {**price_fingerprint(study), **self.replay_fingerprint(study.attacks)}
+        if study.detector is not None:
+            found[f"the detector {study.detector.source}"] = settings_of("detector", detector)
+        return found
+
+    def check_against(
+        self, record: StudyRecord, images: Sequence[tuple[str, int, str]], folder: Path
+    ) -> None:
+        """Raise FileError unless everything except the models is as in the record of `folder`.
+
+        images: content hash, label and name of each image in the record.
+        """
+        older = f"resume it with tollbox {record.environment.tollbox}"
+        check_unchanged(record, attack_fingerprint(self.study), folder, older)
+        now = list(zip(self.hashes, self.images.labels, strict=True))
+        check_images(self.study.images.path, now, images, folder)
+        check_unchanged(record, self.fingerprint(), folder)
+
+    # -- cells ------------------------------------------------------------------------------------
 
     def cell(self, place: Place, replayed: bool = False) -> Cell:
-        """A cell of the grid, ready to be run; `replayed`: all its answers and alarms are
-        recorded."""
-        series, image, watch = place.series, place.image, self.study.detector
-        detector = RecordedAlarms() if replayed and watch is not None else self.detector()
-        detection = None
-        if watch is not None and detector is not None:
-            detection = Detection(detector, watch.alarm_price, watch.max_alarms)
+        """Return a cell of the grid; `replayed` if all its answers and alarms are recorded."""
+        series, image, spec = place.series, place.image, self.study.detector
+        detector = None if replayed else self.detector()
+        detection = None if spec is None else spec.terms
+        if spec is not None and detector is not None:
+            detection = Detection(detector, spec.alarm_price, spec.max_alarms)
         return Cell(
             attack=self.attack(series.attack),
             image=self.images.images[image],
@@ -364,8 +364,8 @@ class Loaded:
             detection=detection,
         )
 
-    def only(self, kept: Kept) -> Loaded:
-        """The same with those images that are kept, as far as they are there."""
+    def only(self, kept: Kept) -> StudyInputs:
+        """Return the same inputs with those images that are kept and exist."""
         places = [place for place in kept.places if place < len(self.images)]
         fewer = replace(
             self,
@@ -379,46 +379,22 @@ class Loaded:
         fewer._detectors.extend(self._detectors)
         return fewer
 
-    @property
-    def masks_digest(self) -> str | None:
-        """What tells the masks from others."""
-        return masks_digest(self.masks)
-
-    def check_masks(self, recorded: str | None, folder: Path) -> None:
-        """Raise FileError unless the masks are those that the study was begun with."""
-        check_masks(self.study, self.masks_digest, recorded, folder)
-
-    def check_images(self, recorded: list[tuple[str, int, str]], folder: Path) -> None:
-        """Raise FileError unless the images are those that the study was begun with."""
-        images = list(zip(self.hashes, self.images.labels, strict=True))
-        check_images(self.study, images, recorded, folder)
-
 
 def load(
-    study: Study, models: Mapping[str, Model] | None = None, begun: StudyRecord | None = None
-) -> Loaded:
+    study: Study, models: Mapping[str, Model] | None = None, record: StudyRecord | None = None
+) -> StudyInputs:
     """Load the images and starts of a study; `models` are used instead of loading them.
 
-    begun: what was recorded when it was begun; without it, models that bring a configuration are
-        loaded, too, and images are judged if the study asks for it.
+    record: that of the study, if it is resumed or read. Without it, models that bring a
+        configuration are loaded as well, and with `correct_only` images are classified.
     """
-    correct_only = study.images.correct_only
-    if study.execution.metered and correct_only:
+    if study.execution.metered and study.images.correct_only:
         raise study.about(
             InputError(
-                f"and {mention('metered')} are both set: images are judged uncharged, and a "
-                "metered model bills every row",
-                remedy="leave one of them out, and list images that are known to be right",
+                f"and {mention('metered')} are both set: the images are classified without charge, "
+                "and a metered model bills every row",
+                remedy="leave one of them out, and list images that the model classifies correctly",
                 input="correct_only",
-            )
-        )
-    if study.execution.metered and (study.execution.check or study.execution.exact):
-        raise study.about(
-            InputError(
-                f"and {mention('metered')} are both set: the check asks uncharged, and a metered "
-                "model bills every row",
-                remedy="leave one of them out",
-                input="check" if study.execution.check else "exact",
             )
         )
     if models is not None and not isinstance(models, Mapping):
@@ -430,46 +406,97 @@ def load(
                 f"has {name!r}", expected=f"names of the study: {', '.join(names)}", input="models"
             )
     supplied = {name: as_model(model) for name, model in (models or {}).items()}
-    device, limit = find_device(study), study.images.limit
+    device = find_device(study)
     if study.images.function is None:
-        with reported(study, ("images", "path")):  # before a model is fetched
+        with reported(study, ("images", "path")):  # before a model is downloaded
             check_there(study.images.path)
-    opened = _opened(study, device, supplied) if begun is None else {}
-    own = Configurations({**supplied, **opened}) if begun is None else Recorded(begun)
-    ready = partial(_load, study, device, supplied, opened, own)
-    kept = None if begun is None else begun.kept
-    if not correct_only:
-        loaded = ready(limit)
-    elif kept is not None:
-        loaded = ready(max(kept.looked_at.values())).only(kept)
+    opened: dict[str, LoadedNetwork] = {}
+    own: ModelConfiguration
+    if record is not None:
+        own = RecordedConfiguration(record)
     else:
-        loaded = judged(study, ready)
-    check_digest(study, loaded.images)
-    return loaded
+        for spec in study.models:
+            if spec.name not in supplied and brings_configuration(spec.resolved):
+                opened[spec.name] = open_model(study, spec, device)
+        own = Configurations({**supplied, **opened})
+
+    def load_first(limit: int | None) -> StudyInputs:
+        images = load_images(study, limit, own)
+        with reported(study, ("goal", "start")):
+            starts = load_starts(study.goal.start, images, limit)
+        with reported(study, ("goal", "mask")):
+            masks = load_masks(study.goal.mask, images)
+        hashes = tuple(content_hash(image) for image in images.images)
+        own_names = study.images.names is None and bool(own.names)
+        loaded = images, hashes, starts, masks
+        return StudyInputs(study, *loaded, device, supplied, own_names, opened)
+
+    kept = None if record is None else record.kept
+    if not study.images.correct_only:
+        inputs = load_first(study.images.limit)
+    elif kept is not None:
+        inputs = load_first(max(kept.looked_at.values())).only(kept)
+    else:
+        inputs = _only_correct(study, load_first)
+    chosen = study.images
+    digest = digest_of(zip(inputs.hashes, inputs.images.labels, strict=True))
+    if chosen.digest not in (None, digest):
+        raise study.source.error(
+            ("images", "digest"),
+            f"images.digest is '{chosen.digest}', and the {len(inputs.images)} images of "
+            f"{chosen.path} have '{digest}': expected the same images and labels in the same "
+            f'order; restore them, or write digest = "{digest}" if these are right.',
+        )
+    return inputs
 
 
-def _opened(
-    study: Study, device: torch.device, supplied: Mapping[str, Model]
-) -> dict[str, LoadedNetwork]:
-    """Those models that may bring a configuration, by name."""
-    return {
-        spec.name: open_model(study, spec, device)
-        for spec in study.models
-        if spec.name not in supplied and brings_configuration(spec.resolved)
-    }
+def _only_correct(study: Study, load_first: Callable[[int | None], StudyInputs]) -> StudyInputs:
+    """Return the inputs with the images that each model classifies correctly.
+
+    First 1.5 times the wanted number of images is loaded, then twice as many each time, until there
+    are enough or no more.
+    """
+    limit = study.images.limit
+    count = None if limit is None else limit + limit // 2 + 1
+    models: dict[str, Model] = {}
+    while True:
+        inputs = load_first(count)
+        inputs.models.update(models)
+        correct = {spec.name: _correct_places(inputs, spec, limit) for spec in study.models}
+        enough = all(len(places) == limit for places in correct.values())
+        if enough or count is None or len(inputs.images) < count:
+            break
+        count, models = 2 * count, inputs.models
+    for spec in study.models:
+        if not correct[spec.name]:
+            none = f"classifies none of the {len(inputs.images)} images correctly"
+            raise _unfit(study, spec, none, "check its mean and std, and the labels")
+    return inputs.only(Kept.of(correct, len(inputs.images), limit))
 
 
-def _load(
-    study: Study,
-    device: torch.device,
-    supplied: Mapping[str, Model],
-    opened: dict[str, LoadedNetwork],
-    own: ModelConfiguration,
-    limit: int | None,
-) -> Loaded:
-    """With the first `limit` images, made ready as the study or `own` says."""
-    images = load_images(study, limit, own)
-    starts = load_starts(study, images, limit)
-    hashes = tuple(content_hash(image) for image in images.images)
-    masks, own_names = load_masks(study, images), study.images.names is None and bool(own.names)
-    return Loaded(study, images, hashes, starts, masks, device, supplied, own_names, opened)
+def _correct_places(inputs: StudyInputs, spec: ModelSpec, limit: int | None) -> list[int]:
+    """Return the positions of the first `limit` images that a model classifies correctly."""
+    study, model = inputs.study, inputs.model(spec)
+    images, labels = inputs.images.images, inputs.images.labels
+    size, places = trial_batch_size(model, study.execution.batch_size), list[int]()
+    for first in range(0, len(images), size):
+        if limit is not None and len(places) >= limit:
+            break
+        some = images[first : first + size]
+        batch = some[torch.arange(size) % len(some)].to(model.device, model.dtype)
+        try:
+            answers = model(model.sent(batch)).tolist()
+        except Exception as error:
+            failed = f"failed to classify the images: {in_a_line(error)}"
+            raise _unfit(study, spec, failed) from None
+        goals = (study.goal.for_label(label) for label in labels[first : first + size])
+        right = zip(answers, goals, strict=False)  # the rest is padding
+        places += [first + row for row, (answer, goal) in enumerate(right) if goal.flags(answer)]
+    return places[:limit]
+
+
+def _unfit(study: Study, spec: ModelSpec, what: str, remedy: str = "") -> InputError:
+    """Return the error for a model that classifies no image correctly."""
+    expected = f"a model that classifies some correctly, as {mention('correct_only')} is set"
+    error = InputError(f"the model {spec.name!r} {what}", expected=expected, remedy=remedy)
+    return study.about(error, ("models", study.models.index(spec), "source"))

@@ -36,13 +36,11 @@ from ..workers.executors import Link
 from .coordinator import Diverged, Ended, Record, Share, Start, Started, Take, pack
 from .events import ModelStarted, Options, WorkerProgress
 from .fingerprint import (
-    check_attacks,
-    check_model,
-    check_tables,
+    check_unchanged,
     current_environment,
     recorded_study,
 )
-from .inputs import Loaded, load
+from .inputs import StudyInputs, load
 from .specs import Tariff
 from .store.record import StudyRecord
 
@@ -60,10 +58,10 @@ class EpochOver(TollboxError):
 class Loader:
     """The study of a record with its images, loaded once in this process or given."""
 
-    loaded: Loaded | None = None
+    loaded: StudyInputs | None = None
     models: Mapping[str, Model] = field(default_factory=dict)
 
-    def __call__(self, record: StudyRecord) -> Loaded:
+    def __call__(self, record: StudyRecord) -> StudyInputs:
         if self.loaded is None:
             study = recorded_study(record, files=not self.models)
             self.loaded = load(study, self.models, record)
@@ -85,14 +83,8 @@ class WorkerJob:
         """Load the study, compare it with the record, and run it."""
         record, folder = self.record, self.folder
         loaded = load_study(record)
-        check_tables(record, loaded.study)
-        check_attacks(record, loaded.study, folder)
         run = WorkerRun(self, loaded, link)
-        loaded.check_images(run.started.images, folder)
-        loaded.check_masks(record.masks, folder)
-        loaded.check_detector(record.watch, folder)
-        for spec in loaded.study.attacks:
-            loaded.check_surrogate(spec, record.surrogates, folder)
+        loaded.check_against(record, run.started.images, folder)
         link.on_stop(run.stop)
         run.run()
 
@@ -100,7 +92,7 @@ class WorkerJob:
 class WorkerRun:
     """One run of a worker's job."""
 
-    def __init__(self, job: WorkerJob, loaded: Loaded, link: Link) -> None:
+    def __init__(self, job: WorkerJob, loaded: StudyInputs, link: Link) -> None:
         self.job, self.loaded, self.link = job, loaded, link
         self.started: Started = self.ask(Start())
         self.epoch = self.started.epoch
@@ -129,8 +121,8 @@ class WorkerRun:
             if self._stopping is not None or not self.ask(request):
                 continue
             self.link.report(ModelStarted(self.job.worker, spec.name))
-            model, now = self.loaded.model(spec), self.loaded.fingerprint(spec)
-            check_model(spec, now, record.models[spec.name], folder)
+            model = self.loaded.model(spec)
+            check_unchanged(record, self.loaded.model_fingerprint(spec), folder)
             size = study.execution.batch_size
             if study.execution.exact:
                 recorded = record.exactness_of(spec.name)
@@ -251,7 +243,7 @@ def spent_share(ledger: Ledger, tariff: Tariff) -> float:
 
 
 @torch.no_grad()
-def model_speed(loaded: Loaded, model: Model) -> float | None:
+def model_speed(loaded: StudyInputs, model: Model) -> float | None:
     """Return roughly the images/s of a model alone; None if it is metered, or fails."""
     study, images = loaded.study, loaded.images.images
     if study.execution.metered:

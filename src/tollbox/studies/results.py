@@ -1,11 +1,11 @@
 """The results of a study so far, read from its folder; nothing is run, and no model is needed.
 
-1. A finished cell is a row; those under way or not begun are counted only.
+1. A finished cell is a row; cells that are under way or not started are only counted.
 2. Labels carry no price: `rows(price=...)` gives what the same answers would have cost. For an
    attack that plans with the price, that is not what it would have done at that price.
-3. `replayed` runs a cell again from its recorded answers, with a smaller budget if one is given: so
-   the adversarial image at any cost can be had, though none was kept. This alone loads something:
-   the images, and an attack's surrogate.
+3. `replayed` runs a cell again from its recorded answers, with a smaller budget if one is given. So
+   it finds the adversarial image at any cost, even if none was kept. Only this loads something: the
+   images, and the surrogate of an attack.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.detector import BenignStats
 from ..core.exactness import Exactness, Seen
 from ..core.execution import Execution
 from ..core.goal import class_name
@@ -32,13 +31,14 @@ from ..data.user_code import optional
 from ..engine.engine import Engine
 from ..engine.journal import Answered, History
 from ..errors import InputError, UnknownNameError
-from .fingerprint import recorded_study, resume_obstacle
+from .fingerprint import attack_fingerprint, check_unchanged, recorded_study, surrogate_name
 from .grid import Grid, Place
-from .inputs import Loaded, load
+from .inputs import StudyInputs, load
 from .selection import digest_of
-from .status import SeriesStatus, StudyStatus
-from .store.codec import End, Trace, build_result, unpack_image
+from .status import StudyStatus
+from .store.codec import Trace, build_result, unpack_image
 from .store.connection import reading
+from .store.record import DIGEST, difference
 
 COLUMNS: dict[str, type] = {
     "model": str,
@@ -64,83 +64,58 @@ COLUMNS: dict[str, type] = {
     "first_alarm_queries": int,
     "first_alarm_flagged": int,
 }
-"""What there is of a finished cell, wherever it is written or read: its columns and their types."""
+"""Columns of a finished cell and their types, in all tables."""
 ALARMS = ("alarms", "first_alarm_queries", "first_alarm_flagged")
-"""Those of them that are empty where nobody watched, or where no alarm came."""
+"""Columns that are empty without a detector, or if it raised no alarm."""
 
 
-class StudyResults:
+class StudyResults(StudyStatus):
     """The results of a study, finished or not. Use it as a context, or `close` it."""
 
-    def __init__(self, folder: str | Path, loaded: Loaded | None = None) -> None:
-        """`loaded` is the study with its images, if it is `at_hand`."""
-        self.at_hand = loaded
-        self._status = StudyStatus(folder)
-        self._stores = self._status.stores
-        self.folder, self.record = self._status.folder, self._status.record
+    def __init__(self, folder: str | Path, inputs: StudyInputs | None = None) -> None:
+        """`inputs` are those of the study, if they are loaded already."""
+        super().__init__(folder)
+        self.given_inputs = inputs
         self.study = recorded_study(self.record, files=False)
-        self.images = self._stores[0].images()
         self.grid = Grid.of(self.study, len(self.images), self.record.kept)
-
-    def cost_at(self, price: float, source: int, queries: int, alarms: int) -> float:
-        """What answers, and the alarms at them, would have cost at c* = price."""
-        alarm_price = 0.0 if self.study.detector is None else self.study.detector.alarm_price
-        return cost_at(price, source, queries) + alarms * alarm_price
-
-    def __enter__(self) -> StudyResults:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the files."""
-        self._status.close()
-
-    def __len__(self) -> int:
-        return sum(len(store.results()) for store in self._stores)
 
     # -- tables -----------------------------------------------------------------------------------
 
-    def finished(self) -> list[End]:
-        """How each finished cell ended, in the order of the grid."""
-        return self._status.finished()
+    def cost_at(self, price: float, flagged: int, queries: int, alarms: int) -> float:
+        """Return what answers and alarms would have cost at c* = price."""
+        prices = _prices(price)
+        alarm_price = 0.0 if self.study.detector is None else self.study.detector.alarm_price
+        answers = flagged * prices.source + (queries - flagged) * prices.other
+        return answers + alarms * alarm_price
 
     def rows(self, price: float | None = None) -> Iterator[dict[str, Any]]:
-        """A row for each finished cell, with the values of `COLUMNS` in that order; with `price`,
-        as its answers would have cost then.
+        """Yield a row for each finished cell, with the values of `COLUMNS` in that order.
 
-        `price_ratio` is c*, the price of the image's class over that of others, and infinite where
-        others are free.
+        With `price`, costs are what the answers would have cost at that c*. `price_ratio` is the c*
+        of the run, the price of the image's class over that of others; it is infinite if others are
+        free.
         """
         if price is not None and not price >= 0:
             raise InputError(
                 f"is {price}", expected="a number that is 0 or more, or inf", input="price"
             )
         for end in self.finished():
-            series, _, image = self.grid.place(end.cell)
-            content, label, name = self.images[image]
+            place = self.grid.place(end.cell)
+            _, label, name = self.images[place.image]
+            cost = end.cost
+            if price is not None:
+                cost = self.cost_at(price, end.flagged, end.queries, end.alarms)
             yield {
-                "model": series.model.name,
-                "attack": series.attack.name,
-                "price": series.tariff.name,
-                "price_ratio": series.tariff.prices.for_source(
-                    label, self.study.goal.for_label(label)
-                ).true_ratio,
-                "counted_price": series.tariff.name if price is None else price_name(price),
-                "seed": end.seed,
-                "image": content,
+                **self.place_columns(place, price),
                 "name": name,
                 "label": label,
                 "stop": end.stop.value,
                 "already_misclassified": not end.stop.attacked,
                 "reason": end.reason,
                 "distance": end.distance,
-                "cost": end.cost
-                if price is None
-                else self.cost_at(price, end.source, end.queries, end.alarms),
+                "cost": cost,
                 "queries": end.queries,
-                "flagged": end.source,
+                "flagged": end.flagged,
                 "warnings": "; ".join(end.warnings),
                 "norm": str(self.record.norm),
                 "class": class_name(label, self.record.class_names),
@@ -149,43 +124,59 @@ class StudyResults:
                 "first_alarm_flagged": end.first_alarm and end.first_alarm.flagged,
             }
 
+    def place_columns(self, place: Place, price: float | None) -> dict[str, Any]:
+        """Return the columns that the rows of a cell and of its steps share."""
+        series, seed, image = place
+        content, label, _ = self.images[image]
+        prices = series.tariff.prices.for_source(label, self.study.goal.for_label(label))
+        return {
+            "model": series.model.name,
+            "attack": series.attack.name,
+            "price": series.tariff.name,
+            "price_ratio": prices.true_ratio,
+            "counted_price": series.tariff.name if price is None else f"{price:.15g}",
+            "seed": seed,
+            "image": content,
+        }
+
     def to_pandas(self, price: float | None = None) -> Any:
-        """The rows as a pandas DataFrame, if pandas is there."""
+        """Return the rows as a pandas DataFrame, if pandas is installed."""
         pandas = optional("pandas", "to_pandas gives a DataFrame of it")
         return pandas.DataFrame(list(self.rows(price)), columns=list(COLUMNS))
 
     def to_polars(self, price: float | None = None) -> Any:
-        """The rows as a polars DataFrame, if polars is there."""
+        """Return the rows as a polars DataFrame, if polars is installed."""
         polars = optional("polars", "to_polars gives a DataFrame of it", "polars")
         rows = [{name: utf8(value) for name, value in row.items()} for row in self.rows(price)]
         return polars.DataFrame(rows, schema=COLUMNS)
 
-    def status(self) -> list[SeriesStatus]:
-        """How far each series has come."""
-        return self._status.status()
-
-    def seconds(self) -> dict[int, float] | None:
-        """What each series took, by its number, counted on every engine; None if that was not
-        recorded."""
+    def seconds(self) -> dict[int, float]:
+        """Return the time that each series took, by its number, summed over all workers."""
         total: dict[int, float] = {}
-        for store in self._stores:
-            found = store.seconds()
-            if found is None:
-                return None
-            for series, seconds in found.items():
+        for store in self.stores:
+            for series, seconds in store.seconds().items():
                 total[series] = total.get(series, 0.0) + seconds
         return total
 
     @property
-    def running(self) -> list[str]:
-        """Who is at work on it now."""
-        return self._status.running
+    def digest(self) -> str:
+        """Digest of the images and labels in their order, as a study file takes it."""
+        return digest_of((content, label) for content, label, _ in self.images)
+
+    @property
+    def surrogates(self) -> dict[str, str]:
+        """Digests of the weights of surrogates, by attack."""
+        return {
+            spec.name: self.record.fingerprint[surrogate_name(spec)]["the weights"][len(DIGEST) :]
+            for spec in self.study.attacks
+            if spec.surrogate is not None
+        }
 
     # -- runs -------------------------------------------------------------------------------------
 
     def traces(self) -> Iterator[tuple[int, Place, Trace]]:
-        """(cell, place, trace) of each finished cell, shard by shard."""
-        for store in self._stores:
+        """Yield the cell, place and trace of each finished cell, shard by shard."""
+        for store in self.stores:
             for cell, trace, _ in store.traces():
                 yield cell, self.grid.place(cell), trace
 
@@ -196,90 +187,81 @@ class StudyResults:
         model: str | None = None,
         seed: int | None = None,
     ) -> Results:
-        """The results of the finished cells that are chosen, in the order of the grid."""
+        """Return the results of the finished cells that are chosen, in the order of the grid."""
         tariff = price if price is None or isinstance(price, str) else f"{price:g}"
         study = self.study
         _check_name("attack", attack, [spec.name for spec in study.attacks])
         _check_name("price", tariff, [each.name for each in study.tariffs])
         _check_name("model", model, [spec.name for spec in study.models])
-
-        def chosen(place: Place) -> bool:
-            series = place.series
-            return (
-                attack in (None, series.attack.name)
-                and tariff in (None, series.tariff.name)
-                and model in (None, series.model.name)
-                and seed in (None, place.seed)
-            )
-
         results = []
-        for store in self._stores:
+        for store in self.stores:
             ends = {end.cell: end for end in store.results()}
-            for cell, trace, image in store.traces(images=True):
-                place = self.grid.place(cell)
-                if cell in ends and chosen(place):  # else it has just been finished
-                    with reading(store.path):
-                        picture = unpack_image(image)
-                    results.append(self._result(ends[cell], place, trace, picture))
-        exactness = Exactness(Seen.NOT_KNOWN)
+            for cell, trace, packed in store.traces(images=True):
+                series, place_seed, image = self.grid.place(cell)
+                chosen = (
+                    attack in (None, series.attack.name)
+                    and tariff in (None, series.tariff.name)
+                    and model in (None, series.model.name)
+                    and seed in (None, place_seed)
+                )
+                if cell not in ends or not chosen:  # not in `ends` if it has just been finished
+                    continue
+                with reading(store.path):
+                    adversarial = unpack_image(packed)
+                _, label, name = self.images[image]
+                results.append(
+                    build_result(
+                        ends[cell],
+                        trace,
+                        adversarial,
+                        name=name,
+                        label=label,
+                        goal=study.goal.for_label(label),
+                        tariff=series.tariff,
+                        norm=self.record.norm,
+                        detector=study.detector,
+                    )
+                )
+        first, exactness = study.models[0].name, Exactness(Seen.NOT_KNOWN)
         if model is not None or len(study.models) == 1:
-            exactness = self._status.exactness_of(model or study.models[0].name)
-        ordered = sorted(results, key=lambda result: result.index)
-        return Results(tuple(ordered), exactness=exactness, benign=self._panel(model))
-
-    def _panel(self, model: str | None) -> BenignStats | None:
-        """What the detector says of harmless queries, as they are sent to a model."""
-        panels = {} if self.record.watch is None else self.record.watch.benign
-        return panels.get(model or self.study.models[0].name)
-
-    def _result(self, end: End, place: Place, trace: Trace, image: Tensor | None) -> Result:
-        _, label, name = self.images[place.image]
-        return build_result(
-            end,
-            trace,
-            image,
-            name=name,
-            label=label,
-            goal=self.study.goal.for_label(label),
-            tariff=place.series.tariff,
-            norm=self.record.norm,
-            detector=self.study.detector,
-        )
+            exactness = self.exactness_of(model or first)
+        benign = {} if self.record.detector is None else self.record.detector.benign
+        ordered = tuple(sorted(results, key=lambda result: result.index))
+        return Results(ordered, exactness=exactness, benign=benign.get(model or first))
 
     def kept_image(self, cell: int) -> Tensor | None:
-        """The adversarial image of a finished cell, if the study keeps them and it has one."""
-        [store] = [each for each in self._stores if cell in each.study.shard_cells]
+        """Return the adversarial image of a finished cell, if it has one and the study keeps it."""
+        [store] = [each for each in self.stores if cell in each.study.shard_cells]
         return store.kept_image(cell)
 
     def replayed(self, cell: int, budget: float | None = None) -> Result:
-        """A finished cell, run again from its recorded answers alone; with a smaller budget, what
-        it would have reached under that."""
+        """Run a finished cell again from its recorded answers alone; with a smaller budget, to find
+        what it would have reached under that."""
         return self.replays([(cell, budget)])[0]
 
     def replays(self, cells: Sequence[tuple[int, float | None]]) -> list[Result]:
-        """Several cells run again, each with its budget; they must be of one model.
+        """Run cells of one model again, each with its budget.
 
-        Refused if the attacks or the noise are others than they were: the answers would be given
-        to other points.
+        Refused if the attacks or the noise have changed: the answers would be given to other
+        points.
         """
-        if (obstacle := resume_obstacle(self.record, self.study)) is not None:
+        obstacle = difference(self.record.fingerprint, attack_fingerprint(self.study))
+        if obstacle is not None:
             raise InputError(f"these cells cannot be replayed here: {obstacle}.")
-        places = [self.grid.place(cell) for cell, _ in cells]
-        for attack in dict.fromkeys(place.series.attack for place in places):
-            self._loaded.check_surrogate(attack, self.record.surrogates, self.folder)
-        self._loaded.check_masks(self.record.masks, self.folder)
+        inputs, places = self._inputs, [self.grid.place(cell) for cell, _ in cells]
+        attacks = dict.fromkeys(place.series.attack for place in places)
+        check_unchanged(self.record, inputs.replay_fingerprint(attacks), self.folder)
         [model] = {place.series.model for place in places}
         answers = self._answers({cell for cell, _ in cells})
         journal = _ReplayJournal([answers[cell] for cell, _ in cells])
         known = self.record.models[model.name]
-        silent = Model(
-            _SilentModel(), self._loaded.device, getattr(torch, known.dtype), known.quantize
-        )
-        replayed = [self._loaded.cell(place, replayed=True) for place in places]
-        runs = [
-            run if budget is None else replace(run, limits=replace(run.limits, budget=budget))
-            for run, (_, budget) in zip(replayed, cells, strict=True)
-        ]
+        dtype = getattr(torch, known.dtype)
+        silent = Model(_SilentModel(), inputs.device, dtype, known.quantize)
+        runs = [inputs.cell(place, replayed=True) for place in places]
+        for number, (_, budget) in enumerate(cells):
+            if budget is not None:
+                limits = replace(runs[number].limits, budget=budget)
+                runs[number] = replace(runs[number], limits=limits)
         engine = Engine(silent, Execution(metered=self.study.execution.metered), journal=journal)
         results = sorted(engine.run(runs), key=lambda result: result.index)
         if journal.divergence is not None:
@@ -287,91 +269,50 @@ class StudyResults:
         return results
 
     def _answers(self, cells: set[int]) -> dict[int, list[Answered]]:
+        """Return the recorded answers of finished cells."""
         answers: dict[int, list[Answered]] = {}
-        for store in self._stores:
+        for store in self.stores:
             here = {cell for cell in cells if cell in store.study.shard_cells}
             if here:
                 finished = {end.cell for end in store.results()}
                 answers |= {c: a for c, a in store.answers(here).items() if c in finished}
         absent = sorted(cells - set(answers))
         if absent:
-            raise InputError(f"cell {absent[0]} is not finished", expected="one that is")
+            raise InputError(f"cell {absent[0]} is not finished", expected="a finished cell")
         return answers
 
     @property
-    def warnings(self) -> list[str]:
-        """What results carry along, each once."""
-        return self._status.warnings
-
-    @property
-    def kept(self) -> list[str]:
-        """Which images each model has, in a sentence, where it has not all of them."""
-        return self._status.kept
-
-    @property
-    def sizes(self) -> list[str]:
-        """How pictures got their size, in a sentence, where they were resized or cropped."""
-        return self._status.sizes
-
-    @property
-    def exactness(self) -> list[str]:
-        """Whether repeated runs agree bit for bit, for each model in a sentence."""
-        return self._status.exactness
-
-    @property
-    def watch(self) -> list[str]:
-        """Who watches, and what that says of harmless queries, in sentences."""
-        return self._status.watch
-
-    @property
-    def digest(self) -> str:
-        """Of the images and labels in their order, as a study's file takes it."""
-        return digest_of((content, label) for content, label, _ in self.images)
-
-    @property
-    def pictures(self) -> Tensor:
-        """The images themselves, if they are still there."""
-        return self._loaded.images.images
+    def pixels(self) -> Tensor:
+        """The images themselves, (n, c, h, w), if they still exist."""
+        return self._inputs.images.images
 
     @cached_property
-    def _loaded(self) -> Loaded:
-        study = recorded_study(self.record, files=False)
-        return self.at_hand or load(study, begun=self.record)
+    def _inputs(self) -> StudyInputs:
+        return self.given_inputs or load(self.study, record=self.record)
 
 
 class _SilentModel:
-    """A model that is not to be asked."""
+    """A model that must not be queried."""
 
     def __call__(self, images: Tensor) -> Tensor:  # noqa: ARG002
         raise RuntimeError("the recorded answers do not reach that far")
 
 
 class _ReplayJournal:
-    """A journal of recorded answers; nothing is written to it."""
+    """A read-only journal of recorded answers."""
 
     def __init__(self, answers: list[list[Answered]]) -> None:
         self._answers = answers
         self.divergence: str | None = None
 
     def record(self, answers: Any) -> None:
-        """Nothing is written."""
+        """Do nothing."""
 
     def history(self, cell: int) -> History:
         return History(self._answers[cell], again=False)
 
     def diverged(self, cell: int, why: str) -> None:  # noqa: ARG002
         self.divergence = why
-
-
-def cost_at(price: float, source: int, queries: int) -> float:
-    """What `queries` answers, `source` of them flagged, cost at c* = price."""
-    prices = _prices(price)
-    return source * prices.source + (queries - source) * prices.other
-
-
-def price_name(price: float) -> str:
-    """c* as a column has it."""
-    return f"{price:.15g}"
 
 
 @lru_cache

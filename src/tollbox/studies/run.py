@@ -25,16 +25,15 @@ from ..errors import InputError, ModelWarning, TollboxError
 from ..workers.executors import Executor, SameProcess, Stopper, fewer_notice, within_cores
 from ..workers.process import ProcessPool
 from .coordinator import Coordinator, open_stores
-from .create import WHOLE, Part, begin, holds
+from .create import WHOLE, Part, create, holds
 from .events import Options, Outcome, Tell
 from .fingerprint import recorded_study
-from .inputs import Loaded, load
+from .inputs import StudyInputs, load
 from .job import Loader, WorkerJob
 from .ray import RayPool, RayWorkers
 from .results import StudyResults
 from .sources import find_device
-from .store.folder import read_record, shard_paths
-from .store.store import Store
+from .store.store import Store, read_record, shard_paths
 from .study import Study
 from .supervisor import Supervisor
 
@@ -85,7 +84,7 @@ def run_study(
     resumed = holds(study, folder, part)
     loaded = load(study, models, read_record(folder) if resumed else None)
     if not resumed:
-        findings = begin(loaded, folder, "python", force_workers=force_workers, part=part)
+        findings = create(loaded, folder, "python", force_workers=force_workers, part=part)
         if findings:
             warnings.warn(" ".join(findings), ModelWarning, stacklevel=2)
     notice = fewer_notice(study.workers, len(loaded.grid), force_workers, "force_workers=True")
@@ -101,7 +100,7 @@ def run_folder(
     options: Options,
     tell: Tell,
     stopper: Stopper,
-    loaded: Loaded | None = None,
+    loaded: StudyInputs | None = None,
     on_hang: Callable[[str], None] | None = None,
     cluster: RayWorkers | None = None,
 ) -> Outcome:

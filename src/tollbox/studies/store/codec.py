@@ -1,11 +1,10 @@
-"""What a store holds, as bytes: the labels of a batch, and how the run of a cell went.
+"""The binary content of a store: the labels of a batch, the trace of a run, an image.
 
-1. A batch is its pieces (cell, ask, run, first row, number of rows), the distance of the last row
-   of each, and all labels, in this order; compressed. No price is in it.
-2. A trace is the counts of a run by phase and label, its improvements and its steps. Costs follow
-   from the counts, so that a run can be priced again.
-3. An improvement has five values (`Improvement`), and its alarms, if there were any. One of four is
-   of version 0.1.0, and holds the account before its query: the query is added when it is read.
+1. A batch holds its spans (cell, ask, run, first row, number of rows), the distance of the last row
+   of each span, and all labels, in this order; compressed. It holds no prices.
+2. A trace holds the counts of a run by phase and label, its improvements and its steps. Costs
+   follow from the counts, so a run can be priced again.
+3. An improvement has five values (`Improvement`), followed by its alarms if there were any.
 """
 
 from __future__ import annotations
@@ -41,10 +40,8 @@ if TYPE_CHECKING:
 COMPRESSION = 1
 """zlib's level: fast."""
 IMPROVEMENTS = '"improvements": ['
-"""Only that key has a list among those before the steps, whatever phases are called."""
-VALUES = 5
-"""Of an improvement, without alarms."""
-_DECODER = json.JSONDecoder()
+"""Start of the improvements in the text of a trace. No other key before the steps has a list,
+whatever the phases are called."""
 
 
 class End(NamedTuple):
@@ -58,30 +55,34 @@ class End(NamedTuple):
     distance: float
     cost: float
     queries: int
-    source: int
+    flagged: int
     alarms: int = 0
     first_alarm: FirstAlarm | None = None
 
     @property
     def fault(self) -> str | None:
-        """A value that no run can have, in words; None if there is none."""
+        """A value that no run can have, in words; None if all are possible."""
         if not self.distance >= 0:
             return f"has distance {self.distance}"
         if not 0 <= self.cost < math.inf:
             return f"has cost {self.cost}"
-        if self.queries != int(self.queries) or self.queries < 0:
+        if not _is_count(self.queries):
             return f"has {self.queries} queries"
-        if self.source != int(self.source) or not 0 <= self.source <= self.queries:
-            return f"has {self.source} flagged of {self.queries} queries"
-        if self.alarms != int(self.alarms) or not 0 <= self.alarms <= self.queries:
+        if not _is_count(self.flagged, self.queries):
+            return f"has {self.flagged} flagged of {self.queries} queries"
+        if not _is_count(self.alarms, self.queries):
             return f"has {self.alarms} alarms in {self.queries} queries"
         if not all(isinstance(text, str) for text in (self.reason, *self.warnings)):
             return "has a reason or a warning that is not text"
         return None
 
 
+def _is_count(value: float, most: float = math.inf) -> bool:
+    return value == int(value) and 0 <= value <= most
+
+
 def pack_answers(answers: Sequence[Answered]) -> bytes:
-    """The labels of a batch as bytes."""
+    """Return the labels of a batch as bytes."""
     head = np.array([(a.cell, a.ask, a.run, a.first, len(a.labels)) for a in answers], "<i8")
     distances = np.array([a.distance for a in answers], "<f8")
     labels = np.concatenate([a.labels for a in answers]).astype("<i8")
@@ -90,7 +91,7 @@ def pack_answers(answers: Sequence[Answered]) -> bytes:
 
 
 def unpack_answers(content: bytes, cells: NDArray[np.int64] | None = None) -> Iterator[Answered]:
-    """The pieces of a batch; of these cells only, if any are named."""
+    """Yield the spans of a batch; with `cells`, only those of these cells."""
     plain = zlib.decompress(content)
     (count,) = struct.unpack_from("<q", plain)
     head = np.frombuffer(plain, "<i8", 5 * count, 8).reshape(count, 5)
@@ -98,53 +99,50 @@ def unpack_answers(content: bytes, cells: NDArray[np.int64] | None = None) -> It
     labels = np.frombuffer(plain, "<i8", -1, 8 + 48 * count).astype(np.int64)
     ends = np.cumsum(head[:, 4])
     chosen = range(count) if cells is None else np.nonzero(np.isin(head[:, 0], cells))[0]
-    for piece in chosen:
-        cell, ask, run, first, rows = head[piece].tolist()
-        end = int(ends[piece])
-        yield Answered(cell, ask, run, first, labels[end - rows : end], float(distances[piece]))
+    for span in chosen:
+        cell, ask, run, first, rows = head[span].tolist()
+        end = int(ends[span])
+        yield Answered(cell, ask, run, first, labels[end - rows : end], float(distances[span]))
 
 
 def pack_trace(result: Result) -> bytes:
-    """The trace of a run as bytes."""
-    counts = {
-        phase: {str(label): n for label, n in tally.items()}
-        for phase, tally in result.ledger.counts.items()
+    """Return the trace of a run as bytes."""
+    trace: dict[str, Any] = {
+        "counts": {
+            phase: {str(label): n for label, n in tally.items()}
+            for phase, tally in result.ledger.counts.items()
+        },
+        "improvements": [row if row.alarms else row[:-1] for row in result.improvements],
+        "steps": [[*vars(step).values()] for step in result.trace],
     }
-    steps = [
-        [s.iteration, s.cost, s.source, s.other, s.distance, s.by_phase, s.notes]
-        for s in result.trace
-    ]
-    improvements = [row if row.alarms else row[:-1] for row in result.improvements]
-    trace: dict[str, Any] = {"counts": counts, "improvements": improvements, "steps": steps}
     if result.detection is not None:
         trace["alarms"] = result.ledger.alarms_in
     return zlib.compress(json.dumps(trace, default=_plain).encode(), COMPRESSION)
 
 
 def _plain(value: Any) -> Any:
-    """A note that JSON does not know: a number of numpy or torch, or else its text."""
+    """Return a note that JSON does not know as a number, if it has one, or as text."""
     return value.item() if hasattr(value, "item") else str(value)
 
 
 class Trace:
-    """How a run went, from the bytes of `pack_trace`; each part is decoded, and checked, when it is
-    used. `file` is where they are from."""
+    """The trace of a run, from the bytes of `pack_trace`.
+
+    Each part is decoded and checked on first use; `file` is named if that fails.
+    """
 
     def __init__(self, content: bytes, file: Path) -> None:
         self._text, self._file = zlib.decompress(content).decode(), file
 
-    def improvements(self, prices: Prices, goal: Goal) -> tuple[Improvement, ...]:
-        """Its improvements, of a run with that goal under these prices; the steps, which
-        are most of a trace, are not decoded for them."""
+    @cached_property
+    def improvements(self) -> tuple[Improvement, ...]:
+        """The improvements, decoded without the steps, which are most of a trace."""
         with reading(self._file):
             first = self._text.index(IMPROVEMENTS) + len(IMPROVEMENTS) - 1
-            rows = _DECODER.raw_decode(self._text, first)[0]
+            rows = json.JSONDecoder().raw_decode(self._text, first)[0]
             if any(not value >= 0 for row in rows for value in row):
                 raise ValueError("an improvement has a value below 0")
-            if all(len(row) >= VALUES for row in rows):
-                return tuple(Improvement(*row) for row in rows)
-            ledger = Ledger(prices, goal, self.counts)
-            return tuple(_query_included(row, ledger) for row in rows)
+            return tuple(Improvement(*row) for row in rows)
 
     @cached_property
     def _values(self) -> dict[str, Any]:
@@ -153,7 +151,6 @@ class Trace:
 
     @cached_property
     def steps(self) -> list[Step]:
-        """Its steps."""
         with reading(self._file):
             return [Step(*row) for row in self._values["steps"]]
 
@@ -165,40 +162,24 @@ class Trace:
                 phase: Counter({int(label): n for label, n in tally.items()})
                 for phase, tally in self._values["counts"].items()
             }
-            if any(n != int(n) or n < 0 for tally in counts.values() for n in tally.values()):
+            if not all(_is_count(n) for tally in counts.values() for n in tally.values()):
                 raise ValueError("a count is below 0")
             return counts
-
-    def ledger(self, prices: Prices, goal: Goal, detector: DetectorSpec | None) -> Ledger:
-        """Its account, under these prices."""
-        if detector is None:
-            return Ledger(prices, goal, self.counts)
-        return Ledger(prices, goal, self.counts, detector.terms, self.alarms)
 
     @cached_property
     def alarms(self) -> Counter[str]:
         """Alarms by phase."""
         with reading(self._file):
             alarms = Counter[str](self._values.get("alarms", {}))
-            if any(n != int(n) or n < 0 for n in alarms.values()):
+            if not all(map(_is_count, alarms.values())):
                 raise ValueError("a count of alarms is below 0")
             return alarms
 
-
-def _query_included(row: Sequence[Any], ledger: Ledger) -> Improvement:
-    """An improvement of version 0.1.0, with its query, whose answer was not flagged, included."""
-    cost, source, queries, distance = row
-    if not ledger.queries:  # a clean image that was free
-        return Improvement(cost, source, queries, distance, cost)
-    prices, goal = ledger.prices, ledger.goal
-    if prices.classes is None:
-        label = goal.representative  # version 0.1.0 had no sets
-        counts = Counter({label: source, label + 1: queries + 1 - source})
-        spent = Ledger(prices, goal, {"": counts}).cost
-    else:  # which class it was is not recorded: the dearest of those that were answered
-        answered = {label for tally in ledger.counts.values() for label in tally}
-        spent = cost + max(prices.of(each, goal) for each in answered if not goal.flags(each))
-    return Improvement(spent, source, queries + 1, distance, cost)
+    def ledger(self, prices: Prices, goal: Goal, detector: DetectorSpec | None) -> Ledger:
+        """Return the account of the run under these prices."""
+        if detector is None:
+            return Ledger(prices, goal, self.counts)
+        return Ledger(prices, goal, self.counts, detector.terms, self.alarms)
 
 
 def build_result(
@@ -213,7 +194,7 @@ def build_result(
     norm: Metric = Metric.L2,
     detector: DetectorSpec | None = None,
 ) -> Result:
-    """The result of a cell."""
+    """Return the result of a cell, whose image is called `name` and has this label."""
     prices = tariff.prices.for_source(label, goal)
     return Result(
         index=end.cell,
@@ -222,7 +203,7 @@ def build_result(
         reason=end.reason,
         ledger=trace.ledger(prices, goal, detector),
         adversarial=image,
-        improvements=trace.improvements(prices, goal),
+        improvements=trace.improvements,
         trace=tuple(trace.steps),
         limits=tariff.limits,
         seed=end.seed,
@@ -233,7 +214,7 @@ def build_result(
 
 
 def pack_image(image: Tensor | None) -> bytes | None:
-    """An image as bytes, to the last bit."""
+    """Return an image as bytes, without loss."""
     if image is None:
         return None
     array = np.ascontiguousarray(image.numpy())
@@ -242,7 +223,7 @@ def pack_image(image: Tensor | None) -> bytes | None:
 
 
 def unpack_image(content: bytes | None) -> Tensor | None:
-    """The image of `pack_image`."""
+    """Return the image of `pack_image`."""
     if content is None:
         return None
     import torch

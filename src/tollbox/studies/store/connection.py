@@ -1,17 +1,15 @@
-"""Which of SQLite's two journals a store is written with.
+"""The connection to a shard's file: its journal, its lock, and what is wrong with it.
 
-1. A write-ahead log is fast, and readers never wait; but its index is memory that all processes
-   share, which those of two machines do not. It is used on a disk of this machine.
-2. On a network file system it is a rollback journal, which needs nothing but the file and its
-   locks. A commit waits for the disk, so it takes longer, and for readers, which are quick.
-3. Which file system a folder is on is read from the table of mounts. `TOLLBOX_JOURNAL`, `wal` or
-   `rollback`, decides instead: where a disk is shared in a way that the table does not show, or one
-   host alone ever opens the folder.
-
-Opening a shard's file: for reading or for writing, by one writer, and only if it is whole.
-
-1. A lock beside the file, which ends with the process, keeps other writers out; readers need none.
-2. What the disk refuses, and a file that is damaged or cut short, is reported in one sentence.
+1. On a disk of this machine SQLite keeps a write-ahead log: it is fast, and readers never wait. Its
+   index is memory that all processes share, which processes of two machines do not.
+2. On a network file system SQLite keeps a rollback journal, which needs nothing except the file and
+   its locks. A commit waits for the disk and for readers, so it takes longer.
+3. The table of mounts says which file system a folder is on. The environment variable
+   `TOLLBOX_JOURNAL`, `wal` or `rollback`, overrides it: where machines share a disk in a way that
+   the table does not show, or where only one machine ever opens the folder.
+4. A lock file next to the shard keeps other writers out and is released when the process ends.
+   Readers need no lock.
+5. An error of the disk, and a file that is damaged or cut short, is reported in one sentence.
 """
 
 from __future__ import annotations
@@ -39,27 +37,45 @@ NETWORK = frozenset(
         *("smb3", "smbfs", "vboxsf", "virtiofs", "wekafs"),
     )
 )
-"""Kinds of file systems that machines share; besides these, all of FUSE but what is local."""
+"""Kinds of file systems that machines share, in addition to all of FUSE except `LOCAL_FUSE`."""
 LOCAL_FUSE = frozenset({"fuseblk", "fuse.fuse-overlayfs", "fuse.lxcfs"})
+NO_ROOM = (
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+    sqlite3.SQLITE_IOERR_SHMMAP,
+)
+"""SQLite's error codes on a full disk."""
+DAMAGE = (
+    *(zlib.error, struct.error, AttributeError, KeyError, TypeError, ValueError),
+    *(OverflowError, RecursionError),
+)
+"""Exceptions of decoding bytes that are not what was written."""
+RESTORE_COPY = "restore a complete copy, or start again in another folder"
+WAIT = "wait until it ends, or stop it"
+MAKE_WRITABLE = "make it and its folder writable"
+BUSY_SECONDS = 30.0
+"""How long a connection waits for the commit of another one."""
+
+
+class StoreError(TollboxError):
+    """The store could not be written; everything committed before is safe."""
 
 
 def journal_of(folder: Path) -> str:
-    """The journal for stores in a folder."""
+    """Return the journal for stores in a folder."""
     given = os.environ.get(VARIABLE, "")
     if given not in ("", WAL, ROLLBACK):
         raise InputError(
             f"the environment variable {VARIABLE} is {given!r}", expected=f"{WAL} or {ROLLBACK}"
         )
-    return given or (ROLLBACK if is_shared(file_system(folder)) else WAL)
-
-
-def is_shared(kind: str) -> bool:
-    """Whether machines share file systems of a kind."""
-    return kind in NETWORK or (kind.startswith("fuse") and kind not in LOCAL_FUSE)
+    kind = file_system(folder)
+    shared = kind in NETWORK or (kind.startswith("fuse") and kind not in LOCAL_FUSE)
+    return given or (ROLLBACK if shared else WAL)
 
 
 def file_system(folder: Path) -> str:
-    """The kind of file system that a folder is on; "" if that is not known."""
+    """Return the kind of file system that a folder is on; "" if it is not known."""
     try:
         lines = MOUNTS.read_text(errors="surrogateescape").splitlines()
     except OSError:
@@ -67,71 +83,44 @@ def file_system(folder: Path) -> str:
     where, found, longest = folder.resolve(), "", -1
     for line in lines:
         _, place, kind, *_ = line.split(" ")
-        mount = Path(_unescaped(place))
+        for character in " \t\n\\":  # the table writes these as octal numbers
+            place = place.replace(f"\\{ord(character):03o}", character)
+        mount = Path(place)
         if (where == mount or mount in where.parents) and len(mount.parts) >= longest:
-            found, longest = kind, len(mount.parts)  # of two at one place the later is on top
+            found, longest = kind, len(mount.parts)  # the later of two at one place is on top
     return found
 
 
-def _unescaped(place: str) -> str:
-    """Spaces and the like are written as octal numbers in the table."""
-    for character in " \t\n\\":
-        place = place.replace(f"\\{ord(character):03o}", character)
-    return place
-
-
 def set_journal(connection: sqlite3.Connection, journal: str) -> None:
-    """Have a store written with a journal."""
-    if journal == WAL:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
-        return
-    connection.execute("PRAGMA journal_mode=TRUNCATE")
-    connection.execute("PRAGMA synchronous=FULL")
-
-
-NO_ROOM = (
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR_WRITE,
-    sqlite3.SQLITE_IOERR_SHMSIZE,
-    sqlite3.SQLITE_IOERR_SHMMAP,
-)
-"""What SQLite says on a full disk."""
-BRING_BACK = "bring back a whole copy, or begin anew in another folder"
-DAMAGE = (
-    *(zlib.error, struct.error, AttributeError, KeyError, TypeError, ValueError),
-    *(OverflowError, RecursionError),
-)
-"""What decoding raises on bytes that are not what was written."""
-BUSY_SECONDS = 30.0
-"""How long a connection waits for another one's commit."""
-
-
-class StoreError(TollboxError):
-    """The store could not be written; what was committed before is safe."""
+    """Make a connection write with a journal."""
+    mode, synchronous = ("WAL", "NORMAL") if journal == WAL else ("TRUNCATE", "FULL")
+    connection.execute(f"PRAGMA journal_mode={mode}")
+    connection.execute(f"PRAGMA synchronous={synchronous}")
 
 
 @contextlib.contextmanager
-def making(path: Path) -> Iterator[None]:
-    """While a file is made: errors of the disk in one sentence."""
+def creating(path: Path) -> Iterator[None]:
+    """Report errors of the disk in one sentence while a file is created."""
     try:
         yield
     except sqlite3.Error as error:
         raise StoreError(
-            f"{path} cannot be written: {error}. Make room, or choose another folder."
+            f"{path} cannot be written: {error}. Free some space, or choose another folder."
         ) from None
 
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """While a file is read: errors of the disk, and of what is in the file, in one sentence."""
+    """Report errors of the disk and of the content in one sentence while a file is read."""
     try:
         yield
     except sqlite3.DatabaseError as error:
         if _no_room(error):
-            raise _disk_full(path, str(error)) from None
+            raise unwritable(path, error) from None
         raise FileError(
-            f"{path} cannot be used: {error}", expected="a study's file, whole", remedy=BRING_BACK
+            f"{path} cannot be used: {error}",
+            expected="the complete file of a study",
+            remedy=RESTORE_COPY,
         ) from None
     except InputError:
         raise
@@ -140,41 +129,55 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def damaged(path: Path, what: str) -> FileError:
-    """The error of a file that holds what was never written to it."""
-    return FileError(f"{path} is damaged ({what})", remedy=BRING_BACK)
+    """Return the error for a file whose content was never written to it."""
+    return FileError(f"{path} is damaged ({what})", remedy=RESTORE_COPY)
 
 
 def _no_room(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", None) in NO_ROOM
 
 
-def _disk_full(path: Path, error: str) -> StoreError:
+def unwritable(path: Path, error: object) -> StoreError:
+    """Return the error for a file that cannot be written any more."""
     return StoreError(
-        f"{path} cannot be written: {error}. All that was recorded is safe: make room, and go on "
-        "with `tollbox resume`."
+        f"{path} cannot be written: {error}. All that was recorded before is safe: free some "
+        "space, or fix what is wrong, and resume with `tollbox resume`."
+    )
+
+
+def _in_use(path: Path, holder: str | None, how: str = "") -> FileError:
+    return FileError(
+        f"{path.parent} is in use by another process ({holder or 'unknown'}){how}", remedy=WAIT
     )
 
 
 def check_length(path: Path, connection: sqlite3.Connection) -> None:
-    """Raise FileError if the file is shorter than it says. (It is not opened for this: to close it
-    would end the locks of any other connection of this process.)"""
-    log = path.with_name(path.name + "-wal")
-    if log.exists() and log.stat().st_size:
-        return  # what is missing may be there
+    """Raise FileError if the file is shorter than it says.
+
+    The file itself is not opened: closing it would end the locks of all other connections of this
+    process.
+    """
+    if _holds_bytes(path, "-wal"):
+        return  # the log may have what is missing
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     (page_size,) = connection.execute("PRAGMA page_size").fetchone()
     size = path.stat().st_size
     if size < pages * page_size:
         raise FileError(
-            f"{path} has been cut short ({size} of {pages * page_size} bytes)", remedy=BRING_BACK
+            f"{path} has been cut short ({size} of {pages * page_size} bytes)", remedy=RESTORE_COPY
         )
 
 
+def _holds_bytes(path: Path, suffix: str) -> bool:
+    """Return whether SQLite's other file of a database, by its suffix, exists and has content."""
+    other = path.with_name(path.name + suffix)
+    return other.exists() and other.stat().st_size > 0
+
+
 def connect(path: Path, write: bool) -> sqlite3.Connection:
-    """A connection; to write, one that can."""
-    address = path.absolute().as_uri()
+    """Return a connection that can read the file, and write to it if asked."""
     if write:
-        connection = sqlite3.connect(f"{address}?mode=rw", uri=True, timeout=BUSY_SECONDS)
+        connection = _connection(path, "mode=rw")
         try:
             connection.execute("BEGIN IMMEDIATE")
             connection.rollback()
@@ -182,48 +185,46 @@ def connect(path: Path, write: bool) -> sqlite3.Connection:
             connection.close()
             if _no_room(error) or not isinstance(error, sqlite3.OperationalError):
                 raise
-            raise FileError(
-                f"{path} cannot be written: {error}", remedy="make it and its folder writable"
-            ) from None
+            raise FileError(f"{path} cannot be written: {error}", remedy=MAKE_WRITABLE) from None
         return connection
-    connection = sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+    connection = _connection(path, "mode=ro")
     try:
-        connection.execute("SELECT COUNT(*) FROM about").fetchone()
+        _probe(connection)
     except sqlite3.DatabaseError as error:
         connection.close()
         if not isinstance(error, sqlite3.OperationalError):
             raise
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
-            raise FileError(
-                f"{path.parent} is in use by another process ({lock_holder(path) or 'unknown'}), "
-                "which does not finish what it writes",
-                remedy="wait until it ends, or end it",
-            ) from None
-        if _journal_left(path):  # of a writer that was killed in the middle of a commit
-            return _recovered(path, address)
-        # A folder that cannot be written, where no one writes.
-        connection = sqlite3.connect(f"{address}?immutable=1", uri=True)
+            how = ", which does not finish its commit"
+            raise _in_use(path, lock_holder(path), how) from None
+        if _holds_bytes(path, "-journal"):  # a writer was killed in the middle of a commit
+            return _recovered(path)
+        connection = _connection(path, "immutable=1")  # a read-only folder, where no one writes
     return connection
 
 
-def _journal_left(path: Path) -> bool:
-    """Whether a rollback journal is beside a file."""
-    journal = path.with_name(f"{path.name}-journal")
-    return journal.exists() and journal.stat().st_size > 0
+def _connection(path: Path, mode: str) -> sqlite3.Connection:
+    address = path.absolute().as_uri()
+    return sqlite3.connect(f"{address}?{mode}", uri=True, timeout=BUSY_SECONDS)
 
 
-def _recovered(path: Path, address: str) -> sqlite3.Connection:
-    """A connection to read what was whole before; SQLite first undoes what was half written."""
-    connection = sqlite3.connect(f"{address}?mode=rw", uri=True, timeout=BUSY_SECONDS)
+def _probe(connection: sqlite3.Connection) -> None:
+    """Raise an error of SQLite unless the file can be read."""
+    connection.execute("SELECT COUNT(*) FROM about").fetchone()
+
+
+def _recovered(path: Path) -> sqlite3.Connection:
+    """Return a connection to read, after SQLite has undone the unfinished commit."""
+    connection = _connection(path, "mode=rw")
     try:
-        connection.execute("SELECT COUNT(*) FROM about").fetchone()
+        _probe(connection)
         connection.execute("PRAGMA query_only=1")
     except sqlite3.OperationalError as error:
         connection.close()
         raise FileError(
-            f"{path} cannot be read: its last commit was not finished, and cannot be undone here "
+            f"{path} cannot be read: its last commit was not finished and cannot be undone here "
             f"({error})",
-            remedy="make it and its folder writable",
+            remedy=MAKE_WRITABLE,
         ) from None
     return connection
 
@@ -234,27 +235,23 @@ def lock(path: Path) -> int:
         handle = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise _disk_full(path, error.strerror or str(error)) from None
+            raise unwritable(path, error.strerror) from None
         raise FileError(
             f"{path.parent} cannot be written: {error.strerror}",
-            remedy="make it writable to go on",
+            remedy="make it writable to resume",
         ) from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno not in (errno.EAGAIN, errno.EACCES):
-            os.close(handle)
-            raise FileError(
-                f"{path.parent} cannot be locked: {error.strerror}",
-                remedy="choose a folder on a file system that has locks",
-            ) from None
-        holder = _read_holder(handle) or "unknown"
+        holder = _read_holder(handle)
         os.close(handle)
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            raise _in_use(path, holder) from None
         raise FileError(
-            f"{path.parent} is in use by another process ({holder})",
-            remedy="wait until it ends, or end it",
+            f"{path.parent} cannot be locked: {error.strerror}",
+            remedy="choose a folder on a file system that has locks",
         ) from None
-    with contextlib.suppress(OSError):  # a full disk: it is locked all the same
+    with contextlib.suppress(OSError):  # a full disk; the lock holds without the text
         os.ftruncate(handle, 0)
         host = f" on {socket.gethostname()}" if journal_of(path.parent) == ROLLBACK else ""
         os.write(handle, f"process {os.getpid()}{host}\n".encode())
@@ -262,7 +259,7 @@ def lock(path: Path) -> int:
 
 
 def lock_holder(path: Path) -> str | None:
-    """The process that has a shard's file locked, if one has."""
+    """Return the process that has a shard's file locked; None if it is free."""
     try:
         handle = os.open(path.with_suffix(".lock"), os.O_RDONLY)
     except OSError:
@@ -274,6 +271,12 @@ def lock_holder(path: Path) -> str | None:
     finally:
         os.close(handle)
     return None
+
+
+def check_unlocked(path: Path) -> None:
+    """Raise FileError if a process has a shard's file locked."""
+    if (holder := lock_holder(path)) is not None:
+        raise _in_use(path, holder)
 
 
 def _read_holder(handle: int) -> str:

@@ -1,20 +1,19 @@
-"""The store: one SQLite file for each shard of a study.
+"""The stores of a study: its folder has one SQLite file for each shard.
 
-    about    what the study was begun with: its text, versions, models, the shard's place
+    about    the record of the study: its text, versions, fingerprint, the number of the shard
     images   content hash, label and name, in the order of the study
-    batches  the labels of every model batch, committed before the attacks hear them
-    results  how each finished cell ended: what a table wants
+    batches  the labels of every model batch, committed before the attacks receive them
+    results  how each finished cell ended
     traces   its counts, improvements and steps; the adversarial image if it is kept
-    alarms   of each finished cell that was watched: how many, and when the first came
-    restarts cells that were begun anew: their earlier batches do not count
-    times    the seconds that each series took, all runs of the study together; a store that an
-             older tollbox made has no such table, and does not get one
+    alarms   number of alarms and the first alarm of each finished cell, in a study with a detector
+    restarts cells that were restarted: their earlier batches do not count
+    times    the seconds that each series took, over all runs of the study
 
-1. A file of another kind or schema, or one cut short, is reported as such and never written to.
-2. One process writes to a shard; a lock beside it, which ends with the process, keeps others out.
-3. Readers need no lock, and may read while it is written.
-4. What the disk refuses is reported in one sentence; all that was committed stays.
-5. What is read is checked: a value that no run can have is reported with the file, and not used.
+1. A file of another kind or version, or one cut short, is reported as such and never written to.
+2. One process writes to a shard; others read it at any time (`connection.py`).
+3. An error of the disk is reported in one sentence; everything that was committed stays.
+4. A value that no run can have is reported with the file, and not used.
+5. A folder is used only if each file holds the shard that its name says, and all are of one study.
 """
 
 from __future__ import annotations
@@ -23,38 +22,43 @@ import contextlib
 import json
 import math
 import os
+import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...core.detector import FirstAlarm
 from ...core.result import Result
 from ...core.stop import Stop
+from ...data.tables import kind_of
 from ...engine.journal import Answered
 from ...errors import FileError
 from . import codec
 from .codec import End, Trace
 from .connection import (
-    StoreError,
     check_length,
     connect,
+    creating,
     damaged,
     journal_of,
     lock,
-    making,
     reading,
     set_journal,
+    unwritable,
 )
 from .record import StudyRecord
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+PATTERN = re.compile(r"shard-(\d+)\.sqlite")
+MADE_BY_RUN = "a folder that `tollbox run` or `tollbox audit` made"
+RESTORE = "restore it, or start again in another folder"
 APPLICATION = 0x70011B0C
-SCHEMA = 1
+SCHEMA = 2
 TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE images (place INTEGER PRIMARY KEY, content TEXT NOT NULL, label INTEGER NOT NULL,
@@ -62,31 +66,35 @@ CREATE TABLE images (place INTEGER PRIMARY KEY, content TEXT NOT NULL, label INT
 CREATE TABLE batches (id INTEGER PRIMARY KEY, content BLOB NOT NULL);
 CREATE TABLE results (cell INTEGER PRIMARY KEY, seed INTEGER NOT NULL, stop TEXT NOT NULL,
     reason TEXT NOT NULL, warnings TEXT NOT NULL, distance REAL NOT NULL, cost REAL NOT NULL,
-    queries INTEGER NOT NULL, source INTEGER NOT NULL);
+    queries INTEGER NOT NULL, flagged INTEGER NOT NULL);
 CREATE TABLE traces (cell INTEGER PRIMARY KEY, trace BLOB NOT NULL, image BLOB);
 CREATE TABLE alarms (cell INTEGER PRIMARY KEY, alarms INTEGER NOT NULL, queries INTEGER,
     flagged INTEGER);
 CREATE TABLE restarts (cell INTEGER PRIMARY KEY, batch INTEGER NOT NULL, why TEXT NOT NULL);
 CREATE TABLE times (series INTEGER PRIMARY KEY, seconds REAL NOT NULL);
 """
-RESULT_COLUMNS = "cell, seed, stop, reason, warnings, distance, cost, queries, source"
-TRACED = "EXISTS (SELECT 1 FROM traces WHERE traces.cell = results.cell)"
+FINISHED = """
+SELECT cell, seed, stop, reason, warnings, distance, cost, results.queries, results.flagged,
+    COALESCE(alarms.alarms, 0), alarms.queries, alarms.flagged, traces.cell IS NOT NULL
+FROM results LEFT JOIN alarms USING (cell) LEFT JOIN traces USING (cell) ORDER BY cell
+"""
 
 
 class Store:
-    """One shard's file, open."""
+    """The open file of one shard."""
+
+    study: StudyRecord
 
     def __init__(self, path: Path, connection: sqlite3.Connection, handle: int | None) -> None:
-        """`handle` is that of its lock, if it may be written."""
+        """`handle` is that of the lock, if the file may be written."""
         self.path, self._connection, self._lock = path, connection, handle
-        self.study: StudyRecord
 
     @classmethod
     def create(
         cls, path: Path, study: StudyRecord, images: Iterable[tuple[int, str, int, str]]
     ) -> None:
-        """Make a new shard file, and close it."""
-        with making(path), contextlib.closing(sqlite3.connect(path)) as connection:
+        """Write the file of a new shard, and close it."""
+        with creating(path), contextlib.closing(sqlite3.connect(path)) as connection:
             connection.execute(f"PRAGMA application_id={APPLICATION}")
             connection.execute(f"PRAGMA user_version={SCHEMA}")
             with connection:
@@ -97,9 +105,9 @@ class Store:
 
     @classmethod
     def open(cls, path: Path, write: bool) -> Store:
-        """Open a shard file; to write, only if no other process does."""
+        """Open the file of a shard; to write, only if no other process does."""
         if not path.is_file():
-            raise FileError(f"{path} does not exist", expected="a study's file")
+            raise FileError(f"{path} does not exist", expected="the file of a study")
         handle = lock(path) if write else None
         with contextlib.ExitStack() as undo:
             if handle is not None:
@@ -119,7 +127,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close it; the lock goes too."""
+        """Close the file and release its lock."""
         if self._lock is not None:
             with contextlib.suppress(sqlite3.Error):  # leaves one file, unless someone is reading
                 self._connection.execute("PRAGMA journal_mode=DELETE")
@@ -130,6 +138,7 @@ class Store:
             self._lock = None
 
     def _check(self, write: bool) -> None:
+        """Read the record; raise FileError unless the file is complete and of this version."""
         (kind,) = self._connection.execute("PRAGMA application_id").fetchone()
         if kind != APPLICATION:
             raise FileError(f"{self.path} is not a study's", expected="a file that tollbox made")
@@ -155,10 +164,7 @@ class Store:
             with self._connection:
                 yield self._connection
         except sqlite3.Error as error:
-            raise StoreError(
-                f"{self.path} cannot be written: {error}. All that was recorded before is safe: "
-                "make room, or put right what is wrong, and go on with `tollbox resume`."
-            ) from None
+            raise unwritable(self.path, error) from None
 
     def record(self, content: bytes) -> None:
         """Commit the labels of a batch (`codec.pack_answers`)."""
@@ -167,68 +173,46 @@ class Store:
 
     def save(self, cell: int, result: Result) -> None:
         """Commit how a cell ended, with its image if the result has it."""
-        ledger = result.ledger
-        row = (
-            cell,
-            result.seed,
-            result.stop.value,
-            result.reason,
-            json.dumps(result.warnings),
-            result.distance,
-            ledger.cost,
-            ledger.queries,
-            ledger.flagged,
-        )
-        picture = codec.pack_image(result.adversarial)
+        ledger, first = result.ledger, result.first_alarm or (None, None)
+        account = result.distance, ledger.cost, ledger.queries, ledger.flagged
+        reasons = result.stop.value, result.reason, json.dumps(result.warnings)
+        rows = {
+            "results": (cell, result.seed, *reasons, *account),
+            "traces": (cell, codec.pack_trace(result), codec.pack_image(result.adversarial)),
+        }
+        if result.detection is not None:
+            rows["alarms"] = (cell, ledger.alarms, *first)
         with self._writing() as connection:
-            marks = ", ".join("?" * len(row))
-            connection.execute(
-                f"INSERT OR REPLACE INTO results ({RESULT_COLUMNS}) VALUES ({marks})", row
-            )
-            connection.execute(
-                "INSERT OR REPLACE INTO traces VALUES (?, ?, ?)",
-                (cell, codec.pack_trace(result), picture),
-            )
-            if result.detection is not None:
-                first = result.first_alarm or (None, None)
-                alarms = (cell, ledger.alarms, *first)
-                connection.execute("INSERT OR REPLACE INTO alarms VALUES (?, ?, ?, ?)", alarms)
+            for table, row in rows.items():
+                marks = ", ".join("?" * len(row))
+                connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
 
     def forget(self, cells: Iterable[int]) -> None:
-        """Drop the results of cells, so that they are run again; their labels stay."""
+        """Delete the results of cells, so that they are run again; their labels stay."""
+        numbers = [(cell,) for cell in cells]
         with self._writing() as connection:
-            watched = ("alarms",) if self.study.watch is not None else ()
-            for table in ("results", "traces", *watched):
-                connection.executemany(
-                    f"DELETE FROM {table} WHERE cell = ?", [(cell,) for cell in cells]
-                )
+            for table in ("results", "traces", "alarms"):
+                connection.executemany(f"DELETE FROM {table} WHERE cell = ?", numbers)
 
     def restart(self, cell: int, why: str) -> None:
-        """Begin a cell anew: what was recorded of it so far does not count."""
+        """Make a cell start again: its recorded labels no longer count."""
         with self._writing() as connection:
             (last,) = connection.execute("SELECT COALESCE(MAX(id), 0) FROM batches").fetchone()
             row = (cell, last, why)
             connection.execute("INSERT OR REPLACE INTO restarts VALUES (?, ?, ?)", row)
 
     def add_seconds(self, seconds: Mapping[int, float]) -> None:
-        """Commit what series took beyond what is there, if the store keeps times."""
-        if seconds and self._keeps_times:
-            with self._writing() as connection:
-                connection.executemany(
-                    "INSERT INTO times VALUES (?, ?) ON CONFLICT (series) "
-                    "DO UPDATE SET seconds = seconds + excluded.seconds",
-                    seconds.items(),
-                )
-
-    @property
-    def _keeps_times(self) -> bool:
-        named = "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'times'"
-        return bool(self._connection.execute(named).fetchone()[0])
+        """Commit the time that series took, in addition to what is recorded."""
+        with self._writing() as connection:
+            connection.executemany(
+                "INSERT INTO times VALUES (?, ?) ON CONFLICT (series) "
+                "DO UPDATE SET seconds = seconds + excluded.seconds",
+                seconds.items(),
+            )
 
     def copy_to(self, path: Path, study: StudyRecord) -> None:
-        """Write all that is in it, as far as it is committed, into a new file, which says `study`
-        about itself."""
-        with making(path), contextlib.closing(sqlite3.connect(path)) as copy:
+        """Copy everything committed into a new file, with `study` as its record."""
+        with creating(path), contextlib.closing(sqlite3.connect(path)) as copy:
             self._connection.backup(copy)
             with copy:
                 copy.execute("DELETE FROM about")
@@ -237,8 +221,7 @@ class Store:
     # -- reading ----------------------------------------------------------------------------------
 
     def check_whole(self) -> None:
-        """Raise FileError if anything in it is damaged: every page, result, trace and batch is
-        read."""
+        """Read every page, result, trace and batch; raise FileError if one is damaged."""
         with reading(self.path):
             (found,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
             if found != "ok":
@@ -250,80 +233,69 @@ class Store:
             self.seconds()
 
     def images(self) -> list[tuple[str, int, str]]:
-        """Content hash, label and name of each image."""
+        """Return the content hash, label and name of each image."""
+        query = "SELECT content, label, name FROM images ORDER BY place"
         with reading(self.path):
-            return list(
-                self._connection.execute("SELECT content, label, name FROM images ORDER BY place")
-            )
+            return list(self._connection.execute(query))
 
     def results(self) -> list[End]:
-        """How each finished cell ended."""
+        """Return how each finished cell ended."""
+        ends = []
         with reading(self.path):
-            ends, alarms = [], self._alarms()
-            for *row, traced in self._connection.execute(
-                f"SELECT {RESULT_COLUMNS}, {TRACED} FROM results ORDER BY cell"
-            ):
-                end = _end(row, alarms.get(row[0]))
-                fault = self._cell_fault(end.cell) or end.fault
-                if fault is not None or not traced:
-                    raise damaged(self.path, f"cell {end.cell} {fault or 'has no trace'}")
+            for row in self._connection.execute(FINISHED):
+                cell, seed, stop, reason, warnings, *account, queries, flagged, traced = row
+                self._check_cell(cell)
+                first = None if queries is None else FirstAlarm(queries, flagged)
+                said = tuple(json.loads(warnings))
+                end = End._make([cell, seed, Stop(stop), reason, said, *account, first])
+                fault = end.fault or (None if traced else "has no trace")
+                if fault is not None:
+                    raise damaged(self.path, f"cell {cell} {fault}")
                 ends.append(end)
-            return ends
+        return ends
 
-    def seconds(self) -> dict[int, float] | None:
-        """What each series took so far; None if the store does not keep times."""
+    def seconds(self) -> dict[int, float]:
+        """Return the time that each series took so far."""
         with reading(self.path):
-            if not self._keeps_times:
-                return None
             found = dict(self._connection.execute("SELECT series, seconds FROM times"))
             for series, seconds in found.items():
                 if not (0 <= series < len(self.study.series) and 0 <= seconds < math.inf):
                     raise damaged(self.path, f"series {series} took {seconds} seconds")
             return found
 
-    def _alarms(self) -> dict[int, tuple[int, int | None, int | None]]:
-        """By cell, how many alarms there were, and the first; of a study that is watched."""
-        if self.study.watch is None:
-            return {}
-        rows = self._connection.execute("SELECT cell, alarms, queries, flagged FROM alarms")
-        return {cell: row for cell, *row in rows}
-
     def traces(self, images: bool = False) -> Iterator[tuple[int, Trace, bytes | None]]:
-        """(cell, trace, packed image) of each finished cell, one after another."""
+        """Yield the cell, the trace and, with `images`, the packed image of each finished cell."""
         column = "image" if images else "NULL"
+        query = f"SELECT cell, trace, {column} FROM traces ORDER BY cell"
         with reading(self.path):
-            for cell, trace, image in self._connection.execute(
-                f"SELECT cell, trace, {column} FROM traces ORDER BY cell"
-            ):
-                fault = self._cell_fault(cell)
-                if fault is not None:
-                    raise damaged(self.path, f"cell {cell} {fault}")
+            for cell, trace, image in self._connection.execute(query):
+                self._check_cell(cell)
                 yield cell, Trace(trace, self.path), image
 
     def kept_image(self, cell: int) -> Tensor | None:
-        """The image that was kept of a finished cell, if one was."""
+        """Return the image of a finished cell, if it was kept."""
         with reading(self.path):
             query = "SELECT image FROM traces WHERE cell = ?"
             row = self._connection.execute(query, (cell,)).fetchone()
             return None if row is None else codec.unpack_image(row[0])
 
-    def _cell_fault(self, cell: int) -> str | None:
+    def _check_cell(self, cell: int) -> None:
         cells = len(self.study.series) * self.study.width
-        return None if 0 <= cell < cells else f"is not one of the {cells} of the study"
+        if not 0 <= cell < cells:
+            raise damaged(self.path, f"cell {cell} is not one of the {cells} of the study")
 
     def answers(self, cells: set[int]) -> dict[int, list[Answered]]:
-        """All that was recorded of cells, in order, since each was last begun anew."""
+        """Return all that was recorded of cells, in order, since each was last restarted."""
+        answers: dict[int, list[Answered]] = {}
+        numbers = np.array(sorted(cells), np.int64)
         with reading(self.path):
             restarts = dict(self._connection.execute("SELECT cell, batch FROM restarts"))
-            answers: dict[int, list[Answered]] = {}
-            numbers = np.array(sorted(cells), np.int64)
-            for batch, content in self._connection.execute(
-                "SELECT id, content FROM batches ORDER BY id"
-            ):
+            batches = self._connection.execute("SELECT id, content FROM batches ORDER BY id")
+            for batch, content in batches:
                 for answered in codec.unpack_answers(content, numbers):
                     if batch > restarts.get(answered.cell, 0):
                         answers.setdefault(answered.cell, []).append(answered)
-            return answers
+        return answers
 
 
 def _write_about(connection: sqlite3.Connection, study: StudyRecord) -> None:
@@ -333,9 +305,56 @@ def _write_about(connection: sqlite3.Connection, study: StudyRecord) -> None:
     )
 
 
-def _end(row: Sequence[Any], alarms: Sequence[Any] | None) -> End:
-    cell, seed, stop, reason, warnings, distance, cost, queries, source = row
-    count, *first = alarms or (0, None, None)
-    when = None if None in first else FirstAlarm(*first)
-    told, spent = tuple(json.loads(warnings)), (cost, queries, source, count, when)
-    return End(cell, seed, Stop(stop), reason, told, distance, *spent)
+def shard_path(folder: Path, number: int) -> Path:
+    return folder / f"shard-{number}.sqlite"
+
+
+def read_record(folder: Path) -> StudyRecord | None:
+    """Return the record in a folder's first shard; None if the folder has no study."""
+    numbers = _numbers(folder) if folder.is_dir() else []
+    if not numbers:
+        return None
+    with Store.open(shard_path(folder, numbers[0]), write=False) as store:
+        return store.study
+
+
+def open_shards(folder: Path, opened: contextlib.ExitStack) -> list[Store]:
+    """Open all shards of a folder for reading, until `opened` closes them, and check them."""
+    if kind_of(folder, str(folder)) != "folder":
+        raise FileError(f"{folder} is not a folder", expected=MADE_BY_RUN)
+    record = read_record(folder)
+    if record is None:
+        raise FileError(f"{folder} has no study", expected=MADE_BY_RUN)
+    wanted, there = record.folder_shards, _numbers(folder)
+    for number in wanted:
+        if number not in there:
+            raise FileError(f"{shard_path(folder, number)} is missing", remedy=RESTORE)
+    paths = [shard_path(folder, number) for number in wanted]
+    found = [opened.enter_context(Store.open(path, write=False)) for path in paths]
+    content = found[0].study.of_study, found[0].images()
+    for number, store in zip(wanted, found, strict=True):
+        if store.study.shard != number:
+            raise FileError(
+                f"{store.path} holds shard {store.study.shard} of a study",
+                expected=f"shard {number}",
+                remedy=RESTORE,
+            )
+        if (store.study.of_study, store.images()) != content:
+            first = found[0].path.name
+            raise FileError(f"{store.path} is of another study than {first}", remedy=RESTORE)
+    return found
+
+
+def shard_paths(folder: Path) -> list[Path]:
+    """Return the files of all shards of a folder, in order, after checking them."""
+    with contextlib.ExitStack() as opened:
+        return [store.path for store in open_shards(folder, opened)]
+
+
+def _numbers(folder: Path) -> list[int]:
+    """Return the numbers of the shards that exist in a folder."""
+    try:
+        found = [PATTERN.fullmatch(path.name) for path in folder.iterdir()]
+    except OSError as error:
+        raise FileError(f"{folder} cannot be read: {error.strerror}") from None
+    return sorted(int(match[1]) for match in found if match is not None)
