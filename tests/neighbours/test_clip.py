@@ -64,4 +64,4 @@ def test_names_are_asked_with_and_shown(tmp_path: Path, pictures: np.ndarray, to
     ]
     refused = tollbox(*command, "--out", "other")  # ImageNet's names, which no folder has
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
-    assert "the class 'A_wall' is none of the 1000 names" in refused.stderr
+    assert "the class 'A_wall' is none of the 1000 class names" in refused.stderr

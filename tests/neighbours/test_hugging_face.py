@@ -161,7 +161,7 @@ def test_a_network_without_a_trained_classifier_is_refused(tmp_path: Path) -> No
         transformers.ViTConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
     )
     body.save_pretrained(tmp_path)
-    with pytest.raises(InputError, match=r"has no weights for classifier\.bias: expected a class"):
+    with pytest.raises(InputError, match=r"has no weights for classifier\.bias: expected a train"):
         tb.models.load(f"hf:{tmp_path}")
 
 

@@ -124,7 +124,7 @@ def test_names(files: Path) -> None:
     assert tb.models.load(source, names=list("abcde")).names == tuple("abcde")
     for names in ("abcd", "abcdef"):
         with pytest.raises(
-            InputError, match=rf"names has {len(names)} names, and .* has 5 classes"
+            InputError, match=rf"names has {len(names)} names, but .* has 5 classes"
         ):
             tb.models.load(source, names=list(names))
 
