@@ -307,7 +307,7 @@ def test_all_small_experiments_run_and_are_drawn(run: Run, tmp_path: Path) -> No
     row = r"\midrule" + "\n" + r"\multirow{1}{*}{Frugal} & ours, not in the paper & "
     assert row in tex
     remarks, _, tabular = tex.partition(r"\begin{tabular}")
-    assert "Bold: the best of the paper's rows" in remarks.replace("\n% ", " ")
+    assert "Bold marks the smallest median of the paper's rows" in remarks.replace("\n% ", " ")
     assert all(line.startswith("% ") for line in remarks.splitlines())
     assert "%" not in tabular.replace(r"\%", "")
     assert r"\multicolumn{6}{c}{$c^\star=100$} \\" in tex
