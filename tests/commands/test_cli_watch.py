@@ -56,7 +56,7 @@ def test_without_a_detector_nothing_is_said_of_alarms(attack_levels) -> None:
         (["--watch", "ten_levels:nothing"], "has no attribute 'nothing'"),
         (["--watch", "ten_levels:number"], "--watch is 3: expected a detector"),
         ([*WATCH, "--alarm-price", "-1"], "--alarm-price is -1.0: expected a finite number"),
-        ([*WATCH, "--alarm-price", "1e4"], "--budget is 600: expected at least 10005, which one"),
+        ([*WATCH, "--alarm-price", "1e4"], "--budget is 600: expected at least 10005, the most"),
         ([*WATCH, "--max-alarms", "0"], "--max-alarms is 0: expected a whole number, 1 or more"),
         (["--max-flagged", "0"], "--max-flagged is 0: expected a whole number, 1 or more"),
     ],
