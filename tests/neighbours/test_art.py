@@ -85,7 +85,7 @@ def test_the_points_of_a_native_run_are_asked(
     attack: str, low: float, high: float, last: bool
 ) -> None:
     case = Case(low, high, last)
-    wrapped = tb.art.Attack(attack, case.classifier, **OPTIONS)
+    wrapped = tb.interop.art.Attack(attack, case.classifier, **OPTIONS)
     points = wrapped.generate(case.x, case.labels.numpy())
     asked = case.network.points()
     results, expected = case.native(attack, **OPTIONS)
@@ -104,7 +104,7 @@ def test_a_targeted_run_with_points_to_begin_from(low: float, high: float, last:
     case = Case(low, high, last)
     targets, starts = goals(case.images, case.labels)
     begun = case.theirs(starts)
-    wrapped = tb.art.Attack("a-hsja", case.classifier, targeted=True, **OPTIONS)
+    wrapped = tb.interop.art.Attack("a-hsja", case.classifier, targeted=True, **OPTIONS)
     points = wrapped.generate(case.x, targets.numpy(), x_adv_init=begun)
     asked = case.network.points()
     results, expected = case.native("a-hsja", targets=targets, starts=case.ours(begun), **OPTIONS)
@@ -115,7 +115,7 @@ def test_a_targeted_run_with_points_to_begin_from(low: float, high: float, last:
 
 def test_labels_as_numbers_one_hot_or_none() -> None:
     case = Case(0, 255, False)
-    attack = tb.art.Attack("a-hsja", case.classifier, **OPTIONS)
+    attack = tb.interop.art.Attack("a-hsja", case.classifier, **OPTIONS)
     numbers = case.labels.numpy()
     first = attack.generate(case.x, numbers)
     for y in (np.eye(CLASSES)[numbers], numbers[:, None], numbers.tolist(), None):
@@ -129,7 +129,7 @@ def test_labels_as_numbers_one_hot_or_none() -> None:
 def test_an_image_without_a_point_comes_back() -> None:
     case = Case(0, 255, True)
     wrong = (case.labels.numpy() + np.array([0, 0, 0, 1])) % CLASSES
-    attack = tb.art.Attack("hsja", case.classifier, **OPTIONS)
+    attack = tb.interop.art.Attack("hsja", case.classifier, **OPTIONS)
     points = attack.generate(case.x, wrong, x_adv_init=case.x)
     assert np.array_equal(points, case.x)
     kinds = [tb.Stop.NO_START] * 3 + [tb.Stop.ALREADY_MISCLASSIFIED]
@@ -138,9 +138,9 @@ def test_an_image_without_a_point_comes_back() -> None:
 
 def test_it_is_an_attack_of_art() -> None:
     case = Case(0, 1, False)
-    attack = tb.art.Attack("frugal", case.classifier, **OPTIONS)
+    attack = tb.interop.art.Attack("frugal", case.classifier, **OPTIONS)
     assert isinstance(attack, art.attacks.EvasionAttack)
-    assert isinstance(attack, tb.art.Attack)
+    assert isinstance(attack, tb.interop.art.Attack)
     assert not attack.targeted
     assert "attack=frugal" in repr(attack)
     attack.set_params(attack="hsja", options={"budget": 30})
@@ -149,7 +149,7 @@ def test_it_is_an_attack_of_art() -> None:
     with pytest.raises(tb.errors.InputError, match="budget is 0"):
         attack.set_params(options={"budget": 0})
     with pytest.raises(art.exceptions.EstimatorError):
-        tb.art.Attack("hsja", case.network, budget=30)
+        tb.interop.art.Attack("hsja", case.network, budget=30)
 
 
 @pytest.mark.parametrize(("low", "high", "last"), CASES)
@@ -188,8 +188,8 @@ def test_a_classifier_that_does_not_say_where_its_channels_are() -> None:
     )
     tb.models.from_art(silent)(case.images)
     assert shown == [(3, 6, 7), (6, 7, 3)]
-    attack = tb.art.Attack("a-hsja", silent, channels_first=True, **OPTIONS)
-    ours = tb.art.Attack("a-hsja", case.classifier, **OPTIONS)
+    attack = tb.interop.art.Attack("a-hsja", silent, channels_first=True, **OPTIONS)
+    ours = tb.interop.art.Attack("a-hsja", case.classifier, **OPTIONS)
     assert np.array_equal(attack.generate(case.x), ours.generate(case.x))
 
 
@@ -200,7 +200,7 @@ def classifier(**options: Any) -> Any:
 
 def generate(x: Any = None, y: Any = None, targeted: bool = False, **options: Any) -> Any:
     known = classifier(clip_values=(0, 1))
-    attack = tb.art.Attack("hsja", known, targeted=targeted, **OPTIONS)
+    attack = tb.interop.art.Attack("hsja", known, targeted=targeted, **OPTIONS)
     return attack.generate(pictures()[0].numpy() if x is None else x, y, **options)
 
 
@@ -211,7 +211,7 @@ PAIRS = (np.zeros((3, 6, 7)), np.arange(126).reshape(3, 6, 7) + 1.0)
     ("call", "sentence"),
     [
         (
-            lambda: tb.art.Attack("hsja", classifier(), **OPTIONS),
+            lambda: tb.interop.art.Attack("hsja", classifier(), **OPTIONS),
             "clip_values = None: expected the",
         ),
         (lambda: tb.models.from_art(classifier(clip_values=PAIRS)), "differ from pixel to pixel"),

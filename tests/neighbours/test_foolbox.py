@@ -45,7 +45,7 @@ def test_the_points_of_a_native_run_are_asked(attack: str, bounds: tuple[float, 
     low, high = bounds
     network, inputs = Counted(low, high), images * (high - low) + low
     model = foolbox.PyTorchModel(network, bounds=bounds, device="cpu")
-    wrapped = tb.foolbox.Attack(attack, **OPTIONS)
+    wrapped = tb.interop.foolbox.Attack(attack, **OPTIONS)
     points = wrapped.run(model, inputs, foolbox.criteria.Misclassification(labels))
     asked = network.points()
     scaled = ((inputs - low) / (high - low)).clamp(0, 1)
@@ -67,7 +67,7 @@ def test_a_targeted_run_with_starting_points(bounds: tuple[float, float]) -> Non
     network = Counted(low, high)
     inputs, begun = images * (high - low) + low, starts * (high - low) + low
     model = foolbox.PyTorchModel(network, bounds=bounds, device="cpu")
-    wrapped = tb.foolbox.Attack("a-hsja", **OPTIONS)
+    wrapped = tb.interop.foolbox.Attack("a-hsja", **OPTIONS)
     criterion = foolbox.criteria.TargetedMisclassification(targets)
     points = wrapped.run(model, inputs, criterion, starting_points=begun)
     asked = network.points()
@@ -89,7 +89,7 @@ def test_a_targeted_run_with_starting_points(bounds: tuple[float, float]) -> Non
 def test_epsilons_and_labels_as_a_criterion() -> None:
     images, labels = pictures()
     model = foolbox.PyTorchModel(Counted(), bounds=(0, 1), device="cpu")
-    attack = tb.foolbox.Attack("frugal", **OPTIONS)
+    attack = tb.interop.foolbox.Attack("frugal", **OPTIONS)
     distances = sorted(
         r.distance for r in tb.run(tb.preset("frugal"), model, images, labels, **OPTIONS)
     )
@@ -107,20 +107,20 @@ def test_epsilons_and_labels_as_a_criterion() -> None:
 def test_the_metric_is_the_distance_of_foolbox() -> None:
     images, labels = pictures()
     model = foolbox.PyTorchModel(Counted(0, 255), bounds=(0, 255), device="cpu")
-    attack = tb.foolbox.Attack("rays", budget=300, norm="linf")
+    attack = tb.interop.foolbox.Attack("rays", budget=300, norm="linf")
     assert attack.distance is foolbox.distances.linf
     raw, _, success = attack(model, images * 255, labels, epsilons=None)
     apart = foolbox.distances.linf(images * 255, raw) / 255
     assert success.all()
     assert apart.tolist() == pytest.approx([r.distance for r in attack.results], abs=1e-6)
-    assert tb.foolbox.Attack("frugal", **OPTIONS).distance is foolbox.distances.l2
+    assert tb.interop.foolbox.Attack("frugal", **OPTIONS).distance is foolbox.distances.l2
 
 
 def test_an_image_without_a_point_comes_back() -> None:
     images, labels = pictures()
     model = foolbox.PyTorchModel(Counted(0, 255), bounds=(0, 255), device="cpu")
     wrong = (labels + torch.tensor([0, 0, 0, 1])) % CLASSES
-    attack = tb.foolbox.Attack("hsja", **OPTIONS)
+    attack = tb.interop.foolbox.Attack("hsja", **OPTIONS)
     given = images * 255
     raw, _, success = attack(model, given, wrong, epsilons=None, starting_points=given)
     assert torch.equal(raw, given)
@@ -134,7 +134,7 @@ def test_an_image_that_has_the_target_class_already() -> None:
     targets, starts = goals(images, labels)
     targets[2] = labels[2]
     model = foolbox.PyTorchModel(Counted(), bounds=(0, 1), device="cpu")
-    attack = tb.foolbox.Attack("hsja", **OPTIONS)
+    attack = tb.interop.foolbox.Attack("hsja", **OPTIONS)
     criterion = foolbox.criteria.TargetedMisclassification(targets)
     raw, _, success = attack(model, images, criterion, epsilons=None, starting_points=starts)
     assert success.all()
@@ -147,14 +147,14 @@ def test_an_image_that_has_the_target_class_already() -> None:
 
 
 def test_it_is_an_attack_of_foolbox() -> None:
-    attack = tb.foolbox.Attack("frugal", **OPTIONS)
+    attack = tb.interop.foolbox.Attack("frugal", **OPTIONS)
     assert isinstance(attack, foolbox.attacks.base.MinimizationAttack)
-    assert isinstance(attack, tb.foolbox.Attack)
+    assert isinstance(attack, tb.interop.foolbox.Attack)
     images, labels = pictures()
     model = foolbox.PyTorchModel(Counted(), bounds=(0, 1), device="cpu")
     twice = attack.repeat(2)(model, images, labels, epsilons=None)[0]
     assert torch.equal(twice, attack(model, images, labels, epsilons=None)[0])
-    again = pickle.loads(pickle.dumps(tb.foolbox.Attack(tb.preset("hsja"), budget=50)))
+    again = pickle.loads(pickle.dumps(tb.interop.foolbox.Attack(tb.preset("hsja"), budget=50)))
     assert again.run(model, images, labels).shape == images.shape
 
 
@@ -189,7 +189,7 @@ def test_a_model_of_arrays_with_channels_last() -> None:
 
     model = foolbox.NumPyModel(logits, bounds=(0, 255), data_format="channels_last")
     assert tb.models.from_foolbox(model, dtype=torch.float32)(images).tolist() == labels.tolist()
-    attack = tb.foolbox.Attack("a-hsja", **OPTIONS)
+    attack = tb.interop.foolbox.Attack("a-hsja", **OPTIONS)
     given = images.permute(0, 2, 3, 1).numpy() * 255
     raw, _, success = attack(model, given, labels.numpy(), epsilons=None)
     assert isinstance(raw, np.ndarray)
@@ -202,9 +202,9 @@ def test_a_model_of_arrays_with_channels_last() -> None:
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: tb.foolbox.Attack("frugl", budget=1), "did you mean 'frugal"),
-        (lambda: tb.foolbox.Attack("frugal"), "neither budget nor max_queries is set"),
-        (lambda: tb.foolbox.Attack("frugal", budget=9, norm="linf"), "norm is linf"),
+        (lambda: tb.interop.foolbox.Attack("frugl", budget=1), "did you mean 'frugal"),
+        (lambda: tb.interop.foolbox.Attack("frugal"), "neither budget nor max_queries is set"),
+        (lambda: tb.interop.foolbox.Attack("frugal", budget=9, norm="linf"), "norm is linf"),
         (
             lambda: run(inputs=pictures()[0] * 3),
             "inputs has values from .*: expected 0 to 1, the b",
@@ -226,7 +226,7 @@ def test_bad_input_is_told_in_a_sentence(call: Any, sentence: str) -> None:
 def run(inputs: Any = None, criterion: Any = None, **options: Any) -> Any:
     images, labels = pictures()
     model = foolbox.PyTorchModel(Counted(), bounds=(0, 1), device="cpu")
-    return tb.foolbox.Attack("hsja", **OPTIONS).run(
+    return tb.interop.foolbox.Attack("hsja", **OPTIONS).run(
         model,
         images if inputs is None else inputs,
         labels if criterion is None else criterion,
@@ -241,6 +241,6 @@ def both() -> Any:
 
 def test_an_unknown_option_is_told() -> None:
     with pytest.raises(TypeError, match="'bugdet': did you mean 'budget'"):
-        tb.foolbox.Attack("frugal", bugdet=3)
+        tb.interop.foolbox.Attack("frugal", bugdet=3)
     with pytest.raises(TypeError, match="'targets'"):
-        tb.foolbox.Attack("frugal", budget=30, targets=[3])
+        tb.interop.foolbox.Attack("frugal", budget=30, targets=[3])
