@@ -308,7 +308,8 @@ def test_small_images_and_small_distances(shape, dtype, distance):
     for preset in ("frugal", "cgba+calibrated"):
         for ratio in (0.01, 1, 100):
             prices, source = tb.Prices(ratio, 1), boundary.source.to(dtype)
-            cell = tb.attack.Cell(tb.preset(preset), source, 0, prices, 80 * max(1, ratio / 5))
+            limits = tb.Limits(80 * max(1, ratio / 5))
+            cell = tb.attack.Cell(tb.preset(preset), source, 0, prices, limits)
             [result] = tb.attack.run_cells([cell], boundary.model(dtype))
             assert result.stop in (Stop.BUDGET, Stop.CONVERGED, Stop.NO_START), result.reason
             assert result.adversarial is None or result.adversarial.isfinite().all()
