@@ -13,6 +13,7 @@ import pytest
 
 import tollbox as tb
 from tollbox import testing
+from tollbox.attacks.catalogue import ATTACKS
 from tollbox.attacks.presets import PRESETS
 from tollbox.parts import registry
 from tollbox.studies.study import Study
@@ -145,11 +146,11 @@ def test_a_prior_is_a_file_and_a_line(add: Any) -> None:
     )
 
 
-def test_an_attack_is_a_file_and_a_line(add: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attack_is_a_file_and_two_lines(add: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     attack = add("added_attack", ATTACK).Brighten()
     like = PRESETS["hsja"]
-    line = dataclasses.replace(like, name="brighten", attack=attack)
-    monkeypatch.setitem(PRESETS, line.name, line)
+    monkeypatch.setitem(PRESETS, "brighten", dataclasses.replace(like, name="brighten"))
+    monkeypatch.setitem(ATTACKS, "brighten", attack)
     assert built('preset = "brighten"', "steps = 20") == dataclasses.replace(attack, steps=20)
     assert reached(tb.preset("brighten")).ledger.by_phase["brighten"] > 0
 

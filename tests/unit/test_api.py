@@ -33,7 +33,7 @@ def test_the_exported_names_are_these_and_documented():
     for name in tb.__all__:
         assert getattr(tb, name).__doc__, name
     with pytest.raises(AttributeError, match="module 'tollbox' has no attribute 'Cell'"):
-        tb.attack.Cell  # noqa: B018
+        tb.Cell  # noqa: B018
 
 
 @pytest.mark.parametrize("package", [tb, tb.studies, tb.data, tb.interop])

@@ -46,7 +46,7 @@ LAZY = {
     *("transformers", "timm", "torchvision", "onnxruntime"),  # model zoos
     "torch",  # slow: `tollbox status` does not wait for it
 }
-LATE = {f"{PACKAGE}.attacks.presets"}
+LATE = {f"{PACKAGE}.attacks.presets", f"{PACKAGE}.paper.experiments"}
 BARE = set(RANKS) - {"report", "paper", "audits", "cli"}
 NEEDED = {*sys.stdlib_module_names, "torch", "numpy", "scipy", PACKAGE}
 WITH_TRITON = {f"{PACKAGE}.core.kernels"}

@@ -76,10 +76,10 @@ def test_a_family_has_one_vanilla_attack_unless_it_is_our_own() -> None:
         ("a-cgba-h", "VA+AS+AGREST (A-CGBA-H)", "A-CGBA-H", Kind.ASYMMETRIC),
         ("a-tria", "VA+AS (A-TriA)", "A-TriA", Kind.ASYMMETRIC),
         ("cgba+seri", "with SeRI's rescaling", "CGBA+SeRI (tollbox)", Kind.OWN),
-        ("frugal", "ours", "Frugal (tollbox)", Kind.OWN),
+        ("frugal", "built-in", "Frugal (tollbox)", Kind.OWN),
         (
             'frugal+surrogate"\nsurrogate = "nets:one',
-            "ours, with a surrogate",
+            "with a surrogate",
             "Frugal+surrogate (tollbox)",
             Kind.OWN,
         ),
@@ -110,7 +110,7 @@ def test_a_row_has_its_own_name_where_that_says_more() -> None:
         ("HSJA", "measured overshoot", "hsja+calibrated", Method.CALIBRATED, Kind.OWN),
         ("HSJA", "slow", "slow", None, Kind.ASYMMETRIC),
         ("HSJA", "a-hsja", "a-hsja", Method.BOTH, Kind.ASYMMETRIC),
-        ("Frugal", "ours", "frugal", Method.OWN, Kind.OWN),
+        ("Frugal", "built-in", "frugal", Method.OWN, Kind.OWN),
         ("CGBA", "plain", "plain", Method.VANILLA, Kind.VANILLA),
     ]
 

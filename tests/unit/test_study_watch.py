@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import tollbox as tb
-from tollbox.cli.progress import LOG_SECONDS, Pace, StudyWatch
+from tollbox.cli.progress import LOG_SECONDS, Pace, StudyProgress
 from tollbox.core.stop import Stop
 from tollbox.studies.create import create
 from tollbox.studies.events import CellEnded, WorkerProgress
@@ -50,7 +50,7 @@ def results(tiny_study: tb.Study) -> Iterator[tb.studies.StudyResults]:
 def test_the_log_has_one_line_for_all_of_the_study(results: tb.studies.StudyResults) -> None:
     """Twelve cells in four series; ten seconds for each cell, two of them at a time."""
     clock, out = Clock(), io.StringIO()
-    with StudyWatch(Console(file=out, width=200), results, clock=clock) as watch:
+    with StudyProgress(Console(file=out, width=200), results, clock=clock) as watch:
         for tenth in range(1, 31):
             clock.now += 1.0
             watch.tell(WorkerProgress(0, {0: 7 * tenth}, {0: ((tenth - 1) % 10 + 1) / 10}))
@@ -73,7 +73,7 @@ def test_the_log_has_one_line_for_all_of_the_study(results: tb.studies.StudyResu
 def test_a_terminal_shows_all_series_below_the_total(results: tb.studies.StudyResults) -> None:
     clock, out = Clock(), io.StringIO()
     console = Console(file=out, width=100, height=30, force_terminal=True)
-    with StudyWatch(console, results, clock=clock) as watch:
+    with StudyProgress(console, results, clock=clock) as watch:
         clock.now += 8.0
         watch.tell(WorkerProgress(0, {0: 80, 1: 80}, {0: 1.5, 1: 1.5}))
     shown = out.getvalue()

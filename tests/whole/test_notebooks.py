@@ -63,7 +63,7 @@ def test_a_part_of_ones_own_keeps_the_rules(tmp_path: Path) -> None:
     checked = next(cell["text"] for cell in shown if "optimum" in cell["text"]).splitlines()
     assert len(checked) == 6
     assert all(line.endswith(", []") for line in checked), checked
-    assert any("not asked" in cell["text"] for cell in shown)
+    assert any("not sent" in cell["text"] for cell in shown)
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)

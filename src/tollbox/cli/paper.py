@@ -19,24 +19,18 @@ from cyclopts import Parameter
 from ..data.output import check_free, staged
 from ..data.tables import kind_of
 from ..errors import FileError, InputError, UnknownNameError, mention
-from ..models.registry import packages_of
-from ..paper import outputs
 from ..paper.experiments import EXPERIMENTS, Experiment, Scale, experiment, study_at
 from ..report.distance_rule import DistanceRule
-from ..studies.create import create
-from ..studies.events import Options
-from ..studies.inputs import load
-from ..studies.results import StudyResults
-from ..studies.store.store import read_record, shard_path
-from ..studies.study import Study
 from .exit_codes import FAILED, STOPPED
 from .options import ReadingName, offered
 from .output import console, say
 from .parsing import as_option, seconds, whole, within
 from .run import most_queries
-from .study_run import keeping, run_left, say_end
 
 if TYPE_CHECKING:
+    from ..studies.results import StudyResults
+    from ..studies.study import Study
+
     ExperimentName = str
     ScaleName = str
 else:
@@ -147,6 +141,8 @@ def _checked(options: PaperOptions) -> _Settings:
 
 def _check_images(chosen: Experiment, settings: _Settings, out: Path) -> None:
     """Raise InputError unless images are given exactly where they are needed, and can be read."""
+    from ..studies.store.store import shard_path
+
     if settings.images is None:
         if settings.labels is not None:
             raise InputError(
@@ -205,6 +201,8 @@ def _all(chosen: list[Experiment], settings: _Settings, out: Path) -> int:
 
 
 def _one(chosen: Experiment, settings: _Settings, out: Path) -> int:
+    from ..studies.results import StudyResults
+
     code, left = _run(chosen, settings, out)
     if code in STOPPED:
         return code
@@ -218,6 +216,13 @@ def _one(chosen: Experiment, settings: _Settings, out: Path) -> int:
 
 def _run(chosen: Experiment, settings: _Settings, out: Path) -> tuple[int, int]:
     """Start or resume the study; return the exit code and the number of remaining cells."""
+    from ..studies.create import create
+    from ..studies.events import Options
+    from ..studies.inputs import load
+    from ..studies.results import StudyResults
+    from ..studies.store.store import shard_path
+    from .study_run import keeping, run_left, say_end
+
     loaded = None
     if shard_path(out, 0).is_file():
         _check_same(chosen, settings, out)
@@ -240,6 +245,8 @@ def _study(chosen: Experiment, settings: _Settings) -> Study:
 
 def _check_same(chosen: Experiment, settings: _Settings, out: Path) -> None:
     """Raise InputError unless the folder has this experiment with the given images."""
+    from ..studies.store.store import read_record
+
     record = read_record(out)
     if record is None or (record.experiment, record.scale) != (chosen.name, settings.scale):
         has = (
@@ -263,12 +270,14 @@ def _check_same(chosen: Experiment, settings: _Settings, out: Path) -> None:
 
 
 def _write(chosen: Experiment, settings: _Settings, out: Path, results: StudyResults) -> None:
-    ours = outputs.names_of(chosen)
-    with staged(out, ours, shared=True) as stage:
+    from ..paper import outputs
+
+    names = outputs.names_of(chosen)
+    with staged(out, names, shared=True) as stage:
         with stage.writing():
             outputs.write(chosen, settings.scale, results, settings.reading, stage.folder)
         stage.commit()
-    files = ", ".join(sorted(ours))
+    files = ", ".join(sorted(names))
     console().print(f"{chosen.place} is in {out}: {files}.", soft_wrap=True)
 
 
@@ -283,6 +292,8 @@ def listing() -> Iterator[str]:
 
 
 def _takes(study: Study) -> str:
+    from ..models.registry import packages_of
+
     images = study.images.limit or 0
     lines = len(study.models) * len(study.attacks)
     cells = lines * len(study.tariffs) * len(study.seeds) * images

@@ -20,12 +20,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..attacks.presets import Kind
 from ..errors import UnknownNameError
-from ..studies.specs import AttackSpec, Tariff
-from ..studies.study import Study
 from ..studies.toml import key_lines
+
+if TYPE_CHECKING:
+    from ..studies.specs import AttackSpec, Tariff
+    from ..studies.study import Study
 
 NOT_IN_THE_PAPER = "not in the paper"
 OWN = f"tollbox's own, {NOT_IN_THE_PAPER}"
@@ -194,6 +197,8 @@ def study_at(
     if limit is not None:
         changes["limit"] = str(limit)
     text = "\n".join(_changed(text, changes)) + "\n" if changes else text
+    from ..studies.study import Study  # imports torch
+
     return Study.from_text(text, Path(str(place)).parent, f"{SHOWN}/{inside}", files=files)
 
 
