@@ -102,9 +102,9 @@ def timed_command(told: Path, words: list[str]) -> None:
     watch.wrap(tollbox.cli.run, "run", REST)
     watch.wrap(loading, "load", "load")
     watch.wrap(StudyInputs, "model", "load")
-    for name in ("check_model", "fingerprint", "check_images"):
+    for name in ("examine", "model_fingerprint", "check_against"):
         watch.wrap(StudyInputs, name, "check")
-    watch.wrap(beginning, "begin", "check")
+    watch.wrap(beginning, "create", "check")
     watch.wrap(running, "run_folder", "run")
     watch.wrap(WorkerRun, "_run_cells", "run")
     watch.wrap(StudyJournal, "record", "store")

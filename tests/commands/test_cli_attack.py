@@ -548,7 +548,7 @@ def test_disk_that_is_full(case: Case) -> None:
         text=True,
     )
     assert ended.returncode == 1, ended.stderr
-    assert "shard-0.sqlite cannot be written: disk I/O error. Make room" in ended.stderr
+    assert "shard-0.sqlite cannot be written: disk I/O error. Free some space" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert [*case.folder.glob("*out*"), *case.folder.glob(".out*")] == []
 

@@ -208,7 +208,7 @@ def test_run_again_with_the_same_or_another_study(case: Case) -> None:
     )
     case.told(2, *words, command=command)
     err = case.goes_on()
-    assert "study.toml was edited since (line 2): this continues the study as it was" in err
+    assert "study.toml was edited since (line 2): this resumes the study as it was" in err
     assert "use `tollbox run` with another --out" in err
 
 
@@ -329,10 +329,10 @@ def test_a_second_process(case: Case) -> None:
         os.write(lock, b"process 123\n")
         case.told(2, "out is in use by another process (process 123); wait until it ends")
         code, out, _ = case.run("status", "out")
-        assert (code, "It is being run now, by process 123." in out) == (0, True)
+        assert (code, "It is running now: process 123." in out) == (0, True)
     finally:
         os.close(lock)
-    assert "being run now" not in case.run("status", "out")[1]
+    assert "running now" not in case.run("status", "out")[1]
     case.goes_on()
 
 
@@ -408,7 +408,7 @@ def test_cells_that_cannot_be_replayed_are_named_and_rerun(case: Case) -> None:
         1,
         "cells cannot be replayed here; the first is surfree, c* = 1, image ",
         "device was cuda (H100), is cpu",
-        "Go on where they were begun, or begin them anew with `tollbox resume out --rerun`",
+        "Resume where they were started, or restart them with `tollbox resume out --rerun`",
     )
     assert ": ask " in told
     assert all(contents(case.out)[cell] == done[cell] for cell in done)
@@ -748,7 +748,7 @@ def test_a_process_without_enough_memory_leaves_its_cells_to_others(
     lines = [line for line in err.splitlines() if "ran out of memory" in line]
     assert len(lines) == times
     assert all("too large" in line for line in lines)
-    assert all(line.endswith("; its cells wait for a free process.") for line in lines)
+    assert all(line.endswith("; its cells wait until another one is free.") for line in lines)
     ends_as_unbroken(case)
 
 

@@ -22,10 +22,11 @@ from torch import nn
 import tollbox as tb
 from tollbox.attacks.frugal.attack import Frugal
 from tollbox.core.limits import Limits
+from tollbox.core.model import Model
 from tollbox.core.noise import content_hash
 from tollbox.data.images import ImageSet, load_images
 from tollbox.errors import FileError, InputError
-from tollbox.studies import sources
+from tollbox.studies.inputs import StudyInputs, load
 from tollbox.studies.selection import images_digest
 from tollbox.studies.specs import (
     AttackSpec,
@@ -98,9 +99,14 @@ def folder(tmp_path: Path) -> Path:
 
 def images_of(study: Study) -> ImageSet:
     """The images that a study names."""
-    images = sources.load_images(study, study.images.limit)
-    sources.check_digest(study, images)
-    return images
+    return load(dataclasses.replace(study, goal=GoalSpec())).images
+
+
+def model_of(study: Study, number: int, example: torch.Tensor) -> Model:
+    """One of the models of a study, for images like `example`."""
+    images = ImageSet(example[None], (0,), ("0",), ("",))
+    inputs = StudyInputs(study, images, ("",), [None], [None], torch.device("cpu"), {}, False, {})
+    return inputs.model(study.models[number])
 
 
 def written(folder: Path, text: str | bytes) -> Path:
@@ -680,17 +686,17 @@ def test_models(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory:
     text = base(('source = "bright:labels"', 'source = "bright:labels"\nquantize = 3'))
     study = Study.from_toml(written(folder, text))
     example = torch.full((3, 4, 5), 0.9)
-    model = sources.load_model(study, study.models[1], example, "cpu")
+    model = model_of(study, 1, example)
     assert model.quantize == 3
     assert model(torch.stack([example, example / 2])).tolist() == [1, 0]
     with pytest.raises(FileError, match=r"study\.toml, line 18: the model 'net': \w+ .*net\.pt2"):
-        sources.load_model(study, study.models[0], example, "cpu")
+        model_of(study, 0, example)
     text = base(('source = "bright:labels"', 'source = "bright:labels"\nmean = [0.1, 0.2]'))
     study = Study.from_toml(written(folder, text))
     with pytest.raises(
         InputError, match=r"line 24: the model 'labels': mean has 2 numbers"
     ) as error:
-        sources.load_model(study, study.models[1], example, "cpu")
+        model_of(study, 1, example)
     assert "--" not in str(error.value)
 
 
@@ -699,7 +705,7 @@ def test_a_model_is_normalised(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delitem(sys.modules, "bright", raising=False)
     text = base(('source = "bright:labels"', 'source = "bright:labels"\nmean = 0.4\nstd = 0.5'))
     study = Study.from_toml(written(folder, text))
-    model = sources.load_model(study, study.models[1], torch.zeros(3, 4, 5), "cpu")
+    model = model_of(study, 1, torch.zeros(3, 4, 5))
     assert model.running == {}
     levels = torch.tensor([0.6, 0.7]).view(2, 1, 1, 1).expand(2, 3, 4, 5)
     assert model(levels).tolist() == [0, 1]  # (0.6 - 0.4) / 0.5 = 0.4, (0.7 - 0.4) / 0.5 = 0.6
@@ -715,7 +721,7 @@ def test_how_a_network_is_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     text = text.replace("tf32", "channels_last = false\ntf32")
     study, example = Study.from_toml(written(folder, text)), torch.zeros(3, 4, 5)
     assert study.models[0].dtype is study.models[0].tf32 is None
-    model = sources.load_model(study, study.models[1], example, "cpu")
+    model = model_of(study, 1, example)
     assert (model.dtype, model.outputs(example[None]).dtype) == (torch.float32, torch.float16)
     assert model.running == {"dtype": "float16", "channels_last": "false", "tf32": "false"}
     refused = {
@@ -728,7 +734,7 @@ def test_how_a_network_is_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
         text = base(('"bright:labels"', f'"{source}"\nname = "it"\n{line}'))
         study = Study.from_toml(written(folder, text))
         with pytest.raises(FileError, match=f"line 25: the model 'it': {words}"):
-            sources.load_model(study, study.models[1], example, "cpu")
+            model_of(study, 1, example)
 
 
 # -- lines ----------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ def page(runs: AuditRuns, data: dict[str, Any]) -> str:
 
 def _images(runs: AuditRuns, weakest: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the weakest images, or a note that says why they cannot be shown."""
-    note, pairs = None, []
+    pairs = []
     try:
         sources = _sources(runs.results) if weakest else ()
         for each, changed in zip(weakest, _changed(runs, weakest), strict=True):
@@ -72,13 +72,8 @@ def _images(runs: AuditRuns, weakest: Sequence[dict[str, Any]]) -> dict[str, Any
                 raise InputError(f"image {each['name']} is not the one that was attacked")
             if changed is not None:
                 pairs.append((each["image"], pixels(source), pixels(changed)))
-    except (InputError, OSError, RuntimeError) as error:
-        note, pairs = f"The images cannot be shown: {error}", []
-    factor = amplification([changed - source for _, source, changed in pairs])
-    return {
-        "note": note,
-        "factor": factor,
-        "images": [
+        factor = amplification([changed - source for _, source, changed in pairs])
+        images = [
             {
                 "place": image,
                 "original": png(source),
@@ -86,8 +81,10 @@ def _images(runs: AuditRuns, weakest: Sequence[dict[str, Any]]) -> dict[str, Any
                 "difference": png(np.clip(0.5 + factor * (changed - source), 0, 1)),
             }
             for image, source, changed in pairs
-        ],
-    }
+        ]
+    except (InputError, OSError, RuntimeError) as error:
+        return {"note": f"The images cannot be shown: {error}", "factor": 1, "images": []}
+    return {"note": None, "factor": factor, "images": images}
 
 
 def _changed(runs: AuditRuns, weakest: Sequence[dict[str, Any]]) -> list[Tensor | None]:
