@@ -34,21 +34,20 @@ if importlib.util.find_spec("selenium") is None:  # `make test-slow` installs it
 
 SLOW = (
     "browser/",
-    "commands/test_cli",
-    "commands/test_damaged",
     "commands/test_missing_packages.py",
     "commands/test_torture.py",
-    "properties/test_engine.py::test_a_stream",
-    "properties/test_engine.py::test_twenty_images",
     "properties/test_executors.py",
     "properties/test_known_boundaries.py",
-    "properties/test_mixtures.py",
+    "properties/test_masked_boundaries.py",
     "properties/test_workers.py",
-    "two threads",
-    "unit/test_adding_model.py",
-    "whole/",
+    "whole/test_cut_channel.py",
+    "whole/test_examples.py",
+    "whole/test_network_store.py",
+    "whole/test_notebooks.py",
+    "whole/test_pages.py",
+    "whole/test_paper_pictures.py",
 )
-"""What `make test-quick` leaves out: whole attacks and commands, other processes, a browser."""
+"""Files of the slow tier (`make test-slow`); elsewhere single tests are marked `slow`."""
 _MODULES = itertools.count()
 
 

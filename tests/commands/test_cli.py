@@ -146,6 +146,7 @@ def test_our_own_bugs_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> N
         main(["presets"])
 
 
+@pytest.mark.slow
 def test_reader_that_goes_away() -> None:
     with subprocess.Popen(
         [*TOLLBOX, "presets"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -254,6 +255,7 @@ except SystemExit:
     assert ended.returncode == 0
 
 
+@pytest.mark.slow
 def test_torch_is_imported_before_signals_are_caught() -> None:
     code = """
 import sys

@@ -165,6 +165,7 @@ def check_files(case: Case, prices: Prices) -> None:
         assert cost <= 150
 
 
+@pytest.mark.slow
 def test_npz(case: Case) -> None:
     code, out, err = case.run()
     assert code == 0, err
@@ -535,6 +536,7 @@ def test_output_folder_that_is_wrong(case: Case) -> None:
     case.refused("--out circle", out="circle")
 
 
+@pytest.mark.slow
 def test_disk_that_is_full(case: Case) -> None:
     def small() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700))
@@ -596,6 +598,7 @@ def run_interrupted(
     return subprocess.run([*TOLLBOX, *tokens], capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_interrupted_run_is_saved(case: Case) -> None:
     ended = run_interrupted(case, presses=1)
     assert ended.returncode == 130, ended.stderr
@@ -615,6 +618,7 @@ def test_interrupted_run_is_saved(case: Case) -> None:
     assert stored["index"].astype(str).tolist() == reached
 
 
+@pytest.mark.slow
 def test_interrupted_twice_keeps_what_was_answered(case: Case) -> None:
     ended = run_interrupted(case, presses=2)
     assert ended.returncode == 130, ended.stderr
@@ -629,6 +633,7 @@ def test_interrupted_twice_keeps_what_was_answered(case: Case) -> None:
         ]
 
 
+@pytest.mark.slow
 def test_sigterm_is_like_ctrl_c(case: Case) -> None:
     ended = run_interrupted(case, presses=1, number=signal.SIGTERM)
     assert ended.returncode == 143, ended.stderr
@@ -638,6 +643,7 @@ def test_sigterm_is_like_ctrl_c(case: Case) -> None:
     assert Path("out/results.csv").exists()
 
 
+@pytest.mark.slow
 def test_sigterm_twice(case: Case) -> None:
     ended = run_interrupted(case, presses=2, number=signal.SIGTERM)
     assert ended.returncode == 143, ended.stderr
@@ -794,6 +800,7 @@ def test_a_metered_model_computes_what_is_charged(case: Case) -> None:
     assert "--check and --metered are both set" in case.capture.readouterr().err
 
 
+@pytest.mark.slow
 def test_workers_share_the_images(case: Case) -> None:
     case.run(out="one")
     code, _, err = case.run(out="two", workers="2")

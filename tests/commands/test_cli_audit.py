@@ -33,6 +33,7 @@ def answers(folder: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_from_the_model_to_the_page_and_on(
     capsys: pytest.CaptureFixture[str], study_folder: StudyFolder
 ) -> None:
@@ -66,6 +67,7 @@ def test_from_the_model_to_the_page_and_on(
     assert "tollbox audit --out out" in Path("out/report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_two_processes_and_resume(
     capsys: pytest.CaptureFixture[str], study_folder: StudyFolder
 ) -> None:
@@ -133,6 +135,7 @@ def test_durations() -> None:
             duration(text)
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_it_ends_with_the_same_answers(tmp_path: Path) -> None:
     source, log = tmp_path / "study", tmp_path / "log"
     study = write_study(source, "audited_net")

@@ -214,6 +214,7 @@ def test_the_script_is_the_entry_that_can_be_interrupted() -> None:
     assert "tollbox.__main__" in script.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("where", "code"), [(">&-", 0), (">/dev/full", 1), ("| true", 0)])
 def test_stdout_that_cannot_be_written(attack: Attack, where: str, code: int) -> None:
     if where == ">/dev/full" and not Path("/dev/full").exists():

@@ -578,6 +578,7 @@ EXACT = NETWORK.replace("Net().eval()", "Net().double().eval()")
 """In float64, where a result does not depend on the rows beside it."""
 
 
+@pytest.mark.slow
 def test_ctrl_c_and_a_second_process_that_is_alive(case: Case) -> None:
     case.code.write_text(EXACT)
     case.file.write_text(case.file.read_text().replace("budget = 60", "budget = 700"))
@@ -620,6 +621,7 @@ def write_odd_model(case: Case, workers: int, odd: str) -> None:
 HANGS = "Path(f'waits-{os.getpid()}').touch(); threading.Event().wait()"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_second_signal_stops_in_the_middle_of_a_batch(
@@ -652,6 +654,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_model_that_hangs_is_ended_when_the_time_is_up(case: Case, workers: int) -> None:
     write_odd_model(case, workers, HANGS)
@@ -668,6 +671,7 @@ def test_a_model_that_hangs_is_ended_when_the_time_is_up(case: Case, workers: in
     assert contents(case.out) == contents(case.folder / "whole")
 
 
+@pytest.mark.slow
 def test_a_model_that_kills_its_process_is_given_up(case: Case) -> None:
     write_odd_model(case, 2, "os._exit(9)")
     with started("run", "study.toml", "--out", "out") as process:
@@ -720,6 +724,7 @@ def but_warnings(folder: Path) -> dict[int, tuple[Any, ...]]:
     return {cell: (*values[:2], *values[3:]) for cell, values in found.items()}
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_twice_goes_on_elsewhere(case: Case) -> None:
     """As by a kernel that is out of memory; the second time its cells wait for the other."""
     write_odd_model(case, 2, "first('killed', 2) and os.kill(os.getpid(), 9)")
@@ -732,6 +737,7 @@ def test_a_process_that_is_killed_twice_goes_on_elsewhere(case: Case) -> None:
 SHORT = "if os.getpid() != int(Path('parent').read_text()) and first('short', {times}):"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("where", ["load", "batch"])
 def test_a_process_without_enough_memory_leaves_its_cells_to_others(
@@ -752,6 +758,7 @@ def test_a_process_without_enough_memory_leaves_its_cells_to_others(
     ends_as_unbroken(case)
 
 
+@pytest.mark.slow
 def test_without_memory_for_a_single_process_the_study_can_be_resumed(case: Case) -> None:
     condition = SHORT.format(times=9)
     write_odd_model(case, 2, f"{condition}\n            raise MemoryError('too large')")
@@ -766,6 +773,7 @@ def test_without_memory_for_a_single_process_the_study_can_be_resumed(case: Case
     ends_as_unbroken(case)
 
 
+@pytest.mark.slow
 def test_more_workers_than_cores_are_used_only_if_they_are_forced(case: Case) -> None:
     cores = len(os.sched_getaffinity(0))
     case.file.write_text(f"workers = {cores + 1}\n{case.file.read_text()}")
@@ -807,6 +815,7 @@ def same_files(one: Path, other: Path) -> None:
             assert a[name].tobytes() == b[name].tobytes()
 
 
+@pytest.mark.slow
 def test_an_attack_that_is_killed_and_resumed_ends_with_the_same_files(case: Case) -> None:
     assert case.run(*attack(case.module, "whole"))[0] == 0
     with started(*attack(case.module, "out")) as process:
@@ -820,6 +829,7 @@ def test_an_attack_that_is_killed_and_resumed_ends_with_the_same_files(case: Cas
     same_files(case.out, case.folder / "whole")
 
 
+@pytest.mark.slow
 def test_an_attack_that_is_killed_while_it_saves(case: Case) -> None:
     assert case.run(*attack(case.module, "whole"))[0] == 0
     from tollbox.cli import attack_files

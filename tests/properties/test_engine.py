@@ -552,6 +552,7 @@ def test_progress_adds_up():
     assert sorted(r.index for now in seen for r in now.finished) == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_stream_holds_no_image_and_no_result():
     alive = weakref.WeakSet()
 
@@ -608,6 +609,7 @@ def test_live_cells_are_bounded_by_the_memory_their_points_may_take():
     assert max(most) <= 1
 
 
+@pytest.mark.slow
 def test_twenty_images_at_any_batch_size_and_in_reverse_order():
     embedded = tb.models.embedded(dtype=torch.float64)
     pictures, labels = embedded.images[:20], embedded.labels[:20].tolist()

@@ -59,6 +59,7 @@ def test_steps_remember_the_last_rows_only():
     assert torch.equal(whole, torch.cat([fresh[row : row + 1] for row in range(24, 4, -1)]).flip(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["surfree", "a-surfree", "hsja+as", "geoda"])
 @pytest.mark.parametrize("ratio", [1, 10])
 def test_what_is_sent_is_what_the_search_has(preset, ratio):

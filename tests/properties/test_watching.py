@@ -52,6 +52,7 @@ class Witness:
         return watching
 
 
+@pytest.mark.slow
 @given(scenes(most=3), layouts, st.sampled_from([None, 8]))
 def test_it_is_shown_what_is_charged_as_it_was_sent_in_order_and_nothing_else(
     scene, layout, quantize
@@ -67,6 +68,7 @@ def test_it_is_shown_what_is_charged_as_it_was_sent_in_order_and_nothing_else(
         assert all(torch.equal(one, other) for one, other in zip(rows, sent, strict=True))
 
 
+@pytest.mark.slow
 @given(scenes(most=3), layouts)
 def test_no_attack_is_told_of_alarms(scene, layout):
     """Where an alarm neither costs nor ends, all is as if nobody watched."""

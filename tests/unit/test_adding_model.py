@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import tollbox as tb
 
@@ -60,6 +61,7 @@ except tb.errors.FileError as error:
 RUN = ["-m", "tollbox", "run", "study.toml", "--out", "out"]
 
 
+@pytest.mark.slow
 def test_adding_a_model_is_one_file_and_one_line(tmp_path: Path) -> None:
     package = tmp_path / "source" / "tollbox"
     shutil.copytree(SOURCE, package, ignore=shutil.ignore_patterns("__pycache__"))

@@ -56,6 +56,7 @@ def test_tb_attacks_has_every_attack_class():
         assert getattr(tb.attacks, kind.__name__) is kind
 
 
+@pytest.mark.slow
 def test_the_core_imports_torch_numpy_and_scipy_only():
     code = """
 import sys

@@ -129,6 +129,7 @@ def sentence_of(call: Callable[[], Any]) -> str:
     return ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", CALLS)
 def test_a_wrong_value_is_taken_or_refused_in_a_sentence(function, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

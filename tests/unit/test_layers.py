@@ -293,6 +293,7 @@ def test_what_breaks_a_rule_is_reported(
         assert words in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "line", "expected"),
     [

@@ -214,6 +214,7 @@ def test_each_image_may_have_a_mask_of_its_own():
         assert torch.equal(one.adversarial[fixed], boundary.source[fixed])
 
 
+@pytest.mark.slow
 def test_a_mask_of_one_number_leaves_every_attack_to_its_end():
     """All that changes is one number of one channel: there is one line to be on."""
     source = torch.full(SHAPE, 0.5, dtype=torch.float64)

@@ -45,6 +45,7 @@ print(keep_freed.cache_info().currsize)
 """
 
 
+@pytest.mark.slow
 def test_a_run_on_a_cpu_has_it_kept():
     told = subprocess.run([sys.executable, "-c", ENGINE], capture_output=True, text=True)
     assert told.stdout.strip() == "1", told.stderr

@@ -265,6 +265,7 @@ def spreads(belief: OvershootBelief) -> tuple[float, float]:
     return slope, bend
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ratio", [2, 100, 1000])
 @pytest.mark.parametrize("slack", [0.06, 1.0, 6.0])
 def test_an_aim_is_as_good_as_any_by_what_is_believed(slack, ratio):

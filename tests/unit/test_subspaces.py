@@ -157,6 +157,7 @@ def test_the_columns_are_smooth():
     assert changes == list(range(8))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("shape", ODD_SHAPES, ids=str)

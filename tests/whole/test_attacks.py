@@ -62,6 +62,7 @@ def asked(preset, boundary, ratio, budget, seed=0):
     return torch.stack(rows), result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "boundary",
     [testing.half_space(factor=4), testing.half_space_in_box(factor=4)],
@@ -115,6 +116,7 @@ def told(result):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ratio", [0.5, 10])
 def test_every_preset_is_the_same_alone_and_in_company(ratio):
     boundary = testing.half_space(0.5, factor=4)
@@ -373,6 +375,7 @@ def test_the_presets_have_the_settings_of_their_sources():
 # -- a vanilla estimate is on the boundary --------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["hsja", "geoda", "cgba"])
 def test_a_vanilla_estimate_has_as_many_flagged_answers_as_others(preset):
     """However far the first boundary point is; a tolerance that grows with the distance makes it an

@@ -300,6 +300,7 @@ def test_another_study_is_no_audit(tmp_path: Path, study_folder: Any) -> None:
 # -- two audits ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_audit_beside_itself_and_beside_a_stronger_model(
     audited: tb.audits.audit.Audit, tmp_path: Path
 ) -> None:
@@ -545,6 +546,7 @@ def invented(image: int, series: int, price: float) -> Result:
     )
 
 
+@pytest.mark.slow
 def test_a_page_of_ten_thousand_cells(tmp_path: Path) -> None:
     """Under 30 s, 1 GB and 15 MB."""
     suite = Suite(2000)

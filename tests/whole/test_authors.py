@@ -204,6 +204,7 @@ def test_all_rows_of_table_1_are_presets(named: Any) -> None:
         assert (type(estimate).__name__ == "Agrest") is cell["agrest"]
 
 
+@pytest.mark.slow
 def test_networks_are_there_without_tollbox() -> None:
     """The environment of the authors' code has its packages, and not this one."""
     code = "import sys; sys.modules['tollbox'] = None; import nets; nets.ResNet20()"

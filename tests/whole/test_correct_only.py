@@ -141,6 +141,7 @@ def test_judging_is_not_charged_and_a_resume_does_not_judge(case: Case) -> None:
         assert contents(case.out) == wanted
 
 
+@pytest.mark.slow
 def test_two_processes_have_the_same_images(case: Case) -> None:
     with case.run() as results:
         wanted = contents(results.folder)

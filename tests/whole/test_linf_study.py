@@ -52,6 +52,7 @@ def test_results_are_in_linf(folder: Path) -> None:
         assert {series.norm for series in status.status()} == {tb.attack.Metric.LINF}
 
 
+@pytest.mark.slow
 def test_what_is_written_of_it_says_linf(folder: Path, tmp_path: Path) -> None:
     with tb.studies.StudyResults(folder) as found:
         data = page_data(found)

@@ -257,6 +257,7 @@ def test_a_package_that_is_missing(run: Run, tmp_path: Path, monkeypatch: Any) -
     assert not (tmp_path / "o").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiny")
 def test_the_papers_scale_with_images_of_a_user(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -287,6 +288,7 @@ def test_the_papers_scale_with_images_of_a_user(
     assert (tmp_path / "o" / "search-cost.svg").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiny")
 def test_all_small_experiments_run_and_are_drawn(run: Run, tmp_path: Path) -> None:
     code, out, err = run("all", "--scale", "small", "--out", "o")
@@ -322,6 +324,7 @@ def test_all_small_experiments_run_and_are_drawn(run: Run, tmp_path: Path) -> No
     assert "has clip with other images" in err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiny")
 def test_killed_it_goes_on(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = ["clip", "--scale", "small", "--limit", "1", "--out"]
@@ -358,6 +361,7 @@ def test_killed_it_goes_on(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "tollbox paper clip --scale small --out cut" in page
 
 
+@pytest.mark.slow
 def test_one_that_cannot_be_run_does_not_end_all(
     run: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,6 +96,7 @@ def overlaps(figure: Figure, leaders: bool = True) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.slow
 def test_names(found: tb.studies.StudyResults) -> None:
     assert [attack_name(spec) for spec in found.study.attacks] == [
         "HSJA",
@@ -110,6 +111,7 @@ def test_names(found: tb.studies.StudyResults) -> None:
     assert [number(x) for x in (0.5, 10, 50, 1e5)] == ["0.5", "10", "50", "10⁵"]
 
 
+@pytest.mark.slow
 def test_a_panel_for_each_price_and_one_for_flagged_queries(found: tb.studies.StudyResults) -> None:
     figure = comparison.by_price(found, DistanceRule.PAPER, "some title")
     heads = [axis.get_title(loc="left") for axis in figure.axes]
@@ -203,6 +205,7 @@ def points_of(axis: Axes) -> list[tuple[float, float]]:
     return [(x, y) for line in markers for x, y in np.reshape(line.get_xydata(), (-1, 2))]
 
 
+@pytest.mark.slow
 def test_the_tradeoff_has_a_point_for_each_attack_that_comes_so_far(
     found: tb.studies.StudyResults,
 ) -> None:
@@ -328,6 +331,7 @@ def test_a_column_of_a_table_has_equal_decimals() -> None:
     assert r"0.50 & 81.2 \\" in plain
 
 
+@pytest.mark.slow
 def test_the_same_figure_is_the_same_file(found: tb.studies.StudyResults, tmp_path: Path) -> None:
     from tollbox.report.figures import save
 

@@ -191,6 +191,7 @@ def command(*words: str) -> int:
     return int(end.value.code or 0)
 
 
+@pytest.mark.slow
 def test_the_reference_is_chosen_on_the_command_line(
     found: tb.studies.StudyResults, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

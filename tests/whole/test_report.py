@@ -93,6 +93,7 @@ def table(found: tb.studies.StudyResults) -> PaperTable:
     return paper_table(found.study, series_of(found), DistanceRule.HARD)
 
 
+@pytest.mark.slow
 def test_the_table_is_that_of_the_results(
     found: tb.studies.StudyResults, table: PaperTable
 ) -> None:
@@ -163,6 +164,7 @@ def _overlaps(found: tb.studies.StudyResults, table: PaperTable, row: int, colum
     return float(np.mean(wins)) <= 0.975
 
 
+@pytest.mark.slow
 def test_curves_are_those_of_the_results(found: tb.studies.StudyResults) -> None:
     data = page_data(found)
     assert len(data["curves"]) == 2 * 2 * 4
@@ -177,6 +179,7 @@ def test_curves_are_those_of_the_results(found: tb.studies.StudyResults) -> None
                 assert curve["y"][place] == pytest.approx(wanted, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_how_models_are_run_is_told(found: tb.studies.StudyResults) -> None:
     for name, model in found.record.models.items():
         assert page_data(found)["environment"][f"model {name}"] == summary.model_settings(model)
@@ -186,6 +189,7 @@ def test_how_models_are_run_is_told(found: tb.studies.StudyResults) -> None:
     assert summary.model_settings(ModelRecord("float64", None)) == "dtype float64"
 
 
+@pytest.mark.slow
 def test_the_data_is_plain(found: tb.studies.StudyResults) -> None:
     data = page_data(found)
     text = json.dumps(data, allow_nan=False)
@@ -202,6 +206,7 @@ def test_the_data_is_plain(found: tb.studies.StudyResults) -> None:
     assert paper["curves"] != data["curves"]
 
 
+@pytest.mark.slow
 def test_costs_by_phase_add_up_to_what_was_spent(found: tb.studies.StudyResults) -> None:
     for bar in page_data(found)["phases"]:
         results = found.results(attack=bar["attack"], price=bar["price"]).counted
@@ -209,6 +214,7 @@ def test_costs_by_phase_add_up_to_what_was_spent(found: tb.studies.StudyResults)
         assert sum(bar["phases"].values()) == pytest.approx(mean, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_the_gallery_shows_what_was_reached(found: tb.studies.StudyResults) -> None:
     gallery = page_data(found)["gallery"]
     assert gallery["note"] is None
@@ -237,6 +243,7 @@ def _original(gallery: dict[str, Any], row: dict[str, Any]) -> str:
     return uri
 
 
+@pytest.mark.slow
 def test_the_gallery_tells_the_class_that_the_model_gives(found: tb.studies.StudyResults) -> None:
     gallery = page_data(found)["gallery"]
     names = [name for *_, name in found.images]
@@ -258,6 +265,7 @@ def test_the_gallery_tells_the_class_that_the_model_gives(found: tb.studies.Stud
     assert told > 40
 
 
+@pytest.mark.slow
 def test_the_gallery_keeps_its_size(
     found: tb.studies.StudyResults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,6 +277,7 @@ def test_the_gallery_keeps_its_size(
         assert [row["image"] for row in rows] == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_success_begins_at_nothing_and_for_all_at_one_cost(found: tb.studies.StudyResults) -> None:
     data = page_data(found)
     for price in ("1", "20"):
@@ -333,6 +342,7 @@ def test_tables_as_text(table: PaperTable) -> None:
     assert tex.count(r"\textbf") == sum(best for row in table.best for best in row)
 
 
+@pytest.mark.slow
 def test_figures_are_written(found: tb.studies.StudyResults, tmp_path: Path) -> None:
     names = write_figures(page_data(found), tmp_path)
     assert {name.rsplit(".", 1)[0] for name in names} >= {

@@ -45,6 +45,7 @@ def renamed(data: Any, names: dict[str, str]) -> Any:
     return names.get(data, data) if isinstance(data, str) else data
 
 
+@pytest.mark.slow
 def test_many_attacks_have_a_row_for_each_family() -> None:
     assert len(MANY) > 7
     figure = drawn(sample(MANY))["median-l2-by-cost"]
@@ -62,6 +63,7 @@ def test_many_attacks_have_a_row_for_each_family() -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["the other attacks"]
 
 
+@pytest.mark.slow
 def test_few_attacks_are_in_one_panel_a_price() -> None:
     figure = drawn(sample())["median-l2-by-cost"]
     assert [a.get_title(loc="left") for a in figure.axes] == ["c* = 2", "c* = 100", "c* = 1000"]
@@ -74,6 +76,7 @@ def test_few_attacks_are_in_one_panel_a_price() -> None:
     assert not any("ℓ2" in text for text in words)
 
 
+@pytest.mark.slow
 def test_the_title_names_the_model() -> None:
     data = sample(models=("ResNet-50", "ViT"))
     for model in data["models"]:
@@ -90,6 +93,7 @@ def test_the_title_names_the_model() -> None:
             assert f"{data['title']}, {model}" in figure.get_suptitle().replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_the_ranking_has_the_interval_of_each_attack_and_its_range() -> None:
     data = sample()
     figure = drawn(data)["ranking"]
@@ -105,6 +109,7 @@ def test_the_ranking_has_the_interval_of_each_attack_and_its_range() -> None:
     assert "ranking" not in drawn(sample(("cgba",)))
 
 
+@pytest.mark.slow
 def test_the_best_of_all_is_a_curve_where_there_is_room() -> None:
     few, many = (drawn(sample(names))["median-l2-by-cost"] for names in (NAMES, MANY))
     assert len(few.axes[0].lines) == len(NAMES) + 1
@@ -182,6 +187,7 @@ def test_names_that_do_not_fit_at_the_ends_are_in_a_legend(names: list[str]) -> 
         assert [text.get_text() for text in axis.get_legend().get_texts()][1] == "b"
 
 
+@pytest.mark.slow
 def test_a_curve_that_ends_early_has_a_dotted_tail_that_the_legend_explains() -> None:
     short = Curve("a", np.array([1.0, 10.0]), np.array([3.0, 2.0]))
     long = Curve("b", np.array([1.0, 100.0]), np.array([3.0, 1.0]))

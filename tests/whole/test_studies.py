@@ -140,6 +140,7 @@ def case(tmp_path: Path) -> Case:
 # -- stopped and resumed --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["plain", "metered", "8 bits", "targeted", "misclassified"])
 def test_interrupted_again_and_again_and_resumed(case: Case, mode: str) -> None:
     quantize = 8 if mode == "8 bits" else None
@@ -175,6 +176,7 @@ def test_interrupted_again_and_again_and_resumed(case: Case, mode: str) -> None:
     assert runs > 2
 
 
+@pytest.mark.slow
 def test_a_time_limit_again_and_again(case: Case) -> None:
     wanted, runs, stopped = case.unbroken(), 0, 0
     while len(contents(case.out) if case.out.exists() else {}) < 12:
@@ -190,6 +192,7 @@ def test_a_time_limit_again_and_again(case: Case) -> None:
     assert contents(case.out) == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["record", "save"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_what_could_not_be_written_is_done_again_and_nothing_else(
@@ -266,6 +269,7 @@ def test_a_model_is_loaded_and_fingerprinted_once(
     assert sorted(calls) == ["fitted", "model_fingerprint"]
 
 
+@pytest.mark.slow
 def test_two_processes_do_what_one_does(case: Case) -> None:
     wanted = case.unbroken()
     case.text = "workers = 2\n" + case.text
@@ -317,6 +321,7 @@ def test_no_more_shards_than_cells_nor_than_cores_unless_forced(
         case.study()
 
 
+@pytest.mark.slow
 def test_more_workers_than_cores_are_fewer_with_a_warning(
     case: Case, monkeypatch: pytest.MonkeyPatch, counts: list[int]
 ) -> None:
@@ -339,6 +344,7 @@ def test_more_workers_than_cores_are_fewer_with_a_warning(
     assert counts == [2, 1]
 
 
+@pytest.mark.slow
 def test_shards_are_run_by_as_many_processes_as_there_are_cores_now(
     case: Case, monkeypatch: pytest.MonkeyPatch, counts: list[int]
 ) -> None:
@@ -362,6 +368,7 @@ def test_shards_are_run_by_as_many_processes_as_there_are_cores_now(
     assert counts == [1, 1, 2]
 
 
+@pytest.mark.slow
 def test_the_time_limit_is_for_all_shards_together(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:

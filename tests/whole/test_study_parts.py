@@ -67,6 +67,7 @@ def test_parts_merged_are_the_study(small: StudyFolder, count: int) -> None:
     assert contents(folders[0]) == {cell: wanted[cell] for cell in range(0, CELLS, count)}
 
 
+@pytest.mark.slow
 def test_parts_with_several_workers_have_several_shards_each(small: StudyFolder) -> None:
     wanted = whole(small)
     small.file.write_text("workers = 2\n" + small.file.read_text())
@@ -77,6 +78,7 @@ def test_parts_with_several_workers_have_several_shards_each(small: StudyFolder)
     assert contents(small.folder / "merged") == wanted
 
 
+@pytest.mark.slow
 def test_unfinished_parts_are_merged_and_resumed(small: StudyFolder) -> None:
     wanted, folders = whole(small), run_parts(small, 3)
     with Store.open(shard_paths(folders[2])[0], write=True) as store:

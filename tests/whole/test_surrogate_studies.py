@@ -135,6 +135,7 @@ def test_a_killed_study_goes_on_with_the_same(case: Case) -> None:
     assert case.run() == wanted
 
 
+@pytest.mark.slow
 def test_two_processes_do_what_one_does(case: Case) -> None:
     wanted = case.run()
     case.write(SOURCE, "workers = 2\n")

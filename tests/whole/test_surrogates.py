@@ -166,6 +166,7 @@ def test_one_that_knows_half_of_it_is_of_use():
     assert sum(ours) < 0.75 * sum(alone)
 
 
+@pytest.mark.slow
 def test_a_useless_one_is_soon_left_alone():
     """Gradients across the normal: few are followed, and the run ends as near as without."""
     normal, wrong = plane()[1], noise(3)
@@ -222,6 +223,7 @@ def test_with_one_another_preset_is_refused():
         tb.preset("frugal+surogate", surrogate=Linear(noise(1)))
 
 
+@pytest.mark.slow
 def test_it_goes_to_other_processes():
     model = tb.models.from_torch(Linear(noise(5)))
     attack = tb.preset("frugal+surrogate", surrogate=Linear(noise(5) + noise(6)))

@@ -244,6 +244,7 @@ def test_a_watched_study_made_in_memory_is_read_again(case: Case):
     assert again.detector == study.detector
 
 
+@pytest.mark.slow
 def test_workers_share_a_watched_study(tmp_path: Path):
     study = write_study(tmp_path / "one", "watched_one")
     guard = tmp_path / "one" / "guard_shared.py"
