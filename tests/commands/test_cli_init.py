@@ -308,7 +308,7 @@ def test_no_file_is_overwritten(capsys: pytest.CaptureFixture[str], here: Path) 
     for more in ([], ["--replace"]):
         code, out, err = typed(capsys, "init", *GIVEN, *more)
         assert (code, out) == (2, "")
-        assert "study.toml exists already" in err
+        assert "study.toml already exists" in err
         assert file.read_text() == "mine"
     file.unlink()
     file.symlink_to("nowhere")

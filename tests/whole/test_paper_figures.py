@@ -193,7 +193,7 @@ def test_our_own_attack_takes_no_mark_away_and_has_one_where_it_is_best(
         "VA": True,
         "stealthy": True,
         "VA+AS (A-SurFree)": False,
-        "ours, not in the paper": True,
+        "built-in, not in the paper": True,
     }
     assert files["tex"].count(r"\textbf") == 3 * len(found.study.models) * 2
     assert marks({**ahead, "frugal": 2.0}, separate_own=True) == {**first, "frugal": True}

@@ -22,7 +22,7 @@ import tollbox as tb
 from tollbox import Stop, Study
 from tollbox.core.model import Model
 from tollbox.errors import FileError, InputError
-from tollbox.models import loading
+from tollbox.models.loading import LoadedNetwork
 from tollbox.studies import StudyResults, inputs
 from tollbox.studies.create import create, holds
 from tollbox.studies.events import CellEnded, ModelStarted, Options, Outcome
@@ -254,7 +254,7 @@ def test_a_model_is_loaded_and_fingerprinted_once(
     tiny_study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    for module, name in ((loading, "fitted"), (inputs, "model_fingerprint")):
+    for module, name in ((LoadedNetwork, "fit"), (inputs, "model_fingerprint")):
         original = getattr(module, name)
 
         def counted(
@@ -266,7 +266,7 @@ def test_a_model_is_loaded_and_fingerprinted_once(
         monkeypatch.setattr(module, name, counted)
     with tb.run_study(tiny_study, tmp_path / "out") as results:
         assert len(results) == 12
-    assert sorted(calls) == ["fitted", "model_fingerprint"]
+    assert sorted(calls) == ["fit", "model_fingerprint"]
 
 
 @pytest.mark.slow

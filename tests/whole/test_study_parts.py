@@ -153,7 +153,7 @@ def test_other_images_are_told(small: StudyFolder) -> None:
     with Store.open(shard_path(folders[1], 1), write=True) as store:
         store._connection.execute("UPDATE images SET label = label + 1 WHERE place = 2")
         store._connection.commit()
-    refused(small, folders, "its images are others")
+    refused(small, folders, "its images differ")
 
 
 def test_where_it_was_run_and_under_which_python_may_differ(small: StudyFolder) -> None:
@@ -191,7 +191,7 @@ def test_a_folder_keeps_its_part(small: StudyFolder) -> None:
     folders = run_parts(small, 2)
     with pytest.raises(InputError, match="has part 1/2 of this study, not part 2/2"):
         tb.run_study(small.study(), folders[0], shard="2/2")
-    with pytest.raises(InputError, match="has part 1/2 of this study, not the whole"):
+    with pytest.raises(InputError, match="has part 1/2 of this study, not all"):
         tb.run_study(small.study(), folders[0])
     with tb.run_study(small.study(), folders[0], shard="1/2") as again:
         assert len(again) == CELLS // 2

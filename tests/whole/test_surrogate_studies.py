@@ -197,7 +197,9 @@ def test_it_is_read_without_being_loaded(case: Case, command: Command) -> None:
         assert results.surrogates == {"frugal+surrogate": digest}
         page = page_data(results)
         assert page["environment"]["surrogate of frugal+surrogate"] == digest
-        assert page["gallery"]["note"] == "Not shown, since it takes a surrogate: frugal+surrogate."
+        assert (
+            page["gallery"]["note"] == "Not shown, because a surrogate is needed: frugal+surrogate."
+        )
         assert {row["attack"] for row in page["gallery"]["rows"]} == {"surfree"}
 
 

@@ -217,7 +217,7 @@ def test_with_one_another_preset_is_refused():
     told = r"^surrogate is given, and the preset 'hsja' takes none: expected it with frugal\+surr"
     with pytest.raises(tb.errors.InputError, match=told):
         tb.preset("hsja", surrogate=Linear(noise(1)))
-    with pytest.raises(tb.errors.InputError, match=r"surrogate is 3: expected your own network"):
+    with pytest.raises(tb.errors.InputError, match=r"surrogate is 3: expected a network"):
         tb.preset("frugal+surrogate", surrogate=3)
     with pytest.raises(tb.errors.UnknownNameError, match=r"did you mean 'frugal\+surrogate'"):
         tb.preset("frugal+surogate", surrogate=Linear(noise(1)))
@@ -264,7 +264,7 @@ def test_the_classes_of_the_networks():
 
 @pytest.mark.parametrize("wrong", [None, [], "resnet", [Linear(noise(1)), 3], torch.ones(3)])
 def test_what_is_no_network_is_refused(wrong):
-    with pytest.raises(tb.errors.InputError, match=r"surrogate.*expected your own network"):
+    with pytest.raises(tb.errors.InputError, match=r"surrogate.*expected a network"):
         Surrogate(wrong)
 
 

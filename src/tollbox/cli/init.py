@@ -94,7 +94,7 @@ def _check_out(out: Path, replace: bool) -> None:
         check_replaceable(out, MARK.encode())
     elif kind != "nothing" or os.path.islink(out):
         raise InputError(
-            f"{out} exists already",
+            f"{out} already exists",
             remedy=f"give another name with {mention('out')}, or {mention('replace')} if "
             "`tollbox init` wrote it",
             input="out",

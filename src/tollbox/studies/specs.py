@@ -68,6 +68,13 @@ class ImagesSpec(schema.ImagesTable):
 
     @classmethod
     def read(cls, item: Item) -> ImagesSpec:
+        table = item.table()
+        source = table["path"].value if "path" in table else ""
+        if "labels" in table and isinstance(source, str) and cls.of(source).function is not None:
+            raise table["labels"].error(
+                f"images.labels is given, but images.path is {shown(source)}, a function: it "
+                "returns the labels with the images; leave images.labels out."
+            )
         values, items = schema.read(schema.ImagesTable, item)
         del values["path"]
         with placed(schema.ImagesTable, item):
@@ -85,12 +92,9 @@ class ImagesSpec(schema.ImagesTable):
                 "into a folder, with a CSV of labels next to it."
             )
         if self.labels is not None and kind != "folder":
-            what = "which is not a folder: an .npz file has its labels inside"
-            if self.function is not None:
-                what = "a function: it returns the labels with the images"
             raise items["labels"].error(
-                f"images.labels is given, but images.path is {shown(path.value)}, {what}; leave "
-                "images.labels out."
+                f"images.labels is given, but images.path is {shown(path.value)}, which is not a "
+                "folder: an .npz file has its labels inside; leave images.labels out."
             )
         if self.listed is not None:
             read_list(self.listed)
