@@ -45,8 +45,9 @@ NOT_DESCRIBED = (
     *("parts.registry.T", "core.ask.T", "core.ledger.AccountBefore", "engine.journal.Journal"),
     *("engine.cell_run.CellRun", "data.resizing.ModelConfiguration", "studies.toml.Source"),
     *("studies.inputs.StudyInputs", "studies.grid.Place", "studies.store.codec.End"),
-    *("studies.store.codec.Trace", "core.exactness.Seen", "attacks.named.Preset"),
-    *("engine.executors.Then", "core.limits.Limits", "detectors._Neighbours"),
+    *("studies.store.codec.Trace", "core.exactness.Seen", "attacks.presets.Preset"),
+    *("workers.executors.OnLoss", "core.execution.WorkerPool", "studies.toml.Item"),
+    "detection.reference._Neighbours",
 )
 """What public signatures mention and no user needs to make."""
 nitpick_ignore = [("py:class", f"tollbox.{name}") for name in NOT_DESCRIBED]

@@ -1,11 +1,10 @@
 """Errors for the caller. A failure on one image is a value instead (`core.stop`).
 
-TollboxError
-├── InputError            an argument is not what was expected
-│   ├── UnknownNameError  a name is not known; suggests similar names
-│   └── FileError         a file is missing or cannot be read; names the file and, if any, the line
-└── ModelFault            the model raised, or its answer is not labels;
-                          the engine turns it into Stop.MODEL_ERROR for the affected cells
+    TollboxError
+    ├── InputError            an argument is not what was expected
+    │   ├── UnknownNameError  a name is not known; suggests similar names
+    │   └── FileError         a file is missing or cannot be read; names the file and the line
+    └── ModelFault            the model raised, or its answer is not labels
 
 1. An InputError stores its parts in fields and joins them into one sentence:
 
