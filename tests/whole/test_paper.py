@@ -303,7 +303,7 @@ def test_all_small_experiments_run_and_are_drawn(run: Run, tmp_path: Path) -> No
     assert "(the paper's rule)" in text
     assert text.count("| attack | method |") == 4
     assert "Frugal is tollbox's own, not in the paper. Bold marks the smallest median of" in text
-    assert text.count("\n| Frugal | ours, not in the paper | ") == 4
+    assert text.count("\n| Frugal | built-in, not in the paper | ") == 4
     tex = (tmp_path / "o" / "vit-b-32" / "vit-b-32.tex").read_text()
     assert r"\multicolumn{5}{c}{$c^\star=2$} & " in tex
     row = r"\midrule" + "\n" + r"\multirow{1}{*}{Frugal} & ours, not in the paper & "
@@ -344,7 +344,7 @@ def test_killed_it_goes_on(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not (tmp_path / "cut" / "clip.svg").exists()
     code, _, err = run("clip", "--scale", "small", "--out", "cut", "--time-limit", "0.0001")
     assert code == 1
-    assert "clip is not drawn until all is run: give the same command again" in err
+    assert "clip is drawn once all its cells are finished: run the same command again" in err
     code, _, err = run("clip", "--scale", "small", "--out", "cut")
     assert code == 0, err
     with tb.studies.StudyResults("whole") as whole, tb.studies.StudyResults("cut") as cut:

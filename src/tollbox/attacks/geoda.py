@@ -87,7 +87,7 @@ class GeoDAOriginal(Descent):
     """The authors' GeoDA with a start, a search and an estimate as parts."""
 
     queries: int = 75
-    """q_0."""
+    """q_0, the number of queries of the first estimate."""
     mu: float = 0.6
     """Rate of q_i = q_0 mu^(-2i/3), which is limited to a million."""
     epsilon: float = 0.375

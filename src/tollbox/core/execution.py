@@ -1,7 +1,7 @@
 """Execution: how a call is computed. None of these options changes a result, except `time_limit`.
 
-This holds exactly with `exact`; without it, as far as a row of the network depends only on itself
-(`Results.exactness`).
+With `exact`, this holds bit for bit. Without it, this holds if each row of the network's output
+depends only on its own input (`Results.exactness`).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class WorkerPool(Protocol):
 
 @dataclass(frozen=True)
 class Execution:
-    """Options of a call that do not belong to an image."""
+    """Options that apply to a whole call, not to single images."""
 
     batch_size: int | None = None
     """Rows of a model batch; by default 256 on a GPU and 64 elsewhere."""
     live: int | None = None
-    """Maximum number of images attacked at the same time; by default from the batch size and the
-    memory."""
+    """Maximum number of images attacked at the same time; by default derived from the batch size
+    and the available memory."""
     metered: bool = False
     """Whether the model bills every row: only rows that are certain to be charged are sent."""
     one_shape: bool = False

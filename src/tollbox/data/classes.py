@@ -122,7 +122,7 @@ def in_order(classes: Sequence[str], names: Sequence[str], from_model: bool) -> 
 def relabelled(
     labels: tuple[int, ...], classes: Sequence[str], names: Sequence[str], from_model: bool = False
 ) -> tuple[int, ...]:
-    """Return the model's labels for those of a set; unchanged unless both have class names."""
+    """Convert a set's labels to the model's; leave them unchanged unless both have class names."""
     if not classes or in_order(classes, names, from_model):
         return labels
     for label in labels:

@@ -117,7 +117,7 @@ def check_there(path: Path) -> str:
 
 
 def check_not_resized(resizing: Resizing | None, reason: str) -> None:
-    """Raise InputError if a size is set for arrays, which `reason` reports."""
+    """Raise InputError if `resizing` is set for arrays; the message includes `reason`."""
     if resizing is not None:
         raise InputError(
             f"is given, but {reason}",
@@ -239,7 +239,7 @@ def _labelled_files(folder: Path, table: Path) -> list[tuple[str, int, str]]:
 
 
 def _not_an_image(folder: Path, name: str, image: str) -> FileError:
-    """Return the reason why a name in a label file is none of the folder's images."""
+    """Return the error for a name in a label file that is not one of the folder's images."""
     if name == ".." or name.startswith("../"):
         return FileError(
             f"{image} is not in the folder {folder}", expected="a path relative to that folder"

@@ -130,7 +130,7 @@ class CellRun:
         return self._reported_queries - before
 
     def end(self, reason: Stop) -> None:
-        """End now; answers that are back count."""
+        """End the cell now; answers already received still count."""
         if self.pending is not None:
             self._settle(reason)
         if self.ended is None:

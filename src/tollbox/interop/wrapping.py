@@ -34,7 +34,7 @@ from ..errors import InputError
 ARGUMENTS = ("attack", "model", "images", "labels", "targets", "starts")
 """Arguments of `run` that the other package gives."""
 PER_IMAGE = ("goal", "mask", "execution", "progress")
-"""Options of `run` that are not settings of every cell."""
+"""Options of `run` that are not part of the cell template."""
 OPTIONS = tuple(name for name in inspect.signature(run).parameters if name not in ARGUMENTS)
 WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 

@@ -249,7 +249,7 @@ class Biased:
         return self.chunk
 
     def tolerance_scale(self, problem: Problem) -> float:  # noqa: ARG002
-        """Return 1: feedback corrects for what the search leaves."""
+        """Return 1: feedback corrects for the gap that the search leaves to the boundary."""
         return 1.0
 
     def begin(self, problem: Problem) -> Estimator:

@@ -115,7 +115,7 @@ def describe(
     models: Mapping[str, ModelRecord],
     made_by: str,
 ) -> StudyRecord:
-    """Return the record of a new study in one shard, as far as it needs no inputs."""
+    """Return the record of a new study in one shard, without the fields that need loaded inputs."""
     return StudyRecord(
         text=study.text,
         where=study.where,

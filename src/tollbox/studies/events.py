@@ -79,7 +79,7 @@ class Options:
     rerun: bool = False
     """Whether to restart cells whose queries no longer match the recording."""
     failed: bool = False
-    """Whether to run cells again that ended in an error."""
+    """Whether to rerun cells that ended in an error."""
     time_limit: float = math.inf
     force_workers: bool = False
     """Whether to start a process for each shard, even if there are more shards than cores."""

@@ -147,7 +147,7 @@ def recorded_study(record: StudyRecord, *, files: bool) -> Study:
 def check_unchanged(
     record: StudyRecord, now: Fingerprint, folder: Path, remedy: str = "restore it"
 ) -> None:
-    """Raise FileError if a thing in `now` is not what the record has."""
+    """Raise FileError if an entry of `now` differs from the record."""
     change = difference(record.fingerprint, now)
     if change is not None:
         raise FileError(f"{folder} cannot be resumed: {change}", remedy=f"{remedy}, {NEW_STUDY}")

@@ -89,7 +89,7 @@ class StudyInputs:
     masks: list[Tensor | None]
     device: torch.device
     supplied: Mapping[str, Model]
-    """Models that are used instead of loading them, by name."""
+    """Models that the caller supplies, by name; they are not loaded."""
     own_names: bool
     """Whether the names of the classes are from the configuration of a model."""
     opened: dict[str, LoadedNetwork] = field(repr=False)

@@ -70,7 +70,7 @@ class Loader:
 
 @dataclass(frozen=True)
 class WorkerJob:
-    """Run cells while there are any."""
+    """The job of one worker: it runs cells until none remain."""
 
     worker: int
     """Number of the worker."""
@@ -179,7 +179,7 @@ class StudyJournal:
         """Number in the grid of each of the engine's cells."""
         self._answers: dict[int, list[Answered]] = {}
         self.diverged_cells: dict[int, str] = {}
-        """Reasons by position in the engine."""
+        """Why each diverged cell differs from its recording, by position in the engine."""
         self._finished: Counter[int] = Counter()
         """Queries of finished cells, by series."""
         self._next_report = 0.0
@@ -244,7 +244,7 @@ def spent_share(ledger: Ledger, tariff: Tariff) -> float:
 
 @torch.no_grad()
 def model_speed(loaded: StudyInputs, model: Model) -> float | None:
-    """Return roughly the images/s of a model alone; None if it is metered, or fails."""
+    """Return the approximate images/s of a model alone; None if it is metered or fails."""
     study, images = loaded.study, loaded.images.images
     if study.execution.metered:
         return None

@@ -143,7 +143,7 @@ def actor_class(ray: Any) -> type:
     sends it by value: a node with another version of tollbox can then report this."""
 
     class TollboxWorker:
-        """Runs jobs."""
+        """The Ray actor that runs the jobs of one worker."""
 
         def serve(
             self,
@@ -238,7 +238,7 @@ class RayHandle(WorkerHandle):
 
 
 class RayPool(WorkerPool[RayHandle]):
-    """Workers of a cluster. Use it as a context."""
+    """The workers of a Ray cluster, to be used as a context manager."""
 
     def __init__(self, config: RayWorkers, device: torch.device, shared: Any) -> None:
         super().__init__()

@@ -38,7 +38,7 @@ SURROGATE_INPUTS = {
     "mean": "surrogate_mean",
     "std": "surrogate_std",
 }
-"""Names of a surrogate's inputs in a study, by their names where it is loaded."""
+"""Keys of a surrogate's inputs in a study, by the argument names of the loader."""
 
 
 @contextlib.contextmanager

@@ -88,7 +88,7 @@ class TurnBelief:
         return int(np.argmax([mean + math.sqrt(variance) for mean, variance in beliefs]))
 
     def best_information(self, search: float, prior: int = 0) -> float:
-        """Return the information of the largest gain per cost, where `search` is C rate."""
+        """Return the information with the largest gain per cost; `search` is C times the rate."""
         q = math.exp(self._log_q(prior)[0])
         return min(max(_best_y(q * search) / q, MIN_INFORMATION), MAX_INFORMATION)
 
@@ -104,7 +104,7 @@ class TurnBelief:
         return (mean + math.log(information)) / 2, math.sqrt(variance + TURN_NOISE**2) / 2
 
     def update(self, angle: float, information: float, prior: int = 0) -> None:
-        """Learn from the angle by which an estimate of this information turned."""
+        """Update the belief with the angle by which an estimate turned the perturbation."""
         measured = 2 * math.log(math.tan(max(angle, SMALLEST_ANGLE))) - math.log(information)
         mean, variance = self._log_q(prior)
         direction = self._covariance @ self._rows[prior]

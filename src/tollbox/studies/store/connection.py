@@ -50,7 +50,7 @@ DAMAGE = (
     *(zlib.error, struct.error, AttributeError, KeyError, TypeError, ValueError),
     *(OverflowError, RecursionError),
 )
-"""Exceptions of decoding bytes that are not what was written."""
+"""Exceptions that decoding damaged bytes can raise."""
 RESTORE_COPY = "restore a complete copy, or start again in another folder"
 WAIT = "wait until it ends, or stop it"
 MAKE_WRITABLE = "make it and its folder writable"
@@ -92,7 +92,7 @@ def file_system(folder: Path) -> str:
 
 
 def set_journal(connection: sqlite3.Connection, journal: str) -> None:
-    """Make a connection write with a journal."""
+    """Set the journal mode of a connection, and how often it waits for the disk."""
     mode, synchronous = ("WAL", "NORMAL") if journal == WAL else ("TRUNCATE", "FULL")
     connection.execute(f"PRAGMA journal_mode={mode}")
     connection.execute(f"PRAGMA synchronous={synchronous}")
@@ -129,7 +129,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def damaged(path: Path, what: str) -> FileError:
-    """Return the error for a file whose content was never written to it."""
+    """Return the error for a damaged file; `what` describes the damage."""
     return FileError(f"{path} is damaged ({what})", remedy=RESTORE_COPY)
 
 
@@ -169,7 +169,7 @@ def check_length(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def _holds_bytes(path: Path, suffix: str) -> bool:
-    """Return whether SQLite's other file of a database, by its suffix, exists and has content."""
+    """Return whether the database's `-wal` or `-journal` file (`suffix`) exists and has content."""
     other = path.with_name(path.name + suffix)
     return other.exists() and other.stat().st_size > 0
 
