@@ -95,7 +95,7 @@ def test_sizes_and_names_are_recorded(tmp_path: Path, pictures: np.ndarray, toll
     (tmp_path / "study.toml").write_text(PICTURES)
     assert tollbox("run", "study.toml", "--out", "whole").returncode == 0
     stopped = tollbox("run", "study.toml", "--out", "out", "--time-limit", "0.01")
-    assert "cells left" in stopped.stderr, stopped.stderr
+    assert "cells remain" in stopped.stderr, stopped.stderr
     settings = {**SETTINGS, "size": {"height": 24, "width": 24}}
     (folder / "preprocessor_config.json").write_text(json.dumps(settings))
     done = tollbox("resume", "out")
@@ -120,11 +120,11 @@ def test_models_that_disagree_on_sizes(tmp_path: Path, pictures: np.ndarray, tol
     (tmp_path / "study.toml").write_text(text)
     refused = tollbox("run", "study.toml", "--out", "out")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
-    assert "study.toml, line 4: the configurations of the models differ: for 'vit' pictures " in (
+    assert "study.toml, line 4: the configurations of the models differ: for 'vit' images " in (
         refused.stderr
     )
     assert "are stretched to 32x32 (bilinear), and for 'other' stretched to" in refused.stderr
-    assert "give images.resize and images.crop" in refused.stderr
+    assert "set images.resize and images.crop" in refused.stderr
     assert not (tmp_path / "out").exists()
     (tmp_path / "study.toml").write_text(
         text.replace('"pictures"', '"pictures", resize = [32, 32]')

@@ -306,7 +306,7 @@ def test_all_small_experiments_run_and_are_drawn(run: Run, tmp_path: Path) -> No
     assert text.count("\n| Frugal | built-in, not in the paper | ") == 4
     tex = (tmp_path / "o" / "vit-b-32" / "vit-b-32.tex").read_text()
     assert r"\multicolumn{5}{c}{$c^\star=2$} & " in tex
-    row = r"\midrule" + "\n" + r"\multirow{1}{*}{Frugal} & ours, not in the paper & "
+    row = r"\midrule" + "\n" + r"\multirow{1}{*}{Frugal} & built-in, not in the paper & "
     assert row in tex
     remarks, _, tabular = tex.partition(r"\begin{tabular}")
     assert "Bold marks the smallest median of the paper's rows" in remarks.replace("\n% ", " ")
