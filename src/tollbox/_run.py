@@ -40,8 +40,7 @@ from .core.result import Result, Results
 from .core.validation import check_function, check_instance, shown
 from .detection.benign import benign_panel
 from .engine.batch import batch_size_for
-from .engine.engine import Engine
-from .engine.progress import Progress
+from .engine.engine import Engine, Progress
 from .errors import InputError, ModelWarning, mention
 from .model_check import CHECKED_IMAGES, Examined, exact_choice, examine, shapes_of, threads
 from .workers.executors import fewer_notice, threads_each, within_cores

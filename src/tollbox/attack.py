@@ -13,8 +13,7 @@ from .core.metric import Metric
 from .core.problem import Attack, BoundedAttack, Problem
 from .core.result import Improvement, Step
 from .core.stop import Stop
-from .engine.engine import Engine
-from .engine.progress import Progress
+from .engine.engine import Engine, Progress
 from .parts.directions import Directions
 from .parts.estimates import Estimate
 from .parts.registry import register

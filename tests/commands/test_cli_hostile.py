@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import tollbox as tb
-from tollbox.cli import attack_files, attack_summary
+from tollbox.cli import attack_files
 from tollbox.cli.app import main
 
 TOLLBOX = (sys.executable, "-c", "from tollbox.__main__ import main; main()")
@@ -166,7 +166,7 @@ def test_interrupted_after_all_was_saved(attack: Attack, monkeypatch: pytest.Mon
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(attack_summary, "show", interrupted)
+    monkeypatch.setattr(attack_files, "show_summary", interrupted)
     code, _, err = attack()
     assert code == 130
     assert "interrupted: 1 of 1 images are finished and saved." in err  # nothing to resume

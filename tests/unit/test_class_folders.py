@@ -12,9 +12,9 @@ from PIL import Image
 
 from tollbox.core.goal import class_words, numbered
 from tollbox.data.classes import labels_of
+from tollbox.data.goals import load_starts
 from tollbox.data.images import load_images
 from tollbox.data.resizing import Resizing
-from tollbox.data.starts import load_starts
 from tollbox.errors import FileError, InputError
 
 

@@ -12,8 +12,8 @@ import tollbox as tb
 from tollbox import testing
 from tollbox.attacks.frugal.ray_start import RayStart
 from tollbox.core.stop import Stop
+from tollbox.data.goals import load_masks, masks_digest
 from tollbox.data.images import ImageSet
-from tollbox.data.masks import load_masks, masks_digest
 from tollbox.errors import FileError, InputError
 from tollbox.parts.directions import SingleWaves, TernarySpectrum
 from tollbox.parts.priors import Photo, Reweighed, Spectrum, Texture

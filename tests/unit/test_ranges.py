@@ -38,8 +38,7 @@ from tollbox.core.validation import (
 )
 from tollbox.errors import InputError
 from tollbox.parts.directions import TernarySpectrum
-from tollbox.parts.estimates import Agrest, Biased, MonteCarlo
-from tollbox.parts.opt_style import OptStyle
+from tollbox.parts.estimates import Agrest, Biased, MonteCarlo, OptStyle
 from tollbox.parts.priors import Photo, Reweighed, Spectrum, Texture
 from tollbox.parts.radii import AdaptiveRadius, RelativeRadius, ThetaSearch
 from tollbox.parts.registry import PARTS

@@ -15,20 +15,9 @@ from tollbox.attacks.frugal import ray_start as inward
 from tollbox.attacks.frugal.calibrated import Calibrated
 from tollbox.attacks.frugal.ray_start import RayStart
 from tollbox.errors import InputError
-from tollbox.parts import (
-    directions,
-    estimates,
-    opt_style,
-    priors,
-    radii,
-    searches,
-    starts,
-    subspaces,
-    sweeps,
-)
+from tollbox.parts import directions, estimates, priors, radii, searches, starts, subspaces, sweeps
 from tollbox.parts import starts as gaussian_rays
-from tollbox.parts.estimates import Agrest
-from tollbox.parts.opt_style import OptStyle
+from tollbox.parts.estimates import Agrest, OptStyle
 from tollbox.parts.priors import Photo, Reweighed, Spectrum
 from tollbox.parts.registry import PARTS
 from tollbox.parts.searches import AsymmetricSearch, LineSearch, OptimalSearch
@@ -263,7 +252,7 @@ def test_every_part_can_take_the_place_of_its_kind(kind: Any) -> None:
 def test_every_part_of_ours_is_known() -> None:
     """Whoever adds a part registers it, unless it takes more than numbers and words."""
     not_parts = {"Tolerance", "SplitRule", "OptimalRule", "Pool", "TensorDrawing"}
-    modules = [starts, searches, estimates, opt_style, subspaces, directions, sweeps]
+    modules = [starts, searches, estimates, subspaces, directions, sweeps]
     modules += [calibrated, gaussian_rays, inward, priors, radii]
     found = {
         name

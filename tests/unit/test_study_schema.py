@@ -12,7 +12,8 @@ import pytest
 
 from tollbox.cli.options import option
 from tollbox.errors import FileError, InputError
-from tollbox.studies import dump, template
+from tollbox.studies import study as study_module
+from tollbox.studies import template
 from tollbox.studies.kinds import whole
 from tollbox.studies.schema import (
     ARRAYS,
@@ -60,10 +61,12 @@ def test_a_key_is_declared_once(study_keys: ModuleType) -> None:
     values, _ = read(WithShots, item(f"{HEAD}shots = 5\n"))
     assert values == {"source": "net:make", "shots": 5}
     made = WithShots(**values)
-    lines = list(dump.table_lines(made.values(), Path()))
+    lines = list(study_module.table_lines(made.values(), Path()))
     assert lines == ['source = "net:make"', "shots = 5"]
     assert read(WithShots, item("\n".join(["[[models]]", *lines])))[0] == values
-    assert list(dump.table_lines(WithShots(source="a:b").values(), Path())) == ['source = "a:b"']
+    assert list(study_module.table_lines(WithShots(source="a:b").values(), Path())) == [
+        'source = "a:b"'
+    ]
     sentence = "Images of each class in the prompt. Default: none."
     assert f"# shots = 3                       # {sentence}" in template.table_lines(WithShots, {})
     row = "| `shots` | a whole number | none | Images of each class in the prompt. |"

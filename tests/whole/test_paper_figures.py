@@ -18,8 +18,7 @@ from matplotlib.text import Annotation, Text
 
 import tollbox as tb
 from tollbox.attacks import Kind
-from tollbox.paper import comparison, outputs
-from tollbox.paper import comparison as tradeoff
+from tollbox.paper import outputs
 from tollbox.paper.experiments import (
     EXPERIMENTS,
     OWN,
@@ -113,30 +112,30 @@ def test_names(found: tb.studies.StudyResults) -> None:
 
 @pytest.mark.slow
 def test_a_panel_for_each_price_and_one_for_flagged_queries(found: tb.studies.StudyResults) -> None:
-    figure = comparison.by_price(found, DistanceRule.PAPER, "some title")
+    figure = outputs.by_price(found, DistanceRule.PAPER, "some title")
     heads = [axis.get_title(loc="left") for axis in figure.axes]
     assert heads == ["c* = 2", "c* = 10²", "c* = ∞, planned with 10²"]
     labels = [axis.get_xlabel() for axis in figure.axes]
     assert labels == ["total cost per image"] * 2 + ["flagged queries per image"]
     assert {"HSJA", "A-SurFree", "Stealthy HSJA", "Frugal (tollbox)"} <= set(texts(figure))
-    assert not overlaps(comparison.by_price(found, DistanceRule.HARD, "some title"))
+    assert not overlaps(outputs.by_price(found, DistanceRule.HARD, "some title"))
 
 
 def test_a_panel_for_each_model(found: tb.studies.StudyResults) -> None:
-    figure = comparison.by_model(found, DistanceRule.HARD, "some title")
+    figure = outputs.by_model(found, DistanceRule.HARD, "some title")
     assert [axis.get_title(loc="left") for axis in figure.axes] == ["conv", "prototypes"]
     assert {axis.get_xlabel() for axis in figure.axes} == {"flagged queries per image"}
 
 
 def test_a_curve_is_the_median_over_images(found: tb.studies.StudyResults) -> None:
     runs = next(r for r in series_of(found) if r.series.attack.name == "hsja")
-    [curve] = comparison._panel([runs], "some title", "cost", DistanceRule.HARD).curves
+    [curve] = outputs._panel([runs], "some title", "cost", DistanceRule.HARD).curves
     for mark, value in list(zip(curve.costs, curve.values, strict=True))[::9]:
         assert value == median_at(runs.runs, mark, "cost", DistanceRule.HARD).value
 
 
 def test_our_own_curve_is_set_apart_and_the_legend_says_so(found: tb.studies.StudyResults) -> None:
-    figure = comparison.by_model(found, DistanceRule.HARD, "some title")
+    figure = outputs.by_model(found, DistanceRule.HARD, "some title")
     [legend] = figure.legends
     keys = {t.get_text(): k for t, k in zip(legend.get_texts(), legend.legend_handles, strict=True)}
     key = keys["tollbox's own, not in the paper"]
@@ -209,8 +208,8 @@ def points_of(axis: Axes) -> list[tuple[float, float]]:
 def test_the_tradeoff_has_a_point_for_each_attack_that_comes_so_far(
     found: tb.studies.StudyResults,
 ) -> None:
-    figure = tradeoff.draw(found, 5.0, "some title")
-    every = tradeoff.points_of(found, 5.0)
+    figure = outputs.tradeoff(found, 5.0, "some title")
+    every = outputs.points_of(found, 5.0)
     assert [axis.get_title(loc="left") for axis in figure.axes] == ["c* = 2", "c* = 100"]
     panels = {"2": points_of(figure.axes[0]), "100": points_of(figure.axes[1])}
     assert [len(points) for points in panels.values()] == [8, 8]  # an attack, a model
@@ -228,7 +227,7 @@ def test_the_tradeoff_has_a_point_for_each_attack_that_comes_so_far(
         [legend] = drawn.legends
         left, right = legend.get_window_extent().intervalx
         assert 0 <= left < right <= drawn.bbox.width
-    away = tradeoff.draw(found, 1e-6, "some title")
+    away = outputs.tradeoff(found, 1e-6, "some title")
     assert "not reached for half of the images: HSJA, A-SurFree" in away.axes[0].get_xlabel()
     assert texts(away) == []
 
@@ -336,7 +335,7 @@ def test_the_same_figure_is_the_same_file(found: tb.studies.StudyResults, tmp_pa
     from tollbox.report.figures import save
 
     for name in ("a", "b"):
-        figure = tradeoff.draw(found, 5.0, "some title")
+        figure = outputs.tradeoff(found, 5.0, "some title")
         save(figure, tmp_path / f"{name}.svg", tmp_path / f"{name}.pdf")
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     assert (tmp_path / "a.pdf").read_bytes() == (tmp_path / "b.pdf").read_bytes()

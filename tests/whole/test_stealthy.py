@@ -12,8 +12,7 @@ from driver import drive
 import tollbox as tb
 from tollbox import testing
 from tollbox.core.ask import Iterate
-from tollbox.parts.estimates import Biased
-from tollbox.parts.opt_style import FLAGGED_RAY_FACTOR, OptStyle
+from tollbox.parts.estimates import FLAGGED_RAY_FACTOR, Biased, OptStyle
 from tollbox.parts.searches import BinarySearch, LineSearch
 from tollbox.parts.subspaces import Dct, Full
 

@@ -133,10 +133,10 @@ class BoundaryAttack:
         return min(self.check_every, 64) + 8
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
-        begun = yield from find_start(problem, self.start)
-        if begun is None:
+        first = yield from find_start(problem, self.start)
+        if first is None:
             return Stop.NO_START
-        iterate = yield from self.search(problem, Segment(problem.source, begun))
+        iterate = yield from self.search(problem, Segment(problem.source, first))
         problem.accept(iterate)
         noise = problem.noise(PHASE, 0, self.steps)
         s, e = self.orthogonal_step, self.source_step

@@ -13,8 +13,7 @@ from typing import Any
 
 from ..core.problem import Attack
 from ..parts.directions import SingleWaves, TernarySpectrum
-from ..parts.estimates import Agrest, Biased, Estimate, MonteCarlo
-from ..parts.opt_style import OptStyle
+from ..parts.estimates import Agrest, Biased, Estimate, MonteCarlo, OptStyle
 from ..parts.paths import QUARTER_TURN
 from ..parts.radii import AdaptiveRadius, RelativeRadius, ThetaSearch
 from ..parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch, Search

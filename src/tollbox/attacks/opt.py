@@ -44,8 +44,7 @@ from ..core.metric import Metric
 from ..core.problem import Problem
 from ..core.stop import Stop
 from ..core.validation import MAX_DEPTH, MAX_LIMIT, MAX_VALUE, above, check, number, whole
-from ..parts.estimates import PHASE
-from ..parts.opt_style import FLAGGED_RAY_FACTOR
+from ..parts.estimates import FLAGGED_RAY_FACTOR, PHASE
 from ..parts.paths import Segment
 from ..parts.rays import FARTHEST, in_phase, search_around, search_inward, search_window
 from ..parts.searches import Search
@@ -88,13 +87,13 @@ class Descending(Protocol):
 
 def descend_rays(problem: Problem, attack: Descending, estimate: Estimating) -> Asking[Stop]:
     """Alternate estimates and steps."""
-    begun = yield from find_start(problem, attack.start)
-    if begun is None:
+    first = yield from find_start(problem, attack.start)
+    if first is None:
         return Stop.NO_START
     if problem.start_image is not None or attack.start.tolerance is None:
-        begun = yield from attack.search(problem, Segment(problem.source, begun))
-    problem.accept(begun)
-    iterate, alpha, beta = begun, attack.alpha, attack.beta
+        first = yield from attack.search(problem, Segment(problem.source, first))
+    problem.accept(first)
+    iterate, alpha, beta = first, attack.alpha, attack.beta
     for t in range(1, attack.iterations + 1):
         scale = beta / attack.beta
         slope = yield from estimate(t, iterate, beta, scale)

@@ -80,7 +80,7 @@ class Preset:
 
     @property
     def attack(self) -> Attack:
-        from .catalogue import ATTACKS  # imports torch
+        from .catalogue import ATTACKS
 
         return ATTACKS[self.name]
 

@@ -19,9 +19,8 @@ from cyclopts import App, CycloptsError, UnknownCommandError
 
 from .. import __version__
 from ..errors import InputError, TollboxError, UnknownNameError
-from .exit_codes import FAILED, INTERRUPTED, MISTAKE, STOPPED, TERMINATED
 from .interrupt import Terminated, ignore_signals
-from .output import safe_streams, say
+from .output import FAILED, INTERRUPTED, MISTAKE, STOPPED, TERMINATED, safe_streams, say
 from .parsing import as_option
 
 COMMANDS = {

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from .exit_codes import INTERRUPTED, TERMINATED
+from .output import INTERRUPTED, TERMINATED
 
 WAKE_SECONDS, WAKE_TIMES = 0.2, 10
 

@@ -1,4 +1,4 @@
-"""stdout and stderr of a command, as text or as JSON.
+"""The output of a command: stdout and stderr, as text or as JSON, and the exit code.
 
 1. A stream that is closed or full, or whose reader is gone, never ends a command. The rest of the
    output is dropped, and `lost` says why.
@@ -22,6 +22,15 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from ..data.tables import utf8
+
+FAILED = 1
+"""A failure that is not the user's mistake."""
+MISTAKE = 2
+INTERRUPTED = 130
+"""Ctrl-C."""
+TERMINATED = 143
+"""SIGTERM."""
+STOPPED = frozenset({INTERRUPTED, TERMINATED})
 
 
 class Stream:

@@ -21,9 +21,8 @@ from ..data.tables import kind_of
 from ..errors import FileError, InputError, UnknownNameError, mention
 from ..paper.experiments import EXPERIMENTS, Experiment, Scale, experiment, study_at
 from ..report.distance_rule import DistanceRule
-from .exit_codes import FAILED, STOPPED
 from .options import ReadingName, offered
-from .output import console, say
+from .output import FAILED, STOPPED, console, say
 from .parsing import as_option, seconds, whole, within
 from .run import most_queries
 

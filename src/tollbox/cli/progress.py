@@ -29,8 +29,7 @@ from ..studies.events import CellEnded, Event, WorkerLost, WorkerProgress
 from ..studies.results import StudyResults
 from ..studies.status import counts_in_median
 from ..workers.executors import OnLoss
-from .exit_codes import FAILED
-from .output import say
+from .output import FAILED, say
 
 LOG_SECONDS = 10.0
 REDRAW_SECONDS = 0.2

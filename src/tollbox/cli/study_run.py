@@ -24,10 +24,9 @@ from ..studies.run import run_folder
 from ..studies.sources import find_device
 from ..workers.executors import Stopper, fewer_notice
 from . import hints
-from .exit_codes import FAILED
 from .interrupt import Interrupt, ignore_signals
 from .options import RunningOptions
-from .output import console, say
+from .output import FAILED, console, say
 from .progress import StudyProgress
 from .status import show
 

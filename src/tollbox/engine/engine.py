@@ -4,8 +4,7 @@
    (`batch`).
 2. On a GPU the next batch is launched while the model computes the last one. Each batch has one
    synchronisation.
-3. Cells are admitted while there is room for their number and for the points that they may hold
-   (`sizes`).
+3. Cells are admitted while there is room for their number and for the points that they may hold.
 4. Every cell stops with a reason. An error stops the cells concerned and no others.
 5. Nothing may depend on the order in which live cells are served: tests shuffle it.
 """
@@ -15,6 +14,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -48,8 +48,23 @@ from .batch import (
 from .cell_run import CellRun
 from .delivery import Arrival, arrivals, recipient, records
 from .journal import Journal
-from .progress import Progress
 from .sender import Sender
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Counts over all images so far, and the results of the last batch."""
+
+    done: int
+    live: int
+    queries: int
+    """Queries that were charged."""
+    rows: int
+    """Rows that were computed, including padding and rows that were not needed."""
+    seconds: float
+    finished: tuple[Result, ...]
+    """The results that this batch completed."""
+
 
 ADMITTED_AT_A_TIME = 4
 """Cells that are admitted before the engine waits for a batch: this takes less time than one."""

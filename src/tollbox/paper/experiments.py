@@ -197,7 +197,7 @@ def study_at(
     if limit is not None:
         changes["limit"] = str(limit)
     text = "\n".join(_changed(text, changes)) + "\n" if changes else text
-    from ..studies.study import Study  # imports torch
+    from ..studies.study import Study
 
     return Study.from_text(text, Path(str(place)).parent, f"{SHOWN}/{inside}", files=files)
 

@@ -1,8 +1,16 @@
 """The figure or table of an experiment as files, in the paper's form.
 
-A figure is NAME.svg, NAME.pdf and NAME.png; a table is NAME.md, NAME.csv and NAME.tex. The title or
-caption says what was run and by which rule distances are measured; in LaTeX it is a comment.
-tollbox's own attacks, which the paper does not have, are marked everywhere.
+1. A figure is NAME.svg, NAME.pdf and NAME.png; a table is NAME.md, NAME.csv and NAME.tex. The title
+   or caption says what was run and by which rule distances are measured; in LaTeX it is a comment.
+2. Figure 1 shows flagged queries against all queries that each attack needs to reach a distance.
+3. Figure 3 has a panel for each price, against the total cost, and a last one for c* = ∞. There the
+   paper's attacks plan with the largest finite price, and only flagged queries count. Random
+   numbers do not depend on the price, so these are the runs of that price, against their flagged
+   queries.
+4. Figure 7 has a panel for each model, against flagged queries. A budget is a cost, and attacks
+   spend different parts of it on other answers. So against flagged queries curves stop at different
+   places; a run that has stopped keeps its last distance.
+5. tollbox's own attacks are not in the paper. They are marked wherever they appear.
 """
 
 from __future__ import annotations
@@ -12,19 +20,84 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..attacks.presets import Kind
+from ..core.result import By
 from ..report import figures, table_files
+from ..report.curves import Curve, CurvePanel, draw_curves
 from ..report.distance_rule import DistanceRule
 from ..report.formatting import counted
 from ..report.paper_table import PaperTable, paper_table
-from ..report.runs import series_of
+from ..report.runs import SeriesRuns, series_of
+from ..report.statistics import distances_at, effort, median
 from ..report.summary import notes
+from ..report.tradeoff import TradeoffPoint, draw_tradeoff
 from ..studies.results import StudyResults
-from . import comparison, low_cost_share, m_sweep, search_cost
-from .experiments import NOT_IN_THE_PAPER, Experiment, Scale
+from . import low_cost_share, m_sweep, search_cost
+from .experiments import (
+    NOT_IN_THE_PAPER,
+    OWN,
+    Experiment,
+    Scale,
+    attack_name,
+    is_own,
+    number,
+    price_name,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+def by_price(results: StudyResults, rule: DistanceRule, title: str) -> Figure:
+    """Draw Figure 3."""
+    all_series, prices = series_of(results), results.study.tariffs
+    panels = []
+    for tariff in prices:
+        chosen = [runs for runs in all_series if runs.series.tariff == tariff]
+        panels.append(_panel(chosen, price_name(tariff), "cost", rule))
+    head = f"c* = ∞, planned with {number(prices[-1].prices.ratio)}"
+    panels.append(_panel(chosen, head, "source", rule))
+    return draw_curves(panels, title, "total cost per image", steps=rule is DistanceRule.HARD)
+
+
+def by_model(results: StudyResults, rule: DistanceRule, title: str) -> Figure:
+    """Draw Figure 7."""
+    all_series = series_of(results)
+    panels = [
+        _panel([r for r in all_series if r.series.model == model], model.name, "source", rule)
+        for model in results.study.models
+    ]
+    return draw_curves(panels, title, steps=rule is DistanceRule.HARD)
+
+
+def _panel(chosen: list[SeriesRuns], head: str, by: By, rule: DistanceRule) -> CurvePanel:
+    curves = []
+    for runs in chosen:
+        if runs.runs:
+            spec, marks = runs.series.attack, runs.marks(by)
+            values = [median(column) for column in distances_at(runs.runs, marks, by, rule).T]
+            note = OWN if is_own(spec) else ""
+            curves.append(Curve(attack_name(spec), marks, np.array(values), note=note))
+    return CurvePanel(head, curves, "flagged queries per image" if by == "source" else None)
+
+
+def points_of(results: StudyResults, level: float) -> list[TradeoffPoint]:
+    """Return a point for each attack and price."""
+    points = []
+    for runs in series_of(results):
+        spec = runs.series.attack
+        price = runs.price if len(results.study.tariffs) > 1 else ""
+        each, kind = effort(runs.runs, level), spec.described.method.kind
+        points.append(TradeoffPoint(attack_name(spec), price, kind, each.flagged, each.queries))
+    return points
+
+
+def tradeoff(results: StudyResults, level: float, title: str) -> Figure:
+    """Draw Figure 1."""
+    return draw_tradeoff(points_of(results, level), level, title, own=OWN)
+
 
 FIGURE, TABLE = ("svg", "pdf", "png"), ("md", "csv", "tex")
 BOLD = (
@@ -66,11 +139,11 @@ def figure(
     paper = rule is DistanceRule.PAPER
     distances = "iterates, which can move away again" if paper else "hard budgets"
     if experiment.name == "tradeoff":
-        return comparison.draw(results, experiment.level[scale], f"{title}; {planned}")
+        return tradeoff(results, experiment.level[scale], f"{title}; {planned}")
     if experiment.name == "stealthy":
-        return comparison.by_price(results, rule, f"{title}; {distances}")
+        return by_price(results, rule, f"{title}; {distances}")
     if experiment.name == "clip":
-        return comparison.by_model(results, rule, f"{images}; {planned}; {distances}")
+        return by_model(results, rule, f"{images}; {planned}; {distances}")
     if experiment.name == "m-sweep":
         return m_sweep.draw(results, rule)
     return {"search-cost": search_cost.draw, "low-cost-share": low_cost_share.draw}[

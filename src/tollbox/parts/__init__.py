@@ -2,7 +2,6 @@
 
 from . import directions as directions
 from . import estimates as estimates
-from . import opt_style as opt_style
 from . import priors as priors
 from . import radii as radii
 from . import searches as searches

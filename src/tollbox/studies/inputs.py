@@ -32,10 +32,9 @@ from ..core.noise import content_hash
 from ..core.problem import Attack
 from ..core.validation import shown
 from ..data.classes import check_names
+from ..data.goals import check_target, load_masks, load_starts, masks_digest
 from ..data.images import ImageSet, check_there
-from ..data.masks import load_masks, masks_digest
 from ..data.resizing import ModelConfiguration
-from ..data.starts import check_target, load_starts
 from ..data.tables import LARGEST, in_a_line
 from ..data.user_code import called, importable, imported
 from ..detection.benign import benign_panel

@@ -28,18 +28,13 @@ from ..core.ledger import Ledger
 from ..core.model import Model
 from ..core.stop import Stop
 from ..engine.batch import default_batch_size, default_live, trial_batch_size
-from ..engine.engine import Engine
+from ..engine.engine import Engine, Progress
 from ..engine.journal import Answered, History
-from ..engine.progress import Progress
 from ..errors import TollboxError
 from ..workers.executors import Link
 from .coordinator import Diverged, Ended, Record, Share, Start, Started, Take, pack
 from .events import ModelStarted, Options, WorkerProgress
-from .fingerprint import (
-    check_unchanged,
-    current_environment,
-    recorded_study,
-)
+from .fingerprint import check_unchanged, current_environment, recorded_study
 from .inputs import StudyInputs, load
 from .specs import Tariff
 from .store.record import StudyRecord

@@ -27,10 +27,10 @@ from ..core.goal import Goal
 from ..core.limits import Limits
 from ..core.prices import Prices
 from ..core.problem import Attack
+from ..data.goals import check_goal
 from ..data.image_files import SUFFIXES
 from ..data.price_tables import prices_from
 from ..data.resizing import Resizing
-from ..data.starts import check_goal
 from ..data.tables import kind_of
 from ..data.user_code import is_function, named_by_file
 from ..errors import InputError

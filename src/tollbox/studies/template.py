@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .dump import toml_value
 from .schema import ALL, find, keys
+from .study import toml_value
 
 MARK = "# A study for tollbox, made by `tollbox init`: models x attacks x prices x images."
 WIDTH = 100

@@ -31,8 +31,7 @@ from ..core.model import Model, as_model
 from ..core.result import Result
 from ..core.stop import Stop
 from ..core.validation import check_flag
-from ..engine.engine import Engine
-from ..engine.progress import Progress
+from ..engine.engine import Engine, Progress
 from ..errors import InputError, TollboxError
 from .executors import JobEnd, Link, Stopper, fewer_notice, within_cores
 from .process import ProcessPool, dumped
