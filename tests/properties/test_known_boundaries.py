@@ -28,11 +28,12 @@ import torch
 from driver import drive
 
 import tollbox as tb
-from tollbox import testing, theory
+from tollbox import testing
 from tollbox.core.stop import Stop
 from tollbox.parts.priors import BRIGHTNESS, Spectrum
 from tollbox.parts.starts import GrowingNoise
 from tollbox.parts.subspaces import Dct, Full
+from tollbox.theory import caps
 
 SHAPE = (3, 16, 16)
 SMALL = (3, 6, 6)
@@ -338,14 +339,14 @@ def test_agrest_has_as_many_flagged_answers_as_the_closed_form_says(preset):
     cell = tb.attack.Cell(attack, boundary.source, 0, tb.Prices(ratio, 1), tb.Limits(20_000))
     [result] = tb.attack.run_cells([cell], boundary.model())
     d, low = boundary.source.numel(), attack.estimate.subspace.dimension(SHAPE)
-    x, first = theory.optimal_overshoot(ratio, low), theory.initial_cosine(d)
+    x, first = caps.optimal_overshoot(ratio, low), caps.initial_cosine(d)
     found = wanted = shifted = variance = 0.0
     for t, (before, step) in enumerate(zip(result.trace, result.trace[1:], strict=False), 1):
         height = x / (1 - (1 - first) / t**FITTING) * boundary.optimum / before.distance
-        asked, flagged = step.notes["estimate_queries"], theory.cap_complement(height, low)
+        asked, flagged = step.notes["estimate_queries"], caps.cap_complement(height, low)
         found += (1 - step.notes["share"]) * asked
         wanted += flagged * asked
-        shifted += theory.cap_complement(1.2 * height, low) * asked
+        shifted += caps.cap_complement(1.2 * height, low) * asked
         variance += flagged * (1 - flagged) * asked
     error = math.sqrt(variance)
     assert wanted - shifted > 7.8 * error
