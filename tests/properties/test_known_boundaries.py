@@ -29,6 +29,7 @@ from driver import drive
 
 import tollbox as tb
 from tollbox import testing
+from tollbox.core.metric import Metric
 from tollbox.core.stop import Stop
 from tollbox.parts.priors import BRIGHTNESS, Spectrum
 from tollbox.parts.starts import GrowingNoise
@@ -52,7 +53,7 @@ test_attacks.py and test_boundary.py)."""
 SMOOTH = {boundary.name: boundary for boundary in testing.boundaries(factor=4)[:-1]}
 """Normals of low frequencies only, which all presets can reach."""
 KNOWN = SMOOTH | {
-    f"linf {boundary.name}": boundary for boundary in testing.linf_boundaries(factor=4)[:-1]
+    f"linf {boundary.name}": boundary for boundary in testing.boundaries(4, Metric.LINF)[:-1]
 }
 """And those in the other metric, for the presets that are made for it."""
 
@@ -549,7 +550,7 @@ def test_without_a_start_there_is_no_distance():
     ("preset", "boundary"),
     [
         pytest.param(preset, boundary, id=f"{preset}-{boundary.norm} {boundary.name}")
-        for boundary in (*testing.boundaries(), *testing.linf_boundaries())
+        for boundary in (*testing.boundaries(), *testing.boundaries(norm=Metric.LINF))
         for preset in tb.presets(boundary.norm)
     ],
 )
