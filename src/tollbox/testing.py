@@ -19,6 +19,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -126,7 +127,7 @@ def sphere(shape: Shape = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary
     """Return a source class that is a ball of radius 2 with its centre at distance 1."""
     centre = _unit(seed, shape, factor)
 
-    def adversarial(apart: Tensor) -> Tensor:
+    def adversarial(apart: Tensor) -> Any:
         return torch.linalg.vector_norm(apart - centre.to(apart), dim=1) >= 2
 
     return Boundary("sphere", _grey(shape), 1.0, adversarial)
@@ -139,7 +140,7 @@ def wedge(shape: Shape = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
     other = other - (other @ one) * one
     two = 0.6 * one + 0.8 * other / torch.linalg.vector_norm(other)
 
-    def adversarial(apart: Tensor) -> Tensor:
+    def adversarial(apart: Tensor) -> Any:
         return (apart @ one.to(apart) >= 0.8) & (apart @ two.to(apart) >= 0.8)
 
     return Boundary("wedge", _grey(shape), math.sqrt(2 * 0.8**2 / (1 + 0.6)), adversarial)
@@ -149,7 +150,7 @@ def slab(shape: Shape = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
     """Return layers: adversarial from 1 to 1.2, source from 1.2 to 1.3, adversarial beyond."""
     normal = _unit(seed, shape, factor)
 
-    def adversarial(apart: Tensor) -> Tensor:
+    def adversarial(apart: Tensor) -> Any:
         height = apart @ normal.to(apart)
         return ((height >= 1) & (height <= 1.2)) | (height >= 1.3)
 
@@ -161,7 +162,7 @@ def cube(shape: Shape = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
     centre = _unit(seed, shape, factor)
     centre = 0.1 * centre / centre.abs().amax()
 
-    def adversarial(apart: Tensor) -> Tensor:
+    def adversarial(apart: Tensor) -> Any:
         return (apart - centre.to(apart)).abs().amax(1) >= 0.2
 
     return Boundary("cube", _grey(shape), 0.1, adversarial, Metric.LINF)
@@ -174,7 +175,7 @@ def corner(shape: Shape = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary
     dark = [-(half * half.sum().sign() + half.abs().mean() / 2) for half in halves]
     normals = torch.block_diag(*(half[None] / half.abs().sum() for half in dark))
 
-    def adversarial(apart: Tensor) -> Tensor:
+    def adversarial(apart: Tensor) -> Any:
         return (apart @ normals.T.to(apart) >= 0.03).all(1)
 
     return Boundary("corner", _grey(shape), 0.03, adversarial, Metric.LINF)

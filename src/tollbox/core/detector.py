@@ -18,14 +18,11 @@ an alarm.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from ..errors import InputError
-from .limits import check_cap
-from .validation import is_number, shown
+from .validation import CAP, check, number, require
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -84,12 +81,7 @@ class Detection:
 
     def __post_init__(self) -> None:
         check_detector_type(self.detector)
-        if not is_number(self.alarm_price) or not 0 <= self.alarm_price <= sys.float_info.max:
-            expected = "a finite number, 0 or more"
-            raise InputError(
-                f"is {shown(self.alarm_price)}", expected=expected, input="alarm_price"
-            )
-        check_cap("max_alarms", self.max_alarms)
+        check(self, alarm_price=number(0), max_alarms=CAP)
 
     @property
     def terms(self) -> Detection:
@@ -99,12 +91,10 @@ class Detection:
 
 def check_detector_type(detector: Any) -> None:
     """Raise InputError unless it is an object with a method `begin`."""
-    if isinstance(detector, type) or not isinstance(detector, Detector):
-        remedy = "pass an instance of the class" if isinstance(detector, type) else ""
-        expected = "a detector, with a method `begin` (tollbox.detection.Detector)"
-        raise InputError(
-            f"is {shown(detector)}", expected=expected, remedy=remedy, input="detector"
-        )
+    remedy = "pass an instance of the class" if isinstance(detector, type) else ""
+    right = isinstance(detector, Detector) and not remedy
+    expected = "a detector, with a method `begin` (tollbox.detection.Detector)"
+    require(right, "detector", detector, expected, remedy)
 
 
 class FirstAlarm(NamedTuple):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from ..errors import InputError, mention
-from .validation import check_flag, check_seconds, check_whole, is_whole, shown
+from .validation import check, check_flag, check_seconds, check_whole, or_none, whole
 
 LARGEST_BATCH = 65_536
 MOST_WORKERS = 256
@@ -52,10 +52,7 @@ class Execution:
     """Seconds after which the call stops all images."""
 
     def __post_init__(self) -> None:
-        if self.batch_size is not None:
-            check_whole("batch_size", self.batch_size, 1, LARGEST_BATCH)
-        if self.live is not None:
-            check_whole("live", self.live, 1)
+        check(self, batch_size=or_none(whole(1, LARGEST_BATCH)), live=or_none(whole(1)))
         for name in ("metered", "one_shape", "exact", "check"):
             check_flag(name, getattr(self, name))
         if isinstance(self.workers, type) or not isinstance(self.workers, WorkerPool):
@@ -74,6 +71,4 @@ class Execution:
 
 def check_workers(workers: object) -> None:
     """Raise InputError unless it is a number of workers that can be started."""
-    if not (isinstance(workers, int) and is_whole(workers) and 1 <= workers <= MOST_WORKERS):
-        expected = f"a whole number, 1 to {MOST_WORKERS}"
-        raise InputError(f"is {shown(workers)}", expected=expected, input="workers")
+    check_whole("workers", workers, 1, MOST_WORKERS)

@@ -24,8 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
-from .validation import is_whole, require, shown
+from .validation import expect, is_whole, require, shown
 
 MOST_SHOWN = 4
 """Maximum number of labels in a set that is written out."""
@@ -45,9 +44,9 @@ class Goal:
             object.__setattr__(self, "flagged", _checked(self.flagged))
         valid = self.target is None or (is_whole(self.target) and self.target >= 0)
         require(valid, "target", self.target, "a class, 0 or more")
-        if self.flagged is not None and self.target in self.flagged:
-            given, expected = f"is {self.target}, which is flagged", "a class that is not flagged"
-            raise InputError(given, expected=expected, input="target")
+        given = f"is {self.target}, which is flagged"
+        outside = self.target not in (self.flagged or ())
+        expect(outside, given, "a class that is not flagged", input="target")
 
     @classmethod
     def leave(cls, labels: Iterable[int]) -> Goal:
@@ -98,16 +97,12 @@ class Goal:
             return
         expected = f"0 to {classes - 1}"
         require(self.target is None or self.target < classes, "target", self.target, expected)
-        largest = max(self.flagged or (), default=0)
-        if largest >= classes:
-            given = f"has class {largest}, but the model has {classes} classes"
-            raise InputError(given, expected=expected, input="flagged")
-        if self.flagged is not None and len(self.flagged) == classes:
-            raise InputError(
-                f"has all {classes} classes of the model",
-                expected="at least one class outside the set, which an attack may reach",
-                input="flagged",
-            )
+        flagged = self.flagged or frozenset()
+        given = f"has class {max(flagged, default=0)}, but the model has {classes} classes"
+        expect(max(flagged, default=0) < classes, given, expected, input="flagged")
+        given = f"has all {classes} classes of the model"
+        expected = "at least one class outside the set, which an attack may reach"
+        expect(len(flagged) < classes, given, expected, input="flagged")
 
     def flagged_text(self, shown: Callable[[int], str] = str) -> str:
         """Return the flagged set in a few words, as "classes 3, 5", or "" if there is none;
@@ -133,12 +128,10 @@ def _checked(labels: Any) -> frozenset[int]:
     several = isinstance(labels, Iterable) and not isinstance(labels, str)
     require(several, "flagged", labels, "a set of classes, as {151, 152}")
     listed = list(labels)
-    if not listed:
-        raise InputError("is empty", expected="at least one class", input="flagged")
+    expect(bool(listed), "is empty", "at least one class", input="flagged")
     for label in listed:
-        if not is_whole(label) or label < 0:
-            expected = "classes as whole numbers, 0 or more"
-            raise InputError(f"has {shown(label)}", expected=expected, input="flagged")
+        valid, given = is_whole(label) and label >= 0, f"has {shown(label)}"
+        expect(valid, given, "classes as whole numbers, 0 or more", input="flagged")
     return frozenset(map(int, listed))
 
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, mention
-from .validation import require, shown
+from ..errors import mention
+from .validation import expect, require, shown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,18 +55,15 @@ def norm_of(value: Any) -> Metric:
 def metrics_of(attack: object) -> tuple[Metric, ...]:
     """Return the metrics that an attack supports."""
     metrics = getattr(attack, "metrics", tuple(Metric))
-    if not isinstance(metrics, tuple) or not metrics or not set(metrics) <= set(Metric):
-        expected = "some of 'l2' and 'linf', as a tuple"
-        raise InputError(f"has metrics = {shown(metrics)}", expected=expected, input="attack")
+    right = isinstance(metrics, tuple) and metrics and set(metrics) <= set(Metric)
+    expected = "some of 'l2' and 'linf', as a tuple"
+    expect(bool(right), f"has metrics = {shown(metrics)}", expected, input="attack")
     return tuple(map(Metric, metrics))
 
 
 def check_made_for(attack: object, norm: Metric) -> None:
     """Raise InputError unless an attack supports a metric."""
     metrics = metrics_of(attack)
-    if norm not in metrics:
-        raise InputError(
-            f"is {norm}, but {type(attack).__name__} as given supports {' and '.join(metrics)}",
-            expected=f"{' or '.join(metrics)}, or another {mention('attack')}",
-            input="norm",
-        )
+    given = f"is {norm}, but {type(attack).__name__} as given supports {' and '.join(metrics)}"
+    expected = f"{' or '.join(metrics)}, or another {mention('attack')}"
+    expect(norm in metrics, given, expected, input="norm")

@@ -27,7 +27,7 @@ from .device import usable
 from .goal import numbered
 from .preprocessing import Preprocessing
 from .third_party_models import ThirdPartyModel, third_party_model
-from .validation import check_whole, require
+from .validation import check, or_none, require, whole
 
 LAYOUTS = {"true": "channels_last", "false": "contiguous"}
 """Memory layouts of images, by the value of channels_last in `Model.running`."""
@@ -71,11 +71,8 @@ class Model:
 
     def __post_init__(self) -> None:
         require(callable(self.predict), "predict", self.predict, "a function of images")
-        if self.quantize is not None:
-            check_whole("quantize", self.quantize, 1, MOST_BITS)
-        for name, count in (("batch", self.batch), ("classes", self.classes)):
-            if count is not None:
-                check_whole(name, count, 1)
+        count = or_none(whole(1))
+        check(self, quantize=or_none(whole(1, MOST_BITS)), batch=count, classes=count)
         check_dtype(self.dtype)
 
     @property

@@ -25,7 +25,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import InputError
 from .ask import Asking, Iterate
 from .device import to_device
 from .goal import Goal, aim
@@ -33,27 +32,25 @@ from .metric import Metric
 from .noise import Noise, content_hash
 from .prices import Prices
 from .stop import Stop
-from .validation import shown
+from .validation import expect, shown
 
 
 def check_mask(mask: Any, image: Tensor, name: str) -> None:
     """Raise InputError unless `mask` fits an image (c, h, w) and allows some change."""
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        kind = f"a tensor of {mask.dtype}" if isinstance(mask, Tensor) else shown(mask)
-        raise InputError(
-            f"the mask of {name} is {kind}",
-            expected="a bool tensor, True where a pixel may change",
-            remedy="use mask > 0.5" if isinstance(mask, Tensor) else "",
-        )
+    is_tensor = isinstance(mask, Tensor)
+    kind = f"a tensor of {mask.dtype}" if is_tensor else shown(mask)
+    expect(
+        is_tensor and mask.dtype == torch.bool,
+        f"the mask of {name} is {kind}",
+        "a bool tensor, True where a pixel may change",
+        "use mask > 0.5" if is_tensor else "",
+    )
     shape, (channels, *size) = tuple(mask.shape), image.shape
-    if shape not in (tuple(size), (1, *size), (channels, *size)):
-        raise InputError(
-            f"the mask of {name} has shape {shape}",
-            expected=f"that of the image, {tuple(image.shape)}, or of its pixels, {tuple(size)}",
-        )
-    if not mask.any():
-        given = f"the mask of {name} lets nothing change"
-        raise InputError(given, expected="at least one pixel that may")
+    right = shape in (tuple(size), (1, *size), (channels, *size))
+    expected = f"that of the image, {tuple(image.shape)}, or of its pixels, {tuple(size)}"
+    expect(right, f"the mask of {name} has shape {shape}", expected)
+    given = f"the mask of {name} lets nothing change"
+    expect(bool(mask.any()), given, "at least one pixel that may")
 
 
 class Accepted(NamedTuple):
