@@ -73,7 +73,14 @@ class Model:
         require(callable(self.predict), "predict", self.predict, "a function of images")
         count = or_none(whole(1))
         check(self, quantize=or_none(whole(1, MOST_BITS)), batch=count, classes=count)
-        check_dtype(self.dtype)
+        require(
+            self.dtype in (torch.float32, torch.float64),
+            "dtype",
+            self.dtype,
+            "torch.float32 or torch.float64, in which points are sent and measured",
+            "if the model takes another dtype, convert inside the callable, with quantize=8 if it "
+            "takes 8-bit images",
+        )
 
     @property
     def layout(self) -> str:
@@ -138,18 +145,6 @@ def labels_of(output: Tensor) -> Tensor:
     return output
 
 
-def check_dtype(dtype: torch.dtype) -> None:
-    """Raise InputError unless points can be sent in `dtype`."""
-    require(
-        isinstance(dtype, torch.dtype) and dtype in (torch.float32, torch.float64),
-        "dtype",
-        dtype,
-        "torch.float32 or torch.float64, in which points are sent and measured",
-        "if the model takes another dtype, convert inside the callable, with quantize=8 if it "
-        "takes 8-bit images",
-    )
-
-
 def from_callable(
     predict: Callable[[Tensor], Any],
     *,
@@ -167,7 +162,7 @@ def from_third_party(model: ThirdPartyModel, **options: Any) -> Model:
     """Return a model from a classifier of another package; `options` are fields of the model."""
     known = {"device": model.device, "classes": model.classes}
     given = {name: value for name, value in options.items() if value is not None}
-    return Model(Decision(model.outputs), **{**known, **given}, outputs=model.outputs)
+    return Model(Decision(model), **{**known, **given}, outputs=model)
 
 
 def as_model(model: Any) -> Model:
@@ -176,11 +171,10 @@ def as_model(model: Any) -> Model:
     if isinstance(model, Model):
         return model
     if isinstance(model, torch.nn.Module):
+        given = f"is a bare torch network ({type(model).__name__})"
+        remedy = "wrap it with tb.models.from_torch(net, mean=..., std=...)"
         raise InputError(
-            f"is a bare torch network ({type(model).__name__})",
-            expected="labels from images in [0,1]",
-            remedy="wrap it with tb.models.from_torch(net, mean=..., std=...)",
-            input="model",
+            given, expected="labels from images in [0,1]", remedy=remedy, input="model"
         )
     if (other := third_party_model(model)) is not None:
         return from_third_party(other)
