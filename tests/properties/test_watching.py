@@ -249,7 +249,7 @@ def test_a_detector_that_fails_ends_its_image_and_no_other(what, message):
         ({"detector": None}, "detector is None: expected a detector, with a method `begin`"),
         (
             {"detector": NEAR, "alarm_price": -1},
-            "alarm_price is -1: expected a finite number, 0 or",
+            "alarm_price is -1: expected a finite number of 0",
         ),
         (
             {"detector": NEAR, "alarm_price": math.inf},

@@ -1,9 +1,8 @@
 """Exactness: what the answer for a row depends on, besides the row itself.
 
-1. The model check finds this on a few probes: a dependence that it found exists; others may.
-2. Logits are compared bit for bit where they are known. Labels rarely change, so a comparison of
-   labels says little.
-3. It is kept with results and in stores, so it is plain data and needs no torch.
+The model check finds this on a few probes: a dependence that it found exists; others may. A
+comparison of labels says little, since labels rarely change. Results and stores keep it, so it is
+plain data and needs no torch.
 """
 
 from __future__ import annotations
@@ -78,8 +77,7 @@ class Exactness:
         if not self.known:
             return f"{REASONS[self.seen]}: repeated runs may or may not agree bit for bit."
         by = ", compared by labels only" if self.seen is Seen.LABELS else ""
-        first, last = self.shapes[0], self.shapes[-1]
-        batches = f"{first}" if len(self.shapes) == 1 else f"{first} to {last}"
+        batches = " to ".join(map(str, dict.fromkeys((self.shapes[0], self.shapes[-1]))))
         layout = f", {self.layout}" if self.layout else ""
         where = f"in batches of {batches} ({self.precision}{layout})"
         if self.matters:
@@ -106,6 +104,7 @@ class Exactness:
 NOT_CHECKED = Exactness()
 
 
-def listed(words: list[str]) -> str:
+def listed(words: Iterable[str]) -> str:
     """Return words as "a, b and c"."""
-    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last

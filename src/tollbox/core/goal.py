@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .validation import expect, is_whole, require, shown
+from .validation import expect, or_none, require, shown, whole
 
 MOST_SHOWN = 4
 """Maximum number of labels in a set that is written out."""
@@ -42,8 +42,7 @@ class Goal:
     def __post_init__(self) -> None:
         if self.flagged is not None:
             object.__setattr__(self, "flagged", _checked(self.flagged))
-        valid = self.target is None or (is_whole(self.target) and self.target >= 0)
-        require(valid, "target", self.target, "a class, 0 or more")
+        require(or_none(whole(0)).holds(self.target), "target", self.target, "a class, 0 or more")
         given = f"is {self.target}, which is flagged"
         outside = self.target not in (self.flagged or ())
         expect(outside, given, "a class that is not flagged", input="target")
@@ -63,27 +62,18 @@ class Goal:
         return self if self.flagged is not None else replace(self, flagged=frozenset({label}))
 
     @cached_property
-    def _labels(self) -> tuple[int, ...]:
+    def _labels(self) -> NDArray[np.int64]:
         if self.flagged is None:
             raise RuntimeError("this goal has no image yet: use for_label")
-        return tuple(sorted(self.flagged))
-
-    @cached_property
-    def _label_array(self) -> NDArray[np.int64]:
-        return np.array(self._labels, np.int64)
-
-    @property
-    def representative(self) -> int:
-        """One of the flagged labels: the image's class, if no set was given."""
-        return self._labels[0]
+        return np.array(sorted(self.flagged), np.int64)
 
     def flags(self, label: int) -> bool:
         return self.flagged is not None and label in self.flagged
 
     def is_flagged(self, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
         if len(self._labels) == 1:  # fast path for the usual case
-            return np.equal(labels, self._labels[0])
-        return np.isin(labels, self._label_array)
+            return np.equal(labels, self._labels)
+        return np.isin(labels, self._labels)
 
     def is_adversarial(self, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
         if self.target is None:
@@ -109,7 +99,7 @@ class Goal:
         `shown` formats a class."""
         if self.flagged is None:
             return ""
-        labels = self._labels
+        labels = sorted(self.flagged)
         if len(labels) <= MOST_SHOWN:
             return f"class{'es' * (len(labels) > 1)} {', '.join(map(shown, labels))}"
         return f"{len(labels)} classes from {shown(labels[0])} to {shown(labels[-1])}"
@@ -130,8 +120,8 @@ def _checked(labels: Any) -> frozenset[int]:
     listed = list(labels)
     expect(bool(listed), "is empty", "at least one class", input="flagged")
     for label in listed:
-        valid, given = is_whole(label) and label >= 0, f"has {shown(label)}"
-        expect(valid, given, "classes as whole numbers, 0 or more", input="flagged")
+        expected = "classes as whole numbers, 0 or more"
+        expect(whole(0).holds(label), f"has {shown(label)}", expected, input="flagged")
     return frozenset(map(int, listed))
 
 

@@ -16,7 +16,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,9 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
 from .goal import Goal
-from .validation import is_number, is_whole, shown
+from .validation import expect, is_number, number, or_none, shown, whole
 
 LARGEST_STEP = 10**12
 """Largest flagged answer at which a step may start; larger counts are not exact as floats."""
@@ -36,14 +34,11 @@ PLANNED_RATIO_AT_INFINITY = 1e5
 
 
 def _checked_price(name: str, value: float) -> float:
-    if is_number(value) and 0 <= value <= sys.float_info.max:
-        return float(value)
     infinite = is_number(value) and value == math.inf
-    raise InputError(
-        f"{name} is {shown(value)}",
-        expected="a finite number, 0 or more",
-        remedy="for an infinite price use Prices.flagged_only()" if infinite else "",
-    )
+    remedy = "for an infinite price use Prices.flagged_only()" if infinite else ""
+    allowed = number(0)
+    expect(allowed.holds(value), f"{name} is {shown(value)}", allowed.words, remedy)
+    return float(value)
 
 
 @dataclass(frozen=True)
@@ -62,35 +57,26 @@ class Escalation:
 
     @classmethod
     def of(cls, steps: Mapping[int, float], again: int | None = None) -> Escalation:
-        if not isinstance(steps, Mapping) or not steps:
-            raise InputError(
-                f"the steps of the price are {shown(steps)}",
-                expected="a mapping from a flagged answer to the price from there on, as "
-                "{1: 1.0, 100: 50.0}",
-            )
+        expected = "a mapping from a flagged answer to the price from there on, as "
+        given = f"the steps of the price are {shown(steps)}"
+        right = isinstance(steps, Mapping) and len(steps) > 0
+        expect(right, given, expected + "{1: 1.0, 100: 50.0}")
         return cls(tuple(sorted((n, price) for n, price in steps.items())), again)
 
     def __post_init__(self) -> None:
         for n, _ in self.steps:
-            if not is_whole(n) or not 1 <= n <= LARGEST_STEP:
-                raise InputError(
-                    f"a price starts at flagged answer {shown(n)}",
-                    expected=f"a whole number, 1 to {LARGEST_STEP:g}",
-                )
+            allowed = whole(1, LARGEST_STEP)
+            expect(allowed.holds(n), f"a price starts at flagged answer {shown(n)}", allowed.words)
         steps = tuple(
             (int(n), _checked_price(f"the price from flagged answer {n} on", price))
             for n, price in self.steps
         )
         object.__setattr__(self, "steps", steps)
         first, last = steps[0][0], steps[-1][0]
-        if first != 1:
-            raise InputError(f"the first price starts at flagged answer {first}", expected="1")
-        again = self.again
-        if again is not None and not (is_whole(again) and last < again <= LARGEST_STEP):
-            raise InputError(
-                f"the prices start again at flagged answer {shown(again)}",
-                expected=f"a whole number above {last}, where the last price starts",
-            )
+        expect(first == 1, f"the first price starts at flagged answer {first}", "1")
+        given = f"the prices start again at flagged answer {shown(self.again)}"
+        expected = f"a whole number above {last}, where the last price starts"
+        expect(or_none(whole(last + 1, LARGEST_STEP)).holds(self.again), given, expected)
 
     @cached_property
     def _starts(self) -> NDArray[np.int64]:
@@ -122,10 +108,7 @@ class Escalation:
         return self._prices[np.searchsorted(self._starts, place + 1, side="right") - 1]
 
     def total(self, flagged: Any) -> Any:
-        """Return the cost of `flagged` flagged answers; any shape.
-
-        It is a function of the count, so the chunks in which answers arrive cannot change it.
-        """
+        """Return the cost of `flagged` flagged answers; any shape."""
         count = np.asarray(flagged)
         if self.again is None:
             return self._within(count)
@@ -163,17 +146,13 @@ class Prices:
         if self.classes is not None:
             object.__setattr__(self, "classes", _checked_table(self.classes))
         if self.escalation is not None:
-            if not isinstance(self.escalation, Escalation):
-                raise InputError(
-                    f"the growing price is {shown(self.escalation)}",
-                    expected="tb.Prices.escalating({1: 1.0, 100: 50.0})",
-                )
-            if self.classes is not None:
-                given = "prices per class and a growing price are both set"
-                raise InputError(given, expected="one of the two")
+            given = f"the growing price is {shown(self.escalation)}"
+            right = isinstance(self.escalation, Escalation)
+            expect(right, given, "tb.Prices.escalating({1: 1.0, 100: 50.0})")
+            both = "prices per class and a growing price are both set"
+            expect(self.classes is None, both, "one of the two")
             object.__setattr__(self, "source", self.escalation.steps[0][1])
-        if self.highest == 0:
-            raise InputError("all prices are 0", expected="at least one answer to cost something")
+        expect(self.highest > 0, "all prices are 0", "at least one answer to cost something")
 
     @classmethod
     def per_class(cls, prices: Mapping[int, float], default: float = 1.0) -> Prices:
@@ -333,13 +312,11 @@ class Prices:
 
 def _checked_table(prices: Mapping[int, float]) -> dict[int, float]:
     """Return a price per class, or raise InputError."""
-    if not isinstance(prices, Mapping):
-        given = f"the prices per class are {shown(prices)}"
-        raise InputError(given, expected="a mapping, as {3: 100.0}")
+    given = f"the prices per class are {shown(prices)}"
+    expect(isinstance(prices, Mapping), given, "a mapping, as {3: 100.0}")
     for label in prices:
-        if not is_whole(label) or label < 0:
-            given = f"a price is set for class {shown(label)}"
-            raise InputError(given, expected="classes as whole numbers, 0 or more")
+        given = f"a price is set for class {shown(label)}"
+        expect(whole(0).holds(label), given, "classes as whole numbers, 0 or more")
     return {
         int(label): _checked_price(f"the price of class {label}", price)
         for label, price in prices.items()

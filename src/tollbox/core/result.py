@@ -25,7 +25,7 @@ from .ledger import Ledger
 from .limits import Limits
 from .metric import Metric
 from .stop import Stop
-from .validation import is_number, shown
+from .validation import expect, is_number, require
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -69,14 +69,13 @@ def reached_at(needs: Values, distances: Values, values: Values | float) -> Valu
 
 def check_axis(by: By) -> None:
     """Raise InputError unless it is one of `AXES`."""
-    if not isinstance(by, str) or by not in AXES:
-        raise InputError(f"is {shown(by)}", expected="'cost', 'source' or 'queries'", input="by")
+    known = isinstance(by, str) and by in AXES
+    require(known, "by", by, "'cost', 'source' or 'queries'")
 
 
 def _check_value(value: float, by: By) -> None:
     check_axis(by)
-    if not (is_number(value) and value >= 0):
-        raise InputError(f"is {shown(value)}", expected="a number, 0 or more", input="value")
+    require(is_number(value) and value >= 0, "value", value, "a number, 0 or more")
 
 
 def known_up_to(stop: Stop, by: By = "cost", *, spent: float, limits: Limits) -> float:
@@ -194,10 +193,10 @@ class Result:
         A value above `known_up_to` is an error.
         """
         _check_value(value, by)
-        if value > self.known_up_to(by):
+        known = self.known_up_to(by)
+        if value > known:
             raise InputError(
-                f"{by} {value:g} is above {self.known_up_to(by):g}, where this run stopped "
-                f"({self.stop})",
+                f"{by} {value:g} is above {known:g}, where this run stopped ({self.stop})",
                 remedy="run it with a larger limit to know what it would have reached",
             )
         needs = needed(self.improvements, self.ledger.prices, by, self.ledger.alarm_price)
@@ -271,24 +270,20 @@ class Results(Sequence[Result]):
         """Number of runs that an error of the model, attack or detector stopped; see `reason`."""
         return sum(r.stop.failed for r in self.results)
 
+    def _known_at(self, value: float, by: By) -> list[Result]:
+        _check_value(value, by)
+        return [r for r in self.counted if not (r.stop.cut_short and value > r.known_up_to(by))]
+
     def unknown_at(self, value: float, by: By = "cost") -> int:
         """Return how many runs an error, the clock or an interruption stopped before `value`."""
-        _check_value(value, by)
-        return sum(r.stop.cut_short and value > r.known_up_to(by) for r in self.counted)
+        return len(self.counted) - len(self._known_at(value, by))
 
     def _distances(self, value: float, by: By) -> list[float]:
-        _check_value(value, by)
-        if len({r.norm for r in self.counted}) > 1:
-            raise InputError(
-                "these results are in several metrics",
-                expected="one",
-                remedy="select those of one metric by their `norm`",
-            )
-        return [
-            r.distance_at(value, by)
-            for r in self.counted
-            if not (r.stop.cut_short and value > r.known_up_to(by))
-        ]
+        known = self._known_at(value, by)
+        one = len({r.norm for r in self.counted}) <= 1
+        remedy = "select those of one metric by their `norm`"
+        expect(one, "these results are in several metrics", "one", remedy)
+        return [r.distance_at(value, by) for r in known]
 
     def median_at(self, value: float, by: By = "cost") -> float:
         """Return the median distance at `value`; NaN if no image counts."""
@@ -297,7 +292,6 @@ class Results(Sequence[Result]):
 
     def success_at(self, value: float, by: By = "cost", within: float = math.inf) -> float:
         """Return the share of images with an adversarial point closer than `within` at `value`."""
-        if not is_number(within):
-            raise InputError(f"is {shown(within)}", expected="a number", input="within")
+        require(is_number(within), "within", within, "a number")
         distances = self._distances(value, by)
         return float(np.mean([d < within for d in distances])) if distances else math.nan

@@ -88,7 +88,7 @@ def above(low: float, most: float) -> Range:
 
 def number(least: float, most: float = math.inf) -> Range:
     """Return the range of finite numbers from `least` to `most`."""
-    words = f"a number{_ends(least, most)}"
+    words = f"a {'finite ' if most == math.inf else ''}number{_ends(least, most)}"
     return Range(words, lambda v: is_number(v) and least <= v <= most and v < math.inf)
 
 
