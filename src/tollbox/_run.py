@@ -61,11 +61,13 @@ OPTION_OBJECTS: dict[str, Any] = {"limits": Limits, "detection": Detection, "exe
 
 def check_names(function: str, options: Iterable[str], names: Collection[str]) -> None:
     """Raise TypeError, as the function would, for the first option that it does not have."""
-    known = {name: repr(name) for name in names}
-    for argument, kind in OPTION_OBJECTS.items():
-        if argument in names:
-            for field in kind.__dataclass_fields__:
-                known.setdefault(field, f"{argument}=tb.{kind.__name__}({field}=...)")
+    fields = {
+        field: f"{argument}=tb.{kind.__name__}({field}=...)"
+        for argument, kind in OPTION_OBJECTS.items()
+        if argument in names
+        for field in kind.__dataclass_fields__
+    }
+    known = fields | {name: repr(name) for name in names}
     for name in options:
         if name not in names:
             near = difflib.get_close_matches(name, known, n=1)
@@ -113,23 +115,21 @@ class _Call:
 
     def results(self, cells: Iterable[Cell], most: float) -> Iterator[Result]:
         """Yield each result when it is finished, from this process or from workers."""
-        execution, workers = self.execution, self.execution.workers
+        options: dict[str, Any] = {"execution": self.execution, "progress": self.progress}
+        workers = self.execution.workers
         if isinstance(workers, Workers):
-            layout = self.model.layout if execution.exact else None
-            yield from workers.run(
-                cells, execution=execution, layout=layout, progress=self.progress
-            )
+            layout = self.model.layout if self.execution.exact else None
+            yield from workers.run(cells, layout=layout, **options)
             return
         forced = "workers=Workers(model, ..., force=True)"
-        wanted = int(min(self._asked, most))
-        if (notice := fewer_notice(self._asked, wanted, False, forced)) is not None:
+        notice = fewer_notice(self._asked, int(min(self._asked, most)), False, forced)
+        if notice is not None:
             warnings.warn(notice, stacklevel=2)
-        count = self._processes(most)
-        if count <= 1:
-            yield from Engine(self.model, execution, progress=self.progress).run(cells)
+        if (count := self._processes(most)) <= 1:
+            yield from Engine(self.model, **options).run(cells)
             return
         with Workers(self.model, count) as pool:
-            yield from pool.run(cells, execution=execution, progress=self.progress)
+            yield from pool.run(cells, **options)
 
     @property
     def _asked(self) -> int:
@@ -166,16 +166,8 @@ def _arguments(
     progress: OnProgress = None,
 ) -> _Call:
     """The arguments of `run` and `stream`, checked; the images are not taken yet."""
-    template = cell_template(
-        attack,
-        prices=prices,
-        budget=budget,
-        limits=limits,
-        detection=detection,
-        norm=norm,
-        seed=seed,
-        charge_clean=charge_clean,
-    )
+    settings = {"detection": detection, "norm": norm, "seed": seed, "charge_clean": charge_clean}
+    template = cell_template(attack, prices=prices, budget=budget, limits=limits, **settings)
     inputs = {"image": images, "label": labels, "target": targets, "start": starts}
     cells = _cells(template, {**inputs, "goal": goal, "mask": mask})
     return _Call(as_model(model), cells, Execution() if execution is None else execution, progress)
@@ -374,9 +366,8 @@ def _all_results(call: _Call, cells: list[Cell]) -> Results:
 def _panel(cells: list[Cell], model: Model) -> BenignStats | None:
     """Show the detector harmless queries about the images, if all cells have the same one."""
     found = [None if cell.detection is None else cell.detection.detector for cell in cells]
-    detectors = {id(each): each for each in found}
-    detector = next(iter(detectors.values()), None)
-    if detector is None or len(detectors) > 1:
+    detector = found[0] if found else None
+    if detector is None or any(each is not detector for each in found):
         return None
     images = {id(cell.image): cell.image for cell in cells}
     return benign_panel(detector, images.values(), model)

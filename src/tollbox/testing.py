@@ -40,8 +40,6 @@ from .parts.subspaces import Dct, Full, Subspace
 
 Shape = tuple[int, ...]
 SHAPE = (3, 16, 16)
-REMEMBERED = 4000
-"""Number of adversarial points that `check_attack` remembers."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +89,11 @@ def half_space(
     """Return a plane at ℓ2 `distance` from a mid-grey image; the box does not matter."""
     normal = _unit(seed, shape, factor)
     optimum = distance / float(normal.abs().sum()) if norm is Metric.LINF else distance
-    return Boundary(
-        "half-space",
-        _grey(shape),
-        optimum,
-        lambda apart: apart @ normal.to(apart) >= distance,
-        norm,
-    )
+
+    def adversarial(apart: Tensor) -> Any:
+        return apart @ normal.to(apart) >= distance
+
+    return Boundary("half-space", _grey(shape), optimum, adversarial, norm)
 
 
 def half_space_in_box(
@@ -204,7 +200,7 @@ def _observed(attack: Attack, faults: list[str]) -> Attack:
     """Return an attack whose asks and iterates are checked as they pass."""
 
     def observed(problem: Problem) -> Asking[Stop]:
-        known: deque[Tensor] = deque(maxlen=REMEMBERED)
+        known: deque[Tensor] = deque(maxlen=4000)
 
         def check_iterates() -> None:
             for point, *_ in problem.accepted:

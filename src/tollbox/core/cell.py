@@ -1,7 +1,7 @@
 """A cell: one attack on one image under one price; the unit of a run, a study and a store.
 
-Wrong input is refused here, before the first query: settings when a cell is made, and what depends
-on the model or on other cells by `check`.
+Settings are checked when a cell is made, and what depends on the model or on other cells by
+`check`, before the first query.
 """
 
 from __future__ import annotations

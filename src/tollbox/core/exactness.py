@@ -81,10 +81,8 @@ class Exactness:
         layout = f", {self.layout}" if self.layout else ""
         where = f"in batches of {batches} ({self.precision}{layout})"
         if self.matters:
-            return (
-                f"Repeated runs may differ in the last digits or more: a row's {self.seen} depend "
-                f"on {listed(self.matters)}, {where}."
-            )
+            found = f"a row's {self.seen} depend on {listed(self.matters)}, {where}"
+            return f"Repeated runs may differ in the last digits or more: {found}."
         found = f"a row's {self.seen} depend on nothing but the row, {where}"
         if self.ended:
             return f"Exact{by} at first only: {found}. What ended it: {self.ended}."

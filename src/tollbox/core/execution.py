@@ -59,14 +59,11 @@ class Execution:
             check_workers(self.workers)
         check_seconds("time_limit", self.time_limit)
         if self.metered and (self.check or self.exact):
-            name = "check" if self.check else "exact"
+            name = mention("check" if self.check else "exact")
             why = "the check sends queries that are not charged, and a metered model bills each row"
-            if not self.check:
-                why += " and gets no padding, so that batch shapes vary"
-            raise InputError(
-                f"{mention(name)} and {mention('metered')} are both set: {why}",
-                remedy=f"leave {mention(name)} out",
-            )
+            why += "" if self.check else " and gets no padding, so that batch shapes vary"
+            given = f"{name} and {mention('metered')} are both set: {why}"
+            raise InputError(given, remedy=f"leave {name} out")
 
 
 def check_workers(workers: object) -> None:

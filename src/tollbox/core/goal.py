@@ -1,7 +1,6 @@
 """The goal: which labels are flagged, and which are adversarial.
 
-1. `flagged` is the set of labels on the source side: each has the flagged price c* and counts in
-   `ledger.flagged`. By default it is the image's class.
+1. Flagged labels have the price c*. By default that is the image's class.
 2. Every label that is not flagged is adversarial. With a `target`, only that class is adversarial,
    and a third class is neither.
 3. An image whose clean answer is not flagged is already misclassified, whatever its label.
@@ -95,8 +94,7 @@ class Goal:
         expect(len(flagged) < classes, given, expected, input="flagged")
 
     def flagged_text(self, shown: Callable[[int], str] = str) -> str:
-        """Return the flagged set in a few words, as "classes 3, 5", or "" if there is none;
-        `shown` formats a class."""
+        """Return the flagged set in a few words, as "classes 3, 5"; `shown` formats a class."""
         if self.flagged is None:
             return ""
         labels = sorted(self.flagged)

@@ -1,10 +1,8 @@
 """The metric in which distances from the source image are measured: ℓ2 or ℓ∞.
 
-1. It is a part of the problem (`norm`): the best point, all distances and everything derived from
-   them use it. Random numbers do not depend on it.
-2. An attack names the metrics that it supports (`metrics`); an attack that names none runs in any.
+1. An attack names the metrics that it supports (`metrics`); an attack that names none runs in any.
    An attack is refused before the first query if it does not support the metric of the problem.
-3. A distance is float64 and does not depend on other rows. In ℓ2 it is summed along the last axis
+2. A distance is float64 and does not depend on other rows. In ℓ2 it is summed along the last axis
    in the dtype of the rows, which is fast, then over those norms in float64, which keeps the error
    at that of one pixel row. In ℓ∞ nothing is summed, and NaN stays NaN.
 """

@@ -1,11 +1,9 @@
 """A model: a callable from images in [0,1] (n, c, h, w) to integer labels (n).
 
-1. An attack uses decisions only. `outputs` serves the model check, which compares the network's
-   outputs before the decision, bit for bit.
-2. Queries are prepared here for all models: clip to [0,1], round to `quantize` bits if the model
+1. Queries are prepared here for all models: clip to [0,1], round to `quantize` bits if the model
    takes 8-bit images, cast to the model's dtype, float32 or float64. Distances are those of the
    points as sent. Lower precision stays inside a model.
-3. An answer that is not one integer per row is a `ModelFault`, which says what was received.
+2. An answer that is not one integer per row is a `ModelFault`, which says what was received.
 
 Any callable is a model; `as_model` adds the attributes below. Foolbox models and ART classifiers
 are also accepted (third_party_models.py). To wrap your own model:
@@ -94,13 +92,9 @@ class Model:
         if self.relaid is None or layout not in LAYOUTS.values():
             raise InputError(f"is in the layout {self.layout!r}", expected=layout, input="model")
         other = self.relaid(layout == LAYOUTS["true"])
-        return replace(
-            other,
-            classes=self.classes,
-            running={**self.running, **other.running},
-            names=self.names,
-            preprocessing=self.preprocessing,
-        )
+        running = {**self.running, **other.running}
+        kept = {name: getattr(self, name) for name in ("classes", "names", "preprocessing")}
+        return replace(other, running=running, **kept)
 
     def sent(self, points: Tensor) -> Tensor:
         """Return the points as they are sent; `points` may be overwritten."""
@@ -136,10 +130,8 @@ class Decision:
 
 
 def labels_of(output: Tensor) -> Tensor:
-    """Return labels for a network's output: the argmax of logits (n, classes), or labels (n).
-
-    A row of logits with a NaN has no largest value: its label is `UNDECIDED`.
-    """
+    """Return labels for a network's output: the argmax of logits (n, classes), or labels (n). A row
+    of logits with a NaN has no largest value: its label is `UNDECIDED`."""
     if output.ndim == 2 and output.is_floating_point():
         return output.argmax(1).masked_fill_(output.isnan().any(1), UNDECIDED)
     return output
@@ -166,8 +158,7 @@ def from_third_party(model: ThirdPartyModel, **options: Any) -> Model:
 
 
 def as_model(model: Any) -> Model:
-    """Return `model` as a Model; wrap a callable, a Foolbox model or an ART classifier, and refuse
-    a bare network."""
+    """Return any callable, Foolbox model or ART classifier as a Model; refuse a bare network."""
     if isinstance(model, Model):
         return model
     if isinstance(model, torch.nn.Module):

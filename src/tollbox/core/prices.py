@@ -6,11 +6,9 @@
 3. With a price per class, the table decides. Otherwise all labels that the goal flags (goal.py)
    have the source price.
 4. A cost is a function of counts: the sum over the distinct prices, in ascending order, of
-   count x price. Chunking cannot change a cost by a rounding error, since one row and a million
-   rows use the same formula.
+   count x price. So the chunks in which answers arrive cannot change it by a rounding error.
 5. The price may grow with the number of flagged answers (`Escalation`): the n-th costs p(n). The
-   counts are then those of other and of flagged answers, attacks plan with p(1), and the most
-   expensive next answer costs p(n+1), or the price of other answers if that is higher.
+   counts are then those of other and of flagged answers, and attacks plan with p(1).
 """
 
 from __future__ import annotations
@@ -45,9 +43,8 @@ def _checked_price(name: str, value: float) -> float:
 class Escalation:
     """p(n), the price of the n-th flagged answer, and its sum.
 
-    p is a table of steps: from flagged answer n on, each costs a given price. The table may start
-    `again`: with {1: 1.0, 100: 500.0} and `again=101`, the 101st flagged answer costs 1 like the
-    first, which models an account that is lost with every 100th.
+    The table may start `again`: with {1: 1.0, 100: 500.0} and `again=101`, the 101st flagged answer
+    costs 1 like the first, which models an account that is lost with every 100th.
     """
 
     steps: tuple[tuple[int, float], ...]
@@ -121,10 +118,9 @@ class Escalation:
         return np.asarray(self._before[step] + answered * self._prices[step])
 
     def __str__(self) -> str:
-        text = ", ".join(f"{price:g} from {n}" for n, price in self.steps[:3])
-        more = ", …" if len(self.steps) > 3 else ""
-        again = "" if self.again is None else f", again at {self.again}"
-        return text + more + again
+        parts = [f"{price:g} from {n}" for n, price in self.steps[:3]]
+        parts += ["…"] if len(self.steps) > 3 else []
+        return ", ".join(parts + ([] if self.again is None else [f"again at {self.again}"]))
 
 
 @dataclass(frozen=True)
@@ -135,8 +131,7 @@ class Prices:
     """Price of a flagged answer: of the source class, or of the goal's set."""
     other: float = 1.0
     classes: Mapping[int, float] | None = field(default=None, hash=False)
-    """Price by label; a label that is not listed costs `other`. `source` then serves `ratio` only,
-    and `for_source` sets it."""
+    """Price by label; others cost `other`. `for_source` sets `source`, which serves `ratio`."""
     escalation: Escalation | None = None
     """How the price of a flagged answer grows; `source` is then the first price."""
 
@@ -163,11 +158,9 @@ class Prices:
     def escalating(
         cls, steps: Mapping[int, float], again: int | None = None, other: float = 1.0
     ) -> Prices:
-        """Return prices with which the n-th flagged answer costs p(n).
-
-        `steps` maps a flagged answer to the price from there on, as {1: 1.0, 100: 50.0}; with
-        `again=101` the 101st flagged answer costs as much as the first, and so on.
-        """
+        """Return prices that grow: `steps` maps a flagged answer to the price from there on, as
+        {1: 1.0, 100: 50.0}; with `again=101` the 101st flagged answer costs as much as the first,
+        and so on."""
         return cls(other=other, escalation=Escalation.of(steps, again))
 
     @classmethod
@@ -221,10 +214,9 @@ class Prices:
     def worst_before_last(
         self, counts: NDArray[np.int64], rows: int, alarms: tuple[float, float] = (0.0, 0.0)
     ) -> float:
-        """Return the highest cost, over all possible answers, that the account can have before the
-        last of `rows` more answers, plus the highest price of that answer. It has the bits that the
-        ledger will compute. `alarms`: the cost of the alarms before it, and of one alarm of its
-        own."""
+        """Return the highest possible cost before the last of `rows` more answers, plus the highest
+        price of that answer, with the bits that the ledger will compute. `alarms`: the cost of the
+        alarms before it, and of one alarm of its own."""
         if self.escalation is None:
             worst = np.append(counts[:-1], counts[-1] + rows - 1)
             return (float(self.cost(worst)) + alarms[0]) + (self.highest + alarms[1])

@@ -1,12 +1,8 @@
 """The problem: everything that an attack on one image may know.
 
-1. It has the source image, its label, the prices, the goal, the mask, the metric, and random
-   streams. It has no model, no budget, no batch size and no other image.
-2. Random numbers are a function of (seed, content of the image, purpose, step, row, column) only
-   (noise.py). Prices and parts are not in the key, so variants of an attack see the same start and
-   the same noise, and comparisons are paired.
-3. `accept` marks an iterate; `note` stores values about the current iteration for reports.
-4. A mask says which pixels may change: a bool tensor (c, h, w), or (h, w) or (1, h, w) for all
+1. It has no model, no budget, no batch size and no other image. Its random numbers are a function
+   of (seed, content of the image, purpose, step, row, column) only (noise.py).
+2. A mask says which pixels may change: a bool tensor (c, h, w), or (h, w) or (1, h, w) for all
    channels. Outside the mask a query has the bits of the source image, whoever made the point: the
    engine ensures that (engine/sender.py). Directions, starts and noise with the shape of an image
    are made inside the mask, so paths stay there and their lengths are those of the queries. The
@@ -58,7 +54,7 @@ class Accepted(NamedTuple):
 
     point: Tensor
     distance: float | None
-    """Distance from the source, as the point was sent, if it is known."""
+    """Distance of the point as it was sent, if it is known."""
     notes: dict[str, Any]
 
 
@@ -144,10 +140,8 @@ class Problem:
         return Noise(key, rows, tuple(self.source.shape), self.source, self.mask)
 
     def accept(self, iterate: Iterate | Tensor) -> None:
-        """Mark a point that was sent and found adversarial as the iterate of this iteration.
-
-        The distance of an `Iterate` is known; that of a bare point is computed again.
-        """
+        """Mark a point that was sent and found adversarial as the iterate of this iteration. The
+        distance of an `Iterate` is known; that of a bare point is computed again."""
         point, distance = iterate[:2] if isinstance(iterate, Iterate) else (iterate, None)
         self.accepted.append(Accepted(point, distance, self.notes))
         self.notes = {}
