@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -35,12 +35,15 @@ EXACT_SIZES = (128, 64, 256, 32, 512)
 """Batch sizes that `exact_choice` tries after the default."""
 NOISE = 0.01
 """Standard deviation of the noise of probes; it makes all rows distinct."""
+CHANCE, PLACE = "chance", "its place in the batch"
+NEIGHBOURS, SHAPE = "its neighbours in the batch", "the batch shape"
 HOW = {
-    "chance": "sent twice",
-    "place": "sent in another order",
-    "neighbours": "sent among other images",
-    "shape": "sent in a batch of another shape",
+    CHANCE: "sent twice",
+    PLACE: "sent in another order",
+    NEIGHBOURS: "sent among other images",
+    SHAPE: "sent in a batch of another shape",
 }
+"""What a row may depend on, and how its images were sent again."""
 
 
 class Examined(NamedTuple):
@@ -91,14 +94,13 @@ def examine(
         for kind, how in HOW.items()
         if changed.get(kind)
     ]
-    matters: dict[str, Any] = dict.fromkeys(changed, True)
     exactness = Exactness(
         comparison.seen,
-        **matters,
-        shapes=tuple(shapes),
-        layout=model.layout,
-        precision=precision_of(model),
-        digest=comparison.digest,
+        tuple(kind for kind in HOW if kind in changed),
+        tuple(shapes),
+        model.layout,
+        precision_of(model),
+        comparison.digest,
     )
     return Examined(findings, exactness)
 
@@ -127,16 +129,16 @@ class _Comparison:
         content = whole.contiguous().view(torch.uint8).numpy().tobytes()
         self.digest = hashlib.blake2b(content, digest_size=16).hexdigest()
         if changed := int((labels_of(whole) != decided).sum()):
-            yield "chance", changed
+            yield CHANCE, changed
         for shape in reversed(shapes):
             reference = whole
             if shape < self._size:
                 reference = self._ask(self._whole[:shape])
-                yield from self._compared("shape", whole[:shape], reference)
+                yield from self._compared(SHAPE, whole[:shape], reference)
             for kind, rows in probes(shape, self._size, thorough=shape == self._size):
                 answer = self._ask(rows)
                 same = rows < shape  # others are neighbours only
-                if kind == "neighbours":
+                if kind == NEIGHBOURS:
                     same = rows == self._whole[:shape]
                 yield from self._compared(kind, reference[rows[same]], answer[same])
 
@@ -157,17 +159,17 @@ def probes(shape: int, size: int, *, thorough: bool) -> Iterator[tuple[str, Tens
     on, the pool has other neighbours, of which the last is grey."""
     rows = torch.arange(shape)
     generator = torch.Generator().manual_seed(shape)
-    yield ("place", rows.flip(0))
-    yield ("neighbours", torch.where(rows % 2 == 0, rows, rows + size))
+    yield (PLACE, rows.flip(0))
+    yield (NEIGHBOURS, torch.where(rows % 2 == 0, rows, rows + size))
     if thorough:
-        yield ("chance", rows)
-        yield ("place", rows.roll(1))
+        yield (CHANCE, rows)
+        yield (PLACE, rows.roll(1))
         for _ in range(3):
-            yield ("place", torch.randperm(shape, generator=generator))
-        yield ("neighbours", torch.where(rows % 2 == 1, rows, rows + size))
-        yield ("neighbours", torch.where(rows < (shape + 7) // 8, rows, 0))  # as padding is
-        yield ("neighbours", torch.where(rows < (shape + 7) // 8, rows, 2 * size))
-        yield ("neighbours", torch.zeros_like(rows))
+            yield (PLACE, torch.randperm(shape, generator=generator))
+        yield (NEIGHBOURS, torch.where(rows % 2 == 1, rows, rows + size))
+        yield (NEIGHBOURS, torch.where(rows < (shape + 7) // 8, rows, 0))  # as padding is
+        yield (NEIGHBOURS, torch.where(rows < (shape + 7) // 8, rows, 2 * size))
+        yield (NEIGHBOURS, torch.zeros_like(rows))
 
 
 def _pool(images: Tensor, rows: int, model: Model) -> Tensor:

@@ -30,13 +30,6 @@ REASONS = {
     Seen.FAILED: "Not known, since the model failed when it was checked",
     Seen.NOT_KNOWN: "Not known",
 }
-MATTERS = {
-    "chance": "chance",
-    "place": "its place in the batch",
-    "neighbours": "its neighbours in the batch",
-    "shape": "the batch shape",
-}
-"""Fields of what a row may depend on, with their display names."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +37,8 @@ class Exactness:
     """Dependences found for a model, in one precision and layout, in batches of some shapes."""
 
     seen: Seen = Seen.NOT_CHECKED
-    chance: bool = False
-    """Whether the same batch was answered differently the second time."""
-    place: bool = False
-    neighbours: bool = False
-    shape: bool = False
+    matters: tuple[str, ...] = ()
+    """What a row depends on, as "its place in the batch"."""
     shapes: tuple[int, ...] = ()
     """Rows of the batches, increasing."""
     layout: str = ""
@@ -66,11 +56,6 @@ class Exactness:
     def exact(self) -> bool:
         """Whether no dependence was found in any batch of the run."""
         return self.known and not self.matters and not self.ended
-
-    @property
-    def matters(self) -> list[str]:
-        """Display names of what a row depends on."""
-        return [words for name, words in MATTERS.items() if getattr(self, name)]
 
     @property
     def sentence(self) -> str:
@@ -96,7 +81,8 @@ class Exactness:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Exactness:
-        return cls(**{**values, "seen": Seen(values["seen"]), "shapes": tuple(values["shapes"])})
+        tuples = {name: tuple(values[name]) for name in ("matters", "shapes")}
+        return cls(**{**values, **tuples, "seen": Seen(values["seen"])})
 
 
 NOT_CHECKED = Exactness()
@@ -104,5 +90,5 @@ NOT_CHECKED = Exactness()
 
 def listed(words: Iterable[str]) -> str:
     """Return words as "a, b and c"."""
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last
+    known = list(words)
+    return " and ".join(filter(None, (", ".join(known[:-1]), *known[-1:])))
