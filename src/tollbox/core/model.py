@@ -63,10 +63,6 @@ class Model:
     preprocessing: Preprocessing | None = None
     """How image files become inputs, if the model's configuration says so."""
 
-    def shown(self, label: int) -> str:
-        """Return a label, with the name of its class if it is known."""
-        return numbered(label, self.names or ())
-
     def __post_init__(self) -> None:
         require(callable(self.predict), "predict", self.predict, "a function of images")
         count = or_none(whole(1))
@@ -79,6 +75,10 @@ class Model:
             "if the model takes another dtype, convert inside the callable, with quantize=8 if it "
             "takes 8-bit images",
         )
+
+    def shown(self, label: int) -> str:
+        """Return a label, with the name of its class if it is known."""
+        return numbered(label, self.names or ())
 
     @property
     def layout(self) -> str:

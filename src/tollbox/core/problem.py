@@ -154,20 +154,8 @@ class Problem:
 class Attack(Protocol):
     """An attack: called with a problem, it returns a generator of asks that returns a `Stop`.
 
-    It may also be a `BoundedAttack`, and have `metrics`, a tuple of those that it supports. A
-    complete attack that tries brighter and brighter images:
-
-        @dataclass(frozen=True)
-        class Brighten:
-            def __call__(self, problem):
-                levels = torch.linspace(0, 1, 50, dtype=problem.source.dtype)
-                points = torch.lerp(problem.source, torch.ones_like(problem.source),
-                                    levels.view(-1, 1, 1, 1).to(problem.source.device))
-                answers = yield Ask(points, until=Until.ADVERSARIAL, phase="brighten")
-                if not answers.adversarial[-1]:
-                    return Stop.NO_START
-                problem.accept(points[len(answers) - 1])
-                return Stop.CONVERGED
+    It may also be a `BoundedAttack`, and have `metrics`, a tuple of those that it supports.
+    docs/howto/own-attack.md has a complete example.
     """
 
     def __call__(self, problem: Problem, /) -> Asking[Stop]: ...

@@ -6,8 +6,7 @@
        def __post_init__(self) -> None:
            check(self, tau=between(0, 1), levels=whole(1, MAX_VALUE))
 
-   A value out of range is refused with a sentence that starts with the field's name: "tau is 0:
-   expected a number above 0, below 1." No range includes infinity or NaN, except `CAP`.
+   No range includes infinity or NaN, except `CAP`, which includes infinity.
 3. A range excludes what cannot run (a division by 0, points that overflow, a loop without queries),
    not what is unwise: the largest values are far beyond any use.
 """
@@ -75,25 +74,21 @@ class Range(NamedTuple):
 
 
 def between(low: float, high: float) -> Range:
-    """Return the range of numbers strictly between `low` and `high`."""
     words = f"a number above {low}, below {high}"
     return Range(words, lambda value: is_number(value) and low < value < high)
 
 
 def above(low: float, most: float) -> Range:
-    """Return the range of numbers above `low`, up to `most`."""
     words = f"a number above {low}, up to {most}"
     return Range(words, lambda value: is_number(value) and low < value <= most)
 
 
 def number(least: float, most: float = math.inf) -> Range:
-    """Return the range of finite numbers from `least` to `most`."""
     words = f"a {'finite ' if most == math.inf else ''}number{_ends(least, most)}"
     return Range(words, lambda v: is_number(v) and least <= v <= most and v < math.inf)
 
 
 def whole(least: float = -math.inf, most: float = math.inf) -> Range:
-    """Return the range of whole numbers from `least` to `most`."""
     words = f"a whole number{_ends(least, most)}"
     return Range(words, lambda value: is_whole(value) and least <= value <= most)
 
@@ -105,7 +100,6 @@ def _ends(least: float, most: float) -> str:
 
 
 def or_none(allowed: Range) -> Range:
-    """Return a range with None."""
     return Range(allowed.words, lambda value: value is None or allowed.holds(value))
 
 
