@@ -59,10 +59,10 @@ class Cell:
     """The detector that sees the queries, and the terms of its alarms."""
 
     def __post_init__(self) -> None:
-        callable_now = callable(self.attack) and not isinstance(self.attack, type)
+        is_attack = callable(self.attack) and not isinstance(self.attack, type)
         by_name = f"use tb.preset({self.attack!r})" if isinstance(self.attack, str) else ""
         expected = "an attack" if by_name else "an attack, such as tb.preset('a-hsja')"
-        require(callable_now, "attack", self.attack, expected, by_name)
+        require(is_attack, "attack", self.attack, expected, by_name)
         object.__setattr__(self, "norm", norm_of(self.norm))
         check_made_for(self.attack, self.norm)
         if self.detection is not None:

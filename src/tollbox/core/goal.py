@@ -117,9 +117,9 @@ def _checked(labels: Any) -> frozenset[int]:
     require(several, "flagged", labels, "a set of classes, as {151, 152}")
     listed = list(labels)
     expect(bool(listed), "is empty", "at least one class", input="flagged")
+    allowed, expected = whole(0), "classes as whole numbers, 0 or more"
     for label in listed:
-        expected = "classes as whole numbers, 0 or more"
-        expect(whole(0).holds(label), f"has {shown(label)}", expected, input="flagged")
+        expect(allowed.holds(label), f"has {shown(label)}", expected, input="flagged")
     return frozenset(map(int, listed))
 
 

@@ -61,8 +61,8 @@ class Escalation:
         return cls(tuple(sorted((n, price) for n, price in steps.items())), again)
 
     def __post_init__(self) -> None:
+        allowed = whole(1, LARGEST_STEP)
         for n, _ in self.steps:
-            allowed = whole(1, LARGEST_STEP)
             expect(allowed.holds(n), f"a price starts at flagged answer {shown(n)}", allowed.words)
         steps = tuple(
             (int(n), _checked_price(f"the price from flagged answer {n} on", price))
@@ -306,9 +306,9 @@ def _checked_table(prices: Mapping[int, float]) -> dict[int, float]:
     """Return a price per class, or raise InputError."""
     given = f"the prices per class are {shown(prices)}"
     expect(isinstance(prices, Mapping), given, "a mapping, as {3: 100.0}")
+    allowed, expected = whole(0), "classes as whole numbers, 0 or more"
     for label in prices:
-        given = f"a price is set for class {shown(label)}"
-        expect(whole(0).holds(label), given, "classes as whole numbers, 0 or more")
+        expect(allowed.holds(label), f"a price is set for class {shown(label)}", expected)
     return {
         int(label): _checked_price(f"the price of class {label}", price)
         for label, price in prices.items()
