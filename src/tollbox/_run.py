@@ -312,10 +312,8 @@ def run(call: _Call) -> Results:
 
 @_taking(_arguments)
 def stream(call: _Call) -> Iterator[Result]:
-    """Attack images as they come; yield each result when it is finished, and keep none.
-
-    The arguments are those of `run`. Labels, targets and starts may also come from iterables.
-    """
+    """Attack images as they come; yield each result when it is finished, and keep none. The
+    arguments are those of `run`."""
 
     def results() -> Iterator[Result]:
         cells, shape = iter(call.cells), None

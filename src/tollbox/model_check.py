@@ -7,7 +7,6 @@
    batch. A network must also be in eval mode. Each finding is a sentence.
 3. Labels rarely change where logits change in the last bits. So the network's outputs are compared
    bit for bit where they are known (`Model.outputs`): that is `Exactness`.
-4. `exact_choice` looks for one batch shape and layout in which a row depends only on itself.
 """
 
 from __future__ import annotations
@@ -158,18 +157,18 @@ def probes(shape: int, size: int, *, thorough: bool) -> Iterator[tuple[str, Tens
     """Yield batches of `shape` rows, by their numbers in the pool, and what each tests. From `size`
     on, the pool has other neighbours, of which the last is grey."""
     rows = torch.arange(shape)
-    generator = torch.Generator().manual_seed(shape)
-    yield (PLACE, rows.flip(0))
-    yield (NEIGHBOURS, torch.where(rows % 2 == 0, rows, rows + size))
+    yield PLACE, rows.flip(0)
+    yield NEIGHBOURS, torch.where(rows % 2 == 0, rows, rows + size)
     if thorough:
-        yield (CHANCE, rows)
-        yield (PLACE, rows.roll(1))
+        generator, few = torch.Generator().manual_seed(shape), rows < (shape + 7) // 8
+        yield CHANCE, rows
+        yield PLACE, rows.roll(1)
         for _ in range(3):
-            yield (PLACE, torch.randperm(shape, generator=generator))
-        yield (NEIGHBOURS, torch.where(rows % 2 == 1, rows, rows + size))
-        yield (NEIGHBOURS, torch.where(rows < (shape + 7) // 8, rows, 0))  # as padding is
-        yield (NEIGHBOURS, torch.where(rows < (shape + 7) // 8, rows, 2 * size))
-        yield (NEIGHBOURS, torch.zeros_like(rows))
+            yield PLACE, torch.randperm(shape, generator=generator)
+        yield NEIGHBOURS, torch.where(rows % 2 == 1, rows, rows + size)
+        yield NEIGHBOURS, torch.where(few, rows, 0)  # as padding is
+        yield NEIGHBOURS, torch.where(few, rows, 2 * size)
+        yield NEIGHBOURS, torch.zeros_like(rows)
 
 
 def _pool(images: Tensor, rows: int, model: Model) -> Tensor:
@@ -200,10 +199,8 @@ def precision_of(model: Model) -> str:
 
 def exact_choice(model: Model, images: Tensor, batch_size: int | None) -> tuple[Model, Examined]:
     """Return the model in the first layout, and the findings at the first batch size, in which a
-    row depends only on itself; raise InputError if there is none.
-
-    If `batch_size` is given, or the model takes only one, no other size is tried.
-    """
+    row depends only on itself; raise InputError if there is none. If `batch_size` is given, or the
+    model takes only one, no other size is tried."""
     sizes = [batch_size or default_batch_size(model)]
     if batch_size is None and model.batch is None:
         sizes = list(dict.fromkeys((*sizes, *EXACT_SIZES)))

@@ -83,10 +83,8 @@ class Cell:
     def check(
         self, model: Model, name: str, shape: tuple[int, ...] | None = None
     ) -> tuple[int, ...]:
-        """Raise InputError if this cell cannot be run with images of `shape`; return its shape.
-
-        `name` is what the message calls the image.
-        """
+        """Raise InputError if this cell cannot be run with images of `shape`; return its shape. A
+        message calls the image `name`."""
         check_image(self.image, name)
         check_label(self.label, model.classes, f"the label of {name}")
         if model.classes is not None:

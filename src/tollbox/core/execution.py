@@ -1,7 +1,5 @@
-"""Execution: how a call is computed. None of these options changes a result, except `time_limit`.
-
-With `exact`, this holds bit for bit. Without it, this holds if each row of the network's output
-depends only on its own input (`Results.exactness`).
+"""Execution: how a call is computed. None of these options changes a result, except `time_limit`,
+as far as a row of the network's output depends only on its own input (`Results.exactness`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Limits: how much one image may cost, and how many queries and flagged answers it may use.
 
-1. A limit is hard: a query is sent only if no answer to it could exceed one. The most expensive
-   next answer must fit into `budget`, fewer than `max_queries` queries were sent, and fewer than
-   `max_flagged` answers were flagged.
-2. `max_flagged` does not end a run by itself, since other answers never reach it.
+A limit is hard: a query is sent only if no answer to it could exceed one. `max_flagged` does not
+end a run by itself, since other answers never reach it.
 """
 
 from __future__ import annotations

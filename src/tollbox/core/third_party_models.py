@@ -1,7 +1,6 @@
 """Models of other packages: Foolbox models and ART classifiers, recognised by their attributes.
 
-1. Neither package is imported. A Foolbox model has `bounds` and `transform_bounds` and is callable;
-   an ART classifier has `predict`, `clip_values` and `nb_classes`.
+1. Neither package is imported.
 2. A point in [0,1] is scaled to the model's bounds and sent in its layout: (n, c, h, w), or
    (n, h, w, c) if channels are last. With the bounds 0 and 1 no value changes.
 3. Only the outputs before the decision are used: logits or scores (n, classes).
