@@ -35,7 +35,7 @@ import paired
 import torch
 
 import tollbox as tb
-from tollbox import theory
+from tollbox.theory import caps
 
 SHOWN = (0, 1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500)
 """Iterations at which search costs are told."""
@@ -109,7 +109,7 @@ class OneEstimate:
     def begin(self, problem: tb.attack.Problem) -> Any:
         """For one image; the vanilla n'_t, a fraction at large c*, is such that n* is `queries`."""
         ratio = problem.prices.ratio
-        a_query = 1 / theory.optimal_queries(1.0, ratio, problem.dimension)
+        a_query = 1 / caps.optimal_queries(1.0, ratio, problem.dimension)
         vanilla = 2 * self.queries * a_query / (ratio + 1)
         whole = replace(self.estimate, chunk=self.rows).begin(problem)
         return lambda t, found, _: whole(t, found, vanilla)

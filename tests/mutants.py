@@ -158,7 +158,7 @@ MUTANTS = [
     Mutant(
         "goal: a label of the set is counted as other",
         "core/goal.py",
-        "        return np.isin(labels, self._label_array)\n",
+        "        return np.isin(labels, self._labels)\n",
         "        return np.equal(labels, self._labels[0])\n",
     ),
     Mutant(
@@ -702,8 +702,8 @@ MUTANTS = [
     Mutant(
         "metric: an attack runs in one that it is not made for",
         "core/metric.py",
-        "if norm not in metrics:",
-        "if not metrics:",
+        "expect(norm in metrics, ",
+        "expect(bool(metrics), ",
         tests=["tests/unit/test_metric.py"],
     ),
     Mutant(

@@ -56,7 +56,7 @@ def _resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
     last = node["reftarget"].rpartition(".")[2]
     domain = env.get_domain("py")
     for package in PACKAGES:
-        if last not in package.__all__:
+        if not hasattr(package, last):
             continue
         name = f"{package.__name__}.{last}"
         for kind in ("class", "exc", "func"):

@@ -2,8 +2,7 @@
 
 Ctrl-C (or SIGTERM) during imports, which take seconds with torch, ends with one message and exit
 code 130 (143). Libraries swallow a KeyboardInterrupt while they are imported, so the signal handler
-itself ends the process, which has nothing to lose yet. The packages that the command line needs are
-an extra; if one is missing, a message says how to install it.
+itself ends the process, which has nothing to lose yet.
 """
 
 from __future__ import annotations

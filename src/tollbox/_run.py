@@ -4,8 +4,8 @@ any mix of attacks, prices, limits and seeds.
 1. `run` and `run_cells` refuse wrong input before the first query. `stream` takes images as they
    come; after a wrong one it finishes the images in progress and then raises.
 2. Images and labels come one for each cell, from any iterable. Everything else may also be given
-   once for all images. A targeted run has `targets`, the classes to reach, and usually `starts`,
-   images of these classes, since noise hardly ever has a chosen class.
+   once for all images. A targeted run usually has `starts`, images of its `targets`, since noise
+   hardly ever has a chosen class.
 3. The model check and the search for an exact batch shape send queries that are not charged.
 4. A number of `workers` is reduced to the number of cells and of cores; a warning reports the
    latter. A `Workers` pool is used as it is.
@@ -20,7 +20,7 @@ import math
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain, count, islice
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -37,7 +37,7 @@ from .core.model import Model, as_model
 from .core.prices import Prices
 from .core.problem import Attack
 from .core.result import Result, Results
-from .core.validation import check_function, check_instance, shown
+from .core.validation import check_function, check_instance, expect, require, shown
 from .detection.benign import benign_panel
 from .engine.batch import batch_size_for
 from .engine.engine import Engine, Progress
@@ -51,38 +51,23 @@ T = TypeVar("T")
 AnyModel = Model | Callable[[Tensor], Any]
 OnProgress = Callable[[Progress], None] | None
 Targets = int | Tensor | Iterable[int] | None
-"""The class to reach, for all images or one for each; None for any class except the source."""
 Goals = Goal | Iterable[Goal] | None
-"""The goal for all images or one for each; None for any class except the source."""
 Masks = Tensor | Iterable[Tensor] | None
-"""The pixels that may change, bool: (h, w), (1, h, w) or (c, h, w) for all images, or one for each,
-as (n, c, h, w), (n, 1, h, w) or any iterable; None for all pixels."""
 Starts = Tensor | Iterable[Tensor] | None
-"""The image to start from, (c, h, w) for all or one for each; None to let the attack find one."""
 AXES_FOR_ALL = {"start": (3,), "mask": (2, 3)}
 """Numbers of axes of a tensor that is for all images."""
 OPTION_OBJECTS: dict[str, Any] = {"limits": Limits, "detection": Detection, "execution": Execution}
 
 
-def suggesting(function: Callable[P, T]) -> Callable[P, T]:
-    """Return the function with an error for an unknown option that suggests a known one."""
-    names = inspect.signature(function).parameters
-
-    @functools.wraps(function)
-    def checked(*args: P.args, **options: P.kwargs) -> T:
-        check_names(function.__name__, options, names)
-        return function(*args, **options)
-
-    return checked
-
-
 def check_names(function: str, options: Iterable[str], names: Collection[str]) -> None:
     """Raise TypeError, as the function would, for the first option that it does not have."""
-    known = {name: repr(name) for name in names}
-    for argument, kind in OPTION_OBJECTS.items():
-        if argument in names:
-            for field in kind.__dataclass_fields__:
-                known.setdefault(field, f"{argument}=tb.{kind.__name__}({field}=...)")
+    fields = {
+        field: f"{argument}=tb.{kind.__name__}({field}=...)"
+        for argument, kind in OPTION_OBJECTS.items()
+        if argument in names
+        for field in kind.__dataclass_fields__
+    }
+    known = fields | {name: repr(name) for name in names}
     for name in options:
         if name not in names:
             near = difflib.get_close_matches(name, known, n=1)
@@ -106,9 +91,10 @@ class _Call:
         if not isinstance(self.execution.workers, Workers):
             check_workers(self.execution.workers)
 
-    def prepare(self, cells: list[Cell], most: float, frames: int) -> Examined:
+    def prepare(self, cells: list[Cell], most: float, frames: int = 5) -> Examined:
         """Check the model on the first of `cells`, or choose an exact shape and layout, if
-        `execution` says so; warn if the model is unfit. `most` is the number of cells."""
+        `execution` says so; warn if the model is unfit. `most` is the number of cells, `frames`
+        that of the frames from here to the user's call."""
         execution = self.execution
         if not (cells and (execution.check or execution.exact)):
             seen = Seen.METERED if execution.metered else Seen.NOT_CHECKED
@@ -121,32 +107,29 @@ class _Call:
                 self.execution = replace(execution, batch_size=size, one_shape=True)
             else:
                 size = batch_size_for(self.model, execution)
-                examined = examine(
-                    self.model, few, shapes_of(self.model, size, execution.one_shape)
-                )
+                shapes = shapes_of(self.model, size, execution.one_shape)
+                examined = examine(self.model, few, shapes)
         if examined.findings and execution.check:
             warnings.warn(" ".join(examined.findings), ModelWarning, stacklevel=frames)
         return examined
 
     def results(self, cells: Iterable[Cell], most: float) -> Iterator[Result]:
         """Yield each result when it is finished, from this process or from workers."""
-        execution, workers = self.execution, self.execution.workers
+        options: dict[str, Any] = {"execution": self.execution, "progress": self.progress}
+        workers = self.execution.workers
         if isinstance(workers, Workers):
-            layout = self.model.layout if execution.exact else None
-            yield from workers.run(
-                cells, execution=execution, layout=layout, progress=self.progress
-            )
+            layout = self.model.layout if self.execution.exact else None
+            yield from workers.run(cells, layout=layout, **options)
             return
         forced = "workers=Workers(model, ..., force=True)"
-        wanted = int(min(self._asked, most))
-        if (notice := fewer_notice(self._asked, wanted, False, forced)) is not None:
+        notice = fewer_notice(self._asked, int(min(self._asked, most)), False, forced)
+        if notice is not None:
             warnings.warn(notice, stacklevel=2)
-        count = self._processes(most)
-        if count <= 1:
-            yield from Engine(self.model, execution, progress=self.progress).run(cells)
+        if (count := self._processes(most)) <= 1:
+            yield from Engine(self.model, **options).run(cells)
             return
         with Workers(self.model, count) as pool:
-            yield from pool.run(cells, execution=execution, progress=self.progress)
+            yield from pool.run(cells, **options)
 
     @property
     def _asked(self) -> int:
@@ -183,16 +166,8 @@ def _arguments(
     progress: OnProgress = None,
 ) -> _Call:
     """The arguments of `run` and `stream`, checked; the images are not taken yet."""
-    template = cell_template(
-        attack,
-        prices=prices,
-        budget=budget,
-        limits=limits,
-        detection=detection,
-        norm=norm,
-        seed=seed,
-        charge_clean=charge_clean,
-    )
+    settings = {"detection": detection, "norm": norm, "seed": seed, "charge_clean": charge_clean}
+    template = cell_template(attack, prices=prices, budget=budget, limits=limits, **settings)
     inputs = {"image": images, "label": labels, "target": targets, "start": starts}
     cells = _cells(template, {**inputs, "goal": goal, "mask": mask})
     return _Call(as_model(model), cells, Execution() if execution is None else execution, progress)
@@ -208,81 +183,62 @@ def cell_template(
 ) -> Cell:
     """Return a cell without an image; raise InputError if these arguments of `run` are wrong."""
     check_instance("limits", limits, Limits)
-    limited = Limits(budget=budget)
-    if limited != NO_LIMITS and not math.isinf(limits.budget):
-        raise InputError(
-            f"is {budget:g}, and {mention('limits')} has a budget of {limits.budget:g}",
-            expected="one of them",
-            input="budget",
-        )
-    return Cell(
-        preset(attack) if isinstance(attack, str) else attack,
-        torch.empty(0),
-        0,
-        Prices() if prices is None else prices,
-        limits if limited == NO_LIMITS else replace(limits, budget=budget),
-        **settings,
-    )
+    if Limits(budget) != NO_LIMITS:
+        given = f"is {budget:g}, and {mention('limits')} has a budget of {limits.budget:g}"
+        expect(math.isinf(limits.budget), given, "one of them", input="budget")
+        limits = replace(limits, budget=budget)
+    attack = preset(attack) if isinstance(attack, str) else attack
+    prices = Prices() if prices is None else prices
+    return Cell(attack, torch.empty(0), 0, prices, limits, **settings)
 
 
 def _cells(template: Cell, inputs: Mapping[str, Any]) -> Iterator[Cell]:
     """Return a cell for each image; `inputs` are fields of cells, for all or one for each."""
     columns: dict[str, Iterator[Any]] = {}
     for_all: dict[str, Any] = {}
-    for name, value in inputs.items():
-        values = _column(name, value)
-        if values is not None:
-            columns[name] = iter(values)
-        elif value is not None:
-            for_all[name] = _plain(value) if name == "target" else value
+    for name, values in inputs.items():
+        if name in ("label", "target") and hasattr(values, "tolist"):
+            values = values.tolist()
+        if values is None and name not in ("image", "label"):
+            continue
+        if _is_for_all(name, values):
+            for_all[name] = values
+        else:
+            columns[name] = iter(values.cpu() if isinstance(values, Tensor) else values)
     return _zipped(replace(template, **for_all), columns)
 
 
-def _column(name: str, values: Any) -> Iterable[Any] | None:
-    """Return the values for each image; None if there is one for all, or none."""
-    if name in ("label", "target"):
-        values = _plain(values)
-        if isinstance(values, Iterable):
-            return values
-        if name == "target":
-            return None
-        raise InputError(f"is {shown(values)}", expected="one label per image", input="labels")
+def _is_for_all(name: str, values: Any) -> bool:
+    """Return whether an input is one for all images, instead of one for each."""
+    several = isinstance(values, Iterable)
+    if name == "target":
+        return not several
+    if name == "label":
+        require(several, "labels", values, "one label per image")
+        return False
     if name == "goal":
-        if values is None or isinstance(values, Goal):
-            return None
-        if not isinstance(values, Iterable) or isinstance(values, str | set | frozenset):
-            remedy = "use tb.Goal.leave(...)" if isinstance(values, Iterable) else ""
-            expected = "a tb.Goal, or one for each image"
-            raise InputError(f"is {shown(values)}", expected=expected, remedy=remedy, input="goal")
-        return values
-    is_tensor = isinstance(values, Tensor)
-    if name in AXES_FOR_ALL and (
-        values is None or (is_tensor and values.ndim in AXES_FOR_ALL[name])
-    ):
-        return None
+        right = several and not isinstance(values, str | set | frozenset)
+        remedy = "use tb.Goal.leave(...)" if several else ""
+        expected = "a tb.Goal, or one for each image"
+        require(right or isinstance(values, Goal), "goal", values, expected, remedy)
+        return isinstance(values, Goal)
     argument = name if name == "mask" else f"{name}s"
-    if is_tensor and values.ndim != 4:
-        image = name == "image"
-        raise InputError(
-            f"has shape {tuple(values.shape)}",
-            expected="(n, c, h, w)" if image else "(n, c, h, w), or (c, h, w) for all images",
-            remedy="for a single image use image[None]" if image else "",
-            input=argument,
-        )
-    if not isinstance(values, Iterable):
-        raise InputError(f"is {shown(values)}", expected="images, as tensors", input=argument)
-    return values.cpu() if isinstance(values, Tensor) else values
-
-
-def _plain(classes: Any) -> Any:
-    """Return classes as plain numbers if they come as a tensor or an array."""
-    return classes.tolist() if hasattr(classes, "tolist") else classes
+    require(several, argument, values, "images, as tensors")
+    if not isinstance(values, Tensor) or values.ndim == 4:
+        return False
+    axes = AXES_FOR_ALL.get(name)
+    expected = "(n, c, h, w), or (c, h, w) for all images" if axes else "(n, c, h, w)"
+    remedy = "" if axes else "for a single image use image[None]"
+    expect(
+        values.ndim in (axes or ()), f"has shape {tuple(values.shape)}", expected, remedy, argument
+    )
+    return True
 
 
 def _zipped(template: Cell, columns: dict[str, Iterator[Any]]) -> Iterator[Cell]:
     """Yield a cell for each row of `columns`, which must have one length."""
-    end, index = object(), 0
-    while True:
+    end = object()
+    for index in count():
         row: dict[str, Any] = {name: next(column, end) for name, column in columns.items()}
         ended = [name for name, value in row.items() if value is end]
         if len(ended) == len(row):
@@ -290,19 +246,15 @@ def _zipped(template: Cell, columns: dict[str, Iterator[Any]]) -> Iterator[Cell]
         if ended:
             longer = next(name for name in row if name not in ended)
             missing = ended[0] if longer == "image" else longer
-            raise InputError(
-                f"got {index} {ended[0]}s but more {longer}s", expected=f"one {missing} per image"
-            )
-        for name in ("label", "target"):
-            if hasattr(row.get(name), "__index__"):
-                row[name] = row[name].__index__()
-        for name in ("target", "start", "goal", "mask"):
-            if name in row and row[name] is None:
-                raise InputError(
-                    f"the {name} of image {index} is None", expected="one for each image, or none"
-                )
+            given = f"got {index} {ended[0]}s but more {longer}s"
+            raise InputError(given, expected=f"one {missing} per image")
+        for name, value in row.items():
+            if name in ("label", "target") and hasattr(value, "__index__"):
+                row[name] = value.__index__()
+            given = f"the {name} of image {index} is None"
+            optional = name not in ("image", "label")
+            expect(not (optional and value is None), given, "one for each image, or none")
         yield replace(template, **row)
-        index += 1
 
 
 # -- run, stream, run_cells -----------------------------------------------------------------------
@@ -311,17 +263,20 @@ def _zipped(template: Cell, columns: dict[str, Iterator[Any]]) -> Iterator[Cell]
 def _taking(
     arguments: Callable[P, _Call],
 ) -> Callable[[Callable[[_Call], T]], Callable[P, T]]:
-    """Return a decorator that gives a function of a call the signature of `arguments`."""
+    """Return a decorator that gives a function of a call the signature of `arguments`, and an error
+    for an unknown option that suggests a known one."""
+    signature = inspect.signature(arguments)
 
     def decorate(function: Callable[[_Call], T]) -> Callable[P, T]:
         @functools.wraps(function)
         def call(*args: P.args, **options: P.kwargs) -> T:
+            check_names(function.__name__, options, signature.parameters)
             return function(arguments(*args, **options))
 
         returned = inspect.signature(function).return_annotation
-        signature = inspect.signature(arguments).replace(return_annotation=returned)
-        call.__signature__ = signature  # type: ignore[attr-defined]
-        return suggesting(call)
+        own = signature.replace(return_annotation=returned)
+        call.__signature__ = own  # type: ignore[attr-defined]
+        return call
 
     return decorate
 
@@ -351,17 +306,14 @@ def run(call: _Call) -> Results:
     progress: a function that is called after each batch.
     """
     cells = list(call.cells)
-    if not cells:
-        raise InputError("there are no images", expected="at least one")
-    return _all_results(call, cells, frames=6)
+    expect(bool(cells), "there are no images", "at least one")
+    return _all_results(call, cells)
 
 
 @_taking(_arguments)
 def stream(call: _Call) -> Iterator[Result]:
-    """Attack images as they come; yield each result when it is finished, and keep none.
-
-    The arguments are those of `run`. Labels, targets and starts may also come from iterables.
-    """
+    """Attack images as they come; yield each result when it is finished, and keep none. The
+    arguments are those of `run`."""
 
     def results() -> Iterator[Result]:
         cells, shape = iter(call.cells), None
@@ -375,34 +327,35 @@ def stream(call: _Call) -> Iterator[Result]:
     return results()
 
 
-@suggesting
-def run_cells(
+def _cell_arguments(
     cells: Iterable[Cell],
     model: AnyModel,
     *,
     execution: Execution | None = None,
     progress: OnProgress = None,
-) -> Results:
-    """Run cells, which may differ in everything except the image shape; return results in input
-    order. `execution` and `progress` are those of `run`."""
-    if not isinstance(cells, Iterable):
-        raise InputError(f"is {shown(cells)}", expected="cells, as Cell", input="cells")
+) -> _Call:
+    require(isinstance(cells, Iterable), "cells", cells, "cells, as Cell")
     listed = list(cells)
     for index, cell in enumerate(listed):
         if not isinstance(cell, Cell):
             given = f"has {shown(cell)} at {index}"
             raise InputError(given, expected="cells, as Cell", input="cells")
     execution = Execution() if execution is None else execution
-    call = _Call(as_model(model), listed, execution, progress)
-    return _all_results(call, listed, frames=5)
+    return _Call(as_model(model), listed, execution, progress)
 
 
-def _all_results(call: _Call, cells: list[Cell], frames: int) -> Results:
-    """Run cells; `frames` is how many frames the user's call is above `prepare`."""
+@_taking(_cell_arguments)
+def run_cells(call: _Call) -> Results:
+    """Run cells, which may differ in everything except the image shape; return results in input
+    order. `execution` and `progress` are those of `run`."""
+    return _all_results(call, list(call.cells))
+
+
+def _all_results(call: _Call, cells: list[Cell]) -> Results:
     model, shape = call.model, None
     for index, cell in enumerate(cells):  # all of them before the first query
         shape = cell.check(model, cell.name or f"image {index}", shape)
-    findings, exactness = call.prepare(cells, len(cells), frames)
+    findings, exactness = call.prepare(cells, len(cells))
     results = sorted(call.results(cells, len(cells)), key=lambda result: result.index)
     exactness = exactness.after(text for result in results for text in result.warnings)
     return Results(tuple(results), tuple(findings), exactness, _panel(cells, model))
@@ -411,9 +364,8 @@ def _all_results(call: _Call, cells: list[Cell], frames: int) -> Results:
 def _panel(cells: list[Cell], model: Model) -> BenignStats | None:
     """Show the detector harmless queries about the images, if all cells have the same one."""
     found = [None if cell.detection is None else cell.detection.detector for cell in cells]
-    detectors = {id(each): each for each in found}
-    detector = next(iter(detectors.values()), None)
-    if detector is None or len(detectors) > 1:
+    detector = found[0] if found else None
+    if detector is None or any(each is not detector for each in found):
         return None
     images = {id(cell.image): cell.image for cell in cells}
     return benign_panel(detector, images.values(), model)

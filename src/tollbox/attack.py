@@ -6,48 +6,30 @@ with the decorator `register` can be named as a part in study files.
 
 from __future__ import annotations
 
-from ._run import run_cells
-from .core.ask import Answers, Ask, Asking, Iterate, Rows, Sequential, Until, together
-from .core.cell import Cell
-from .core.metric import Metric
-from .core.problem import Attack, BoundedAttack, Problem
-from .core.result import Improvement, Step
-from .core.stop import Stop
-from .engine.engine import Engine, Progress
-from .parts.directions import Directions
-from .parts.estimates import Estimate
-from .parts.registry import register
-from .parts.searches import Search
-from .parts.starts import Start
-from .parts.subspaces import Prior, Subspace
-from .parts.sweeps import Sweep
-
-__all__ = [
-    "Answers",
-    "Ask",
-    "Asking",
-    "Attack",
-    "BoundedAttack",
-    "Cell",
-    "Directions",
-    "Engine",
-    "Estimate",
-    "Improvement",
-    "Iterate",
-    "Metric",
-    "Prior",
-    "Problem",
-    "Progress",
-    "Rows",
-    "Search",
-    "Sequential",
-    "Start",
-    "Step",
-    "Stop",
-    "Subspace",
-    "Sweep",
-    "Until",
-    "register",
-    "run_cells",
-    "together",
-]
+from ._run import run_cells as run_cells
+from .core.ask import Answers as Answers
+from .core.ask import Ask as Ask
+from .core.ask import Asking as Asking
+from .core.ask import Iterate as Iterate
+from .core.ask import Rows as Rows
+from .core.ask import Sequential as Sequential
+from .core.ask import Until as Until
+from .core.ask import together as together
+from .core.cell import Cell as Cell
+from .core.metric import Metric as Metric
+from .core.problem import Attack as Attack
+from .core.problem import BoundedAttack as BoundedAttack
+from .core.problem import Problem as Problem
+from .core.result import Improvement as Improvement
+from .core.result import Step as Step
+from .core.stop import Stop as Stop
+from .engine.engine import Engine as Engine
+from .engine.engine import Progress as Progress
+from .parts.directions import Directions as Directions
+from .parts.estimates import Estimate as Estimate
+from .parts.registry import register as register
+from .parts.searches import Search as Search
+from .parts.starts import Start as Start
+from .parts.subspaces import Prior as Prior
+from .parts.subspaces import Subspace as Subspace
+from .parts.sweeps import Sweep as Sweep

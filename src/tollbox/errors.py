@@ -13,19 +13,16 @@
 2. `input` is the argument's Python name (`batch_size`). A command line (`--batch-size`) or a study
    file (`goal.start`) passes its own names to `sentence` and never searches the text for them. A
    field that refers to another argument writes it as `mention("max_queries")`.
-3. `placed` returns the same error with a place in front, such as a file and a line; `renamed`
-   returns it for an argument with another name.
 """
 
 from __future__ import annotations
 
 import copy
+import copyreg
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Self, TypeVar
-
-E = TypeVar("E", bound="InputError")
+from typing import Any, Self
 
 _MENTION = re.compile("\x00([a-z0-9_]+)\x00")
 
@@ -77,13 +74,7 @@ class InputError(TollboxError, ValueError):
         return self.sentence()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (type(self), self.__dict__)
-
-
-def _rebuilt(kind: type[E], fields: dict[str, Any]) -> E:
-    error = kind.__new__(kind)
-    error.__dict__.update(fields)
-    return error
+        return copyreg.__newobj__, (type(self),), self.__dict__  # type: ignore[attr-defined]
 
 
 class UnknownNameError(InputError):
@@ -93,8 +84,9 @@ class UnknownNameError(InputError):
         names = sorted(known)
         close = difflib.get_close_matches(given, names, n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(map(repr, close))}?" if close else "no name is similar."
-        text = f"unknown {kind} {given!r}: {hint} Known: {', '.join(names)}."
-        super().__init__(text, where=where)
+        super().__init__(
+            f"unknown {kind} {given!r}: {hint} Known: {', '.join(names)}.", where=where
+        )
 
 
 class FileError(InputError):

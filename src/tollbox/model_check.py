@@ -7,7 +7,6 @@
    batch. A network must also be in eval mode. Each finding is a sentence.
 3. Labels rarely change where logits change in the last bits. So the network's outputs are compared
    bit for bit where they are known (`Model.outputs`): that is `Exactness`.
-4. `exact_choice` looks for one batch shape and layout in which a row depends only on itself.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,7 +23,7 @@ from .core.device import tf32_allowed
 from .core.exactness import Exactness, Seen, listed
 from .core.execution import LARGEST_BATCH
 from .core.model import LAYOUTS, Model, as_model, labels_of
-from .core.validation import check_whole
+from .core.validation import check_whole, expect
 from .engine.batch import default_batch_size
 from .engine.sender import Sender
 from .errors import InputError, mention
@@ -35,19 +34,21 @@ EXACT_SIZES = (128, 64, 256, 32, 512)
 """Batch sizes that `exact_choice` tries after the default."""
 NOISE = 0.01
 """Standard deviation of the noise of probes; it makes all rows distinct."""
+CHANCE, PLACE = "chance", "its place in the batch"
+NEIGHBOURS, SHAPE = "its neighbours in the batch", "the batch shape"
 HOW = {
-    "chance": "sent twice",
-    "place": "sent in another order",
-    "neighbours": "sent among other images",
-    "shape": "sent in a batch of another shape",
+    CHANCE: "sent twice",
+    PLACE: "sent in another order",
+    NEIGHBOURS: "sent among other images",
+    SHAPE: "sent in a batch of another shape",
 }
+"""What a row may depend on, and how its images were sent again."""
 
 
 class Examined(NamedTuple):
-    """What the check found."""
+    """What the check found: reasons why the model is unfit, a sentence each, and its exactness."""
 
     findings: list[str]
-    """Reasons why the model is unfit, a sentence each."""
     exactness: Exactness
 
 
@@ -55,9 +56,10 @@ def check_model(model: Model, images: Tensor, batch_size: int) -> list[str]:
     """Return the reasons why a model is unfit; `images` are a few, (n, c, h, w)."""
     model = as_model(model)
     check_whole("batch_size", batch_size, 1, LARGEST_BATCH)
-    if not isinstance(images, Tensor) or images.ndim != 4 or len(images) == 0:
-        given = f"has shape {tuple(images.shape)}" if isinstance(images, Tensor) else "is no tensor"
-        raise InputError(given, expected="a tensor (n, c, h, w), not empty", input="images")
+    is_tensor = isinstance(images, Tensor)
+    right = is_tensor and images.ndim == 4 and len(images) > 0
+    given = f"has shape {tuple(images.shape)}" if is_tensor else "is no tensor"
+    expect(right, given, "a tensor (n, c, h, w), not empty", input="images")
     return examine(model, images, shapes_of(model, batch_size)).findings
 
 
@@ -91,14 +93,13 @@ def examine(
         for kind, how in HOW.items()
         if changed.get(kind)
     ]
-    matters: dict[str, Any] = dict.fromkeys(changed, True)
     exactness = Exactness(
         comparison.seen,
-        **matters,
-        shapes=tuple(shapes),
-        layout=model.layout,
-        precision=precision_of(model),
-        digest=comparison.digest,
+        tuple(kind for kind in HOW if kind in changed),
+        tuple(shapes),
+        model.layout,
+        precision_of(model),
+        comparison.digest,
     )
     return Examined(findings, exactness)
 
@@ -110,32 +111,33 @@ class _Comparison:
         self._model, self._pool = model, _pool(images, 2 * size, model)
         self._size, self._whole = size, torch.arange(size)
         self.seen, self.digest = Seen.LABELS, ""
-        self._asked: Callable[[Tensor], Tensor] = model
-        """Function that returns logits if they are known, else labels."""
+        self._asked: Callable[[Tensor], Tensor] = model  # later for logits, if they are known
         self.compared = dict.fromkeys(HOW, 0)
         """Maximum number of rows that were compared, by kind."""
 
     def differences(self, shapes: Sequence[int]) -> Iterator[tuple[str, int]]:
         """Yield each dependence that is found, with the number of labels that changed."""
         whole = decided = self._ask(self._whole)
-        outputs = self._model.outputs
-        if outputs is not None:
-            logits = outputs(self._sent(self._whole)).cpu()
-            if logits.is_floating_point():
-                self.seen, self._asked, whole = Seen.LOGITS, outputs, logits
+        if self._model.outputs is not None:
+            self._asked = self._model.outputs
+            whole = self._ask(self._whole)
+            if whole.is_floating_point():
+                self.seen = Seen.LOGITS
+            else:
+                self._asked, whole = self._model, decided
         content = whole.contiguous().view(torch.uint8).numpy().tobytes()
         self.digest = hashlib.blake2b(content, digest_size=16).hexdigest()
         if changed := int((labels_of(whole) != decided).sum()):
-            yield "chance", changed
+            yield CHANCE, changed
         for shape in reversed(shapes):
             reference = whole
             if shape < self._size:
                 reference = self._ask(self._whole[:shape])
-                yield from self._compared("shape", whole[:shape], reference)
+                yield from self._compared(SHAPE, whole[:shape], reference)
             for kind, rows in probes(shape, self._size, thorough=shape == self._size):
                 answer = self._ask(rows)
                 same = rows < shape  # others are neighbours only
-                if kind == "neighbours":
+                if kind == NEIGHBOURS:
                     same = rows == self._whole[:shape]
                 yield from self._compared(kind, reference[rows[same]], answer[same])
 
@@ -148,28 +150,25 @@ class _Comparison:
             yield kind, int((labels_of(first) != labels_of(second)).sum())
 
     def _ask(self, rows: Tensor) -> Tensor:
-        return self._asked(self._sent(rows)).cpu()
-
-    def _sent(self, rows: Tensor) -> Tensor:
-        return self._model.sent(self._pool[rows].to(self._model.device))
+        return self._asked(self._model.sent(self._pool[rows].to(self._model.device))).cpu()
 
 
 def probes(shape: int, size: int, *, thorough: bool) -> Iterator[tuple[str, Tensor]]:
     """Yield batches of `shape` rows, by their numbers in the pool, and what each tests. From `size`
     on, the pool has other neighbours, of which the last is grey."""
     rows = torch.arange(shape)
-    generator = torch.Generator().manual_seed(shape)
-    yield ("place", rows.flip(0))
-    yield ("neighbours", torch.where(rows % 2 == 0, rows, rows + size))
+    yield PLACE, rows.flip(0)
+    yield NEIGHBOURS, torch.where(rows % 2 == 0, rows, rows + size)
     if thorough:
-        yield ("chance", rows)
-        yield ("place", rows.roll(1))
+        generator, few = torch.Generator().manual_seed(shape), rows < (shape + 7) // 8
+        yield CHANCE, rows
+        yield PLACE, rows.roll(1)
         for _ in range(3):
-            yield ("place", torch.randperm(shape, generator=generator))
-        yield ("neighbours", torch.where(rows % 2 == 1, rows, rows + size))
-        yield ("neighbours", torch.where(rows < (shape + 7) // 8, rows, 0))  # as padding is
-        yield ("neighbours", torch.where(rows < (shape + 7) // 8, rows, 2 * size))
-        yield ("neighbours", torch.zeros_like(rows))
+            yield PLACE, torch.randperm(shape, generator=generator)
+        yield NEIGHBOURS, torch.where(rows % 2 == 1, rows, rows + size)
+        yield NEIGHBOURS, torch.where(few, rows, 0)  # as padding is
+        yield NEIGHBOURS, torch.where(few, rows, 2 * size)
+        yield NEIGHBOURS, torch.zeros_like(rows)
 
 
 def _pool(images: Tensor, rows: int, model: Model) -> Tensor:
@@ -177,14 +176,12 @@ def _pool(images: Tensor, rows: int, model: Model) -> Tensor:
     close, and both again with a little noise. They are the same on any machine, and stay on the
     host, so that the device holds one batch at a time."""
     images = images.to("cpu", model.dtype)
-    count, numbers = len(images), torch.arange(rows)
-    parts = [images, torch.lerp(images, images.roll(1, 0), 0.5)]
-    pool = torch.cat(parts)[numbers % (2 * count)]
+    clean = torch.cat([images, torch.lerp(images, images.roll(1, 0), 0.5)])
+    pool = clean[torch.arange(rows) % len(clean)]
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(pool.shape, generator=generator, dtype=pool.dtype).mul_(NOISE)
-    noise[: 2 * count] = 0
-    grey = torch.full_like(pool[:1], 0.5)
-    return torch.cat([pool.add_(noise).clamp_(0, 1), grey])
+    noise[: len(clean)] = 0
+    return torch.cat([pool.add_(noise).clamp_(0, 1), torch.full_like(pool[:1], 0.5)])
 
 
 def precision_of(model: Model) -> str:
@@ -202,15 +199,12 @@ def precision_of(model: Model) -> str:
 
 def exact_choice(model: Model, images: Tensor, batch_size: int | None) -> tuple[Model, Examined]:
     """Return the model in the first layout, and the findings at the first batch size, in which a
-    row depends only on itself; raise InputError if there is none.
-
-    If `batch_size` is given, or the model takes only one, no other size is tried.
-    """
+    row depends only on itself; raise InputError if there is none. If `batch_size` is given, or the
+    model takes only one, no other size is tried."""
+    sizes = [batch_size or default_batch_size(model)]
     if batch_size is None and model.batch is None:
-        sizes = list(dict.fromkeys((default_batch_size(model), *EXACT_SIZES)))
-    else:
-        sizes = [batch_size or default_batch_size(model)]
-    others = [] if model.relaid is None else list(LAYOUTS.values())
+        sizes = list(dict.fromkeys((*sizes, *EXACT_SIZES)))
+    others = () if model.relaid is None else LAYOUTS.values()
     models, tried = {model.layout: model}, []
     for size in sizes:
         for layout in dict.fromkeys((model.layout, *others)):
@@ -220,20 +214,16 @@ def exact_choice(model: Model, images: Tensor, batch_size: int | None) -> tuple[
             if examined.exactness.exact:
                 return models[layout], examined
             tried.append(examined)
-    raise _no_exact_shape(sizes, tried)
-
-
-def _no_exact_shape(sizes: list[int], tried: list[Examined]) -> InputError:
-    matters = dict.fromkeys(words for each in tried for words in each.exactness.matters)
     known = [each.exactness for each in tried if each.exactness.known]
     if not known:
-        return InputError(f"is set, and {tried[0].findings[-1]}", input="exact")
-    layouts = list(dict.fromkeys(each.layout for each in known if each.layout))
+        raise InputError(f"is set, and {tried[0].findings[-1]}", input="exact")
+    matters = dict.fromkeys(words for each in known for words in each.matters)
+    layouts = dict.fromkeys(each.layout for each in known if each.layout)
     precision = "turn TF32 off" if known[0].precision == "TF32" else "take another precision"
-    batches = f"batches of {listed([str(size) for size in sizes])}"
-    where = f"{known[0].precision}, {batches}{f', {listed(layouts)}' if layouts else ''}"
-    return InputError(
-        f"is set, and a row of the model depends on {listed(list(matters))} ({where})",
+    where = f"{known[0].precision}, batches of {listed(map(str, sizes))}"
+    where += f", {listed(layouts)}" if layouts else ""
+    raise InputError(
+        f"is set, and a row of the model depends on {listed(matters)} ({where})",
         expected="a batch shape and layout in which it depends only on itself",
         remedy=f"{precision}, or another {mention('batch_size')} (1 is slow, but a row is then "
         f"alone), or leave {mention('exact')} out",

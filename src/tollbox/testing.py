@@ -2,26 +2,11 @@
 
 Each boundary has a source image of class 0, a metric, and the distance of the closest point of
 another class. Labels on the far side vary (1 or 2), which exposes an attack that confuses labels
-with sides. Each boundary computes in the dtype of its images.
-
-    half-space          a plane at distance 1 from a mid-grey image; the box does not matter
-    half-space in box   the same, for an image near the corners of [0,1]^d: clipping matters
-    sphere              the source class is a ball; the image lies off its centre
-    wedge               both of two half-spaces; the closest point lies on their edge
-    slab                a thin adversarial layer, then source again, then adversarial
-    constant            nothing is adversarial: there is no start
-
-In ℓ∞ (`linf_boundaries`) the closest point of a plane <w, x> = b is at b / ‖w‖₁, and all pixels
-move by the same amount:
-
-    half-space          the same plane as above
-    half-space in box   the same, for an image near the corners of [0,1]^d: clipping matters
-    cube                the source class is a cube; the image lies off its centre
-    corner              behind both of two planes, each of half of the pixels
-    constant            as above
+with sides. Each boundary computes in the dtype of its images. In ℓ∞ the closest point of a plane
+<w, x> = b is at b / ‖w‖₁, and all pixels move by the same amount.
 
 An attack that samples in a subspace of low frequencies cannot reach a boundary whose normal lies
-elsewhere; `factor` makes boundaries whose normals have low frequencies only.
+elsewhere; `factor` makes boundaries whose normals have only the lowest 1/factor of the frequencies.
 
 `check_attack` runs an attack on a boundary and returns the rules that it breaks; `check_detector`
 does the same for a detector, and `check_model` for a model. `NearDuplicates` is a reference
@@ -31,13 +16,15 @@ detector.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from .core.ask import Ask, Asking
+from .core.ask import Answers, Ask, Asking, handled
 from .core.cell import Cell
 from .core.limits import Limits
 from .core.metric import Metric, check_made_for
@@ -51,6 +38,7 @@ from .engine.engine import Engine
 from .model_check import check_model
 from .parts.subspaces import Dct, Full, Subspace
 
+Shape = tuple[int, ...]
 SHAPE = (3, 16, 16)
 
 
@@ -77,7 +65,11 @@ class Boundary:
         return from_callable(self.labels, dtype=dtype, quantize=quantize, classes=3)
 
 
-def _unit(seed: int, shape: tuple[int, ...], factor: float = 1.0) -> Tensor:
+def _grey(shape: Shape) -> Tensor:
+    return torch.full(shape, 0.5, dtype=torch.float64)
+
+
+def _unit(seed: int, shape: Shape, factor: float = 1.0) -> Tensor:
     """Return a random direction with the lowest 1/factor of the frequencies."""
     generator = torch.Generator().manual_seed(seed)
     space: Subspace = Full() if factor == 1 else Dct(factor)
@@ -88,196 +80,151 @@ def _unit(seed: int, shape: tuple[int, ...], factor: float = 1.0) -> Tensor:
 
 
 def half_space(
-    distance: float = 1.0, shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0
+    distance: float = 1.0,
+    shape: Shape = SHAPE,
+    seed: int = 0,
+    factor: float = 1.0,
+    norm: Metric = Metric.L2,
 ) -> Boundary:
-    """Return a plane at `distance` from a mid-grey image."""
-    source = torch.full(shape, 0.5, dtype=torch.float64)
+    """Return a plane at ℓ2 `distance` from a mid-grey image; the box does not matter."""
     normal = _unit(seed, shape, factor)
-    return Boundary(
-        "half-space", source, distance, lambda apart: apart @ normal.to(apart) >= distance
-    )
+    optimum = distance / float(normal.abs().sum()) if norm is Metric.LINF else distance
+
+    def adversarial(apart: Tensor) -> Any:
+        return apart @ normal.to(apart) >= distance
+
+    return Boundary("half-space", _grey(shape), optimum, adversarial, norm)
 
 
 def half_space_in_box(
-    shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0
+    shape: Shape = SHAPE, seed: int = 0, factor: float = 1.0, norm: Metric = Metric.L2
 ) -> Boundary:
     """Return a plane for an image near the corners of the box, where half of the pixels clip."""
     generator = torch.Generator().manual_seed(seed + 1)
-    bits = torch.randint(0, 2, shape, generator=generator).double()
-    source = 0.05 + 0.9 * bits
-    normal, level = _unit(seed, shape, factor), 1.0
+    source = 0.05 + 0.9 * torch.randint(0, 2, shape, generator=generator).double()
+    normal = _unit(seed, shape, factor)
+    step = normal.sign() if norm is Metric.LINF else normal
     room = (-source.flatten(), 1 - source.flatten())
 
     def nearest(multiplier: float) -> Tensor:  # the projection for one value of the dual variable
-        return torch.minimum(torch.maximum(multiplier * normal, room[0]), room[1])
+        return (multiplier * step).clamp(*room)
 
     low, high = 0.0, 1e4
     for _ in range(200):
         middle = (low + high) / 2
-        low, high = (middle, high) if nearest(middle) @ normal < level else (low, middle)
-    optimum = float(torch.linalg.vector_norm(nearest(high)))
+        low, high = (middle, high) if nearest(middle) @ normal < 1 else (low, middle)
+    optimum = float(norm.norms(nearest(high).view(1, *shape)))
     return Boundary(
-        "half-space in box", source, optimum, lambda apart: apart @ normal.to(apart) >= level
+        "half-space in box", source, optimum, lambda apart: apart @ normal.to(apart) >= 1, norm
     )
 
 
-def sphere(shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
+def sphere(shape: Shape = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
     """Return a source class that is a ball of radius 2 with its centre at distance 1."""
-    source = torch.full(shape, 0.5, dtype=torch.float64)
     centre = _unit(seed, shape, factor)
-    return Boundary(
-        "sphere",
-        source,
-        1.0,
-        lambda apart: torch.linalg.vector_norm(apart - centre.to(apart), dim=1) >= 2,
-    )
+
+    def adversarial(apart: Tensor) -> Any:
+        return torch.linalg.vector_norm(apart - centre.to(apart), dim=1) >= 2
+
+    return Boundary("sphere", _grey(shape), 1.0, adversarial)
 
 
-def wedge(shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
-    """Return an adversarial wedge behind two planes at 0.8 whose normals have cosine 0.6."""
-    source = torch.full(shape, 0.5, dtype=torch.float64)
+def wedge(shape: Shape = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
+    """Return an adversarial wedge behind two planes at 0.8 whose normals have cosine 0.6; the
+    closest point lies on its edge."""
     one, other = _unit(seed, shape, factor), _unit(seed + 1, shape, factor)
     other = other - (other @ one) * one
     two = 0.6 * one + 0.8 * other / torch.linalg.vector_norm(other)
-    return Boundary(
-        "wedge",
-        source,
-        math.sqrt(2 * 0.8**2 / (1 + 0.6)),
-        lambda apart: (apart @ one.to(apart) >= 0.8) & (apart @ two.to(apart) >= 0.8),
-    )
+
+    def adversarial(apart: Tensor) -> Any:
+        return (apart @ one.to(apart) >= 0.8) & (apart @ two.to(apart) >= 0.8)
+
+    return Boundary("wedge", _grey(shape), math.sqrt(2 * 0.8**2 / (1 + 0.6)), adversarial)
 
 
-def slab(shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
+def slab(shape: Shape = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
     """Return layers: adversarial from 1 to 1.2, source from 1.2 to 1.3, adversarial beyond."""
-    source = torch.full(shape, 0.5, dtype=torch.float64)
     normal = _unit(seed, shape, factor)
 
-    def adversarial(apart: Tensor) -> Tensor:
+    def adversarial(apart: Tensor) -> Any:
         height = apart @ normal.to(apart)
         return ((height >= 1) & (height <= 1.2)) | (height >= 1.3)
 
-    return Boundary("slab", source, 1.0, adversarial)
+    return Boundary("slab", _grey(shape), 1.0, adversarial)
 
 
-def constant(shape: tuple[int, ...] = SHAPE) -> Boundary:
-    """Return a classifier without adversarial points."""
-    source = torch.full(shape, 0.5, dtype=torch.float64)
-    return Boundary(
-        "constant", source, math.inf, lambda apart: torch.zeros(len(apart), dtype=torch.bool)
-    )
-
-
-def boundaries(factor: float = 1.0) -> list[Boundary]:
-    """Return one of each kind; their normals have only the lowest 1/factor of the frequencies."""
-    return [
-        half_space(factor=factor),
-        half_space_in_box(factor=factor),
-        sphere(factor=factor),
-        wedge(factor=factor),
-        slab(factor=factor),
-        constant(),
-    ]
-
-
-def linf_half_space(
-    distance: float = 1.0, shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0
-) -> Boundary:
-    """Return a plane at ℓ2 `distance` from a mid-grey image."""
-    optimum = distance / float(_unit(seed, shape, factor).abs().sum())
-    return replace(half_space(distance, shape, seed, factor), optimum=optimum, norm=Metric.LINF)
-
-
-def linf_half_space_in_box(
-    shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0
-) -> Boundary:
-    """Return a plane for an image near the corners of the box, where half of the pixels clip."""
-    boundary, normal = half_space_in_box(shape, seed, factor), _unit(seed, shape, factor)
-    source = boundary.source.flatten()
-    room = torch.where(normal > 0, 1 - source, source)
-    low, high = 0.0, 1.0
-    for _ in range(100):
-        middle = (low + high) / 2
-        reached = float(normal.abs() @ room.clamp_max(middle))
-        low, high = (middle, high) if reached < 1.0 else (low, middle)
-    return replace(boundary, optimum=high, norm=Metric.LINF)
-
-
-def linf_cube(shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
-    """Return a source class that is a cube of half side 0.2, its centre at distance 0.1."""
-    source = torch.full(shape, 0.5, dtype=torch.float64)
+def cube(shape: Shape = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
+    """Return a source class that is a cube of half side 0.2, its centre at ℓ∞ distance 0.1."""
     centre = _unit(seed, shape, factor)
     centre = 0.1 * centre / centre.abs().amax()
-    return Boundary(
-        "cube",
-        source,
-        0.1,
-        lambda apart: (apart - centre.to(apart)).abs().amax(1) >= 0.2,
-        Metric.LINF,
-    )
+
+    def adversarial(apart: Tensor) -> Any:
+        return (apart - centre.to(apart)).abs().amax(1) >= 0.2
+
+    return Boundary("cube", _grey(shape), 0.1, adversarial, Metric.LINF)
 
 
-def linf_corner(shape: tuple[int, ...] = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
-    """Return an adversarial corner behind two planes at 0.03, each of half of the pixels."""
-    source = torch.full(shape, 0.5, dtype=torch.float64)
+def corner(shape: Shape = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
+    """Return an adversarial corner behind two planes at ℓ∞ distance 0.03, each of half of the
+    pixels."""
     halves = _unit(seed, shape, factor).chunk(2)
     dark = [-(half * half.sum().sign() + half.abs().mean() / 2) for half in halves]
     normals = torch.block_diag(*(half[None] / half.abs().sum() for half in dark))
+
+    def adversarial(apart: Tensor) -> Any:
+        return (apart @ normals.T.to(apart) >= 0.03).all(1)
+
+    return Boundary("corner", _grey(shape), 0.03, adversarial, Metric.LINF)
+
+
+def constant(shape: Shape = SHAPE) -> Boundary:
+    """Return a classifier without adversarial points: there is no start."""
     return Boundary(
-        "corner",
-        source,
-        0.03,
-        lambda apart: (apart @ normals.T.to(apart) >= 0.03).all(1),
-        Metric.LINF,
+        "constant", _grey(shape), math.inf, lambda apart: torch.zeros(len(apart), dtype=torch.bool)
     )
 
 
-def linf_boundaries(factor: float = 1.0) -> list[Boundary]:
-    """Return one of each kind, in ℓ∞."""
+def boundaries(factor: float = 1.0, norm: Metric = Metric.L2) -> list[Boundary]:
+    """Return one of each kind in a metric; their normals have only the lowest 1/factor of the
+    frequencies."""
+    makers = (cube, corner) if norm is Metric.LINF else (sphere, wedge, slab)
     return [
-        linf_half_space(factor=factor),
-        linf_half_space_in_box(factor=factor),
-        linf_cube(factor=factor),
-        linf_corner(factor=factor),
-        replace(constant(), norm=Metric.LINF),
+        half_space(factor=factor, norm=norm),
+        half_space_in_box(factor=factor, norm=norm),
+        *(make(factor=factor) for make in makers),
+        replace(constant(), norm=norm),
     ]
 
 
-@dataclass(frozen=True)
-class _Observed:
-    """An attack whose asks and iterates are checked as they pass."""
+def _observed(attack: Attack, faults: list[str]) -> Attack:
+    """Return an attack whose asks and iterates are checked as they pass."""
 
-    attack: Attack
-    faults: list[str] = field(default_factory=list)
+    def observed(problem: Problem) -> Asking[Stop]:
+        known: deque[Tensor] = deque(maxlen=4000)
 
-    def __call__(self, problem: Problem) -> Asking[Stop]:
-        asking, answers = self.attack(problem), None
-        known: list[Tensor] = []
-        while True:
-            try:
-                ask: Ask = asking.send(answers)  # type: ignore[arg-type]
-            except StopIteration as end:
-                self._iterates(problem, known)
-                return Stop(end.value)
-            self._iterates(problem, known)
-            self._slices(ask)
+        def check_iterates() -> None:
+            for point, *_ in problem.accepted:
+                if not any(torch.equal(point, seen) for seen in reversed(known)):
+                    faults.append("accepted a point that was not sent and found adversarial")
+
+        def checked(ask: Ask) -> Asking[Answers]:
+            check_iterates()
+            for run in ask.runs:
+                size = min(len(run.points), 40)
+                parts = torch.cat([run.points[i : i + 1] for i in range(size)])
+                if not torch.equal(run.points[0:size], parts):
+                    faults.append(f"rows of phase {ask.phase!r} depend on the slice they are in")
             answers = yield ask
             for run, run_answers in zip(ask.runs, answers.runs, strict=True):
                 points = run.points[0 : len(run_answers)].clamp(0, 1)
-                known += list(points[torch.tensor(run_answers.adversarial)])
-            known = known[-4000:]
+                known.extend(points[torch.tensor(run_answers.adversarial)])
+            return answers
 
-    def _iterates(self, problem: Problem, known: list[Tensor]) -> None:
-        for point, *_ in problem.accepted:
-            if not any(torch.equal(point, seen) for seen in reversed(known)):
-                self.faults.append("accepted a point that was not sent and found adversarial")
+        stop = yield from handled(attack(problem), checked)
+        check_iterates()
+        return Stop(stop)
 
-    def _slices(self, ask: Ask) -> None:
-        for run in ask.runs:
-            size = min(len(run.points), 40)
-            whole = run.points[0:size]
-            parts = torch.cat([run.points[i : i + 1] for i in range(size)])
-            if not torch.equal(whole, parts):
-                self.faults.append(f"rows of phase {ask.phase!r} depend on the slice they are in")
+    return observed
 
 
 def check_attack(
@@ -295,11 +242,12 @@ def check_attack(
     is adversarial at the reported distance.
     """
     check_made_for(attack, boundary.norm)
-    observed = _Observed(attack)
+    observed: list[str] = []
     prices, limits = prices or Prices(), Limits(budget, max_queries)
-    cell = Cell(observed, boundary.source, 0, prices, limits, seed=seed, norm=boundary.norm)
+    checked = _observed(attack, observed)
+    cell = Cell(checked, boundary.source, 0, prices, limits, seed=seed, norm=boundary.norm)
     [result] = Engine(boundary.model()).run([cell])
-    faults = list(dict.fromkeys(observed.faults))
+    faults = list(dict.fromkeys(observed))
     if result.stop.failed:
         faults.append(f"stopped with {result.stop}: {result.reason}")
     if result.ledger.cost > budget:
@@ -323,13 +271,10 @@ __all__ = [
     "check_detector",
     "check_model",
     "constant",
+    "corner",
+    "cube",
     "half_space",
     "half_space_in_box",
-    "linf_boundaries",
-    "linf_corner",
-    "linf_cube",
-    "linf_half_space",
-    "linf_half_space_in_box",
     "slab",
     "sphere",
     "wedge",

@@ -508,7 +508,7 @@ def test_models_and_other_options_that_are_wrong(case: Case) -> None:
     case.refused("--mean has 2 numbers, but the images have 3 channels", mean="0.5,0.5")
     case.refused("--std is 0", std="0")
     case.refused("--std is 'a,b'", std="a,b")
-    case.refused("--quantize is 17: expected a whole number, 1 to 16", quantize="17")
+    case.refused("--quantize is 17: expected a whole number from 1 to 16", quantize="17")
     case.refused("--dtype is 'half': expected float64, float32, bfloat16 or", dtype="half")
     case.refused(
         "--dtype is given, but ", "is an exported program: expected it for", dtype="float16"
@@ -811,4 +811,4 @@ def test_workers_share_the_images(case: Case) -> None:
     ]
     for name in ("results.csv", "adversarial.npz"):
         assert Path("one", name).read_bytes() == Path("two", name).read_bytes()
-    case.refused("--workers is 0: expected a whole number, 1 to 256", workers="0", out="none")
+    case.refused("--workers is 0: expected a whole number from 1 to 256", workers="0", out="none")

@@ -58,13 +58,19 @@ def test_without_a_detector_nothing_is_said_of_alarms(attack_levels) -> None:
         (["--detector", "nowhere"], "--detector is 'nowhere': expected module:function"),
         (["--detector", "ten_levels:nothing"], "has no attribute 'nothing'"),
         (["--detector", "ten_levels:number"], "--detector is 3: expected a detector"),
-        ([*DETECTOR, "--alarm-price", "-1"], "--alarm-price is -1.0: expected a finite number"),
+        (
+            [*DETECTOR, "--alarm-price", "-1"],
+            "--alarm-price is -1.0: expected a finite number",
+        ),
         (
             [*DETECTOR, "--alarm-price", "1e4"],
             "--budget is 600: expected at least 10005",
         ),
-        ([*DETECTOR, "--max-alarms", "0"], "--max-alarms is 0: expected a whole number, 1 or more"),
-        (["--max-flagged", "0"], "--max-flagged is 0: expected a whole number, 1 or more"),
+        (
+            [*DETECTOR, "--max-alarms", "0"],
+            "--max-alarms is 0: expected a whole number of 1",
+        ),
+        (["--max-flagged", "0"], "--max-flagged is 0: expected a whole number of 1 or more"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence_and_nothing_is_written(

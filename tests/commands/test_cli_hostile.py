@@ -57,11 +57,11 @@ def attack(
 
 def test_numbers_out_of_range_are_refused_before_anything_is_made(attack: Attack) -> None:
     code, _, err = attack(batch_size="1000000000")
-    expected = "expected a whole number, 1 to 65536."
+    expected = "expected a whole number from 1 to 65536."
     assert (code, err) == (2, f"tollbox: --batch-size is 1000000000: {expected}\n")
     code, _, err = attack(seed=f"{2**63}")
     assert code == 2
-    assert f"expected a whole number, {1 - 2**63} to {2**63 - 1}." in err
+    assert f"expected a whole number from {1 - 2**63} to {2**63 - 1}." in err
     assert not Path("out").exists()
 
 

@@ -194,7 +194,7 @@ def test_a_study_made_from_options_is_read_back(place: Place) -> None:
 def test_mistakes_on_the_command_line(place: Place) -> None:
     place.refused(place.attack("--crop", "13"), "--crop is 13, but --resize is 12", "make --resize")
     place.refused(place.attack("--crop", "x"), "--crop is 'x': expected a whole number, or a heigh")
-    place.refused(place.attack("--resize", "0"), "--resize is 0: expected a whole number, 1 to 4")
+    place.refused(place.attack("--resize", "0"), "--resize is 0: expected a whole number from 1")
     place.refused(place.attack("--interpolation", "cubic"), "--interpolation is 'cubic': expected")
     place.refused(
         place.attack("--names", "none.txt"), "--names none.txt cannot be read: No such file"

@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from tollbox import theory
 from tollbox.cli.app import main
 from tollbox.cli.theory import TheoryOptions
+from tollbox.theory import caps, search_costs
 
 TOLLBOX = (sys.executable, "-c", "from tollbox.__main__ import main; main()")
 
@@ -36,31 +36,31 @@ def test_the_tables_say_what_the_theorems_say(capsys: pytest.CaptureFixture[str]
     assert "c_t = 15,015" in out
     assert "E cos(alpha_1) = 0.0020565" in out
     found = rows(out)
-    x = theory.optimal_overshoot(1000, 150_528)
-    n = theory.optimal_queries(15_015, 1000, 150_528)
+    x = caps.optimal_overshoot(1000, 150_528)
+    n = caps.optimal_queries(15_015, 1000, 150_528)
     assert found["overshoot x"] == ["0", f"{x:.5g}"]
     assert found["s = x sqrt(d)"] == ["0", "2.6605"]  # the notes have 2.660
     assert found["adversarial answers p"] == found["weight beta"] == ["0.5", "0.9961"]
     assert found["flagged answers 1 - p"] == ["0.5", "0.0039012"]
     assert found["queries n"] == ["30", f"{n:,.0f}"]
-    assert found["J"][1] == f"{theory.objective(x, 150_528, n):.5g}"
+    assert found["J"][1] == f"{caps.objective(x, 150_528, n):.5g}"
     assert found["expected cosine"] == [
-        f"{theory.expected_cosine(0, 150_528, 30):.5g}",
-        f"{theory.expected_cosine(x, 150_528, n):.5g}",
+        f"{caps.expected_cosine(0, 150_528, 30):.5g}",
+        f"{caps.expected_cosine(x, 150_528, n):.5g}",
     ]
     for t in (1, 10, 100):
-        cosine = theory.scheduled_cosine(t, theory.initial_cosine(150_528), 0.02)
+        cosine = caps.scheduled_cosine(t, caps.initial_cosine(150_528), 0.02)
         assert found[f"{t}"] == [f"{cosine:.5g}", f"{x * 0.0045 / cosine:.5g}"]
     costs = {name: found[name][-1] for name in ("binary", "asymmetric", "optimal")}
     assert costs == {
-        "binary": f"{theory.expected_search_cost(10_000, 1000, 1):,.0f}",
-        "asymmetric": f"{theory.expected_search_cost(10_000, 1000):,.0f}",
-        "optimal": f"{theory.optimal_splits(10_000, 1000.0).cost(10_000):,.0f}",
+        "binary": f"{search_costs.expected_search_cost(10_000, 1000, 1):,.0f}",
+        "asymmetric": f"{search_costs.expected_search_cost(10_000, 1000):,.0f}",
+        "optimal": f"{search_costs.optimal_splits(10_000, 1000.0).cost(10_000):,.0f}",
     }
     assert found["asymmetric"][0] == "0.000999"
     assert found["optimal"][0] == "0.005238"
     for stages, name in ((1, "line, 1 stage"), (2, "line, 2 stages")):
-        cost = theory.expected_line_search_cost(10_000, 1000, stages)
+        cost = search_costs.expected_line_search_cost(10_000, 1000, stages)
         assert found[name] == ["-", f"{cost:,.0f}"]
 
 
@@ -82,15 +82,15 @@ def test_json_holds_the_same(capsys: pytest.CaptureFixture[str], price: str, dim
     assert cost == 100 * (ratio + 1) / 2
     vanilla, optimal = found["estimate"]["vanilla"], found["estimate"]["optimal"]
     assert vanilla["n"] == pytest.approx(100)
-    assert optimal["x"] == theory.optimal_overshoot(ratio, dim)
-    assert optimal["n"] == pytest.approx(theory.optimal_queries(cost, ratio, dim))
+    assert optimal["x"] == caps.optimal_overshoot(ratio, dim)
+    assert optimal["n"] == pytest.approx(caps.optimal_queries(cost, ratio, dim))
     assert optimal["p"] + optimal["flagged"] == pytest.approx(1)
     for estimate in (vanilla, optimal):
         assert estimate["n"] * estimate["cost_of_a_query"] == pytest.approx(cost)
         assert 0 < estimate["expected_cosine"] < 1
     assert optimal["J"] >= vanilla["J"] * (1 - 1e-12)
     step = found["schedule"]["steps"][1]
-    cosine = theory.scheduled_cosine(10, theory.initial_cosine(dim), 0.5)
+    cosine = caps.scheduled_cosine(10, caps.initial_cosine(dim), 0.5)
     assert step == {"t": 10, "cosine": cosine, "omega": optimal["x"] * 0.1 / cosine}
     search = found["search"]
     best = search["optimal"]["cost"]
@@ -155,4 +155,4 @@ def test_a_narrow_terminal_without_utf_8() -> None:
     done = subprocess.run([*TOLLBOX, "theory", "--price", "20"], capture_output=True, env=settings)
     assert (done.returncode, done.stderr) == (0, b"")
     found = rows(done.stdout.decode("ascii"))
-    assert found["optimal"][-1] == f"{theory.optimal_search_cost(10_000, 20.0):.5g}"
+    assert found["optimal"][-1] == f"{search_costs.optimal_search_cost(10_000, 20.0):.5g}"

@@ -101,12 +101,12 @@ def test_references_resolve(document: str) -> None:
 
 def test_references_that_do_not_resolve_are_found() -> None:
     known = modules()
-    assert resolved("theory.cap_probability", known)
+    assert resolved("theory.caps.cap_probability", known)
     assert resolved("tb.run", known)
     assert resolved("attacks.geoda.GeoDA", known)
     assert resolved("Problem.start_image", known)
     assert resolved("ledger.Ledger.cost", known)
-    assert not resolved("theory.cap_probabilities", known)
+    assert not resolved("theory.caps.cap_probabilities", known)
     assert not resolved("nothing.at_all", known)
     assert not resolved("tb.walk", known)
     assert "test_references_resolve" in names_in(Path(__file__))

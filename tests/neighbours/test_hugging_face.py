@@ -44,7 +44,7 @@ def test_labels_are_those_of_the_pipeline(
     assert model.names == NAMES
     assert model.classes == 5
     assert model.preprocessing == tb.models.Preprocessing(
-        (32, 32), (32, 32), None, "bilinear", tuple(MEAN), tuple(STD)
+        (32, 32), None, "bilinear", tuple(MEAN), tuple(STD)
     )
     labels = [model.names[label] for label in model(images).tolist()]
     assert labels == piped(folder, pictures)

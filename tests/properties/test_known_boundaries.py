@@ -28,11 +28,13 @@ import torch
 from driver import drive
 
 import tollbox as tb
-from tollbox import testing, theory
+from tollbox import testing
+from tollbox.core.metric import Metric
 from tollbox.core.stop import Stop
 from tollbox.parts.priors import BRIGHTNESS, Spectrum
 from tollbox.parts.starts import GrowingNoise
 from tollbox.parts.subspaces import Dct, Full
+from tollbox.theory import caps
 
 SHAPE = (3, 16, 16)
 SMALL = (3, 6, 6)
@@ -51,7 +53,7 @@ test_attacks.py and test_boundary.py)."""
 SMOOTH = {boundary.name: boundary for boundary in testing.boundaries(factor=4)[:-1]}
 """Normals of low frequencies only, which all presets can reach."""
 KNOWN = SMOOTH | {
-    f"linf {boundary.name}": boundary for boundary in testing.linf_boundaries(factor=4)[:-1]
+    f"linf {boundary.name}": boundary for boundary in testing.boundaries(4, Metric.LINF)[:-1]
 }
 """And those in the other metric, for the presets that are made for it."""
 
@@ -338,14 +340,14 @@ def test_agrest_has_as_many_flagged_answers_as_the_closed_form_says(preset):
     cell = tb.attack.Cell(attack, boundary.source, 0, tb.Prices(ratio, 1), tb.Limits(20_000))
     [result] = tb.attack.run_cells([cell], boundary.model())
     d, low = boundary.source.numel(), attack.estimate.subspace.dimension(SHAPE)
-    x, first = theory.optimal_overshoot(ratio, low), theory.initial_cosine(d)
+    x, first = caps.optimal_overshoot(ratio, low), caps.initial_cosine(d)
     found = wanted = shifted = variance = 0.0
     for t, (before, step) in enumerate(zip(result.trace, result.trace[1:], strict=False), 1):
         height = x / (1 - (1 - first) / t**FITTING) * boundary.optimum / before.distance
-        asked, flagged = step.notes["estimate_queries"], theory.cap_complement(height, low)
+        asked, flagged = step.notes["estimate_queries"], caps.cap_complement(height, low)
         found += (1 - step.notes["share"]) * asked
         wanted += flagged * asked
-        shifted += theory.cap_complement(1.2 * height, low) * asked
+        shifted += caps.cap_complement(1.2 * height, low) * asked
         variance += flagged * (1 - flagged) * asked
     error = math.sqrt(variance)
     assert wanted - shifted > 7.8 * error
@@ -548,7 +550,7 @@ def test_without_a_start_there_is_no_distance():
     ("preset", "boundary"),
     [
         pytest.param(preset, boundary, id=f"{preset}-{boundary.norm} {boundary.name}")
-        for boundary in (*testing.boundaries(), *testing.linf_boundaries())
+        for boundary in (*testing.boundaries(), *testing.boundaries(norm=Metric.LINF))
         for preset in tb.presets(boundary.norm)
     ],
 )

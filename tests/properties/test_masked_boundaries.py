@@ -22,6 +22,7 @@ import torch
 
 import tollbox as tb
 from tollbox import testing
+from tollbox.core.metric import Metric
 
 NEAR = 1.25
 MASK = torch.zeros(16, 16, dtype=torch.bool)
@@ -40,7 +41,8 @@ def plane(norm):
     inside = float(torch.linalg.vector_norm(normal * MASK))
     if norm == "l2":
         return testing.half_space(inside, factor=4), 1.0
-    return testing.linf_half_space(inside, factor=4), inside / float((normal * MASK).abs().sum())
+    plane = testing.half_space(inside, factor=4, norm=Metric.LINF)
+    return plane, inside / float((normal * MASK).abs().sum())
 
 
 @pytest.mark.parametrize(

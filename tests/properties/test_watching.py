@@ -249,7 +249,7 @@ def test_a_detector_that_fails_ends_its_image_and_no_other(what, message):
         ({"detector": None}, "detector is None: expected a detector, with a method `begin`"),
         (
             {"detector": NEAR, "alarm_price": -1},
-            "alarm_price is -1: expected a finite number, 0 or",
+            "alarm_price is -1: expected a finite number of 0",
         ),
         (
             {"detector": NEAR, "alarm_price": math.inf},
@@ -257,7 +257,7 @@ def test_a_detector_that_fails_ends_its_image_and_no_other(what, message):
         ),
         (
             {"detector": NEAR, "max_alarms": 0},
-            "max_alarms is 0: expected a whole number, 1 or more",
+            "max_alarms is 0: expected a whole number of 1 or more",
         ),
         ({"detector": NEAR, "max_alarms": 1.5}, "max_alarms is 1.5: expected a whole number"),
         ({"detector": lambda rows: rows}, "expected a detector, with a method `begin`"),

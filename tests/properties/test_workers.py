@@ -284,7 +284,7 @@ def test_what_cannot_be_sent_is_told():
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, 1000, "two"])
 def test_a_wrong_number_of_workers_is_refused(count):
     with pytest.raises(
-        tb.errors.InputError, match=r"workers is .*expected a whole number, 1 to 256"
+        tb.errors.InputError, match=r"workers is .*expected a whole number from 1 to 256"
     ):
         Workers(model(), count)
 

@@ -16,10 +16,10 @@ import torch
 from driver import drive
 
 import tollbox as tb
-from tollbox import theory
 from tollbox.core.ask import Iterate
 from tollbox.parts.estimates import Agrest
 from tollbox.parts.subspaces import Dct, Full
+from tollbox.theory import caps
 
 COSINES = {150_528: 0.002056516209973792, 3072: 0.014396761125032933}
 """cos alpha_1 by d."""
@@ -203,14 +203,14 @@ rows = pytest.mark.parametrize("row", ROWS, ids=ids)
 
 @pytest.mark.parametrize(("d", "cosine"), COSINES.items())
 def test_the_initial_cosine(d, cosine):
-    assert theory.initial_cosine(d) == pytest.approx(cosine, rel=1e-9)
+    assert caps.initial_cosine(d) == pytest.approx(cosine, rel=1e-9)
 
 
 @rows
 def test_the_optimal_overshoot_and_its_share(row):
-    x = theory.optimal_overshoot(row.price, row.d)
+    x = caps.optimal_overshoot(row.price, row.d)
     assert x == pytest.approx(row.x, rel=1e-5)
-    assert theory.cap_complement(x, row.d) == pytest.approx(row.flagged, rel=5e-5)
+    assert caps.cap_complement(x, row.d) == pytest.approx(row.flagged, rel=5e-5)
 
 
 @rows
@@ -225,7 +225,7 @@ def test_the_number_of_queries(row):
     """Theirs is rounded down."""
     for t, queries in zip(STEPS, row.queries, strict=True):
         cost = int(30 * math.sqrt(t)) * (row.price + 1) / 2
-        assert math.floor(theory.optimal_queries(cost, row.price, row.d)) == queries
+        assert math.floor(caps.optimal_queries(cost, row.price, row.d)) == queries
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.side == 32], ids=str)

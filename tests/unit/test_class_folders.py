@@ -155,7 +155,7 @@ def test_resizing_that_cannot_be(tmp_path: Path) -> None:
     for wrong, told in (
         (lambda: Resizing(224, 256), "crop is 256, but resize is 224: expected a crop that is not"),
         (lambda: Resizing((48, 192), 64), "crop is 64, but resize is 192x48"),
-        (lambda: Resizing(0), "resize is 0: expected a whole number, 1 to 4096"),
+        (lambda: Resizing(0), "resize is 0: expected a whole number from 1 to 4096"),
         (lambda: Resizing(crop=(3, 4, 5)), "crop is (3, 4, 5)"),  # type: ignore[arg-type]
         (lambda: Resizing(9, None, "cubic"), "interpolation is 'cubic': expected bilinear, bicu"),
         (lambda: Resizing.of(None, 8, "bicubic"), "interpolation is 'bicubic', but resize is not"),

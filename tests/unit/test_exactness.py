@@ -17,7 +17,11 @@ from torch import Tensor, nn
 import tollbox as tb
 from tollbox.core.exactness import Exactness, Seen
 from tollbox.model_check import (
+    CHANCE,
     EXACT_SIZES,
+    NEIGHBOURS,
+    PLACE,
+    SHAPE,
     check_model,
     exact_choice,
     examine,
@@ -94,17 +98,17 @@ SEVERAL = (4, 8, 16)
 )
 def test_what_a_row_depends_on_is_seen_in_its_logits(net: nn.Module, matters: list[str]) -> None:
     found = exactness(net, *SEVERAL)
-    assert (found.seen, found.matters, found.exact) == (Seen.LOGITS, matters, not matters)
+    assert (found.seen, list(found.matters), found.exact) == (Seen.LOGITS, matters, not matters)
     assert (found.shapes, found.layout, found.precision) == (SEVERAL, "contiguous", "float32")
 
 
 def test_one_shape_cannot_depend_on_the_shape() -> None:
     assert exactness(Shaped(), 16).exact
-    assert exactness(Looking(), 16).matters == ["its neighbours in the batch"]
+    assert exactness(Looking(), 16).matters == (NEIGHBOURS,)
 
 
 def test_a_network_that_answers_at_random_depends_on_chance() -> None:
-    assert exactness(Random(), 16).chance
+    assert CHANCE in exactness(Random(), 16).matters
 
 
 def test_a_place_that_matters_in_a_small_shape_alone_is_found() -> None:
@@ -112,8 +116,8 @@ def test_a_place_that_matters_in_a_small_shape_alone_is_found() -> None:
         def added(self, images: Tensor) -> Tensor:
             return torch.arange(len(images))[:, None] * (len(images) == 8)
 
-    assert not exactness(SmallPlaced(), 16).place
-    assert exactness(SmallPlaced(), 8, 16).place
+    assert PLACE not in exactness(SmallPlaced(), 16).matters
+    assert PLACE in exactness(SmallPlaced(), 8, 16).matters
 
 
 def test_logits_that_are_not_numbers_are_the_same_twice() -> None:
@@ -169,10 +173,10 @@ def test_a_model_that_fails_is_not_known() -> None:
 def test_probes_are_permutations_and_other_neighbours_at_the_same_places() -> None:
     for kind, rows in probes(16, 16, thorough=True):
         assert len(rows) == 16
-        if kind == "place":
+        if kind == PLACE:
             assert sorted(rows.tolist()) == list(range(16))
             assert (rows != torch.arange(16)).any()
-        if kind == "neighbours":
+        if kind == NEIGHBOURS:
             assert (rows == torch.arange(16)).any()
             assert (rows != torch.arange(16)).any()
     assert sum(1 for _ in probes(16, 16, thorough=True)) < 15  # it is to be cheap
@@ -195,7 +199,7 @@ def test_the_digest_is_that_of_the_logits() -> None:
 
 
 def test_sentences() -> None:
-    found = Exactness(Seen.LOGITS, place=True, shape=True, shapes=(32, 256), precision="TF32")
+    found = Exactness(Seen.LOGITS, (PLACE, SHAPE), (32, 256), precision="TF32")
     assert found.sentence == (
         "Repeated runs may differ in the last digits or more: a row's logits depend on its place "
         "in the batch and the batch shape, in batches of 32 to 256 (TF32)."
@@ -245,7 +249,7 @@ def test_a_network_of_matrix_products_is_found_where_its_rows_depend_on_their_pl
         alike = torch.equal(net(rows).flip(0), net(rows.flip(0)))
     if alike:
         pytest.skip("its rows do not depend on their place on this machine")
-    assert examine(model, IMAGES, [64]).exactness.place
+    assert PLACE in examine(model, IMAGES, [64]).exactness.matters
 
 
 class TestChoice:
@@ -355,7 +359,7 @@ class TestRun:
     def test_the_check_says_what_it_found_without_a_warning(self) -> None:
         results = run(Placed(), check=True)
         assert results.findings == ()
-        assert results.exactness.matters == ["its place in the batch"]
+        assert results.exactness.matters == (PLACE,)
         assert results.exactness.shapes == (8, 16, 24, 32, 40, 48, 56, 64)
         assert results[:1].exactness == results.counted.exactness == results.exactness
 

@@ -127,7 +127,7 @@ def test_folders_that_are_wrong(tmp_path: Path) -> None:
         load_images(empty, table)
     with pytest.raises(FileError, match="does not exist"):
         load_images(tmp_path / "nowhere", table)
-    with pytest.raises(InputError, match=r"^limit is 0: expected a whole number, 1 or more"):
+    with pytest.raises(InputError, match=r"^limit is 0: expected a whole number of 1 or more"):
         load_images(where, table, limit=0)
 
 

@@ -42,10 +42,10 @@ def run(**changes):
         ({"budget": 0.5}, "^budget is 0.5: expected at least 1"),
         ({"budget": math.nan}, "^budget is nan"),
         ({"budget": math.inf}, "neither budget nor max_queries"),
-        ({"max_queries": 0}, "max_queries is 0: expected a whole number, 1 or"),
+        ({"max_queries": 0}, "max_queries is 0: expected a whole number of 1 or"),
         ({"max_queries": 10.5}, "max_queries is 10.5: expected a whole number"),
         ({"max_queries": math.nan}, "max_queries is nan"),
-        ({"max_flagged": 0}, "max_flagged is 0: expected a whole number, 1 or"),
+        ({"max_flagged": 0}, "max_flagged is 0: expected a whole number of 1 or"),
         ({"max_flagged": "3"}, "max_flagged is '3': expected a whole number"),
         (
             {"budget": math.inf, "max_flagged": 9},
@@ -106,7 +106,10 @@ def run(**changes):
         ({"model": torch.nn.Linear(2, 2)}, "bare torch network .Linear.*from_torch"),
         ({"model": 3}, "^model is 3: expected a callable"),
         ({"batch_size": 0}, "batch_size is 0"),
-        ({"batch_size": 10**9}, "batch_size is 1000000000: expected a whole number, 1 to 65536"),
+        (
+            {"batch_size": 10**9},
+            "batch_size is 1000000000: expected a whole number from 1 to",
+        ),
         (
             {"prices": tb.Prices(1e308, 1), "budget": math.inf, "max_queries": 100},
             "more than a float can hold",
@@ -114,7 +117,7 @@ def run(**changes):
         ({"live": 0}, "live is 0"),
         ({"seed": 1.5}, "^seed is 1.5: expected a whole number"),
         ({"seed": None}, "^seed is None: expected a whole number"),
-        ({"batch_size": 2.5}, "^batch_size is 2.5: expected a whole number, 1 to 65536"),
+        ({"batch_size": 2.5}, "^batch_size is 2.5: expected a whole number from 1 to 65536"),
         ({"batch_size": True}, "^batch_size is True: expected a whole number"),
         ({"charge_clean": torch.zeros(2)}, "^charge_clean is .*: expected True or False"),
         ({"progress": 3}, "^progress is 3: expected a function"),

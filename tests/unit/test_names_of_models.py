@@ -103,14 +103,14 @@ def test_messages_name_all_kinds() -> None:
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({"size": {"height": 32, "width": 24}}, Preprocessing.of((32, 24))),
+        ({"size": {"height": 32, "width": 24}}, Preprocessing((32, 24))),
         (
             {
                 "size": {"shortest_edge": 256},
                 "do_center_crop": True,
                 "crop_size": {"height": 224, "width": 200},
             },
-            Preprocessing.of(256, (224, 200)),
+            Preprocessing(256, (224, 200)),
         ),
         (
             {
@@ -119,13 +119,13 @@ def test_messages_name_all_kinds() -> None:
                 "crop_size": 224,
                 "feature_extractor_type": "DeiTFeatureExtractor",
             },
-            Preprocessing.of((256, 256), (224, 224)),
+            Preprocessing((256, 256), (224, 224)),
         ),
-        ({"size": 224, "feature_extractor_type": "CLIPFeatureExtractor"}, Preprocessing.of(224)),
-        ({"size": {"shortest_edge": 224}, "crop_pct": 0.875}, Preprocessing.of(256, (224, 224))),
-        ({"size": {"shortest_edge": 384}, "crop_pct": 1.0}, Preprocessing.of((384, 384))),
-        ({"size": {"longest_edge": 9}, "do_resize": True}, Preprocessing.of()),
-        ({"size": 9, "do_resize": False}, Preprocessing.of()),
+        ({"size": 224, "feature_extractor_type": "CLIPFeatureExtractor"}, Preprocessing(224)),
+        ({"size": {"shortest_edge": 224}, "crop_pct": 0.875}, Preprocessing(256, (224, 224))),
+        ({"size": {"shortest_edge": 384}, "crop_pct": 1.0}, Preprocessing((384, 384))),
+        ({"size": {"longest_edge": 9}, "do_resize": True}, Preprocessing()),
+        ({"size": 9, "do_resize": False}, Preprocessing()),
     ],
 )
 def test_what_a_configuration_says_of_sizes(

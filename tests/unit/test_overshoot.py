@@ -13,7 +13,7 @@ from driver import drive
 from scipy.special import log_ndtr, ndtr, ndtri
 
 import tollbox as tb
-from tollbox import testing, theory
+from tollbox import testing
 from tollbox.attacks.frugal import calibrated
 from tollbox.attacks.frugal.calibrated import (
     FIRST_CHUNK,
@@ -37,6 +37,7 @@ from tollbox.attacks.frugal.overshoot_belief import (
 )
 from tollbox.core.ask import Iterate
 from tollbox.parts.subspaces import Dct, Full
+from tollbox.theory import caps
 
 SHAPE = (3, 16, 16)
 MANY_DIMENSIONS = 10**6
@@ -61,15 +62,13 @@ def certain(
 @pytest.mark.parametrize("ratio", [1, 2, 10, 100, 1000])
 def test_the_best_place_is_that_of_the_theorem_as_d_grows(ratio):
     """z = x* sqrt(d), to one step of the table, and the share is that of the cap."""
-    x = theory.optimal_overshoot(ratio, MANY_DIMENSIONS)
+    x = caps.optimal_overshoot(ratio, MANY_DIMENSIONS)
     found = optimum(ratio)
     assert found.z == pytest.approx(x * math.sqrt(MANY_DIMENSIONS), abs=Z_STEP)
-    assert found.share == pytest.approx(
-        theory.cap_probability(x, MANY_DIMENSIONS), abs=0.4 * Z_STEP
-    )
-    share = theory.cap_probability(x, MANY_DIMENSIONS)
+    assert found.share == pytest.approx(caps.cap_probability(x, MANY_DIMENSIONS), abs=0.4 * Z_STEP)
+    share = caps.cap_probability(x, MANY_DIMENSIONS)
     price = share + ratio * (1 - share)
-    a_query = theory.objective(x, MANY_DIMENSIONS, 1) ** 2 * MANY_DIMENSIONS
+    a_query = caps.objective(x, MANY_DIMENSIONS, 1) ** 2 * MANY_DIMENSIONS
     assert found.rate == pytest.approx(a_query / price, rel=1e-3)
 
 
@@ -415,8 +414,8 @@ def test_an_estimate_points_where_the_theorem_says(ratio, subspace):
         one = plane(ratio, 0.3, seed, factor=factor)
         done, notes = estimated(one, Calibrated(subspace=subspace), int(queries))
         found.append(float(done.returned.flatten() @ one.normal))
-        x = theory.optimal_overshoot(ratio, d)
-        wanted.append(theory.expected_cosine(x, d, notes["estimate_queries"]))
+        x = caps.optimal_overshoot(ratio, d)
+        wanted.append(caps.expected_cosine(x, d, notes["estimate_queries"]))
     assert 0.4 < np.mean(wanted) < 0.75
     assert -0.06 < np.mean(found) - np.mean(wanted) < 0.17
 

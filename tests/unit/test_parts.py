@@ -12,7 +12,7 @@ import torch
 from driver import drive
 
 import tollbox as tb
-from tollbox import testing, theory
+from tollbox import testing
 from tollbox.core.ask import Iterate
 from tollbox.core.stop import Stop
 from tollbox.parts.estimates import Agrest, MonteCarlo
@@ -30,6 +30,7 @@ from tollbox.parts.searches import (
 )
 from tollbox.parts.starts import GrowingNoise
 from tollbox.parts.subspaces import Dct, Full
+from tollbox.theory import caps, search_costs
 
 
 @dataclass(frozen=True)
@@ -48,16 +49,19 @@ class OnlySearch:
 
 
 EXPECTED = {
-    "binary": (BinarySearch, lambda count, ratio: theory.expected_search_cost(count, ratio, 1.0)),
-    "asymmetric": (AsymmetricSearch, theory.expected_search_cost),
+    "binary": (
+        BinarySearch,
+        lambda count, ratio: search_costs.expected_search_cost(count, ratio, 1.0),
+    ),
+    "asymmetric": (AsymmetricSearch, search_costs.expected_search_cost),
     "optimal": (
         OptimalSearch,
-        lambda count, ratio: theory.optimal_splits(count, ratio).cost(count),
+        lambda count, ratio: search_costs.optimal_splits(count, ratio).cost(count),
     ),
     **{
         f"line, {k} stages": (
             partial(LineSearch, stages=k),
-            partial(theory.expected_line_search_cost, stages=k),
+            partial(search_costs.expected_line_search_cost, stages=k),
         )
         for k in (1, 2, 3)
     },
@@ -97,10 +101,10 @@ def test_a_search_costs_exactly_what_the_recursion_says(search, ratio, count):
 
 
 def test_below_one_the_search_favours_the_source_side():
-    assert theory.split(100, 9) == 10
-    assert theory.split(100, 1 / 9) == 90
-    assert theory.split(100, 1e-9) == 99
-    assert theory.split(2, 1e9) == 1
+    assert search_costs.split(100, 9) == 10
+    assert search_costs.split(100, 1 / 9) == 90
+    assert search_costs.split(100, 1e-9) == 99
+    assert search_costs.split(2, 1e9) == 1
 
 
 def test_bins_are_no_finer_than_the_points_can_tell():
@@ -168,7 +172,7 @@ class OnlyEstimate:
 def estimated(part, ratio, queries, cosine=None, seed=0, factor=1.0):
     """The result, and the direction."""
     boundary = testing.half_space(0.05, factor=factor)
-    cosine = cosine or theory.initial_cosine(boundary.source.numel())
+    cosine = cosine or caps.initial_cosine(boundary.source.numel())
     found = []
     [result] = tb.run(
         OnlyEstimate(part, 0.05, cosine, queries, found, factor),
@@ -201,7 +205,7 @@ def test_agrest_has_the_share_of_low_cost_answers_of_the_closed_form(ratio):
     d = 768
     result, _ = estimate(Agrest(), ratio, queries={2: 12_000, 5: 2000}.get(ratio, 600))
     notes = result.trace[-1].notes
-    p = theory.cap_probability(theory.optimal_overshoot(ratio, d), d)
+    p = caps.cap_probability(caps.optimal_overshoot(ratio, d), d)
     n = notes["estimate_queries"]
     assert n >= 3000
     assert notes["planned_share"] == pytest.approx(p)
@@ -244,9 +248,9 @@ def test_an_estimate_points_where_the_closed_form_says(part, ratio):
     for seed in range(12):
         result, cosine = estimate(part, ratio, queries=300, seed=seed)
         notes = result.trace[-1].notes
-        x = theory.optimal_overshoot(ratio, d)
-        p, n = theory.cap_probability(x, d), notes["estimate_queries"]
-        height = theory.initial_cosine(d) / 2 * (1 - x * x) ** ((d - 1) / 2)
+        x = caps.optimal_overshoot(ratio, d)
+        p, n = caps.cap_probability(x, d), notes["estimate_queries"]
+        height = caps.initial_cosine(d) / 2 * (1 - x * x) ** ((d - 1) / 2)
         a = math.sqrt(n) * height / math.sqrt(p * (1 - p))
         found.append(cosine)
         wanted.append(a / math.sqrt(1 + a * a))
@@ -318,7 +322,7 @@ def at_a_plane(part, ratio, queries, seed=0, shape=(3, 16, 16), t=1, label=None)
     source = torch.full(shape, 0.5, dtype=torch.float64)
     problem = tb.attack.Problem(source, 0, tb.Prices(ratio, 1), seed=seed)
     normal, side = testing._unit(3, shape), testing._unit(4, shape)
-    cosine = theory.initial_cosine(source.numel())
+    cosine = caps.initial_cosine(source.numel())
     side = side - (side @ normal) * normal
     ray = cosine * normal + math.sqrt(1 - cosine**2) * side / torch.linalg.vector_norm(side)
     point = source + (0.5 * ray).view(shape)
@@ -406,13 +410,13 @@ def test_the_overshoot_has_x_of_the_subspace_and_the_cosine_of_the_image(space, 
     problem, point, done = at_a_plane(part, ratio, 20, t=t)
     d, low = 768, space.dimension((3, 16, 16))
     assert low == {Full(): 768, Dct(4): 48, Dct(3): 108}[space]
-    cosine = 1 - (1 - theory.initial_cosine(d)) * t**-0.06
-    omega = theory.optimal_overshoot(ratio, low) * 0.0045 / cosine
+    cosine = 1 - (1 - caps.initial_cosine(d)) * t**-0.06
+    omega = caps.optimal_overshoot(ratio, low) * 0.0045 / cosine
     assert part.overshoot(problem, t) == pytest.approx(omega, rel=1e-12)
     centres = torch.stack(done.points) - spread(problem, part, len(done.points), t)
     outward = (point - problem.source) / torch.linalg.vector_norm(point - problem.source)
     assert torch.allclose(centres, (point + omega * outward).expand_as(centres), atol=1e-12)
-    finest = theory.optimal_overshoot(max(ratio, 1 / ratio, 2), low)
+    finest = caps.optimal_overshoot(max(ratio, 1 / ratio, 2), low)
     assert part.tolerance_scale(problem) == pytest.approx(finest)
 
 
@@ -436,7 +440,7 @@ def test_in_a_subspace_the_share_is_the_planned_one_if_the_normal_lies_there(fac
     queries = {2: 3500, 5: 2000, 10: 1300, 100: 300}[ratio]
     result, cosine = estimate(part, ratio, queries, factor=factor)
     notes = result.trace[-1].notes
-    p, n = theory.cap_probability(theory.optimal_overshoot(ratio, d), d), notes["estimate_queries"]
+    p, n = caps.cap_probability(caps.optimal_overshoot(ratio, d), d), notes["estimate_queries"]
     assert n >= 3000
     assert notes["planned_share"] == pytest.approx(p)
     assert abs(notes["share"] - p) < 5 * math.sqrt(p * (1 - p) / n)

@@ -11,12 +11,13 @@ import torch
 from driver import drive
 
 import tollbox as tb
-from tollbox import testing, theory
+from tollbox import testing
 from tollbox.core.ask import Iterate
 from tollbox.engine.points import write
 from tollbox.parts.paths import QUARTER_TURN, Arc, Circle, Segment
 from tollbox.parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch
 from tollbox.parts.sweeps import Galloping, Quarter, SignedGrid, ToDirection
+from tollbox.theory import search_costs
 
 SHAPE = (3, 16, 16)
 
@@ -424,7 +425,7 @@ def test_two_stages_of_ten_thousand_cells_are_a_hundred_steps_each():
     line, search = Segment(s.source, s.found), LineSearch(1e-4, relative=True, stages=2)
     done = drive(search(s.problem, line), s.problem, lambda p: 1)
     assert done.offered[0] == 99  # T(1) is never asked
-    assert theory.line_step(10_000, 2) == 100
+    assert search_costs.line_step(10_000, 2) == 100
     assert len(done.points) == 99 + 99
 
 

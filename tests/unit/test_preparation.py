@@ -20,7 +20,7 @@ from tollbox.errors import InputError
 from tollbox.models import Model, Preprocessing
 from tollbox.studies.sources import Configurations
 
-OWN = Preprocessing.of(12, (8, 8), interpolation="bicubic", mean=(0.5,), std=(0.5,))
+OWN = Preprocessing(12, (8, 8), interpolation="bicubic", mean=(0.5,), std=(0.5,))
 
 
 def model(names: tuple[str, ...] | None = None, own: Preprocessing | None = OWN) -> Model:
@@ -101,12 +101,12 @@ def test_folders_that_the_model_has_no_names_for(tmp_path: Path) -> None:
 
 def test_a_configuration_that_cannot_be_followed(tmp_path: Path) -> None:
     root = tree(tmp_path / "set", "a/0.png")
-    wide = model(own=Preprocessing.of(8, (12, 12)))
+    wide = model(own=Preprocessing(8, (12, 12)))
     with pytest.raises(
         InputError, match=r"the sizes in the model's configuration cannot be used: its c"
     ):
         tb.load_images(root, model=wide)
-    strange = model(own=Preprocessing.of(8, (8, 8), interpolation="random"))
+    strange = model(own=Preprocessing(8, (8, 8), interpolation="random"))
     with pytest.raises(InputError, match=r"its interpolation is 'random'; give resize and crop"):
         tb.load_images(root, model=strange)
     assert tb.load_images(root, resizing=tb.data.Resizing(8, 8), model=wide).images.shape[2:] == (
@@ -116,11 +116,11 @@ def test_a_configuration_that_cannot_be_followed(tmp_path: Path) -> None:
 
 
 def test_models_that_say_nothing_do_not_disagree() -> None:
-    onnx = model(own=Preprocessing((8, 8)))
+    onnx = model(own=Preprocessing(size=(8, 8)))
     both = Configurations({"file": onnx, "net": model(("a", "b")), "other": model(("c", "d"))})
     assert (both.names, both.preprocessing) == (("a", "b"), OWN)
     assert Configurations({"file": onnx}).preprocessing is None
-    apart = Configurations({"net": model(), "other": model(own=Preprocessing.of(12, (8, 8)))})
+    apart = Configurations({"net": model(), "other": model(own=Preprocessing(12, (8, 8)))})
     with pytest.raises(InputError, match=r"for 'net' images are .*bicubic.*'other'.*bilinear"):
         assert Preparation(model=apart).resizing
     assert Preparation(tb.data.Resizing(8), (), apart).resizing == tb.data.Resizing(8)

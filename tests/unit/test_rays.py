@@ -73,7 +73,7 @@ def one_by_one(boundary, source, queries):
 
 
 @pytest.mark.parametrize(
-    "made", [partial(testing.linf_half_space, 0.5), testing.linf_corner, testing.linf_cube]
+    "made", [partial(testing.half_space, 0.5, norm=Metric.LINF), testing.corner, testing.cube]
 )
 def test_it_asks_what_the_published_algorithm_asks_in_its_order(made):
     boundary = made(shape=SHAPE, seed=0)
@@ -98,7 +98,7 @@ def test_read_in_l2_the_same_points_are_asked():
 
 def test_on_a_plane_it_ends_with_the_sign_of_every_weight():
     """At b / |w|_1, but for the tolerance and weights too small to be told."""
-    boundary = testing.linf_half_space(0.5, SHAPE, seed=1)
+    boundary = testing.half_space(0.5, SHAPE, seed=1, norm=Metric.LINF)
     attack = tb.preset("rays")
     [result] = tb.run(
         attack, boundary.model(), boundary.source[None], [0], budget=3000, norm="linf"
@@ -112,7 +112,7 @@ def test_on_a_plane_it_ends_with_the_sign_of_every_weight():
 
 
 def test_the_stealthy_form_takes_a_tenth_at_most_and_few_flagged():
-    boundary = testing.linf_half_space(0.5, SHAPE, seed=1)
+    boundary = testing.half_space(0.5, SHAPE, seed=1, norm=Metric.LINF)
     problem = tb.attack.Problem(boundary.source, 0, norm=Metric.LINF)
     done = drive(tb.preset("stealthy-rays")(problem), problem, label_of(boundary))
     distances = [step.distance for step in problem.accepted]
@@ -126,7 +126,7 @@ def test_the_stealthy_form_takes_a_tenth_at_most_and_few_flagged():
 
 
 def test_a_given_start_comes_first_with_its_signs():
-    boundary = testing.linf_half_space(0.5, SHAPE, seed=1)
+    boundary = testing.half_space(0.5, SHAPE, seed=1, norm=Metric.LINF)
     signs = testing._unit(1, SHAPE).sign().view(SHAPE)
     given = (boundary.source + 0.4 * signs * torch.rand(SHAPE, dtype=torch.float64)).clamp(0, 1)
     assert int(boundary.labels(given[None])) != 0
@@ -198,7 +198,7 @@ def test_it_never_shrinks_below_what_the_dtype_resolves():
 
 def test_hsja_for_linf_steps_along_signs_and_projects_by_clipping():
     """On a plane with the true normal as the estimate one step finds the nearest point."""
-    boundary = testing.linf_half_space(0.5, SHAPE, seed=1)
+    boundary = testing.half_space(0.5, SHAPE, seed=1, norm=Metric.LINF)
     normal = testing._unit(1, SHAPE).view(SHAPE)
 
     class Known:

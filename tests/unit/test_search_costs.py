@@ -8,16 +8,16 @@ import time
 import numpy as np
 import pytest
 
-from tollbox import theory
 from tollbox.errors import InputError
+from tollbox.theory import search_costs
 
 
 @pytest.mark.parametrize(
     ("ratio", "binary", "asymmetric"), [(2, 21.8, 20.8), (100, 747, 343), (1000, 7408, 2735)]
 )
 def test_search_costs_of_the_notes(ratio, binary, asymmetric):
-    assert theory.expected_search_cost(20_000, ratio, 1) == pytest.approx(binary, rel=2e-3)
-    assert theory.expected_search_cost(20_000, ratio) == pytest.approx(asymmetric, rel=2e-3)
+    assert search_costs.expected_search_cost(20_000, ratio, 1) == pytest.approx(binary, rel=2e-3)
+    assert search_costs.expected_search_cost(20_000, ratio) == pytest.approx(asymmetric, rel=2e-3)
 
 
 @pytest.mark.parametrize(
@@ -26,9 +26,9 @@ def test_search_costs_of_the_notes(ratio, binary, asymmetric):
 )
 def test_the_optimal_search_of_the_notes(ratio, cost, share):
     if cost is not None:
-        found = theory.optimal_splits(20_000, float(ratio)).cost(20_000)
+        found = search_costs.optimal_splits(20_000, float(ratio)).cost(20_000)
         assert found == pytest.approx(cost, rel=2e-3)
-    assert theory.optimal_share(ratio) == pytest.approx(share, rel=2e-3)
+    assert search_costs.optimal_share(ratio) == pytest.approx(share, rel=2e-3)
 
 
 @pytest.mark.parametrize("ratio", [1.0, 2.0, 3.7, 10.0, 0.2])
@@ -37,7 +37,7 @@ def test_the_optimal_search_against_brute_force(ratio):
     best = [0.0, 0.0]
     for m in range(2, 120):
         best.append(min(best[k] + k * ratio + best[m - k] + m - k for k in range(1, m)))
-    found = theory.optimal_splits(119, ratio)
+    found = search_costs.optimal_splits(119, ratio)
     assert found.total.tolist() == pytest.approx(best)
     for m in range(2, 120):
         k = int(found.first[m])
@@ -47,15 +47,17 @@ def test_the_optimal_search_against_brute_force(ratio):
 def test_up_to_c_cells_line_search_is_optimal_and_as_equals_it():
     for ratio in (10.0, 100.0):
         for cells in (2, 5, int(ratio)):
-            line = theory.expected_line_search_cost(cells, ratio)
-            assert theory.optimal_splits(cells, ratio).cost(cells) == pytest.approx(line)
-            assert theory.expected_search_cost(cells, ratio) == pytest.approx(line)
+            line = search_costs.expected_line_search_cost(cells, ratio)
+            assert search_costs.optimal_splits(cells, ratio).cost(cells) == pytest.approx(line)
+            assert search_costs.expected_search_cost(cells, ratio) == pytest.approx(line)
 
 
 def test_the_optimal_share_is_mirrored_below_one():
-    assert theory.optimal_share(1) == pytest.approx(0.5)
+    assert search_costs.optimal_share(1) == pytest.approx(0.5)
     for ratio in (2, 17, 1e3, 1e8):
-        assert theory.optimal_share(1 / ratio) == pytest.approx(1 - theory.optimal_share(ratio))
+        assert search_costs.optimal_share(1 / ratio) == pytest.approx(
+            1 - search_costs.optimal_share(ratio)
+        )
 
 
 @pytest.mark.parametrize("ratio", [1e-6, 0.01, 0.5, 1.0, 1.5, 10.0, 1e3, 1e9])
@@ -65,9 +67,9 @@ def test_the_expected_cost_is_that_of_the_plain_recursion(ratio):
         for m in range(2, 300):
             k = min(math.ceil(m / (planned + 1)), m - 1)
             cost.append((k * (cost[k] + ratio) + (m - k) * (cost[m - k] + 1)) / m)
-            found = theory.expected_search_cost(m, ratio, planned)
+            found = search_costs.expected_search_cost(m, ratio, planned)
             assert found == pytest.approx(cost[m], rel=1e-12)
-    assert theory.expected_search_cost(1, ratio) == 0
+    assert search_costs.expected_search_cost(1, ratio) == 0
 
 
 def algorithm_1(ratio, count, boundary):
@@ -90,7 +92,7 @@ def test_asymmetric_search_against_simulation(ratio):
     # (alpha = 1e-5); one that is a twelfth off is seen with a power of .999 (3.1 more).
     n, count = 4000, 10_000
     cost = algorithm_1(ratio, count, np.random.default_rng(3).integers(0, count, n))
-    wanted = theory.expected_search_cost(count, ratio)
+    wanted = search_costs.expected_search_cost(count, ratio)
     error = cost.std() / math.sqrt(n)
     assert (4.4 + 3.1) * error < wanted / 12
     assert abs(cost.mean() - wanted) <= 4.4 * error + 0.01  # binary search hardly varies
@@ -104,33 +106,33 @@ def test_asymmetric_search_is_within_the_bound_of_its_theorem(ratio):
         power = 1
         while (ratio + 1) ** power < m:
             power += 1
-        cost = theory.expected_search_cost(m, ratio)
+        cost = search_costs.expected_search_cost(m, ratio)
         assert cost < 2 * ratio * power
-        assert theory.optimal_search_cost(m, ratio) <= cost * (1 + 1e-12)
-        assert cost <= theory.expected_search_cost(m, ratio, 1.0) * 1.01
+        assert search_costs.optimal_search_cost(m, ratio) <= cost * (1 + 1e-12)
+        assert cost <= search_costs.expected_search_cost(m, ratio, 1.0) * 1.01
 
 
 @pytest.mark.parametrize("ratio", [1e-5, 0.3, 1.0, 2.0, 2.5, 17.0, 1e3, 1e5, 1e9])
 def test_the_optimal_cost_without_a_table(ratio):
     for m in (1, 2, 3, 4, 10, 999, 20_000):
-        wanted = theory.optimal_splits(m, ratio).cost(m)
-        assert theory.optimal_search_cost(m, ratio) == pytest.approx(wanted, rel=1e-11)
+        wanted = search_costs.optimal_splits(m, ratio).cost(m)
+        assert search_costs.optimal_search_cost(m, ratio) == pytest.approx(wanted, rel=1e-11)
 
 
 def test_the_optimal_cost_of_very_many_cells():
     """log(m) / -log(x) for m cells, x + x^c* = 1, up to a constant, which the difference lacks."""
     for ratio in (2.0, 100.0):
-        x = 1 - theory.optimal_share(ratio)
-        more, fewer = (theory.optimal_search_cost(10**n, ratio) for n in (40, 20))
+        x = 1 - search_costs.optimal_share(ratio)
+        more, fewer = (search_costs.optimal_search_cost(10**n, ratio) for n in (40, 20))
         assert more - fewer == pytest.approx(20 * math.log(10) / -math.log(x), rel=1e-2)
 
 
 @pytest.mark.parametrize("ratio", [1.0, 2.0, 1e3, 1e9, 1e15])
 def test_the_optimal_share_solves_its_equation(ratio):
-    q = theory.optimal_share(ratio)
+    q = search_costs.optimal_share(ratio)
     assert math.log(q) == pytest.approx(ratio * math.log1p(-q), rel=1e-11)
     with pytest.raises(InputError, match="expected a finite ratio above 0"):
-        theory.optimal_share(-ratio)
+        search_costs.optimal_share(-ratio)
 
 
 # -- line search ----------------------------------------------------------------------------------
@@ -143,19 +145,19 @@ def test_the_step_of_a_line_search():
             while b**stages < width and stages > 1:
                 b += 1
             wanted = 1 if stages == 1 else math.ceil(width / b)
-            assert theory.line_step(width, stages) == wanted
-    assert theory.line_step(10**18, 2) == 10**9  # exact where a float is not
-    assert theory.line_step((10**9 + 1) ** 2, 2) == 10**9 + 1
-    assert theory.line_step(100, 10**9) == 50
+            assert search_costs.line_step(width, stages) == wanted
+    assert search_costs.line_step(10**18, 2) == 10**9  # exact where a float is not
+    assert search_costs.line_step((10**9 + 1) ** 2, 2) == 10**9 + 1
+    assert search_costs.line_step(100, 10**9) == 50
     with pytest.raises(InputError, match="stages is 0: expected 1 or more"):
-        theory.line_step(10, 0)
+        search_costs.line_step(10, 0)
 
 
 def line_search(width, stages, boundary):
     """(low-cost, flagged) answers, where cells up to the boundary are adversarial."""
     low, high, passed, flagged = 0, width, 0, 0
     for left in range(stages, 0, -1):
-        for k in range(low + (step := theory.line_step(high - low, left)), high, step):
+        for k in range(low + (step := search_costs.line_step(high - low, left)), high, step):
             if k > boundary:
                 high, flagged = k, flagged + 1
                 break
@@ -173,19 +175,21 @@ def test_a_line_search_costs_what_the_closed_form_says(stages):
         passed, flagged = map(sum, zip(*answers, strict=True))
         for ratio in (0.5, 100.0):
             wanted = (passed + ratio * flagged) / cells
-            assert theory.expected_line_search_cost(cells, ratio, stages) == pytest.approx(wanted)
+            assert search_costs.expected_line_search_cost(cells, ratio, stages) == pytest.approx(
+                wanted
+            )
 
 
 def test_a_line_search_of_enough_stages_is_binary():
     for cells in (2, 3, 100, 1024, 10_000):
-        found = theory.expected_line_search_cost(cells, 7.0, cells.bit_length())
-        assert found == pytest.approx(theory.expected_search_cost(cells, 7.0, 1.0))
+        found = search_costs.expected_line_search_cost(cells, 7.0, cells.bit_length())
+        assert found == pytest.approx(search_costs.expected_search_cost(cells, 7.0, 1.0))
 
 
 def test_costs_of_a_million_cells_take_about_a_second():
     begun = time.process_time()
     for stages in (1, 2, 3, 4):
-        theory.expected_line_search_cost(1_000_000, 1000.0, stages)
-    theory.expected_search_cost(1_000_000, 1000.0)
-    theory.optimal_search_cost(1_000_000, 1000.0)
+        search_costs.expected_line_search_cost(1_000_000, 1000.0, stages)
+    search_costs.expected_search_cost(1_000_000, 1000.0)
+    search_costs.optimal_search_cost(1_000_000, 1000.0)
     assert time.process_time() - begun < 5  # for a busy machine; 0.1 s elsewhere

@@ -90,7 +90,7 @@ def test_its_mistakes_are_reported_with_line_and_key(line: str, message: str) ->
         read(WithShots, item(HEAD + line))
     assert str(error.value).startswith("study.toml, line 3: ")
     assert message in str(error.value)
-    with pytest.raises(InputError, match=r"^shots is 10: expected a whole number, 1 to 9"):
+    with pytest.raises(InputError, match=r"^shots is 10: expected a whole number from 1 to 9"):
         WithShots(source="net:make", shots=10)
 
 

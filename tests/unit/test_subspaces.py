@@ -184,7 +184,7 @@ def test_aligned_images_are_two_plain_products(shape, factor):
 
 @pytest.mark.parametrize("factor", [0.5, 0, -1, math.nan, math.inf, -math.inf])
 def test_a_factor_below_one_is_refused(factor):
-    with pytest.raises(InputError, match=r"factor is .*expected a number of 1 or more"):
+    with pytest.raises(InputError, match=r"factor is .*expected a finite number of 1 or more"):
         Dct(factor)
 
 

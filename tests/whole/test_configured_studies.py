@@ -16,7 +16,7 @@ from torch import nn
 import tollbox as tb
 from tollbox.models import Model, Preprocessing
 
-OWN = Preprocessing.of(12, (8, 8), interpolation="bicubic")
+OWN = Preprocessing(12, (8, 8), interpolation="bicubic")
 STUDY = """\
 budget = 60
 prices = [1]
@@ -72,7 +72,7 @@ def test_a_study_goes_on_as_it_was_begun(study: Callable[[], tb.Study]) -> None:
         wanted = list(found.rows())
     with tb.run_study(study(), "out", models={"net": configured()}, time_limit=0.001) as found:
         assert len(found) < len(wanted)
-    other = configured(Preprocessing.of(20, (20, 20)), ("one", "two"))
+    other = configured(Preprocessing(20, (20, 20)), ("one", "two"))
     with tb.run_study(study(), "out", models={"net": other}) as found:
         assert list(found.rows()) == wanted
 

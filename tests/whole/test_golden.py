@@ -16,12 +16,13 @@ import pytest
 
 import tollbox as tb
 from tollbox import testing
+from tollbox.core.metric import Metric
 
 FILE = Path(__file__).parents[1] / "golden.json"
 
 
 BOUNDARIES = {boundary.name: boundary for boundary in testing.boundaries()} | {
-    f"linf {boundary.name}": boundary for boundary in testing.linf_boundaries()
+    f"linf {boundary.name}": boundary for boundary in testing.boundaries(norm=Metric.LINF)
 }
 RATIOS = (1, 10)
 

@@ -68,7 +68,7 @@ def test_what_a_name_says_of_images_and_classes(packages: list[tuple[str, Any]])
     model = tb.models.load("torchvision:resnet50")
     assert packages == [("resnet50", "IMAGENET1K_V2")]  # the default
     assert model.preprocessing == tb.models.Preprocessing(
-        (8, 8), 9, (8, 8), "bilinear", fake.MEAN, fake.STD
+        9, (8, 8), "bilinear", fake.MEAN, fake.STD
     )
     assert model.names == tuple(fake.NAMES)
     assert model.running["mean"] == "0.485, 0.456, 0.406"

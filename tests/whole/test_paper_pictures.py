@@ -16,12 +16,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 import tollbox as tb
-from tollbox import theory
 from tollbox.core.stop import Stop
 from tollbox.paper import low_cost_share, m_sweep, search_cost
 from tollbox.parts.estimates import Agrest, MonteCarlo
 from tollbox.report.figures import save
 from tollbox.report.statistics import interval
+from tollbox.theory import caps, search_costs
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "figures"))
 import concept_pictures
@@ -217,7 +217,7 @@ def test_shares_are_those_of_the_answers(made: Made) -> None:
 
 
 def test_the_optimal_share_by_hand() -> None:
-    x = theory.optimal_overshoot(2.0, 784)
+    x = caps.optimal_overshoot(2.0, 784)
     heights = np.random.default_rng(0).standard_normal((20_000, 784))
     heights /= np.linalg.norm(heights, axis=1, keepdims=True)
     assert low_cost_share.optimal(2.0, 784) == pytest.approx((heights[:, 0] >= -x).mean(), abs=0.02)
@@ -262,7 +262,7 @@ def test_the_search_picture_is_algorithm_1() -> None:
     low, high, cost = 0, 10, 0.0
     for step in rounds:
         assert (step.low, step.high) == (pytest.approx(low / 10), pytest.approx(high / 10))
-        middle = low + theory.split(high - low, 2.0)
+        middle = low + search_costs.split(high - low, 2.0)
         assert step.asked == pytest.approx(middle / 10)
         assert step.flagged == (middle / 10 > search_picture.BOUNDARY)
         cost += 2.0 if step.flagged else 1.0
@@ -307,8 +307,8 @@ def test_estimates_are_those_of_the_formula(part: MonteCarlo | Agrest) -> None:
     away = found.point - np.array([0.33, 0.07])
     omega = 0.0
     if isinstance(part, Agrest):
-        omega = theory.optimal_overshoot(20.0, 2) * 0.2 / theory.initial_cosine(2)
-        assert ledger.queries == np.ceil(theory.optimal_queries(20 * 21 / 2, 20.0, 2))
+        omega = caps.optimal_overshoot(20.0, 2) * 0.2 / caps.initial_cosine(2)
+        assert ledger.queries == np.ceil(caps.optimal_queries(20 * 21 / 2, 20.0, 2))
     assert found.centre == pytest.approx(found.point + omega * away / np.linalg.norm(away))
     assert found.point[1] == pytest.approx(concept_pictures.height(found.point[0]), abs=2e-4)
 
@@ -425,7 +425,7 @@ def test_the_study_files_are_what_the_figures_need(folder: str, name: str) -> No
         [spec] = study.attacks
         assert spec.attack.iterations == 1
         d = 150_528 if not folder else 784
-        planned = theory.optimal_queries(spec.attack.queries * 3 / 2, 2.0, d)
+        planned = caps.optimal_queries(spec.attack.queries * 3 / 2, 2.0, d)
         assert np.ceil(planned) == 500
     else:
         assert {spec.preset for spec in study.attacks} == {"a-hsja", "a-geoda", "a-cgba"}

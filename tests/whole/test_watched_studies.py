@@ -221,7 +221,7 @@ def test_a_detector_that_fails_is_one_cells_failure_and_can_be_run_again(case: C
     [
         ((":detector", ":nothing"), "module 'guard_.*' has no attribute 'nothing'"),
         ((":detector", ":none"), "is 3: expected a detector, with a method `begin`"),
-        (("_price = 7.0", "_price = -7.0"), "alarm_price is -7.0: expected a finite number, 0 or"),
+        (("_price = 7.0", "_price = -7.0"), "alarm_price is -7.0: expected a finite number of 0"),
         (("_price = 7.0", "_price = 1e9"), "price '1': budget is 120: expected at least 1e.09"),
         (("_price = 7.0", "_prise = 7.0"), "alarm_prise"),
         ((":detector", ""), "expected module:function, which is a detector or gives one"),

@@ -105,7 +105,7 @@ def _ratio(text: str) -> float:
 
 def estimates(ratio: float, d: int, queries: int) -> dict[str, Any]:
     """Return an estimate at the boundary and one at the optimal overshoot, at equal cost."""
-    from .. import theory as closed_forms
+    from ..theory import caps as closed_forms
 
     cost = queries * (ratio + 1) / 2  # c_t
 
@@ -133,7 +133,7 @@ def estimates(ratio: float, d: int, queries: int) -> dict[str, Any]:
 
 def schedule(ratio: float, d: int, rate: float, delta: float) -> dict[str, Any]:
     """Return cos(alpha_t) and omega_t of the scheduler at a few iterations."""
-    from .. import theory as closed_forms
+    from ..theory import caps as closed_forms
 
     first, x = closed_forms.initial_cosine(d), closed_forms.optimal_overshoot(ratio, d)
     steps = []
@@ -145,7 +145,7 @@ def schedule(ratio: float, d: int, rate: float, delta: float) -> dict[str, Any]:
 
 def searches(ratio: float, cells: int) -> dict[str, Any]:
     """Return expected costs; `share` is the part of an interval on its flagged side."""
-    from .. import theory as closed_forms
+    from ..theory import search_costs as closed_forms
 
     def line(stages: int) -> dict[str, float | None]:
         cost = closed_forms.expected_line_search_cost(cells, ratio, stages)

@@ -3,8 +3,7 @@
 1. An ask has one or more runs (`Sequential`). The points of a run are sent in order; with `until`
    the run stops after the first such answer, and the points after it are not sent.
 2. Runs are charged in order: all of the first, then all of the second.
-3. Points may be lazy: any object with a length whose slices are tensors (`Rows`). A row must have
-   the same bits in every slice. The engine slices only the rows that it needs.
+3. Points may be lazy (`Rows`): the engine slices only the rows that it needs.
 4. Answers contain only what was sent: after an `until`, fewer rows than the run has points.
 
 An attack or a part is a generator that yields asks:
@@ -19,6 +18,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -35,17 +35,11 @@ class Rows(Protocol):
     """Points in order, made when they are needed; a tensor is also `Rows`.
 
     A row must not depend on the slice that contains it: `rows[2:5][0]` is `rows[0:8][2]`.
-
-        class Ring:
-            def __init__(self, centre, directions): ...
-            def __len__(self): return len(self.directions)
-            def __getitem__(self, rows): return self.centre + self.directions[rows]
     """
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, rows: slice, /) -> Tensor:
-        """Return the points of a slice as one tensor (n, c, h, w)."""
+    def __getitem__(self, rows: slice, /) -> Tensor: ...
 
 
 class Until(enum.Enum):
@@ -195,9 +189,7 @@ def together(parts: Sequence[Asking[T]]) -> Asking[list[T]]:
         if len(phases) > 1:
             raise ValueError(f"generators in parallel are in different phases: {sorted(phases)}")
         answers = yield Ask(runs=[r for _, ask in asks for r in ask.runs], phase=phases.pop())
-        first = 0
+        runs = iter(answers.runs)
         for index, ask in asks:
-            last = first + len(ask.runs)
-            advance(index, joined(answers.runs[first:last]))
-            first = last
+            advance(index, joined(list(islice(runs, len(ask.runs)))))
     return [results[index] for index in range(len(parts))]

@@ -1,17 +1,16 @@
 """A cell: one attack on one image under one price; the unit of a run, a study and a store.
 
-Wrong input is refused here, before the first query: settings when a cell is made, and what depends
-on the model or on other cells by `check`.
+Settings are checked when a cell is made, and what depends on the model or on other cells by
+`check`, before the first query.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import Tensor
 
-from ..errors import InputError
 from .detector import Detection
 from .goal import Goal, aim
 from .limits import NO_LIMITS, Limits
@@ -19,7 +18,15 @@ from .metric import Metric, check_made_for, norm_of
 from .model import Model
 from .prices import Prices
 from .problem import Attack, check_mask
-from .validation import check_flag, check_instance, check_range, check_whole, shown
+from .validation import (
+    check_flag,
+    check_instance,
+    check_range,
+    check_whole,
+    expect,
+    require,
+    shown,
+)
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,10 @@ class Cell:
     """The detector that sees the queries, and the terms of its alarms."""
 
     def __post_init__(self) -> None:
-        check_attack(self.attack)
+        is_attack = callable(self.attack) and not isinstance(self.attack, type)
+        by_name = f"use tb.preset({self.attack!r})" if isinstance(self.attack, str) else ""
+        expected = "an attack" if by_name else "an attack, such as tb.preset('a-hsja')"
+        require(is_attack, "attack", self.attack, expected, by_name)
         object.__setattr__(self, "norm", norm_of(self.norm))
         check_made_for(self.attack, self.norm)
         if self.detection is not None:
@@ -61,11 +71,9 @@ class Cell:
         self.limits.check(self.prices, self.detection)
         check_whole("seed", self.seed)
         check_flag("charge_clean", self.charge_clean)
-        if not isinstance(self.name, str):
-            raise InputError(f"is {shown(self.name)}", expected="text", input="name")
-        if not isinstance(self.goal, Goal):
-            expected = "tb.Goal.leave({...}) or tb.Goal.reach(...)"
-            raise InputError(f"is {shown(self.goal)}", expected=expected, input="goal")
+        require(isinstance(self.name, str), "name", self.name, "text")
+        expected = "tb.Goal.leave({...}) or tb.Goal.reach(...)"
+        require(isinstance(self.goal, Goal), "goal", self.goal, expected)
 
     @property
     def aim(self) -> Goal:
@@ -75,80 +83,55 @@ class Cell:
     def check(
         self, model: Model, name: str, shape: tuple[int, ...] | None = None
     ) -> tuple[int, ...]:
-        """Raise InputError if this cell cannot be run with images of `shape`; return its shape.
-
-        `name` is what the message calls the image.
-        """
+        """Raise InputError if this cell cannot be run with images of `shape`; return its shape. A
+        message calls the image `name`."""
         check_image(self.image, name)
         check_label(self.label, model.classes, f"the label of {name}")
-        for number in self.prices.classes or {}:
-            if model.classes is not None and number >= model.classes:
-                raise InputError(
-                    f"has a price for class {number}, but the model has {model.classes} classes",
-                    expected=f"0 to {model.classes - 1}",
-                    input="prices",
-                )
+        if model.classes is not None:
+            classes, largest = model.classes, max(self.prices.classes or (), default=0)
+            given = f"has a price for class {largest}, but the model has {classes} classes"
+            expect(largest < classes, given, f"0 to {classes - 1}", input="prices")
         self._check_goal(model, name)
         if self.mask is not None:
             check_mask(self.mask, self.image, name)
         own_shape = tuple(self.image.shape)
         if self.start is not None:
             check_image(self.start, f"the start of {name}")
-            if self.start.shape != self.image.shape:
-                raise InputError(
-                    f"the start of {name} has shape {tuple(self.start.shape)}",
-                    expected=f"that of the image, {own_shape}",
-                )
-        if shape is not None and own_shape != shape:
-            raise InputError(
-                f"{name} has shape {own_shape}, those before it {shape}",
-                expected="one shape for all",
-            )
+            given = f"the start of {name} has shape {tuple(self.start.shape)}"
+            same = self.start.shape == self.image.shape
+            expect(same, given, f"that of the image, {own_shape}")
+        given = f"{name} has shape {own_shape}, those before it {shape}"
+        expect(shape in (None, own_shape), given, "one shape for all")
         return own_shape
 
     def _check_goal(self, model: Model, name: str) -> None:
         """Raise InputError unless the model has the classes of the goal, and one to reach."""
+        if self.target is not None:
+            given = f"the target of {name} is {self.target}, and that of its goal "
+            same = self.goal.target in (None, self.target)
+            expect(same, f"{given}{self.goal.target}", "one of them")
         target = self.goal.target if self.target is None else self.target
-        if self.target is not None and self.goal.target not in (None, self.target):
-            raise InputError(
-                f"the target of {name} is {self.target}, and that of its goal {self.goal.target}",
-                expected="one of them",
-            )
         if target is not None:
             check_label(target, model.classes, f"the target of {name}")
-            if self.goal.flagged is None and target == self.label:
-                raise InputError(
-                    f"the target of {name} is its source class, {self.label}",
-                    expected="another class",
-                )
+            given = f"the target of {name} is its source class, {self.label}"
+            expect(self.goal.flagged is not None or target != self.label, given, "another class")
         self.aim.check(model.classes)
-
-
-def check_attack(attack: Any) -> None:
-    """Raise InputError unless it can be called with a problem."""
-    if not callable(attack) or isinstance(attack, type):
-        remedy = f"use tb.preset({attack!r})" if isinstance(attack, str) else ""
-        expected = "an attack, such as tb.preset('a-hsja')" if not remedy else "an attack"
-        raise InputError(f"is {shown(attack)}", expected=expected, remedy=remedy, input="attack")
 
 
 def check_image(image: Tensor, name: str) -> None:
     """Raise InputError unless it is one finite image (c, h, w) in [0,1]."""
-    if not isinstance(image, Tensor):
-        raise InputError(f"{name} is a {type(image).__name__}", expected="a tensor (c, h, w)")
-    if image.ndim != 3 or image.numel() == 0:
-        given = f"{name} has shape {tuple(image.shape)}"
-        raise InputError(given, expected="(c, h, w), not empty")
-    if not image.is_floating_point():
-        given = f"{name} is {image.dtype}"
-        raise InputError(given, expected="floats in [0,1]", remedy="divide by 255")
+    given = f"{name} is a {type(image).__name__}"
+    expect(isinstance(image, Tensor), given, "a tensor (c, h, w)")
+    given = f"{name} has shape {tuple(image.shape)}"
+    expect(image.ndim == 3 and image.numel() > 0, given, "(c, h, w), not empty")
+    given = f"{name} is {image.dtype}"
+    expect(image.is_floating_point(), given, "floats in [0,1]", "divide by 255")
     check_range(image, name)
 
 
 def check_label(label: int, classes: int | None, name: str) -> None:
     """Raise InputError unless it is a class of the model."""
-    if isinstance(label, bool) or not isinstance(label, int):
-        raise InputError(f"{name} is {shown(label)}", expected="an integer")
-    if label < 0 or (classes is not None and label >= classes):
-        expected = "0 or more" if classes is None else f"0 to {classes - 1}"
-        raise InputError(f"{name} is {label}", expected=expected)
+    given = f"{name} is {shown(label)}"
+    expect(isinstance(label, int) and not isinstance(label, bool), given, "an integer")
+    expected = "0 or more" if classes is None else f"0 to {classes - 1}"
+    expect(0 <= label < (math.inf if classes is None else classes), given, expected)

@@ -9,23 +9,19 @@
    expensive answer, with an alarm, is affordable. No query is sent after the last alarm that
    `max_alarms` admits: the run stops with `ALARM`.
 4. Attacks do not learn about alarms: they see the answers that they would see without a detector.
-
-Alarm rates mean little without the rate on harmless queries. A benign session is a few harmless
-queries about one image (`detection/benign.py` makes them); its rate is the share of sessions with
-an alarm.
+5. Alarm rates mean little without the rate on harmless queries. A benign session is a few harmless
+   queries about one image (detection/benign.py).
 """
 
 from __future__ import annotations
 
 import math
-import sys
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from ..errors import InputError
-from .limits import check_cap
-from .validation import is_number, shown
+from .validation import CAP, check, number, require
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,13 +40,14 @@ class Detector(Protocol):
 
         class Brighter:
             def begin(self, image):
-                brightest = [-1.0]
+                brightest = -1.0
 
                 def session(rows):
+                    nonlocal brightest
                     alarms = []
                     for mean in rows.mean((1, 2, 3)).tolist():
-                        alarms.append(mean > brightest[0])
-                        brightest[0] = max(brightest[0], mean)
+                        alarms.append(mean > brightest)
+                        brightest = max(brightest, mean)
                     return alarms
 
                 return session
@@ -84,12 +81,7 @@ class Detection:
 
     def __post_init__(self) -> None:
         check_detector_type(self.detector)
-        if not is_number(self.alarm_price) or not 0 <= self.alarm_price <= sys.float_info.max:
-            expected = "a finite number, 0 or more"
-            raise InputError(
-                f"is {shown(self.alarm_price)}", expected=expected, input="alarm_price"
-            )
-        check_cap("max_alarms", self.max_alarms)
+        check(self, alarm_price=number(0), max_alarms=CAP)
 
     @property
     def terms(self) -> Detection:
@@ -99,12 +91,10 @@ class Detection:
 
 def check_detector_type(detector: Any) -> None:
     """Raise InputError unless it is an object with a method `begin`."""
-    if isinstance(detector, type) or not isinstance(detector, Detector):
-        remedy = "pass an instance of the class" if isinstance(detector, type) else ""
-        expected = "a detector, with a method `begin` (tollbox.detection.Detector)"
-        raise InputError(
-            f"is {shown(detector)}", expected=expected, remedy=remedy, input="detector"
-        )
+    remedy = "pass an instance of the class" if isinstance(detector, type) else ""
+    right = isinstance(detector, Detector) and not remedy
+    expected = "a detector, with a method `begin` (tollbox.detection.Detector)"
+    require(right, "detector", detector, expected, remedy)
 
 
 class FirstAlarm(NamedTuple):
@@ -116,27 +106,25 @@ class FirstAlarm(NamedTuple):
 
 @dataclass(frozen=True)
 class Sessions:
-    """Counts of benign sessions, of their queries, and of the alarms they raised."""
+    """Counts of benign sessions, of those with an alarm, of their queries, and of the alarms."""
 
     sessions: int = 0
     alarmed: int = 0
-    """Sessions with an alarm."""
     queries: int = 0
     alarms: int = 0
 
     def __add__(self, other: Sessions) -> Sessions:
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return Sessions(*(one + two for one, two in pairs))
+        return Sessions(*map(operator.add, vars(self).values(), vars(other).values()))
 
     @property
     def rate(self) -> float:
         """Share of sessions with an alarm; 0 if there are none."""
-        return self.alarmed / self.sessions if self.sessions else 0.0
+        return self.alarmed / max(1, self.sessions)
 
     @property
     def per_query(self) -> float:
         """Alarms per query; 0 if there are none."""
-        return self.alarms / self.queries if self.queries else 0.0
+        return self.alarms / max(1, self.queries)
 
 
 @dataclass(frozen=True)
@@ -158,12 +146,11 @@ class BenignStats:
 
     @property
     def sentence(self) -> str:
-        total = self.all
-        each = ", ".join(f"{name} {one.rate:.0%}" for name, one in self.kinds.items())
-        found = (
-            f"{total.rate:.1%} of {total.sessions} benign sessions raise an alarm ({each}), "
-            f"{total.per_query:.3g} alarms per query."
-            if total.sessions
-            else "There are no benign sessions to compare with."
-        )
+        total, found = self.all, "There are no benign sessions to compare with."
+        if total.sessions:
+            each = ", ".join(f"{name} {one.rate:.0%}" for name, one in self.kinds.items())
+            found = (
+                f"{total.rate:.1%} of {total.sessions} benign sessions raise an alarm ({each}), "
+            )
+            found += f"{total.per_query:.3g} alarms per query."
         return " ".join([found, *(f"{text[:1].upper()}{text[1:]}." for text in self.missing)])

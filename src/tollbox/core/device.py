@@ -1,17 +1,14 @@
 """Devices: which one torch can use, how images get there, memory, fused kernels, TF32, CUDA graphs.
 
-1. Running out of memory is an error of many kinds. An error may have been turned into a sentence
-   for the user on the way; its cause counts.
-2. On a CPU a network allocates and frees its activations, megabytes each, for every batch. By
+1. On a CPU a network allocates and frees its activations, megabytes each, for every batch. By
    default the C library returns them to the system, which maps and clears them page by page the
    next time. For a small network that takes as long as computing; `keep_freed` prevents it.
-3. TF32: torch has two interfaces, `allow_tf32` and, since 2.9, `fp32_precision`. Reading the first
+2. TF32: torch has two interfaces, `allow_tf32` and, since 2.9, `fp32_precision`. Reading the first
    raises after the second was set. So a setting is read and restored through the first as long as
    that can be read, and else through the second.
-4. A function of fifty small kernels takes longer to launch than to run. A CUDA graph records the
-   launches once and replays them as one, with the same results. It has its own memory: inputs and
-   outputs are copied, so that a replay on the same stream may follow immediately. All graphs share
-   one memory pool, since each output is copied before another replay may overwrite it.
+3. A CUDA graph records the launches of many small kernels once and replays them as one. It has its
+   own memory: inputs and outputs are copied, so that a replay on the same stream may follow
+   immediately. So all graphs can share one memory pool.
 """
 
 from __future__ import annotations
@@ -29,12 +26,9 @@ from torch import Tensor
 from ..errors import InputError
 from .validation import shown
 
-OUT_OF_MEMORY = (
-    "can't allocate memory",  # torch on the CPU
-    "CUDA error: out of memory",  # where a process cannot even start to use the GPU
-    "_STATUS_ALLOC_FAILED",  # cuBLAS and cuDNN
-)
-"""Texts of a RuntimeError that mean that memory ran out."""
+OUT_OF_MEMORY = ("can't allocate memory", "CUDA error: out of memory", "_STATUS_ALLOC_FAILED")
+"""Texts of a RuntimeError: of torch on the CPU, where a process cannot even start to use the GPU,
+and of cuBLAS and cuDNN."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Constants of glibc's malloc.h."""
 KEPT_AT_MOST, LARGEST_KEPT = 2**31 - 1, 32 * 2**20
@@ -53,14 +47,11 @@ def usable(device: str | torch.device | None) -> torch.device:
             raise RuntimeError
         torch.zeros(1, device=chosen).cpu()
     except (RuntimeError, AssertionError, NotImplementedError, ImportError, TypeError, ValueError):
-        gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
-        apple = ["mps"] if torch.backends.mps.is_available() else []
+        names = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+        names += ["mps"] if torch.backends.mps.is_available() else []
         given = shown(str(device) if isinstance(device, torch.device) else device)
-        raise InputError(
-            f"is {given}, which this installation of torch cannot use here",
-            expected=" or ".join(["cpu", *gpus, *apple]),
-            input="device",
-        ) from None
+        given = f"is {given}, which this installation of torch cannot use here"
+        raise InputError(given, expected=" or ".join(names), input="device") from None
     return chosen
 
 
@@ -73,10 +64,8 @@ def to_device(image: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor
 
 @lru_cache(maxsize=1)
 def keep_freed() -> bool:
-    """Make this process keep freed memory for the next batch; return whether it worked.
-
-    It works with the C library of Linux (glibc) only; elsewhere nothing is done.
-    """
+    """Make this process keep freed memory for the next batch; return whether it worked, which it
+    does only with the C library of Linux (glibc)."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
@@ -86,15 +75,14 @@ def keep_freed() -> bool:
 
 def is_out_of_memory(error: BaseException | None) -> bool:
     """Return whether memory ran out, according to an error or to one of its causes."""
-    while error is not None:
-        if isinstance(error, torch.OutOfMemoryError | MemoryError):
-            return True
-        if isinstance(error, RuntimeError) and any(text in str(error) for text in OUT_OF_MEMORY):
-            return True
-        if isinstance(error, OSError) and error.errno == errno.ENOMEM:
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+    if error is None:
+        return False
+    return (
+        isinstance(error, torch.OutOfMemoryError | MemoryError)
+        or (isinstance(error, RuntimeError) and any(text in str(error) for text in OUT_OF_MEMORY))
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        or is_out_of_memory(error.__cause__ or error.__context__)
+    )
 
 
 @lru_cache(maxsize=1)

@@ -1,9 +1,8 @@
 """Exactness: what the answer for a row depends on, besides the row itself.
 
-1. The model check finds this on a few probes: a dependence that it found exists; others may.
-2. Logits are compared bit for bit where they are known. Labels rarely change, so a comparison of
-   labels says little.
-3. It is kept with results and in stores, so it is plain data and needs no torch.
+The model check finds this on a few probes: a dependence that it found exists; others may. A
+comparison of labels says little, since labels rarely change. Results and stores keep it, so it is
+plain data and needs no torch.
 """
 
 from __future__ import annotations
@@ -31,13 +30,6 @@ REASONS = {
     Seen.FAILED: "Not known, since the model failed when it was checked",
     Seen.NOT_KNOWN: "Not known",
 }
-MATTERS = {
-    "chance": "chance",
-    "place": "its place in the batch",
-    "neighbours": "its neighbours in the batch",
-    "shape": "the batch shape",
-}
-"""Fields of what a row may depend on, with their display names."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +37,8 @@ class Exactness:
     """Dependences found for a model, in one precision and layout, in batches of some shapes."""
 
     seen: Seen = Seen.NOT_CHECKED
-    chance: bool = False
-    """Whether the same batch was answered differently the second time."""
-    place: bool = False
-    neighbours: bool = False
-    shape: bool = False
+    matters: tuple[str, ...] = ()
+    """What a row depends on, as "its place in the batch"."""
     shapes: tuple[int, ...] = ()
     """Rows of the batches, increasing."""
     layout: str = ""
@@ -69,24 +58,16 @@ class Exactness:
         return self.known and not self.matters and not self.ended
 
     @property
-    def matters(self) -> list[str]:
-        """Display names of what a row depends on."""
-        return [words for name, words in MATTERS.items() if getattr(self, name)]
-
-    @property
     def sentence(self) -> str:
         if not self.known:
             return f"{REASONS[self.seen]}: repeated runs may or may not agree bit for bit."
         by = ", compared by labels only" if self.seen is Seen.LABELS else ""
-        first, last = self.shapes[0], self.shapes[-1]
-        batches = f"{first}" if len(self.shapes) == 1 else f"{first} to {last}"
+        batches = " to ".join(map(str, dict.fromkeys((self.shapes[0], self.shapes[-1]))))
         layout = f", {self.layout}" if self.layout else ""
         where = f"in batches of {batches} ({self.precision}{layout})"
         if self.matters:
-            return (
-                f"Repeated runs may differ in the last digits or more: a row's {self.seen} depend "
-                f"on {listed(self.matters)}, {where}."
-            )
+            found = f"a row's {self.seen} depend on {listed(self.matters)}, {where}"
+            return f"Repeated runs may differ in the last digits or more: {found}."
         found = f"a row's {self.seen} depend on nothing but the row, {where}"
         if self.ended:
             return f"Exact{by} at first only: {found}. What ended it: {self.ended}."
@@ -100,12 +81,14 @@ class Exactness:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Exactness:
-        return cls(**{**values, "seen": Seen(values["seen"]), "shapes": tuple(values["shapes"])})
+        tuples = {name: tuple(values[name]) for name in ("matters", "shapes")}
+        return cls(**{**values, **tuples, "seen": Seen(values["seen"])})
 
 
 NOT_CHECKED = Exactness()
 
 
-def listed(words: list[str]) -> str:
+def listed(words: Iterable[str]) -> str:
     """Return words as "a, b and c"."""
-    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+    known = list(words)
+    return " and ".join(filter(None, (", ".join(known[:-1]), *known[-1:])))

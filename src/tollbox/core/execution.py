@@ -1,7 +1,5 @@
-"""Execution: how a call is computed. None of these options changes a result, except `time_limit`.
-
-With `exact`, this holds bit for bit. Without it, this holds if each row of the network's output
-depends only on its own input (`Results.exactness`).
+"""Execution: how a call is computed. None of these options changes a result, except `time_limit`,
+as far as a row of the network's output depends only on its own input (`Results.exactness`).
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from ..errors import InputError, mention
-from .validation import check_flag, check_seconds, check_whole, is_whole, shown
+from .validation import check, check_flag, check_seconds, check_whole, or_none, whole
 
 LARGEST_BATCH = 65_536
 MOST_WORKERS = 256
@@ -52,28 +50,20 @@ class Execution:
     """Seconds after which the call stops all images."""
 
     def __post_init__(self) -> None:
-        if self.batch_size is not None:
-            check_whole("batch_size", self.batch_size, 1, LARGEST_BATCH)
-        if self.live is not None:
-            check_whole("live", self.live, 1)
+        check(self, batch_size=or_none(whole(1, LARGEST_BATCH)), live=or_none(whole(1)))
         for name in ("metered", "one_shape", "exact", "check"):
             check_flag(name, getattr(self, name))
         if isinstance(self.workers, type) or not isinstance(self.workers, WorkerPool):
             check_workers(self.workers)
         check_seconds("time_limit", self.time_limit)
         if self.metered and (self.check or self.exact):
-            name = "check" if self.check else "exact"
+            name = mention("check" if self.check else "exact")
             why = "the check sends queries that are not charged, and a metered model bills each row"
-            if not self.check:
-                why += " and gets no padding, so that batch shapes vary"
-            raise InputError(
-                f"{mention(name)} and {mention('metered')} are both set: {why}",
-                remedy=f"leave {mention(name)} out",
-            )
+            why += "" if self.check else " and gets no padding, so that batch shapes vary"
+            given = f"{name} and {mention('metered')} are both set: {why}"
+            raise InputError(given, remedy=f"leave {name} out")
 
 
 def check_workers(workers: object) -> None:
     """Raise InputError unless it is a number of workers that can be started."""
-    if not (isinstance(workers, int) and is_whole(workers) and 1 <= workers <= MOST_WORKERS):
-        expected = f"a whole number, 1 to {MOST_WORKERS}"
-        raise InputError(f"is {shown(workers)}", expected=expected, input="workers")
+    check_whole("workers", workers, 1, MOST_WORKERS)

@@ -1,7 +1,6 @@
 """The goal: which labels are flagged, and which are adversarial.
 
-1. `flagged` is the set of labels on the source side: each has the flagged price c* and counts in
-   `ledger.flagged`. By default it is the image's class.
+1. Flagged labels have the price c*. By default that is the image's class.
 2. Every label that is not flagged is adversarial. With a `target`, only that class is adversarial,
    and a third class is neither.
 3. An image whose clean answer is not flagged is already misclassified, whatever its label.
@@ -24,8 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
-from .validation import is_whole, require, shown
+from .validation import expect, or_none, require, shown, whole
 
 MOST_SHOWN = 4
 """Maximum number of labels in a set that is written out."""
@@ -43,11 +41,10 @@ class Goal:
     def __post_init__(self) -> None:
         if self.flagged is not None:
             object.__setattr__(self, "flagged", _checked(self.flagged))
-        valid = self.target is None or (is_whole(self.target) and self.target >= 0)
-        require(valid, "target", self.target, "a class, 0 or more")
-        if self.flagged is not None and self.target in self.flagged:
-            given, expected = f"is {self.target}, which is flagged", "a class that is not flagged"
-            raise InputError(given, expected=expected, input="target")
+        require(or_none(whole(0)).holds(self.target), "target", self.target, "a class, 0 or more")
+        given = f"is {self.target}, which is flagged"
+        outside = self.target not in (self.flagged or ())
+        expect(outside, given, "a class that is not flagged", input="target")
 
     @classmethod
     def leave(cls, labels: Iterable[int]) -> Goal:
@@ -64,27 +61,18 @@ class Goal:
         return self if self.flagged is not None else replace(self, flagged=frozenset({label}))
 
     @cached_property
-    def _labels(self) -> tuple[int, ...]:
+    def _labels(self) -> NDArray[np.int64]:
         if self.flagged is None:
             raise RuntimeError("this goal has no image yet: use for_label")
-        return tuple(sorted(self.flagged))
-
-    @cached_property
-    def _label_array(self) -> NDArray[np.int64]:
-        return np.array(self._labels, np.int64)
-
-    @property
-    def representative(self) -> int:
-        """One of the flagged labels: the image's class, if no set was given."""
-        return self._labels[0]
+        return np.array(sorted(self.flagged), np.int64)
 
     def flags(self, label: int) -> bool:
         return self.flagged is not None and label in self.flagged
 
     def is_flagged(self, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
         if len(self._labels) == 1:  # fast path for the usual case
-            return np.equal(labels, self._labels[0])
-        return np.isin(labels, self._label_array)
+            return np.equal(labels, self._labels)
+        return np.isin(labels, self._labels)
 
     def is_adversarial(self, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
         if self.target is None:
@@ -98,23 +86,18 @@ class Goal:
             return
         expected = f"0 to {classes - 1}"
         require(self.target is None or self.target < classes, "target", self.target, expected)
-        largest = max(self.flagged or (), default=0)
-        if largest >= classes:
-            given = f"has class {largest}, but the model has {classes} classes"
-            raise InputError(given, expected=expected, input="flagged")
-        if self.flagged is not None and len(self.flagged) == classes:
-            raise InputError(
-                f"has all {classes} classes of the model",
-                expected="at least one class outside the set, which an attack may reach",
-                input="flagged",
-            )
+        flagged = self.flagged or frozenset()
+        given = f"has class {max(flagged, default=0)}, but the model has {classes} classes"
+        expect(max(flagged, default=0) < classes, given, expected, input="flagged")
+        given = f"has all {classes} classes of the model"
+        expected = "at least one class outside the set, which an attack may reach"
+        expect(len(flagged) < classes, given, expected, input="flagged")
 
     def flagged_text(self, shown: Callable[[int], str] = str) -> str:
-        """Return the flagged set in a few words, as "classes 3, 5", or "" if there is none;
-        `shown` formats a class."""
+        """Return the flagged set in a few words, as "classes 3, 5"; `shown` formats a class."""
         if self.flagged is None:
             return ""
-        labels = self._labels
+        labels = sorted(self.flagged)
         if len(labels) <= MOST_SHOWN:
             return f"class{'es' * (len(labels) > 1)} {', '.join(map(shown, labels))}"
         return f"{len(labels)} classes from {shown(labels[0])} to {shown(labels[-1])}"
@@ -133,12 +116,10 @@ def _checked(labels: Any) -> frozenset[int]:
     several = isinstance(labels, Iterable) and not isinstance(labels, str)
     require(several, "flagged", labels, "a set of classes, as {151, 152}")
     listed = list(labels)
-    if not listed:
-        raise InputError("is empty", expected="at least one class", input="flagged")
+    expect(bool(listed), "is empty", "at least one class", input="flagged")
+    allowed, expected = whole(0), "classes as whole numbers, 0 or more"
     for label in listed:
-        if not is_whole(label) or label < 0:
-            expected = "classes as whole numbers, 0 or more"
-            raise InputError(f"has {shown(label)}", expected=expected, input="flagged")
+        expect(allowed.holds(label), f"has {shown(label)}", expected, input="flagged")
     return frozenset(map(int, listed))
 
 

@@ -4,8 +4,7 @@
    device runs. Sums agree up to their order. Noise and linear points, where nothing is summed over
    pixels, have the same bits: products and sums are rounded separately (no fused multiply-add).
 2. A sum has one fixed order, whatever else the device does: no atomics.
-3. They are written in triton, which comes with torch where torch has CUDA. `device.kernels_for`
-   loads this file if triton is there; without it only speed is lost.
+3. `device.kernels_for` loads this file if triton is there; without it only speed is lost.
 """
 
 # mypy: ignore-errors

@@ -2,9 +2,8 @@
 
 1. It stores counts of answers: by phase and label and, summed, by price level. Queries, flagged
    answers and cost are derived from the counts, never stored.
-2. `affordable` returns how many rows of an ordered run of answers may be charged. A query is sent
-   only if its most expensive answer fits into the budget, and if the limits on queries, flagged
-   answers and alarms leave room for it (limits.py).
+2. A query is sent only if its most expensive answer fits into the budget, and if the limits on
+   queries, flagged answers and alarms leave room for it (limits.py): `affordable`.
 3. Rows are charged once, in order. Only the engine writes to a ledger.
 4. An alarm of a detector (detector.py) is counted by phase, and its price is added to the answer's.
 """
@@ -131,13 +130,9 @@ class Ledger:
         alarms = {name: self.alarms_in[name] * self.alarm_price for name in levels}
         if self.prices.escalation is None:
             return {name: self._cost(counts) + alarms[name] for name, counts in levels.items()}
-        others, flagged = self._levels
-        answers = self._cost(self._levels)
-        mean = (answers - others * self.prices.other) / flagged if flagged else 0.0
-        return {
-            name: n[0] * self.prices.other + n[1] * mean + alarms[name]
-            for name, n in levels.items()
-        }
+        (others, flagged), other = self._levels, self.prices.other
+        mean = (self._cost(self._levels) - others * other) / flagged if flagged else 0.0
+        return {name: n[0] * other + n[1] * mean + alarms[name] for name, n in levels.items()}
 
     @property
     def highest_next(self) -> float:
@@ -178,10 +173,7 @@ class Ledger:
         return limits.max_flagged == math.inf or self.flagged + rows <= limits.max_flagged
 
     def affordable(
-        self,
-        labels: NDArray[np.int64],
-        limits: Limits,
-        alarms: NDArray[np.bool_] | None = None,
+        self, labels: NDArray[np.int64], limits: Limits, alarms: NDArray[np.bool_] | None = None
     ) -> int:
         """Return how many of the queries answered with `labels` may be sent under the limits."""
         rows = len(labels)

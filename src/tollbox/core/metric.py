@@ -1,10 +1,8 @@
 """The metric in which distances from the source image are measured: ℓ2 or ℓ∞.
 
-1. It is a part of the problem (`norm`): the best point, all distances and everything derived from
-   them use it. Random numbers do not depend on it.
-2. An attack names the metrics that it supports (`metrics`); an attack that names none runs in any.
+1. An attack names the metrics that it supports (`metrics`); an attack that names none runs in any.
    An attack is refused before the first query if it does not support the metric of the problem.
-3. A distance is float64 and does not depend on other rows. In ℓ2 it is summed along the last axis
+2. A distance is float64 and does not depend on other rows. In ℓ2 it is summed along the last axis
    in the dtype of the rows, which is fast, then over those norms in float64, which keeps the error
    at that of one pixel row. In ℓ∞ nothing is summed, and NaN stays NaN.
 """
@@ -14,8 +12,8 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, mention
-from .validation import require, shown
+from ..errors import mention
+from .validation import expect, require, shown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,18 +53,15 @@ def norm_of(value: Any) -> Metric:
 def metrics_of(attack: object) -> tuple[Metric, ...]:
     """Return the metrics that an attack supports."""
     metrics = getattr(attack, "metrics", tuple(Metric))
-    if not isinstance(metrics, tuple) or not metrics or not set(metrics) <= set(Metric):
-        expected = "some of 'l2' and 'linf', as a tuple"
-        raise InputError(f"has metrics = {shown(metrics)}", expected=expected, input="attack")
+    right = isinstance(metrics, tuple) and metrics and set(metrics) <= set(Metric)
+    expected = "some of 'l2' and 'linf', as a tuple"
+    expect(bool(right), f"has metrics = {shown(metrics)}", expected, input="attack")
     return tuple(map(Metric, metrics))
 
 
 def check_made_for(attack: object, norm: Metric) -> None:
     """Raise InputError unless an attack supports a metric."""
     metrics = metrics_of(attack)
-    if norm not in metrics:
-        raise InputError(
-            f"is {norm}, but {type(attack).__name__} as given supports {' and '.join(metrics)}",
-            expected=f"{' or '.join(metrics)}, or another {mention('attack')}",
-            input="norm",
-        )
+    given = f"is {norm}, but {type(attack).__name__} as given supports {' and '.join(metrics)}"
+    expected = f"{' or '.join(metrics)}, or another {mention('attack')}"
+    expect(norm in metrics, given, expected, input="norm")

@@ -1,11 +1,9 @@
 """A model: a callable from images in [0,1] (n, c, h, w) to integer labels (n).
 
-1. An attack uses decisions only. `outputs` serves the model check, which compares the network's
-   outputs before the decision, bit for bit.
-2. Queries are prepared here for all models: clip to [0,1], round to `quantize` bits if the model
+1. Queries are prepared here for all models: clip to [0,1], round to `quantize` bits if the model
    takes 8-bit images, cast to the model's dtype, float32 or float64. Distances are those of the
    points as sent. Lower precision stays inside a model.
-3. An answer that is not one integer per row is a `ModelFault`, which says what was received.
+2. An answer that is not one integer per row is a `ModelFault`, which says what was received.
 
 Any callable is a model; `as_model` adds the attributes below. Foolbox models and ART classifiers
 are also accepted (third_party_models.py). To wrap your own model:
@@ -27,7 +25,7 @@ from .device import usable
 from .goal import numbered
 from .preprocessing import Preprocessing
 from .third_party_models import ThirdPartyModel, third_party_model
-from .validation import check_whole, require
+from .validation import check, or_none, require, whole
 
 LAYOUTS = {"true": "channels_last", "false": "contiguous"}
 """Memory layouts of images, by the value of channels_last in `Model.running`."""
@@ -65,18 +63,22 @@ class Model:
     preprocessing: Preprocessing | None = None
     """How image files become inputs, if the model's configuration says so."""
 
+    def __post_init__(self) -> None:
+        require(callable(self.predict), "predict", self.predict, "a function of images")
+        count = or_none(whole(1))
+        check(self, quantize=or_none(whole(1, MOST_BITS)), batch=count, classes=count)
+        require(
+            self.dtype in (torch.float32, torch.float64),
+            "dtype",
+            self.dtype,
+            "torch.float32 or torch.float64, in which points are sent and measured",
+            "if the model takes another dtype, convert inside the callable, with quantize=8 if it "
+            "takes 8-bit images",
+        )
+
     def shown(self, label: int) -> str:
         """Return a label, with the name of its class if it is known."""
         return numbered(label, self.names or ())
-
-    def __post_init__(self) -> None:
-        require(callable(self.predict), "predict", self.predict, "a function of images")
-        if self.quantize is not None:
-            check_whole("quantize", self.quantize, 1, MOST_BITS)
-        for name, count in (("batch", self.batch), ("classes", self.classes)):
-            if count is not None:
-                check_whole(name, count, 1)
-        check_dtype(self.dtype)
 
     @property
     def layout(self) -> str:
@@ -90,13 +92,9 @@ class Model:
         if self.relaid is None or layout not in LAYOUTS.values():
             raise InputError(f"is in the layout {self.layout!r}", expected=layout, input="model")
         other = self.relaid(layout == LAYOUTS["true"])
-        return replace(
-            other,
-            classes=self.classes,
-            running={**self.running, **other.running},
-            names=self.names,
-            preprocessing=self.preprocessing,
-        )
+        running = {**self.running, **other.running}
+        kept = {name: getattr(self, name) for name in ("classes", "names", "preprocessing")}
+        return replace(other, running=running, **kept)
 
     def sent(self, points: Tensor) -> Tensor:
         """Return the points as they are sent; `points` may be overwritten."""
@@ -132,25 +130,11 @@ class Decision:
 
 
 def labels_of(output: Tensor) -> Tensor:
-    """Return labels for a network's output: the argmax of logits (n, classes), or labels (n).
-
-    A row of logits with a NaN has no largest value: its label is `UNDECIDED`.
-    """
+    """Return labels for a network's output: the argmax of logits (n, classes), or labels (n). A row
+    of logits with a NaN has no largest value: its label is `UNDECIDED`."""
     if output.ndim == 2 and output.is_floating_point():
         return output.argmax(1).masked_fill_(output.isnan().any(1), UNDECIDED)
     return output
-
-
-def check_dtype(dtype: torch.dtype) -> None:
-    """Raise InputError unless points can be sent in `dtype`."""
-    require(
-        isinstance(dtype, torch.dtype) and dtype in (torch.float32, torch.float64),
-        "dtype",
-        dtype,
-        "torch.float32 or torch.float64, in which points are sent and measured",
-        "if the model takes another dtype, convert inside the callable, with quantize=8 if it "
-        "takes 8-bit images",
-    )
 
 
 def from_callable(
@@ -170,20 +154,18 @@ def from_third_party(model: ThirdPartyModel, **options: Any) -> Model:
     """Return a model from a classifier of another package; `options` are fields of the model."""
     known = {"device": model.device, "classes": model.classes}
     given = {name: value for name, value in options.items() if value is not None}
-    return Model(Decision(model.outputs), **{**known, **given}, outputs=model.outputs)
+    return Model(Decision(model), **{**known, **given}, outputs=model)
 
 
 def as_model(model: Any) -> Model:
-    """Return `model` as a Model; wrap a callable, a Foolbox model or an ART classifier, and refuse
-    a bare network."""
+    """Return any callable, Foolbox model or ART classifier as a Model; refuse a bare network."""
     if isinstance(model, Model):
         return model
     if isinstance(model, torch.nn.Module):
+        given = f"is a bare torch network ({type(model).__name__})"
+        remedy = "wrap it with tb.models.from_torch(net, mean=..., std=...)"
         raise InputError(
-            f"is a bare torch network ({type(model).__name__})",
-            expected="labels from images in [0,1]",
-            remedy="wrap it with tb.models.from_torch(net, mean=..., std=...)",
-            input="model",
+            given, expected="labels from images in [0,1]", remedy=remedy, input="model"
         )
     if (other := third_party_model(model)) is not None:
         return from_third_party(other)

@@ -9,8 +9,7 @@
    quantile function, and sixteen choose a place in the bin, linearly. Each product and sum is
    rounded separately, so that every device has the same bits: NumPy on the CPU, and a kernel on
    CUDA devices (kernels.py; without it numbers are made on the CPU and copied).
-3. The linear bins give a variance of 1 + 4e-6, a kurtosis of 3 + 7e-6, and no number beyond 4.61;
-   `tests/unit/test_noise.py` checks that.
+3. The linear bins give a variance of 1 + 4e-6, a kurtosis of 3 + 7e-6, and no number beyond 4.61.
 4. `NOISE_VERSION` changes with the numbers: a study of another version cannot be resumed.
 """
 
@@ -62,11 +61,9 @@ def quantiles() -> NDArray[np.float64]:
 @lru_cache(maxsize=4)
 def _bins(dtype: torch.dtype) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return, for each bin, the number at its first place, and the step to the next place."""
-    ends = quantiles()
+    ends, kind = quantiles(), np.float64 if dtype == torch.float64 else np.float32
     steps = np.diff(ends) / BINS
-    firsts = ends[:-1] + steps / 2
-    kind = np.float64 if dtype == torch.float64 else np.float32
-    return firsts.astype(kind), steps.astype(kind)
+    return (ends[:-1] + steps / 2).astype(kind), steps.astype(kind)
 
 
 @lru_cache(maxsize=8)

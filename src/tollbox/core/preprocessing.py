@@ -13,8 +13,6 @@ from dataclasses import dataclass
 class Preprocessing:
     """Steps of the preprocessing; None where a step is not known."""
 
-    size: tuple[int, int] | None = None
-    """(height, width) of the model's inputs."""
     resize: int | tuple[int, int] | None = None
     """Length of the shorter side after resizing; or (height, width), whatever the file's shape."""
     crop: tuple[int, int] | None = None
@@ -24,14 +22,10 @@ class Preprocessing:
     mean: tuple[float, ...] | None = None
     """Mean of each channel, of values in [0,1]."""
     std: tuple[float, ...] | None = None
+    size: tuple[int, int] | None = None
+    """(height, width) of the model's inputs; by default what resizing and cropping give."""
 
-    @classmethod
-    def of(
-        cls,
-        resize: int | tuple[int, int] | None = None,
-        crop: tuple[int, int] | None = None,
-        **others: object,
-    ) -> Preprocessing:
-        """Return the preprocessing with the size that follows from resizing and cropping."""
-        whole = resize if isinstance(resize, tuple) else None
-        return cls(crop or whole, resize, crop, **others)  # type: ignore[arg-type]
+    def __post_init__(self) -> None:
+        if self.size is None:
+            whole = self.resize if isinstance(self.resize, tuple) else None
+            object.__setattr__(self, "size", self.crop or whole)

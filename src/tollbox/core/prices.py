@@ -6,17 +6,14 @@
 3. With a price per class, the table decides. Otherwise all labels that the goal flags (goal.py)
    have the source price.
 4. A cost is a function of counts: the sum over the distinct prices, in ascending order, of
-   count x price. Chunking cannot change a cost by a rounding error, since one row and a million
-   rows use the same formula.
+   count x price. So the chunks in which answers arrive cannot change it by a rounding error.
 5. The price may grow with the number of flagged answers (`Escalation`): the n-th costs p(n). The
-   counts are then those of other and of flagged answers, attacks plan with p(1), and the most
-   expensive next answer costs p(n+1), or the price of other answers if that is higher.
+   counts are then those of other and of flagged answers, and attacks plan with p(1).
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,9 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
 from .goal import Goal
-from .validation import is_number, is_whole, shown
+from .validation import expect, is_number, number, or_none, shown, whole
 
 LARGEST_STEP = 10**12
 """Largest flagged answer at which a step may start; larger counts are not exact as floats."""
@@ -36,23 +32,19 @@ PLANNED_RATIO_AT_INFINITY = 1e5
 
 
 def _checked_price(name: str, value: float) -> float:
-    if is_number(value) and 0 <= value <= sys.float_info.max:
-        return float(value)
     infinite = is_number(value) and value == math.inf
-    raise InputError(
-        f"{name} is {shown(value)}",
-        expected="a finite number, 0 or more",
-        remedy="for an infinite price use Prices.flagged_only()" if infinite else "",
-    )
+    remedy = "for an infinite price use Prices.flagged_only()" if infinite else ""
+    allowed = number(0)
+    expect(allowed.holds(value), f"{name} is {shown(value)}", allowed.words, remedy)
+    return float(value)
 
 
 @dataclass(frozen=True)
 class Escalation:
     """p(n), the price of the n-th flagged answer, and its sum.
 
-    p is a table of steps: from flagged answer n on, each costs a given price. The table may start
-    `again`: with {1: 1.0, 100: 500.0} and `again=101`, the 101st flagged answer costs 1 like the
-    first, which models an account that is lost with every 100th.
+    The table may start `again`: with {1: 1.0, 100: 500.0} and `again=101`, the 101st flagged answer
+    costs 1 like the first, which models an account that is lost with every 100th.
     """
 
     steps: tuple[tuple[int, float], ...]
@@ -62,35 +54,26 @@ class Escalation:
 
     @classmethod
     def of(cls, steps: Mapping[int, float], again: int | None = None) -> Escalation:
-        if not isinstance(steps, Mapping) or not steps:
-            raise InputError(
-                f"the steps of the price are {shown(steps)}",
-                expected="a mapping from a flagged answer to the price from there on, as "
-                "{1: 1.0, 100: 50.0}",
-            )
+        expected = "a mapping from a flagged answer to the price from there on, as "
+        given = f"the steps of the price are {shown(steps)}"
+        right = isinstance(steps, Mapping) and len(steps) > 0
+        expect(right, given, expected + "{1: 1.0, 100: 50.0}")
         return cls(tuple(sorted((n, price) for n, price in steps.items())), again)
 
     def __post_init__(self) -> None:
+        allowed = whole(1, LARGEST_STEP)
         for n, _ in self.steps:
-            if not is_whole(n) or not 1 <= n <= LARGEST_STEP:
-                raise InputError(
-                    f"a price starts at flagged answer {shown(n)}",
-                    expected=f"a whole number, 1 to {LARGEST_STEP:g}",
-                )
+            expect(allowed.holds(n), f"a price starts at flagged answer {shown(n)}", allowed.words)
         steps = tuple(
             (int(n), _checked_price(f"the price from flagged answer {n} on", price))
             for n, price in self.steps
         )
         object.__setattr__(self, "steps", steps)
         first, last = steps[0][0], steps[-1][0]
-        if first != 1:
-            raise InputError(f"the first price starts at flagged answer {first}", expected="1")
-        again = self.again
-        if again is not None and not (is_whole(again) and last < again <= LARGEST_STEP):
-            raise InputError(
-                f"the prices start again at flagged answer {shown(again)}",
-                expected=f"a whole number above {last}, where the last price starts",
-            )
+        expect(first == 1, f"the first price starts at flagged answer {first}", "1")
+        given = f"the prices start again at flagged answer {shown(self.again)}"
+        expected = f"a whole number above {last}, where the last price starts"
+        expect(or_none(whole(last + 1, LARGEST_STEP)).holds(self.again), given, expected)
 
     @cached_property
     def _starts(self) -> NDArray[np.int64]:
@@ -122,10 +105,7 @@ class Escalation:
         return self._prices[np.searchsorted(self._starts, place + 1, side="right") - 1]
 
     def total(self, flagged: Any) -> Any:
-        """Return the cost of `flagged` flagged answers; any shape.
-
-        It is a function of the count, so the chunks in which answers arrive cannot change it.
-        """
+        """Return the cost of `flagged` flagged answers; any shape."""
         count = np.asarray(flagged)
         if self.again is None:
             return self._within(count)
@@ -138,10 +118,9 @@ class Escalation:
         return np.asarray(self._before[step] + answered * self._prices[step])
 
     def __str__(self) -> str:
-        text = ", ".join(f"{price:g} from {n}" for n, price in self.steps[:3])
-        more = ", …" if len(self.steps) > 3 else ""
-        again = "" if self.again is None else f", again at {self.again}"
-        return text + more + again
+        parts = [f"{price:g} from {n}" for n, price in self.steps[:3]]
+        parts += ["…"] if len(self.steps) > 3 else []
+        return ", ".join(parts + ([] if self.again is None else [f"again at {self.again}"]))
 
 
 @dataclass(frozen=True)
@@ -152,8 +131,7 @@ class Prices:
     """Price of a flagged answer: of the source class, or of the goal's set."""
     other: float = 1.0
     classes: Mapping[int, float] | None = field(default=None, hash=False)
-    """Price by label; a label that is not listed costs `other`. `source` then serves `ratio` only,
-    and `for_source` sets it."""
+    """Price by label; others cost `other`. `for_source` sets `source`, which serves `ratio`."""
     escalation: Escalation | None = None
     """How the price of a flagged answer grows; `source` is then the first price."""
 
@@ -163,17 +141,13 @@ class Prices:
         if self.classes is not None:
             object.__setattr__(self, "classes", _checked_table(self.classes))
         if self.escalation is not None:
-            if not isinstance(self.escalation, Escalation):
-                raise InputError(
-                    f"the growing price is {shown(self.escalation)}",
-                    expected="tb.Prices.escalating({1: 1.0, 100: 50.0})",
-                )
-            if self.classes is not None:
-                given = "prices per class and a growing price are both set"
-                raise InputError(given, expected="one of the two")
+            given = f"the growing price is {shown(self.escalation)}"
+            right = isinstance(self.escalation, Escalation)
+            expect(right, given, "tb.Prices.escalating({1: 1.0, 100: 50.0})")
+            both = "prices per class and a growing price are both set"
+            expect(self.classes is None, both, "one of the two")
             object.__setattr__(self, "source", self.escalation.steps[0][1])
-        if self.highest == 0:
-            raise InputError("all prices are 0", expected="at least one answer to cost something")
+        expect(self.highest > 0, "all prices are 0", "at least one answer to cost something")
 
     @classmethod
     def per_class(cls, prices: Mapping[int, float], default: float = 1.0) -> Prices:
@@ -184,11 +158,9 @@ class Prices:
     def escalating(
         cls, steps: Mapping[int, float], again: int | None = None, other: float = 1.0
     ) -> Prices:
-        """Return prices with which the n-th flagged answer costs p(n).
-
-        `steps` maps a flagged answer to the price from there on, as {1: 1.0, 100: 50.0}; with
-        `again=101` the 101st flagged answer costs as much as the first, and so on.
-        """
+        """Return prices that grow: `steps` maps a flagged answer to the price from there on, as
+        {1: 1.0, 100: 50.0}; with `again=101` the 101st flagged answer costs as much as the first,
+        and so on."""
         return cls(other=other, escalation=Escalation.of(steps, again))
 
     @classmethod
@@ -242,10 +214,9 @@ class Prices:
     def worst_before_last(
         self, counts: NDArray[np.int64], rows: int, alarms: tuple[float, float] = (0.0, 0.0)
     ) -> float:
-        """Return the highest cost, over all possible answers, that the account can have before the
-        last of `rows` more answers, plus the highest price of that answer. It has the bits that the
-        ledger will compute. `alarms`: the cost of the alarms before it, and of one alarm of its
-        own."""
+        """Return the highest possible cost before the last of `rows` more answers, plus the highest
+        price of that answer, with the bits that the ledger will compute. `alarms`: the cost of the
+        alarms before it, and of one alarm of its own."""
         if self.escalation is None:
             worst = np.append(counts[:-1], counts[-1] + rows - 1)
             return (float(self.cost(worst)) + alarms[0]) + (self.highest + alarms[1])
@@ -333,13 +304,11 @@ class Prices:
 
 def _checked_table(prices: Mapping[int, float]) -> dict[int, float]:
     """Return a price per class, or raise InputError."""
-    if not isinstance(prices, Mapping):
-        given = f"the prices per class are {shown(prices)}"
-        raise InputError(given, expected="a mapping, as {3: 100.0}")
+    given = f"the prices per class are {shown(prices)}"
+    expect(isinstance(prices, Mapping), given, "a mapping, as {3: 100.0}")
+    allowed, expected = whole(0), "classes as whole numbers, 0 or more"
     for label in prices:
-        if not is_whole(label) or label < 0:
-            given = f"a price is set for class {shown(label)}"
-            raise InputError(given, expected="classes as whole numbers, 0 or more")
+        expect(allowed.holds(label), f"a price is set for class {shown(label)}", expected)
     return {
         int(label): _checked_price(f"the price of class {label}", price)
         for label, price in prices.items()

@@ -1,12 +1,8 @@
 """The problem: everything that an attack on one image may know.
 
-1. It has the source image, its label, the prices, the goal, the mask, the metric, and random
-   streams. It has no model, no budget, no batch size and no other image.
-2. Random numbers are a function of (seed, content of the image, purpose, step, row, column) only
-   (noise.py). Prices and parts are not in the key, so variants of an attack see the same start and
-   the same noise, and comparisons are paired.
-3. `accept` marks an iterate; `note` stores values about the current iteration for reports.
-4. A mask says which pixels may change: a bool tensor (c, h, w), or (h, w) or (1, h, w) for all
+1. It has no model, no budget, no batch size and no other image. Its random numbers are a function
+   of (seed, content of the image, purpose, step, row, column) only (noise.py).
+2. A mask says which pixels may change: a bool tensor (c, h, w), or (h, w) or (1, h, w) for all
    channels. Outside the mask a query has the bits of the source image, whoever made the point: the
    engine ensures that (engine/sender.py). Directions, starts and noise with the shape of an image
    are made inside the mask, so paths stay there and their lengths are those of the queries. The
@@ -25,7 +21,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import InputError
 from .ask import Asking, Iterate
 from .device import to_device
 from .goal import Goal, aim
@@ -33,27 +28,25 @@ from .metric import Metric
 from .noise import Noise, content_hash
 from .prices import Prices
 from .stop import Stop
-from .validation import shown
+from .validation import expect, shown
 
 
 def check_mask(mask: Any, image: Tensor, name: str) -> None:
     """Raise InputError unless `mask` fits an image (c, h, w) and allows some change."""
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        kind = f"a tensor of {mask.dtype}" if isinstance(mask, Tensor) else shown(mask)
-        raise InputError(
-            f"the mask of {name} is {kind}",
-            expected="a bool tensor, True where a pixel may change",
-            remedy="use mask > 0.5" if isinstance(mask, Tensor) else "",
-        )
+    is_tensor = isinstance(mask, Tensor)
+    kind = f"a tensor of {mask.dtype}" if is_tensor else shown(mask)
+    expect(
+        is_tensor and mask.dtype == torch.bool,
+        f"the mask of {name} is {kind}",
+        "a bool tensor, True where a pixel may change",
+        "use mask > 0.5" if is_tensor else "",
+    )
     shape, (channels, *size) = tuple(mask.shape), image.shape
-    if shape not in (tuple(size), (1, *size), (channels, *size)):
-        raise InputError(
-            f"the mask of {name} has shape {shape}",
-            expected=f"that of the image, {tuple(image.shape)}, or of its pixels, {tuple(size)}",
-        )
-    if not mask.any():
-        given = f"the mask of {name} lets nothing change"
-        raise InputError(given, expected="at least one pixel that may")
+    right = shape in (tuple(size), (1, *size), (channels, *size))
+    expected = f"that of the image, {tuple(image.shape)}, or of its pixels, {tuple(size)}"
+    expect(right, f"the mask of {name} has shape {shape}", expected)
+    given = f"the mask of {name} lets nothing change"
+    expect(bool(mask.any()), given, "at least one pixel that may")
 
 
 class Accepted(NamedTuple):
@@ -61,7 +54,7 @@ class Accepted(NamedTuple):
 
     point: Tensor
     distance: float | None
-    """Distance from the source, as the point was sent, if it is known."""
+    """Distance of the point as it was sent, if it is known."""
     notes: dict[str, Any]
 
 
@@ -147,10 +140,8 @@ class Problem:
         return Noise(key, rows, tuple(self.source.shape), self.source, self.mask)
 
     def accept(self, iterate: Iterate | Tensor) -> None:
-        """Mark a point that was sent and found adversarial as the iterate of this iteration.
-
-        The distance of an `Iterate` is known; that of a bare point is computed again.
-        """
+        """Mark a point that was sent and found adversarial as the iterate of this iteration. The
+        distance of an `Iterate` is known; that of a bare point is computed again."""
         point, distance = iterate[:2] if isinstance(iterate, Iterate) else (iterate, None)
         self.accepted.append(Accepted(point, distance, self.notes))
         self.notes = {}
@@ -163,20 +154,8 @@ class Problem:
 class Attack(Protocol):
     """An attack: called with a problem, it returns a generator of asks that returns a `Stop`.
 
-    It may also be a `BoundedAttack`, and have `metrics`, a tuple of those that it supports. A
-    complete attack that tries brighter and brighter images:
-
-        @dataclass(frozen=True)
-        class Brighten:
-            def __call__(self, problem):
-                levels = torch.linspace(0, 1, 50, dtype=problem.source.dtype)
-                points = torch.lerp(problem.source, torch.ones_like(problem.source),
-                                    levels.view(-1, 1, 1, 1).to(problem.source.device))
-                answers = yield Ask(points, until=Until.ADVERSARIAL, phase="brighten")
-                if not answers.adversarial[-1]:
-                    return Stop.NO_START
-                problem.accept(points[len(answers) - 1])
-                return Stop.CONVERGED
+    It may also be a `BoundedAttack`, and have `metrics`, a tuple of those that it supports.
+    docs/howto/own-attack.md has a complete example.
     """
 
     def __call__(self, problem: Problem, /) -> Asking[Stop]: ...

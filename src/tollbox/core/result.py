@@ -2,10 +2,9 @@
 
 1. `distance_at(B)` is what a run with budget B would have reached. A row counts if it would have
    been sent under B: what was spent before it, plus the most expensive answer, fits into B.
-2. Without an adversarial point the distance is infinite, and medians count it so.
-3. Medians leave out an image that the model misclassifies anyway, and count it (`misclassified`).
-   They also leave out a run that an error, the clock or an interruption stopped before the cost in
-   question (`unknown_at`): it says nothing about the image.
+2. Without an adversarial point the distance is infinite, and medians count it so. They leave out
+   images that the model misclassifies anyway (`misclassified`), and runs that an error, the clock
+   or an interruption stopped before the cost in question (`unknown_at`).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from .ledger import Ledger
 from .limits import Limits
 from .metric import Metric
 from .stop import Stop
-from .validation import is_number, shown
+from .validation import expect, is_number, require
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,11 +41,8 @@ AXES: tuple[By, ...] = ("cost", "source", "queries")
 def needed(
     improvements: Sequence[Improvement], prices: Prices, by: By = "cost", alarm_price: float = 0.0
 ) -> Values:
-    """Return the cost (flagged queries, queries) from which on each improvement counts (rule 1).
-
-    The values increase under any prices: if the answer was the most expensive next one, its price
-    is in the cost.
-    """
+    """Return the cost (flagged queries, queries) from which on each improvement counts (rule 1);
+    the values increase under any prices."""
     if by == "cost":
         # The answer itself is adversarial, so it is not flagged: as many were before it as after.
         counts = [[row.queries - row.source, row.source] for row in improvements]
@@ -59,33 +55,27 @@ def needed(
 
 
 def reached_at(needs: Values, distances: Values, values: Values | float) -> Values:
-    """Return the distance reached at each of `values`, where `distances` count from `needs` on.
-
-    It is infinite before the first. `known_up_to` says where it is known.
-    """
+    """Return the distance reached at each of `values`, where `distances` count from `needs` on; it
+    is infinite before the first."""
     reached = np.append(math.inf, distances)
     return np.asarray(reached[np.searchsorted(needs, values, side="right")])
 
 
 def check_axis(by: By) -> None:
     """Raise InputError unless it is one of `AXES`."""
-    if not isinstance(by, str) or by not in AXES:
-        raise InputError(f"is {shown(by)}", expected="'cost', 'source' or 'queries'", input="by")
+    known = isinstance(by, str) and by in AXES
+    require(known, "by", by, "'cost', 'source' or 'queries'")
 
 
 def _check_value(value: float, by: By) -> None:
     check_axis(by)
-    if not (is_number(value) and value >= 0):
-        raise InputError(f"is {shown(value)}", expected="a number, 0 or more", input="value")
+    require(is_number(value) and value >= 0, "value", value, "a number, 0 or more")
 
 
 def known_up_to(stop: Stop, by: By = "cost", *, spent: float, limits: Limits) -> float:
-    """Return the largest cost (flagged queries, queries) at which the distance is known.
-
-    A run that its budget, a cap, an error, the clock or an interruption stopped would have
-    continued, so nothing is known beyond that point. `spent` is what it spent in terms of `by`.
-    """
-    check_axis(by)
+    """Return the largest cost (flagged queries, queries) at which the distance is known: a run that
+    a limit, an error or an interruption stopped would have continued. `spent` is in terms of
+    `by`."""
     if stop.cut_short:
         return spent
     stopped_by: dict[tuple[By, Stop], float] = {
@@ -156,16 +146,8 @@ class Result:
         if ledger is None:
             goal = cell.aim
             ledger = Ledger.of(cell.prices.for_source(cell.label, goal), goal, cell.detection)
-        return cls(
-            index=index,
-            name=cell.name,
-            stop=stop,
-            ledger=ledger,
-            limits=cell.limits,
-            seed=cell.seed,
-            norm=cell.norm,
-            **fields,
-        )
+        given = {name: getattr(cell, name) for name in ("name", "limits", "seed", "norm")}
+        return cls(index=index, stop=stop, ledger=ledger, **given, **fields)
 
     def __repr__(self) -> str:
         name = f"{self.index} {self.name!r}" if self.name else f"{self.index}"
@@ -189,15 +171,13 @@ class Result:
         return known_up_to(self.stop, by, spent=spent[by], limits=self.limits)
 
     def distance_at(self, value: float, by: By = "cost") -> float:
-        """Return the distance that a run up to `value` (cost, flagged queries, queries) reaches.
-
-        A value above `known_up_to` is an error.
-        """
+        """Return the distance that a run up to `value` (cost, flagged queries, queries) reaches; a
+        value above `known_up_to` is an error."""
         _check_value(value, by)
-        if value > self.known_up_to(by):
+        known = self.known_up_to(by)
+        if value > known:
             raise InputError(
-                f"{by} {value:g} is above {self.known_up_to(by):g}, where this run stopped "
-                f"({self.stop})",
+                f"{by} {value:g} is above {known:g}, where this run stopped ({self.stop})",
                 remedy="run it with a larger limit to know what it would have reached",
             )
         needs = needed(self.improvements, self.ledger.prices, by, self.ledger.alarm_price)
@@ -216,10 +196,6 @@ class Results(Sequence[Result]):
     """Whether repeated runs agree bit for bit, as far as it was checked; see its `sentence`."""
     benign: BenignStats | None = None
     """Alarms of the detector on harmless queries, if all images have the same detector."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "results", tuple(self.results))
-        object.__setattr__(self, "findings", tuple(self.findings))
 
     def __repr__(self) -> str:
         queries = sum(r.ledger.queries for r in self.results)
@@ -271,24 +247,20 @@ class Results(Sequence[Result]):
         """Number of runs that an error of the model, attack or detector stopped; see `reason`."""
         return sum(r.stop.failed for r in self.results)
 
+    def _known_at(self, value: float, by: By) -> list[Result]:
+        _check_value(value, by)
+        return [r for r in self.counted if not (r.stop.cut_short and value > r.known_up_to(by))]
+
     def unknown_at(self, value: float, by: By = "cost") -> int:
         """Return how many runs an error, the clock or an interruption stopped before `value`."""
-        _check_value(value, by)
-        return sum(r.stop.cut_short and value > r.known_up_to(by) for r in self.counted)
+        return len(self.counted) - len(self._known_at(value, by))
 
     def _distances(self, value: float, by: By) -> list[float]:
-        _check_value(value, by)
-        if len({r.norm for r in self.counted}) > 1:
-            raise InputError(
-                "these results are in several metrics",
-                expected="one",
-                remedy="select those of one metric by their `norm`",
-            )
-        return [
-            r.distance_at(value, by)
-            for r in self.counted
-            if not (r.stop.cut_short and value > r.known_up_to(by))
-        ]
+        known = self._known_at(value, by)
+        one = len({r.norm for r in self.counted}) <= 1
+        remedy = "select those of one metric by their `norm`"
+        expect(one, "these results are in several metrics", "one", remedy)
+        return [r.distance_at(value, by) for r in known]
 
     def median_at(self, value: float, by: By = "cost") -> float:
         """Return the median distance at `value`; NaN if no image counts."""
@@ -297,7 +269,6 @@ class Results(Sequence[Result]):
 
     def success_at(self, value: float, by: By = "cost", within: float = math.inf) -> float:
         """Return the share of images with an adversarial point closer than `within` at `value`."""
-        if not is_number(within):
-            raise InputError(f"is {shown(within)}", expected="a number", input="within")
+        require(is_number(within), "within", within, "a number")
         distances = self._distances(value, by)
         return float(np.mean([d < within for d in distances])) if distances else math.nan

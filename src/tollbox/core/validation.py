@@ -6,8 +6,7 @@
        def __post_init__(self) -> None:
            check(self, tau=between(0, 1), levels=whole(1, MAX_VALUE))
 
-   A value out of range is refused with a sentence that starts with the field's name: "tau is 0:
-   expected a number above 0, below 1." No range includes infinity or NaN.
+   No range includes infinity or NaN, except `CAP`, which includes infinity.
 3. A range excludes what cannot run (a division by 0, points that overflow, a loop without queries),
    not what is unwise: the largest values are far beyond any use.
 """
@@ -39,7 +38,7 @@ MAX_DEPTH = 1000
 
 def shown(value: Any) -> str:
     """Return a value as a message quotes it: its repr, or its type if the repr is long."""
-    text = repr(value)
+    text = str(value) if isinstance(value, Real) else repr(value)  # 0.5, not np.float64(0.5)
     return text if len(text) <= MOST_CHARACTERS and "\n" not in text else type(value).__name__
 
 
@@ -47,6 +46,12 @@ def require(ok: bool, name: str, value: Any, expected: str, remedy: str = "") ->
     """Raise InputError about the argument `name`, which is `value`, unless `ok`."""
     if not ok:
         raise InputError(f"is {shown(value)}", expected=expected, remedy=remedy, input=name)
+
+
+def expect(ok: bool, given: str, expected: str, remedy: str = "", input: str = "") -> None:
+    """Raise InputError that says what was `given` unless `ok`."""
+    if not ok:
+        raise InputError(given, expected=expected, remedy=remedy, input=input)
 
 
 def is_whole(value: Any) -> bool:
@@ -61,12 +66,61 @@ def is_number(value: Any) -> bool:
         return False
 
 
+class Range(NamedTuple):
+    """The values that a field may have: their description in messages, and a test."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+
+def between(low: float, high: float) -> Range:
+    words = f"a number above {low}, below {high}"
+    return Range(words, lambda value: is_number(value) and low < value < high)
+
+
+def above(low: float, most: float) -> Range:
+    words = f"a number above {low}, up to {most}"
+    return Range(words, lambda value: is_number(value) and low < value <= most)
+
+
+def number(least: float, most: float = math.inf) -> Range:
+    words = f"a {'finite ' if most == math.inf else ''}number{_ends(least, most)}"
+    return Range(words, lambda v: is_number(v) and least <= v <= most and v < math.inf)
+
+
+def whole(least: float = -math.inf, most: float = math.inf) -> Range:
+    words = f"a whole number{_ends(least, most)}"
+    return Range(words, lambda value: is_whole(value) and least <= value <= most)
+
+
+def _ends(least: float, most: float) -> str:
+    if most < math.inf:
+        return f" from {least} to {most}"
+    return "" if least == -math.inf else f" of {least} or more"
+
+
+def or_none(allowed: Range) -> Range:
+    return Range(allowed.words, lambda value: value is None or allowed.holds(value))
+
+
+CAP = Range(
+    "a whole number of 1 or more",
+    lambda v: is_number(v) and v >= 1 and (math.isinf(v) or v % 1 == 0),
+)
+"""Whole numbers above 0, and infinity for no cap."""
+
+
+def check(part: object, /, **ranges: Range) -> None:
+    """Raise InputError if a field of `part` is not in its range."""
+    for name, allowed in ranges.items():
+        value = getattr(part, name)
+        require(allowed.holds(value), name, value, allowed.words)
+
+
 def check_whole(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> None:
     """Raise InputError unless the argument `name` is an integer from `least` to `most`."""
-    limits = "" if math.isinf(least) else f", {least} or more"
-    limits = f", {least} to {most}" if math.isfinite(most) else limits
-    right = is_whole(value) and least <= value <= most
-    require(right, name, value, f"a whole number{limits}")
+    allowed = whole(least, most)
+    require(allowed.holds(value), name, value, allowed.words)
 
 
 def check_flag(name: str, value: Any) -> None:
@@ -75,9 +129,7 @@ def check_flag(name: str, value: Any) -> None:
 
 def check_instance(name: str, value: Any, kind: type) -> None:
     """Raise InputError unless the argument `name` is an object of that public class."""
-    if not isinstance(value, kind):
-        expected = f"tb.{kind.__name__}(...)"
-        raise InputError(f"is {shown(value)}", expected=expected, input=name)
+    require(isinstance(value, kind), name, value, f"tb.{kind.__name__}(...)")
 
 
 def check_function(name: str, value: Any) -> None:
@@ -91,60 +143,7 @@ def check_seconds(name: str, value: Any) -> None:
 def check_range(image: Tensor, subject: str) -> None:
     """Raise InputError unless all values are finite and in [0,1]; `subject` names the image."""
     low, high = (value.item() for value in image.aminmax())
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise InputError(f"{subject} has values that are not finite", expected="values in [0,1]")
-    if low < 0 or high > 1:
-        raise InputError(
-            f"{subject} has values from {low:g} to {high:g}",
-            expected="[0,1]",
-            remedy="divide by 255?" if high > 1.5 else "",
-        )
-
-
-class Range(NamedTuple):
-    """The values that a field may have: their description in messages, and a test."""
-
-    words: str
-    holds: Callable[[Any], bool]
-
-
-def between(low: float, high: float) -> Range:
-    """Return the range of numbers strictly between `low` and `high`."""
-    words = f"a number above {low}, below {high}"
-    return Range(words, lambda value: _is(value, Real) and low < value < high)
-
-
-def above(low: float, most: float) -> Range:
-    """Return the range of numbers above `low`, up to `most`."""
-    words = f"a number above {low}, up to {most}"
-    return Range(words, lambda value: _is(value, Real) and low < value <= most)
-
-
-def number(least: float, most: float = math.inf) -> Range:
-    """Return the range of finite numbers from `least` to `most`."""
-    words = f"a number {_ends(least, most)}"
-    return Range(words, lambda v: _is(v, Real) and least <= v <= most and v < math.inf)
-
-
-def whole(least: int, most: float = math.inf) -> Range:
-    """Return the range of whole numbers from `least` to `most`."""
-    words = f"a whole number {_ends(least, most)}"
-    return Range(words, lambda value: _is(value, Integral) and least <= value <= most)
-
-
-def _is(value: Any, kind: type) -> bool:  # without narrowing: mypy cannot compare a Real
-    return isinstance(value, kind)
-
-
-def _ends(least: float, most: float) -> str:
-    return f"of {least} or more" if most == math.inf else f"from {least} to {most}"
-
-
-def check(part: object, /, **ranges: Range) -> None:
-    """Raise InputError if a field of `part` is not in its range."""
-    for name, allowed in ranges.items():
-        value = getattr(part, name)
-        if not allowed.holds(value):
-            # A number is quoted with all its digits, and 0.0 as 0.
-            text = str(value).removesuffix(".0") if isinstance(value, Real) else repr(value)
-            raise InputError(f"is {text}", expected=allowed.words, input=name)
+    finite = math.isfinite(low) and math.isfinite(high)
+    expect(finite, f"{subject} has values that are not finite", "values in [0,1]")
+    given = f"{subject} has values from {low:g} to {high:g}"
+    expect(low >= 0 and high <= 1, given, "[0,1]", "divide by 255?" if high > 1.5 else "")

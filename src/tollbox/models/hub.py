@@ -134,7 +134,7 @@ def load_timm(source: Source) -> Network:
     return Network.of_torch(
         network.eval(),
         shape=(channels, None, None),
-        preprocessing=Preprocessing.of(
+        preprocessing=Preprocessing(
             scaled[0] if square else scaled,
             (height, width),
             interpolation=about["interpolation"],
@@ -164,7 +164,7 @@ def load_torchvision(source: Source) -> Network:
     return Network.of_torch(
         network.eval(),
         shape=(3, None, None),
-        preprocessing=Preprocessing.of(
+        preprocessing=Preprocessing(
             resize,
             (crop, crop),
             interpolation=transform.interpolation.value,

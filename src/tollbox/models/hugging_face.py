@@ -142,7 +142,7 @@ def preprocessing_of(settings: Settings) -> Preprocessing:
     number = settings.get("resample")
     known = isinstance(number, int) and 0 <= number < len(INTERPOLATIONS)
     interpolation = INTERPOLATIONS[int(number or 0)] if known else "bilinear"
-    return Preprocessing.of(resize, crop, interpolation=interpolation, mean=mean, std=std)
+    return Preprocessing(resize, crop, interpolation=interpolation, mean=mean, std=std)
 
 
 def _resize(settings: Settings) -> int | tuple[int, int] | None:

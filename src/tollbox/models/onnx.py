@@ -95,7 +95,7 @@ def load(source: Source) -> Network:
         rows,
         (channels, height, width),
         "an ONNX file",
-        preprocessing=Preprocessing(size),
+        preprocessing=Preprocessing(size=size),
     )
 
 

@@ -39,10 +39,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import theory
 from ..core.ask import Ask, Asking, Iterate, together
 from ..core.problem import Problem
 from ..core.validation import MAX_LIMIT, MAX_VALUE, above, check, number, whole
+from ..theory import caps as theory
 from .rays import search_window
 from .registry import register
 from .searches import LineSearch, Search

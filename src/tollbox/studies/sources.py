@@ -105,7 +105,7 @@ class RecordedConfiguration:
         if sizes is None:
             return None
         crop = None if sizes.crop is None else pair(sizes.crop)
-        return Preprocessing.of(sizes.resize, crop, interpolation=sizes.interpolation)
+        return Preprocessing(sizes.resize, crop, interpolation=sizes.interpolation)
 
 
 def load_images(study: Study, limit: int | None, own: ModelConfiguration | None = None) -> ImageSet:

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betainc, betaincc, gammaln
 
-from ..errors import InputError
+from ..core.validation import expect
 
 LEAST_COMPLEMENT = 1e-290
 """No optimum lies where 1 - p is below this value; a larger c* counts as its inverse."""
@@ -75,10 +75,8 @@ def _slope(x: float, d: int, ratio: float) -> float:
 def optimal_overshoot(ratio: float, d: int) -> float:
     """Return x*, the overshoot with the best estimate for its cost, in units of
     delta / cos(alpha)."""
-    if not 0 < ratio < math.inf or d < 2:
-        raise InputError(
-            f"c* = {ratio:g}, d = {d}", expected="a finite c* above 0 and d of 2 or more"
-        )
+    right = 0 < ratio < math.inf and d >= 2
+    expect(right, f"c* = {ratio:g}, d = {d}", "a finite c* above 0 and d of 2 or more")
     if ratio == 1:
         return 0.0
     if ratio < 1:
@@ -126,8 +124,8 @@ def objective(x: float, d: int, queries: float, beta: float | None = None) -> fl
 def expected_cosine(x: float, d: int, queries: float, beta: float | None = None) -> float:
     """Return the expected cosine of an estimate with the true normal: J / sqrt(1 + J^2).
 
-    J is the estimate's mean along the normal over the length of its orthogonal part. The theorem
-    uses that for the whole length; the two agree for J much smaller than 1.
+    J is the mean along the normal over the length of the orthogonal part; the theorem takes that
+    for the whole length, which agrees for J much smaller than 1.
     """
     j = objective(x, d, queries, beta)
     return j / math.sqrt(1 + j * j)

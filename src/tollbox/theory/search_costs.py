@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from ..errors import InputError
+from ..core.validation import expect, require
 
 
 def split(width: int, ratio: float) -> int:
@@ -33,10 +33,8 @@ def split(width: int, ratio: float) -> int:
 
 
 def expected_search_cost(bins: int, ratio: float, split_ratio: float | None = None) -> float:
-    """Return the expected cost of asymmetric search over `bins` bins, by the recursion.
-
-    `split_ratio` is the c* that the search plans with, if it is not the price: 1 is binary search.
-    """
+    """Return the expected cost of asymmetric search over `bins` bins, by the recursion. The search
+    plans with `split_ratio`, by default c*: 1 is binary search."""
     planned = ratio if split_ratio is None else split_ratio
     splits: dict[int, int] = {}
     pending = [bins]
@@ -66,8 +64,7 @@ def _one_by_one(width: int, each: float, last: float) -> float:
 def line_step(width: int, stages: int) -> int:
     """Return the step of a line search with `stages` stages left in an interval of `width` bins:
     ceil(width / b), b the smallest integer with b^stages >= width; 1 in the last stage."""
-    if stages < 1:
-        raise InputError(f"is {stages}", input="stages", expected="1 or more")
+    require(stages >= 1, "stages", stages, "1 or more")
     if stages == 1 or width <= 1:
         return 1
     if (width - 1).bit_length() <= stages:  # 2^stages >= width
@@ -104,8 +101,7 @@ def _line_answers(width: int, stages: int) -> tuple[int, int]:
 def optimal_share(ratio: float) -> float:
     """Return q = x^c* with x + x^c* = 1: the share of an interval on the flagged side of the
     cost-optimal split, in the limit of many bins."""
-    if not 0 < ratio < math.inf:
-        raise InputError(f"c* = {ratio:g}", expected="a finite ratio above 0")
+    expect(0 < ratio < math.inf, f"c* = {ratio:g}", "a finite ratio above 0")
     if ratio < 1:
         return 1 - optimal_share(min(1 / ratio, 1e300))
     # log q = c* log(1 - q), in log q: as precise at c* = 1e9 as at 2
@@ -154,11 +150,9 @@ def optimal_splits(bins: int, ratio: float) -> OptimalSplits:
 
 
 def optimal_search_cost(bins: int, ratio: float) -> float:
-    """Return the expected cost of the cost-optimal search over `bins` bins, without a table.
-
-    The inner nodes of its tree, the queries, are the bins - 1 possible nodes that cost least to
-    reach. Each adds the cost of reaching it, and 1 + c*.
-    """
+    """Return the expected cost of the cost-optimal search over `bins` bins, without a table. The
+    inner nodes of its tree, the queries, are the bins - 1 possible nodes that cost least to reach.
+    Each adds the cost of reaching it, and 1 + c*."""
     if ratio < 1:
         return ratio * optimal_search_cost(bins, 1 / ratio)
     if bins == 1:
