@@ -2,19 +2,15 @@
 
 1. A job is a function of (shared, link); what it returns is its value. To run in another process it
    must be picklable, and so must everything that passes through its link.
-2. A job communicates with its caller only through its link: `report` says what happened, `ask`
-   waits for an answer, and `on_stop` names a function to call when the job should stop.
-3. `run` yields the end of each job: its value, its error, or how its process died. A job that fails
+2. `run` yields the end of each job: its value, its error, or how its process died. A job that fails
    does not stop the others; the caller decides. Pools also yield None after each report, so that
    the caller can pass results on as they arrive.
-4. With a `LossPolicy`, a job whose process dies or runs out of memory may continue in another one.
-   That is not the end of the job.
-5. The caller may abandon `run` early. The jobs are stopped, every `ask` is answered with None, and
+3. With a `LossPolicy`, a job whose process dies or runs out of memory may continue in another one.
+4. The caller may abandon `run` early. The jobs are stopped, every `ask` is answered with None, and
    the processes are ready for the next run.
 
-`SameProcess` runs jobs one after another. A `WorkerPool` gives each job to the next free worker.
-Its subclasses differ only in how a worker is started and how its end is noticed: `ProcessPool`
-(`process.py`) on this machine, and `RayPool` (`studies/ray.py`) on a cluster.
+`SameProcess` runs jobs one after another. A `WorkerPool` gives each job to the next free worker:
+`ProcessPool` (`process.py`) on this machine, and `RayPool` (`studies/ray.py`) on a cluster.
 
 Each message is a tuple that starts with its kind. A worker receives "job", "answer", "stop" and
 "close". It sends "ready" or "failed" (the shared object cannot be loaded), "report", "ask", and at
@@ -25,6 +21,7 @@ the end of a job "value", "error" or "memory" (an error: out of memory). The han
 from __future__ import annotations
 
 import enum
+import functools
 import os
 import pickle
 import queue
@@ -33,15 +30,13 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 
 from ..core.stop import Stop
 from .channel import Channel
 
-MOST_PROCESSES = 256
-"""Maximum number of processes, even if more than cores are allowed."""
 CHECK_SECONDS = 0.2
 """Time between two checks for workers that are overdue or have disappeared."""
 
@@ -75,19 +70,17 @@ def threads_each(count: int) -> int:
     return max(1, torch.get_num_threads() // count)
 
 
-class Link(Protocol):
-    """The connection between a job and its caller."""
+@dataclass(frozen=True)
+class Link:
+    """The only connection between a job and its caller."""
 
-    def report(self, event: Any) -> None: ...
-
-    def ask(self, request: Any) -> Any:
-        """Send a request, and wait for the answer."""
-
-    def on_stop(self, call: Callable[[Stop], None]) -> None:
-        """Call `call` when the job should stop, or now if it should already.
-
-        `call` may run in another thread, and more than once.
-        """
+    report: Callable[[Any], None]
+    """Says what happened."""
+    ask: Callable[[Any], Any]
+    """Sends a request, and waits for the answer."""
+    on_stop: Callable[[Callable[[Stop], None]], None]
+    """Takes a function to call when the job should stop, or now if it should already. It may be
+    called in another thread, and more than once."""
 
 
 Job = Callable[[Any, Link], Any]
@@ -107,7 +100,7 @@ class JobEnd:
 
 @dataclass
 class Stopper:
-    """A switch that stops a run from outside, such as from a signal handler."""
+    """A switch that stops a run or a job from outside, such as from a signal handler."""
 
     stop: Callable[[Stop], None] | None = None
     reason: Stop | None = None
@@ -171,24 +164,8 @@ class SameProcess:
         policy: LossPolicy | None = None,  # noqa: ARG002
     ) -> Generator[JobEnd | None]:
         for number, job in enumerate(jobs):
-            yield JobEnd(number, job(self._shared, _DirectLink(number, report, answer, stopper)))
-
-
-@dataclass(frozen=True)
-class _DirectLink:
-    job: int
-    report: Callable[[Any], None]
-    answer: Callable[[int, Any], Any]
-    stopper: Stopper
-
-    def ask(self, request: Any) -> Any:
-        return self.answer(self.job, request)
-
-    def on_stop(self, call: Callable[[Stop], None]) -> None:
-        self.stopper.attach(call)
-
-
-# -- workers --------------------------------------------------------------------------------------
+            link = Link(report, functools.partial(answer, number), stopper.attach)
+            yield JobEnd(number, job(self._shared, link))
 
 
 Inbox = queue.SimpleQueue[tuple[Any, Any]]
@@ -240,6 +217,9 @@ class WorkerPool(ABC, Generic[Handle]):
 
     def _check(self) -> None:
         """Look for workers that have disappeared; called every `CHECK_SECONDS`."""
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and issubclass(kind, KeyboardInterrupt):
