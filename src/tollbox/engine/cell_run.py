@@ -82,6 +82,11 @@ class CellRun:
             return None
         return self._model.sent(self.problem.within_mask(best.clone()))[0].to(best.dtype)
 
+    @property
+    def wanted_rows(self) -> int:
+        """Number of rows of the pending ask that should be sent now."""
+        return 0 if self.pending is None else self.pending.wanted_rows
+
     def start(self) -> None:
         """Send the clean image."""
         self._issue(Ask(self.problem.source[None], phase=CLEAN))

@@ -32,6 +32,7 @@ from ..core.stop import Stop
 from ..core.validation import check_function, check_instance
 from .alarms import detect
 from .batch import (
+    Arrival,
     CellRuns,
     InFlightBatch,
     RowSpan,
@@ -42,11 +43,11 @@ from .batch import (
     held_bytes,
     memory_for_points,
     recalled,
+    records,
     to_host,
     wanted_rows,
 )
 from .cell_run import CellRun
-from .delivery import Arrival, arrivals, recipient, records
 from .journal import Journal
 from .sender import Sender
 
@@ -253,37 +254,32 @@ class Engine:
         """Send a batch; with known labels, only compute its distances."""
         waiting, self._iterate_distances = self._iterate_distances, []
         ended, self._ended = self._ended, []
-        images = [(cell_run, to_host(cell_run.best)) for cell_run in ended]
-        distances = [distance for distance, _ in waiting]
-        if known is None:
-            batches = self.sender.send(spans, distances)
-            self._rows += sum(batch.shape for batch in batches)
-        else:
-            batches = [self.sender.recall(spans, known, distances)]
-        batches[0].steps, batches[0].ended = [step for _, step in waiting], images
+        points = [cell_run.best for cell_run in ended]
+        images = [None if point is None else to_host(point) for point in points]
+        batches = self.sender.send(spans, [distance for distance, _ in waiting], known)
+        self._rows += sum(batch.shape for batch in batches if not batch.recalled)
+        batches[0].steps = [step for _, step in waiting]
+        batches[0].ended = list(zip(ended, images, strict=True))
         self._in_flight += batches
 
     @torch.no_grad()
     def _land(self) -> None:
         """Wait for the oldest batch, record its answers, and advance its cells."""
         batch = self._in_flight.popleft()
-        values, shape = batch.land(), batch.shape
-        labels, distances = values[:shape].astype(np.int64), values[shape : 2 * shape]
-        for step, distance in zip(batch.steps, values[2 * shape :].tolist(), strict=True):
-            step["distance"] = distance
         concerned: CellRuns = {}
         arrived: list[Arrival] = []
-        for arrival in arrivals(batch, labels, distances, self._cell_runs):
-            cell_run = concerned[arrival.span.slot] = arrival.cell_run
-            if cell_run.ended is None and not self._end_diverged(cell_run, arrival.divergence()):
+        for arrival in batch.arrivals():
+            cell_run = arrival.span.cell_run
+            concerned[cell_run.slot] = cell_run
+            if not self._end_diverged(cell_run, arrival.divergence()):
                 arrived.append(arrival)
+        arrived = [arrival for arrival in arrived if arrival.span.is_awaited]
         recorded = [] if batch.recalled else records(arrived)
         for arrival in arrived:
-            if arrival.cell_run.ended is None:
-                arrival.deliver()
+            arrival.deliver()
         for span, failure in batch.failures:
-            if (failed := recipient(span, self._cell_runs)) is not None:
-                concerned[span.slot] = failed
+            if span.is_awaited:
+                concerned[span.cell_run.slot] = span.cell_run
                 span.pending.fail(span.run_number, span.size, failure)
         recorded += detect(concerned.values())
         if self._journal is not None and (recorded or not batch.recalled):
