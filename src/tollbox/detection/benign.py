@@ -27,7 +27,7 @@ from torch.nn import functional
 from ..core.detector import BenignStats, Detector, Sessions
 from ..core.model import Model
 from ..core.noise import content_hash
-from ..engine.alarms import as_alarms
+from ..engine.alarms import DIGITS, as_alarms
 
 QUALITIES = (95, 85, 75, 60, 50)
 CROPS = (0.95, 0.9, 0.85, 0.8, 0.75)
@@ -35,8 +35,6 @@ CROPS = (0.95, 0.9, 0.85, 0.8, 0.75)
 BRIGHTNESS = (0.8, 0.9, 1.1, 1.2, 1.3)
 WALK_STEPS, WALK_SIZE = 5, 0.01
 """Number of steps of a walk, and the standard deviation of a pixel's change in each."""
-DIGITS = 15
-"""Digits of an image's hash in its number."""
 
 
 def benign_panel(
@@ -54,10 +52,9 @@ def benign_panel(
         number = int(content_hash(image)[:DIGITS], 16)
         for name, queries in kinds.items():
             generator = torch.Generator().manual_seed((number + seed) % 2**63)
-            plain = torch.cat(
-                [image[None].cpu().double(), queries(image.cpu().double(), generator)]
-            )
-            rows = model.sent(plain.to(model.device, model.dtype))
+            plain = image.cpu().double()
+            session = torch.cat([plain[None], queries(plain, generator)])
+            rows = model.sent(session.to(model.device, model.dtype))
             try:
                 said = as_alarms(detector.begin(number)(rows), len(rows)).cpu()
             except (Exception, SystemExit) as error:  # the user's own code
