@@ -3,15 +3,14 @@
 1. A model may take batches of one size only; every batch then has that size, trial batches
    included. If the model is metered, that size must be 1, since padding would be charged.
 2. Wanted rows come first. Spare rows, which may turn out to be unneeded, only replace padding.
-3. Small asks come before large ones, and cells with a small cost before cells with a large one.
-4. Rows whose answers were recorded earlier fill separate batches (`recalled`).
-5. Labels, distances and any other values that wait to be read cross to the host in one transfer
+3. Rows whose answers were recorded earlier fill separate batches (`recalled`).
+4. Labels, distances and any other values that wait to be read cross to the host in one transfer
    per batch; waiting for it is the only synchronisation.
-6. An attack declares how many points it holds on the model's device (`BoundedAttack`). Cells share
-   a fixed part of that device's memory.
-7. Answers are delivered to a cell that still waits for them. Rows from the first one that the model
+5. Cells share a fixed part of the memory of the model's device. An attack declares how many points
+   it holds there (`BoundedAttack`).
+6. Answers are delivered to a cell that still waits for them. Rows from the first one that the model
    could not decide on count as not answered.
-8. Labels that were recorded earlier stand, whatever the model answers now. If the points differ
+7. Labels that were recorded earlier stand, whatever the model answers now. If the points differ
    from the recorded ones, the cell has diverged from its history, and they are not recorded.
 """
 
@@ -51,13 +50,13 @@ CellRuns = dict[int, CellRun]
 Shuffle = Callable[[list[CellRun]], None]
 
 
-def default_batch_size(model: Model) -> int:
-    return model.batch or batch_size_on(model.device)
-
-
 def batch_size_on(device: torch.device) -> int:
     """Return the default batch size of a model that takes any."""
     return 256 if device.type == "cuda" else 64
+
+
+def default_batch_size(model: Model) -> int:
+    return model.batch or batch_size_on(model.device)
 
 
 def default_live(batch_size: int) -> int:
@@ -66,9 +65,7 @@ def default_live(batch_size: int) -> int:
 
 def trial_batch_size(model: Model, batch_size: int | None) -> int:
     """Return the number of rows of a batch that only tests a model, outside a run."""
-    if model.batch is not None:
-        return model.batch
-    return min(batch_size or default_batch_size(model), MOST_TRIAL_ROWS)
+    return model.batch or min(batch_size or default_batch_size(model), MOST_TRIAL_ROWS)
 
 
 def batch_size_for(model: Model, execution: Execution) -> int:
@@ -77,11 +74,9 @@ def batch_size_for(model: Model, execution: Execution) -> int:
     expected = f"{model.batch}, the only batch size that the model takes"
     require(model.batch in (None, batch_size), "batch_size", batch_size, expected)
     if execution.metered and model.batch not in (None, 1):
-        raise InputError(
-            f"is set, but the model takes batches of {model.batch} only: padding would be charged",
-            expected="a model that takes batches of any size, or of 1",
-            input="metered",
-        )
+        why = f"the model takes batches of {model.batch} only: padding would be charged"
+        expected = "a model that takes batches of any size, or of 1"
+        raise InputError(f"is set, but {why}", expected=expected, input="metered")
     return batch_size
 
 
@@ -121,16 +116,15 @@ class RowSpan(NamedTuple):
 def split(spans: Sequence[RowSpan], at: int) -> tuple[list[RowSpan], list[RowSpan]]:
     """Return the first `at` rows of all, and the others."""
     front: list[RowSpan] = []
-    for position, span in enumerate(spans):
-        if span.size > at:
-            if at == 0:
-                return front, list(spans[position:])
-            middle = span.first + at
-            first, second = span._replace(last=middle), span._replace(first=middle)
-            return [*front, first], [second, *spans[position + 1 :]]
-        front.append(span)
-        at -= span.size
-    return front, []
+    back: list[RowSpan] = []
+    for span in spans:
+        middle = min(span.last, span.first + at)
+        at -= middle - span.first
+        if middle > span.first:
+            front.append(span._replace(last=middle))
+        if middle < span.last:
+            back.append(span._replace(first=middle))
+    return front, back
 
 
 class Arrival(NamedTuple):

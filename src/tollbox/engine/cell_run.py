@@ -153,7 +153,7 @@ class CellRun:
             stop,
             self.ledger,
             reason=reason,
-            adversarial=image,
+            adversarial=None if image is None else image.clone(),
             improvements=tuple(self.account.improvements),
             trace=tuple(Step(**step) for step in self._steps),
             warnings=warnings,

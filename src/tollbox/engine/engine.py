@@ -1,7 +1,6 @@
 """The engine: many attacks, one model.
 
-1. A batch is filled with the next queries of all live cells, whatever their attack, price or step
-   (`batch`).
+1. A batch is filled with the next queries of all live cells, whatever their attack, price or step.
 2. On a GPU the next batch is launched while the model computes the last one. Each batch has one
    synchronisation.
 3. Cells are admitted while there is room for their number and for the points that they may hold.
@@ -99,7 +98,6 @@ class Engine:
         if model.device.type == "cpu":
             keep_freed()
         self._cell_runs: CellRuns = {}
-        """The live cells."""
         self._ready: CellRuns = {}
         """Live cells that need rows from the model."""
         self._recalling: CellRuns = {}
@@ -166,8 +164,6 @@ class Engine:
         """Return the position and the ledger of each live cell."""
         return [(run.index, run.ledger) for run in self._cell_runs.values()]
 
-    # -- admission --------------------------------------------------------------------------------
-
     def _has_room(self) -> bool:
         if self._stopping is not None:
             return not self._ended  # they stop without a query, one after another
@@ -185,12 +181,11 @@ class Engine:
         cell_run.held_bytes, cell_run.history = held, history
         if self._stopping is None:
             self.sender.builder.place(slot, cell_run.problem)
-        self._cell_runs[slot] = cell_run  # from here on nothing raises
-        self._held_bytes += held
-        if self._stopping is not None:
-            cell_run.end(self._stopping)
-        else:
             cell_run.start()
+        else:
+            cell_run.end(self._stopping)
+        self._cell_runs[slot] = cell_run
+        self._held_bytes += held
         self._advance(cell_run)
 
     def _advance(self, cell_run: CellRun) -> None:
@@ -225,8 +220,6 @@ class Engine:
         cell_run.abandon(divergence)
         self._journal.diverged(cell_run.index, divergence)
         return True
-
-    # -- batches ----------------------------------------------------------------------------------
 
     def _has_news(self) -> bool:
         """Return whether something must be read from the device even without rows to send."""
@@ -291,13 +284,9 @@ class Engine:
     def _finish(self, ended: list[tuple[CellRun, Tensor | None]]) -> None:
         """Make the results of cells whose best points have arrived, and report progress."""
         warnings = tuple(self.sender.memory_warnings)
-        results = tuple(
-            cell_run.result(None if image is None else image.clone(), warnings)
-            for cell_run, image in ended
-        )
+        results = tuple(cell_run.result(image, warnings) for cell_run, image in ended)
         self._finished += results
         self._done += len(results)
         if self._progress is not None:
             seconds, live = time.monotonic() - self._began, len(self._cell_runs)
-            now = Progress(self._done, live, self._queries, self._rows, seconds, results)
-            self._progress(now)
+            self._progress(Progress(self._done, live, self._queries, self._rows, seconds, results))
