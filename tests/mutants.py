@@ -170,7 +170,7 @@ MUTANTS = [
     Mutant(
         "mask: it is not applied when points are sent",
         "engine/sender.py",
-        "                batch = batch.index_copy(0, rows, inside)\n",
+        "            batch = batch.index_copy(0, rows, inside)\n",
         "",
     ),
     Mutant(
@@ -316,8 +316,8 @@ MUTANTS = [
     Mutant(
         "retry after out-of-memory: the rows are lost",
         "engine/sender.py",
-        "            batches += self.send(front)\n",
-        "",
+        "batches += self.send(front, () if batches else extra)",
+        "batches += [] if batches else self.send(front, extra)",
     ),
     Mutant(
         "retry after out-of-memory: nothing is said",
@@ -522,8 +522,8 @@ MUTANTS = [
     Mutant(
         "linear points: written into other rows",
         "engine/sender.py",
-        "places += range(first, first + span.size)",
-        "places += range(first + span.size - 1, first - 1, -1)",
+        "linear.update(enumerate(terms, first))",
+        "linear.update(enumerate(terms[::-1], first))",
     ),
     Mutant(
         "few shapes: batches are not padded",

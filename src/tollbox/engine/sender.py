@@ -2,8 +2,6 @@
 
 1. Few fixed shapes: a batch is padded, with a copy of its first row, to the smallest shape that
    holds it. Padding is never delivered. A metered model gets no padding, since each row is a query.
-   Unless there is one shape only, at most `COARSEST` times the wanted rows are computed, or the
-   smallest shape.
 2. Points stay on the device, and so do the source images of live cells, in a table by slot
    (`BatchBuilder`). Outside a cell's mask its rows are the source image, whoever made them.
 3. A span whose points cannot be made fails alone. Running out of memory does not fail a span: the
@@ -18,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.device import is_out_of_memory, kernels_for
@@ -27,6 +24,7 @@ from ..core.model import Model
 from ..core.problem import Problem
 from ..core.stop import Stop
 from .batch import InFlightBatch, RowSpan, split, to_host
+from .journal import Labels
 from .pending import Failure
 from .points import LinearPoint, LinearRows, write
 
@@ -103,47 +101,39 @@ class BatchBuilder:
     def _fits(self, point: LinearPoint) -> bool:
         """Return whether the terms are contiguous images of the table's dtype and device."""
         like = self._sources
-        dtype, shape, is_cuda = like.dtype, like.shape[1:], like.is_cuda
+        form = like.dtype, like.shape[1:], like.is_cuda
         for term in (point.base, point.first, point.second):
-            if term is not None and not (
-                term.dtype == dtype
-                and term.is_cuda == is_cuda
-                and term.shape == shape
-                and term.is_contiguous()
-            ):
+            if term is not None and (term.dtype, term.shape, term.is_cuda) != form:
+                return False
+            if term is not None and not term.is_contiguous():
                 return False
         return True
 
     def batch(
-        self,
-        parts: list[tuple[int, Tensor]],
-        linear: list[LinearPoint],
-        places: list[int],
-        rows: int,
-        padded: int,
+        self, parts: dict[int, Tensor], linear: dict[int, LinearPoint], rows: int, padded: int
     ) -> Tensor:
-        """Return all points in their places, padded with copies of the first."""
+        """Return all points, by their first rows, padded with copies of the first."""
         if not linear and rows == padded:
-            return torch.cat([points for _, points in parts])
+            return torch.cat(list(parts.values()))
         batch = self._sources.new_empty(padded, *self._sources.shape[1:])
-        for first, points in parts:
+        for first, points in parts.items():
             batch[first : first + len(points)] = points
         if linear:
-            write(batch, linear, places)
+            write(batch, list(linear.values()), list(linear))
         if rows < padded:
             batch[rows:] = batch[0]
         return batch
 
     def sent(self, batch: Tensor, slots: list[int]) -> Tensor:
         """Return the points as they are sent; `batch` may be overwritten."""
-        if self._masks:
-            masked = [(row, slot) for row, slot in enumerate(slots) if slot in self._masks]
-            if masked:
-                rows, owners = _on_device(masked, batch).unbind(1)
-                masks = torch.stack([self._masks[slot] for _, slot in masked])
-                outside = self._sources.index_select(0, owners)
-                inside = torch.where(masks, batch.index_select(0, rows), outside)
-                batch = batch.index_copy(0, rows, inside)
+        known = self._masks
+        masked = [(row, slot) for row, slot in enumerate(slots) if slot in known] if known else []
+        if masked:
+            rows, owners = _on_device(masked, batch).unbind(1)
+            masks = torch.stack([known[slot] for _, slot in masked])
+            outside = self._sources.index_select(0, owners)
+            inside = torch.where(masks, batch.index_select(0, rows), outside)
+            batch = batch.index_copy(0, rows, inside)
         return self._model.sent(batch)
 
     def distances(self, batch: Tensor, slots: list[int]) -> Tensor:
@@ -229,10 +219,7 @@ class Sender:
         return next(shape for shape in self.shapes if shape >= rows)
 
     def send(
-        self,
-        spans: list[RowSpan],
-        extra: Sequence[Tensor] = (),
-        known: NDArray[np.int64] | None = None,
+        self, spans: list[RowSpan], extra: Sequence[Tensor] = (), known: Labels | None = None
     ) -> list[InFlightBatch]:
         """Send rows, in one batch or more; `extra` values travel with the first. If labels are
         known, the points are made for the distances only."""
@@ -249,18 +236,14 @@ class Sender:
         return self._bisect(spans, extra, reason)
 
     def _forward(
-        self,
-        spans: list[RowSpan],
-        extra: Sequence[Tensor],
-        known: NDArray[np.int64] | None = None,
+        self, spans: list[RowSpan], extra: Sequence[Tensor], known: Labels | None = None
     ) -> InFlightBatch:
         """Make the points of spans, measure them, and send them, unless their labels are known."""
         failures: Failures = []
         sound: list[RowSpan] = []
         slots: list[int] = []
-        parts: list[tuple[int, Tensor]] = []
-        linear: list[LinearPoint] = []
-        places: list[int] = []
+        parts: dict[int, Tensor] = {}
+        linear: dict[int, LinearPoint] = {}
         builder = self.builder
         for span in spans:
             if failures and self._follows(span, failures):
@@ -269,14 +252,12 @@ class Sender:
             first = len(slots)
             terms = builder.linear_points(span)
             if terms is not None:
-                linear += terms
-                places += range(first, first + span.size)
+                linear.update(enumerate(terms, first))
+            elif isinstance(points := builder.points(span), Failure):
+                failures.append((span, points))
+                continue
             else:
-                points = builder.points(span)
-                if isinstance(points, Failure):
-                    failures.append((span, points))
-                    continue
-                parts.append((first, points))
+                parts[first] = points
             sound.append(span)
             slots += [span.cell_run.slot] * span.size
         recalled = known is not None
@@ -285,7 +266,7 @@ class Sender:
         rows = len(slots)
         padded = rows if recalled else self.padded(rows)
         slots += [slots[0]] * (padded - rows)
-        batch = builder.sent(builder.batch(parts, linear, places, rows, padded), slots)
+        batch = builder.sent(builder.batch(parts, linear, rows, padded), slots)
         distances = builder.distances(batch, slots)
         if known is None:
             labels = self.model(batch).double()
@@ -303,11 +284,10 @@ class Sender:
             f"out of memory: the batch size was reduced from {before} to {before // 2}, for which "
             "exactness was not checked"
         )
-        front, back = split(spans, self.batch_size)
-        batches = self.send(front, extra)
-        while back:
-            front, back = split(back, self.batch_size)
-            batches += self.send(front)
+        batches: list[InFlightBatch] = []
+        while spans:
+            front, spans = split(spans, self.batch_size)
+            batches += self.send(front, () if batches else extra)
         return batches
 
     def _bisect(
@@ -332,14 +312,9 @@ class Sender:
         Later runs of the ask may still have to be sent, if the failed row was a spare one. A
         metered model has no spare rows, and they are not sent.
         """
-        return any(
-            span.pending is failed.pending
-            and (
-                span.run_number == failed.run_number
-                or (self.metered and span.run_number > failed.run_number)
-            )
-            for failed, _ in failures
-        )
+        number = span.run_number
+        same_ask = (f.run_number for f, _ in failures if f.pending is span.pending)
+        return any(failed == number or (self.metered and failed < number) for failed in same_ask)
 
     def _launch(
         self,
@@ -350,7 +325,7 @@ class Sender:
         recalled: bool = False,
     ) -> InFlightBatch:
         """Start the transfer of labels, distances and extra values to the host."""
-        parts = [*answers, torch.stack(list(extra))] if extra else list(answers)
+        parts = [*answers, torch.stack(list(extra))] if extra else answers
         nothing = torch.empty(0, dtype=torch.float64, device=self.model.device)
         values = torch.cat(parts) if parts else nothing
         host, event = to_host(values), None

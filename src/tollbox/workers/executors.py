@@ -2,9 +2,8 @@
 
 1. A job is a function of (shared, link); what it returns is its value. To run in another process it
    must be picklable, and so must everything that passes through its link.
-2. `run` yields the end of each job: its value, its error, or how its process died. A job that fails
-   does not stop the others; the caller decides. Pools also yield None after each report, so that
-   the caller can pass results on as they arrive.
+2. `run` yields the end of each job. A job that fails does not stop the others; the caller decides.
+   Pools also yield None after each report, so that the caller can pass results on as they arrive.
 3. With a `LossPolicy`, a job whose process dies or runs out of memory may continue in another one.
 4. The caller may abandon `run` early. The jobs are stopped, every `ask` is answered with None, and
    the processes are ready for the next run.
@@ -43,9 +42,8 @@ CHECK_SECONDS = 0.2
 
 def cores() -> int:
     """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    limited = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if limited else os.cpu_count() or 1
 
 
 def within_cores(count: int, force: bool) -> int:
@@ -58,11 +56,9 @@ def fewer_notice(workers: int, work: int, force: bool, switch: str) -> str | Non
     None otherwise. The notice names `switch` as the option that lifts the limit."""
     if within_cores(min(workers, work), force) == min(workers, work):
         return None
-    most = "1 core" if cores() == 1 else f"{cores()} cores"
-    return (
-        f"workers is {workers}, and this machine has {most}: no more processes than cores are "
-        f"used; {switch} lifts that."
-    )
+    machine = f"this machine has {cores()} core{'s' * (cores() > 1)}"
+    why = "no more processes than cores are used"
+    return f"workers is {workers}, and {machine}: {why}; {switch} lifts that."
 
 
 def threads_each(count: int) -> int:
@@ -88,14 +84,13 @@ Job = Callable[[Any, Link], Any]
 
 @dataclass(frozen=True)
 class JobEnd:
-    """The end of a job."""
+    """The end of the job with number `job`: its value, its error, or how its process died."""
 
     job: int
-    """Position in the sequence of jobs."""
     value: Any = None
     error: Exception | None = None
     died: str = ""
-    """How the process died, such as "signal 9"; empty if it did not."""
+    """Such as "signal 9"; empty if the process did not die."""
 
 
 @dataclass
@@ -139,10 +134,10 @@ class OnLoss(enum.Enum):
 
 
 class LossPolicy(Protocol):
-    """Decisions about processes that die, run out of memory, or hang."""
+    """Decisions about processes that die, run out of memory, or hang. The last process is replaced
+    while jobs remain."""
 
-    def lost(self, loss: Loss) -> OnLoss:
-        """Decide what happens to a job. The last process is replaced while jobs remain."""
+    def lost(self, loss: Loss) -> OnLoss: ...
 
     def overdue(self, job: int) -> bool:
         """Return whether to kill the process of a job because it should have finished."""
@@ -254,12 +249,11 @@ class WorkerPool(ABC, Generic[Handle]):
         policy: LossPolicy | None = None,
     ) -> Generator[JobEnd | None]:
         """Run all jobs, each in the next free worker. `report` receives the events of the jobs, and
-        `answer` the position of a job and its request."""
+        `answer` the number of a job and its request."""
         contents = [self._pack(job) for job in jobs]
         left, busy = deque(range(len(jobs))), dict[Handle, int]()
 
         def start() -> None:
-            """Give jobs to all free workers."""
             if left and not self._workers and policy is not None:
                 self._spawn(1)
             for worker in self._workers:
@@ -341,7 +335,7 @@ class WorkerPool(ABC, Generic[Handle]):
             if worker not in self._workers:  # messages of a removed worker are ignored
                 continue
             message = pickle.loads(content) if isinstance(content, bytes) else content
-            message = worker.disconnected() if message is None else message
+            message = message or worker.disconnected()
             if message is not None and worker in busy:
                 yield worker, message
             elif message is not None and message[0] in ("died", "failed"):

@@ -5,12 +5,10 @@ Two or three processes fill a GPU, and on a CPU one process per core is faster t
 
 1. A worker requests a cell when it has room; each cell goes to one worker. The results are those of
    one process (rule 4), exactly so where a row of the network depends only on itself.
-2. The model is pickled once. A worker on the CPU gets its share of the threads.
+2. A worker on the CPU gets its share of the threads.
 3. The cells of a worker that dies end as `MODEL_ERROR`, with the reason. If all workers died, the
    remaining cells end in the same way.
-4. There are at most as many workers as cores, unless they are forced, and as cells, if their number
-   is known.
-5. Processes are spawned: a script that uses them needs `if __name__ == "__main__":`.
+4. Processes are spawned: a script that uses them needs `if __name__ == "__main__":`.
 """
 
 from __future__ import annotations
@@ -126,7 +124,6 @@ class _CellCoordinator:
         self._cells: list[dict[int, Cell]] = [{} for _ in range(count)]
         """For each worker, its cells by their position in the input."""
         self._last = [Progress(0, 0, 0, 0, 0.0, ())] * count
-        """For each worker, its last report."""
         self._finished: list[Result] = []
         self._done = 0
         self._deaths: list[str] = []
@@ -139,11 +136,10 @@ class _CellCoordinator:
             return None
         try:
             index, cell = next(self._waiting)
-            start = None if cell.start is None else cell.start.clone()
-            mask = None if cell.mask is None else cell.mask.clone()
             # pickle would send the whole tensor of which an image is a view
-            copied = replace(cell, image=cell.image.clone(), start=start, mask=mask)
-            content = dumped(copied, cell.name or f"image {index}")
+            tensors = {name: getattr(cell, name) for name in ("image", "start", "mask")}
+            copies = {name: each.clone() for name, each in tensors.items() if each is not None}
+            content = dumped(replace(cell, **copies), cell.name or f"image {index}")
         except StopIteration:
             return None
         except Exception as error:  # of the cell, or of the iterator that makes the images
@@ -217,8 +213,7 @@ class _CellJob:
     def __iter__(self) -> Iterator[Cell]:
         """Yield cells from the coordinator until there are no more."""
         for position in itertools.count():
-            answer = self._link.ask(None)
-            if answer is None:
+            if (answer := self._link.ask(None)) is None:
                 return
             self._indices[position], content = answer
             yield pickle.loads(content)

@@ -1,10 +1,10 @@
 """Worker processes on this machine: the pool that starts them, and the code that runs in each.
 
-1. Processes are spawned, and keep the shared object from one run to the next.
+1. Processes are spawned, and keep the shared object from one run to the next. If memory allows only
+   some of the processes, the pool has fewer.
 2. Ctrl-C is handled by the parent alone: a KeyboardInterrupt after a stop kills the workers. A
    worker whose parent is gone exits at once, even while it starts (`job_start.py`).
-3. If memory allows only some of the processes, the pool has fewer.
-4. `work` is what every worker runs, also on a cluster: it loads the shared object and runs one job
+3. `work` is what every worker runs, also on a cluster: it loads the shared object and runs one job
    after another. A thread reads messages, so that a stop takes effect during a job.
 """
 
@@ -106,9 +106,8 @@ class ProcessPool(WorkerPool[ProcessHandle]):
                     self.close()
                     break
             if not self._workers:
-                raise InputError(
-                    f"a worker process could not start ({reason})", remedy="use one process"
-                )
+                failure = f"a worker process could not start ({reason})"
+                raise InputError(failure, remedy="use one process")
         except BaseException:
             self.close()
             raise
@@ -131,16 +130,13 @@ class ProcessPool(WorkerPool[ProcessHandle]):
                 self._workers.append(ProcessHandle(self._inbox, alone))
                 for message in messages:
                     self._workers[-1].channel.send(message)
-        except OSError:
-            pass  # memory allows no more processes
+        except OSError:  # memory allows no more processes
+            pass
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _pack(self, job: Job) -> bytes:
         return dumped(job, "the work")
-
-
-# -- in the worker --------------------------------------------------------------------------------
 
 
 def serve(connection: Connection, threads: int, precision: TF32Setting) -> None:
