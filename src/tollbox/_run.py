@@ -133,7 +133,7 @@ class _Call:
         execution, workers = self.execution, self.execution.workers
         if isinstance(workers, Workers):
             layout = self.model.layout if execution.exact else None
-            yield from workers.run(
+            yield from workers.run_cells(
                 cells, execution=execution, layout=layout, progress=self.progress
             )
             return
@@ -146,7 +146,7 @@ class _Call:
             yield from Engine(self.model, execution, progress=self.progress).run(cells)
             return
         with Workers(self.model, count) as pool:
-            yield from pool.run(cells, execution=execution, progress=self.progress)
+            yield from pool.run_cells(cells, execution=execution, progress=self.progress)
 
     @property
     def _asked(self) -> int:

@@ -136,7 +136,6 @@ class Arrival(NamedTuple):
     distances: NDArray[np.float64]
 
     def divergence(self) -> str | None:
-        """Describe how it differs from the recording of these rows, if it does."""
         span, history = self.span, self.span.cell_run.history
         number = span.cell_run.ask_number
         if history is None or history.fits(number, span.run_number, span.first, self.distances):

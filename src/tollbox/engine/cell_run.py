@@ -35,8 +35,6 @@ CLEAN = "clean"
 
 
 class CellRun:
-    """One live cell."""
-
     def __init__(self, index: int, cell: Cell, slot: int, model: Model, metered: bool) -> None:
         self.index, self.cell, self.slot = index, cell, slot
         self._model, self._metered = model, metered
@@ -86,7 +84,6 @@ class CellRun:
         return 0 if self.pending is None else self.pending.wanted_rows
 
     def start(self) -> None:
-        """Send the clean image."""
         self._issue(Ask(self.problem.source[None], phase=CLEAN))
 
     def advance(self) -> bool:
@@ -113,7 +110,6 @@ class CellRun:
         return runs
 
     def divergence(self) -> str | None:
-        """Describe how the pending ask differs from its recording, if it does."""
         pending, history, number = self.pending, self.history, self.ask_number
         if pending is None or history is None:
             return None
@@ -266,7 +262,6 @@ class CellRun:
 
 
 def _described(error: Exception) -> str:
-    """Return an error with the place that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{place}"

@@ -219,7 +219,6 @@ class Pending:
         return first
 
     def take(self, number: int, labels: NDArray[np.int64], distances: NDArray[np.float64]) -> None:
-        """Store the answers to the next rows of run `number`."""
         self._wanted = None
         self.in_flight -= len(labels)
         state = self.runs[number]
@@ -240,7 +239,6 @@ class Pending:
 
     @property
     def wanted_rows(self) -> int:
-        """Number of rows of all runs that should be sent now."""
         if self._wanted is None:
             if len(self.runs) == 1:
                 self._wanted = self.wanted(0)
@@ -254,7 +252,6 @@ class Pending:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is in flight and nothing more is wanted."""
         return self.in_flight == 0 and self.wanted_rows == 0
 
     def settled(self) -> tuple[list[int], Failure | None, bool]:

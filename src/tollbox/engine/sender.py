@@ -324,7 +324,6 @@ class Sender:
         answers: tuple[Tensor, ...] = (),
         recalled: bool = False,
     ) -> InFlightBatch:
-        """Start the transfer of labels, distances and extra values to the host."""
         parts = [*answers, torch.stack(list(extra))] if extra else answers
         nothing = torch.empty(0, dtype=torch.float64, device=self.model.device)
         values = torch.cat(parts) if parts else nothing

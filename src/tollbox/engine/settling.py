@@ -54,7 +54,6 @@ class Account:
 
     @property
     def distance(self) -> float:
-        """The smallest distance of an adversarial point so far."""
         return self.improvements[-1].distance if self.improvements else math.inf
 
     @property

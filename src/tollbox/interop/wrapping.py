@@ -95,7 +95,6 @@ class Wrapped:
 
 
 def _classes(given: Any, count: int, name: str) -> list[int]:
-    """Return one plain number for each of `count` images."""
     try:
         classes = torch.as_tensor(given)
     except (TypeError, ValueError, RuntimeError):

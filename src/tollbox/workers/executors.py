@@ -62,7 +62,6 @@ def fewer_notice(workers: int, work: int, force: bool, switch: str) -> str | Non
 
 
 def threads_each(count: int) -> int:
-    """Return the number of threads for each of `count` processes."""
     return max(1, torch.get_num_threads() // count)
 
 
@@ -101,7 +100,6 @@ class Stopper:
     reason: Stop | None = None
 
     def __call__(self, reason: Stop = Stop.INTERRUPTED) -> None:
-        """Stop the run after the batches in progress."""
         self.reason = self.reason or reason
         if self.stop is not None:
             self.stop(self.reason)
@@ -185,8 +183,7 @@ class WorkerHandle(ABC):
         known yet."""
 
     @abstractmethod
-    def kill(self) -> None:
-        """Kill the process at once."""
+    def kill(self) -> None: ...
 
     @abstractmethod
     def end(self) -> None:
@@ -227,7 +224,6 @@ class WorkerPool(ABC, Generic[Handle]):
         return len(self._workers)
 
     def close(self) -> None:
-        """End all workers."""
         for worker in self._workers:
             worker.send("close")
         for worker in self._workers:
@@ -235,7 +231,6 @@ class WorkerPool(ABC, Generic[Handle]):
         self._workers = []
 
     def kill(self) -> None:
-        """Kill all workers at once."""
         for worker in self._workers:
             worker.kill()
 

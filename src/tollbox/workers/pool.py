@@ -37,7 +37,7 @@ REPORT_SECONDS = 0.1
 """Time between two reports of a worker while no cell is finished."""
 
 
-class Workers:
+class Workers(ProcessPool):
     """Processes that wait for cells. Use it as a context, for one run or for several:
 
     with Workers(model, 2) as workers:
@@ -52,29 +52,14 @@ class Workers:
         check_flag("force", force)
         if (notice := fewer_notice(count, count, force, "force=True")) is not None:
             warnings.warn(notice, stacklevel=2)
-        self._processes = ProcessPool(within_cores(count, force), as_model(model))
+        super().__init__(within_cores(count, force), as_model(model))
         self._stopper = Stopper()
-
-    def __enter__(self) -> Workers:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def count(self) -> int:
-        """Number of processes."""
-        return self._processes.count
-
-    def close(self) -> None:
-        """End all processes."""
-        self._processes.close()
 
     def stop(self, reason: Stop = Stop.INTERRUPTED) -> None:
         """Stop all cells after the batches in progress."""
         self._stopper(reason)
 
-    def run(
+    def run_cells(
         self,
         cells: Iterable[Cell],
         *,
@@ -98,9 +83,7 @@ class Workers:
         self._stopper = stopper = Stopper()
         coordinator = _CellCoordinator(cells, count, stopper)
         began = time.monotonic()
-        ends = self._processes.run(
-            jobs, report=coordinator.hear, answer=coordinator.answer, stopper=stopper
-        )
+        ends = self.run(jobs, report=coordinator.hear, answer=coordinator.answer, stopper=stopper)
         with contextlib.closing(ends):
             for end in ends:
                 if end is not None:
@@ -189,7 +172,7 @@ def _lost(index: int, cell: Cell, reason: str) -> Result:
 
 @dataclass
 class _CellJob:
-    """The work of one worker: as many cells as it can get, one by one."""
+    """The work of one worker: as many cells as it can get."""
 
     number: int
     memory: float
@@ -200,7 +183,6 @@ class _CellJob:
     execution: Execution
 
     def __call__(self, model: Model, link: Link) -> None:
-        """Run cells in an engine, and report results."""
         self._link, self._next_report = link, 0.0
         self._indices: dict[int, int] = {}  # position in the input, by position in this worker
         if self.layout is not None:

@@ -173,8 +173,6 @@ def work(connection: Connection, content: bytes, threads: int, precision: TF32Se
 
 
 class _Worker:
-    """The worker's end of a channel."""
-
     def __init__(self, connection: Connection) -> None:
         self._connection, self._lock = connection, threading.Lock()
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
