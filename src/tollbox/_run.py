@@ -38,7 +38,7 @@ from .core.prices import Prices
 from .core.problem import Attack
 from .core.result import Result, Results
 from .core.validation import check_function, check_instance, shown
-from .detection.benign import benign_panel
+from .detection import benign_panel
 from .engine.batch import batch_size_for
 from .engine.engine import Engine, Progress
 from .errors import InputError, ModelWarning, mention

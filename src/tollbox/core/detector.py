@@ -11,7 +11,7 @@
 4. Attacks do not learn about alarms: they see the answers that they would see without a detector.
 
 Alarm rates mean little without the rate on harmless queries. A benign session is a few harmless
-queries about one image (`detection/benign.py` makes them); its rate is the share of sessions with
+queries about one image (`tollbox.detection` makes them); its rate is the share of sessions with
 an alarm.
 """
 
