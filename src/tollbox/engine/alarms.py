@@ -18,23 +18,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.detector import Detector, RecordedAlarms, Session
 from ..core.model import Model
 from ..core.stop import Stop
 from .journal import ALARMS, Answered, History
-from .pending import Failure, Pending
+from .pending import NO_ALARMS, Alarms, Failure, Pending
 from .settling import Account
 
 if TYPE_CHECKING:
     from .cell_run import CellRun
 
-Alarms = NDArray[np.bool_]
 DIGITS = 15
 """Digits of an image's hash in its number: torch takes seeds of 64 bits."""
-NO_ALARMS: Alarms = np.zeros(0, np.bool_)
 
 
 class ImageDetector:

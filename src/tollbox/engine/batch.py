@@ -6,8 +6,7 @@
 3. Rows whose answers were recorded earlier fill separate batches (`recalled`).
 4. Labels, distances and any other values that wait to be read cross to the host in one transfer
    per batch; waiting for it is the only synchronisation.
-5. Cells share a fixed part of the memory of the model's device. An attack declares how many points
-   it holds there (`BoundedAttack`).
+5. Cells share a fixed part of the memory of the model's device (`memory_for_points`).
 6. Answers are delivered to a cell that still waits for them. Rows from the first one that the model
    could not decide on count as not answered.
 7. Labels that were recorded earlier stand, whatever the model answers now. If the points differ
@@ -26,10 +25,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core.cell import Cell
 from ..core.execution import Execution
 from ..core.model import UNDECIDED, Model
-from ..core.problem import BoundedAttack
 from ..core.stop import Stop
 from ..core.validation import require
 from ..errors import InputError
@@ -39,8 +36,6 @@ from .pending import Failure, Pending
 
 MOST_TRIAL_ROWS = 256
 """Maximum number of rows of a batch that only tests a model."""
-DEFAULT_ROWS = 256
-"""Points that an attack is assumed to hold if it does not declare it (`BoundedAttack`)."""
 SMALL_ASK = 4
 """Maximum number of rows of an ask that is served before larger ones."""
 NOT_NUMBERS = Failure(Stop.MODEL_ERROR, "the model's scores for a point are not numbers (NaN)")
@@ -78,13 +73,6 @@ def batch_size_for(model: Model, execution: Execution) -> int:
         expected = "a model that takes batches of any size, or of 1"
         raise InputError(f"is set, but {why}", expected=expected, input="metered")
     return batch_size
-
-
-def held_bytes(cell: Cell) -> int:
-    """Return the maximum number of bytes of the points that a cell holds."""
-    attack = cell.attack
-    rows = attack.rows if isinstance(attack, BoundedAttack) else DEFAULT_ROWS
-    return int(rows + 4) * cell.image.numel() * max(4, cell.image.element_size())
 
 
 def memory_for_points(device: torch.device) -> float:
@@ -265,10 +253,8 @@ def assembled(
 def recalled(
     recalling: CellRuns, ready: CellRuns, space: int
 ) -> tuple[list[RowSpan], NDArray[np.int64]]:
-    """Return up to `space` rows of `recalling` that histories answer, and their labels.
-
-    A cell without further such rows leaves `recalling`; it moves to `ready` if it wants others.
-    """
+    """Return up to `space` rows of `recalling` that histories answer, and their labels. A cell
+    without further such rows leaves `recalling`; it moves to `ready` if it wants others."""
     spans: list[RowSpan] = []
     labels: list[NDArray[np.int64]] = []
     for cell_run in list(recalling.values()):

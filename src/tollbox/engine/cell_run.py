@@ -22,21 +22,32 @@ from ..core.device import to_device
 from ..core.ledger import Ledger
 from ..core.model import Model
 from ..core.noise import content_hash
-from ..core.problem import Problem
+from ..core.problem import BoundedAttack, Problem
 from ..core.result import Result, Step
 from ..core.stop import Stop
 from .alarms import ImageDetector
 from .journal import History
-from .pending import NOT_WATCHED, Pending
+from .pending import NO_ALARMS, Pending
 from .settling import Account, settle, settle_few
 
 CLEAN = "clean"
 """Phase of the clean image."""
+DEFAULT_ROWS = 256
+"""Points that an attack is assumed to hold if it does not declare it (`BoundedAttack`)."""
 
 
 class CellRun:
-    def __init__(self, index: int, cell: Cell, slot: int, model: Model, metered: bool) -> None:
-        self.index, self.cell, self.slot = index, cell, slot
+    def __init__(
+        self,
+        index: int,
+        cell: Cell,
+        slot: int,
+        model: Model,
+        metered: bool,
+        history: History | None,
+    ) -> None:
+        """`history` is the cell's earlier recording, if there is one."""
+        self.index, self.cell, self.slot, self.history = index, cell, slot, history
         self._model, self._metered = model, metered
         self.problem = Problem(
             to_device(cell.image, model.device, model.dtype),
@@ -57,15 +68,14 @@ class CellRun:
             self.detector = ImageDetector(cell.detection.detector, model, self.account)
         self.pending: Pending | None = None
         self.ended: tuple[Stop, str] | None = None
-        self.held_bytes = 0
-        """Bytes of the points that it may hold, set by the engine."""
+        rows = cell.attack.rows if isinstance(cell.attack, BoundedAttack) else DEFAULT_ROWS
+        self.held_bytes = int(rows + 4) * cell.image.numel() * max(4, cell.image.element_size())
+        """Maximum number of bytes of the points that it holds."""
         self.spent = 0.0
         """Share of the budget that is spent."""
         self.iterate_distances: list[tuple[Tensor, dict[str, Any]]] = []
         """Distances of iterates, on the device, and the steps that wait for them."""
         self.ask_number = -1
-        self.history: History | None = None
-        """The cell's earlier recording, if there is one."""
         self._reported_queries = 0
         self._asking: Asking[Stop] | None = None
         self._steps: list[dict[str, Any]] = []
@@ -168,7 +178,7 @@ class CellRun:
         self._limit(self.pending)
 
     def _limit(self, pending: Pending) -> None:
-        alarms = NOT_WATCHED if self.detector is None else self.detector.alarms
+        alarms = NO_ALARMS if self.detector is None else self.detector.alarms
         pending.limit(self.account.limits, self._metered, alarms)
 
     def _end(self, stop: Stop, reason: str = "") -> None:

@@ -39,7 +39,6 @@ from .batch import (
     assembled,
     batch_size_for,
     default_live,
-    held_bytes,
     memory_for_points,
     recalled,
     records,
@@ -174,18 +173,16 @@ class Engine:
     def _admit(self, index: int, cell: Cell) -> None:
         name = cell.name or f"image {index}"
         self._image_shape = cell.check(self._model, name, self._image_shape)
-        held = held_bytes(cell)  # may raise, so it comes first
         history = None if self._journal is None else self._journal.history(index)
         slot = self._free_slots.pop() if self._free_slots else len(self._cell_runs)
-        cell_run = CellRun(index, cell, slot, self._model, self._execution.metered)
-        cell_run.held_bytes, cell_run.history = held, history
+        cell_run = CellRun(index, cell, slot, self._model, self._execution.metered, history)
         if self._stopping is None:
             self.sender.builder.place(slot, cell_run.problem)
             cell_run.start()
         else:
             cell_run.end(self._stopping)
         self._cell_runs[slot] = cell_run
-        self._held_bytes += held
+        self._held_bytes += cell_run.held_bytes
         self._advance(cell_run)
 
     def _advance(self, cell_run: CellRun) -> None:

@@ -3,8 +3,7 @@
 1. The engine passes the labels of every batch to `record` before an attack receives any of them.
    Once `record` has returned, they are not lost.
 2. A cell that was started earlier has a `History`. Its attack runs again from the start and sends
-   the same queries again. Rows in the history are answered from it: without the model, at the cost
-   of computing their points.
+   the same queries. Rows in the history are answered from it, without the model.
 3. The last row of every span was recorded with its distance. If a distance differs, or a run is
    shorter than its recording, the history is of another run (another device, another version): the
    cell ends, and `diverged` receives the reason.

@@ -166,9 +166,7 @@ class Sender:
     """Turns rows into model batches."""
 
     def __init__(self, model: Model, batch_size: int, one_shape: bool, metered: bool) -> None:
-        self.model = model
-        self.metered = metered
-        self.batch_size = batch_size
+        self.model, self.batch_size, self.metered = model, batch_size, metered
         self._one_shape = one_shape or model.batch is not None
         self.builder = BatchBuilder(model)
         self.memory_warnings: list[str] = []
@@ -307,11 +305,9 @@ class Sender:
         return batches + self.send(back) if back else batches
 
     def _follows(self, span: RowSpan, failures: Failures) -> bool:
-        """Return whether a span follows a failed one of the same run, and so will not be sent.
-
-        Later runs of the ask may still have to be sent, if the failed row was a spare one. A
-        metered model has no spare rows, and they are not sent.
-        """
+        """Return whether a span follows a failed one of the same run, and so is not sent. Later runs
+        of the ask may still have to be sent, if the failed row was a spare one. A metered model has
+        no spare rows, and they are not sent."""
         number = span.run_number
         same_ask = (f.run_number for f, _ in failures if f.pending is span.pending)
         return any(failed == number or (self.metered and failed < number) for failed in same_ask)

@@ -262,20 +262,6 @@ class WorkerPool(ABC, Generic[Handle]):
             for worker in list(busy):
                 worker.send("stop", reason)
 
-        def lost(worker: Handle, loss: Loss) -> JobEnd | None:
-            """Return the end of the job, or None if it continues."""
-            self._remove(worker)
-            then = policy.lost(loss) if policy else OnLoss.END
-            if then is OnLoss.END:
-                return JobEnd(loss.job, died=loss.how)
-            if then is OnLoss.LATER:
-                left.append(loss.job)
-            else:
-                left.appendleft(loss.job)
-                if len(busy) == len(self._workers):
-                    self._spawn(1)
-            return None
-
         try:
             start()
             stopper.attach(stop)
@@ -290,16 +276,25 @@ class WorkerPool(ABC, Generic[Handle]):
                         worker.send("answer", None)  # or it would wait for ever
                         raise
                 elif kind != "ready":
-                    job, memory = busy.pop(worker), kind == "memory"
+                    job, memory, then = busy.pop(worker), kind == "memory", OnLoss.END
                     if kind in ("died", "failed") or (memory and policy):
                         if memory:
                             worker.kill()
+                        self._remove(worker)
                         how = str(content[0]) or type(content[0]).__name__
-                        end = lost(worker, Loss(job, how, memory, worker.alone))
+                        end = JobEnd(job, died=how)
+                        if policy is not None:
+                            then = policy.lost(Loss(job, how, memory, worker.alone))
                     else:
                         end = JobEnd(job, **{"error" if memory else kind: content[0]})
+                    if then is OnLoss.LATER:
+                        left.append(job)
+                    elif then is OnLoss.NOW:
+                        left.appendleft(job)
+                        if len(busy) == len(self._workers):
+                            self._spawn(1)
                     start()
-                    if end is not None:
+                    if then is OnLoss.END:
                         yield end
             for job in left:
                 yield JobEnd(job, died="no process is left")
