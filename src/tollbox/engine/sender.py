@@ -305,7 +305,7 @@ class Sender:
         return batches + self.send(back) if back else batches
 
     def _follows(self, span: RowSpan, failures: Failures) -> bool:
-        """Return whether a span follows a failed one of the same run, and so is not sent. Later runs
+        """Return whether a span follows a failed one of its run, and so is not sent. Later runs
         of the ask may still have to be sent, if the failed row was a spare one. A metered model has
         no spare rows, and they are not sent."""
         number = span.run_number
