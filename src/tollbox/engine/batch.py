@@ -31,7 +31,7 @@ from ..core.stop import Stop
 from ..core.validation import require
 from ..errors import InputError
 from .cell_run import CellRun
-from .journal import Answered
+from .journal import Answered, Labels
 from .pending import Failure, Pending
 
 MOST_TRIAL_ROWS = 256
@@ -119,7 +119,7 @@ class Arrival(NamedTuple):
     """The answers to a span."""
 
     span: RowSpan
-    labels: NDArray[np.int64]
+    labels: Labels
     """Labels of the rows that were decided."""
     distances: NDArray[np.float64]
 
@@ -250,13 +250,11 @@ def assembled(
     return spans
 
 
-def recalled(
-    recalling: CellRuns, ready: CellRuns, space: int
-) -> tuple[list[RowSpan], NDArray[np.int64]]:
+def recalled(recalling: CellRuns, ready: CellRuns, space: int) -> tuple[list[RowSpan], Labels]:
     """Return up to `space` rows of `recalling` that histories answer, and their labels. A cell
     without further such rows leaves `recalling`; it moves to `ready` if it wants others."""
     spans: list[RowSpan] = []
-    labels: list[NDArray[np.int64]] = []
+    labels: list[Labels] = []
     for cell_run in list(recalling.values()):
         pending, history = cell_run.pending, cell_run.history
         if pending is None or history is None:

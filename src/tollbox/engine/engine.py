@@ -16,9 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.cell import Cell
@@ -46,7 +44,7 @@ from .batch import (
     wanted_rows,
 )
 from .cell_run import CellRun
-from .journal import Journal
+from .journal import Journal, Labels
 from .sender import Sender
 
 
@@ -240,7 +238,7 @@ class Engine:
         if not self._in_flight and self._has_news():
             self._launch([])
 
-    def _launch(self, spans: list[RowSpan], known: NDArray[np.int64] | None = None) -> None:
+    def _launch(self, spans: list[RowSpan], known: Labels | None = None) -> None:
         """Send a batch; with known labels, only compute its distances."""
         waiting, self._iterate_distances = self._iterate_distances, []
         ended, self._ended = self._ended, []
