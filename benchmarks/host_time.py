@@ -19,7 +19,6 @@ from stopwatch import REST, Stopwatch
 from tollbox.attacks.frugal import overshoot_belief, turn_belief
 from tollbox.core.model import Model
 from tollbox.engine import batch, settling
-from tollbox.engine import delivery as arrivals
 from tollbox.engine.batch import InFlightBatch
 from tollbox.engine.cell_run import CellRun
 from tollbox.engine.engine import Engine
@@ -42,12 +41,13 @@ def watch() -> Stopwatch:
     for name in ("advance", "_collect", "_issue", "_end"):
         watch.wrap(CellRun, name, "settle")
     watch.wrap(Engine, "_land", "settle")
-    watch.wrap_all((settling, arrivals), "settle")
+    watch.wrap_all((settling,), "settle")
+    watch.wrap(batch, "records", "settle")
+    watch.wrap(batch.Arrival, "deliver", "settle")
     for name in ("_cut", "_priority"):
         watch.wrap(batch, name, "launch")
     watch.wrap(Engine, "_launch", "launch")
     watch.wrap(Sender, "send", "launch")
-    watch.wrap(Sender, "recall", "launch")
     watch.wrap(Model, "__call__", "model")
     watch.wrap(InFlightBatch, "land", "waiting")
     watch.wrap(StudyJournal, "record", "store")

@@ -36,7 +36,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,6 @@ from scale_ray import NETS, ray_speed
 from scale_studies import KNOWN, STUDY, write_study
 
 import tollbox as tb
-from tollbox.core.stop import Stop
 from tollbox.engine.journal import Answered
 from tollbox.studies.coordinator import Coordinator, Record, Start, Take, open_stores, pack
 from tollbox.studies.create import create, describe
@@ -220,30 +219,6 @@ def memory() -> dict[str, Any]:
 # -- simulation -----------------------------------------------------------------------------------
 
 
-@dataclass
-class _SlowLink:
-    """A link behind a slow network, of a process that may die at any word."""
-
-    link: Link
-    latency: float
-    dies_at: float
-
-    def _wait(self) -> None:
-        time.sleep(self.latency)
-        if time.monotonic() > self.dies_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def report(self, event: Any) -> None:  # without a delay: nothing waits for it
-        self.link.report(event)
-
-    def ask(self, request: Any) -> Any:
-        self._wait()
-        return self.link.ask(request)
-
-    def on_stop(self, call: Callable[[Stop], None]) -> None:
-        self.link.on_stop(call)
-
-
 @dataclass(frozen=True)
 class _Dying:
     """A worker's job on a node that dies after some time, on average `life` seconds."""
@@ -262,7 +237,16 @@ class _Dying:
 
     def __call__(self, shared: Loader, link: Link) -> None:
         lived = random.Random(f"{os.getpid()}").expovariate(1 / self.life)
-        self.job(shared, _SlowLink(link, self.latency, time.monotonic() + lived))
+        dies_at = time.monotonic() + lived
+
+        def ask(request: Any) -> Any:
+            """Ask behind a slow network, in a process that may die at any word."""
+            time.sleep(self.latency)
+            if time.monotonic() > dies_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return link.ask(request)
+
+        self.job(shared, replace(link, ask=ask))
 
 
 def found(folder: Path) -> dict[int, Any]:

@@ -47,7 +47,6 @@ NOT_DESCRIBED = (
     *("studies.inputs.StudyInputs", "studies.grid.Place", "studies.store.codec.End"),
     *("studies.store.codec.Trace", "core.exactness.Seen", "attacks.presets.Preset"),
     *("workers.executors.OnLoss", "core.execution.WorkerPool", "studies.toml.Item"),
-    "detection.reference._Neighbours",
 )
 """What public signatures mention and no user needs to make."""
 nitpick_ignore = [("py:class", f"tollbox.{name}") for name in NOT_DESCRIBED]

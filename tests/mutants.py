@@ -170,7 +170,7 @@ MUTANTS = [
     Mutant(
         "mask: it is not applied when points are sent",
         "engine/sender.py",
-        "                batch = batch.index_copy(0, rows, inside)\n",
+        "            batch = batch.index_copy(0, rows, inside)\n",
         "",
     ),
     Mutant(
@@ -201,9 +201,9 @@ MUTANTS = [
     ),
     Mutant(
         "padding delivered and charged",
-        "engine/delivery.py",
-        "            decided = labels[first:end]\n",
-        "            decided = labels[end - 1 :]\n",
+        "engine/batch.py",
+        "                decided = labels[first:end]\n",
+        "                decided = labels[end - 1 :]\n",
     ),
     Mutant(
         "padding sent to a metered model",
@@ -219,9 +219,9 @@ MUTANTS = [
     ),
     Mutant(
         "order: rows of a batch are mixed up",
-        "engine/delivery.py",
-        "        first = last\n",
-        "        first = 0\n",
+        "engine/batch.py",
+        "            first = last\n",
+        "            first = 0\n",
     ),
     Mutant(
         "durable: answers are delivered before they are recorded",
@@ -243,9 +243,9 @@ MUTANTS = [
     ),
     Mutant(
         "replay: another run is not noticed",
-        "engine/delivery.py",
-        "if history.fits(number, self.span.run_number, self.span.first, self.distances):",
-        "if True:",
+        "engine/batch.py",
+        "or history.fits(number, span.run_number, span.first, self.distances):",
+        "or True:",
     ),
     Mutant(
         "replay: a later record counts",
@@ -316,8 +316,8 @@ MUTANTS = [
     Mutant(
         "retry after out-of-memory: the rows are lost",
         "engine/sender.py",
-        "            batches += self.send(front)\n",
-        "",
+        "batches += self.send(front, () if batches else extra)",
+        "batches += [] if batches else self.send(front, extra)",
     ),
     Mutant(
         "retry after out-of-memory: nothing is said",
@@ -452,7 +452,7 @@ MUTANTS = [
         "watching: what was recorded does not stand",
         "engine/alarms.py",
         "np.concatenate([self.alarms, before, fresh])",
-        "np.concatenate([self.alarms, said])",
+        "np.concatenate([self.alarms, answers])",
         WATCHING,
     ),
     Mutant(
@@ -522,8 +522,8 @@ MUTANTS = [
     Mutant(
         "linear points: written into other rows",
         "engine/sender.py",
-        "places += range(first, first + span.size)",
-        "places += range(first + span.size - 1, first - 1, -1)",
+        "linear.update(enumerate(terms, first))",
+        "linear.update(enumerate(terms[::-1], first))",
     ),
     Mutant(
         "few shapes: batches are not padded",

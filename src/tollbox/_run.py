@@ -38,7 +38,7 @@ from .core.prices import Prices
 from .core.problem import Attack
 from .core.result import Result, Results
 from .core.validation import check_function, check_instance, expect, require, shown
-from .detection.benign import benign_panel
+from .detection import benign_panel
 from .engine.batch import batch_size_for
 from .engine.engine import Engine, Progress
 from .errors import InputError, ModelWarning, mention
@@ -119,7 +119,7 @@ class _Call:
         workers = self.execution.workers
         if isinstance(workers, Workers):
             layout = self.model.layout if self.execution.exact else None
-            yield from workers.run(cells, layout=layout, **options)
+            yield from workers.run_cells(cells, layout=layout, **options)
             return
         forced = "workers=Workers(model, ..., force=True)"
         notice = fewer_notice(self._asked, int(min(self._asked, most)), False, forced)
@@ -129,7 +129,7 @@ class _Call:
             yield from Engine(self.model, **options).run(cells)
             return
         with Workers(self.model, count) as pool:
-            yield from pool.run(cells, **options)
+            yield from pool.run_cells(cells, **options)
 
     @property
     def _asked(self) -> int:

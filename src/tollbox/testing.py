@@ -33,7 +33,7 @@ from .core.prices import Prices
 from .core.problem import Attack, Problem
 from .core.result import Result
 from .core.stop import Stop
-from .detection.reference import NearDuplicates, check_detector
+from .detection import NearDuplicates, check_detector
 from .engine.engine import Engine
 from .model_check import check_model
 from .parts.subspaces import Dct, Full, Subspace

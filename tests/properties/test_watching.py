@@ -418,8 +418,11 @@ class Scribbler:
         (Shared(), "answers differently when it sees another image at the same time"),
         (Scribbler(), "changes the rows that it sees"),
         (Bad("raise"), "fails on 9 rows: ValueError: out of order"),
-        (Bad("number"), "returns torch.bool of shape (10,) for 9 rows: expected a bool for each"),
-        (Bad("kind"), "returns torch.float64 of shape (9,) for 9 rows"),
+        (
+            Bad("number"),
+            "fails on 9 rows: TypeError: it gave bool of shape (10,) for 9 rows: expected a bool",
+        ),
+        (Bad("kind"), "fails on 9 rows: TypeError: it gave float64 of shape (9,) for 9 rows"),
     ],
 )
 def test_a_detector_that_breaks_a_rule_is_told_so(detector, message):

@@ -293,7 +293,7 @@ def test_closed_workers_are_refused():
     pool = Workers(model(), 1)
     pool.close()
     with pytest.raises(tb.errors.InputError, match="closed"):
-        list(pool.run(cells(1)))
+        list(pool.run_cells(cells(1)))
 
 
 def test_workers_end_when_their_parent_is_killed(tmp_path):
@@ -304,7 +304,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
             import test_workers, tollbox as tb
             if __name__ == "__main__":
                 with tb.workers.Workers(test_workers.model(), 2) as pool:
-                    print(*pool._processes.pids, flush=True)
+                    print(*pool.pids, flush=True)
                     listed = test_workers.cells(4, budget=1e12)
                     both = tb.Execution(workers=pool)
                     tb.attack.run_cells(listed, test_workers.model(), execution=both)

@@ -11,8 +11,7 @@ import torch
 import tollbox as tb
 from tollbox import testing
 from tollbox.core.detector import BenignStats, Sessions
-from tollbox.detection import benign
-from tollbox.detection.benign import KINDS, benign_panel
+from tollbox.detection import KINDS, WALK_SIZE, benign_panel
 
 IMAGES = torch.rand(3, 3, 12, 10, generator=torch.Generator().manual_seed(1))
 QUERIES = 6
@@ -71,7 +70,7 @@ def test_queries_are_as_the_model_would_be_sent_them_and_the_same_each_time():
 
 def test_small_steps_are_told_from_large_ones():
     """A walk moves by 0.01 * sqrt(d) each time, and a brighter copy much farther."""
-    step = benign.WALK_SIZE * IMAGES[0].numel() ** 0.5
+    step = WALK_SIZE * IMAGES[0].numel() ** 0.5
     panel = benign_panel(testing.NearDuplicates(1.3 * step, window=1), IMAGES, model())
     assert panel.kinds["walk"] == Sessions(3, 3, 3 * QUERIES, 3 * (QUERIES - 1))
     assert panel.kinds["brightened"].alarms == 0
@@ -83,7 +82,7 @@ def test_what_there_is_not_is_told(monkeypatch):
     four = benign_panel(Witness(), IMAGES[:1].repeat(1, 2, 1, 1)[:, :4], model())
     assert "recompressed" not in four.kinds
     assert "No session is recompressed: JPEG does not support 4 channels." in four.sentence
-    monkeypatch.setattr(benign, "find_spec", lambda name: None)
+    monkeypatch.setattr(tb.detection, "find_spec", lambda name: None)
     bare = benign_panel(Witness(), IMAGES, model())
     assert "recompressed" not in bare.kinds
     assert bare.all.sessions == 9

@@ -18,7 +18,8 @@ from torch import Tensor
 import tollbox as tb
 from tollbox.core.model import UNDECIDED
 from tollbox.core.third_party_models import Pixels
-from tollbox.interop.wrapping import Names, Wrapped
+from tollbox.interop.art import NAMES
+from tollbox.interop.wrapping import Wrapped
 from tollbox.models.loading import load_model
 
 BUDGET = 120
@@ -210,7 +211,7 @@ def test_images_come_back_within_a_rounding(low: float, width: float, dtype: tor
 
 
 def wrapped(**options: Any) -> Wrapped:
-    return Wrapped.of("a-hsja", {"budget": BUDGET, **options}, Names("x", "y", "x_adv_init"))
+    return Wrapped("a-hsja", {"budget": BUDGET, **options}, NAMES)
 
 
 def test_labels_that_are_not_given_are_asked_for() -> None:

@@ -10,7 +10,7 @@
    `max_alarms` admits: the run stops with `ALARM`.
 4. Attacks do not learn about alarms: they see the answers that they would see without a detector.
 5. Alarm rates mean little without the rate on harmless queries. A benign session is a few harmless
-   queries about one image (detection/benign.py).
+   queries about one image (`detection.py`).
 """
 
 from __future__ import annotations

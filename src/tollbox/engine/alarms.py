@@ -1,15 +1,13 @@
 """Alarms: the detector sees the charged rows of an ask, and its alarms are settled in order.
 
-1. Rows of an ask are charged in order. Once all rows before a row are known, with their alarms, it
-   is certain whether that row is charged. So the detector sees a prefix that grows as rows come
-   back: at a time, the rows that are charged whatever it answers for them (`due`). With
-   `max_alarms` this may be one row at a time.
+1. Once all rows before a row are known, with their alarms, it is certain whether that row is
+   charged. So the detector sees a prefix that grows as rows come back: at a time, the rows that are
+   charged whatever it answers for them (`due`). With `max_alarms` this may be one row at a time.
 2. Points are made again for it as they were sent; rows come out the same in any slice (ask.py).
-3. Answers of several images' detectors are read from the device in one transfer (`detect`).
-4. Alarms are recorded with the labels of their batch, before the attack sees any of these. On
+3. Alarms are recorded with the labels of their batch, before the attack sees any of these. On
    replay the recorded alarms count; the detector sees the rows again to restore its memory, and
    rows for which it answers differently are counted.
-5. A detector that fails stops its image: rows without its answer are not charged. Which rows these
+4. A detector that fails stops its image: rows without its answer are not charged. Which rows these
    are may depend on how rows arrived, since only the detector knows which row was at fault.
 """
 
@@ -20,34 +18,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.detector import Detector, RecordedAlarms, Session
 from ..core.model import Model
-from ..core.problem import Problem
 from ..core.stop import Stop
 from .journal import ALARMS, Answered, History
-from .pending import Failure, Pending
+from .pending import NO_ALARMS, Alarms, Failure, Pending
 from .settling import Account
 
 if TYPE_CHECKING:
     from .cell_run import CellRun
 
-Alarms = NDArray[np.bool_]
 DIGITS = 15
 """Digits of an image's hash in its number: torch takes seeds of 64 bits."""
-NO_ALARMS: Alarms = np.zeros(0, np.bool_)
 
 
 class ImageDetector:
     """The detector of one image, and its alarms in the ask that is pending."""
 
-    def __init__(
-        self, detector: Detector, problem: Problem, model: Model, account: Account
-    ) -> None:
-        self._detector, self._problem, self._model = detector, problem, model
-        self._account = account
+    def __init__(self, detector: Detector, model: Model, account: Account) -> None:
+        self._detector, self._model, self._account = detector, model, account
+        self._problem = account.problem
         self._session: Session | None = None
         self._ask = -1
         self.alarms = NO_ALARMS
@@ -94,12 +86,12 @@ class ImageDetector:
         """Take the answers for the next rows, or the recorded ones; return those that are new."""
         first = len(self.alarms)
         before = NO_ALARMS if history is None else history.alarms(self._ask, first, first + rows)
-        if answers is None and len(before) < rows:
-            if self.failure is None:
-                self.failure = Failure(Stop.DETECTOR_ERROR, "the record has too few alarms")
-            return NO_ALARMS
         if answers is None:
             answers = before
+            if len(before) < rows:
+                too_few = Failure(Stop.DETECTOR_ERROR, "the record has too few alarms")
+                self.failure = self.failure or too_few
+                return NO_ALARMS
         self.differences += int((before != answers[: len(before)]).sum())
         fresh = answers[len(before) :]
         self.alarms = np.concatenate([self.alarms, before, fresh])
@@ -110,12 +102,9 @@ class ImageDetector:
         first, parts = len(self.alarms), list[Tensor]()
         last = first + rows
         for state in pending.runs:
-            if last <= 0:
-                break
-            size = state.known
-            if first < size:
-                parts.append(state.run.points[max(0, first) : min(last, size)])
-            first, last = first - size, last - size
+            if first < state.known and last > 0:
+                parts.append(state.run.points[max(0, first) : min(last, state.known)])
+            first, last = first - state.known, last - state.known
         points = torch.cat(parts) if len(parts) > 1 else parts[0].clone()
         points = points.to(self._problem.source.dtype)
         return self._model.sent(self._problem.within_mask(points))
@@ -130,9 +119,7 @@ def detect(cell_runs: Iterable[CellRun]) -> list[Answered]:
         shown: list[tuple[CellRun, ImageDetector, int, Tensor | None]] = []
         for run in waiting:
             pending, detector = run.pending, run.detector
-            if pending is None or detector is None or run.ended is not None:
-                continue
-            if rows := detector.due(pending):
+            if pending is not None and detector is not None and (rows := detector.due(pending)):
                 shown.append((run, detector, rows, detector.show(pending, rows)))
         every_answer = _read([answers for *_, answers in shown])
         for (run, detector, rows, _), answers in zip(shown, every_answer, strict=True):
@@ -149,25 +136,20 @@ def as_alarms(answers: Any, rows: int) -> Tensor:
     """Return a session's answers for `rows` rows as a tensor of bool; raise TypeError otherwise."""
     try:
         tensor = torch.as_tensor(answers)
-    except (TypeError, ValueError, RuntimeError):
-        given = type(answers).__name__
-    else:
         if tensor.dtype == torch.bool and tensor.shape == (rows,):
             return tensor
         given = f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
+    except (TypeError, ValueError, RuntimeError):
+        given = type(answers).__name__
     raise TypeError(f"it gave {given} for {rows} row{'s' * (rows > 1)}: expected a bool for each")
 
 
 def _read(answers: Sequence[Tensor | None]) -> list[Alarms | None]:
     """Return the tensors on the host, with one transfer from the device."""
     given = [each for each in answers if each is not None]
-    far = next((each.device for each in given if each.device.type != "cpu"), None)
-    if far is not None:
-        given = [each.to(far) for each in given]
-    values = torch.cat(given).cpu().numpy() if given else NO_ALARMS
-    parts, first = list[Alarms | None](), 0
-    for each in answers:
-        rows = 0 if each is None else len(each)
-        parts.append(None if each is None else values[first : first + rows])
-        first += rows
-    return parts
+    if not given:
+        return [None] * len(answers)
+    far = next((each.device for each in given if each.device.type != "cpu"), given[0].device)
+    values = torch.cat([each.to(far) for each in given]).cpu()
+    parts = iter(values.split([len(each) for each in given]))
+    return [None if each is None else next(parts).numpy() for each in answers]

@@ -1,10 +1,10 @@
 """A live cell: its attack, its pending ask, its account, and its best point so far.
 
-1. Only `yield`: the attack receives answers and learns nothing else. If the budget ends inside an
-   ask, the charged prefix counts, and the attack is not resumed.
-2. An ask is settled when all of it is back (settling.py).
-3. The clean image is sent first. If it is misclassified, the cell ends.
-4. `ended` is set once, with the reason; nothing is charged or kept after that.
+1. Only `yield`: the attack receives answers and learns nothing else. An ask is settled when all of
+   it is back (settling.py). If the budget ends inside it, the charged prefix counts, and the attack
+   is not resumed.
+2. The clean image is sent first. If it is misclassified, the cell ends.
+3. `ended` is set once, with the reason; nothing is charged or kept after that.
 """
 
 from __future__ import annotations
@@ -22,23 +22,32 @@ from ..core.device import to_device
 from ..core.ledger import Ledger
 from ..core.model import Model
 from ..core.noise import content_hash
-from ..core.problem import Problem
+from ..core.problem import BoundedAttack, Problem
 from ..core.result import Result, Step
 from ..core.stop import Stop
 from .alarms import ImageDetector
 from .journal import History
-from .pending import NOT_WATCHED, Pending
+from .pending import NO_ALARMS, Pending
 from .settling import Account, settle, settle_few
 
 CLEAN = "clean"
 """Phase of the clean image."""
+DEFAULT_ROWS = 256
+"""Points that an attack is assumed to hold if it does not declare it (`BoundedAttack`)."""
 
 
 class CellRun:
-    """One live cell."""
-
-    def __init__(self, index: int, cell: Cell, slot: int, model: Model, metered: bool) -> None:
-        self.index, self.cell, self.slot = index, cell, slot
+    def __init__(
+        self,
+        index: int,
+        cell: Cell,
+        slot: int,
+        model: Model,
+        metered: bool,
+        history: History | None,
+    ) -> None:
+        """`history` is the cell's earlier recording, if there is one."""
+        self.index, self.cell, self.slot, self.history = index, cell, slot, history
         self._model, self._metered = model, metered
         self.problem = Problem(
             to_device(cell.image, model.device, model.dtype),
@@ -55,21 +64,18 @@ class CellRun:
         self.ledger = Ledger.of(cell.prices, self.problem.goal, cell.detection)
         self.account = Account(self.problem, self.ledger, cell.limits, charging=cell.charge_clean)
         self.detector: ImageDetector | None = None
-        """The state of the cell's detector, if it has one."""
         if cell.detection is not None:
-            detector = cell.detection.detector
-            self.detector = ImageDetector(detector, self.problem, model, self.account)
+            self.detector = ImageDetector(cell.detection.detector, model, self.account)
         self.pending: Pending | None = None
         self.ended: tuple[Stop, str] | None = None
-        self.held_bytes = 0
-        """Bytes of the points that it may hold, set by the engine."""
+        rows = cell.attack.rows if isinstance(cell.attack, BoundedAttack) else DEFAULT_ROWS
+        self.held_bytes = int(rows + 4) * cell.image.numel() * max(4, cell.image.element_size())
+        """Maximum number of bytes of the points that it holds."""
         self.spent = 0.0
         """Share of the budget that is spent."""
         self.iterate_distances: list[tuple[Tensor, dict[str, Any]]] = []
         """Distances of iterates, on the device, and the steps that wait for them."""
         self.ask_number = -1
-        self.history: History | None = None
-        """The cell's earlier recording, if there is one."""
         self._reported_queries = 0
         self._asking: Asking[Stop] | None = None
         self._steps: list[dict[str, Any]] = []
@@ -82,8 +88,12 @@ class CellRun:
             return None
         return self._model.sent(self.problem.within_mask(best.clone()))[0].to(best.dtype)
 
+    @property
+    def wanted_rows(self) -> int:
+        """Number of rows of the pending ask that should be sent now."""
+        return 0 if self.pending is None else self.pending.wanted_rows
+
     def start(self) -> None:
-        """Send the clean image."""
         self._issue(Ask(self.problem.source[None], phase=CLEAN))
 
     def advance(self) -> bool:
@@ -105,20 +115,17 @@ class CellRun:
         runs = []
         for number, state in enumerate(pending.runs):
             left = history.known(self.ask_number, number) - state.sent
-            if left > 0:
-                rows = min(left, max(pending.wanted(number), pending.spare(number)))
-                runs += [(number, rows)] if rows > 0 else []
+            rows = min(left, max(pending.wanted(number), pending.spare(number)))
+            runs += [(number, rows)] if rows > 0 else []
         return runs
 
     def divergence(self) -> str | None:
-        """Describe how the pending ask differs from its recording, if it does."""
-        pending, history = self.pending, self.history
+        pending, history, number = self.pending, self.history, self.ask_number
         if pending is None or history is None:
             return None
-        if history.longer_than(self.ask_number, [state.size for state in pending.runs]):
-            what = f"ask {self.ask_number} ({pending.ask.phase})"
-            return f"{what} had more points when it was recorded"
-        return None
+        longer = history.longer_than(number, [state.size for state in pending.runs])
+        what = f"ask {number} ({pending.ask.phase}) had more points when it was recorded"
+        return what if longer else None
 
     def abandon(self, reason: str) -> None:
         """End without settling the pending ask, which does not match the recording."""
@@ -141,19 +148,18 @@ class CellRun:
         if self.ended is None:
             raise RuntimeError("the cell has not ended")
         stop, reason = self.ended
-        if self.history is not None and self.history.differences:
-            points = self.history.differences
-            warnings += (f"the model answered {points} points differently the second time",)
-        if self.detector is not None and self.detector.differences:
-            points = self.detector.differences
-            warnings += (f"the detector judged {points} points differently the second time",)
+        sources = (("model answered", self.history), ("detector judged", self.detector))
+        for what, source in sources:
+            if source is not None and source.differences:
+                points = source.differences
+                warnings += (f"the {what} {points} points differently the second time",)
         return Result.of(
             self.cell,
             self.index,
             stop,
             self.ledger,
             reason=reason,
-            adversarial=image,
+            adversarial=None if image is None else image.clone(),
             improvements=tuple(self.account.improvements),
             trace=tuple(Step(**step) for step in self._steps),
             warnings=warnings,
@@ -162,18 +168,17 @@ class CellRun:
 
     def _issue(self, ask: Ask) -> None:
         """Make an ask pending, or end if not even its first row is affordable."""
-        limit = self.account.end
-        if limit is not None:
+        if (limit := self.account.end) is not None:
             self._end(limit)
-        else:
-            self.ask_number += 1
-            self.pending = Pending(ask, self.problem, self.ledger)
-            if self.detector is not None:
-                self.detector.begin_ask(self.ask_number)
-            self._limit(self.pending)
+            return
+        self.ask_number += 1
+        self.pending = Pending(ask, self.problem, self.ledger)
+        if self.detector is not None:
+            self.detector.begin_ask(self.ask_number)
+        self._limit(self.pending)
 
     def _limit(self, pending: Pending) -> None:
-        alarms = NOT_WATCHED if self.detector is None else self.detector.alarms
+        alarms = NO_ALARMS if self.detector is None else self.detector.alarms
         pending.limit(self.account.limits, self._metered, alarms)
 
     def _end(self, stop: Stop, reason: str = "") -> None:
@@ -191,14 +196,11 @@ class CellRun:
         if self.pending is None:
             return
         pending, self.pending = self.pending, None
-        account = self.account
+        account, answers, failure = self.account, None, None
         if forced is None and self._asking is not None and self.detector is None:
             answers = settle_few(pending, account)
-            if answers is not None:
-                self.spent = account.ledger.cost / self.cell.limits.budget
-                self._resume(answers)
-                return
-        answers, failure = settle(pending, account, self.detector)
+        if answers is None:
+            answers, failure = settle(pending, account, self.detector)
         self.spent = account.ledger.cost / self.cell.limits.budget
         if failure is not None and account.end is None:
             self._end(failure.stop, failure.reason)
@@ -270,7 +272,6 @@ class CellRun:
 
 
 def _described(error: Exception) -> str:
-    """Return an error with the place that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{place}"

@@ -1,7 +1,6 @@
 """The engine: many attacks, one model.
 
-1. A batch is filled with the next queries of all live cells, whatever their attack, price or step
-   (`batch`).
+1. A batch is filled with the next queries of all live cells, whatever their attack, price or step.
 2. On a GPU the next batch is launched while the model computes the last one. Each batch has one
    synchronisation.
 3. Cells are admitted while there is room for their number and for the points that they may hold.
@@ -17,9 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.cell import Cell
@@ -32,6 +29,7 @@ from ..core.stop import Stop
 from ..core.validation import check_function, check_instance
 from .alarms import detect
 from .batch import (
+    Arrival,
     CellRuns,
     InFlightBatch,
     RowSpan,
@@ -39,15 +37,14 @@ from .batch import (
     assembled,
     batch_size_for,
     default_live,
-    held_bytes,
     memory_for_points,
     recalled,
+    records,
     to_host,
     wanted_rows,
 )
 from .cell_run import CellRun
-from .delivery import Arrival, arrivals, recipient, records
-from .journal import Journal
+from .journal import Journal, Labels
 from .sender import Sender
 
 
@@ -98,7 +95,6 @@ class Engine:
         if model.device.type == "cpu":
             keep_freed()
         self._cell_runs: CellRuns = {}
-        """The live cells."""
         self._ready: CellRuns = {}
         """Live cells that need rows from the model."""
         self._recalling: CellRuns = {}
@@ -165,8 +161,6 @@ class Engine:
         """Return the position and the ledger of each live cell."""
         return [(run.index, run.ledger) for run in self._cell_runs.values()]
 
-    # -- admission --------------------------------------------------------------------------------
-
     def _has_room(self) -> bool:
         if self._stopping is not None:
             return not self._ended  # they stop without a query, one after another
@@ -177,19 +171,16 @@ class Engine:
     def _admit(self, index: int, cell: Cell) -> None:
         name = cell.name or f"image {index}"
         self._image_shape = cell.check(self._model, name, self._image_shape)
-        held = held_bytes(cell)  # may raise, so it comes first
         history = None if self._journal is None else self._journal.history(index)
         slot = self._free_slots.pop() if self._free_slots else len(self._cell_runs)
-        cell_run = CellRun(index, cell, slot, self._model, self._execution.metered)
-        cell_run.held_bytes, cell_run.history = held, history
+        cell_run = CellRun(index, cell, slot, self._model, self._execution.metered, history)
         if self._stopping is None:
             self.sender.builder.place(slot, cell_run.problem)
-        self._cell_runs[slot] = cell_run  # from here on nothing raises
-        self._held_bytes += held
-        if self._stopping is not None:
-            cell_run.end(self._stopping)
-        else:
             cell_run.start()
+        else:
+            cell_run.end(self._stopping)
+        self._cell_runs[slot] = cell_run
+        self._held_bytes += cell_run.held_bytes
         self._advance(cell_run)
 
     def _advance(self, cell_run: CellRun) -> None:
@@ -225,8 +216,6 @@ class Engine:
         self._journal.diverged(cell_run.index, divergence)
         return True
 
-    # -- batches ----------------------------------------------------------------------------------
-
     def _has_news(self) -> bool:
         """Return whether something must be read from the device even without rows to send."""
         return bool(self._ended or self._iterate_distances)
@@ -249,41 +238,36 @@ class Engine:
         if not self._in_flight and self._has_news():
             self._launch([])
 
-    def _launch(self, spans: list[RowSpan], known: NDArray[np.int64] | None = None) -> None:
+    def _launch(self, spans: list[RowSpan], known: Labels | None = None) -> None:
         """Send a batch; with known labels, only compute its distances."""
         waiting, self._iterate_distances = self._iterate_distances, []
         ended, self._ended = self._ended, []
-        images = [(cell_run, to_host(cell_run.best)) for cell_run in ended]
-        distances = [distance for distance, _ in waiting]
-        if known is None:
-            batches = self.sender.send(spans, distances)
-            self._rows += sum(batch.shape for batch in batches)
-        else:
-            batches = [self.sender.recall(spans, known, distances)]
-        batches[0].steps, batches[0].ended = [step for _, step in waiting], images
+        points = [cell_run.best for cell_run in ended]
+        images = [None if point is None else to_host(point) for point in points]
+        batches = self.sender.send(spans, [distance for distance, _ in waiting], known)
+        self._rows += sum(batch.shape for batch in batches if not batch.recalled)
+        batches[0].steps = [step for _, step in waiting]
+        batches[0].ended = list(zip(ended, images, strict=True))
         self._in_flight += batches
 
     @torch.no_grad()
     def _land(self) -> None:
         """Wait for the oldest batch, record its answers, and advance its cells."""
         batch = self._in_flight.popleft()
-        values, shape = batch.land(), batch.shape
-        labels, distances = values[:shape].astype(np.int64), values[shape : 2 * shape]
-        for step, distance in zip(batch.steps, values[2 * shape :].tolist(), strict=True):
-            step["distance"] = distance
         concerned: CellRuns = {}
         arrived: list[Arrival] = []
-        for arrival in arrivals(batch, labels, distances, self._cell_runs):
-            cell_run = concerned[arrival.span.slot] = arrival.cell_run
-            if cell_run.ended is None and not self._end_diverged(cell_run, arrival.divergence()):
+        for arrival in batch.arrivals():
+            cell_run = arrival.span.cell_run
+            concerned[cell_run.slot] = cell_run
+            if not self._end_diverged(cell_run, arrival.divergence()):
                 arrived.append(arrival)
+        arrived = [arrival for arrival in arrived if arrival.span.is_awaited]
         recorded = [] if batch.recalled else records(arrived)
         for arrival in arrived:
-            if arrival.cell_run.ended is None:
-                arrival.deliver()
+            arrival.deliver()
         for span, failure in batch.failures:
-            if (failed := recipient(span, self._cell_runs)) is not None:
-                concerned[span.slot] = failed
+            if span.is_awaited:
+                concerned[span.cell_run.slot] = span.cell_run
                 span.pending.fail(span.run_number, span.size, failure)
         recorded += detect(concerned.values())
         if self._journal is not None and (recorded or not batch.recalled):
@@ -295,13 +279,9 @@ class Engine:
     def _finish(self, ended: list[tuple[CellRun, Tensor | None]]) -> None:
         """Make the results of cells whose best points have arrived, and report progress."""
         warnings = tuple(self.sender.memory_warnings)
-        results = tuple(
-            cell_run.result(None if image is None else image.clone(), warnings)
-            for cell_run, image in ended
-        )
+        results = tuple(cell_run.result(image, warnings) for cell_run, image in ended)
         self._finished += results
         self._done += len(results)
         if self._progress is not None:
             seconds, live = time.monotonic() - self._began, len(self._cell_runs)
-            now = Progress(self._done, live, self._queries, self._rows, seconds, results)
-            self._progress(now)
+            self._progress(Progress(self._done, live, self._queries, self._rows, seconds, results))

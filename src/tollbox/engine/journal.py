@@ -3,8 +3,7 @@
 1. The engine passes the labels of every batch to `record` before an attack receives any of them.
    Once `record` has returned, they are not lost.
 2. A cell that was started earlier has a `History`. Its attack runs again from the start and sends
-   the same queries again. Rows in the history are answered from it: without the model, at the cost
-   of computing their points.
+   the same queries. Rows in the history are answered from it, without the model.
 3. The last row of every span was recorded with its distance. If a distance differs, or a run is
    shorter than its recording, the history is of another run (another device, another version): the
    cell ends, and `diverged` receives the reason.
@@ -49,8 +48,7 @@ class Journal(Protocol):
     def record(self, answers: Sequence[Answered], /) -> None:
         """Make answers durable, or raise; after an error no attack receives them."""
 
-    def history(self, cell: int, /) -> History | None:
-        """Return the recording of a cell, if there is one."""
+    def history(self, cell: int, /) -> History | None: ...
 
     def diverged(self, cell: int, why: str, /) -> None:
         """Handle a cell whose queries no longer match its recording."""
@@ -109,7 +107,6 @@ class History:
         return recorded.rows
 
     def labels(self, ask: int, run: int, first: int, last: int) -> Labels:
-        """Return the labels of rows that are known."""
         return self._asks[ask][run].between(first, last)
 
     def alarms(self, ask: int, first: int, last: int) -> NDArray[np.bool_]:
@@ -130,7 +127,6 @@ class History:
         return np.concatenate([before, labels[len(before) :]])
 
     def fits(self, ask: int, run: int, first: int, distances: NDArray[np.float64]) -> bool:
-        """Return whether distances match the recorded ones."""
         recorded = self._recorded(ask, run)
         if recorded is None:
             return True
@@ -142,7 +138,6 @@ class History:
         )
 
     def longer_than(self, ask: int, sizes: Sequence[int]) -> bool:
-        """Return whether a recorded run of an ask is longer than the run is now."""
         return any(
             recorded.rows > (sizes[run] if run < len(sizes) else 0)
             for run, recorded in self._asks.get(ask, {}).items()

@@ -33,8 +33,8 @@ BUDGET_CHECK_ROWS, UNTIL_CHECK_ROWS = 64, 16
 rows at a time and looks less far ahead."""
 NO_LABELS: NDArray[np.int64] = np.empty(0, np.int64)
 NO_DISTANCES: NDArray[np.float64] = np.empty(0)
-NOT_WATCHED: NDArray[np.bool_] = np.empty(0, np.bool_)
-"""Alarms of a cell without a detector."""
+Alarms = NDArray[np.bool_]
+NO_ALARMS: Alarms = np.empty(0, np.bool_)
 
 
 @dataclass(frozen=True)
@@ -118,17 +118,14 @@ class Pending:
         self._wanted: int | None = None
         """The number of wanted rows, until something changes."""
 
-    def limit(
-        self, limits: Limits, metered: bool, watched: NDArray[np.bool_] = NOT_WATCHED
-    ) -> None:
+    def limit(self, limits: Limits, metered: bool, watched: Alarms = NO_ALARMS) -> None:
         """Compute how many rows of each run may be sent now, given what is back.
 
         If the model is metered, unanswered rows are assumed to have the highest price and to be
-        flagged, so that only rows are sent that are certain to be charged. Otherwise they are
-        assumed to have the average price and the average share of flagged answers so far, so that
-        few rows are computed in vain where a limit ends the run. If another row may be sent at all,
-        at least one is. `watched` has the alarms of the first rows that are back; any other row may
-        raise one.
+        flagged. Otherwise they are assumed to have the average price and the average share of
+        flagged answers so far, so that few rows are computed in vain where a limit ends the run. If
+        another row may be sent at all, at least one is. `watched` has the alarms of the first rows
+        that are back; any other row may raise one.
         """
         self._wanted, self._metered = None, metered
         ledger, prices, size = self._ledger, self._ledger.prices, self.size
@@ -219,7 +216,6 @@ class Pending:
         return first
 
     def take(self, number: int, labels: NDArray[np.int64], distances: NDArray[np.float64]) -> None:
-        """Store the answers to the next rows of run `number`."""
         self._wanted = None
         self.in_flight -= len(labels)
         state = self.runs[number]
@@ -240,7 +236,6 @@ class Pending:
 
     @property
     def wanted_rows(self) -> int:
-        """Number of rows of all runs that should be sent now."""
         if self._wanted is None:
             if len(self.runs) == 1:
                 self._wanted = self.wanted(0)
@@ -254,7 +249,6 @@ class Pending:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is in flight and nothing more is wanted."""
         return self.in_flight == 0 and self.wanted_rows == 0
 
     def settled(self) -> tuple[list[int], Failure | None, bool]:

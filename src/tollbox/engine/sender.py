@@ -2,8 +2,6 @@
 
 1. Few fixed shapes: a batch is padded, with a copy of its first row, to the smallest shape that
    holds it. Padding is never delivered. A metered model gets no padding, since each row is a query.
-   Unless there is one shape only, at most `COARSEST` times the wanted rows are computed, or the
-   smallest shape.
 2. Points stay on the device, and so do the source images of live cells, in a table by slot
    (`BatchBuilder`). Outside a cell's mask its rows are the source image, whoever made them.
 3. A span whose points cannot be made fails alone. Running out of memory does not fail a span: the
@@ -14,10 +12,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.device import is_out_of_memory, kernels_for
@@ -25,7 +23,8 @@ from ..core.metric import Metric
 from ..core.model import Model
 from ..core.problem import Problem
 from ..core.stop import Stop
-from .batch import InFlightBatch, RowSpan, split
+from .batch import InFlightBatch, RowSpan, split, to_host
+from .journal import Labels
 from .pending import Failure
 from .points import LinearPoint, LinearRows, write
 
@@ -46,16 +45,11 @@ class BatchBuilder:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._table: Tensor | None = None
+        self._sources = torch.empty(0)
+        """Source images by slot."""
         self._norms: dict[int, Metric] = {}
         self._masks: dict[int, Tensor] = {}
         """Masks by slot, for cells that have one."""
-
-    @property
-    def _sources(self) -> Tensor:
-        if self._table is None:
-            raise RuntimeError("no source image was placed")
-        return self._table
 
     def place(self, slot: int, problem: Problem) -> None:
         """Put the source image of a live cell into the table, with its metric and its mask."""
@@ -64,13 +58,12 @@ class BatchBuilder:
         self._masks.pop(slot, None)
         if problem.mask is not None:
             self._masks[slot] = problem.mask
-        if self._table is None or slot >= len(self._table):
-            rows = max(8, 2 * slot)
-            table = torch.zeros((rows, *source.shape), dtype=source.dtype, device=source.device)
-            if self._table is not None:
-                table[: len(self._table)] = self._table
-            self._table = table
-        self._table[slot] = source
+        if slot >= len(self._sources):
+            larger = source.new_zeros(max(8, 2 * slot), *source.shape)
+            if len(self._sources):
+                larger[: len(self._sources)] = self._sources
+            self._sources = larger
+        self._sources[slot] = source
 
     def points(self, span: RowSpan) -> Tensor | Failure:
         """Return the points of a span, or why they could not be made."""
@@ -79,8 +72,8 @@ class BatchBuilder:
             points = span.pending.runs[span.run_number].run.points[span.first : span.last]
             if not isinstance(points, Tensor) or points.device != sources.device:
                 raise TypeError(f"{type(points).__name__}, expected a tensor on {sources.device}")
-            if points.shape != (span.size, *sources.shape[1:]):
-                shape = (span.size, *sources.shape[1:])
+            shape = (span.size, *sources.shape[1:])
+            if points.shape != shape:
                 raise ValueError(f"points of shape {tuple(points.shape)}, expected {shape}")
             return points.to(sources.dtype)
         except Exception as error:
@@ -107,64 +100,50 @@ class BatchBuilder:
 
     def _fits(self, point: LinearPoint) -> bool:
         """Return whether the terms are contiguous images of the table's dtype and device."""
-        like = self._table
-        if like is None:
-            return False
-        dtype, shape, is_cuda = like.dtype, like.shape[1:], like.is_cuda
+        like = self._sources
+        form = like.dtype, like.shape[1:], like.is_cuda
         for term in (point.base, point.first, point.second):
-            if term is not None and not (
-                term.dtype == dtype
-                and term.is_cuda == is_cuda
-                and term.shape == shape
-                and term.is_contiguous()
-            ):
+            if term is not None and (term.dtype, term.shape, term.is_cuda) != form:
+                return False
+            if term is not None and not term.is_contiguous():
                 return False
         return True
 
     def batch(
-        self,
-        parts: list[tuple[int, Tensor]],
-        linear: list[LinearPoint],
-        places: list[int],
-        rows: int,
-        padded: int,
+        self, parts: dict[int, Tensor], linear: dict[int, LinearPoint], rows: int, padded: int
     ) -> Tensor:
-        """Return all points in their places, padded with copies of the first."""
+        """Return all points, by their first rows, padded with copies of the first."""
         if not linear and rows == padded:
-            return torch.cat([points for _, points in parts])
+            return torch.cat(list(parts.values()))
         batch = self._sources.new_empty(padded, *self._sources.shape[1:])
-        for first, points in parts:
+        for first, points in parts.items():
             batch[first : first + len(points)] = points
         if linear:
-            write(batch, linear, places)
+            write(batch, list(linear.values()), list(linear))
         if rows < padded:
             batch[rows:] = batch[0]
         return batch
 
     def sent(self, batch: Tensor, slots: list[int]) -> Tensor:
         """Return the points as they are sent; `batch` may be overwritten."""
-        if self._masks:
-            masked = [(row, slot) for row, slot in enumerate(slots) if slot in self._masks]
-            if masked:
-                places = torch.tensor(masked, pin_memory=batch.is_cuda)
-                rows, owners = places.to(batch.device, non_blocking=True).unbind(1)
-                masks = torch.stack([self._masks[slot] for _, slot in masked])
-                inside = torch.where(
-                    masks, batch.index_select(0, rows), self._sources.index_select(0, owners)
-                )
-                batch = batch.index_copy(0, rows, inside)
+        known = self._masks
+        masked = [(row, slot) for row, slot in enumerate(slots) if slot in known] if known else []
+        if masked:
+            rows, owners = _on_device(masked, batch).unbind(1)
+            masks = torch.stack([known[slot] for _, slot in masked])
+            outside = self._sources.index_select(0, owners)
+            inside = torch.where(masks, batch.index_select(0, rows), outside)
+            batch = batch.index_copy(0, rows, inside)
         return self._model.sent(batch)
 
     def distances(self, batch: Tensor, slots: list[int]) -> Tensor:
         """Return the distance of each row from its source image, in the metric of its cell."""
-        index = torch.tensor(slots, pin_memory=batch.is_cuda).to(batch.device, non_blocking=True)
+        index = _on_device(slots, batch)
         norms = [self._norms[slot] for slot in slots]
         first, *others = dict.fromkeys(norms)
         distances = self._in_metric(first, batch, index)
         for norm in others:
-            other_rows = torch.tensor(
-                [each is not norm for each in norms], pin_memory=batch.is_cuda
-            ).to(batch.device, non_blocking=True)
+            other_rows = _on_device([each is not norm for each in norms], batch)
             distances = distances.where(other_rows, self._in_metric(norm, batch, index))
         return distances
 
@@ -178,13 +157,16 @@ class BatchBuilder:
         return norm.norms(sources.index_select(0, index).sub_(batch))
 
 
+def _on_device(values: Sequence[Any], like: Tensor) -> Tensor:
+    """Return values on the device of a tensor, without waiting for the transfer."""
+    return torch.tensor(values, pin_memory=like.is_cuda).to(like.device, non_blocking=True)
+
+
 class Sender:
     """Turns rows into model batches."""
 
     def __init__(self, model: Model, batch_size: int, one_shape: bool, metered: bool) -> None:
-        self.model = model
-        self.metered = metered
-        self.batch_size = batch_size
+        self.model, self.batch_size, self.metered = model, batch_size, metered
         self._one_shape = one_shape or model.batch is not None
         self.builder = BatchBuilder(model)
         self.memory_warnings: list[str] = []
@@ -234,10 +216,13 @@ class Sender:
             return rows
         return next(shape for shape in self.shapes if shape >= rows)
 
-    def send(self, spans: list[RowSpan], extra: Sequence[Tensor] = ()) -> list[InFlightBatch]:
-        """Send rows, in one batch or more; `extra` values travel with the first."""
-        if not spans:
-            return [self._launch([], extra, 0)]
+    def send(
+        self, spans: list[RowSpan], extra: Sequence[Tensor] = (), known: Labels | None = None
+    ) -> list[InFlightBatch]:
+        """Send rows, in one batch or more; `extra` values travel with the first. If labels are
+        known, the points are made for the distances only."""
+        if not spans or known is not None:
+            return [self._forward(spans, extra, known)]
         try:
             return [self._forward(spans, extra)]
         except (Exception, SystemExit) as error:
@@ -248,27 +233,15 @@ class Sender:
         self.exhausted = self.exhausted or memory
         return self._bisect(spans, extra, reason)
 
-    def recall(
-        self, spans: list[RowSpan], labels: NDArray[np.int64], extra: Sequence[Tensor]
-    ) -> InFlightBatch:
-        """Launch rows whose labels are known: their points are made for the distances only."""
-        batch = self._forward(spans, extra, labels)
-        batch.recalled = True
-        return batch
-
     def _forward(
-        self,
-        spans: list[RowSpan],
-        extra: Sequence[Tensor],
-        known: NDArray[np.int64] | None = None,
+        self, spans: list[RowSpan], extra: Sequence[Tensor], known: Labels | None = None
     ) -> InFlightBatch:
         """Make the points of spans, measure them, and send them, unless their labels are known."""
         failures: Failures = []
         sound: list[RowSpan] = []
         slots: list[int] = []
-        parts: list[tuple[int, Tensor]] = []
-        linear: list[LinearPoint] = []
-        places: list[int] = []
+        parts: dict[int, Tensor] = {}
+        linear: dict[int, LinearPoint] = {}
         builder = self.builder
         for span in spans:
             if failures and self._follows(span, failures):
@@ -277,30 +250,29 @@ class Sender:
             first = len(slots)
             terms = builder.linear_points(span)
             if terms is not None:
-                linear += terms
-                places += range(first, first + span.size)
+                linear.update(enumerate(terms, first))
+            elif isinstance(points := builder.points(span), Failure):
+                failures.append((span, points))
+                continue
             else:
-                points = builder.points(span)
-                if isinstance(points, Failure):
-                    failures.append((span, points))
-                    continue
-                parts.append((first, points))
+                parts[first] = points
             sound.append(span)
-            slots += [span.slot] * span.size
+            slots += [span.cell_run.slot] * span.size
+        recalled = known is not None
         if not slots:
-            return self._launch([], extra, 0, failures=failures)
-        padded = self.padded(len(slots)) if known is None else len(slots)
-        batch = builder.batch(parts, linear, places, len(slots), padded)
-        slots += [slots[0]] * (padded - len(slots))
-        batch = builder.sent(batch, slots)
+            return self._launch(extra, failures, recalled=recalled)
+        rows = len(slots)
+        padded = rows if recalled else self.padded(rows)
+        slots += [slots[0]] * (padded - rows)
+        batch = builder.sent(builder.batch(parts, linear, rows, padded), slots)
         distances = builder.distances(batch, slots)
         if known is None:
             labels = self.model(batch).double()
         else:
             lost = {id(span) for span, _ in failures}
-            rows = np.repeat([id(span) not in lost for span in spans], [s.size for s in spans])
-            labels = torch.from_numpy(known[rows]).to(distances.device, torch.float64)
-        return self._launch(sound, extra, padded, (labels, distances), failures)
+            kept = np.repeat([id(span) not in lost for span in spans], [s.size for s in spans])
+            labels = torch.from_numpy(known[kept]).to(distances.device, torch.float64)
+        return self._launch(extra, failures, sound, (labels, distances), recalled)
 
     def _smaller(self, spans: list[RowSpan], extra: Sequence[Tensor]) -> list[InFlightBatch]:
         before, self.batch_size = self.batch_size, self.batch_size // 2
@@ -310,11 +282,10 @@ class Sender:
             f"out of memory: the batch size was reduced from {before} to {before // 2}, for which "
             "exactness was not checked"
         )
-        front, back = split(spans, self.batch_size)
-        batches = self.send(front, extra)
-        while back:
-            front, back = split(back, self.batch_size)
-            batches += self.send(front)
+        batches: list[InFlightBatch] = []
+        while spans:
+            front, spans = split(spans, self.batch_size)
+            batches += self.send(front, () if batches else extra)
         return batches
 
     def _bisect(
@@ -323,47 +294,38 @@ class Sender:
         rows = sum(span.size for span in spans)
         if rows == 1:
             failure = Failure(Stop.MODEL_ERROR, reason)
-            return [self._launch([], extra, 0, failures=[(spans[0], failure)])]
+            return [self._launch(extra, [(spans[0], failure)])]
         front, back = split(spans, rows // 2)
         batches = self.send(front, extra)
         failed = [failure for batch in batches for failure in batch.failures]
         lost = [(span, AFTER_A_FAILURE) for span in back if self._follows(span, failed)]
         back = [span for span in back if not self._follows(span, failed)]
         if lost:
-            batches.append(self._launch([], (), 0, failures=lost))
+            batches.append(self._launch((), lost))
         return batches + self.send(back) if back else batches
 
     def _follows(self, span: RowSpan, failures: Failures) -> bool:
-        """Return whether a span follows a failed one of the same run, and so will not be sent.
-
-        Later runs of the ask may still have to be sent, if the failed row was a spare one. A
-        metered model has no spare rows, and they are not sent.
-        """
-        return any(
-            span.pending is failed.pending
-            and (
-                span.run_number == failed.run_number
-                or (self.metered and span.run_number > failed.run_number)
-            )
-            for failed, _ in failures
-        )
+        """Return whether a span follows a failed one of its run, and so is not sent. Later runs
+        of the ask may still have to be sent, if the failed row was a spare one. A metered model has
+        no spare rows, and they are not sent."""
+        number = span.run_number
+        same_ask = (f.run_number for f, _ in failures if f.pending is span.pending)
+        return any(failed == number or (self.metered and failed < number) for failed in same_ask)
 
     def _launch(
         self,
-        spans: list[RowSpan],
         extra: Sequence[Tensor],
-        shape: int,
+        failures: Failures,
+        spans: Sequence[RowSpan] = (),
         answers: tuple[Tensor, ...] = (),
-        failures: Sequence[tuple[RowSpan, Failure]] = (),
+        recalled: bool = False,
     ) -> InFlightBatch:
-        """Start the transfer of labels, distances and extra values to the host."""
-        parts = [*answers, torch.stack(list(extra))] if extra else list(answers)
-        device = self.model.device
-        values = torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64, device=device)
-        if device.type != "cuda":
-            return InFlightBatch(spans, failures, values.to("cpu"), shape, None)
-        host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
-        host.copy_(values, non_blocking=True)
-        event = torch.cuda.Event()
-        event.record()
-        return InFlightBatch(spans, failures, host, shape, event)
+        parts = [*answers, torch.stack(list(extra))] if extra else answers
+        nothing = torch.empty(0, dtype=torch.float64, device=self.model.device)
+        values = torch.cat(parts) if parts else nothing
+        host, event = to_host(values), None
+        if values.is_cuda:
+            event = torch.cuda.Event()
+            event.record()
+        shape = len(answers[0]) if answers else 0
+        return InFlightBatch(spans, failures, host, shape, event, recalled)

@@ -3,8 +3,7 @@
 1. Rows count in the order of the runs, up to the first row that has no answer, that the account
    cannot pay for, or whose distance is not a number. Rows after that count as not sent.
 2. Rows that count are charged by label, each once, unless the account does not charge (a clean
-   image may be free). The alarms of a detector are charged with their rows: the detector
-   was shown exactly the rows that count (alarms.py).
+   image may be free). Alarms are charged with their rows (alarms.py).
 3. An adversarial row with a smaller distance than all before it is an improvement. It is recorded
    with the account that includes it and the cost before it; the last one is the best point.
 4. `settle_few` does for a few rows of one run what `settle` does for any ask, without arrays: most
@@ -54,7 +53,6 @@ class Account:
 
     @property
     def distance(self) -> float:
-        """The smallest distance of an adversarial point so far."""
         return self.improvements[-1].distance if self.improvements else math.inf
 
     @property
@@ -107,11 +105,9 @@ class AnsweredRows(NamedTuple):
 def settle(
     pending: Pending, account: Account, detector: ImageDetector | None = None
 ) -> tuple[Answers | None, Failure | None]:
-    """Charge the rows of an ask that count, and keep the best of them.
-
-    Return the answers to all of the ask, or None if a row was not answered or not affordable; and
-    the failure of the row that ended the ask, if it failed.
-    """
+    """Charge the rows of an ask that count, and keep the best of them. Return the answers to all of
+    the ask, or None if a row was not answered or not affordable; and the failure of the row that
+    ended the ask, if it failed."""
     counts, failure, complete = pending.settled()
     states = list(zip(pending.runs, counts, strict=False))
     labels = _concatenated([state.labels[:count] for state, count in states])
@@ -147,9 +143,7 @@ def settle(
 
 def settle_few(pending: Pending, account: Account) -> Answers | None:
     """Settle the most frequent case fast: a few rows of one run, all answered and affordable.
-
-    Return the answers; or do nothing and return None in any other case.
-    """
+    Return the answers; or do nothing and return None in any other case."""
     state, ledger = pending.runs[0], account.ledger
     count = state.known
     if len(pending.runs) > 1 or count > FEW_ROWS or not state.complete or not account.charging:

@@ -6,15 +6,14 @@
 
 1. Images are arrays with the classifier's `clip_values` and layout. Without `y` the labels are what
    the classifier answers. No ledger has these queries, or those for the labels of a targeted run.
-2. `results` belong to the last `generate`. Their distances refer to pixels in [0,1]: the distances
-   of the arrays divided by the width of the clip values.
+2. Distances of `results` refer to pixels in [0,1]: the distances of the arrays divided by the width
+   of the clip values.
 
 ART is imported when `Attack` is first used.
 """
 
 from __future__ import annotations
 
-from types import new_class
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,13 +25,13 @@ from ..core.model import from_third_party
 from ..core.problem import Attack as AnyAttack
 from ..core.result import Results
 from ..core.third_party_models import art_model
-from ..core.validation import check_flag, shown
+from ..core.validation import check_flag, require
 from ..data.user_code import optional
 from ..errors import InputError
-from .wrapping import Names, Wrapped
+from .wrapping import Wrapped
 
 PURPOSE = "tollbox.interop.art.Attack is an attack of the Adversarial Robustness Toolbox"
-NAMES = Names(images="x", labels="y", starts="x_adv_init")
+NAMES = {"images": "x", "labels": "y", "targets": "y", "starts": "x_adv_init"}
 
 
 class ArtAttack:
@@ -67,7 +66,7 @@ class ArtAttack:
         if self.channels_first is not None:
             check_flag("channels_first", self.channels_first)
         self._third_party = art_model(self.estimator, self.channels_first)
-        self._wrapped = Wrapped.of(self.attack, self.options, NAMES)
+        self._wrapped = Wrapped(self.attack, self.options, NAMES)
 
     def generate(self, x: Any, y: Any = None, x_adv_init: Any = None) -> NDArray[Any]:
         """Return the closest adversarial point of each image, or the image if none was found.
@@ -76,11 +75,8 @@ class ArtAttack:
         `x_adv_init`: a point to start from for each image.
         """
         if self.targeted and y is None:
-            raise InputError(
-                "is not given, and the attack is targeted",
-                expected="the classes to reach",
-                input="y",
-            )
+            given = "is not given, and the attack is targeted"
+            raise InputError(given, expected="the classes to reach", input="y")
         points, self.results = self._wrapped.run(
             from_third_party(self._third_party),
             self._third_party.pixels,
@@ -93,17 +89,14 @@ class ArtAttack:
 
 def _tensor(images: Any, name: str) -> Tensor:
     array = np.asarray(images)
-    if array.dtype.kind not in "fiu":
-        raise InputError(f"is {shown(images)}", expected="an array of numbers", input=name)
+    require(array.dtype.kind in "fiu", name, images, "an array of numbers")
     return torch.from_numpy(np.array(array, np.float32))
 
 
 def _numbers(y: Any) -> Any:
     """Return classes as numbers; in a one-hot row, the largest entry."""
-    if y is None:
-        return None
-    classes = np.asarray(y)
-    if classes.ndim != 2:
+    classes = None if y is None else np.asarray(y)
+    if classes is None or classes.ndim != 2:
         return classes
     return classes.argmax(1) if classes.shape[1] > 1 else classes[:, 0]
 
@@ -119,5 +112,4 @@ def __getattr__(name: str) -> Any:
         "__doc__": "An evasion attack of ART. " + str(__doc__),
         "_estimator_requirements": (estimators.BaseEstimator, mixin),
     }
-    made = new_class(name, (ArtAttack, base), exec_body=lambda space: space.update(body))
-    return globals().setdefault(name, made)
+    return globals().setdefault(name, type(name, (ArtAttack, base), body))

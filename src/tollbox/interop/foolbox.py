@@ -17,7 +17,6 @@ Foolbox is imported when `Attack` is first used.
 
 from __future__ import annotations
 
-from types import new_class
 from typing import Any
 
 import numpy as np
@@ -27,14 +26,19 @@ from torch import Tensor
 from ..core.problem import Attack as AnyAttack
 from ..core.result import Results
 from ..core.third_party_models import foolbox_model
-from ..core.validation import shown
+from ..core.validation import require
 from ..data.user_code import optional
 from ..errors import InputError
 from ..models.wrappers import from_foolbox
-from .wrapping import Names, Wrapped
+from .wrapping import Wrapped
 
 PURPOSE = "tollbox.interop.foolbox.Attack is a Foolbox attack"
-NAMES = Names(images="inputs", labels="criterion", starts="starting_points")
+NAMES = {
+    "images": "inputs",
+    "labels": "criterion",
+    "targets": "criterion",
+    "starts": "starting_points",
+}
 
 
 class FoolboxAttack:
@@ -45,7 +49,7 @@ class FoolboxAttack:
 
     def __init__(self, attack: str | AnyAttack, **options: Any) -> None:
         """`attack` is an attack or the name of a preset; `options` are those of `tb.run`."""
-        self._wrapped = Wrapped.of(attack, options, NAMES)
+        self._wrapped = Wrapped(attack, options, NAMES)
 
     @property
     def distance(self) -> Any:
@@ -65,16 +69,12 @@ class FoolboxAttack:
         """Return the closest adversarial point of each input, or the input if none was found."""
         eagerpy = optional("eagerpy", PURPOSE, "foolbox")
         images, restored = eagerpy.astensor_(inputs)
-        raw = _tensor(images.raw, "inputs")
+        raw, starts = _tensor(images.raw, "inputs"), None
+        if starting_points is not None:
+            starts = _tensor(eagerpy.astensor(starting_points).raw, "starting_points")
         asked = from_foolbox(model, device=raw.device, dtype=raw.dtype)
-        starts = None if starting_points is None else eagerpy.astensor(starting_points).raw
-        points, self.results = self._wrapped.run(
-            asked,
-            foolbox_model(model).pixels,
-            raw,
-            **_goal(criterion),
-            starts=None if starts is None else _tensor(starts, "starting_points"),
-        )
+        pixels, goal = foolbox_model(model).pixels, _goal(criterion)
+        points, self.results = self._wrapped.run(asked, pixels, raw, **goal, starts=starts)
         given = isinstance(images.raw, Tensor)
         return restored(eagerpy.astensor(points if given else points.numpy()))
 
@@ -84,11 +84,8 @@ def _tensor(images: Any, name: str) -> Tensor:
         images = torch.from_numpy(np.array(images))
     if not isinstance(images, Tensor) or not images.is_floating_point():
         what = images.dtype if isinstance(images, Tensor) else type(images).__name__
-        raise InputError(
-            f"is of {what}",
-            expected="floats, in a tensor of PyTorch or an array of NumPy",
-            input=name,
-        )
+        expected = "floats, in a tensor of PyTorch or an array of NumPy"
+        raise InputError(f"is of {what}", expected=expected, input=name)
     return images.detach()
 
 
@@ -97,15 +94,12 @@ def _goal(criterion: Any) -> dict[str, Any]:
     criteria = optional("foolbox.criteria", PURPOSE, "foolbox")
     if isinstance(criterion, criteria.TargetedMisclassification):
         return {"targets": criterion.target_classes.raw}
-    if isinstance(criterion, criteria.Criterion):
-        if not isinstance(criterion, criteria.Misclassification):
-            raise InputError(
-                f"is {shown(criterion)}",
-                expected="labels, Misclassification or TargetedMisclassification",
-                input="criterion",
-            )
-        return {"labels": criterion.labels.raw}
-    return {"labels": criteria.Misclassification(criterion).labels.raw}
+    if not isinstance(criterion, criteria.Criterion):
+        criterion = criteria.Misclassification(criterion)
+    known = isinstance(criterion, criteria.Misclassification)
+    expected = "labels, Misclassification or TargetedMisclassification"
+    require(known, "criterion", criterion, expected)
+    return {"labels": criterion.labels.raw}
 
 
 def __getattr__(name: str) -> Any:
@@ -113,5 +107,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     base = optional("foolbox.attacks.base", PURPOSE, "foolbox").MinimizationAttack
     body = {"__module__": __name__, "__doc__": "A Foolbox attack. " + str(__doc__)}
-    made = new_class(name, (FoolboxAttack, base), exec_body=lambda space: space.update(body))
-    return globals().setdefault(name, made)
+    return globals().setdefault(name, type(name, (FoolboxAttack, base), body))

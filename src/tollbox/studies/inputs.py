@@ -37,7 +37,7 @@ from ..data.images import ImageSet, check_there
 from ..data.resizing import ModelConfiguration
 from ..data.tables import LARGEST, in_a_line
 from ..data.user_code import called, importable, imported
-from ..detection.benign import benign_panel
+from ..detection import benign_panel
 from ..engine.batch import default_batch_size, trial_batch_size
 from ..errors import InputError, mention
 from ..model_check import CHECKED_IMAGES, Examined, exact_choice, examine, shapes_of, threads

@@ -2,14 +2,13 @@
 
 1. A channel is a `multiprocessing.connection.Connection`: a pipe to a process of this machine, or
    a TCP socket to a worker on another one. The worker uses the connection directly.
-2. The coordinator never waits for a single worker. Each `Channel` has a thread that reads and a
-   thread that writes, so a worker that stops in the middle of a message delays no other.
+2. The coordinator never waits for a single worker: each `Channel` has a thread that reads and one
+   that writes.
 3. Over TCP, both sides prove that they have the key of the run before a message is unpickled, with
    the challenge of `multiprocessing`. The key reaches the worker by another way. Nothing is
    encrypted.
 4. `multiprocessing.connection.Listener` and `Client` run this challenge without a time limit, one
-   peer at a time, and support IPv4 only. Here every peer is authenticated in its own thread, and
-   each read has a time limit.
+   peer at a time, and support IPv4 only. Here every peer has a thread, and each read a time limit.
 5. The kernel closes the connection to a machine that was silent for `SILENT_SECONDS`. It answers
    for a process that computes.
 """
@@ -132,19 +131,17 @@ class Listener:
         while not self._closed:
             try:
                 peer, _ = self._server.accept()
+                threading.Thread(target=self._admit, args=(peer,), daemon=True).start()
             except OSError:  # closed, or for example too many open files
                 time.sleep(0.1)
-                continue
-            threading.Thread(target=self._admit, args=(peer,), daemon=True).start()
 
     def _admit(self, peer: socket.socket) -> None:
         with suppress(OSError, EOFError):
             connection = authenticate(peer, self.key, _PROOFS)
-            channel = self._expected.pop(connection.recv(), None)
-            if channel is None:
-                connection.close()
-            else:
+            if (channel := self._expected.pop(connection.recv(), None)) is not None:
                 channel.attach(connection)
+            else:
+                connection.close()
 
 
 def connect(address: Address, number: int, key: bytes) -> Connection:
@@ -186,8 +183,8 @@ def _socket_of(connection: Connection) -> socket.socket:
 
 
 def _set_time_limit(peer: socket.socket, seconds: float) -> None:
-    """Limit the time of one read and one write; 0 is no limit. `settimeout` would make the file
-    descriptor non-blocking, which connections cannot use."""
+    """Limit the time of one read and one write; 0 is no limit. Connections cannot use the
+    non-blocking file descriptor that `settimeout` makes."""
     limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
         peer.setsockopt(socket.SOL_SOCKET, option, limit)

@@ -2,19 +2,14 @@
 
 1. A job is a function of (shared, link); what it returns is its value. To run in another process it
    must be picklable, and so must everything that passes through its link.
-2. A job communicates with its caller only through its link: `report` says what happened, `ask`
-   waits for an answer, and `on_stop` names a function to call when the job should stop.
-3. `run` yields the end of each job: its value, its error, or how its process died. A job that fails
-   does not stop the others; the caller decides. Pools also yield None after each report, so that
-   the caller can pass results on as they arrive.
-4. With a `LossPolicy`, a job whose process dies or runs out of memory may continue in another one.
-   That is not the end of the job.
-5. The caller may abandon `run` early. The jobs are stopped, every `ask` is answered with None, and
+2. `run` yields the end of each job. A job that fails does not stop the others; the caller decides.
+   Pools also yield None after each report, so that the caller can pass results on as they arrive.
+3. With a `LossPolicy`, a job whose process dies or runs out of memory may continue in another one.
+4. The caller may abandon `run` early. The jobs are stopped, every `ask` is answered with None, and
    the processes are ready for the next run.
 
-`SameProcess` runs jobs one after another. A `WorkerPool` gives each job to the next free worker.
-Its subclasses differ only in how a worker is started and how its end is noticed: `ProcessPool`
-(`process.py`) on this machine, and `RayPool` (`studies/ray.py`) on a cluster.
+`SameProcess` runs jobs one after another. A `WorkerPool` gives each job to the next free worker:
+`ProcessPool` (`process.py`) on this machine, and `RayPool` (`studies/ray.py`) on a cluster.
 
 Each message is a tuple that starts with its kind. A worker receives "job", "answer", "stop" and
 "close". It sends "ready" or "failed" (the shared object cannot be loaded), "report", "ask", and at
@@ -25,6 +20,7 @@ the end of a job "value", "error" or "memory" (an error: out of memory). The han
 from __future__ import annotations
 
 import enum
+import functools
 import os
 import pickle
 import queue
@@ -33,24 +29,21 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 
 from ..core.stop import Stop
 from .channel import Channel
 
-MOST_PROCESSES = 256
-"""Maximum number of processes, even if more than cores are allowed."""
 CHECK_SECONDS = 0.2
 """Time between two checks for workers that are overdue or have disappeared."""
 
 
 def cores() -> int:
     """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    limited = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if limited else os.cpu_count() or 1
 
 
 def within_cores(count: int, force: bool) -> int:
@@ -63,31 +56,26 @@ def fewer_notice(workers: int, work: int, force: bool, switch: str) -> str | Non
     None otherwise. The notice names `switch` as the option that lifts the limit."""
     if within_cores(min(workers, work), force) == min(workers, work):
         return None
-    most = "1 core" if cores() == 1 else f"{cores()} cores"
-    return (
-        f"workers is {workers}, and this machine has {most}: no more processes than cores are "
-        f"used; {switch} lifts that."
-    )
+    machine = f"this machine has {cores()} core{'s' * (cores() > 1)}"
+    why = "no more processes than cores are used"
+    return f"workers is {workers}, and {machine}: {why}; {switch} lifts that."
 
 
 def threads_each(count: int) -> int:
-    """Return the number of threads for each of `count` processes."""
     return max(1, torch.get_num_threads() // count)
 
 
-class Link(Protocol):
-    """The connection between a job and its caller."""
+@dataclass(frozen=True)
+class Link:
+    """The only connection between a job and its caller."""
 
-    def report(self, event: Any) -> None: ...
-
-    def ask(self, request: Any) -> Any:
-        """Send a request, and wait for the answer."""
-
-    def on_stop(self, call: Callable[[Stop], None]) -> None:
-        """Call `call` when the job should stop, or now if it should already.
-
-        `call` may run in another thread, and more than once.
-        """
+    report: Callable[[Any], None]
+    """Says what happened."""
+    ask: Callable[[Any], Any]
+    """Sends a request, and waits for the answer."""
+    on_stop: Callable[[Callable[[Stop], None]], None]
+    """Takes a function to call when the job should stop, or now if it should already. It may be
+    called in another thread, and more than once."""
 
 
 Job = Callable[[Any, Link], Any]
@@ -95,25 +83,23 @@ Job = Callable[[Any, Link], Any]
 
 @dataclass(frozen=True)
 class JobEnd:
-    """The end of a job."""
+    """The end of the job with number `job`: its value, its error, or how its process died."""
 
     job: int
-    """Position in the sequence of jobs."""
     value: Any = None
     error: Exception | None = None
     died: str = ""
-    """How the process died, such as "signal 9"; empty if it did not."""
+    """Such as "signal 9"; empty if the process did not die."""
 
 
 @dataclass
 class Stopper:
-    """A switch that stops a run from outside, such as from a signal handler."""
+    """A switch that stops a run or a job from outside, such as from a signal handler."""
 
     stop: Callable[[Stop], None] | None = None
     reason: Stop | None = None
 
     def __call__(self, reason: Stop = Stop.INTERRUPTED) -> None:
-        """Stop the run after the batches in progress."""
         self.reason = self.reason or reason
         if self.stop is not None:
             self.stop(self.reason)
@@ -146,10 +132,10 @@ class OnLoss(enum.Enum):
 
 
 class LossPolicy(Protocol):
-    """Decisions about processes that die, run out of memory, or hang."""
+    """Decisions about processes that die, run out of memory, or hang. The last process is replaced
+    while jobs remain."""
 
-    def lost(self, loss: Loss) -> OnLoss:
-        """Decide what happens to a job. The last process is replaced while jobs remain."""
+    def lost(self, loss: Loss) -> OnLoss: ...
 
     def overdue(self, job: int) -> bool:
         """Return whether to kill the process of a job because it should have finished."""
@@ -171,24 +157,8 @@ class SameProcess:
         policy: LossPolicy | None = None,  # noqa: ARG002
     ) -> Generator[JobEnd | None]:
         for number, job in enumerate(jobs):
-            yield JobEnd(number, job(self._shared, _DirectLink(number, report, answer, stopper)))
-
-
-@dataclass(frozen=True)
-class _DirectLink:
-    job: int
-    report: Callable[[Any], None]
-    answer: Callable[[int, Any], Any]
-    stopper: Stopper
-
-    def ask(self, request: Any) -> Any:
-        return self.answer(self.job, request)
-
-    def on_stop(self, call: Callable[[Stop], None]) -> None:
-        self.stopper.attach(call)
-
-
-# -- workers --------------------------------------------------------------------------------------
+            link = Link(report, functools.partial(answer, number), stopper.attach)
+            yield JobEnd(number, job(self._shared, link))
 
 
 Inbox = queue.SimpleQueue[tuple[Any, Any]]
@@ -213,8 +183,7 @@ class WorkerHandle(ABC):
         known yet."""
 
     @abstractmethod
-    def kill(self) -> None:
-        """Kill the process at once."""
+    def kill(self) -> None: ...
 
     @abstractmethod
     def end(self) -> None:
@@ -241,6 +210,9 @@ class WorkerPool(ABC, Generic[Handle]):
     def _check(self) -> None:
         """Look for workers that have disappeared; called every `CHECK_SECONDS`."""
 
+    def __enter__(self) -> Self:
+        return self
+
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             self.kill()
@@ -252,7 +224,6 @@ class WorkerPool(ABC, Generic[Handle]):
         return len(self._workers)
 
     def close(self) -> None:
-        """End all workers."""
         for worker in self._workers:
             worker.send("close")
         for worker in self._workers:
@@ -260,7 +231,6 @@ class WorkerPool(ABC, Generic[Handle]):
         self._workers = []
 
     def kill(self) -> None:
-        """Kill all workers at once."""
         for worker in self._workers:
             worker.kill()
 
@@ -274,12 +244,11 @@ class WorkerPool(ABC, Generic[Handle]):
         policy: LossPolicy | None = None,
     ) -> Generator[JobEnd | None]:
         """Run all jobs, each in the next free worker. `report` receives the events of the jobs, and
-        `answer` the position of a job and its request."""
+        `answer` the number of a job and its request."""
         contents = [self._pack(job) for job in jobs]
         left, busy = deque(range(len(jobs))), dict[Handle, int]()
 
         def start() -> None:
-            """Give jobs to all free workers."""
             if left and not self._workers and policy is not None:
                 self._spawn(1)
             for worker in self._workers:
@@ -292,20 +261,6 @@ class WorkerPool(ABC, Generic[Handle]):
         def stop(reason: Stop) -> None:
             for worker in list(busy):
                 worker.send("stop", reason)
-
-        def lost(worker: Handle, loss: Loss) -> JobEnd | None:
-            """Return the end of the job, or None if it continues."""
-            self._remove(worker)
-            then = policy.lost(loss) if policy else OnLoss.END
-            if then is OnLoss.END:
-                return JobEnd(loss.job, died=loss.how)
-            if then is OnLoss.LATER:
-                left.append(loss.job)
-            else:
-                left.appendleft(loss.job)
-                if len(busy) == len(self._workers):
-                    self._spawn(1)
-            return None
 
         try:
             start()
@@ -321,16 +276,25 @@ class WorkerPool(ABC, Generic[Handle]):
                         worker.send("answer", None)  # or it would wait for ever
                         raise
                 elif kind != "ready":
-                    job, memory = busy.pop(worker), kind == "memory"
+                    job, memory, then = busy.pop(worker), kind == "memory", OnLoss.END
                     if kind in ("died", "failed") or (memory and policy):
                         if memory:
                             worker.kill()
+                        self._remove(worker)
                         how = str(content[0]) or type(content[0]).__name__
-                        end = lost(worker, Loss(job, how, memory, worker.alone))
+                        end = JobEnd(job, died=how)
+                        if policy is not None:
+                            then = policy.lost(Loss(job, how, memory, worker.alone))
                     else:
                         end = JobEnd(job, **{"error" if memory else kind: content[0]})
+                    if then is OnLoss.LATER:
+                        left.append(job)
+                    elif then is OnLoss.NOW:
+                        left.appendleft(job)
+                        if len(busy) == len(self._workers):
+                            self._spawn(1)
                     start()
-                    if end is not None:
+                    if then is OnLoss.END:
                         yield end
             for job in left:
                 yield JobEnd(job, died="no process is left")
@@ -361,7 +325,7 @@ class WorkerPool(ABC, Generic[Handle]):
             if worker not in self._workers:  # messages of a removed worker are ignored
                 continue
             message = pickle.loads(content) if isinstance(content, bytes) else content
-            message = worker.disconnected() if message is None else message
+            message = message or worker.disconnected()
             if message is not None and worker in busy:
                 yield worker, message
             elif message is not None and message[0] in ("died", "failed"):

@@ -2,10 +2,9 @@
 
 1. This file is run as a script and imports nothing of tollbox. What follows, the user's main module
    and torch, takes seconds, during which the parent may die.
-2. Linux kills the process when the thread that started it ends. This is requested only if that was
-   the main thread. It also works while a library is loaded and no Python code runs.
-3. A thread compares the id of the parent all the time: for other systems, and for a parent that was
-   gone before.
+2. Linux kills the process when the thread that started it ends, also while a library is loaded and
+   no Python code runs. This is requested only if that was the main thread.
+3. For other systems, and for a parent that was gone before, a thread compares the parent's id.
 4. Two messages follow: how to become like the parent, as in `multiprocessing`; and the function to
    call with the connection and further arguments.
 """

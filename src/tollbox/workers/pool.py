@@ -5,12 +5,10 @@ Two or three processes fill a GPU, and on a CPU one process per core is faster t
 
 1. A worker requests a cell when it has room; each cell goes to one worker. The results are those of
    one process (rule 4), exactly so where a row of the network depends only on itself.
-2. The model is pickled once. A worker on the CPU gets its share of the threads.
+2. A worker on the CPU gets its share of the threads.
 3. The cells of a worker that dies end as `MODEL_ERROR`, with the reason. If all workers died, the
    remaining cells end in the same way.
-4. There are at most as many workers as cores, unless they are forced, and as cells, if their number
-   is known.
-5. Processes are spawned: a script that uses them needs `if __name__ == "__main__":`.
+4. Processes are spawned: a script that uses them needs `if __name__ == "__main__":`.
 """
 
 from __future__ import annotations
@@ -23,7 +21,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from ..core.cell import Cell
 from ..core.execution import Execution, check_workers
@@ -40,7 +37,7 @@ REPORT_SECONDS = 0.1
 """Time between two reports of a worker while no cell is finished."""
 
 
-class Workers:
+class Workers(ProcessPool):
     """Processes that wait for cells. Use it as a context, for one run or for several:
 
     with Workers(model, 2) as workers:
@@ -55,29 +52,14 @@ class Workers:
         check_flag("force", force)
         if (notice := fewer_notice(count, count, force, "force=True")) is not None:
             warnings.warn(notice, stacklevel=2)
-        self._processes = ProcessPool(within_cores(count, force), as_model(model))
+        super().__init__(within_cores(count, force), as_model(model))
         self._stopper = Stopper()
-
-    def __enter__(self) -> Workers:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def count(self) -> int:
-        """Number of processes."""
-        return self._processes.count
-
-    def close(self) -> None:
-        """End all processes."""
-        self._processes.close()
 
     def stop(self, reason: Stop = Stop.INTERRUPTED) -> None:
         """Stop all cells after the batches in progress."""
         self._stopper(reason)
 
-    def run(
+    def run_cells(
         self,
         cells: Iterable[Cell],
         *,
@@ -91,49 +73,28 @@ class Workers:
         if count == 0:
             raise InputError("these workers were closed: make new ones.")
         execution = execution or Execution()
-        live, sized = execution.live, isinstance(cells, Sized)
+        live = execution.live
         if isinstance(cells, Sized):
             count = max(1, min(count, len(cells)))
             live = len(cells) if live is None else live  # else the first worker would take all
         each = None if live is None else max(1, math.ceil(live / count))
         each_execution = replace(execution, live=each, workers=1)
-        jobs = [
-            _CellJob(number, 1 / count, sized, layout, each_execution) for number in range(count)
-        ]
-        self._stopper = Stopper()
-        return self._run(jobs, _CellCoordinator(cells, count, self._stopper), progress)
-
-    def _run(
-        self,
-        jobs: list[_CellJob],
-        coordinator: _CellCoordinator,
-        progress: Callable[[Progress], None] | None,
-    ) -> Iterator[Result]:
+        jobs = [_CellJob(job, 1 / count, sized, layout, each_execution) for job in range(count)]
+        self._stopper = stopper = Stopper()
+        coordinator = _CellCoordinator(cells, count, stopper)
         began = time.monotonic()
-        ends = self._processes.run(
-            jobs, report=coordinator.hear, answer=coordinator.answer, stopper=self._stopper
-        )
+        ends = self.run(jobs, report=coordinator.hear, answer=coordinator.answer, stopper=stopper)
         with contextlib.closing(ends):
             for end in ends:
                 if end is not None:
                     coordinator.job_ended(end)
-                finished = coordinator.take_finished()
+                now = coordinator.progress(time.monotonic() - began)
                 if progress is not None:
-                    progress(coordinator.progress(time.monotonic() - began, finished))
-                yield from finished
+                    progress(now)
+                yield from now.finished
         yield from coordinator.left_over()
         if coordinator.error is not None:
             raise coordinator.error
-
-
-class _Report(NamedTuple):
-    """The state of a worker."""
-
-    job: int
-    finished: list[Result]
-    live: int
-    queries: int
-    rows: int
 
 
 class _CellCoordinator:
@@ -145,7 +106,7 @@ class _CellCoordinator:
         self._stopper = stopper
         self._cells: list[dict[int, Cell]] = [{} for _ in range(count)]
         """For each worker, its cells by their position in the input."""
-        self._last = [_Report(job, [], 0, 0, 0) for job in range(count)]
+        self._last = [Progress(0, 0, 0, 0, 0.0, ())] * count
         self._finished: list[Result] = []
         self._done = 0
         self._deaths: list[str] = []
@@ -158,11 +119,10 @@ class _CellCoordinator:
             return None
         try:
             index, cell = next(self._waiting)
-            start = None if cell.start is None else cell.start.clone()
-            mask = None if cell.mask is None else cell.mask.clone()
             # pickle would send the whole tensor of which an image is a view
-            copied = replace(cell, image=cell.image.clone(), start=start, mask=mask)
-            content = dumped(copied, cell.name or f"image {index}")
+            tensors = {name: getattr(cell, name) for name in ("image", "start", "mask")}
+            copies = {name: each.clone() for name, each in tensors.items() if each is not None}
+            content = dumped(replace(cell, **copies), cell.name or f"image {index}")
         except StopIteration:
             return None
         except Exception as error:  # of the cell, or of the iterator that makes the images
@@ -171,11 +131,12 @@ class _CellCoordinator:
         self._cells[job][index] = cell
         return index, content
 
-    def hear(self, report: _Report) -> None:
-        self._last[report.job] = report
-        for result in report.finished:
-            del self._cells[report.job][result.index]
-        self._finished += report.finished
+    def hear(self, report: tuple[int, Progress]) -> None:
+        job, now = report
+        self._last[job] = now
+        for result in now.finished:
+            del self._cells[job][result.index]
+        self._finished += now.finished
 
     def job_ended(self, end: JobEnd) -> None:
         self.error = self.error or end.error
@@ -184,25 +145,15 @@ class _CellCoordinator:
             reason = f"the worker process died ({end.died}); its unfinished cells are lost"
             cells, self._cells[end.job] = self._cells[end.job], {}
             self._finished += [_lost(index, cell, reason) for index, cell in cells.items()]
-            self._last[end.job] = self._last[end.job]._replace(live=0)
+            self._last[end.job] = replace(self._last[end.job], live=0)
 
-    def take_finished(self) -> tuple[Result, ...]:
-        """Return the results since the last call."""
+    def progress(self, seconds: float) -> Progress:
+        """Return the state of all workers together, with the results since the last call."""
         finished, self._finished = tuple(self._finished), []
         self._done += len(finished)
-        return finished
-
-    def progress(self, seconds: float, finished: tuple[Result, ...]) -> Progress:
-        """Return the state of all workers together."""
-        last = self._last
-        return Progress(
-            self._done,
-            sum(report.live for report in last),
-            sum(report.queries for report in last),
-            sum(report.rows for report in last),
-            seconds,
-            finished,
-        )
+        columns = zip(*((last.live, last.queries, last.rows) for last in self._last), strict=True)
+        live, queries, rows = map(sum, columns)
+        return Progress(self._done, live, queries, rows, seconds, finished)
 
     def left_over(self) -> Iterator[Result]:
         """Yield the cells that no worker is left to run."""
@@ -219,12 +170,9 @@ def _lost(index: int, cell: Cell, reason: str) -> Result:
     return Result.of(cell, index, Stop.MODEL_ERROR, reason=reason)
 
 
-# -- in the worker --------------------------------------------------------------------------------
-
-
 @dataclass
 class _CellJob:
-    """The work of one worker: as many cells as it can get, one by one."""
+    """The work of one worker: as many cells as it can get."""
 
     number: int
     memory: float
@@ -235,25 +183,19 @@ class _CellJob:
     execution: Execution
 
     def __call__(self, model: Model, link: Link) -> None:
-        """Run cells in an engine, and report results."""
-        self._link, self._last = link, _Report(self.number, [], 0, 0, 0)
+        self._link, self._next_report = link, 0.0
         self._indices: dict[int, int] = {}  # position in the input, by position in this worker
-        self._reported = 0.0
         if self.layout is not None:
             model = model.in_layout(self.layout)
         engine = Engine(model, self.execution, memory=self.memory, progress=self._progress)
         link.on_stop(engine.stop)
-        try:
-            for _ in engine.run(self if self.sized else iter(self)):
-                pass
-        finally:
-            self._report()
+        for _ in engine.run(self if self.sized else iter(self)):
+            pass
 
     def __iter__(self) -> Iterator[Cell]:
         """Yield cells from the coordinator until there are no more."""
         for position in itertools.count():
-            answer = self._link.ask(None)
-            if answer is None:
+            if (answer := self._link.ask(None)) is None:
                 return
             self._indices[position], content = answer
             yield pickle.loads(content)
@@ -262,13 +204,7 @@ class _CellJob:
         return 0  # not used: an engine that is stopped still takes all cells of sized input
 
     def _progress(self, now: Progress) -> None:
-        finished = [replace(r, index=self._indices.pop(r.index)) for r in now.finished]
-        finished = self._last.finished + finished
-        self._last = _Report(self.number, finished, now.live, now.queries, now.rows)
-        if finished or time.monotonic() - self._reported > REPORT_SECONDS:
-            self._report()
-
-    def _report(self) -> None:
-        self._reported = time.monotonic()
-        self._link.report(self._last)
-        self._last = self._last._replace(finished=[])
+        finished = tuple(replace(r, index=self._indices.pop(r.index)) for r in now.finished)
+        if finished or now.seconds >= self._next_report:
+            self._next_report = now.seconds + REPORT_SECONDS
+            self._link.report((self.number, replace(now, finished=finished)))

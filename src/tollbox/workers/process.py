@@ -1,10 +1,10 @@
 """Worker processes on this machine: the pool that starts them, and the code that runs in each.
 
-1. Processes are spawned, and keep the shared object from one run to the next.
+1. Processes are spawned, and keep the shared object from one run to the next. If memory allows only
+   some of the processes, the pool has fewer.
 2. Ctrl-C is handled by the parent alone: a KeyboardInterrupt after a stop kills the workers. A
    worker whose parent is gone exits at once, even while it starts (`job_start.py`).
-3. If memory allows only some of the processes, the pool has fewer.
-4. `work` is what every worker runs, also on a cluster: it loads the shared object and runs one job
+3. `work` is what every worker runs, also on a cluster: it loads the shared object and runs one job
    after another. A thread reads messages, so that a stop takes effect during a job.
 """
 
@@ -19,7 +19,7 @@ import signal
 import subprocess
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from functools import partial
 from multiprocessing import spawn
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -28,9 +28,8 @@ from typing import Any
 import torch
 
 from ..core.device import TF32Setting, is_out_of_memory, set_tf32, tf32_setting
-from ..core.stop import Stop
 from ..errors import InputError, TollboxError
-from .executors import Inbox, Job, WorkerHandle, WorkerPool, threads_each
+from .executors import Inbox, Job, Link, Stopper, WorkerHandle, WorkerPool, threads_each
 from .job_start import PARENT_GONE
 
 LEAVE_SECONDS = 10.0
@@ -70,28 +69,25 @@ class ProcessHandle(WorkerHandle):
         self.channel.attach(parent_end)
 
     def disconnected(self) -> tuple[str, str]:
-        code = self._exit_code()
-        signalled = code is not None and code < 0
-        return "died", f"signal {-(code or 0)}" if signalled else f"exit code {code}"
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(LEAVE_SECONDS)
+        code = self.process.returncode
+        return "died", f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
 
     def kill(self) -> None:
         self.process.kill()
 
     def end(self) -> None:
-        if self._exit_code() is None:
+        try:
+            self.process.wait(LEAVE_SECONDS)
+        except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
         self.channel.close()
 
-    def _exit_code(self) -> int | None:
-        """Wait for the process; return None if it does not exit."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(LEAVE_SECONDS)
-        return self.process.returncode
-
 
 class ProcessPool(WorkerPool[ProcessHandle]):
-    """Worker processes on this machine, each with a copy of `shared`. Use it as a context."""
+    """Worker processes on this machine, each with a copy of `shared`."""
 
     def __init__(self, count: int, shared: Any = None, threads: int | None = None) -> None:
         super().__init__()
@@ -110,15 +106,11 @@ class ProcessPool(WorkerPool[ProcessHandle]):
                     self.close()
                     break
             if not self._workers:
-                raise InputError(
-                    f"a worker process could not start ({reason})", remedy="use one process"
-                )
+                failure = f"a worker process could not start ({reason})"
+                raise InputError(failure, remedy="use one process")
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> ProcessPool:
-        return self
 
     @property
     def pids(self) -> list[int]:
@@ -128,30 +120,23 @@ class ProcessPool(WorkerPool[ProcessHandle]):
         preparation = spawn.get_preparation_data("tollbox")
         del preparation["authkey"]  # a secret that cannot be pickled and is not needed
         function = serve, (self._threads, tf32_setting())
-        messages = pickle.dumps(preparation), pickle.dumps(function)
-        content = dumped(self._shared, "the model")
+        messages = [pickle.dumps(preparation), pickle.dumps(function)]
+        messages.append(dumped(self._shared, "the model"))
         alone = count == 1 and not self._workers
-        with _interrupts_blocked(), contextlib.suppress(OSError):
+        # Processes inherit this: they do not see Ctrl-C before they can ignore it themselves.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
             for _ in range(count):
                 self._workers.append(ProcessHandle(self._inbox, alone))
-                for message in (*messages, content):
+                for message in messages:
                     self._workers[-1].channel.send(message)
+        except OSError:  # memory allows no more processes
+            pass
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _pack(self, job: Job) -> bytes:
         return dumped(job, "the work")
-
-
-@contextlib.contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Start processes that never see Ctrl-C, not even before they can ignore it themselves."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-# -- in the worker --------------------------------------------------------------------------------
 
 
 def serve(connection: Connection, threads: int, precision: TF32Setting) -> None:
@@ -169,32 +154,30 @@ def work(connection: Connection, content: bytes, threads: int, precision: TF32Se
     """Run one job after another; `content` is the shared object, pickled."""
     torch.set_num_threads(threads)
     set_tf32(precision)
-    link = _WorkerLink(connection)
+    worker = _Worker(connection)
     try:
         shared = pickle.loads(content)
     except Exception as error:
         kind = "memory" if is_out_of_memory(error) else "failed"
-        link.send(kind, RuntimeError(f"{type(error).__name__}: {error}"))
+        worker.send(kind, RuntimeError(f"{type(error).__name__}: {error}"))
         return
     del content
-    link.send("ready")
-    while (job := link.jobs.get()) is not None:
+    worker.send("ready")
+    while (job := worker.jobs.get()) is not None:
+        link = Link(partial(worker.send, "report"), worker.ask, worker.stopper.attach)
         try:
-            link.send("value", pickle.loads(job)(shared, link))
+            worker.send("value", pickle.loads(job)(shared, link))
         except Exception as error:
-            link.send("memory" if is_out_of_memory(error) else "error", _sendable(error))
-        link.call_on_stop = None
+            worker.send("memory" if is_out_of_memory(error) else "error", _sendable(error))
+        worker.stopper.stop = None
 
 
-class _WorkerLink:
-    """The worker's end of a channel."""
-
+class _Worker:
     def __init__(self, connection: Connection) -> None:
         self._connection, self._lock = connection, threading.Lock()
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.jobs: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self.call_on_stop: Callable[[Stop], None] | None = None
-        self._stopped: Stop | None = None
+        self.stopper = Stopper()
         threading.Thread(target=self._read, daemon=True).start()
 
     def send(self, *message: Any) -> None:
@@ -205,17 +188,9 @@ class _WorkerLink:
         except OSError:
             os._exit(PARENT_GONE)
 
-    def report(self, event: Any) -> None:
-        self.send("report", event)
-
     def ask(self, request: Any) -> Any:
         self.send("ask", request)
         return self._answers.get()
-
-    def on_stop(self, call: Callable[[Stop], None]) -> None:
-        self.call_on_stop = call
-        if self._stopped is not None:
-            call(self._stopped)
 
     def _read(self) -> None:
         while True:
@@ -226,12 +201,10 @@ class _WorkerLink:
             if kind == "answer":
                 self._answers.put(content[0])
             elif kind == "job":  # what was sent before it belongs to the job before
-                self._answers, self._stopped = queue.SimpleQueue(), None
+                self._answers, self.stopper = queue.SimpleQueue(), Stopper()
                 self.jobs.put(content[0])
             elif kind == "stop":
-                self._stopped = content[0]
-                if (call := self.call_on_stop) is not None:
-                    call(content[0])
+                self.stopper(content[0])
             else:
                 self.jobs.put(None)
                 return
