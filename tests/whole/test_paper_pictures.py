@@ -234,14 +234,14 @@ def test_shares_need_agrest(made: Made) -> None:
 def test_the_sweep_is_in_order_and_its_medians_are_those_of_the_results(made: Made) -> None:
     found = made(SWEEP)
     [panel] = m_sweep.panels(found)
-    assert [sweep.name for sweep in panel.sweeps] == list(RATES)
-    for sweep in panel.sweeps:
-        assert [point.m for point in sweep.points] == sorted(RATES[sweep.name])
-        own = tb.preset(sweep.name).estimate.m
-        assert [point.published for point in sweep.points] == [p.m == own for p in sweep.points]
-        assert sum(point.published for point in sweep.points) == 1
-        for point in sweep.points:
-            results = found.results(f"{sweep.name} {point.m}")
+    assert list(panel.sweeps) == list(RATES)
+    for name, points in panel.sweeps.items():
+        assert [point.m for point in points] == sorted(RATES[name])
+        own = tb.preset(name).estimate.m
+        assert [point.published for point in points] == [p.m == own for p in points]
+        assert sum(point.published for point in points) == 1
+        for point in points:
+            results = found.results(f"{name} {point.m}")
             assert point.median.value == results.median_at(300)
             values = np.array([r.distance_at(300) for r in results.counted])
             images = np.array([found.grid.place(r.index).image for r in results.counted])

@@ -13,27 +13,21 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..core.result import Result
+from ..core.result import Result, Values
 from ..core.stop import Stop
 from ..errors import InputError
 from ..parts.estimates import PHASE, Agrest
-from ..report.axes import COLOURS, INK, fixed_ticks, legend, name_panel, style
-from ..report.axes import panels as side_by_side
+from ..report import axes
+from ..report.axes import Axes, Figure
 from ..studies.results import StudyResults
 from ..theory.caps import cap_probability, optimal_overshoot
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-Values = NDArray[np.float64]
 
 FEWEST = 100
 """Minimum number of answers of an estimate in the figure."""
@@ -75,18 +69,15 @@ def panels(results: StudyResults) -> list[SharePanel]:
     """Return the first estimates of each model and each attack with AGREST."""
     study, shape = results.study, tuple(results.pixels.shape[1:])
     all_panels = []
-    for model in study.models:
-        for spec in study.attacks:
-            estimate = getattr(spec.attack, "estimate", None)
-            if isinstance(estimate, Agrest):
-                d = estimate.subspace.dimension(shape)
-                prices = [
-                    shares_of(
-                        results.results(spec.name, tariff.name, model.name), tariff.prices.ratio, d
-                    )
-                    for tariff in study.tariffs
-                ]
-                all_panels.append(SharePanel(f"{model.name}, {spec.name}", d, prices))
+    for model, spec in itertools.product(study.models, study.attacks):
+        estimate = getattr(spec.attack, "estimate", None)
+        if isinstance(estimate, Agrest):
+            d = estimate.subspace.dimension(shape)
+            prices = [
+                _shares(results.results(spec.name, tariff.name, model.name), tariff.prices.ratio, d)
+                for tariff in study.tariffs
+            ]
+            all_panels.append(SharePanel(f"{model.name}, {spec.name}", d, prices))
     if not all_panels:
         raise InputError(
             'the study has no attack with AGREST: expected one, as preset = "hsja+agrest".'
@@ -97,7 +88,7 @@ def panels(results: StudyResults) -> list[SharePanel]:
     return started
 
 
-def shares_of(results: Sequence[Result], ratio: float, d: int) -> Shares:
+def _shares(results: Sequence[Result], ratio: float, d: int) -> Shares:
     counted = [r for r in results if r.stop is not Stop.ALREADY_MISCLASSIFIED]
     first = [each for result in counted if (each := first_estimate(result)) is not None]
     table = np.array([each for each in first if each[1] >= FEWEST], float).reshape(-1, 2)
@@ -110,97 +101,62 @@ def first_estimate(result: Result) -> tuple[float, int] | None:
     for step in result.trace:
         if "share" in step.notes:
             return step.notes["share"], step.notes["estimate_queries"]
-    ledger = result.ledger
-    tally = ledger.counts.get(PHASE)
+    tally = result.ledger.counts.get(PHASE)
     if not tally:
         return None
-    return 1 - ledger.flagged_in(PHASE) / tally.total(), tally.total()
+    return 1 - result.ledger.flagged_in(PHASE) / tally.total(), tally.total()
 
 
 def draw(results: StudyResults) -> Figure:
     """Draw shares against c*, with a panel for each model and attack."""
-    shown = panels(results)
-    figure, axes = side_by_side(len(shown), 3.8)
-    for axis, panel in zip(axes, shown, strict=True):
-        _draw_panel(axis, panel)
-    axes[0].set_ylabel("low-cost answers in the first estimate")
-    return figure
+    up = "low-cost answers in the first estimate"
+    return axes.draw_panels(panels(results), _draw_panel, up, 3.8)
 
 
 def _draw_panel(axis: Axes, panel: SharePanel) -> None:
     shown = [each for each in panel.prices if len(each.shares)]
     ratios = [each.ratio for each in shown]
     axis.set_xscale("log")
-    if shown:
-        across = np.geomspace(min(ratios) / 1.5, max(ratios) * 1.5, 200)
-        axis.plot(
-            across,
-            [optimal(ratio, panel.dimension) for ratio in across],
-            color=COLOURS[0],
-            linewidth=1.8,
-            label="optimal, in theory",
-        )
-        axis.set_xlim(across[0], across[-1])
+    across = np.geomspace(min(ratios) / 1.5, max(ratios) * 1.5, 200)
+    planned = [optimal(ratio, panel.dimension) for ratio in across]
+    axis.plot(across, planned, color=axes.COLOURS[0], linewidth=1.8, label="optimal, in theory")
+    axis.set_xlim(across[0], across[-1])
     for each in shown:
         _draw_shares(axis, each)
-    axis.plot(
-        [], [], "o", color=COLOURS[1], alpha=0.6, markersize=4, label="measured, one dot per image"
-    )
-    axis.plot([], [], color=INK, linewidth=2, marker="_", markersize=13, label=BARS)
-    least = min((float(each.shares.min()) for each in shown), default=0.5)
+    dot = "measured, one dot per image"
+    axis.plot([], [], "o", color=axes.COLOURS[1], alpha=0.6, ms=4, label=dot)
+    axis.plot([], [], color=axes.INK, linewidth=2, marker="_", ms=13, label=BARS)
+    least = min(float(each.shares.min()) for each in shown)
     axis.set_ylim(max(-0.02, min(0.45, math.floor(10 * least) / 10 - 0.05)), 1.16)
-    axis.text(
-        0.015,
-        0.985,
-        "estimates without a flagged answer:",
-        transform=axis.transAxes,
-        va="top",
-        fontsize=9,
-        color=INK,
-    )
-    axis.axhline(1.0, color=INK, linewidth=0.6)
-    name_panel(axis, _title(panel.title, panel.prices))
+    text = "estimates without a flagged answer:"
+    head = axis.text(0.015, 0.985, text, transform=axis.transAxes, color=axes.INK)
+    head.set(fontsize=9, va="top")
+    axis.axhline(1.0, color=axes.INK, linewidth=0.6)
+    axes.name_panel(axis, _title(panel))
     axis.set_xlabel("c*")
-    fixed_ticks(axis.xaxis, ratios)
-    fixed_ticks(axis.yaxis, [k / 10 for k in range(11)])
+    axes.fixed_ticks(axis.xaxis, ratios)
+    axes.fixed_ticks(axis.yaxis, [k / 10 for k in range(11)])
     axis.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
-    legend(axis, loc="lower right")
-    style(axis)
+    axes.legend(axis, loc="lower right")
 
 
 def _draw_shares(axis: Axes, each: Shares) -> None:
     """Draw dots, quartiles and the median, and above them the share that is one-sided."""
     spread = np.linspace(-1, 1, len(each.shares)) if len(each.shares) > 1 else np.zeros(1)
-    spread = np.random.default_rng(0).permutation(spread)
-    axis.plot(
-        each.ratio * 1.13**spread,
-        each.shares,
-        "o",
-        color=COLOURS[1],
-        alpha=0.35,
-        markersize=3.5,
-        markeredgewidth=0,
-        zorder=3,
-    )
+    across = each.ratio * 1.13 ** np.random.default_rng(0).permutation(spread)
+    axis.plot(across, each.shares, "o", color=axes.COLOURS[1], alpha=0.35, ms=3.5, mew=0, zorder=3)
     low, middle, high = np.percentile(each.shares, [25, 50, 75])
-    axis.plot([each.ratio] * 2, [low, high], color=INK, linewidth=2, zorder=4)
-    axis.plot(each.ratio, middle, "_", color=INK, markersize=13, markeredgewidth=2, zorder=4)
-    axis.annotate(
-        f"{each.one_sided:.0%}",
-        (each.ratio, 1.045),
-        ha="center",
-        va="center",
-        fontsize=9,
-        color=INK,
-    )
+    axis.plot([each.ratio] * 2, [low, high], color=axes.INK, linewidth=2, zorder=4)
+    axis.plot(each.ratio, middle, "_", color=axes.INK, ms=13, mew=2, zorder=4)
+    text = axis.text(each.ratio, 1.045, f"{each.one_sided:.0%}", fontsize=9, color=axes.INK)
+    text.set(ha="center", va="center")
 
 
-def _title(name: str, prices: Sequence[Shares]) -> str:
-    runs = [len(each.shares) for each in prices if len(each.shares)]
-    sizes = np.concatenate([each.queries for each in prices])
-    left = sum(each.left_out for each in prices)
+def _title(panel: SharePanel) -> str:
+    runs = [len(each.shares) for each in panel.prices if len(each.shares)]
+    sizes = np.concatenate([each.queries for each in panel.prices])
+    left = sum(each.left_out for each in panel.prices)
     many = f"{min(runs)}" if min(runs) == max(runs) else f"{min(runs)} to {max(runs)}"
-    title = f"{name}\n{many} estimates per price, of {sizes.min():g} to {sizes.max():g} answers"
-    if left:
-        title += f"\n{left} of fewer than {FEWEST} left out"
-    return title
+    estimates = f"{many} estimates per price, of {sizes.min():g} to {sizes.max():g} answers"
+    title = f"{panel.title}\n{estimates}"
+    return f"{title}\n{left} of fewer than {FEWEST} left out" if left else title

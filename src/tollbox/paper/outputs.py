@@ -24,9 +24,8 @@ import numpy as np
 
 from ..attacks.presets import Kind
 from ..core.result import By
-from ..report import figures, table_files
+from ..report import DistanceRule, figures, table_files
 from ..report.curves import Curve, CurvePanel, draw_curves
-from ..report.distance_rule import DistanceRule
 from ..report.formatting import counted
 from ..report.paper_table import PaperTable, paper_table
 from ..report.runs import SeriesRuns, series_of
@@ -52,32 +51,32 @@ if TYPE_CHECKING:
 
 def by_price(results: StudyResults, rule: DistanceRule, title: str) -> Figure:
     """Draw Figure 3."""
-    all_series, prices = series_of(results), results.study.tariffs
+    all_series, prices = series_of(results, rule), results.study.tariffs
     panels = []
     for tariff in prices:
         chosen = [runs for runs in all_series if runs.series.tariff == tariff]
-        panels.append(_panel(chosen, price_name(tariff), "cost", rule))
+        panels.append(_panel(chosen, price_name(tariff), "cost"))
     head = f"c* = ∞, planned with {number(prices[-1].prices.ratio)}"
-    panels.append(_panel(chosen, head, "source", rule))
+    panels.append(_panel(chosen, head, "source"))
     return draw_curves(panels, title, "total cost per image", steps=rule is DistanceRule.HARD)
 
 
 def by_model(results: StudyResults, rule: DistanceRule, title: str) -> Figure:
     """Draw Figure 7."""
-    all_series = series_of(results)
+    all_series = series_of(results, rule)
     panels = [
-        _panel([r for r in all_series if r.series.model == model], model.name, "source", rule)
+        _panel([r for r in all_series if r.series.model == model], model.name, "source")
         for model in results.study.models
     ]
     return draw_curves(panels, title, steps=rule is DistanceRule.HARD)
 
 
-def _panel(chosen: list[SeriesRuns], head: str, by: By, rule: DistanceRule) -> CurvePanel:
+def _panel(chosen: list[SeriesRuns], head: str, by: By) -> CurvePanel:
     curves = []
     for runs in chosen:
         if runs.runs:
             spec, marks = runs.series.attack, runs.marks(by)
-            values = [median(column) for column in distances_at(runs.runs, marks, by, rule).T]
+            values = [median(column) for column in distances_at(runs.runs, marks, by).T]
             note = OWN if is_own(spec) else ""
             curves.append(Curve(attack_name(spec), marks, np.array(values), note=note))
     return CurvePanel(head, curves, "flagged queries per image" if by == "source" else None)
@@ -155,9 +154,9 @@ def tables(
     experiment: Experiment, scale: Scale, results: StudyResults, rule: DistanceRule
 ) -> dict[str, str]:
     """Return the table of an experiment by kind of file."""
-    all_series = series_of(results)
+    all_series = series_of(results, rule)
     marks = experiment.marks.get(scale)
-    table = paper_table(results.study, all_series, rule, marks, separate_own=True)
+    table = paper_table(results.study, all_series, marks, separate_own=True)
     rows = [
         row._replace(words=f"{row.words}, {NOT_IN_THE_PAPER}") if row.kind is Kind.OWN else row
         for row in table.rows
@@ -192,14 +191,17 @@ def _caption(
 
 def _markdown(table: PaperTable) -> list[str]:
     """Return one table, or a table for each price if prices have several costs."""
-    prices = list(dict.fromkeys((c.model, c.tariff.name) for c in table.columns))
+    prices: dict[tuple[str, str], list[int]] = {}
+    for n, column in enumerate(table.columns):
+        prices.setdefault((column.model, column.tariff.name), []).append(n)
     if len(prices) == len(table.columns):
         return [table_files.markdown(table)]
-    columns = [
-        [i for i, c in enumerate(table.columns) if (c.model, c.tariff.name) == price]
-        for price in prices
-    ]
-    return [table_files.markdown(table.only(each)) for each in columns]
+    parts = []
+    for chosen in prices.values():
+        rows = [row._replace(cells=[row.cells[n] for n in chosen]) for row in table.rows]
+        columns = [table.columns[n] for n in chosen]
+        parts.append(table_files.markdown(dataclasses.replace(table, columns=columns, rows=rows)))
+    return parts
 
 
 def _models(results: StudyResults) -> str:

@@ -11,24 +11,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, NamedTuple
+import itertools
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..core.result import Values
 from ..core.stop import Stop
 from ..errors import InputError
 from ..parts.searches import PHASE, AsymmetricSearch, BinarySearch
-from ..report.axes import COLOURS, INK, legend, name_panel, panels, plain_numbers, style
-from ..report.statistics import PERCENTILES, Images, bootstrap
+from ..report import axes
+from ..report.axes import Axes, Figure
+from ..report.statistics import PERCENTILES, bootstrap
 from ..studies.results import StudyResults
 from ..studies.specs import ModelSpec, Tariff
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-Values = NDArray[np.float64]
 
 SHARE_OF_PAIRS = 0.9
 """Share of the pairs that reach the last iteration in the figure."""
@@ -42,12 +39,12 @@ MISSING = (
 class SearchCosts(NamedTuple):
     """Mean cumulative costs of both searches by iteration, with intervals."""
 
-    model: str
-    price: str
-    means: tuple[Values, Values]
-    """Costs of binary search and of asymmetric search."""
-    bands: tuple[Values, Values]
-    """(2, iterations): low and high."""
+    title: str
+    """The model and the price."""
+    means: Values
+    """(2, iterations): costs of binary search and of asymmetric search."""
+    bands: Values
+    """(2, 2, iterations): low and high of each."""
     ratios: Values
     """(3, iterations): the ratio of the means, low and high."""
     images: int
@@ -59,7 +56,7 @@ class SearchCosts(NamedTuple):
 def search_costs(results: StudyResults) -> list[SearchCosts]:
     """Return the search costs for each model and price of a study."""
     pair = _attacks(results)
-    columns = [(model, price) for model in results.study.models for price in results.study.tariffs]
+    columns = itertools.product(results.study.models, results.study.tariffs)
     costs = [_costs(results, pair, *column) for column in columns]
     known = [each for each in costs if each is not None]
     if not known:
@@ -70,20 +67,20 @@ def search_costs(results: StudyResults) -> list[SearchCosts]:
 def _attacks(results: StudyResults) -> tuple[str, str]:
     """Return the names of the first two attacks that differ only in their search."""
     specs: list[tuple[str, Any]] = [(spec.name, spec.attack) for spec in results.study.attacks]
-    for binary, one in specs:
-        for asymmetric, other in specs:
-            if (
-                isinstance(getattr(one, "search", None), BinarySearch)
-                and isinstance(getattr(other, "search", None), AsymmetricSearch)
-                and dataclasses.replace(one, search=other.search) == other
-            ):
-                return binary, asymmetric
+    for (binary, one), (asymmetric, other) in itertools.product(specs, specs):
+        if (
+            isinstance(getattr(one, "search", None), BinarySearch)
+            and isinstance(getattr(other, "search", None), AsymmetricSearch)
+            and dataclasses.replace(one, search=other.search) == other
+        ):
+            return binary, asymmetric
     raise InputError(MISSING)
 
 
 def _costs(
     results: StudyResults, pair: tuple[str, str], model: ModelSpec, tariff: Tariff
 ) -> SearchCosts | None:
+    """Return means over runs, with intervals over images."""
     spent: tuple[dict[tuple[int, int], list[float]], ...] = ({}, {})
     for attack, runs in zip(pair, spent, strict=True):
         for result in results.results(attack, tariff.name, model.name):
@@ -91,78 +88,54 @@ def _costs(
                 place = results.grid.place(result.index)
                 costs = [step.by_phase.get(PHASE, 0.0) for step in result.trace]
                 runs[place.image, place.seed] = costs
-    both = sorted(spent[0].keys() & spent[1].keys())
-    lengths = np.sort([min(len(spent[0][key]), len(spent[1][key])) for key in both])
-    if not len(lengths):
-        return None
-    length = int(lengths[len(lengths) - int(np.ceil(SHARE_OF_PAIRS * len(lengths)))])
-    complete = [key for key in both if min(len(spent[0][key]), len(spent[1][key])) >= length]
+    keys = sorted(spent[0].keys() & spent[1].keys())
+    lengths = [min(len(runs[key]) for runs in spent) for key in keys]
+    enough = math.ceil(SHARE_OF_PAIRS * len(keys))
+    length = sorted(lengths)[len(keys) - enough] if keys else 0
     if length == 0:
         return None
-    tables = tuple(np.array([runs[key][:length] for key in complete]) for runs in spent)
-    return _averaged(
-        model.name,
-        f"c* = {tariff.name}",
-        (tables[0], tables[1]),
-        np.array([image for image, _ in complete]),
-        len(both) - len(complete),
-    )
-
-
-def _averaged(
-    model: str, price: str, tables: tuple[Values, Values], images: Images, left_out: int
-) -> SearchCosts:
-    """Return means over runs, with intervals over images."""
-    both = np.stack(tables, axis=1)  # (runs, 2, iterations)
+    complete = [key for key, least in zip(keys, lengths, strict=True) if least >= length]
+    images = np.array([image for image, _ in complete])
+    both = np.array([[runs[key][:length] for runs in spent] for key in complete])
     samples = bootstrap(lambda rows: both[rows].mean(axis=1), images)
     means = both.mean(axis=0)
-    bands = np.percentile(samples, PERCENTILES, axis=0)  # (low and high, 2, iterations)
     spread = np.percentile(samples[:, 0] / samples[:, 1], PERCENTILES, axis=0)
     return SearchCosts(
-        model,
-        price,
-        (means[0], means[1]),
-        (bands[:, 0], bands[:, 1]),
+        f"{model.name}, c* = {tariff.name}",
+        means,
+        np.percentile(samples, PERCENTILES, axis=0).swapaxes(0, 1),
         np.vstack([means[0] / means[1], spread]),
         len(np.unique(images)),
-        len(images),
-        left_out,
+        len(complete),
+        len(keys) - len(complete),
     )
 
 
 def draw(results: StudyResults) -> Figure:
     """Draw the mean cumulative search cost, with a panel for each model and price."""
-    costs = search_costs(results)
-    figure, axes = panels(len(costs), 3.6, sharey=False)
-    for axis, each in zip(axes, costs, strict=True):
-        _draw_panel(axis, each)
-    axes[0].set_ylabel("cumulative search cost (mean)")
-    return figure
+    up = "cumulative search cost (mean)"
+    return axes.draw_panels(search_costs(results), _draw_panel, up, 3.6, sharey=False)
 
 
 def _draw_panel(axis: Axes, costs: SearchCosts) -> None:
-    iterations = np.arange(len(costs.means[0]))
-    for name, colour, mean, band in zip(
-        NAMES, COLOURS[1::-1], costs.means, costs.bands, strict=True
-    ):
+    from matplotlib.ticker import MaxNLocator
+
+    iterations = np.arange(costs.means.shape[1])
+    curves = zip(NAMES, axes.COLOURS[1::-1], costs.means, costs.bands, strict=True)
+    for name, colour, mean, band in curves:
         axis.fill_between(iterations, *band, color=colour, alpha=0.15, linewidth=0)
-        axis.plot(
-            iterations, mean, color=colour, linewidth=1.8, marker="o", markersize=3, label=name
-        )
-    axis.fill_between([], [], color=INK, alpha=0.15, linewidth=0, label="95 % interval")
+        axis.plot(iterations, mean, color=colour, linewidth=1.8, marker="o", ms=3, label=name)
+    axis.fill_between([], [], color=axes.INK, alpha=0.15, linewidth=0, label="95 % interval")
     ratio, low, high = costs.ratios[:, -1]
     left = f", {costs.left_out} that stopped earlier left out" if costs.left_out else ""
-    name_panel(
+    axes.name_panel(
         axis,
-        f"{costs.model}, {costs.price}, {costs.images} images{left}\n"
+        f"{costs.title}, {costs.images} images{left}\n"
         f"binary / asymmetric: {ratio:.1f} [{low:.1f}, {high:.1f}] at iteration {iterations[-1]}",
     )
     axis.set_ylim(0, None)
     axis.set_xlim(0, max(1, iterations[-1]))
     axis.set_xlabel("iteration")
-    from matplotlib.ticker import MaxNLocator
-
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    plain_numbers(axis.yaxis)
-    legend(axis, loc="upper left")
-    style(axis)
+    axes.plain_numbers(axis.yaxis)
+    axes.legend(axis, loc="upper left")

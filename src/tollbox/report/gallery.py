@@ -82,8 +82,8 @@ def _chosen(all_series: Sequence[SeriesRuns], table: PaperTable) -> list[SeriesR
     for number, column in enumerate(table.columns):
         medians = [
             (cell.value, by_name[row.attack, column.model, column.tariff.name])
-            for row, cells in zip(table.rows, table.cells, strict=True)
-            if (cell := cells[number]) is not None and not math.isnan(cell.value)
+            for row in table.rows
+            if (cell := row.cells[number]) is not None and cell.runs
         ]
         for rank, (_, runs) in enumerate(sorted(medians, key=lambda pair: pair[0])):
             if any(len(run.distances) for run in runs.runs):
@@ -111,8 +111,8 @@ def _rows(results: StudyResults, chosen: Sequence[SeriesRuns]) -> dict[str, Any]
         for number, image in enumerate(shown):
             entries = [
                 {
-                    "cost": float(f"{each.cost:.5g}"),
-                    "distance": float(f"{each.result.distance:.5g}"),
+                    "cost": each.cost,
+                    "distance": each.result.distance,
                     "label": None if each.answer is None else class_words(each.answer, names),
                     "image": png(pixels(each.result.adversarial)),
                     "difference": png(np.clip(0.5 + factor * each.difference(images), 0, 1)),
@@ -136,11 +136,8 @@ def _affordable(
     """Yield the runs to replay, series by series, up to `MOST_WORK`."""
     work = 0.0
     for runs in chosen:
-        wanted = [
-            run
-            for run in runs.runs
-            if run.image in images and run.seed == seed and len(run.distances)
-        ]
+        at_seed = [run for run in runs.runs if run.seed == seed and len(run.distances)]
+        wanted = [run for run in at_seed if run.image in images]
         work += 2 * sum(PARTS) * values * sum(run.spent["queries"] for run in wanted)
         if runs is not chosen[0] and work > MOST_WORK:
             return
@@ -156,25 +153,20 @@ def _snapshots(
         top = min(series.series.tariff.limits.budget, run.spent["cost"])
         cell = results.grid.cell(Place(series.series, run.seed, run.image))
         for cost in sorted({max(math.floor(part * top), float(needs[0])) for part in PARTS}):
-            enough = float(needs[int(np.searchsorted(needs, cost, side="right")) - 1])
+            least = float(needs[needs <= cost][-1])
             moments.append((series, run, cost))
-            wanted += [(cell, enough), (cell, math.nextafter(enough, 0.0))]
+            wanted += [(cell, least), (cell, math.nextafter(least, 0.0))]
     replays = results.replays(wanted) if wanted else []
-    target = results.study.goal.target
-    return [
-        Snapshot(*moment, enough, _answer(enough, before) if target is None else target)
-        for moment, enough, before in zip(moments, replays[::2], replays[1::2], strict=True)
-        if enough.adversarial is not None
-    ]
-
-
-def _answer(enough: Result, before: Result) -> int | None:
-    """Return the class of the one answer that the first run has and the second has not."""
-    first, second = (
-        sum(result.ledger.counts.values(), Counter[int]()) for result in (enough, before)
-    )
-    more = first - second
-    return next(iter(more)) if more.total() == 1 else None
+    found = []
+    for moment, enough, before in zip(moments, replays[::2], replays[1::2], strict=True):
+        answer = results.study.goal.target
+        if answer is None:  # it is the one answer that only the first replay has
+            counts = (sum(r.ledger.counts.values(), Counter[int]()) for r in (enough, before))
+            more = next(counts) - next(counts)
+            answer = next(iter(more)) if more.total() == 1 else None
+        if enough.adversarial is not None:
+            found.append(Snapshot(*moment, enough, answer))
+    return found
 
 
 def pixels(image: Tensor | None) -> NDArray[Any]:

@@ -65,36 +65,32 @@ def best_attack(table: PaperTable, number: int) -> str | None:
     where = f"At {column.head} and {spent}"
     if len({each.model for each in table.columns}) > 1:
         where += f" on {column.model}"
-    known = [
-        (cell, row, best[number])
-        for row, cells, best in zip(table.rows, table.cells, table.best, strict=True)
-        if (cell := cells[number]) is not None and not math.isnan(cell.value)
-    ]
+    cells = ((row.cells[number], row) for row in table.rows)
+    known = [(cell, row) for cell, row in cells if cell is not None and cell.runs]
     if not known:
         return None
-    (least, row, _), *others = sorted(known, key=lambda each: each[0].value)
+    (least, row), *others = sorted(known, key=lambda pair: pair[0].value)
     if math.isinf(least.value):
         return f"{where}, no attack has an adversarial point for half of the images."
     median = f"median {table.norm.sign} {distance(least.value)}"
     ends = confidence(distance(least.low), distance(least.high))
-    alike = [f"{other.attack} ({distance(cell.value)})" for cell, other, best in others if best]
     if not others:
         return f"{where}, {row.attack} has a {median} ({ends})."
+    alike = [f"{other.attack} ({distance(cell.value)})" for cell, other in others if cell.best]
     if alike:
-        named = alike[:MOST_NAMED]
-        if len(alike) > MOST_NAMED:
-            named.append(f"{len(alike) - MOST_NAMED} more")
-        rest = " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
+        more = [f"{len(alike) - MOST_NAMED} more"] if len(alike) > MOST_NAMED else []
+        *named, last = alike[:MOST_NAMED] + more
+        rest = f"{', '.join(named)} and {last}" if named else last
         return (
             f"{where}, {row.attack} ({median}, {ends}) is not significantly different from {rest}."
         )
     sentence = f"{where}, {row.attack} has the smallest distance: {median} ({ends})"
-    for cell, other, _ in others:
+    for cell, other in others:
         vanilla = (other.family, other.method) == (row.family, Method.VANILLA)
         if vanilla and math.isfinite(cell.value):
             less = percent(round(1 - least.value / cell.value, 2))
             return f"{sentence}, {less} less than {other.attack} ({distance(cell.value)})."
-    cell, other, _ = others[0]
+    cell, other = others[0]
     return f"{sentence}; the next is {other.attack} ({distance(cell.value)})."
 
 
@@ -108,13 +104,10 @@ def notes(results: StudyResults, all_series: Sequence[SeriesRuns]) -> list[str]:
     if left:
         left_out = f"{counted(left, 'run')} of {record.cells:,}"
         sentences.append(f"{left_out} are not finished: the numbers are preliminary.")
-    misclassified = max((runs.misclassified for runs in all_series), default=0)
-    misclassified //= max(1, len(results.study.seeds))
-    if misclassified:
-        verb = "is" if misclassified == 1 else "are"
-        sentences.append(
-            f"{counted(misclassified, 'image')} that a model misclassifies anyway {verb} left out."
-        )
+    most = max((runs.misclassified for runs in all_series), default=0)
+    if misclassified := most // max(1, len(results.study.seeds)):
+        images = f"{counted(misclassified, 'image')} that a model misclassifies anyway"
+        sentences.append(f"{images} {'is' if misclassified == 1 else 'are'} left out.")
     runs = [run for line in all_series for run in line.runs]
     return sentences + failures(runs) + result_notes(results)
 
