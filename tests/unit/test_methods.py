@@ -13,7 +13,7 @@ from tollbox.attacks import PRESETS, Kind, Method
 from tollbox.attacks.frugal.calibrated import Calibrated
 from tollbox.core.limits import Limits
 from tollbox.core.prices import Prices
-from tollbox.paper.experiments import attack_name
+from tollbox.paper.outputs import attack_name
 from tollbox.parts.estimates import Agrest
 from tollbox.parts.searches import AsymmetricSearch
 from tollbox.report import summary

@@ -19,15 +19,8 @@ from matplotlib.text import Annotation, Text
 import tollbox as tb
 from tollbox.attacks import Kind
 from tollbox.paper import outputs
-from tollbox.paper.experiments import (
-    EXPERIMENTS,
-    OWN,
-    Scale,
-    attack_name,
-    is_own,
-    number,
-    price_name,
-)
+from tollbox.paper.experiments import EXPERIMENTS, Scale
+from tollbox.paper.outputs import OWN, attack_name, is_own, number, price_name
 from tollbox.report import DistanceRule
 from tollbox.report.curves import Curve, CurvePanel, draw_curves
 from tollbox.report.paper_table import PaperTable, TableColumn, paper_table, rows_of

@@ -16,15 +16,16 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..attacks.presets import Kind
 from ..core.result import By
 from ..report import DistanceRule, figures, table_files
+from ..report.axes import Figure
 from ..report.curves import Curve, CurvePanel, draw_curves
 from ..report.formatting import counted
 from ..report.paper_table import PaperTable, paper_table
@@ -33,20 +34,47 @@ from ..report.statistics import distances_at, effort, median
 from ..report.summary import notes
 from ..report.tradeoff import TradeoffPoint, draw_tradeoff
 from ..studies.results import StudyResults
+from ..studies.specs import AttackSpec, Tariff
 from . import low_cost_share, m_sweep, search_cost
-from .experiments import (
-    NOT_IN_THE_PAPER,
-    OWN,
-    Experiment,
-    Scale,
-    attack_name,
-    is_own,
-    number,
-    price_name,
+from .experiments import Experiment, Scale
+
+NOT_IN_THE_PAPER = "not in the paper"
+OWN = f"tollbox's own, {NOT_IN_THE_PAPER}"
+"""Legend of tollbox's own attacks in figures."""
+RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+FIGURE, TABLE = ("svg", "pdf", "png"), ("md", "csv", "tex")
+BOLD = "Bold marks the smallest median of {}, and every other that is not significantly different."
+OWN_ROWS = (
+    "{0} is tollbox's own, not in the paper. {1} {0} is bold if it has the smallest median of all "
+    "rows, or is not significantly different from it."
 )
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+
+def attack_name(spec: AttackSpec) -> str:
+    """Return the paper's name (A-HSJA, Frugal (tollbox)), or the name that the study gives."""
+    name = spec.described.title if spec.name == spec.preset else spec.name
+    return f"{name} (tollbox)" if is_own(spec) else name
+
+
+def is_own(spec: AttackSpec) -> bool:
+    """Return whether the attack is tollbox's own, which the paper does not have."""
+    return spec.described.method.kind is Kind.OWN
+
+
+def price_name(tariff: Tariff) -> str:
+    """Return c* = 5, c* = 10⁴ or c* = ∞, or the name that the study gives."""
+    if tariff.name == "inf":
+        return "c* = ∞"
+    plain = tariff.name == f"{tariff.prices.ratio:g}"
+    return f"c* = {number(tariff.prices.ratio) if plain else tariff.name}"
+
+
+def number(ratio: float) -> str:
+    """Return a ratio as text: 5, 300 or 10⁵."""
+    power = math.log10(ratio) if ratio > 0 else math.nan
+    if power >= 2 and power == round(power):
+        return f"10{str(round(power)).translate(RAISED)}"
+    return f"{ratio:g}"
 
 
 def by_price(results: StudyResults, rule: DistanceRule, title: str) -> Figure:
@@ -98,18 +126,6 @@ def tradeoff(results: StudyResults, level: float, title: str) -> Figure:
     return draw_tradeoff(points_of(results, level), level, title, own=OWN)
 
 
-FIGURE, TABLE = ("svg", "pdf", "png"), ("md", "csv", "tex")
-BOLD = (
-    "Bold marks the smallest median of a column, and all that are not significantly different from "
-    "it."
-)
-BOLD_SEPARATE = (
-    "{0} is tollbox's own, not in the paper. Bold marks the smallest median of the paper's rows in "
-    "a column, and all of them that are not significantly different from it. {0} is bold if it has "
-    "the smallest median of all rows, or is not significantly different from it."
-)
-
-
 def names_of(experiment: Experiment) -> frozenset[str]:
     """Return the names of an experiment's files."""
     kinds = TABLE if experiment.table else FIGURE
@@ -137,17 +153,19 @@ def figure(
     planned = f"planned with c* = {results.study.tariffs[0].name}"
     paper = rule is DistanceRule.PAPER
     distances = "iterates, which can move away again" if paper else "hard budgets"
-    if experiment.name == "tradeoff":
-        return tradeoff(results, experiment.level[scale], f"{title}; {planned}")
-    if experiment.name == "stealthy":
-        return by_price(results, rule, f"{title}; {distances}")
-    if experiment.name == "clip":
-        return by_model(results, rule, f"{images}; {planned}; {distances}")
-    if experiment.name == "m-sweep":
-        return m_sweep.draw(results, rule)
-    return {"search-cost": search_cost.draw, "low-cost-share": low_cost_share.draw}[
-        experiment.name
-    ](results)
+    match experiment.name:
+        case "tradeoff":
+            return tradeoff(results, experiment.level[scale], f"{title}; {planned}")
+        case "stealthy":
+            return by_price(results, rule, f"{title}; {distances}")
+        case "clip":
+            return by_model(results, rule, f"{images}; {planned}; {distances}")
+        case "m-sweep":
+            return m_sweep.draw(results, rule)
+        case "search-cost":
+            return search_cost.draw(results)
+        case _:
+            return low_cost_share.draw(results)
 
 
 def tables(
@@ -176,7 +194,8 @@ def _caption(
 ) -> str:
     clean = "" if results.study.charge_clean else " The query of the clean image is not charged."
     own = dict.fromkeys(row.family for row in table.rows if row.kind is Kind.OWN)
-    bold = BOLD_SEPARATE.format(" and ".join(own)) if own else BOLD
+    bold = BOLD.format("the paper's rows in a column" if own else "a column")
+    bold = OWN_ROWS.format(" and ".join(own), bold) if own else bold
     distances = (
         "those of the iterates, interpolated linearly (the paper's rule)"
         if rule is DistanceRule.PAPER

@@ -68,11 +68,9 @@ def _figures(data: dict[str, Any], model: str) -> Iterator[tuple[str, Figure]]:
         if panels:
             text = f"{title}: median {norm}, {data['reading']}"
             yield name, draw_curves(panels, text, axis, f"median {norm} distance")
-    ranked = _ranking(data, model)
-    if len(data["attacks"]) > 1 and ranked:
-        names = [attack["name"] for attack in data["attacks"]]
-        reference = data["ranking"]["against"]
-        yield "ranking", draw_ranking(ranked, names, reference, f"{title}: over all budgets")
+    ranking = _draw_ranking(data, model, f"{title}: over all budgets")
+    if ranking is not None:
+        yield "ranking", ranking
     panels = _panels(data, [c for c in data["success"] if c["level"] == data["level"]])
     if panels:
         text = f"{title}: share of images within {norm} {data['level']:g}"
@@ -109,35 +107,42 @@ def draw_phases(bars: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
     return figure
 
 
-def draw_ranking(
-    panels: Sequence[tuple[str, Sequence[Sequence[float] | None]]],
-    attacks: Sequence[str],
-    reference: str,
-    title: str = "",
-) -> Figure:
-    """Draw G of each attack with its interval, on a log axis, with a panel for each price.
-
-    A panel has value, low and high of each attack, or None.
-    """
-    figure = axes.new_figure(2.2 + 3.2 * len(panels), 0.3 * len(attacks) + 1.6, title)
-    rows = np.arange(len(attacks))
+def _draw_ranking(data: dict[str, Any], model: str, title: str) -> Figure | None:
+    """Draw G of each attack with its interval, on a log axis, with a panel for each price."""
+    names = [attack["name"] for attack in data["attacks"]]
+    labels = {price["name"]: price["label"] for price in data["prices"]}
+    reference = data["ranking"]["against"]
+    panels = {}
+    for each in data["ranking"]["ranges"]:
+        estimates = {
+            s["attack"]: s["ratios"][names.index(reference)]
+            for s in data["ranking"]["standings"]
+            if (s["model"], s["price"]) == (model, each["price"])
+        }
+        if each["model"] == model and each["price"] in labels and any(estimates.values()):
+            unit = "cost" if each["by"] == "cost" else "queries"
+            costs = f"{unit} {count(each['first'])} to {count(each['last'])}"
+            panels[f"{labels[each['price']]}, {costs}"] = estimates
+    if len(names) < 2 or not panels:
+        return None
+    figure = axes.new_figure(2.2 + 3.2 * len(panels), 0.3 * len(names) + 1.6, title)
     row_axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for axis, (name, estimates) in zip(row_axes, panels, strict=True):
+    for axis, (head, estimates) in zip(row_axes, panels.items(), strict=True):
         axis.set_xscale("log")
         axis.axvline(1.0, color=axes.INK, linewidth=0.8, linestyle=":")
-        for row, estimate in zip(rows, estimates, strict=True):
-            if estimate is not None:
-                value, low, high = estimate[:3]
+        for row, name in enumerate(names):
+            if estimates.get(name) is not None:
+                value, low, high = estimates[name][:3]
                 axis.plot([low, high], [row, row], color=axes.COLOURS[0], linewidth=1.6)
                 axis.plot([value], [row], "o", color=axes.COLOURS[0], markersize=4.5)
         low, high = axis.get_xlim()
         short = high / low < axes.SHORT[axes.ROUND]
         axes.log_ticks(axis.xaxis, axes.ROUND if short else axes.FEW_ROUND)
         axis.set_xlabel(axes.literal(f"G: distance relative to {reference}", longest=None))
-        axes.name_panel(axis, name)
+        axes.name_panel(axis, head)
         axes.style(axis, grid=None)
-    row_axes[0].set_yticks(rows, [axes.literal(name) for name in attacks])
-    row_axes[0].set_ylim(len(attacks) - 0.5, -0.5)
+    row_axes[0].set_yticks(range(len(names)), [axes.literal(name) for name in names])
+    row_axes[0].set_ylim(len(names) - 0.5, -0.5)
     return figure
 
 
@@ -193,22 +198,3 @@ def _panels(
 def _curve(data: Mapping[str, Any], name: str, **look: str) -> Curve:
     x, y = (np.array(data[key], float) for key in ("x", "y"))  # None becomes NaN
     return Curve(name, x, y, **look)
-
-
-def _ranking(data: dict[str, Any], model: str) -> list[tuple[str, list[Sequence[float] | None]]]:
-    """Return G of each attack relative to the reference, by price with its range of costs."""
-    names = [attack["name"] for attack in data["attacks"]]
-    labels = {price["name"]: price["label"] for price in data["prices"]}
-    at = names.index(data["ranking"]["against"]) if names else 0
-    panels = []
-    for each in data["ranking"]["ranges"]:
-        here = {
-            s["attack"]: s["ratios"][at]
-            for s in data["ranking"]["standings"]
-            if (s["model"], s["price"]) == (model, each["price"])
-        }
-        if each["model"] == model and each["price"] in labels and any(here.values()):
-            unit = "cost" if each["by"] == "cost" else "queries"
-            costs = f"{unit} {count(each['first'])} to {count(each['last'])}"
-            panels.append((f"{labels[each['price']]}, {costs}", [here.get(n) for n in names]))
-    return panels

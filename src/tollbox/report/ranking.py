@@ -194,24 +194,22 @@ def standings(
         for run in each.runs:
             key = each.model, run.image
             best[key] = min([*map(float, run.distances), best.get(key, math.inf)])
-    seconds = results.seconds()
     found: list[Standing] = []
     for column in columns:
         if math.isfinite(column.mark):
-            where = column.model, column.tariff
-            here = [s for s in all_series if s.runs and (s.model, s.series.tariff) == where]
-            times = [time_of(results, s, seconds.get(s.series.number)) for s in here]
-            found += _column(here, times, column, cap, best)
+            found += _column(results, all_series, column, cap, best)
     return Standings(reference or names[0], norm, cap, bool(floors), found)
 
 
 def _column(
-    series: Sequence[SeriesRuns],
-    times: Sequence[tuple[float | None, float | None]],
+    results: StudyResults,
+    all_series: Sequence[SeriesRuns],
     column: TableColumn,
     cap: float,
     best: Floors,
 ) -> list[Standing]:
+    where = column.model, column.tariff
+    series = [s for s in all_series if s.runs and (s.model, s.series.tariff) == where]
     keys = sorted({(run.image, run.seed) for each in series for run in each.runs})
     place = {key: row for row, key in enumerate(keys)}
     images = np.array([image for image, _ in keys])
@@ -224,21 +222,26 @@ def _column(
         logs[rows, number] = mean_logs(distances, cap)
         optimal.append(optimality(distances, smallest[rows], images[rows], cap))
     ratios = {each.attack: distance_ratios(logs, n, images) for n, each in enumerate(series)}
+    times = times_of(results, series)
     return [
         Standing(name, column, {other: ratios[other][n] for other in ratios}, optimal[n], *times[n])
         for n, name in enumerate(ratios)
     ]
 
 
-def time_of(
-    results: StudyResults, runs: SeriesRuns, seconds: float | None
-) -> tuple[float | None, float | None]:
-    """Return the seconds of a series, and its queries per second if it is finished."""
-    number, done = runs.series.number, len(runs.runs) + runs.misclassified
-    if not seconds or done < results.record.cells_of(number, number + 1):
-        return seconds, None
-    queries = sum(run.spent["queries"] for run in runs.runs) + runs.misclassified
-    return seconds, queries / seconds
+def times_of(
+    results: StudyResults, all_series: Sequence[SeriesRuns]
+) -> list[tuple[float | None, float | None]]:
+    """Return the seconds of each series, and its queries per second if it is finished."""
+    recorded, times = results.seconds(), []
+    for runs in all_series:
+        number, done = runs.series.number, len(runs.runs) + runs.misclassified
+        seconds, speed = recorded.get(number), None
+        if seconds and done >= results.record.cells_of(number, number + 1):
+            queries = sum(run.spent["queries"] for run in runs.runs) + runs.misclassified
+            speed = queries / seconds
+        times.append((seconds, speed))
+    return times
 
 
 def read_floors(file: Path, results: StudyResults) -> dict[tuple[str, int], float]:

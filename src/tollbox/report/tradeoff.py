@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -85,20 +85,29 @@ def draw_tradeoff(
     for axis, price in zip(row_axes, prices, strict=True):
         at_price = [point for point in points if point.price == price]
         for kind, (marker, colour) in LOOKS.items():
-            group = [(p.across, p.queries) for p in at_price if p.kind is kind and p.shown]
-            across, up = zip(*group, strict=True) if group else ((), ())
+            group = [p for p in at_price if p.kind is kind and p.shown]
+            x, y = [point.across for point in group], [point.queries for point in group]
             size = 10 if marker == "*" else 7
-            axis.plot(across, up, marker, color=colour, markersize=size, label=str(kind))
+            axis.plot(x, y, marker, color=colour, markersize=size, label=str(kind))
         if price:
             axes.name_panel(axis, f"c* = {price}", size=10)
         axis.set_xlabel(_axis_label(at_price, level, norm))
     shown = [point for point in points if point.shown]
-    _draw_axes(row_axes, shown)
+    across = _limits([point.across for point in shown])
+    low, high = _limits([point.queries for point in shown])
+    up = min(low, 1.2 * across[1]), max(high, 2.4 * across[0])  # some of the dotted line
+    for axis in row_axes:
+        axis.set(xscale="log", yscale="log", xlim=across, ylim=up)
+        axis.plot(across, [2 * x for x in across], ":", color=axes.INK, linewidth=1.0, zorder=1)
+        axes.log_ticks(axis.xaxis)
+        axes.log_ticks(axis.yaxis)
+        axes.style(axis, "both")
     row_axes[0].set_ylabel(f"all queries to reach {norm} {level:g} (median)")
+    words = {kind: own if kind is Kind.OWN else str(kind) for kind in LOOKS}
     keys = [
-        axes.legend_key(label, colour, marker=marker, linestyle="none", markersize=7)
+        axes.legend_key(words[kind], colour, marker=marker, linestyle="none", markersize=7)
         for kind, (marker, colour) in LOOKS.items()
-        if (label := own if kind is Kind.OWN else str(kind)) and kind in {p.kind for p in shown}
+        if any(point.kind is kind for point in shown)
     ]
     half = "half of the queries flagged"
     keys.append(axes.legend_key(half, axes.INK, linestyle=":", linewidth=1.0))
@@ -115,18 +124,6 @@ def draw_tradeoff(
         for axis, price in zip(row_axes, prices, strict=True):
             _name_points(axis, [point for point in shown if point.price == price], labels)
     return figure
-
-
-def _draw_axes(row_axes: Any, shown: Sequence[TradeoffPoint]) -> None:
-    across = _limits([point.across for point in shown])
-    low, high = _limits([point.queries for point in shown])
-    up = min(low, 1.2 * across[1]), max(high, 2.4 * across[0])  # some of the dotted line
-    for axis in row_axes:
-        axis.set(xscale="log", yscale="log", xlim=across, ylim=up)
-        axis.plot(across, [2 * x for x in across], ":", color=axes.INK, linewidth=1.0, zorder=1)
-        axes.log_ticks(axis.xaxis)
-        axes.log_ticks(axis.yaxis)
-        axes.style(axis, "both")
 
 
 def _limits(values: Sequence[float]) -> tuple[float, float]:
