@@ -33,8 +33,6 @@ SHOWN = "studies/paper"
 
 
 class Scale(enum.StrEnum):
-    """The size of a study."""
-
     PAPER = "paper"
     SMALL = "small"
 

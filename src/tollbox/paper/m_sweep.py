@@ -30,8 +30,6 @@ APART = 1.04
 
 
 class Point(NamedTuple):
-    """An attack of the sweep."""
-
     m: float
     median: Median
     published: bool
@@ -47,7 +45,6 @@ class SweepPanel(NamedTuple):
 
     @property
     def points(self) -> list[tuple[str, Point]]:
-        """All attacks, with their presets."""
         return [(preset, point) for preset, points in self.sweeps.items() for point in points]
 
 

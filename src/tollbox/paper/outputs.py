@@ -111,7 +111,6 @@ def _panel(chosen: list[SeriesRuns], head: str, by: By) -> CurvePanel:
 
 
 def points_of(results: StudyResults, level: float) -> list[TradeoffPoint]:
-    """Return a point for each attack and price."""
     points = []
     for runs in series_of(results):
         spec = runs.series.attack
@@ -135,7 +134,6 @@ def names_of(experiment: Experiment) -> frozenset[str]:
 def write(
     experiment: Experiment, scale: Scale, results: StudyResults, rule: DistanceRule, folder: Path
 ) -> None:
-    """Write the files of an experiment."""
     if experiment.table:
         for kind, text in tables(experiment, scale, results, rule).items():
             (folder / f"{experiment.name}.{kind}").write_text(text, encoding="utf-8")
@@ -147,7 +145,6 @@ def write(
 def figure(
     experiment: Experiment, scale: Scale, results: StudyResults, rule: DistanceRule
 ) -> Figure:
-    """Return the figure of an experiment."""
     images = counted(results.grid.images, "image")
     title = f"{_models(results)}; {images}"
     planned = f"planned with c* = {results.study.tariffs[0].name}"

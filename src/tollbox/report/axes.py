@@ -36,9 +36,7 @@ PHASE_COLOURS = ("#332288", "#ddcc77", "#882255", "#999933", "#999999", "#44aa99
 """Colours of phases, none of which is the colour of an attack (Tol)."""
 LINE_STYLES = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
 LINE_LOOKS = tuple(itertools.product(LINE_STYLES, COLOURS))
-"""Line style and colour of each curve, in order."""
 LONGEST_NAME = 32
-"""Maximum number of letters of a name."""
 LONGEST_TITLE = 60
 """Maximum number of letters in a line of a panel's title."""
 ROUND = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
@@ -133,10 +131,8 @@ def legend_key(label: str, colour: str, **look: Any) -> Line2D:
 
 def plain_numbers(scale: Axis) -> None:
     """Write ticks as 20,000 or 0.05, never as powers."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-
-    scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    scale.set_minor_formatter(NullFormatter())
+    scale.set_major_formatter(lambda value, _: f"{value:,.10g}")
+    scale.set_minor_formatter("")
 
 
 def log_ticks(scale: Axis, within: tuple[float, ...] = FEW_ROUND) -> None:
@@ -151,7 +147,6 @@ def log_ticks(scale: Axis, within: tuple[float, ...] = FEW_ROUND) -> None:
 
 
 def fixed_ticks(scale: Axis, values: Sequence[float]) -> None:
-    """Set ticks at these values only."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
     scale.set_major_locator(FixedLocator(values))

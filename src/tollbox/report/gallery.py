@@ -17,7 +17,7 @@ import base64
 import io
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,7 +99,7 @@ def _rows(results: StudyResults, chosen: Sequence[SeriesRuns]) -> dict[str, Any]
     started = [run.image for run in chosen[0].runs if len(run.distances) and run.seed == seed]
     places = np.linspace(0, len(started) - 1, min(IMAGES, len(started))).round().astype(int)
     shown = [started[place] for place in places]
-    found = _snapshots(results, list(_affordable(chosen, shown, seed, images[0].numel())))
+    found = _snapshots(results, chosen, shown)
     factor = amplification(
         [s.difference(images) for s in found if s.result.distance <= s.run.distances[-1]]
     )
@@ -130,32 +130,27 @@ def _rows(results: StudyResults, chosen: Sequence[SeriesRuns]) -> dict[str, Any]
     return {"factor": factor, "images": originals, "rows": rows}
 
 
-def _affordable(
-    chosen: Sequence[SeriesRuns], images: Sequence[int], seed: int, values: int
-) -> Iterator[tuple[SeriesRuns, CellCurve]]:
-    """Yield the runs to replay, series by series, up to `MOST_WORK`."""
-    work = 0.0
-    for runs in chosen:
-        at_seed = [run for run in runs.runs if run.seed == seed and len(run.distances)]
-        wanted = [run for run in at_seed if run.image in images]
-        work += 2 * sum(PARTS) * values * sum(run.spent["queries"] for run in wanted)
-        if runs is not chosen[0] and work > MOST_WORK:
-            return
-        yield from ((runs, run) for run in wanted)
-
-
 def _snapshots(
-    results: StudyResults, runs: Sequence[tuple[SeriesRuns, CellCurve]]
+    results: StudyResults, chosen: Sequence[SeriesRuns], images: Sequence[int]
 ) -> list[Snapshot]:
+    """Replay the runs on these images with the first seed, series by series up to `MOST_WORK`."""
+    seed, work = results.study.seeds[0], 0.0
     moments, wanted = [], []
-    for series, run in runs:
-        needs = run.needs["cost"]
-        top = min(series.series.tariff.limits.budget, run.spent["cost"])
-        cell = results.grid.cell(Place(series.series, run.seed, run.image))
-        for cost in sorted({max(math.floor(part * top), float(needs[0])) for part in PARTS}):
-            least = float(needs[needs <= cost][-1])
-            moments.append((series, run, cost))
-            wanted += [(cell, least), (cell, math.nextafter(least, 0.0))]
+    for series in chosen:
+        started = [run for run in series.runs if run.seed == seed and len(run.distances)]
+        runs = [run for run in started if run.image in images]
+        queries = sum(run.spent["queries"] for run in runs)
+        work += 2 * sum(PARTS) * results.pixels[0].numel() * queries
+        if series is not chosen[0] and work > MOST_WORK:
+            break
+        for run in runs:
+            needs = run.needs["cost"]
+            top = min(series.series.tariff.limits.budget, run.spent["cost"])
+            cell = results.grid.cell(Place(series.series, run.seed, run.image))
+            for cost in sorted({max(math.floor(part * top), float(needs[0])) for part in PARTS}):
+                least = float(needs[needs <= cost][-1])
+                moments.append((series, run, cost))
+                wanted += [(cell, least), (cell, math.nextafter(least, 0.0))]
     replays = results.replays(wanted) if wanted else []
     found = []
     for moment, enough, before in zip(moments, replays[::2], replays[1::2], strict=True):
@@ -170,7 +165,6 @@ def _snapshots(
 
 
 def pixels(image: Tensor | None) -> NDArray[Any]:
-    """Return an image as an array."""
     if image is None:
         raise RuntimeError("the run has no adversarial image")
     array: NDArray[Any] = image.double().numpy()

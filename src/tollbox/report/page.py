@@ -41,7 +41,7 @@ from .paper_table import (
     with_best_of_all,
 )
 from .ranking import Estimate, Standings, first_cost, standings
-from .runs import MARKS, BestRun, CellCurve, SeriesRuns, best_runs, series_of
+from .runs import MARKS, BestRun, CellCurve, SeriesRuns, best_runs, key_of, series_of
 
 PLACE = re.compile(r"\{\{(\w+)\}\}")
 GENERATOR = b'<meta name="generator" content="tollbox">'
@@ -79,7 +79,6 @@ def assemble(data: dict[str, Any], script: str, css: str = "") -> str:
 
 
 def packaged(name: str, package: str = __package__) -> str:
-    """Return the text of a file that a package contains."""
     return files(package).joinpath(name).read_text("utf-8")
 
 
@@ -164,10 +163,11 @@ def attack_styles(rows: Sequence[TableRow]) -> list[dict[str, Any]]:
     for row in sorted(rows, key=lambda row: row.method is None):
         usual = [methods.index(row.method)] if row.method in methods else []
         free = itertools.chain(usual, range(len(methods), STYLES), itertools.count())
-        if sizes[row.family] == 1:
-            free = itertools.chain([0])
-        styles[row.attack] = next(n for n in free if (row.family, n) not in taken)
-        taken.add((row.family, styles[row.attack]))
+        style = (
+            0 if sizes[row.family] == 1 else next(n for n in free if (row.family, n) not in taken)
+        )
+        styles[row.attack] = style
+        taken.add((row.family, style))
     return [
         {
             "name": row.attack,
@@ -241,7 +241,6 @@ def _best_curves(with_runs: Sequence[SeriesRuns], table: PaperTable) -> Iterator
 
 
 def _points(runs: Sequence[CellCurve | BestRun], marks: Values, by: By) -> dict[str, Any]:
-    """Return medians at marks, with their intervals."""
     medians = statistics.medians_at(runs, marks, by, draws=200)
     y, low, high = zip(*(median[:3] for median in medians), strict=True)
     return {"x": marks, "y": y, "low": low, "high": high}
@@ -318,9 +317,7 @@ def alarms(results: StudyResults) -> dict[str, Any] | None:
         firsts = [end.first_alarm for end in ends if end.first_alarm is not None]
         rows.append(
             {
-                "model": series.model.name,
-                "price": series.tariff.name,
-                "attack": series.attack.name,
+                **key_of(series),
                 "runs": len(ends),
                 "share": len(firsts) / len(ends),
                 "per_query": sum(e.alarms for e in ends) / max(1, sum(e.queries for e in ends)),

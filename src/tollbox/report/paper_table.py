@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -29,27 +29,24 @@ BEST_OF_ALL = "best of all attacks"
 BEST_OF_ALL_NOTE = "for each image, if the attacker knew which to use"
 
 
-def price_label(tariff: Tariff) -> str:
+def price_label(
+    tariff: Tariff,
+    template: str = "c* = {}",
+    infinite: str = "∞",
+    escape: Callable[[str], str] = str,
+) -> str:
     """Return a price for a reader: c* = 100, the number of priced classes, or how it grows."""
-    name, ratio = price_parts(tariff)
-    return name + (f"c* = {ratio}" if ratio else "")
-
-
-def price_parts(tariff: Tariff) -> tuple[str, str]:
-    """Return the text before c*, and c*, which is empty for prices per class or growing prices."""
     prices = tariff.prices
     if prices.classes is not None:
-        return f"{tariff.name}: per class ({len(prices.classes)} listed)", ""
+        return escape(f"{tariff.name}: per class ({len(prices.classes)} listed)")
     if prices.escalation is not None:
-        return f"{tariff.name}: growing ({prices.escalation})", ""
+        return escape(f"{tariff.name}: growing ({prices.escalation})")
     ratio = prices.source / prices.other if prices.other else math.inf
-    name = "" if tariff.name == f"{ratio:g}" else f"{tariff.name}: "
-    return name, "∞" if math.isinf(ratio) else f"{ratio:g}"
+    name = "" if tariff.name == f"{ratio:g}" else escape(f"{tariff.name}: ")
+    return name + template.format(infinite if math.isinf(ratio) else f"{ratio:g}")
 
 
 class TableRow(NamedTuple):
-    """An attack in the table."""
-
     family: str
     words: str
     """The method, or the attack's own name if that says more."""
@@ -87,8 +84,6 @@ class TableColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class PaperTable:
-    """Medians by row and column."""
-
     columns: list[TableColumn]
     rows: list[TableRow]
     norm: Metric = Metric.L2
@@ -130,31 +125,27 @@ def paper_table(
     for column in columns:
         series = [by_name[row.attack, column.model, column.tariff.name] for row in rows]
         cells = [median_at(s.runs, column.mark, column.by) if s.runs else None for s in series]
-        best = _best(range(len(rows)), series, cells, column)
+        medians = {n: cell.value for n, cell in enumerate(cells) if cell is not None and cell.runs}
+        best = _best(medians, series, column)
         if own:
-            others = [n for n in range(len(rows)) if n not in own]
-            best = best & own | _best(others, series, cells, column)
+            others = {n: value for n, value in medians.items() if n not in own}
+            best = best & own | _best(others, series, column)
         by_column.append([c and c._replace(best=n in best) for n, c in enumerate(cells)])
     by_row = zip(rows, zip(*by_column, strict=True), strict=True)
     return PaperTable(columns, [row._replace(cells=cells) for row, cells in by_row], study.norm)
 
 
 def _best(
-    rows: Iterable[int],
-    series: Sequence[SeriesRuns],
-    cells: Sequence[Median | None],
-    column: TableColumn,
+    medians: Mapping[int, float], series: Sequence[SeriesRuns], column: TableColumn
 ) -> set[int]:
     """Return which of some rows are marked (rule 2)."""
-    medians = {n: cell.value for n in rows if (cell := cells[n]) is not None and cell.runs}
     least = min(medians, key=medians.__getitem__, default=None)
     if least is None or len(medians) == 1 or math.isinf(medians[least]):
         return set()
     smallest, where = series[least].runs, (column.mark, column.by)
-    return {
-        n
-        for n in medians
-        if n == least or not significantly_different(smallest, series[n].runs, *where)
+    others = (n for n in medians if n != least)
+    return {least} | {
+        n for n in others if not significantly_different(smallest, series[n].runs, *where)
     }
 
 

@@ -44,8 +44,8 @@ FIRST_SHARE = 0.05
 SMALLEST = 1e-9
 """Smallest distance relative to the cap, so that every distance has a logarithm."""
 
-Floors = Mapping[tuple[str, int], float]
-"""Distances that are known to suffice, by model and image."""
+Best = Mapping[tuple[str, int], float]
+"""Distances by model and image."""
 
 
 class Estimate(NamedTuple):
@@ -147,10 +147,10 @@ class Standings:
     """The numbers of all series that have runs."""
 
     reference: str
-    norm: Metric
     cap: float
-    floors: bool
-    """Whether floors were given."""
+    cap_text: str
+    best_known: str
+    """The definition of d* in words."""
     standings: list[Standing]
 
     @property
@@ -166,22 +166,13 @@ class Standings:
         here = (each for each in self.standings if each.column == column)
         return sorted(here, key=lambda each: (not (g := self.ratio(each)).images, g.value))
 
-    @property
-    def cap_text(self) -> str:
-        return f"half of the range in every pixel ({self.norm.sign} {distance(self.cap)})"
-
-    @property
-    def best_known(self) -> str:
-        """The definition of d* in words."""
-        return "smallest distance known from this study" + " or from the floors" * self.floors
-
 
 def standings(
     results: StudyResults,
     all_series: Sequence[SeriesRuns],
     columns: Sequence[TableColumn],
     reference: str | None = None,
-    floors: Floors | None = None,
+    floors: Best | None = None,
 ) -> Standings:
     """Return the standings in columns of a table, relative to `reference` or the first attack."""
     names = [spec.name for spec in results.study.attacks]
@@ -197,19 +188,17 @@ def standings(
     found: list[Standing] = []
     for column in columns:
         if math.isfinite(column.mark):
-            found += _column(results, all_series, column, cap, best)
-    return Standings(reference or names[0], norm, cap, bool(floors), found)
+            where = column.model, column.tariff
+            here = [s for s in all_series if s.runs and (s.model, s.series.tariff) == where]
+            found += _column(results, here, column, cap, best)
+    cap_text = f"half of the range in every pixel ({norm.sign} {distance(cap)})"
+    known = "smallest distance known from this study" + " or from the floors" * bool(floors)
+    return Standings(reference or names[0], cap, cap_text, known, found)
 
 
 def _column(
-    results: StudyResults,
-    all_series: Sequence[SeriesRuns],
-    column: TableColumn,
-    cap: float,
-    best: Floors,
+    results: StudyResults, series: Sequence[SeriesRuns], column: TableColumn, cap: float, best: Best
 ) -> list[Standing]:
-    where = column.model, column.tariff
-    series = [s for s in all_series if s.runs and (s.model, s.series.tariff) == where]
     keys = sorted({(run.image, run.seed) for each in series for run in each.runs})
     place = {key: row for row, key in enumerate(keys)}
     images = np.array([image for image, _ in keys])

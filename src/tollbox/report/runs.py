@@ -74,8 +74,13 @@ class BestRun:
     runs: Sequence[CellCurve]
 
     def at(self, marks: Values, by: By) -> Values:
-        """Return the smallest distance at each mark."""
         return np.asarray(np.min([run.at(marks, by) for run in self.runs], axis=0))
+
+
+def key_of(series: Series) -> dict[str, str]:
+    """Return the names that identify a series on a page."""
+    names = series.model.name, series.tariff.name, series.attack.name
+    return dict(zip(("model", "price", "attack"), names, strict=True))
 
 
 @dataclass(frozen=True)
@@ -88,8 +93,7 @@ class SeriesRuns:
 
     @property
     def key(self) -> dict[str, str]:
-        """Names that identify the series on a page."""
-        return {"model": self.model, "price": self.price, "attack": self.attack}
+        return key_of(self.series)
 
     @property
     def model(self) -> str:

@@ -26,13 +26,9 @@ def summary(
 ) -> list[str]:
     """Return sentences about the size of the study and the best attack of each column."""
     study = results.study
-    sizes = [
-        counted(len(study.models), "model"),
-        counted(len(study.attacks), "attack"),
-        counted(len(study.tariffs), "price"),
-        counted(results.grid.images, "image"),
-        *([counted(len(study.seeds), "seed")] if len(study.seeds) > 1 else []),
-    ]
+    counts = {"model": len(study.models), "attack": len(study.attacks), "price": len(study.tariffs)}
+    counts |= {"image": results.grid.images, "seed": len(study.seeds)}
+    sizes = [counted(n, noun) for noun, n in counts.items() if noun != "seed" or n > 1]
     done = sum(len(runs.runs) + runs.misclassified for runs in all_series)
     sentences = [f"{', '.join(sizes)}; {done:,} of {results.record.cells:,} runs are finished."]
     sentences += goal_sentences(study.goal, results.record.class_names)
@@ -114,14 +110,13 @@ def notes(results: StudyResults, all_series: Sequence[SeriesRuns]) -> list[str]:
 
 def failures(runs: Sequence[CellCurve]) -> list[str]:
     """Return sentences about runs that failed or did not start."""
-    sentences = []
     failed = sum(run.stop.failed for run in runs)
-    if failed:
-        sentences.append(f"{counted(failed, 'run')} failed; what they reached before counts.")
     lost = sum(run.stop is Stop.NO_START for run in runs)
-    if lost:
-        sentences.append(f"{counted(lost, 'run')} found no adversarial image to start from.")
-    return sentences
+    sentences = {
+        f"{counted(failed, 'run')} failed; what they reached before counts.": failed,
+        f"{counted(lost, 'run')} found no adversarial image to start from.": lost,
+    }
+    return [sentence for sentence, number in sentences.items() if number]
 
 
 def result_notes(results: StudyResults) -> list[str]:

@@ -20,10 +20,11 @@ from functools import partial
 from ..data.tables import plain_text
 from ..studies.specs import Tariff
 from .formatting import brackets, count, distance, percent, short_cost
-from .paper_table import PaperTable, price_parts
+from .paper_table import PaperTable, price_label
 from .ranking import UNKNOWN, Estimate, Standings, first_cost
 from .statistics import Median
 
+Escape = Callable[[str], str]
 ESCAPES = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -37,10 +38,10 @@ ESCAPES = str.maketrans(
 )
 
 
-def markdown(table: PaperTable, intervals: bool = True) -> str:
-    """Return the table as Markdown, by default with intervals in brackets."""
+def markdown(table: PaperTable) -> str:
+    """Return the table as Markdown, with intervals in brackets."""
     heads = [f"{c.model}, {c.head}, {short_cost(c.mark)}" for c in table.columns]
-    cell = partial(_cell, bold="**{}**", ends=" [{}, {}]" if intervals else "", rate=" ({})")
+    cell = partial(_cell, bold="**{}**", rate=" ({})", ends=" [{}, {}]", escape=str)
     decimals = decimals_of(table)
     rows = [
         [row.family, row.words, *map(cell, row.cells, decimals)]
@@ -50,12 +51,7 @@ def markdown(table: PaperTable, intervals: bool = True) -> str:
 
 
 def _cell(
-    median: Median | None,
-    decimals: int,
-    bold: str,
-    rate: str,
-    ends: str = "",
-    escape: Callable[[str], str] = str,
+    median: Median | None, decimals: int, bold: str, rate: str, ends: str, escape: Escape
 ) -> str:
     """Return the text of a median; `bold`, `rate` and `ends` are templates."""
     if median is None or median.runs == 0:
@@ -74,7 +70,6 @@ def _markdown_table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def decimals_of(table: PaperTable) -> list[int]:
-    """Return the number of decimals of each column."""
     decimals = []
     for cells in zip(*(row.cells for row in table.rows), strict=True):
         values = [cell.value for cell in cells if cell is not None and 0 < cell.value < math.inf]
@@ -120,7 +115,7 @@ def latex(table: PaperTable) -> str:
         ["", "", *(price if n == 1 else _span(n, price) for (_, price), n in prices.items())],
         [r"\textit{Attack}", r"\textit{Method}", *(short_cost(c.mark) for c in table.columns)],
     ]
-    cell = partial(_cell, bold=r"\textbf{{{}}}", rate=r" \small({})", escape=tex)
+    cell = partial(_cell, bold=r"\textbf{{{}}}", rate=r" \small({})", ends="", escape=tex)
     decimals = decimals_of(table)
     sizes = Counter(row.family for row in table.rows)
     groups = []
@@ -152,9 +147,7 @@ def tex(text: str) -> str:
 
 
 def tex_price(tariff: Tariff) -> str:
-    name, ratio = price_parts(tariff)
-    ratio = r"\infty" if ratio == "∞" else ratio
-    return tex(name) + (rf"$c^\star={ratio}$" if ratio else "")
+    return price_label(tariff, r"$c^\star={}$", r"\infty", tex)
 
 
 def _estimate(estimate: Estimate) -> str:
