@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 import tollbox as tb
 from tollbox import theory
 from tollbox.core.stop import Stop
-from tollbox.paper import low_cost_share, m_sweep, search_cost
+from tollbox.paper import agrest, search_cost
 from tollbox.parts.estimates import Agrest, MonteCarlo
 from tollbox.report.figures import save
 from tollbox.report.statistics import interval
@@ -176,7 +176,7 @@ class Overheard:
 
 def test_shares_are_those_of_the_answers(made: Made) -> None:
     found = made(SHARES)
-    [panel] = low_cost_share.panels(found)
+    [panel] = agrest.share_panels(found)
     attack = found.study.attacks[0].attack
     assert panel.dimension == IMAGES[0].numel()
     whole = cut = 0
@@ -207,7 +207,8 @@ def test_shares_are_those_of_the_answers(made: Made) -> None:
             wanted.append(1 - np.mean(heard.flagged[:size]))
             sizes.append(size)
             if notes:
-                assert notes[0]["planned_share"] == pytest.approx(each.planned)
+                planned = agrest.optimal(each.ratio, panel.dimension)
+                assert notes[0]["planned_share"] == pytest.approx(planned)
         assert each.shares == pytest.approx(np.array(wanted))
         assert each.queries.tolist() == sizes
         assert each.left_out == 0
@@ -220,12 +221,12 @@ def test_the_optimal_share_by_hand() -> None:
     x = theory.optimal_overshoot(2.0, 784)
     heights = np.random.default_rng(0).standard_normal((20_000, 784))
     heights /= np.linalg.norm(heights, axis=1, keepdims=True)
-    assert low_cost_share.optimal(2.0, 784) == pytest.approx((heights[:, 0] >= -x).mean(), abs=0.02)
+    assert agrest.optimal(2.0, 784) == pytest.approx((heights[:, 0] >= -x).mean(), abs=0.02)
 
 
 def test_shares_need_agrest(made: Made) -> None:
     with pytest.raises(tb.errors.InputError, match="no attack with AGREST"):
-        low_cost_share.panels(made(SEARCHES))
+        agrest.share_panels(made(SEARCHES))
 
 
 # -- sweep ----------------------------------------------------------------------------------------
@@ -233,7 +234,7 @@ def test_shares_need_agrest(made: Made) -> None:
 
 def test_the_sweep_is_in_order_and_its_medians_are_those_of_the_results(made: Made) -> None:
     found = made(SWEEP)
-    [panel] = m_sweep.panels(found)
+    [panel] = agrest.sweep_panels(found)
     assert list(panel.sweeps) == list(RATES)
     for name, points in panel.sweeps.items():
         assert [point.m for point in points] == sorted(RATES[name])
@@ -251,7 +252,7 @@ def test_the_sweep_is_in_order_and_its_medians_are_those_of_the_results(made: Ma
 
 def test_a_sweep_needs_agrest(made: Made) -> None:
     with pytest.raises(tb.errors.InputError, match=r"estimate\.m"):
-        m_sweep.panels(made(SEARCHES))
+        agrest.sweep_panels(made(SEARCHES))
 
 
 # -- the search picture ---------------------------------------------------------------------------
@@ -352,9 +353,9 @@ def test_the_legends_of_the_pictures_are_complete(made: Made) -> None:
     vanilla, _ = concept_pictures.draw_estimates().axes
     assert not any("$x'_t$" in key for key in legend_of(vanilla))
     assert "interval in the end" in legend_of(search_picture.draw())
-    [shares] = low_cost_share.draw(made(SHARES)).axes
+    [shares] = agrest.draw_shares(made(SHARES)).axes
     assert "median (across) and quartiles (upright)" in legend_of(shares)
-    [sweep] = m_sweep.draw(made(SWEEP)).axes
+    [sweep] = agrest.draw_sweep(made(SWEEP)).axes
     assert "95 % interval" in legend_of(sweep)
 
 
@@ -383,8 +384,8 @@ def drawn_within(figure: Figure) -> bool:
 
 FIGURES: dict[str, Callable[[Made], Figure]] = {
     "search-cost": lambda made: search_cost.draw(made(SEARCHES)),
-    "low-cost-share": lambda made: low_cost_share.draw(made(SHARES)),
-    "m-sweep": lambda made: m_sweep.draw(made(SWEEP)),
+    "low-cost-share": lambda made: agrest.draw_shares(made(SHARES)),
+    "m-sweep": lambda made: agrest.draw_sweep(made(SWEEP)),
     "search-picture": lambda made: search_picture.draw(),
     "concept-picture": lambda made: concept_pictures.draw_agrest_and_search(),
     "estimates-picture": lambda made: concept_pictures.draw_estimates(),

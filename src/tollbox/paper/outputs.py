@@ -2,20 +2,20 @@
 
 1. A figure is NAME.svg, NAME.pdf and NAME.png; a table is NAME.md, NAME.csv and NAME.tex. The title
    or caption says what was run and by which rule distances are measured; in LaTeX it is a comment.
-2. Figure 1 shows flagged queries against all queries that each attack needs to reach a distance.
-3. Figure 3 has a panel for each price, against the total cost, and a last one for c* = ∞. There the
+2. Figure 3 has a panel for each price, against the total cost, and a last one for c* = ∞. There the
    paper's attacks plan with the largest finite price, and only flagged queries count. Random
    numbers do not depend on the price, so these are the runs of that price, against their flagged
    queries.
-4. Figure 7 has a panel for each model, against flagged queries. A budget is a cost, and attacks
+3. Figure 7 has a panel for each model, against flagged queries. A budget is a cost, and attacks
    spend different parts of it on other answers. So against flagged queries curves stop at different
    places; a run that has stopped keeps its last distance.
-5. tollbox's own attacks are not in the paper. They are marked wherever they appear.
+4. tollbox's own attacks are not in the paper. They are marked wherever they appear.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import textwrap
 from pathlib import Path
@@ -35,7 +35,7 @@ from ..report.summary import notes
 from ..report.tradeoff import TradeoffPoint, draw_tradeoff
 from ..studies.results import StudyResults
 from ..studies.specs import AttackSpec, Tariff
-from . import low_cost_share, m_sweep, search_cost
+from . import agrest, search_cost
 from .experiments import Experiment, Scale
 
 NOT_IN_THE_PAPER = "not in the paper"
@@ -158,11 +158,11 @@ def figure(
         case "clip":
             return by_model(results, rule, f"{images}; {planned}; {distances}")
         case "m-sweep":
-            return m_sweep.draw(results, rule)
+            return agrest.draw_sweep(results, rule)
         case "search-cost":
             return search_cost.draw(results)
         case _:
-            return low_cost_share.draw(results)
+            return agrest.draw_shares(results)
 
 
 def tables(
@@ -207,16 +207,18 @@ def _caption(
 
 def _markdown(table: PaperTable) -> list[str]:
     """Return one table, or a table for each price if prices have several costs."""
-    prices: dict[tuple[str, str], list[int]] = {}
-    for n, column in enumerate(table.columns):
-        prices.setdefault((column.model, column.tariff.name), []).append(n)
-    if len(prices) == len(table.columns):
+    columns = table.columns
+    by_price = itertools.groupby(
+        range(len(columns)), key=lambda n: (columns[n].model, columns[n].tariff)
+    )
+    groups = [list(group) for _, group in by_price]
+    if len(groups) == len(columns):
         return [table_files.markdown(table)]
     parts = []
-    for chosen in prices.values():
-        rows = [row._replace(cells=[row.cells[n] for n in chosen]) for row in table.rows]
-        columns = [table.columns[n] for n in chosen]
-        parts.append(table_files.markdown(dataclasses.replace(table, columns=columns, rows=rows)))
+    for group in groups:
+        rows = [row._replace(cells=[row.cells[n] for n in group]) for row in table.rows]
+        part = dataclasses.replace(table, columns=[columns[n] for n in group], rows=rows)
+        parts.append(table_files.markdown(part))
     return parts
 
 

@@ -5,8 +5,7 @@
 2. The page fetches nothing, and its content policy forbids it. Charts use plotly's JavaScript
    (`plotly.js-basic-dist-min` 4.1.1: lines, points, bars), which `vendor/` ships with its licence.
 3. Numbers have five digits; infinite and unknown ones are None (`rounded`).
-4. Curves are read at a few dozen log-spaced marks, so that the page stays small.
-5. Alarms of a detector are shown together with its alarms on benign sessions, since they mean
+4. Alarms of a detector are shown together with its alarms on benign sessions, since they mean
    nothing alone.
 """
 
@@ -163,11 +162,9 @@ def attack_styles(rows: Sequence[TableRow]) -> list[dict[str, Any]]:
     for row in sorted(rows, key=lambda row: row.method is None):
         usual = [methods.index(row.method)] if row.method in methods else []
         free = itertools.chain(usual, range(len(methods), STYLES), itertools.count())
-        style = (
-            0 if sizes[row.family] == 1 else next(n for n in free if (row.family, n) not in taken)
-        )
-        styles[row.attack] = style
-        taken.add((row.family, style))
+        unused = (n for n in free if (row.family, n) not in taken)
+        styles[row.attack] = 0 if sizes[row.family] == 1 else next(unused)
+        taken.add((row.family, styles[row.attack]))
     return [
         {
             "name": row.attack,

@@ -8,8 +8,7 @@
 3. The paper's rule differs (`DistanceRule.PAPER`): only iterates count, each at the amount spent
    when it was accepted, and distances in between are interpolated linearly.
 4. "Best of all attacks" is the smallest distance that any attack reached on each image at each
-   cost, as if the attacker knew which attack to use. It needs the runs of all attacks on an image
-   with a seed.
+   cost, as if the attacker knew which attack to use.
 """
 
 from __future__ import annotations

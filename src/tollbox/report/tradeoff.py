@@ -4,12 +4,11 @@
    panels have the same axes. Markers show the kind of attack.
 2. An attack that does not reach the distance for half of the images has no point, and is named
    below the axes. Zero flagged queries are drawn at 1, and the axis says so.
-3. Both axes are logarithmic and span at least a factor of four, so that small differences look
-   small. They always include the dotted line, where half of the queries are flagged.
-4. Up to `MOST_NAMES` attacks have their names at their points; more have numbers, and a legend.
-5. Each name tries places around its point in order of distance. It takes the first that is free of
-   earlier names, of all points and of the dotted line, and within the frame; otherwise the one with
-   the least overlap. All positions are in pixels.
+3. Axes span at least a factor of four, so that small differences look small. They always include
+   the dotted line, where half of the queries are flagged.
+4. Names are tried at places around their points, the nearest first. A name takes the place that
+   overlaps least with earlier names, points and the dotted line, and is within the frame. All
+   positions are in pixels.
 """
 
 from __future__ import annotations
@@ -144,7 +143,7 @@ def _axis_label(points: Sequence[TradeoffPoint], level: float, norm: str) -> str
 
 
 def _name_points(axis: Axes, shown: Sequence[TradeoffPoint], labels: dict[str, str]) -> None:
-    """Write a name at each point (rule 5)."""
+    """Write a name at each point (rule 4)."""
     from matplotlib.transforms import Bbox
 
     shown = sorted(shown, key=lambda point: point.queries)

@@ -1,0 +1,267 @@
+"""The paper's figures about AGREST: its share of low-cost answers, and the rate m of its overshoot.
+
+1. The optimal share of low-cost answers is p(x*) of theory/caps.py, for a plane boundary. An attack
+   aims at it with the cosine of its schedule for the first iteration, that of a random direction.
+2. The first estimate has about 500 queries at every price. A finished estimate has its share in the
+   notes of its step. At high prices AGREST plans many more queries, and the maximum number of
+   queries stops the run inside the estimate. Then the ledger has its answers, since no other
+   estimate started.
+3. Estimates of fewer than `FEWEST` answers are left out, and counted. An estimate without a flagged
+   answer has no information.
+4. A sweep has each preset several times, with different `estimate.m`. Its medians are those at the
+   budget. A median that is infinite is not drawn, and the figure says so. The marker of the
+   preset's own m, the paper's choice, is filled.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..attacks.presets import PRESETS
+from ..core.result import Result, Values
+from ..core.stop import Stop
+from ..errors import InputError
+from ..parts.estimates import PHASE, Agrest
+from ..report import DistanceRule, axes
+from ..report.axes import Axes, Figure
+from ..report.formatting import short_cost
+from ..report.paper_table import TableColumn
+from ..report.runs import series_of
+from ..report.statistics import Median, median_at
+from ..studies.results import StudyResults
+from ..theory.caps import cap_probability, optimal_overshoot
+
+FEWEST = 100
+"""Minimum number of answers of an estimate in the figure."""
+BARS = "median (across) and quartiles (upright)"
+MARKERS = ("o", "s", "D", "^", "v", "P")
+APART = 1.04
+"""Factor by which curves are moved sideways, so that their intervals do not overlap."""
+
+
+class Shares(NamedTuple):
+    """The first estimates of an attack at one price."""
+
+    ratio: float
+    shares: Values
+    """Share of low-cost answers of each run."""
+    queries: Values
+    """Number of answers of each estimate."""
+    left_out: int
+
+    @property
+    def one_sided(self) -> float:
+        """Share of estimates without a flagged answer."""
+        return float((self.shares == 1).mean())
+
+
+class SharePanel(NamedTuple):
+    """An attack on a model, at its prices."""
+
+    title: str
+    dimension: int
+    """Dimension d' of the sampled subspace."""
+    prices: list[Shares]
+
+
+def optimal(ratio: float, d: int) -> float:
+    """Return the optimal share of low-cost answers."""
+    return cap_probability(optimal_overshoot(ratio, d), d)
+
+
+def share_panels(results: StudyResults) -> list[SharePanel]:
+    """Return the first estimates of each model and each attack with AGREST."""
+    study, shape = results.study, tuple(results.pixels.shape[1:])
+    all_panels = []
+    for model, spec in itertools.product(study.models, study.attacks):
+        estimate = getattr(spec.attack, "estimate", None)
+        if isinstance(estimate, Agrest):
+            d = estimate.subspace.dimension(shape)
+            prices = [
+                _shares(results.results(spec.name, tariff.name, model.name), tariff.prices.ratio)
+                for tariff in study.tariffs
+            ]
+            all_panels.append(SharePanel(f"{model.name}, {spec.name}", d, prices))
+    if not all_panels:
+        raise InputError(
+            'the study has no attack with AGREST: expected one, as preset = "hsja+agrest".'
+        )
+    started = [panel for panel in all_panels if any(len(each.shares) for each in panel.prices)]
+    if not started:
+        raise InputError("no run reached an estimate: resume the study, or raise max_queries.")
+    return started
+
+
+def _shares(results: Sequence[Result], ratio: float) -> Shares:
+    counted = [r for r in results if r.stop is not Stop.ALREADY_MISCLASSIFIED]
+    first = [each for result in counted if (each := first_estimate(result)) is not None]
+    table = np.array([each for each in first if each[1] >= FEWEST], float).reshape(-1, 2)
+    return Shares(ratio, table[:, 0], table[:, 1], len(counted) - len(table))
+
+
+def first_estimate(result: Result) -> tuple[float, int] | None:
+    """Return the share of low-cost answers in a run's first estimate, and its answers."""
+    for step in result.trace:
+        if "share" in step.notes:
+            return step.notes["share"], step.notes["estimate_queries"]
+    tally = result.ledger.counts.get(PHASE)
+    if not tally:
+        return None
+    return 1 - result.ledger.flagged_in(PHASE) / tally.total(), tally.total()
+
+
+def draw_shares(results: StudyResults) -> Figure:
+    """Draw shares against c*, with a panel for each model and attack."""
+    up = "low-cost answers in the first estimate"
+    return axes.draw_panels(share_panels(results), _draw_share_panel, up, 3.8)
+
+
+def _draw_share_panel(axis: Axes, panel: SharePanel) -> None:
+    shown = [each for each in panel.prices if len(each.shares)]
+    ratios = [each.ratio for each in shown]
+    axis.set_xscale("log")
+    across = np.geomspace(min(ratios) / 1.5, max(ratios) * 1.5, 200)
+    planned = [optimal(ratio, panel.dimension) for ratio in across]
+    axis.plot(across, planned, color=axes.COLOURS[0], linewidth=1.8, label="optimal, in theory")
+    axis.set_xlim(across[0], across[-1])
+    for each in shown:
+        _draw_shares(axis, each)
+    dot = "measured, one dot per image"
+    axis.plot([], [], "o", color=axes.COLOURS[1], alpha=0.6, ms=4, label=dot)
+    axis.plot([], [], color=axes.INK, linewidth=2, marker="_", ms=13, label=BARS)
+    least = min(float(each.shares.min()) for each in shown)
+    axis.set_ylim(max(-0.02, min(0.45, math.floor(10 * least) / 10 - 0.05)), 1.16)
+    text = "estimates without a flagged answer:"
+    head = axis.text(0.015, 0.985, text, transform=axis.transAxes, color=axes.INK)
+    head.set(fontsize=9, va="top")
+    axis.axhline(1.0, color=axes.INK, linewidth=0.6)
+    axes.name_panel(axis, _title(panel))
+    axis.set_xlabel("c*")
+    axes.fixed_ticks(axis.xaxis, ratios)
+    axes.fixed_ticks(axis.yaxis, [k / 10 for k in range(11)])
+    axis.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    axes.legend(axis, loc="lower right")
+
+
+def _draw_shares(axis: Axes, each: Shares) -> None:
+    """Draw dots, quartiles and the median, and above them the share that is one-sided."""
+    spread = np.linspace(-1, 1, len(each.shares)) if len(each.shares) > 1 else np.zeros(1)
+    across = each.ratio * 1.13 ** np.random.default_rng(0).permutation(spread)
+    axis.plot(across, each.shares, "o", color=axes.COLOURS[1], alpha=0.35, ms=3.5, mew=0, zorder=3)
+    low, middle, high = np.percentile(each.shares, [25, 50, 75])
+    axis.plot([each.ratio] * 2, [low, high], color=axes.INK, linewidth=2, zorder=4)
+    axis.plot(each.ratio, middle, "_", color=axes.INK, ms=13, mew=2, zorder=4)
+    text = axis.text(each.ratio, 1.045, f"{each.one_sided:.0%}", fontsize=9, color=axes.INK)
+    text.set(ha="center", va="center")
+
+
+def _title(panel: SharePanel) -> str:
+    runs = [len(each.shares) for each in panel.prices if len(each.shares)]
+    sizes = np.concatenate([each.queries for each in panel.prices])
+    left = sum(each.left_out for each in panel.prices)
+    many = f"{min(runs)}" if min(runs) == max(runs) else f"{min(runs)} to {max(runs)}"
+    estimates = f"{many} estimates per price, of {sizes.min():g} to {sizes.max():g} answers"
+    title = f"{panel.title}\n{estimates}"
+    return f"{title}\n{left} of fewer than {FEWEST} left out" if left else title
+
+
+class Point(NamedTuple):
+    m: float
+    median: Median
+    published: bool
+    """Whether it is the preset's own m."""
+
+
+class SweepPanel(NamedTuple):
+    """A model and a price."""
+
+    title: str
+    sweeps: dict[str, list[Point]]
+    """The attacks of each preset, in the order of their m."""
+
+    @property
+    def points(self) -> list[tuple[str, Point]]:
+        return [(preset, point) for preset, points in self.sweeps.items() for point in points]
+
+
+def sweep_panels(results: StudyResults, rule: DistanceRule = DistanceRule.HARD) -> list[SweepPanel]:
+    """Return the sweeps of a study by model and price."""
+    study = results.study
+    all_series = [
+        runs for runs in series_of(results, rule) if _rate(runs.series.attack.attack) is not None
+    ]
+    if not any(runs.runs for runs in all_series):
+        raise InputError(
+            "no run of an attack with AGREST is finished: expected several attacks of a preset, "
+            'as preset = "a-hsja" with estimate.m = 0.02; resume the study, or add them.'
+        )
+    all_panels = []
+    for model, tariff in itertools.product(study.models, study.tariffs):
+        column = TableColumn(model.name, tariff)
+        sweeps: dict[str, list[Point]] = {}
+        for runs in all_series:
+            if (runs.series.model, runs.series.tariff) == (model, tariff):
+                preset, m = runs.series.attack.preset, _rate(runs.series.attack.attack)
+                points = sweeps.setdefault(preset, [])
+                if m is not None and runs.runs:
+                    median = median_at(runs.runs, column.mark, column.by)
+                    points.append(Point(m, median, m == _rate(PRESETS[preset].attack)))
+                    points.sort(key=lambda point: point.m)
+        images = max((p.median.images for each in sweeps.values() for p in each), default=0)
+        limit = f"total {column.by} {short_cost(column.mark)}"
+        title = f"{model.name}, c* = {tariff.name}, {limit}, {images} images\n{rule.caption}"
+        all_panels.append(SweepPanel(title, sweeps))
+    return all_panels
+
+
+def _rate(attack: object) -> float | None:
+    """Return m if the attack has AGREST."""
+    estimate = getattr(attack, "estimate", None)
+    return estimate.m if isinstance(estimate, Agrest) else None
+
+
+def draw_sweep(results: StudyResults, rule: DistanceRule = DistanceRule.HARD) -> Figure:
+    """Draw the median ℓ2 against m, with a panel for each model and price."""
+    panels = sweep_panels(results, rule)
+    return axes.draw_panels(panels, _draw_sweep_panel, "median ℓ2 distance", 3.7)
+
+
+def _draw_sweep_panel(axis: Axes, panel: SweepPanel) -> None:
+    axis.set(xscale="log", yscale="log")
+    middle = (len(panel.sweeps) - 1) / 2
+    ends = [v for _, p in panel.points for v in (p.median.value, p.median.high) if math.isfinite(v)]
+    top = 1.2 * max(ends, default=1.0)  # of an interval without an upper end
+    for number, (preset, points) in enumerate(panel.sweeps.items()):
+        _draw_rates(axis, preset, points, number, APART ** (number - middle), top)
+    axis.plot([], [], color=axes.INK, linewidth=1.2, alpha=0.55, label="95 % interval")
+    axes.name_panel(axis, panel.title)
+    axis.set_xlabel("m (filled: the published value)")
+    axes.fixed_ticks(axis.xaxis, sorted({point.m for _, point in panel.points}))
+    axes.log_ticks(axis.yaxis, axes.ROUND)
+    axes.legend(axis)
+    absent = [f"{name} at {p.m:g}" for name, p in panel.points if math.isinf(p.median.value)]
+    if absent:
+        text = f"half without an adversarial point:\n{', '.join(absent)}"
+        axis.text(0.02, 0.02, text, transform=axis.transAxes, fontsize=8, color=axes.INK)
+
+
+def _draw_rates(
+    axis: Axes, preset: str, points: list[Point], number: int, aside: float, top: float
+) -> None:
+    colour, marker = axes.COLOURS[number % len(axes.COLOURS)], MARKERS[number % len(MARKERS)]
+    shown = [point for point in points if math.isfinite(point.median.value)]
+    across = [point.m * aside for point in shown]
+    axis.plot(across, [p.median.value for p in shown], color=colour, linewidth=1.4, zorder=2)
+    for x, point in zip(across, shown, strict=True):
+        value, low, high = point.median[:3]
+        high = high if math.isfinite(high) else top
+        axis.plot([x, x], [low, high], color=colour, linewidth=1.2, alpha=0.55)
+        face = colour if point.published else "white"
+        axis.plot(x, value, marker, color=colour, ms=6, mfc=face, zorder=3)
+    label = PRESETS[preset].title
+    axis.plot([], [], marker=marker, color=colour, linewidth=1.4, mfc="white", label=label)
