@@ -208,9 +208,8 @@ def _caption(
 def _markdown(table: PaperTable) -> list[str]:
     """Return one table, or a table for each price if prices have several costs."""
     columns = table.columns
-    by_price = itertools.groupby(
-        range(len(columns)), key=lambda n: (columns[n].model, columns[n].tariff)
-    )
+    prices = [(column.model, column.tariff) for column in columns]
+    by_price = itertools.groupby(range(len(columns)), prices.__getitem__)
     groups = [list(group) for _, group in by_price]
     if len(groups) == len(columns):
         return [table_files.markdown(table)]

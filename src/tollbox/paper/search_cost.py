@@ -128,11 +128,9 @@ def _draw_panel(axis: Axes, costs: SearchCosts) -> None:
     axis.fill_between([], [], color=axes.INK, alpha=0.15, linewidth=0, label="95 % interval")
     ratio, low, high = costs.ratios[:, -1]
     left = f", {costs.left_out} that stopped earlier left out" if costs.left_out else ""
-    axes.name_panel(
-        axis,
-        f"{costs.title}, {costs.images} images{left}\n"
-        f"binary / asymmetric: {ratio:.1f} [{low:.1f}, {high:.1f}] at iteration {iterations[-1]}",
-    )
+    title = f"{costs.title}, {costs.images} images{left}"
+    ends = f"{ratio:.1f} [{low:.1f}, {high:.1f}] at iteration {iterations[-1]}"
+    axes.name_panel(axis, f"{title}\nbinary / asymmetric: {ends}")
     axis.set_ylim(0, None)
     axis.set_xlim(0, max(1, iterations[-1]))
     axis.set_xlabel("iteration")

@@ -28,11 +28,8 @@ LINE_HEIGHT = 12.0
 """Minimum distance between names, in points."""
 OTHERS = "#cccccc"
 """The colour of curves of other families."""
-WEIGHTS: dict[bool, dict[str, Any]] = {
-    True: {"linewidth": 1.8, "zorder": 2.5, "solid_capstyle": "round"},
-    False: {"linewidth": 0.8, "zorder": 2, "solid_capstyle": "round"},
-}
-"""Line weights of the curves of a row's own family, and of the others."""
+OWN_WEIGHT, OTHER_WEIGHT = {"linewidth": 1.8, "zorder": 2.5}, {"linewidth": 0.8, "zorder": 2.0}
+"""Weights of the curves of a row's own family, and of the others."""
 NOTED = ((0, (6, 1.5, 1.5, 1.5)), axes.INK)
 """Line style and colour of a curve with a note."""
 
@@ -142,9 +139,10 @@ def _draw_panel(axis: Axes, panel: CurvePanel, looks: Looks, drawstyle: Any) -> 
     for curve in panel.shown:
         own = curve.name in looks
         dashes, colour = looks[curve.name] if own else ("-", OTHERS)
-        marker = "o" if len(curve.costs) == 1 else ""
-        look = {"color": colour, "linestyle": dashes, "drawstyle": drawstyle, **WEIGHTS[own]}
-        axis.plot(curve.costs, curve.values, marker=marker, markersize=4, **look)
+        look = {"color": colour, "linestyle": dashes, "drawstyle": drawstyle}
+        look |= {"marker": "o" if len(curve.costs) == 1 else "", "solid_capstyle": "round"}
+        look |= OWN_WEIGHT if own else OTHER_WEIGHT
+        axis.plot(curve.costs, curve.values, markersize=4, **look)
         if own and curve.costs[-1] < panel.last:
             ends, tail = [curve.costs[-1], panel.last], [curve.values[-1]] * 2
             axis.plot(ends, tail, ":", color=colour, linewidth=1)
@@ -168,9 +166,8 @@ def _name_ends(axis: Axes, curves: Sequence[Curve], looks: Looks) -> None:
     last = axis.get_xlim()[1]
     points = 72 / axis.figure.dpi
     frame = axis.get_window_extent()
-    heights = [
-        points * (axis.transData.transform((last, value))[1] - frame.y0) for value, _ in ends
-    ]
+    tops = [axis.transData.transform((last, value))[1] for value, _ in ends]
+    heights = [points * (top - frame.y0) for top in tops]
     places = _apart(heights, points * frame.height)
     for (value, name), height, place in zip(ends, heights, places, strict=True):
         text = axis.annotate(

@@ -100,9 +100,8 @@ def _rows(results: StudyResults, chosen: Sequence[SeriesRuns]) -> dict[str, Any]
     places = np.linspace(0, len(started) - 1, min(IMAGES, len(started))).round().astype(int)
     shown = [started[place] for place in places]
     found = _snapshots(results, chosen, shown)
-    factor = amplification(
-        [s.difference(images) for s in found if s.result.distance <= s.run.distances[-1]]
-    )
+    final = (s for s in found if s.result.distance <= s.run.distances[-1])
+    factor = amplification([each.difference(images) for each in final])
     rows: list[dict[str, Any]] = []
     room = MOST_BYTES
     for runs in chosen:

@@ -106,13 +106,11 @@ def page_data(
     ranking = ranking or standings(results, all_series, table.columns)
     levels = levels_of(all_series)
     with_runs = [runs for runs in all_series if runs.runs]
-    efforts = rounded(
-        [
-            {**runs.key, "level": level, **statistics.effort(runs.runs, level)._asdict()}
-            for runs in with_runs
-            for level in levels
-        ]
-    )
+    efforts = [
+        rounded({**runs.key, "level": level, **statistics.effort(runs.runs, level)._asdict()})
+        for runs in with_runs
+        for level in levels
+    ]
     data = {
         "title": study.name,
         "made": f"{datetime.date.today()}, tollbox {record.environment.tollbox}",
@@ -166,13 +164,8 @@ def attack_styles(rows: Sequence[TableRow]) -> list[dict[str, Any]]:
         styles[row.attack] = 0 if sizes[row.family] == 1 else next(unused)
         taken.add((row.family, styles[row.attack]))
     return [
-        {
-            "name": row.attack,
-            "family": row.family,
-            "method": row.words,
-            "kind": row.kind,
-            "style": styles[row.attack],
-        }
+        {"name": row.attack, "family": row.family, "method": row.words, "kind": row.kind}
+        | {"style": styles[row.attack]}
         for row in rows
     ]
 
@@ -186,10 +179,7 @@ def _table(table: PaperTable) -> dict[str, Any]:
         return [cell._asdict() if cell is not None and cell.runs else None for cell in row.cells]
 
     return {
-        "columns": [
-            {**_column(column), "label": column.head, "budget": column.mark}
-            for column in table.columns
-        ],
+        "columns": [{**_column(c), "label": c.head, "budget": c.mark} for c in table.columns],
         "rows": [
             {"family": row.family, "method": row.words, "attack": row.attack, "cells": cells(row)}
             for row in table.rows
@@ -213,8 +203,7 @@ def _ranking(found: Standings, attacks: Sequence[str]) -> dict[str, Any]:
         ],
         "standings": [
             {
-                "model": each.column.model,
-                "price": each.column.tariff.name,
+                **_column(each.column),
                 "attack": each.attack,
                 "ratios": [known(each.ratios.get(attack)) for attack in attacks],
                 "optimality": known(each.optimality),
@@ -261,10 +250,7 @@ def _success(with_runs: Sequence[SeriesRuns], levels: Sequence[float]) -> Iterat
 
 def usual_level(levels: Sequence[float], efforts: Sequence[dict[str, Any]]) -> float | None:
     """Return the smallest level that most of the attacks reach that reach any."""
-    points = {
-        level: sum(e["queries"] is not None for e in efforts if e["level"] == level)
-        for level in levels
-    }
+    points = Counter(each["level"] for each in efforts if each["queries"] is not None)
     enough = MOST_ATTACKS * max(points.values(), default=0)
     return next((level for level in sorted(levels) if points[level] >= enough), None)
 
@@ -280,7 +266,6 @@ def levels_of(all_series: Sequence[SeriesRuns]) -> list[float]:
 
 
 def _phases(runs: Sequence[CellCurve]) -> dict[str, float]:
-    """Return the mean cost of each phase per image."""
     total: Counter[str] = Counter()
     for run in runs:
         total.update(run.phases)

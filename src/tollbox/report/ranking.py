@@ -15,7 +15,6 @@
 5. d* is the smallest distance on an image of a model in this study, by any attack at any price with
    any seed; or a floor, if that is smaller. A floor is a distance that is known to suffice, for
    example from a white-box attack (`read_floors`).
-6. Seconds are summed over workers. Queries per second are known for finished series only.
 """
 
 from __future__ import annotations
@@ -137,9 +136,9 @@ class Standing(NamedTuple):
     """G relative to each attack that has runs in the column."""
     optimality: Estimate
     seconds: float | None
-    """None if the time was not recorded."""
+    """Time of all workers together; None if it was not recorded."""
     speed: float | None
-    """Queries per second."""
+    """Queries per second; None if the series is not finished."""
 
 
 @dataclass(frozen=True)
@@ -259,8 +258,6 @@ def read_floors(file: Path, results: StudyResults) -> dict[tuple[str, int], floa
             key = (model[0] if model else models[0]), numbers[image]
             floors[key] = min(value, floors.get(key, math.inf))
     if not floors:
-        raise FileError(
-            f"{file} has no image of this study",
-            expected="hashes of images, as `tollbox export` writes them",
-        )
+        expected = "hashes of images, as `tollbox export` writes them"
+        raise FileError(f"{file} has no image of this study", expected=expected)
     return floors

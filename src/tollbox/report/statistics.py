@@ -133,10 +133,8 @@ def bootstrap(
     drawn = np.random.default_rng(seed).integers(len(groups), size=(draws, len(groups)))
     if len(set(counts)) == 1:  # samples have one size: compute many at once
         runs = np.stack(groups)
-        blocks = (
-            runs[part].reshape(len(part), -1)
-            for part in np.split(drawn, range(BLOCK, draws, BLOCK))
-        )
+        parts = np.split(drawn, range(BLOCK, draws, BLOCK))
+        blocks = (runs[part].reshape(len(part), -1) for part in parts)
     else:
         blocks = (np.concatenate([groups[i] for i in row])[None] for row in drawn)
     return np.concatenate([statistic(block) for block in blocks])

@@ -83,27 +83,24 @@ def fixed(value: float, decimals: int) -> str:
     return f"{value:.{decimals}f}" if math.isfinite(value) else distance(value)
 
 
-def _csv(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+def _csv(heads: str, rows: Iterable[Iterable[object]]) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(heads)
+    writer.writerow(heads.split())
     writer.writerows(map(plain_text, row) for row in rows)
     return file.getvalue()
 
 
 def comma_separated(table: PaperTable) -> str:
     """Return the table as CSV, with a line for each method and column."""
-    heads = ("family", "method", "attack", "model", "price", "at")
-    values = ("median", "low", "high", "success", "runs", "images", "norm")
-    return _csv(
-        (*heads, *values),
-        (
-            (*row[:3], column.model, column.tariff.name, column.mark, *cell[:6], str(table.norm))
-            for row in (*table.rows, *table.of_all)
-            for column, cell in zip(table.columns, row.cells, strict=True)
-            if cell is not None
-        ),
+    heads = "family method attack model price at median low high success runs images norm"
+    rows = (
+        (*row[:3], column.model, column.tariff.name, column.mark, *cell[:6], str(table.norm))
+        for row in (*table.rows, *table.of_all)
+        for column, cell in zip(table.columns, row.cells, strict=True)
+        if cell is not None
     )
+    return _csv(heads, rows)
 
 
 def latex(table: PaperTable) -> str:
@@ -186,18 +183,16 @@ def ranking_markdown(found: Standings) -> str:
 
 def ranking_csv(found: Standings) -> str:
     """Return the ranking as CSV, with a line for each attack, model and price."""
-    heads = (
-        *("attack", "model", "price", "by", "from", "to", "against"),
-        *("G", "G_low", "G_high", "G_images", "O", "O_low", "O_high", "O_images"),
-        *("cap", "seconds", "queries_per_second"),
-    )
+    where = "attack model price by from to against"
+    numbers = "G G_low G_high G_images O O_low O_high O_images cap seconds queries_per_second"
     rows: list[tuple[object, ...]] = []
     for column in found.columns:
-        where = (column.model, column.tariff.name, column.by, first_cost(column.mark), column.mark)
+        costs = column.by, first_cost(column.mark), column.mark
         for each in found.ranked(column):
-            numbers = (*found.ratio(each), *each.optimality, found.cap, each.seconds, each.speed)
-            rows.append((each.attack, *where, found.reference, *numbers))
-    return _csv(heads, rows)
+            place = each.attack, column.model, column.tariff.name, *costs, found.reference
+            estimates = *found.ratio(each), *each.optimality
+            rows.append((*place, *estimates, found.cap, each.seconds, each.speed))
+    return _csv(f"{where} {numbers}", rows)
 
 
 def ranking_latex(found: Standings) -> str:
