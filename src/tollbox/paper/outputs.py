@@ -35,7 +35,7 @@ from ..report.summary import notes
 from ..report.tradeoff import TradeoffPoint, draw_tradeoff
 from ..studies.results import StudyResults
 from ..studies.specs import AttackSpec, Tariff
-from . import agrest, search_cost
+from . import operations
 from .experiments import Experiment, Scale
 
 NOT_IN_THE_PAPER = "not in the paper"
@@ -158,11 +158,11 @@ def figure(
         case "clip":
             return by_model(results, rule, f"{images}; {planned}; {distances}")
         case "m-sweep":
-            return agrest.draw_sweep(results, rule)
+            return operations.draw_sweep(results, rule)
         case "search-cost":
-            return search_cost.draw(results)
+            return operations.draw_search_costs(results)
         case _:
-            return agrest.draw_shares(results)
+            return operations.draw_shares(results)
 
 
 def tables(

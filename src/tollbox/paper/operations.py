@@ -1,24 +1,28 @@
-"""The paper's figures about AGREST: its share of low-cost answers, and the rate m of its overshoot.
+"""The paper's figures about its two operations: asymmetric search (AS) and AGREST.
 
-1. The optimal share of low-cost answers is p(x*) of theory/caps.py, for a plane boundary. An attack
-   aims at it with the cosine of its schedule for the first iteration, that of a random direction.
-2. The first estimate has about 500 queries at every price. A finished estimate has its share in the
-   notes of its step. At high prices AGREST plans many more queries, and the maximum number of
-   queries stops the run inside the estimate. Then the ledger has its answers, since no other
-   estimate started.
+1. Search costs (Figure 4, left): an accepted step has the cost of each phase so far. Iteration 0 is
+   the search after the start. Runs are compared in pairs: the same image and seed under both
+   attacks, with the same start and noise. The curves stop at the last iteration that nine tenths
+   of the pairs reach, and are means over those pairs, with 95 % intervals over images.
+2. Shares (Figure 4, right): the optimal share of low-cost answers is p(x*) of theory/caps.py, for a
+   plane boundary. An attack aims at it with the cosine of its schedule for the first iteration,
+   that of a random direction. A finished estimate has its share in the notes of its step. At high
+   prices AGREST plans many more than 500 queries, and the maximum number of queries stops the run
+   inside the first estimate. Then the ledger has its answers, since no other estimate started.
 3. Estimates of fewer than `FEWEST` answers are left out, and counted. An estimate without a flagged
    answer has no information.
-4. A sweep has each preset several times, with different `estimate.m`. Its medians are those at the
-   budget. A median that is infinite is not drawn, and the figure says so. The marker of the
-   preset's own m, the paper's choice, is filled.
+4. A sweep (Figure 5) has each preset several times, with different `estimate.m`, the rate at which
+   the overshoot is scheduled. Its medians are those at the budget. An infinite median is not drawn,
+   and the figure says so. The marker of the preset's own m, the paper's choice, is filled.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,22 +30,136 @@ from ..attacks.presets import PRESETS
 from ..core.result import Result, Values
 from ..core.stop import Stop
 from ..errors import InputError
-from ..parts.estimates import PHASE, Agrest
+from ..parts.estimates import PHASE as ESTIMATE
+from ..parts.estimates import Agrest
+from ..parts.searches import PHASE as SEARCH
+from ..parts.searches import AsymmetricSearch, BinarySearch
 from ..report import DistanceRule, axes
 from ..report.axes import Axes, Figure
 from ..report.formatting import short_cost
 from ..report.paper_table import TableColumn
 from ..report.runs import series_of
-from ..report.statistics import Median, median_at
+from ..report.statistics import PERCENTILES, Median, bootstrap, median_at
 from ..studies.results import StudyResults
+from ..studies.specs import ModelSpec, Tariff
 from ..theory.caps import cap_probability, optimal_overshoot
 
+SHARE_OF_PAIRS = 0.9
+"""Share of the pairs that reach the last iteration in the figure."""
+NAMES = ("binary search", "asymmetric search")
+MISSING = (
+    "no two attacks of the study differ only in their search: expected one with BinarySearch and "
+    'one with AsymmetricSearch, as preset = "geoda" and preset = "geoda+as".'
+)
 FEWEST = 100
 """Minimum number of answers of an estimate in the figure."""
 BARS = "median (across) and quartiles (upright)"
 MARKERS = ("o", "s", "D", "^", "v", "P")
 APART = 1.04
 """Factor by which curves are moved sideways, so that their intervals do not overlap."""
+
+
+class SearchCosts(NamedTuple):
+    """Mean cumulative costs of both searches by iteration, with intervals."""
+
+    title: str
+    """The model and the price."""
+    means: Values
+    """(2, iterations): costs of binary search and of asymmetric search."""
+    bands: Values
+    """(2, 2, iterations): low and high of each."""
+    ratios: Values
+    """(3, iterations): the ratio of the means, low and high."""
+    images: int
+    pairs: int
+    left_out: int
+    """Number of pairs that stopped earlier."""
+
+
+def search_costs(results: StudyResults) -> list[SearchCosts]:
+    """Return the search costs for each model and price of a study."""
+    pair = _attacks(results)
+    columns = itertools.product(results.study.models, results.study.tariffs)
+    costs = [_costs(results, pair, *column) for column in columns]
+    known = [each for each in costs if each is not None]
+    if not known:
+        raise InputError("no image has a finished run under both attacks: resume the study.")
+    return known
+
+
+def _attacks(results: StudyResults) -> tuple[str, str]:
+    """Return the names of the first two attacks that differ only in their search."""
+    specs: list[tuple[str, Any]] = [(spec.name, spec.attack) for spec in results.study.attacks]
+    for (binary, one), (asymmetric, other) in itertools.product(specs, specs):
+        if (
+            isinstance(getattr(one, "search", None), BinarySearch)
+            and isinstance(getattr(other, "search", None), AsymmetricSearch)
+            and dataclasses.replace(one, search=other.search) == other
+        ):
+            return binary, asymmetric
+    raise InputError(MISSING)
+
+
+def _costs(
+    results: StudyResults, pair: tuple[str, str], model: ModelSpec, tariff: Tariff
+) -> SearchCosts | None:
+    """Return means over runs, with intervals over images."""
+    spent: tuple[dict[tuple[int, int], list[float]], ...] = ({}, {})
+    for attack, runs in zip(pair, spent, strict=True):
+        for result in results.results(attack, tariff.name, model.name):
+            if result.stop is not Stop.ALREADY_MISCLASSIFIED:
+                place = results.grid.place(result.index)
+                costs = [step.by_phase.get(SEARCH, 0.0) for step in result.trace]
+                runs[place.image, place.seed] = costs
+    keys = sorted(spent[0].keys() & spent[1].keys())
+    lengths = [min(len(runs[key]) for runs in spent) for key in keys]
+    enough = math.ceil(SHARE_OF_PAIRS * len(keys))
+    length = sorted(lengths)[len(keys) - enough] if keys else 0
+    if length == 0:
+        return None
+    complete = [key for key, least in zip(keys, lengths, strict=True) if least >= length]
+    images = np.array([image for image, _ in complete])
+    both = np.array([[runs[key][:length] for runs in spent] for key in complete])
+    samples = bootstrap(lambda rows: both[rows].mean(axis=1), images)
+    means = both.mean(axis=0)
+    spread = np.percentile(samples[:, 0] / samples[:, 1], PERCENTILES, axis=0)
+    return SearchCosts(
+        f"{model.name}, c* = {tariff.name}",
+        means,
+        np.percentile(samples, PERCENTILES, axis=0).swapaxes(0, 1),
+        np.vstack([means[0] / means[1], spread]),
+        len(np.unique(images)),
+        len(complete),
+        len(keys) - len(complete),
+    )
+
+
+def draw_search_costs(results: StudyResults) -> Figure:
+    """Draw the mean cumulative search cost, with a panel for each model and price."""
+    up = "cumulative search cost (mean)"
+    return axes.draw_panels(search_costs(results), _draw_cost_panel, up, 3.6, sharey=False)
+
+
+def _draw_cost_panel(axis: Axes, costs: SearchCosts) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    iterations = np.arange(costs.means.shape[1])
+    curves = zip(NAMES, axes.COLOURS[1::-1], costs.means, costs.bands, strict=True)
+    for name, colour, mean, band in curves:
+        axis.fill_between(iterations, *band, color=colour, alpha=0.15, linewidth=0)
+        axis.plot(iterations, mean, color=colour, linewidth=1.8, marker="o", ms=3, label=name)
+    axis.fill_between([], [], color=axes.INK, alpha=0.15, linewidth=0, label="95 % interval")
+    ratio, low, high = costs.ratios[:, -1]
+    left = f", {costs.left_out} that stopped earlier left out" if costs.left_out else ""
+    title = f"{costs.title}, {costs.images} images{left}"
+    ends = f"{ratio:.1f} [{low:.1f}, {high:.1f}] at iteration {iterations[-1]}"
+    axes.name_panel(axis, f"{title}\nbinary / asymmetric: {ends}")
+    axis.set_ylim(0, None)
+    axis.set_xlim(0, max(1, iterations[-1]))
+    axis.set_xlabel("iteration")
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.plain_numbers(axis.yaxis)
+    axes.legend(axis, loc="upper left")
 
 
 class Shares(NamedTuple):
@@ -109,10 +227,10 @@ def first_estimate(result: Result) -> tuple[float, int] | None:
     for step in result.trace:
         if "share" in step.notes:
             return step.notes["share"], step.notes["estimate_queries"]
-    tally = result.ledger.counts.get(PHASE)
+    tally = result.ledger.counts.get(ESTIMATE)
     if not tally:
         return None
-    return 1 - result.ledger.flagged_in(PHASE) / tally.total(), tally.total()
+    return 1 - result.ledger.flagged_in(ESTIMATE) / tally.total(), tally.total()
 
 
 def draw_shares(results: StudyResults) -> Figure:
