@@ -235,8 +235,9 @@ def test_shares_need_agrest(made: Made) -> None:
 def test_the_sweep_is_in_order_and_its_medians_are_those_of_the_results(made: Made) -> None:
     found = made(SWEEP)
     [panel] = operations.sweep_panels(found)
-    assert list(panel.sweeps) == list(RATES)
-    for name, points in panel.sweeps.items():
+    assert list(dict.fromkeys(point.preset for point in panel.points)) == list(RATES)
+    for name in RATES:
+        points = [point for point in panel.points if point.preset == name]
         assert [point.m for point in points] == sorted(RATES[name])
         own = tb.preset(name).estimate.m
         assert [point.published for point in points] == [p.m == own for p in points]

@@ -236,7 +236,7 @@ def first_estimate(result: Result) -> tuple[float, int] | None:
 def draw_shares(results: StudyResults) -> Figure:
     """Draw shares against c*, with a panel for each model and attack."""
     up = "low-cost answers in the first estimate"
-    return axes.draw_panels(share_panels(results), _draw_share_panel, up, 3.8)
+    return axes.draw_panels(share_panels(results), _draw_share_panel, up, 3.8, sharey=True)
 
 
 def _draw_share_panel(axis: Axes, panel: SharePanel) -> None:
@@ -289,51 +289,49 @@ def _title(panel: SharePanel) -> str:
 
 
 class Point(NamedTuple):
+    preset: str
     m: float
     median: Median
-    published: bool
-    """Whether it is the preset's own m."""
+
+    @property
+    def published(self) -> bool:
+        """Whether it is the preset's own m."""
+        return self.m == _rate(PRESETS[self.preset].attack)
 
 
 class SweepPanel(NamedTuple):
-    """A model and a price."""
+    """A model and a price; points are in the order of presets and of their m."""
 
     title: str
-    sweeps: dict[str, list[Point]]
-    """The attacks of each preset, in the order of their m."""
-
-    @property
-    def points(self) -> list[tuple[str, Point]]:
-        return [(preset, point) for preset, points in self.sweeps.items() for point in points]
+    points: list[Point]
 
 
 def sweep_panels(results: StudyResults, rule: DistanceRule = DistanceRule.HARD) -> list[SweepPanel]:
     """Return the sweeps of a study by model and price."""
-    study = results.study
-    all_series = [
-        runs for runs in series_of(results, rule) if _rate(runs.series.attack.attack) is not None
+    study, all_panels = results.study, []
+    swept = [
+        (runs, m)
+        for runs in series_of(results, rule)
+        if runs.runs and (m := _rate(runs.series.attack.attack)) is not None
     ]
-    if not any(runs.runs for runs in all_series):
+    if not swept:
         raise InputError(
             "no run of an attack with AGREST is finished: expected several attacks of a preset, "
             'as preset = "a-hsja" with estimate.m = 0.02; resume the study, or add them.'
         )
-    all_panels = []
+    presets = list(dict.fromkeys(runs.series.attack.preset for runs, _ in swept))
     for model, tariff in itertools.product(study.models, study.tariffs):
         column = TableColumn(model.name, tariff)
-        sweeps: dict[str, list[Point]] = {}
-        for runs in all_series:
-            if (runs.series.model, runs.series.tariff) == (model, tariff):
-                preset, m = runs.series.attack.preset, _rate(runs.series.attack.attack)
-                points = sweeps.setdefault(preset, [])
-                if m is not None and runs.runs:
-                    median = median_at(runs.runs, column.mark, column.by)
-                    points.append(Point(m, median, m == _rate(PRESETS[preset].attack)))
-                    points.sort(key=lambda point: point.m)
-        images = max((p.median.images for each in sweeps.values() for p in each), default=0)
+        points = [
+            Point(runs.series.attack.preset, m, median_at(runs.runs, column.mark, column.by))
+            for runs, m in swept
+            if (runs.series.model, runs.series.tariff) == (model, tariff)
+        ]
+        points.sort(key=lambda point: (presets.index(point.preset), point.m))
+        images = max((point.median.images for point in points), default=0)
         limit = f"total {column.by} {short_cost(column.mark)}"
         title = f"{model.name}, c* = {tariff.name}, {limit}, {images} images\n{rule.caption}"
-        all_panels.append(SweepPanel(title, sweeps))
+        all_panels.append(SweepPanel(title, points))
     return all_panels
 
 
@@ -346,40 +344,37 @@ def _rate(attack: object) -> float | None:
 def draw_sweep(results: StudyResults, rule: DistanceRule = DistanceRule.HARD) -> Figure:
     """Draw the median ℓ2 against m, with a panel for each model and price."""
     panels = sweep_panels(results, rule)
-    return axes.draw_panels(panels, _draw_sweep_panel, "median ℓ2 distance", 3.7)
+    return axes.draw_panels(panels, _draw_sweep_panel, "median ℓ2 distance", 3.7, sharey=True)
 
 
 def _draw_sweep_panel(axis: Axes, panel: SweepPanel) -> None:
     axis.set(xscale="log", yscale="log")
-    middle = (len(panel.sweeps) - 1) / 2
-    ends = [v for _, p in panel.points for v in (p.median.value, p.median.high) if math.isfinite(v)]
+    medians = [point.median for point in panel.points]
+    ends = [end for m in medians for end in (m.value, m.high) if math.isfinite(end)]
     top = 1.2 * max(ends, default=1.0)  # of an interval without an upper end
-    for number, (preset, points) in enumerate(panel.sweeps.items()):
-        _draw_rates(axis, preset, points, number, APART ** (number - middle), top)
+    presets = list(dict.fromkeys(point.preset for point in panel.points))
+    for number, preset in enumerate(presets):
+        colour, marker = axes.COLOURS[number % len(axes.COLOURS)], MARKERS[number % len(MARKERS)]
+        aside = APART ** (number - (len(presets) - 1) / 2)
+        own = [point for point in panel.points if point.preset == preset]
+        shown = [point for point in own if math.isfinite(point.median.value)]
+        across = [point.m * aside for point in shown]
+        axis.plot(across, [p.median.value for p in shown], color=colour, linewidth=1.4, zorder=2)
+        for x, point in zip(across, shown, strict=True):
+            value, low, high = point.median[:3]
+            high = high if math.isfinite(high) else top
+            axis.plot([x, x], [low, high], color=colour, linewidth=1.2, alpha=0.55)
+            face = colour if point.published else "white"
+            axis.plot(x, value, marker, color=colour, ms=6, mfc=face, zorder=3)
+        label = PRESETS[preset].title
+        axis.plot([], [], marker=marker, color=colour, linewidth=1.4, mfc="white", label=label)
     axis.plot([], [], color=axes.INK, linewidth=1.2, alpha=0.55, label="95 % interval")
     axes.name_panel(axis, panel.title)
     axis.set_xlabel("m (filled: the published value)")
-    axes.fixed_ticks(axis.xaxis, sorted({point.m for _, point in panel.points}))
+    axes.fixed_ticks(axis.xaxis, sorted({point.m for point in panel.points}))
     axes.log_ticks(axis.yaxis, axes.ROUND)
     axes.legend(axis)
-    absent = [f"{name} at {p.m:g}" for name, p in panel.points if math.isinf(p.median.value)]
+    absent = [f"{p.preset} at {p.m:g}" for p in panel.points if math.isinf(p.median.value)]
     if absent:
         text = f"half without an adversarial point:\n{', '.join(absent)}"
         axis.text(0.02, 0.02, text, transform=axis.transAxes, fontsize=8, color=axes.INK)
-
-
-def _draw_rates(
-    axis: Axes, preset: str, points: list[Point], number: int, aside: float, top: float
-) -> None:
-    colour, marker = axes.COLOURS[number % len(axes.COLOURS)], MARKERS[number % len(MARKERS)]
-    shown = [point for point in points if math.isfinite(point.median.value)]
-    across = [point.m * aside for point in shown]
-    axis.plot(across, [p.median.value for p in shown], color=colour, linewidth=1.4, zorder=2)
-    for x, point in zip(across, shown, strict=True):
-        value, low, high = point.median[:3]
-        high = high if math.isfinite(high) else top
-        axis.plot([x, x], [low, high], color=colour, linewidth=1.2, alpha=0.55)
-        face = colour if point.published else "white"
-        axis.plot(x, value, marker, color=colour, ms=6, mfc=face, zorder=3)
-    label = PRESETS[preset].title
-    axis.plot([], [], marker=marker, color=colour, linewidth=1.4, mfc="white", label=label)

@@ -58,11 +58,7 @@ def new_figure(width: float, height: float, title: str = "") -> Figure:
 
 
 def draw_panels(
-    panels: Sequence[P],
-    draw: Callable[[Axes, P], None],
-    up: str,
-    height: float,
-    sharey: bool = True,
+    panels: Sequence[P], draw: Callable[[Axes, P], None], up: str, height: float, sharey: bool
 ) -> Figure:
     """Draw panels side by side; `up` is the label of the vertical axis."""
     figure = new_figure(4.6 * len(panels), height)

@@ -25,15 +25,13 @@ from ..studies.study import Study
 from .runs import SeriesRuns, best_runs
 from .statistics import Median, median_at, significantly_different
 
+Escape = Callable[[str], str]
 BEST_OF_ALL = "best of all attacks"
 BEST_OF_ALL_NOTE = "for each image, if the attacker knew which to use"
 
 
 def price_label(
-    tariff: Tariff,
-    template: str = "c* = {}",
-    infinite: str = "∞",
-    escape: Callable[[str], str] = str,
+    tariff: Tariff, template: str = "c* = {}", infinite: str = "∞", escape: Escape = str
 ) -> str:
     """Return a price for a reader: c* = 100, the number of priced classes, or how it grows."""
     prices = tariff.prices

@@ -14,17 +14,16 @@ import math
 import statistics
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from ..data.tables import plain_text
 from ..studies.specs import Tariff
 from .formatting import brackets, count, distance, percent, short_cost
-from .paper_table import PaperTable, price_label
+from .paper_table import Escape, PaperTable, price_label
 from .ranking import UNKNOWN, Estimate, Standings, first_cost
 from .statistics import Median
 
-Escape = Callable[[str], str]
 ESCAPES = str.maketrans(
     {
         "\\": r"\textbackslash{}",

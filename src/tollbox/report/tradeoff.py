@@ -21,7 +21,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ..attacks.presets import Kind
-from ..core.metric import Metric
 from . import axes
 from .axes import Axes, Figure
 
@@ -68,11 +67,7 @@ class TradeoffPoint(NamedTuple):
 
 
 def draw_tradeoff(
-    points: Sequence[TradeoffPoint],
-    level: float,
-    title: str,
-    own: str = str(Kind.OWN),
-    norm: str = Metric.L2.sign,
+    points: Sequence[TradeoffPoint], level: float, title: str, own: str = "own", norm: str = "ℓ2"
 ) -> Figure:
     """Draw the figure; `own` is the legend of tollbox's own attacks, `norm` that of `level`."""
     prices = list(dict.fromkeys(point.price for point in points)) or [""]
