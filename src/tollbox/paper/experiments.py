@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 STUDIES = resources.files("tollbox.paper") / "studies"
 """The files: in the repository a link to `studies/paper`, in an installed package a copy."""
-SHOWN = "studies/paper"
-"""Name of that folder in messages."""
 
 
 class Scale(enum.StrEnum):
@@ -53,7 +51,6 @@ class Experiment:
 
 
 COSTS = (1e3, 2e3, 5e3, 1e4, 1.5e4)
-"""The total costs of the tables for ViT."""
 SMALL_COSTS = (100.0, 200.0, 500.0, 1000.0, 1500.0)
 
 _ALL = (
@@ -149,7 +146,7 @@ def study_at(
         text = "\n".join(_changed(text, changes)) + "\n"
     from ..studies.study import Study
 
-    return Study.from_text(text, Path(str(place)).parent, f"{SHOWN}/{inside}", files=files)
+    return Study.from_text(text, Path(str(place)).parent, f"studies/paper/{inside}", files=files)
 
 
 def _changed(text: str, changes: Mapping[str, str | None]) -> Iterator[str]:

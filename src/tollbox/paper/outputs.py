@@ -126,7 +126,6 @@ def tradeoff(results: StudyResults, level: float, title: str) -> Figure:
 
 
 def names_of(experiment: Experiment) -> frozenset[str]:
-    """Return the names of an experiment's files."""
     kinds = TABLE if experiment.table else FIGURE
     return frozenset(f"{experiment.name}.{kind}" for kind in kinds)
 

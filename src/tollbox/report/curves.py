@@ -103,7 +103,15 @@ def draw_curves(
     for axis, panel in zip(grid[-1], panels, strict=True):
         axis.set_xlabel(panel.across or across)
     for axis, panel in zip(grid.flat, itertools.cycle(panels)):  # once all curves are drawn
-        _finish_axis(axis, panel, linear)
+        first = min((float(curve.costs[0]) for curve in panel.shown), default=1.0)
+        axis.set_xlim(first if first < panel.last else panel.last / 10, panel.last)
+        axes.log_ticks(axis.xaxis)
+        if linear:
+            axis.set_ylim(-0.02, 1.02)
+            axes.plain_numbers(axis.yaxis)
+        else:
+            axes.log_ticks(axis.yaxis, axes.ROUND)
+        axes.style(axis)
     common = _common_keys(panels, len(rows) > 1)
     axes.legend_below(figure, common, handlelength=3.2)  # long enough for all kinds of dashes
     if at_ends:
@@ -146,18 +154,6 @@ def _draw_panel(axis: Axes, panel: CurvePanel, looks: Looks, drawstyle: Any) -> 
         if own and curve.costs[-1] < panel.last:
             ends, tail = [curve.costs[-1], panel.last], [curve.values[-1]] * 2
             axis.plot(ends, tail, ":", color=colour, linewidth=1)
-
-
-def _finish_axis(axis: Axes, panel: CurvePanel, linear: bool) -> None:
-    first = min((float(curve.costs[0]) for curve in panel.shown), default=1.0)
-    axis.set_xlim(first if first < panel.last else panel.last / 10, panel.last)
-    if linear:
-        axis.set_ylim(-0.02, 1.02)
-        axes.plain_numbers(axis.yaxis)
-    else:
-        axes.log_ticks(axis.yaxis, axes.ROUND)
-    axes.log_ticks(axis.xaxis)
-    axes.style(axis)
 
 
 def _name_ends(axis: Axes, curves: Sequence[Curve], looks: Looks) -> None:
