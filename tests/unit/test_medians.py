@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from tollbox.core.stop import Stop
-from tollbox.report import formatting
+from tollbox.report import DistanceRule, formatting
 from tollbox.report import statistics as medians
-from tollbox.report.distance_rule import DistanceRule
 from tollbox.report.runs import CellCurve
 
 INF = math.inf
@@ -22,9 +21,10 @@ def run(
     seed: int = 0,
     known: float = INF,
     iterates: list[tuple[float, float]] | None = None,
+    rule: DistanceRule = DistanceRule.HARD,
 ) -> CellCurve:
     """A run that reaches distances from costs on; flagged queries are half of them."""
-    costs = np.array([cost for cost, _ in steps])
+    costs = np.array([cost for cost, _ in steps], float)
     accepted = iterates or []
     places = np.array([cost for cost, _ in accepted])
     return CellCurve(
@@ -39,17 +39,18 @@ def run(
         {"cost": known, "source": INF, "queries": INF},
         {},
         np.empty((0, 2)),
+        rule,
     )
 
 
-def at(one: CellCurve, *marks: float, reading: DistanceRule = DistanceRule.HARD) -> list[float]:
-    return one.at(np.array(marks, float), "cost", reading).tolist()
+def at(one: CellCurve, *marks: float) -> list[float]:
+    return one.at(np.array(marks, float), "cost").tolist()
 
 
 def test_a_run_is_a_step_function():
     one = run([(10, 4.0), (20, 3.0)])
     assert at(one, 9.99, 10, 19.99, 20, 1e9) == [INF, 4.0, 4.0, 3.0, 3.0]
-    assert one.at(np.array([6.0, 5.99]), "source", DistanceRule.HARD).tolist() == [4.0, INF]
+    assert one.at(np.array([6.0, 5.99]), "source").tolist() == [4.0, INF]
 
 
 def test_beyond_what_is_known_is_nothing():
@@ -59,9 +60,9 @@ def test_beyond_what_is_known_is_nothing():
 
 
 def test_the_papers_rule_interpolates_between_iterates():
-    one = run([(5, 9.0), (10, 1.0)], iterates=[(10, 8.0), (20, 4.0)])
-    assert at(one, 9, 10, 15, 20, 30, reading=DistanceRule.PAPER) == [INF, 8.0, 6.0, 4.0, 4.0]
-    assert at(run([(5, 9.0)]), 7, reading=DistanceRule.PAPER) == [INF]
+    one = run([(5, 9.0), (10, 1.0)], iterates=[(10, 8.0), (20, 4.0)], rule=DistanceRule.PAPER)
+    assert at(one, 9, 10, 15, 20, 30) == [INF, 8.0, 6.0, 4.0, 4.0]
+    assert at(run([(5, 9.0)], rule=DistanceRule.PAPER), 7) == [INF]
 
 
 def test_the_median_counts_infinities_and_leaves_out_what_is_not_known():
@@ -75,25 +76,25 @@ def test_the_median_counts_infinities_and_leaves_out_what_is_not_known():
 
 def test_a_curve_of_medians():
     runs = [run([(10, 4.0), (20, 2.0)]), run([(15, 1.0)], image=1), run([], image=2)]
-    table = medians.distances_at(runs, np.array([5.0, 10.0, 15.0, 20.0]), "cost", DistanceRule.HARD)
+    table = medians.distances_at(runs, np.array([5.0, 10.0, 15.0, 20.0]), "cost")
     assert [medians.median(column) for column in table.T] == [INF, INF, 4.0, 2.0]
-    nothing = medians.distances_at([], np.array([1.0]), "cost", DistanceRule.HARD)
+    nothing = medians.distances_at([], np.array([1.0]), "cost")
     assert nothing.shape == (0, 1)
 
 
 def test_success_is_of_those_that_are_known():
     runs = [run([(10, 4.0), (20, 2.0)]), run([(15, 1.0)], image=1, known=18), run([], image=2)]
-    found = medians.success(runs, 3.0, np.array([10.0, 15.0, 20.0]), "cost", DistanceRule.HARD)
+    found = medians.success(runs, 3.0, np.array([10.0, 15.0, 20.0]), "cost")
     assert found.tolist() == [0.0, pytest.approx(1 / 3), 0.5]
-    assert medians.success(runs, 2.0, np.array([20.0]), "cost", DistanceRule.HARD).tolist() == [0.0]
+    assert medians.success(runs, 2.0, np.array([20.0]), "cost").tolist() == [0.0]
 
 
 def test_a_median_at_a_mark_with_what_it_stands_on():
     runs = [run([(1, float(i))], image=i, seed=s) for i in range(1, 4) for s in (0, 1)]
-    found = medians.median_at(runs, 5.0, "cost", DistanceRule.HARD)
+    found = medians.median_at(runs, 5.0, "cost")
     assert (found.value, found.success, found.runs, found.images) == (2.0, 1.0, 6, 3)
     assert (found.low, found.high) == (1.0, 3.0)
-    cut = medians.median_at([run([(1, 2.0)], known=3)], 5.0, "cost", DistanceRule.HARD)
+    cut = medians.median_at([run([(1, 2.0)], known=3)], 5.0, "cost")
     assert cut.runs == 0
     assert math.isnan(cut.value)
 
@@ -169,7 +170,7 @@ def test_effort_to_reach_a_distance():
     assert math.isnan(medians.effort([], 1.0).share)
 
 
-MARK = medians.Mark(10.0, "cost", DistanceRule.HARD)
+MARK = (10.0, "cost")
 
 
 def attack(distances: list[float]) -> list[CellCurve]:
@@ -179,27 +180,27 @@ def attack(distances: list[float]) -> list[CellCurve]:
 def test_attacks_are_significantly_different_on_the_same_images():
     far = [1.0, 10.0, 3.0, 30.0, 5.0, 50.0, 7.0, 70.0]  # of intervals that overlap almost wholly
     near = [0.8 * value for value in far]
-    assert medians.significantly_different(attack(near), attack(far), MARK)
-    assert not medians.significantly_different(attack(far), attack(near), MARK)
+    assert medians.significantly_different(attack(near), attack(far), *MARK)
+    assert not medians.significantly_different(attack(far), attack(near), *MARK)
     mixed = [0.8 * value if image % 2 else 1.25 * value for image, value in enumerate(far)]
-    assert not medians.significantly_different(attack(mixed), attack(far), MARK)
+    assert not medians.significantly_different(attack(mixed), attack(far), *MARK)
 
 
 def test_few_images_and_unknown_runs_are_never_significantly_different():
     far, near = [9.0] * 6, [1.0] * 6
-    assert medians.significantly_different(attack(near), attack(far), MARK)
-    assert not medians.significantly_different(attack(near[:5]), attack(far), MARK)
+    assert medians.significantly_different(attack(near), attack(far), *MARK)
+    assert not medians.significantly_different(attack(near[:5]), attack(far), *MARK)
     cut = [run([(1, 9.0)], image=image, known=5.0) for image in range(6)]
-    assert not medians.significantly_different(attack(near), cut, MARK)
+    assert not medians.significantly_different(attack(near), cut, *MARK)
     seeds = [run([(1, 1.0)], image=image, seed=seed) for image in range(3) for seed in (0, 1)]
     others = [run([(1, 9.0)], image=image, seed=seed) for image in range(3) for seed in (0, 1)]
-    assert not medians.significantly_different(seeds, others, MARK)
+    assert not medians.significantly_different(seeds, others, *MARK)
 
 
 def test_no_adversarial_point_is_larger_than_any_distance_and_not_different_from_itself():
     nothing = [run([], image=image) for image in range(8)]
-    assert medians.significantly_different(attack([1.0] * 8), nothing, MARK)
-    assert not medians.significantly_different(nothing, nothing, MARK)
+    assert medians.significantly_different(attack([1.0] * 8), nothing, *MARK)
+    assert not medians.significantly_different(nothing, nothing, *MARK)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pytest
 from small_studies import TEXT, write_study
 
 import tollbox as tb
-from tollbox.report.distance_rule import DistanceRule
 from tollbox.report.figures import write_figures
 from tollbox.report.page import page, page_data
 from tollbox.report.paper_table import paper_table
@@ -56,7 +55,7 @@ def test_results_are_in_linf(folder: Path) -> None:
 def test_what_is_written_of_it_says_linf(folder: Path, tmp_path: Path) -> None:
     with tb.studies.StudyResults(folder) as found:
         data = page_data(found)
-        table = paper_table(found.study, series_of(found), DistanceRule.HARD)
+        table = paper_table(found.study, series_of(found))
         write_export(found, tmp_path)
     for name in ("cells.csv", "steps.csv"):
         with open(tmp_path / name, newline="") as file:

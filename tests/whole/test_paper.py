@@ -22,7 +22,8 @@ import tollbox as tb
 from tollbox.cli.app import main
 from tollbox.models.zoo import resnet50
 from tollbox.paper import experiments, outputs
-from tollbox.paper.experiments import EXPERIMENTS, Scale, is_own, study_at
+from tollbox.paper.experiments import EXPERIMENTS, Scale, study_at
+from tollbox.paper.outputs import is_own
 from tollbox.studies.store.store import Store
 
 ROOT = Path(__file__).parents[2]

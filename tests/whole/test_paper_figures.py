@@ -19,20 +19,13 @@ from matplotlib.text import Annotation, Text
 import tollbox as tb
 from tollbox.attacks import Kind
 from tollbox.paper import outputs
-from tollbox.paper.experiments import (
-    EXPERIMENTS,
-    OWN,
-    Scale,
-    attack_name,
-    is_own,
-    number,
-    price_name,
-)
+from tollbox.paper.experiments import EXPERIMENTS, Scale
+from tollbox.paper.outputs import OWN, attack_name, is_own, number, price_name
+from tollbox.report import DistanceRule
 from tollbox.report.curves import Curve, CurvePanel, draw_curves
-from tollbox.report.distance_rule import DistanceRule
 from tollbox.report.paper_table import PaperTable, TableColumn, paper_table, rows_of
 from tollbox.report.runs import CellCurve, series_of
-from tollbox.report.statistics import Mark, Median, effort, median_at
+from tollbox.report.statistics import Median, effort, median_at
 from tollbox.report.table_files import comma_separated, latex, markdown
 from tollbox.report.tradeoff import TradeoffPoint, draw_tradeoff
 from tollbox.studies.study import Study
@@ -129,9 +122,9 @@ def test_a_panel_for_each_model(found: tb.studies.StudyResults) -> None:
 
 def test_a_curve_is_the_median_over_images(found: tb.studies.StudyResults) -> None:
     runs = next(r for r in series_of(found) if r.series.attack.name == "hsja")
-    [curve] = outputs._panel([runs], "some title", "cost", DistanceRule.HARD).curves
+    [curve] = outputs._panel([runs], "some title", "cost").curves
     for mark, value in list(zip(curve.costs, curve.values, strict=True))[::9]:
-        assert value == median_at(runs.runs, mark, "cost", DistanceRule.HARD).value
+        assert value == median_at(runs.runs, mark, "cost").value
 
 
 def test_our_own_curve_is_set_apart_and_the_legend_says_so(found: tb.studies.StudyResults) -> None:
@@ -168,13 +161,13 @@ def test_our_own_attack_takes_no_mark_away_and_has_one_where_it_is_best(
             [value] = [values[r.series.attack.name] for r in every if r.runs is runs]
             return Median(value, value, value, 1.0, 9, 9)
 
-        def apart(a: list[CellCurve], b: list[CellCurve], _: Mark) -> bool:
+        def apart(a: list[CellCurve], b: list[CellCurve], *_: object) -> bool:
             return median_of(a).value != median_of(b).value
 
         monkeypatch.setattr("tollbox.report.paper_table.median_at", median_of)
         monkeypatch.setattr("tollbox.report.paper_table.significantly_different", apart)
-        table = paper_table(found.study, every, DistanceRule.HARD, separate_own=separate_own)
-        return {row.attack: best[0] for row, best in zip(table.rows, table.best, strict=True)}
+        table = paper_table(found.study, every, separate_own=separate_own)
+        return {row.attack: row.cells[0].best for row in table.rows}
 
     ahead = {"hsja": 2.0, "a-surfree": 3.0, "stealthy-hsja": 2.0, "frugal": 1.0}
     assert marks(ahead, separate_own=False) == {
@@ -185,7 +178,7 @@ def test_our_own_attack_takes_no_mark_away_and_has_one_where_it_is_best(
     }
     first = {"hsja": True, "a-surfree": False, "stealthy-hsja": True}
     assert marks(ahead, separate_own=True) == {**first, "frugal": True}
-    monkeypatch.setattr("tollbox.paper.outputs.series_of", lambda _: every)
+    monkeypatch.setattr("tollbox.paper.outputs.series_of", lambda *_: every)
     files = outputs.tables(EXPERIMENTS["table-1"], Scale.SMALL, found, DistanceRule.HARD)
     rows = [line.split("|") for line in files["md"].splitlines() if line.startswith("| ")][1:]
     assert {row[2].strip(): "**" in row[3] for row in rows} == {
@@ -300,18 +293,17 @@ def test_many_attacks_of_a_tradeoff_are_numbered() -> None:
 def test_a_table_with_several_costs_for_a_price(found: tb.studies.StudyResults) -> None:
     every = series_of(found)
     marks = {"2": (50.0, 100.0, 150.0)}
-    table = paper_table(found.study, every, DistanceRule.HARD, marks)
+    table = paper_table(found.study, every, marks)
     assert [column.mark for column in table.columns] == [50, 100, 150, 600] * 2
-    plain = paper_table(found.study, every, DistanceRule.HARD)
-    assert [cells[2] for cells in table.cells] == [cells[0] for cells in plain.cells]
-    medians = [table.cells[0][column] for column in range(3)]
+    plain = paper_table(found.study, every)
+    assert [row.cells[2] for row in table.rows] == [row.cells[0] for row in plain.rows]
+    medians = [table.rows[0].cells[column] for column in range(3)]
     values = [math.inf if cell is None else cell.value for cell in medians]
     assert values == sorted(values, reverse=True)
     tex = latex(table)
     assert r"\multicolumn{3}{c}{$c^\star=2$} & $c^\star=100$ & " in tex
     assert r"\multicolumn{4}{c}{conv} & \multicolumn{4}{c}{prototypes}" in tex
     assert "50 & 100 & 150 & 600" in tex
-    assert "[" not in markdown(table, intervals=False)
     rows = list(csv.DictReader(io.StringIO(comma_separated(table))))
     assert {row["at"] for row in rows if row["price"] == "2"} == {"50.0", "100.0", "150.0"}
 
@@ -321,9 +313,10 @@ def test_a_column_of_a_table_has_equal_decimals() -> None:
     columns = [TableColumn("conv", tariff) for tariff in study.tariffs]
     values = [(0.5, 81.234), (1.0, 9.87), (12.3456, math.inf), (1.0, 20.0)]
     cells = [[Median(v, v / 2, 2 * v, 1.0, 3, 3) for v in row] for row in values]
-    table = PaperTable(columns, rows_of(study), cells, [[False] * 2 for _ in cells])
-    lines = markdown(table, intervals=False).splitlines()[2:]
-    shown = [[cell.strip("* ") for cell in line.split("|")[3:5]] for line in lines]
+    rows = zip(rows_of(study), cells, strict=True)
+    table = PaperTable(columns, [row._replace(cells=each) for row, each in rows])
+    lines = markdown(table).splitlines()[2:]
+    shown = [[cell.split("[")[0].strip("* ") for cell in line.split("|")[3:5]] for line in lines]
     assert shown == [["0.50", "81.2"], ["1.00", "9.9"], ["12.35", "∞"], ["1.00", "20.0"]]
     assert "[0.25, 1.00]" in markdown(table)
     plain = re.sub(r"\\textbf\{(.*?)\}", r"\1", latex(table))

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 import tollbox as tb
 from tollbox.core.stop import Stop
-from tollbox.paper import low_cost_share, m_sweep, search_cost
+from tollbox.paper import operations
 from tollbox.parts.estimates import Agrest, MonteCarlo
 from tollbox.report.figures import save
 from tollbox.report.statistics import interval
@@ -120,7 +120,7 @@ def again(preset: str, seed: int, price: float, **changes: float) -> tb.Results:
 
 
 def test_search_costs_are_those_of_shorter_runs(made: Made) -> None:
-    [costs] = search_cost.search_costs(made(SEARCHES))
+    [costs] = operations.search_costs(made(SEARCHES))
     assert (costs.images, costs.pairs, costs.left_out) == (RIGHT, 2 * RIGHT, 0)
     for preset, means in zip(("geoda", "geoda+as"), costs.means, strict=True):
         assert len(means) == ITERATIONS + 1
@@ -141,7 +141,7 @@ def test_search_costs_are_those_of_shorter_runs(made: Made) -> None:
 
 def test_what_the_ledger_says_in_the_end(made: Made) -> None:
     found = made(SEARCHES)
-    [costs] = search_cost.search_costs(found)
+    [costs] = operations.search_costs(found)
     for attack, means in zip(("geoda", "geoda+as"), costs.means, strict=True):
         ends = [r.ledger.by_phase["search"] for r in found.results(attack).counted]
         assert means[-1] == pytest.approx(np.mean(ends))
@@ -149,7 +149,7 @@ def test_what_the_ledger_says_in_the_end(made: Made) -> None:
 
 def test_search_costs_need_two_attacks_that_differ_in_the_search_alone(made: Made) -> None:
     with pytest.raises(tb.errors.InputError, match="differ only in their search"):
-        search_cost.search_costs(made(SHARES))
+        operations.search_costs(made(SHARES))
 
 
 # -- share of low-cost answers --------------------------------------------------------------------
@@ -176,7 +176,7 @@ class Overheard:
 
 def test_shares_are_those_of_the_answers(made: Made) -> None:
     found = made(SHARES)
-    [panel] = low_cost_share.panels(found)
+    [panel] = operations.share_panels(found)
     attack = found.study.attacks[0].attack
     assert panel.dimension == IMAGES[0].numel()
     whole = cut = 0
@@ -207,7 +207,8 @@ def test_shares_are_those_of_the_answers(made: Made) -> None:
             wanted.append(1 - np.mean(heard.flagged[:size]))
             sizes.append(size)
             if notes:
-                assert notes[0]["planned_share"] == pytest.approx(each.planned)
+                planned = operations.optimal(each.ratio, panel.dimension)
+                assert notes[0]["planned_share"] == pytest.approx(planned)
         assert each.shares == pytest.approx(np.array(wanted))
         assert each.queries.tolist() == sizes
         assert each.left_out == 0
@@ -220,12 +221,12 @@ def test_the_optimal_share_by_hand() -> None:
     x = caps.optimal_overshoot(2.0, 784)
     heights = np.random.default_rng(0).standard_normal((20_000, 784))
     heights /= np.linalg.norm(heights, axis=1, keepdims=True)
-    assert low_cost_share.optimal(2.0, 784) == pytest.approx((heights[:, 0] >= -x).mean(), abs=0.02)
+    assert operations.optimal(2.0, 784) == pytest.approx((heights[:, 0] >= -x).mean(), abs=0.02)
 
 
 def test_shares_need_agrest(made: Made) -> None:
     with pytest.raises(tb.errors.InputError, match="no attack with AGREST"):
-        low_cost_share.panels(made(SEARCHES))
+        operations.share_panels(made(SEARCHES))
 
 
 # -- sweep ----------------------------------------------------------------------------------------
@@ -233,15 +234,16 @@ def test_shares_need_agrest(made: Made) -> None:
 
 def test_the_sweep_is_in_order_and_its_medians_are_those_of_the_results(made: Made) -> None:
     found = made(SWEEP)
-    [panel] = m_sweep.panels(found)
-    assert [sweep.name for sweep in panel.sweeps] == list(RATES)
-    for sweep in panel.sweeps:
-        assert [point.m for point in sweep.points] == sorted(RATES[sweep.name])
-        own = tb.preset(sweep.name).estimate.m
-        assert [point.published for point in sweep.points] == [p.m == own for p in sweep.points]
-        assert sum(point.published for point in sweep.points) == 1
-        for point in sweep.points:
-            results = found.results(f"{sweep.name} {point.m}")
+    [panel] = operations.sweep_panels(found)
+    assert list(dict.fromkeys(point.preset for point in panel.points)) == list(RATES)
+    for name in RATES:
+        points = [point for point in panel.points if point.preset == name]
+        assert [point.m for point in points] == sorted(RATES[name])
+        own = tb.preset(name).estimate.m
+        assert [point.published for point in points] == [p.m == own for p in points]
+        assert sum(point.published for point in points) == 1
+        for point in points:
+            results = found.results(f"{name} {point.m}")
             assert point.median.value == results.median_at(300)
             values = np.array([r.distance_at(300) for r in results.counted])
             images = np.array([found.grid.place(r.index).image for r in results.counted])
@@ -251,7 +253,7 @@ def test_the_sweep_is_in_order_and_its_medians_are_those_of_the_results(made: Ma
 
 def test_a_sweep_needs_agrest(made: Made) -> None:
     with pytest.raises(tb.errors.InputError, match=r"estimate\.m"):
-        m_sweep.panels(made(SEARCHES))
+        operations.sweep_panels(made(SEARCHES))
 
 
 # -- the search picture ---------------------------------------------------------------------------
@@ -352,9 +354,9 @@ def test_the_legends_of_the_pictures_are_complete(made: Made) -> None:
     vanilla, _ = concept_pictures.draw_estimates().axes
     assert not any("$x'_t$" in key for key in legend_of(vanilla))
     assert "interval in the end" in legend_of(search_picture.draw())
-    [shares] = low_cost_share.draw(made(SHARES)).axes
+    [shares] = operations.draw_shares(made(SHARES)).axes
     assert "median (across) and quartiles (upright)" in legend_of(shares)
-    [sweep] = m_sweep.draw(made(SWEEP)).axes
+    [sweep] = operations.draw_sweep(made(SWEEP)).axes
     assert "95 % interval" in legend_of(sweep)
 
 
@@ -382,9 +384,9 @@ def drawn_within(figure: Figure) -> bool:
 
 
 FIGURES: dict[str, Callable[[Made], Figure]] = {
-    "search-cost": lambda made: search_cost.draw(made(SEARCHES)),
-    "low-cost-share": lambda made: low_cost_share.draw(made(SHARES)),
-    "m-sweep": lambda made: m_sweep.draw(made(SWEEP)),
+    "search-cost": lambda made: operations.draw_search_costs(made(SEARCHES)),
+    "low-cost-share": lambda made: operations.draw_shares(made(SHARES)),
+    "m-sweep": lambda made: operations.draw_sweep(made(SWEEP)),
     "search-picture": lambda made: search_picture.draw(),
     "concept-picture": lambda made: concept_pictures.draw_agrest_and_search(),
     "estimates-picture": lambda made: concept_pictures.draw_estimates(),

@@ -16,7 +16,6 @@ from small_studies import TEXT, StudyFolder, write_study
 
 import tollbox as tb
 from tollbox.cli.app import main
-from tollbox.report.distance_rule import DistanceRule
 from tollbox.report.page import page_data
 from tollbox.report.paper_table import BEST_OF_ALL, PaperTable, paper_table, with_best_of_all
 from tollbox.report.ranking import Standings, log_spaced, read_floors, standings
@@ -56,16 +55,14 @@ def series(found: tb.studies.StudyResults) -> list[SeriesRuns]:
 
 @pytest.fixture(scope="module")
 def table(found: tb.studies.StudyResults, series: list[SeriesRuns]) -> PaperTable:
-    return with_best_of_all(
-        paper_table(found.study, series, DistanceRule.HARD), series, DistanceRule.HARD
-    )
+    return with_best_of_all(paper_table(found.study, series), series)
 
 
 @pytest.fixture(scope="module")
 def ranking(
     found: tb.studies.StudyResults, series: list[SeriesRuns], table: PaperTable
 ) -> Standings:
-    return standings(found, series, table.columns, DistanceRule.HARD)
+    return standings(found, series, table.columns)
 
 
 def distances(found: tb.studies.StudyResults, attack: str, price: str) -> dict[Any, np.ndarray]:
@@ -110,7 +107,7 @@ def test_g_and_o_are_those_of_the_results(
 def test_the_best_of_all_is_the_least_of_each_image(
     found: tb.studies.StudyResults, table: PaperTable
 ) -> None:
-    for column, cell in zip(table.columns, table.of_all, strict=True):
+    for column, cell in zip(table.columns, table.of_all[0].cells, strict=True):
         ours = [distances(found, attack, column.tariff.name) for attack in ("surfree", "a-hsja")]
         least = [min(each[key][-1] for each in ours) for key in ours[0]]
         assert cell is not None
@@ -178,8 +175,7 @@ def test_an_unfinished_series_has_no_speed(found: tb.studies.StudyResults, tmp_p
         ranked = standings(
             again,
             every,
-            paper_table(again.study, every, DistanceRule.HARD).columns,
-            DistanceRule.HARD,
+            paper_table(again.study, every).columns,
         )
     assert [each.speed is None for each in ranked.standings].count(True) == 1
     assert {each.ratios["surfree"].images for each in ranked.standings} == {4}
@@ -215,14 +211,12 @@ def test_floors_are_known_distances_of_images(
 ) -> None:
     """A floor of a tenth of what is known lowers O, and one that is farther changes nothing."""
     file = tmp_path / "floors.csv"
-    before = standings(found, series, table.columns, DistanceRule.HARD)
+    before = standings(found, series, table.columns)
 
     def ranked(distance: float) -> Standings:
         lines = [f"{content},{distance}" for content, _, _ in found.images]
         file.write_text("\n".join(["image,distance", "elsewhere,1", *lines]))
-        return standings(
-            found, series, table.columns, DistanceRule.HARD, floors=read_floors(file, found)
-        )
+        return standings(found, series, table.columns, floors=read_floors(file, found))
 
     far, near = ranked(CAP), ranked(1e-4)
     assert "or from the floors" in near.best_known

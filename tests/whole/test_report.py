@@ -18,9 +18,8 @@ import torch
 from PIL import Image
 
 import tollbox as tb
+from tollbox.report import DistanceRule, statistics, summary
 from tollbox.report import gallery as gallery_module
-from tollbox.report import statistics, summary
-from tollbox.report.distance_rule import DistanceRule
 from tollbox.report.figures import write_figures
 from tollbox.report.page import page_data, usual_level
 from tollbox.report.paper_table import PaperTable, paper_table
@@ -90,7 +89,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tb.studies.StudyResults:
 
 @pytest.fixture(scope="module")
 def table(found: tb.studies.StudyResults) -> PaperTable:
-    return paper_table(found.study, series_of(found), DistanceRule.HARD)
+    return paper_table(found.study, series_of(found))
 
 
 @pytest.mark.slow
@@ -104,9 +103,9 @@ def test_the_table_is_that_of_the_results(
         ("CGBA", "VA+AS+AGREST (A-CGBA)", "a-cgba"),
         ("HSJA", "a_b & c|d", "a_b & c|d"),
     ]
-    for method, cells in zip(table.rows, table.cells, strict=True):
-        for column, cell in zip(table.columns, cells, strict=True):
-            results = found.results(attack=method.attack, price=column.tariff.name)
+    for row in table.rows:
+        for column, cell in zip(table.columns, row.cells, strict=True):
+            results = found.results(attack=row.attack, price=column.tariff.name)
             assert cell is not None
             assert cell.value == results.median_at(BUDGET)
             assert cell.success == results.success_at(BUDGET)
@@ -126,30 +125,30 @@ def test_a_run_is_read_as_its_result_is(found: tb.studies.StudyResults) -> None:
                 last = min(run.known[by], 1.5 * run.spent[by])
                 marks = np.linspace(0, last, 29)
                 expected = [result.distance_at(mark, by) for mark in marks]
-                assert run.at(marks, by, DistanceRule.HARD).tolist() == expected
+                assert run.at(marks, by).tolist() == expected
             assert sum(run.phases.values()) == pytest.approx(result.ledger.cost)
 
 
 def test_the_best_of_a_column_is_marked_with_all_that_is_not_told_from_it(
     found: tb.studies.StudyResults, table: PaperTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert table.best == [[True, True]] * 4  # five images tell nothing apart
+    assert all(
+        cell.best for row in table.rows for cell in row.cells
+    )  # five images tell nothing apart
     monkeypatch.setattr(statistics, "FEWEST_IMAGES", 1)
-    told = paper_table(found.study, series_of(found), DistanceRule.HARD)
+    told = paper_table(found.study, series_of(found))
     for column in range(2):
-        values = [row[column].value for row in told.cells if row[column] is not None]
-        best = [row[column] for row in told.best]
+        values = [row.cells[column].value for row in told.rows]
+        best = [row.cells[column].best for row in told.rows]
         assert best[int(np.argmin(values))]
         assert best == [_overlaps(found, told, row, column) for row in range(4)]
-    assert not all(best for row in told.best for best in row)
-    half = told.only([1])
-    assert (half.columns, half.best) == (told.columns[1:], [row[1:] for row in told.best])
+    assert not all(cell.best for row in told.rows for cell in row.cells)
 
 
 def _overlaps(found: tb.studies.StudyResults, table: PaperTable, row: int, column: int) -> bool:
     """Whether a median is the least in 2.5 % of the samples or more, drawn in the plainest way."""
     names = [each.attack for each in table.rows]
-    least = int(np.argmin([cells[column].value for cells in table.cells]))
+    least = int(np.argmin([each.cells[column].value for each in table.rows]))
     price = table.columns[column].tariff.name
 
     def reached(attack: str) -> np.ndarray:
@@ -333,13 +332,13 @@ def test_tables_as_text(table: PaperTable) -> None:
     rows = list(csv.DictReader(io.StringIO(comma_separated(table))))
     assert len(rows) == 8
     assert rows[0]["attack"] == "surfree"
-    first = table.cells[0][0]
+    first = table.rows[0].cells[0]
     assert first is not None
     assert float(rows[0]["median"]) == first.value
     tex = latex(table)
     assert r"a\_b \& c|d" in tex
     assert tex.count(r"\\") == 3 + 4
-    assert tex.count(r"\textbf") == sum(best for row in table.best for best in row)
+    assert tex.count(r"\textbf") == sum(cell.best for row in table.rows for cell in row.cells)
 
 
 @pytest.mark.slow

@@ -139,10 +139,10 @@ def test_the_tradeoff_is_at_a_distance_that_half_of_the_attacks_reach() -> None:
             effort.update(queries=100.0 if reached else None, flagged=10.0 if reached else None)
     for level, told in ((20.0, 20.0), (5.0, 10.0)):
         data["level"] = level
-        assert figure_files.tradeoff_level(data, "ResNet-50") == told
+        assert figure_files.tradeoff_level(data) == told
     for effort in data["tradeoff"]:
         effort.update(queries=None, flagged=None)
-    assert figure_files.tradeoff_level(data, "ResNet-50") is None
+    assert figure_files.tradeoff_level(data) is None
     assert "tradeoff" not in drawn(data)
 
 

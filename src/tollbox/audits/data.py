@@ -19,9 +19,8 @@ import numpy as np
 
 from ..core.goal import class_words
 from ..core.result import Values
-from ..report.distance_rule import DistanceRule
 from ..report.paper_table import TableColumn
-from ..report.ranking import Estimate, first_cost, standings, time_of
+from ..report.ranking import Estimate, first_cost, standings, times_of
 from ..report.runs import SeriesRuns
 from ..studies.grid import Series
 from ..studies.specs import Tariff
@@ -234,7 +233,7 @@ def _ranking(runs: AuditRuns) -> dict[str, Any]:
     [model] = results.study.models
     priced = [tariff for tariff in results.study.tariffs if math.isfinite(tariff.limits.budget)]
     columns = [TableColumn(model.name, tariff) for tariff in priced]
-    found = standings(results, runs.complete, columns, DistanceRule.HARD)
+    found = standings(results, runs.complete, columns)
 
     def estimate(each: Estimate | None) -> dict[str, Any] | None:
         return None if each is None or not each.images else _numbers(each)
@@ -261,8 +260,7 @@ def _ranking(runs: AuditRuns) -> dict[str, Any]:
 
 def times(runs: AuditRuns) -> list[Mapping[str, Any]]:
     """Return the seconds of each finished series, summed over workers, and queries per second."""
-    seconds = runs.results.seconds() or {}
-    found = (time_of(runs.results, each, seconds.get(each.series.number)) for each in runs.complete)
+    found = times_of(runs.results, runs.complete)
     return [{"seconds": number(each), "speed": number(speed)} for each, speed in found]
 
 

@@ -22,7 +22,7 @@ from ..core.metric import Metric
 from ..core.validation import DTYPES
 from ..data.classes import flagged_classes
 from ..data.resizing import INTERPOLATIONS
-from ..report.distance_rule import DistanceRule
+from ..report import DistanceRule
 from ..studies.kinds import FLAG, MEAN, RATIO, STD
 from ..studies.schema import ALL, find
 from .parsing import numbers, side, whole

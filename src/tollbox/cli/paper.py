@@ -20,7 +20,7 @@ from ..data.output import check_free, staged
 from ..data.tables import kind_of
 from ..errors import FileError, InputError, UnknownNameError, mention
 from ..paper.experiments import EXPERIMENTS, Experiment, Scale, experiment, study_at
-from ..report.distance_rule import DistanceRule
+from ..report import DistanceRule
 from .options import ReadingName, offered
 from .output import FAILED, STOPPED, console, say
 from .parsing import as_option, seconds, whole, within

@@ -55,7 +55,7 @@ def report(
 ) -> int:
     """Make a page from a study, finished or not: table, curves, trade-offs, gallery."""
     from ..data.output import check_free, check_replaceable, replace_file, staged
-    from ..report.distance_rule import DistanceRule
+    from ..report import DistanceRule
     from ..report.figures import write_figures
     from ..report.page import GENERATOR, page, page_data
     from ..report.paper_table import paper_table, with_best_of_all
@@ -79,11 +79,10 @@ def report(
     if options.figures is not None:
         check_free(options.figures, input="figures")
     with StudyResults(folder) as results:
-        all_series = series_of(results)
+        all_series = series_of(results, reading)
         floors = None if options.floors is None else read_floors(options.floors, results)
-        table = paper_table(results.study, all_series, reading)
-        table = with_best_of_all(table, all_series, reading)
-        ranking = standings(results, all_series, table.columns, reading, options.against, floors)
+        table = with_best_of_all(paper_table(results.study, all_series), all_series)
+        ranking = standings(results, all_series, table.columns, options.against, floors)
         data = page_data(results, reading, all_series, table, ranking)
     replace_file(out, page(data))
     if options.figures is not None:

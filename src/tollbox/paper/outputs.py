@@ -2,31 +2,31 @@
 
 1. A figure is NAME.svg, NAME.pdf and NAME.png; a table is NAME.md, NAME.csv and NAME.tex. The title
    or caption says what was run and by which rule distances are measured; in LaTeX it is a comment.
-2. Figure 1 shows flagged queries against all queries that each attack needs to reach a distance.
-3. Figure 3 has a panel for each price, against the total cost, and a last one for c* = ∞. There the
+2. Figure 3 has a panel for each price, against the total cost, and a last one for c* = ∞. There the
    paper's attacks plan with the largest finite price, and only flagged queries count. Random
    numbers do not depend on the price, so these are the runs of that price, against their flagged
    queries.
-4. Figure 7 has a panel for each model, against flagged queries. A budget is a cost, and attacks
+3. Figure 7 has a panel for each model, against flagged queries. A budget is a cost, and attacks
    spend different parts of it on other answers. So against flagged queries curves stop at different
    places; a run that has stopped keeps its last distance.
-5. tollbox's own attacks are not in the paper. They are marked wherever they appear.
+4. tollbox's own attacks are not in the paper. They are marked wherever they appear.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..attacks.presets import Kind
 from ..core.result import By
-from ..report import figures, table_files
+from ..report import DistanceRule, figures, table_files
+from ..report.axes import Figure
 from ..report.curves import Curve, CurvePanel, draw_curves
-from ..report.distance_rule import DistanceRule
 from ..report.formatting import counted
 from ..report.paper_table import PaperTable, paper_table
 from ..report.runs import SeriesRuns, series_of
@@ -34,57 +34,83 @@ from ..report.statistics import distances_at, effort, median
 from ..report.summary import notes
 from ..report.tradeoff import TradeoffPoint, draw_tradeoff
 from ..studies.results import StudyResults
-from . import low_cost_share, m_sweep, search_cost
-from .experiments import (
-    NOT_IN_THE_PAPER,
-    OWN,
-    Experiment,
-    Scale,
-    attack_name,
-    is_own,
-    number,
-    price_name,
+from ..studies.specs import AttackSpec, Tariff
+from . import operations
+from .experiments import Experiment, Scale
+
+NOT_IN_THE_PAPER = "not in the paper"
+OWN = f"tollbox's own, {NOT_IN_THE_PAPER}"
+"""Legend of tollbox's own attacks in figures."""
+RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+FIGURE, TABLE = ("svg", "pdf", "png"), ("md", "csv", "tex")
+BOLD = "Bold marks the smallest median of {}, and every other that is not significantly different."
+OWN_ROWS = (
+    "{0} is tollbox's own, not in the paper. {1} {0} is bold if it has the smallest median of all "
+    "rows, or is not significantly different from it."
 )
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+
+def attack_name(spec: AttackSpec) -> str:
+    """Return the paper's name (A-HSJA, Frugal (tollbox)), or the name that the study gives."""
+    name = spec.described.title if spec.name == spec.preset else spec.name
+    return f"{name} (tollbox)" if is_own(spec) else name
+
+
+def is_own(spec: AttackSpec) -> bool:
+    """Return whether the attack is tollbox's own, which the paper does not have."""
+    return spec.described.method.kind is Kind.OWN
+
+
+def price_name(tariff: Tariff) -> str:
+    """Return c* = 5, c* = 10⁴ or c* = ∞, or the name that the study gives."""
+    if tariff.name == "inf":
+        return "c* = ∞"
+    plain = tariff.name == f"{tariff.prices.ratio:g}"
+    return f"c* = {number(tariff.prices.ratio) if plain else tariff.name}"
+
+
+def number(ratio: float) -> str:
+    """Return a ratio as text: 5, 300 or 10⁵."""
+    power = math.log10(ratio) if ratio > 0 else math.nan
+    if power >= 2 and power == round(power):
+        return f"10{str(round(power)).translate(RAISED)}"
+    return f"{ratio:g}"
 
 
 def by_price(results: StudyResults, rule: DistanceRule, title: str) -> Figure:
     """Draw Figure 3."""
-    all_series, prices = series_of(results), results.study.tariffs
+    all_series, prices = series_of(results, rule), results.study.tariffs
     panels = []
     for tariff in prices:
         chosen = [runs for runs in all_series if runs.series.tariff == tariff]
-        panels.append(_panel(chosen, price_name(tariff), "cost", rule))
+        panels.append(_panel(chosen, price_name(tariff), "cost"))
     head = f"c* = ∞, planned with {number(prices[-1].prices.ratio)}"
-    panels.append(_panel(chosen, head, "source", rule))
+    panels.append(_panel(chosen, head, "source"))
     return draw_curves(panels, title, "total cost per image", steps=rule is DistanceRule.HARD)
 
 
 def by_model(results: StudyResults, rule: DistanceRule, title: str) -> Figure:
     """Draw Figure 7."""
-    all_series = series_of(results)
+    all_series = series_of(results, rule)
     panels = [
-        _panel([r for r in all_series if r.series.model == model], model.name, "source", rule)
+        _panel([r for r in all_series if r.series.model == model], model.name, "source")
         for model in results.study.models
     ]
     return draw_curves(panels, title, steps=rule is DistanceRule.HARD)
 
 
-def _panel(chosen: list[SeriesRuns], head: str, by: By, rule: DistanceRule) -> CurvePanel:
+def _panel(chosen: list[SeriesRuns], head: str, by: By) -> CurvePanel:
     curves = []
     for runs in chosen:
         if runs.runs:
             spec, marks = runs.series.attack, runs.marks(by)
-            values = [median(column) for column in distances_at(runs.runs, marks, by, rule).T]
+            values = [median(column) for column in distances_at(runs.runs, marks, by).T]
             note = OWN if is_own(spec) else ""
             curves.append(Curve(attack_name(spec), marks, np.array(values), note=note))
     return CurvePanel(head, curves, "flagged queries per image" if by == "source" else None)
 
 
 def points_of(results: StudyResults, level: float) -> list[TradeoffPoint]:
-    """Return a point for each attack and price."""
     points = []
     for runs in series_of(results):
         spec = runs.series.attack
@@ -99,20 +125,7 @@ def tradeoff(results: StudyResults, level: float, title: str) -> Figure:
     return draw_tradeoff(points_of(results, level), level, title, own=OWN)
 
 
-FIGURE, TABLE = ("svg", "pdf", "png"), ("md", "csv", "tex")
-BOLD = (
-    "Bold marks the smallest median of a column, and all that are not significantly different from "
-    "it."
-)
-BOLD_SEPARATE = (
-    "{0} is tollbox's own, not in the paper. Bold marks the smallest median of the paper's rows in "
-    "a column, and all of them that are not significantly different from it. {0} is bold if it has "
-    "the smallest median of all rows, or is not significantly different from it."
-)
-
-
 def names_of(experiment: Experiment) -> frozenset[str]:
-    """Return the names of an experiment's files."""
     kinds = TABLE if experiment.table else FIGURE
     return frozenset(f"{experiment.name}.{kind}" for kind in kinds)
 
@@ -120,7 +133,6 @@ def names_of(experiment: Experiment) -> frozenset[str]:
 def write(
     experiment: Experiment, scale: Scale, results: StudyResults, rule: DistanceRule, folder: Path
 ) -> None:
-    """Write the files of an experiment."""
     if experiment.table:
         for kind, text in tables(experiment, scale, results, rule).items():
             (folder / f"{experiment.name}.{kind}").write_text(text, encoding="utf-8")
@@ -132,32 +144,33 @@ def write(
 def figure(
     experiment: Experiment, scale: Scale, results: StudyResults, rule: DistanceRule
 ) -> Figure:
-    """Return the figure of an experiment."""
     images = counted(results.grid.images, "image")
     title = f"{_models(results)}; {images}"
     planned = f"planned with c* = {results.study.tariffs[0].name}"
     paper = rule is DistanceRule.PAPER
     distances = "iterates, which can move away again" if paper else "hard budgets"
-    if experiment.name == "tradeoff":
-        return tradeoff(results, experiment.level[scale], f"{title}; {planned}")
-    if experiment.name == "stealthy":
-        return by_price(results, rule, f"{title}; {distances}")
-    if experiment.name == "clip":
-        return by_model(results, rule, f"{images}; {planned}; {distances}")
-    if experiment.name == "m-sweep":
-        return m_sweep.draw(results, rule)
-    return {"search-cost": search_cost.draw, "low-cost-share": low_cost_share.draw}[
-        experiment.name
-    ](results)
+    match experiment.name:
+        case "tradeoff":
+            return tradeoff(results, experiment.level[scale], f"{title}; {planned}")
+        case "stealthy":
+            return by_price(results, rule, f"{title}; {distances}")
+        case "clip":
+            return by_model(results, rule, f"{images}; {planned}; {distances}")
+        case "m-sweep":
+            return operations.draw_sweep(results, rule)
+        case "search-cost":
+            return operations.draw_search_costs(results)
+        case _:
+            return operations.draw_shares(results)
 
 
 def tables(
     experiment: Experiment, scale: Scale, results: StudyResults, rule: DistanceRule
 ) -> dict[str, str]:
     """Return the table of an experiment by kind of file."""
-    all_series = series_of(results)
+    all_series = series_of(results, rule)
     marks = experiment.marks.get(scale)
-    table = paper_table(results.study, all_series, rule, marks, separate_own=True)
+    table = paper_table(results.study, all_series, marks, separate_own=True)
     rows = [
         row._replace(words=f"{row.words}, {NOT_IN_THE_PAPER}") if row.kind is Kind.OWN else row
         for row in table.rows
@@ -177,7 +190,8 @@ def _caption(
 ) -> str:
     clean = "" if results.study.charge_clean else " The query of the clean image is not charged."
     own = dict.fromkeys(row.family for row in table.rows if row.kind is Kind.OWN)
-    bold = BOLD_SEPARATE.format(" and ".join(own)) if own else BOLD
+    bold = BOLD.format("the paper's rows in a column" if own else "a column")
+    bold = OWN_ROWS.format(" and ".join(own), bold) if own else bold
     distances = (
         "those of the iterates, interpolated linearly (the paper's rule)"
         if rule is DistanceRule.PAPER
@@ -192,14 +206,18 @@ def _caption(
 
 def _markdown(table: PaperTable) -> list[str]:
     """Return one table, or a table for each price if prices have several costs."""
-    prices = list(dict.fromkeys((c.model, c.tariff.name) for c in table.columns))
-    if len(prices) == len(table.columns):
+    columns = table.columns
+    prices = [(column.model, column.tariff) for column in columns]
+    by_price = itertools.groupby(range(len(columns)), prices.__getitem__)
+    groups = [list(group) for _, group in by_price]
+    if len(groups) == len(columns):
         return [table_files.markdown(table)]
-    columns = [
-        [i for i, c in enumerate(table.columns) if (c.model, c.tariff.name) == price]
-        for price in prices
-    ]
-    return [table_files.markdown(table.only(each)) for each in columns]
+    parts = []
+    for group in groups:
+        rows = [row._replace(cells=[row.cells[n] for n in group]) for row in table.rows]
+        part = dataclasses.replace(table, columns=[columns[n] for n in group], rows=rows)
+        parts.append(table_files.markdown(part))
+    return parts
 
 
 def _models(results: StudyResults) -> str:

@@ -2,6 +2,7 @@
 
 1. Figures use matplotlib's object interface: no global state, no display.
 2. matplotlib is an extra and slow to import. `new_figure` imports it; no module does so at the top.
+   Its types are imported from here, for type checkers only.
 3. Names come from users. `literal` stops matplotlib from reading `$` as mathematics and from hiding
    names that start with `_`, and it shortens long names.
 """
@@ -11,17 +12,21 @@ from __future__ import annotations
 import itertools
 import textwrap
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..data.user_code import optional
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.axes import Axes as Axes
     from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
+    from matplotlib.figure import Figure as Figure
+    from matplotlib.lines import Line2D as Line2D
+else:
+    Axes = Figure = Line2D = Any
+
+P = TypeVar("P")
 
 INK = "#333333"
 FAINT = "#dddddd"
@@ -31,9 +36,7 @@ PHASE_COLOURS = ("#332288", "#ddcc77", "#882255", "#999933", "#999999", "#44aa99
 """Colours of phases, none of which is the colour of an attack (Tol)."""
 LINE_STYLES = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
 LINE_LOOKS = tuple(itertools.product(LINE_STYLES, COLOURS))
-"""Line style and colour of each curve, in order."""
 LONGEST_NAME = 32
-"""Maximum number of letters of a name."""
 LONGEST_TITLE = 60
 """Maximum number of letters in a line of a panel's title."""
 ROUND = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
@@ -43,24 +46,28 @@ SHORT = {ROUND: 30.0, FEW_ROUND: 100.0}
 """Ratio of the ends of a log axis below which it has these ticks within its decades."""
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure; its size is in inches."""
+def new_figure(width: float, height: float, title: str = "") -> Figure:
+    """Return an empty figure, with its size in inches; the title has at most three lines."""
     matplotlib = optional("matplotlib.figure", "figures are drawn with it", extra="report")
     figure: Figure = matplotlib.Figure(figsize=(width, height), layout="constrained")
+    if title:
+        lines = textwrap.wrap(title, round(11.5 * width), max_lines=3, placeholder=" …")
+        text = literal("\n".join(lines), longest=None)
+        figure.suptitle(text, color=INK, fontsize=11, x=0.01, ha="left")
     return figure
 
 
-def panels(count: int, height: float, sharey: bool = True) -> tuple[Figure, list[Axes]]:
-    """Return a figure with panels side by side."""
-    figure = new_figure(4.6 * count, height)
-    return figure, list(figure.subplots(1, count, sharey=sharey, squeeze=False)[0])
-
-
-def head(figure: Figure, title: str) -> None:
-    """Set the title of a whole figure, on at most three lines."""
-    lines = textwrap.wrap(title, round(11.5 * figure.get_figwidth()), max_lines=3, placeholder=" …")
-    text = literal("\n".join(lines), longest=None)
-    figure.suptitle(text, color=INK, fontsize=11, x=0.01, ha="left")
+def draw_panels(
+    panels: Sequence[P], draw: Callable[[Axes, P], None], up: str, height: float, sharey: bool
+) -> Figure:
+    """Draw panels side by side; `up` is the label of the vertical axis."""
+    figure = new_figure(4.6 * len(panels), height)
+    row = figure.subplots(1, len(panels), sharey=sharey, squeeze=False)[0]
+    for axis, panel in zip(row, panels, strict=True):
+        draw(axis, panel)
+        style(axis)
+    row[0].set_ylabel(up)
+    return figure
 
 
 def literal(name: str, longest: int | None = LONGEST_NAME) -> str:
@@ -89,12 +96,6 @@ def any_letters() -> Iterator[None]:
         yield
 
 
-def lay_out(figure: Figure) -> None:
-    """Place the axes, so that texts can be measured."""
-    with any_letters():
-        figure.draw_without_rendering()
-
-
 def name_panel(axis: Axes, title: str, size: float = 9) -> None:
     lines = (literal(line, LONGEST_TITLE) for line in title.split("\n"))
     axis.set_title("\n".join(lines), color=INK, fontsize=size, loc="left")
@@ -110,12 +111,11 @@ def legend_below(figure: Figure, keys: Sequence[Line2D], **look: Any) -> None:
     """Add a legend below the axes, with as many columns as fit into the width."""
     for columns in range(len(keys), 0, -1):
         legend(figure, handles=keys, loc="outside lower center", ncols=columns, **look)
-        drawn = figure.legends[-1]
         with any_letters():
-            width = drawn.get_window_extent().width
+            width = figure.legends[-1].get_window_extent().width
         if columns == 1 or width <= figure.bbox.width:
             return
-        drawn.remove()
+        figure.legends[-1].remove()
 
 
 def legend_key(label: str, colour: str, **look: Any) -> Line2D:
@@ -127,10 +127,8 @@ def legend_key(label: str, colour: str, **look: Any) -> Line2D:
 
 def plain_numbers(scale: Axis) -> None:
     """Write ticks as 20,000 or 0.05, never as powers."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-
-    scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    scale.set_minor_formatter(NullFormatter())
+    scale.set_major_formatter(lambda value, _: f"{value:,.10g}")
+    scale.set_minor_formatter("")
 
 
 def log_ticks(scale: Axis, within: tuple[float, ...] = FEW_ROUND) -> None:
@@ -145,7 +143,6 @@ def log_ticks(scale: Axis, within: tuple[float, ...] = FEW_ROUND) -> None:
 
 
 def fixed_ticks(scale: Axis, values: Sequence[float]) -> None:
-    """Set ticks at these values only."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
     scale.set_major_locator(FixedLocator(values))

@@ -12,18 +12,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..core.result import Values
 from . import axes
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
+from .axes import Axes, Figure, Line2D
 
 MOST_IN_PANEL = 7
 LONGEST_AT_END = 18
@@ -32,7 +28,8 @@ LINE_HEIGHT = 12.0
 """Minimum distance between names, in points."""
 OTHERS = "#cccccc"
 """The colour of curves of other families."""
-TAIL = "budget spent"
+OWN_WEIGHT, OTHER_WEIGHT = {"linewidth": 1.8, "zorder": 2.5}, {"linewidth": 0.8, "zorder": 2.0}
+"""Weights of the curves of a row's own family, and of the others."""
 NOTED = ((0, (6, 1.5, 1.5, 1.5)), axes.INK)
 """Line style and colour of a curve with a note."""
 
@@ -45,16 +42,11 @@ class Curve:
     """A step curve: each value holds up to the next cost. Infinite values are not drawn."""
 
     name: str
-    costs: NDArray[np.float64]
-    values: NDArray[np.float64]
+    costs: Values
+    values: Values
     family: str = ""
     note: str = ""
     """What distinguishes it from all other curves, if anything does."""
-
-    @property
-    def drawn(self) -> NDArray[np.bool_]:
-        """The points that a log axis can show."""
-        return np.isfinite(self.values) & (self.costs > 0)
 
 
 @dataclass(frozen=True)
@@ -68,12 +60,19 @@ class CurvePanel:
 
     @property
     def shown(self) -> list[Curve]:
-        return [curve for curve in self.curves if curve.drawn.any()]
+        """The curves at the points that a log axis can show; those without any are left out."""
+        masks = [np.isfinite(curve.values) & (curve.costs > 0) for curve in self.curves]
+        return [
+            replace(curve, costs=curve.costs[mask], values=curve.values[mask])
+            for curve, mask in zip(self.curves, masks, strict=True)
+            if mask.any()
+        ]
 
     @property
     def last(self) -> float:
         """The right end of the axis, where the names are."""
-        return max((float(curve.costs[-1]) for curve in self.shown), default=1.0)
+        names = {curve.name for curve in self.shown}
+        return max((float(c.costs[-1]) for c in self.curves if c.name in names), default=1.0)
 
 
 def draw_curves(
@@ -93,8 +92,7 @@ def draw_curves(
     most = max(len(looks) for looks in rows.values())
     at_ends = longest <= LONGEST_AT_END and most <= MOST_IN_PANEL
     width = 4.6 * len(panels) + (0.6 if at_ends else 2.6)
-    figure = axes.new_figure(width, 4.0 if len(rows) == 1 else 2.7 * len(rows) + 0.8)
-    axes.head(figure, title)
+    figure = axes.new_figure(width, 4.0 if len(rows) == 1 else 2.7 * len(rows) + 0.8, title)
     grid = figure.subplots(len(rows), len(panels), sharex="col", sharey=True, squeeze=False)
     grid[0][0].set(yscale="linear" if linear else "log")
     for line, (family, looks) in zip(grid, rows.items(), strict=True):
@@ -104,22 +102,27 @@ def draw_curves(
         line[0].set_ylabel(up)
     for axis, panel in zip(grid[-1], panels, strict=True):
         axis.set_xlabel(panel.across or across)
-    for line in grid:
-        for axis, panel in zip(line, panels, strict=True):
-            _finish_axis(axis, panel, linear)
-    common = _common_keys(grid, panels, len(rows) > 1)
+    for axis, panel in zip(grid.flat, itertools.cycle(panels)):  # once all curves are drawn
+        first = min((float(curve.costs[0]) for curve in panel.shown), default=1.0)
+        axis.set_xlim(first if first < panel.last else panel.last / 10, panel.last)
+        axes.log_ticks(axis.xaxis)
+        if linear:
+            axis.set_ylim(-0.02, 1.02)
+            axes.plain_numbers(axis.yaxis)
+        else:
+            axes.log_ticks(axis.yaxis, axes.ROUND)
+        axes.style(axis)
+    common = _common_keys(panels, len(rows) > 1)
     axes.legend_below(figure, common, handlelength=3.2)  # long enough for all kinds of dashes
     if at_ends:
-        axes.lay_out(figure)
+        with axes.any_letters():
+            figure.draw_without_rendering()  # places the axes
     for line, looks in zip(grid, rows.values(), strict=True):
         if at_ends:
             for axis, panel in zip(line, panels, strict=True):
                 _name_ends(axis, [curve for curve in panel.shown if curve.name in looks], looks)
         else:
-            keys = [
-                axes.legend_key(axes.literal(name), colour, linestyle=dashes, linewidth=1.8)
-                for name, (dashes, colour) in looks.items()
-            ]
+            keys = [_key(name, look) for name, look in looks.items()]
             axes.legend(line[-1], handles=keys, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
@@ -139,92 +142,62 @@ def _rows(panels: Sequence[CurvePanel]) -> dict[str, Looks]:
     return rows
 
 
-def _draw_panel(axis: Axes, panel: CurvePanel, looks: Looks, drawstyle: str) -> None:
+def _draw_panel(axis: Axes, panel: CurvePanel, looks: Looks, drawstyle: Any) -> None:
     axis.set_xscale("log")
     for curve in panel.shown:
         own = curve.name in looks
         dashes, colour = looks[curve.name] if own else ("-", OTHERS)
-        costs, values = curve.costs[curve.drawn], curve.values[curve.drawn]
-        axis.plot(
-            costs,
-            values,
-            drawstyle=drawstyle,
-            linestyle=dashes,
-            marker="o" if len(costs) == 1 else "",
-            markersize=4,
-            color=colour,
-            linewidth=1.8 if own else 0.8,
-            zorder=2.5 if own else 2,
-            solid_capstyle="round",
-        )
-        if own and costs[-1] < panel.last:
-            ends, tail = [costs[-1], panel.last], [values[-1], values[-1]]
-            axis.plot(ends, tail, ":", color=colour, linewidth=1, label=TAIL)
-
-
-def _finish_axis(axis: Axes, panel: CurvePanel, linear: bool) -> None:
-    first = min((float(c.costs[c.drawn][0]) for c in panel.shown), default=1.0)
-    axis.set_xlim(first if first < panel.last else panel.last / 10, panel.last)
-    if linear:
-        axis.set_ylim(-0.02, 1.02)
-        axes.plain_numbers(axis.yaxis)
-    else:
-        axes.log_ticks(axis.yaxis, axes.ROUND)
-    axes.log_ticks(axis.xaxis)
-    axes.style(axis)
+        look = {"color": colour, "linestyle": dashes, "drawstyle": drawstyle}
+        look |= {"marker": "o" if len(curve.costs) == 1 else "", "solid_capstyle": "round"}
+        look |= OWN_WEIGHT if own else OTHER_WEIGHT
+        axis.plot(curve.costs, curve.values, markersize=4, **look)
+        if own and curve.costs[-1] < panel.last:
+            ends, tail = [curve.costs[-1], panel.last], [curve.values[-1]] * 2
+            axis.plot(ends, tail, ":", color=colour, linewidth=1)
 
 
 def _name_ends(axis: Axes, curves: Sequence[Curve], looks: Looks) -> None:
     """Write names at the right ends of the curves, moved apart where they would overlap."""
-    ends = sorted(((float(c.values[c.drawn][-1]), c.name) for c in curves), key=lambda end: end[0])
+    ends = sorted(((float(c.values[-1]), c.name) for c in curves), key=lambda end: end[0])
     last = axis.get_xlim()[1]
     points = 72 / axis.figure.dpi
     frame = axis.get_window_extent()
-    heights = [
-        points * (axis.transData.transform((last, value))[1] - frame.y0) for value, _ in ends
-    ]
+    tops = [axis.transData.transform((last, value))[1] for value, _ in ends]
+    heights = [points * (top - frame.y0) for top in tops]
     places = _apart(heights, points * frame.height)
     for (value, name), height, place in zip(ends, heights, places, strict=True):
-        axis.annotate(
-            axes.literal(name),
-            (last, value),
-            xytext=(5, place - height),
-            textcoords="offset points",
-            color=looks[name][1],
-            va="center",
-            fontsize=10,
-            annotation_clip=False,
+        text = axis.annotate(
+            axes.literal(name), (last, value), (5, place - height), textcoords="offset points"
         )
+        text.set(color=looks[name][1], va="center", fontsize=10, annotation_clip=False)
 
 
 def _apart(heights: Sequence[float], top: float) -> list[float]:
     """Move rising heights until neighbours are a line apart and all are between 0 and `top`."""
-    places = list(heights)
+    places, last = list(heights), len(heights) - 1
     for _ in range(100):  # neighbours that overlap push each other apart
         for i in range(1, len(places)):
             lacking = max(0.0, LINE_HEIGHT - (places[i] - places[i - 1]))
             places[i - 1] -= lacking / 2
             places[i] += lacking / 2
-    for i in range(len(places)):
-        places[i] = max(places[i], LINE_HEIGHT * i)
-    for i in range(len(places) - 1, -1, -1):
-        places[i] = min(places[i], top - LINE_HEIGHT * (len(places) - 1 - i))
-    return places
-
-
-def _common_keys(grid: Any, panels: Sequence[CurvePanel], grouped: bool) -> list[Line2D]:
-    """Return legend entries for what the names do not explain."""
-    dashes, colour = NOTED
-    notes = (curve.note for panel in panels for curve in panel.shown if curve.note)
-    keys = [
-        axes.legend_key(axes.literal(note), colour, linestyle=dashes, linewidth=1.8)
-        for note in dict.fromkeys(notes)
+    return [
+        min(max(place, LINE_HEIGHT * i), top - LINE_HEIGHT * (last - i))
+        for i, place in enumerate(places)
     ]
+
+
+def _common_keys(panels: Sequence[CurvePanel], grouped: bool) -> list[Line2D]:
+    """Return legend entries for what the names do not explain."""
+    curves = [(curve, panel) for panel in panels for curve in panel.shown]
+    keys = [_key(note, NOTED) for note in dict.fromkeys(c.note for c, _ in curves if c.note)]
     if grouped:
         keys.append(axes.legend_key("the other attacks", OTHERS, linewidth=0.8))
-    labels = {line.get_label() for row in grid for axis in row for line in axis.lines}
-    if TAIL in labels:
-        keys.append(
-            axes.legend_key(f"{TAIL}: the last median holds", axes.INK, linestyle=":", linewidth=1)
-        )
+    if any(curve.costs[-1] < panel.last for curve, panel in curves):
+        text = "budget spent: the last median holds"
+        keys.append(axes.legend_key(text, axes.INK, linestyle=":", linewidth=1))
     return keys
+
+
+def _key(name: str, look: tuple[Any, str]) -> Line2D:
+    dashes, colour = look
+    return axes.legend_key(axes.literal(name), colour, linestyle=dashes, linewidth=1.8)

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..attacks.presets import Kind
 from ..core.metric import Metric
 from . import axes
+from .axes import Figure
 from .curves import MOST_IN_PANEL, Curve, CurvePanel, draw_curves
 from .formatting import count
 from .tradeoff import TradeoffPoint, draw_tradeoff
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 BEST, NOTE = "best of all", "best attack for each image"
 """Name of the curve of the best of all attacks, short enough for its end, and its note."""
@@ -56,39 +53,39 @@ def _figures(data: dict[str, Any], model: str) -> Iterator[tuple[str, Figure]]:
     """Yield the figures of a model by name; empty ones are left out."""
     title, tag = f"{data['title']}, {model}", data["norm"]
     norm = Metric(tag).sign
+    of_model = {
+        key: [item for item in data[key] if item["model"] == model]
+        for key in ("curves", "best", "success", "tradeoff", "phases")
+    }
+    data = {**data, **of_model}
+    room = len(data["attacks"]) < MOST_IN_PANEL
     for by, name, axis in (
         ("cost", f"median-{tag}-by-cost", "cost per image"),
         ("source", f"median-{tag}-by-flagged", "flagged queries per image"),
     ):
-        panels = _panels(data, [c for c in data["curves"] if (c["model"], c["by"]) == (model, by)])
-        panels = [_with_best(data, panel, model, by) for panel in panels]
+        curves, best = ([c for c in data[key] if c["by"] == by] for key in ("curves", "best"))
+        panels = _panels(data, curves, best if room else ())
         if panels:
             text = f"{title}: median {norm}, {data['reading']}"
             yield name, draw_curves(panels, text, axis, f"median {norm} distance")
-    ranked = _ranking(data, model)
-    if len(data["attacks"]) > 1 and ranked:
-        names = [attack["name"] for attack in data["attacks"]]
-        reference = data["ranking"]["against"]
-        yield "ranking", draw_ranking(ranked, names, reference, f"{title}: over all budgets")
-    of_model = [c for c in data["success"] if (c["model"], c["level"]) == (model, data["level"])]
-    panels = _panels(data, of_model)
+    ranking = _draw_ranking(data, model, f"{title}: over all budgets")
+    if ranking is not None:
+        yield "ranking", ranking
+    panels = _panels(data, [c for c in data["success"] if c["level"] == data["level"]])
     if panels:
         text = f"{title}: share of images within {norm} {data['level']:g}"
         figure = draw_curves(panels, text, "cost per image", "share of images", linear=True)
         yield "success", figure
-    level = tradeoff_level(data, model)
+    level = tradeoff_level(data)
     if level is not None:
-        points = _tradeoff_points(data, model, level)
-        yield "tradeoff", draw_tradeoff(points, level, title, norm=norm)
-    bars = [bar for bar in data["phases"] if bar["model"] == model]
-    if bars:
-        yield "cost-by-phase", draw_phases(bars, f"{title}: cost by phase")
+        yield "tradeoff", draw_tradeoff(_tradeoff_points(data, level), level, title, norm=norm)
+    if data["phases"]:
+        yield "cost-by-phase", draw_phases(data["phases"], f"{title}: cost by phase")
 
 
 def draw_phases(bars: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
     """Draw the cost by phase: a stacked bar for each attack and price."""
-    figure = axes.new_figure(6.4, 0.32 * len(bars) + 1.6)
-    axes.head(figure, title)
+    figure = axes.new_figure(6.4, 0.32 * len(bars) + 1.6, title)
     axis = figure.subplots()
     phases = list(dict.fromkeys(phase for bar in bars for phase in bar["phases"]))
     totals = np.array([sum(bar["phases"].values()) or 1.0 for bar in bars])
@@ -110,59 +107,64 @@ def draw_phases(bars: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
     return figure
 
 
-def draw_ranking(
-    panels: Sequence[tuple[str, Sequence[Sequence[float] | None]]],
-    attacks: Sequence[str],
-    reference: str,
-    title: str = "",
-) -> Figure:
-    """Draw G of each attack with its interval, on a log axis, with a panel for each price.
-
-    A panel has value, low and high of each attack, or None.
-    """
-    figure = axes.new_figure(2.2 + 3.2 * len(panels), 0.3 * len(attacks) + 1.6)
-    axes.head(figure, title)
-    rows = np.arange(len(attacks))
+def _draw_ranking(data: dict[str, Any], model: str, title: str) -> Figure | None:
+    """Draw G of each attack with its interval, on a log axis, with a panel for each price."""
+    names = [attack["name"] for attack in data["attacks"]]
+    labels = {price["name"]: price["label"] for price in data["prices"]}
+    reference = data["ranking"]["against"]
+    panels = {}
+    for each in data["ranking"]["ranges"]:
+        estimates = {
+            s["attack"]: s["ratios"][names.index(reference)]
+            for s in data["ranking"]["standings"]
+            if (s["model"], s["price"]) == (model, each["price"])
+        }
+        if each["model"] == model and each["price"] in labels and any(estimates.values()):
+            unit = "cost" if each["by"] == "cost" else "queries"
+            costs = f"{unit} {count(each['first'])} to {count(each['last'])}"
+            panels[f"{labels[each['price']]}, {costs}"] = estimates
+    if len(names) < 2 or not panels:
+        return None
+    figure = axes.new_figure(2.2 + 3.2 * len(panels), 0.3 * len(names) + 1.6, title)
     row_axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for axis, (name, estimates) in zip(row_axes, panels, strict=True):
+    for axis, (head, estimates) in zip(row_axes, panels.items(), strict=True):
         axis.set_xscale("log")
         axis.axvline(1.0, color=axes.INK, linewidth=0.8, linestyle=":")
-        for row, estimate in zip(rows, estimates, strict=True):
-            if estimate is not None:
-                value, low, high = estimate[:3]
+        for row, name in enumerate(names):
+            if estimates.get(name) is not None:
+                value, low, high = estimates[name][:3]
                 axis.plot([low, high], [row, row], color=axes.COLOURS[0], linewidth=1.6)
                 axis.plot([value], [row], "o", color=axes.COLOURS[0], markersize=4.5)
         low, high = axis.get_xlim()
-        axes.log_ticks(
-            axis.xaxis, axes.ROUND if high / low < axes.SHORT[axes.ROUND] else axes.FEW_ROUND
-        )
+        short = high / low < axes.SHORT[axes.ROUND]
+        axes.log_ticks(axis.xaxis, axes.ROUND if short else axes.FEW_ROUND)
         axis.set_xlabel(axes.literal(f"G: distance relative to {reference}", longest=None))
-        axes.name_panel(axis, name)
+        axes.name_panel(axis, head)
         axes.style(axis, grid=None)
-    row_axes[0].set_yticks(rows, [axes.literal(name) for name in attacks])
-    row_axes[0].set_ylim(len(attacks) - 0.5, -0.5)
+    row_axes[0].set_yticks(range(len(names)), [axes.literal(name) for name in names])
+    row_axes[0].set_ylim(len(names) - 0.5, -0.5)
     return figure
 
 
-def tradeoff_level(data: dict[str, Any], model: str) -> float | None:
-    """Return the report's level if half of the attacks reach it on this model.
+def tradeoff_level(data: dict[str, Any]) -> float | None:
+    """Return the report's level if half of the attacks reach it.
 
     Otherwise return the smallest level that half of them reach, or else the one that most reach.
     """
-    found: dict[float, list[bool]] = {}
+    found: dict[float, list[bool]] = {level: [] for level in data["levels"]}
     for each in data["tradeoff"]:
-        if each["model"] == model and each["level"] in data["levels"]:
-            found.setdefault(each["level"], []).append(each["queries"] is not None)
-    reached = {level: float(np.mean(found[level])) for level in data["levels"] if level in found}
-    if not any(reached.values()):
-        return None
-    if reached.get(data["level"], 0.0) >= ENOUGH_ATTACKS:
-        return float(data["level"])
+        if each["level"] in found:
+            found[each["level"]].append(each["queries"] is not None)
+    reached = {level: float(np.mean(each)) for level, each in found.items() if any(each)}
     enough = [level for level, share in reached.items() if share >= ENOUGH_ATTACKS]
+    if not reached:
+        return None
+    if data["level"] in enough:
+        return float(data["level"])
     return float(min(enough) if enough else max(reached, key=lambda level: reached[level]))
 
 
-def _tradeoff_points(data: dict[str, Any], model: str, level: float) -> list[TradeoffPoint]:
+def _tradeoff_points(data: dict[str, Any], level: float) -> list[TradeoffPoint]:
     kinds = {attack["name"]: Kind(attack["kind"]) for attack in data["attacks"]}
     return [
         TradeoffPoint(
@@ -172,58 +174,27 @@ def _tradeoff_points(data: dict[str, Any], model: str, level: float) -> list[Tra
             *(math.inf if each[key] is None else each[key] for key in ("flagged", "queries")),
         )
         for each in data["tradeoff"]
-        if (each["model"], each["level"]) == (model, level)
+        if each["level"] == level
     ]
 
 
-def _panels(data: dict[str, Any], curves: list[dict[str, Any]]) -> list[CurvePanel]:
+def _panels(
+    data: dict[str, Any], curves: list[dict[str, Any]], best: Sequence[dict[str, Any]] = ()
+) -> list[CurvePanel]:
+    """Return a panel for each price that has curves, with the best of all attacks."""
     families = {attack["name"]: attack["family"] for attack in data["attacks"]}
     order = list(families)
-    curves = sorted(curves, key=lambda curve: order.index(curve["attack"]))
     panels = []
     for price in data["prices"]:
-        at_price = [
-            _curve(c, c["attack"], family=families[c["attack"]])
-            for c in curves
-            if c["price"] == price["name"]
-        ]
-        if any(curve.drawn.any() for curve in at_price):
-            panels.append(CurvePanel(price["label"], at_price))
+        at_price = [c for c in curves if c["price"] == price["name"]]
+        at_price.sort(key=lambda curve: order.index(curve["attack"]))
+        drawn = [_curve(c, c["attack"], family=families[c["attack"]]) for c in at_price]
+        if CurvePanel(price["label"], drawn).shown:
+            drawn += [_curve(c, BEST, note=NOTE) for c in best if c["price"] == price["name"]]
+            panels.append(CurvePanel(price["label"], drawn))
     return panels
 
 
 def _curve(data: Mapping[str, Any], name: str, **look: str) -> Curve:
-    x, y = (np.array([np.nan if n is None else n for n in data[key]]) for key in ("x", "y"))
+    x, y = (np.array(data[key], float) for key in ("x", "y"))  # None becomes NaN
     return Curve(name, x, y, **look)
-
-
-def _with_best(data: dict[str, Any], panel: CurvePanel, model: str, by: str) -> CurvePanel:
-    """Return the panel with the best of all attacks, if there is room for another curve."""
-    if len(data["attacks"]) >= MOST_IN_PANEL:
-        return panel
-    labels = {price["name"]: price["label"] for price in data["prices"]}
-    best = [
-        _curve(c, BEST, note=NOTE)
-        for c in data["best"]
-        if (c["model"], c["by"], labels.get(c["price"])) == (model, by, panel.title)
-    ]
-    return dataclasses.replace(panel, curves=[*panel.curves, *best])
-
-
-def _ranking(data: dict[str, Any], model: str) -> list[tuple[str, list[Sequence[float] | None]]]:
-    """Return G of each attack relative to the reference, by price with its range of costs."""
-    names = [attack["name"] for attack in data["attacks"]]
-    labels = {price["name"]: price["label"] for price in data["prices"]}
-    at = names.index(data["ranking"]["against"]) if names else 0
-    panels = []
-    for each in data["ranking"]["ranges"]:
-        here = {
-            s["attack"]: s["ratios"][at]
-            for s in data["ranking"]["standings"]
-            if (s["model"], s["price"]) == (model, each["price"])
-        }
-        if each["model"] == model and each["price"] in labels and any(here.values()):
-            unit = "cost" if each["by"] == "cost" else "queries"
-            costs = f"{unit} {count(each['first'])} to {count(each['last'])}"
-            panels.append((f"{labels[each['price']]}, {costs}", [here.get(n) for n in names]))
-    return panels

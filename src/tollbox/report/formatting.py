@@ -53,8 +53,3 @@ def counted(number: int, singular: str, plural: str = "") -> str:
 def short_cost(value: float) -> str:
     """Return a cost for the head of a table: 5K for 5,000."""
     return f"{value / 1000:g}K" if value >= 1000 and value % 100 == 0 else f"{value:g}"
-
-
-def rounded(value: float | None) -> float | None:
-    """Return a number rounded to five digits for the page; None if it is not finite."""
-    return None if value is None or not math.isfinite(value) else float(f"{value:.5g}")

@@ -17,7 +17,7 @@ import base64
 import io
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,8 +82,8 @@ def _chosen(all_series: Sequence[SeriesRuns], table: PaperTable) -> list[SeriesR
     for number, column in enumerate(table.columns):
         medians = [
             (cell.value, by_name[row.attack, column.model, column.tariff.name])
-            for row, cells in zip(table.rows, table.cells, strict=True)
-            if (cell := cells[number]) is not None and not math.isnan(cell.value)
+            for row in table.rows
+            if (cell := row.cells[number]) is not None and cell.runs
         ]
         for rank, (_, runs) in enumerate(sorted(medians, key=lambda pair: pair[0])):
             if any(len(run.distances) for run in runs.runs):
@@ -99,10 +99,9 @@ def _rows(results: StudyResults, chosen: Sequence[SeriesRuns]) -> dict[str, Any]
     started = [run.image for run in chosen[0].runs if len(run.distances) and run.seed == seed]
     places = np.linspace(0, len(started) - 1, min(IMAGES, len(started))).round().astype(int)
     shown = [started[place] for place in places]
-    found = _snapshots(results, list(_affordable(chosen, shown, seed, images[0].numel())))
-    factor = amplification(
-        [s.difference(images) for s in found if s.result.distance <= s.run.distances[-1]]
-    )
+    found = _snapshots(results, chosen, shown)
+    final = (s for s in found if s.result.distance <= s.run.distances[-1])
+    factor = amplification([each.difference(images) for each in final])
     rows: list[dict[str, Any]] = []
     room = MOST_BYTES
     for runs in chosen:
@@ -111,8 +110,8 @@ def _rows(results: StudyResults, chosen: Sequence[SeriesRuns]) -> dict[str, Any]
         for number, image in enumerate(shown):
             entries = [
                 {
-                    "cost": float(f"{each.cost:.5g}"),
-                    "distance": float(f"{each.result.distance:.5g}"),
+                    "cost": each.cost,
+                    "distance": each.result.distance,
                     "label": None if each.answer is None else class_words(each.answer, names),
                     "image": png(pixels(each.result.adversarial)),
                     "difference": png(np.clip(0.5 + factor * each.difference(images), 0, 1)),
@@ -130,55 +129,41 @@ def _rows(results: StudyResults, chosen: Sequence[SeriesRuns]) -> dict[str, Any]
     return {"factor": factor, "images": originals, "rows": rows}
 
 
-def _affordable(
-    chosen: Sequence[SeriesRuns], images: Sequence[int], seed: int, values: int
-) -> Iterator[tuple[SeriesRuns, CellCurve]]:
-    """Yield the runs to replay, series by series, up to `MOST_WORK`."""
-    work = 0.0
-    for runs in chosen:
-        wanted = [
-            run
-            for run in runs.runs
-            if run.image in images and run.seed == seed and len(run.distances)
-        ]
-        work += 2 * sum(PARTS) * values * sum(run.spent["queries"] for run in wanted)
-        if runs is not chosen[0] and work > MOST_WORK:
-            return
-        yield from ((runs, run) for run in wanted)
-
-
 def _snapshots(
-    results: StudyResults, runs: Sequence[tuple[SeriesRuns, CellCurve]]
+    results: StudyResults, chosen: Sequence[SeriesRuns], images: Sequence[int]
 ) -> list[Snapshot]:
+    """Replay the runs on these images with the first seed, series by series up to `MOST_WORK`."""
+    seed, work = results.study.seeds[0], 0.0
     moments, wanted = [], []
-    for series, run in runs:
-        needs = run.needs["cost"]
-        top = min(series.series.tariff.limits.budget, run.spent["cost"])
-        cell = results.grid.cell(Place(series.series, run.seed, run.image))
-        for cost in sorted({max(math.floor(part * top), float(needs[0])) for part in PARTS}):
-            enough = float(needs[int(np.searchsorted(needs, cost, side="right")) - 1])
-            moments.append((series, run, cost))
-            wanted += [(cell, enough), (cell, math.nextafter(enough, 0.0))]
+    for series in chosen:
+        started = [run for run in series.runs if run.seed == seed and len(run.distances)]
+        runs = [run for run in started if run.image in images]
+        queries = sum(run.spent["queries"] for run in runs)
+        work += 2 * sum(PARTS) * results.pixels[0].numel() * queries
+        if series is not chosen[0] and work > MOST_WORK:
+            break
+        for run in runs:
+            needs = run.needs["cost"]
+            top = min(series.series.tariff.limits.budget, run.spent["cost"])
+            cell = results.grid.cell(Place(series.series, run.seed, run.image))
+            for cost in sorted({max(math.floor(part * top), float(needs[0])) for part in PARTS}):
+                least = float(needs[needs <= cost][-1])
+                moments.append((series, run, cost))
+                wanted += [(cell, least), (cell, math.nextafter(least, 0.0))]
     replays = results.replays(wanted) if wanted else []
-    target = results.study.goal.target
-    return [
-        Snapshot(*moment, enough, _answer(enough, before) if target is None else target)
-        for moment, enough, before in zip(moments, replays[::2], replays[1::2], strict=True)
-        if enough.adversarial is not None
-    ]
-
-
-def _answer(enough: Result, before: Result) -> int | None:
-    """Return the class of the one answer that the first run has and the second has not."""
-    first, second = (
-        sum(result.ledger.counts.values(), Counter[int]()) for result in (enough, before)
-    )
-    more = first - second
-    return next(iter(more)) if more.total() == 1 else None
+    found = []
+    for moment, enough, before in zip(moments, replays[::2], replays[1::2], strict=True):
+        answer = results.study.goal.target
+        if answer is None:  # it is the one answer that only the first replay has
+            counts = (sum(r.ledger.counts.values(), Counter[int]()) for r in (enough, before))
+            more = next(counts) - next(counts)
+            answer = next(iter(more)) if more.total() == 1 else None
+        if enough.adversarial is not None:
+            found.append(Snapshot(*moment, enough, answer))
+    return found
 
 
 def pixels(image: Tensor | None) -> NDArray[Any]:
-    """Return an image as an array."""
     if image is None:
         raise RuntimeError("the run has no adversarial image")
     array: NDArray[Any] = image.double().numpy()

@@ -4,9 +4,8 @@
    page inserts it as text, never as markup.
 2. The page fetches nothing, and its content policy forbids it. Charts use plotly's JavaScript
    (`plotly.js-basic-dist-min` 4.1.1: lines, points, bars), which `vendor/` ships with its licence.
-3. Numbers are finite; infinite and unknown ones are None. Anything else raises ValueError.
-4. Curves are read at a few dozen log-spaced marks and rounded, so that the page stays small.
-5. Alarms of a detector are shown together with its alarms on benign sessions, since they mean
+3. Numbers have five digits; infinite and unknown ones are None (`rounded`).
+4. Alarms of a detector are shown together with its alarms on benign sessions, since they mean
    nothing alone.
 """
 
@@ -27,23 +26,21 @@ from typing import Any
 import numpy as np
 
 from ..core.result import By, Values
+from ..studies.grid import Series
 from ..studies.results import StudyResults
 from ..studies.store.codec import End
-from . import statistics, summary
-from .distance_rule import DistanceRule
-from .formatting import rounded
+from . import DistanceRule, statistics, summary
 from .gallery import gallery
 from .paper_table import (
     PaperTable,
     TableColumn,
     TableRow,
-    best_runs,
     paper_table,
     price_label,
     with_best_of_all,
 )
 from .ranking import Estimate, Standings, first_cost, standings
-from .runs import MARKS, SeriesRuns, series_of
+from .runs import MARKS, BestRun, CellCurve, SeriesRuns, best_runs, key_of, series_of
 
 PLACE = re.compile(r"\{\{(\w+)\}\}")
 GENERATOR = b'<meta name="generator" content="tollbox">'
@@ -81,8 +78,18 @@ def assemble(data: dict[str, Any], script: str, css: str = "") -> str:
 
 
 def packaged(name: str, package: str = __package__) -> str:
-    """Return the text of a file that a package contains."""
     return files(package).joinpath(name).read_text("utf-8")
+
+
+def rounded(value: Any) -> Any:
+    """Return data with five digits in each float, and None for those that are not finite."""
+    if isinstance(value, dict):
+        return {key: rounded(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [rounded(each) for each in value]
+    if isinstance(value, float):
+        return float(f"{value:.5g}") if math.isfinite(value) else None
+    return value
 
 
 def page_data(
@@ -94,14 +101,17 @@ def page_data(
 ) -> dict[str, Any]:
     """Return the data of a study's page; pass the other arguments if they are computed already."""
     study, record = results.study, results.record
-    all_series = series_of(results) if all_series is None else all_series
-    if table is None:
-        table = with_best_of_all(paper_table(study, all_series, rule), all_series, rule)
-    ranking = ranking or standings(results, all_series, table.columns, rule)
+    all_series = series_of(results, rule) if all_series is None else all_series
+    table = table or with_best_of_all(paper_table(study, all_series), all_series)
+    ranking = ranking or standings(results, all_series, table.columns)
     levels = levels_of(all_series)
     with_runs = [runs for runs in all_series if runs.runs]
-    efforts = [_effort(runs, level) for runs in with_runs for level in levels]
-    return {
+    efforts = [
+        rounded({**runs.key, "level": level, **statistics.effort(runs.runs, level)._asdict()})
+        for runs in with_runs
+        for level in levels
+    ]
+    data = {
         "title": study.name,
         "made": f"{datetime.date.today()}, tollbox {record.environment.tollbox}",
         "reading": rule.caption,
@@ -110,35 +120,32 @@ def page_data(
         "notes": summary.notes(results, all_series),
         "models": [model.name for model in study.models],
         "prices": [
-            {
-                "name": tariff.name,
-                "label": price_label(tariff),
-                "budget": rounded(tariff.limits.budget),
-            }
+            {"name": tariff.name, "label": price_label(tariff), "budget": tariff.limits.budget}
             for tariff in study.tariffs
         ],
         "attacks": attack_styles(table.rows),
         "table": _table(table),
         "ranking": _ranking(ranking, [row.attack for row in table.rows]),
         "curves": [
-            {**runs.key, "by": by, **_points(runs.runs, runs.marks(by), by, rule)}
+            {**runs.key, "by": by, **_points(runs.runs, runs.marks(by), by)}
             for runs in with_runs
             for by in runs.axes
         ],
-        "best": list(_best_curves(with_runs, table, rule)),
+        "best": list(_best_curves(with_runs, table)),
         "levels": levels,
         "level": usual_level(levels, efforts),
         "tradeoff": efforts,
-        "success": list(_success(with_runs, levels, rule)),
-        "phases": [{**runs.key, "phases": _phases(runs)} for runs in with_runs],
+        "success": list(_success(with_runs, levels)),
+        "phases": [{**runs.key, "phases": _phases(runs.runs)} for runs in with_runs],
         "alarms": alarms(results),
-        "shares": [shares for runs in all_series if (shares := _shares(runs)) is not None],
+        "shares": [{**runs.key, **shares} for runs in with_runs if (shares := _shares(runs.runs))],
         "gallery": gallery(results, all_series, table),
         "environment": dataclasses.asdict(record.environment)
         | {f"model {name}": summary.model_settings(m) for name, m in record.models.items()}
         | {f"surrogate of {name}": word for name, word in results.surrogates.items()},
         "commands": summary.commands(results),
     }
+    return dict(rounded(data))
 
 
 def attack_styles(rows: Sequence[TableRow]) -> list[dict[str, Any]]:
@@ -148,22 +155,17 @@ def attack_styles(rows: Sequence[TableRow]) -> list[dict[str, Any]]:
     """
     sizes = Counter(row.family for row in rows)
     methods = list(dict.fromkeys(r.method for r in rows if r.method and sizes[r.family] > 1))
-    taken: dict[str, set[int]] = {family: set() for family in sizes}
+    taken: set[tuple[str, int]] = set()
     styles: dict[str, int] = {}
     for row in sorted(rows, key=lambda row: row.method is None):
         usual = [methods.index(row.method)] if row.method in methods else []
         free = itertools.chain(usual, range(len(methods), STYLES), itertools.count())
-        style = 0 if sizes[row.family] == 1 else next(n for n in free if n not in taken[row.family])
-        taken[row.family].add(style)
-        styles[row.attack] = style
+        unused = (n for n in free if (row.family, n) not in taken)
+        styles[row.attack] = 0 if sizes[row.family] == 1 else next(unused)
+        taken.add((row.family, styles[row.attack]))
     return [
-        {
-            "name": row.attack,
-            "family": row.family,
-            "method": row.words,
-            "kind": row.kind,
-            "style": styles[row.attack],
-        }
+        {"name": row.attack, "family": row.family, "method": row.words, "kind": row.kind}
+        | {"style": styles[row.attack]}
         for row in rows
     ]
 
@@ -173,65 +175,47 @@ def _column(column: TableColumn) -> dict[str, Any]:
 
 
 def _table(table: PaperTable) -> dict[str, Any]:
-    def cell(median: statistics.Median | None, best: bool) -> dict[str, Any] | None:
-        if median is None or median.runs == 0:
-            return None
-        numbers = {name: rounded(getattr(median, name)) for name in ("value", "low", "high")}
-        counts = {"runs": median.runs, "images": median.images, "best": best}
-        return {**numbers, "success": round(median.success, 4), **counts}
+    def cells(row: TableRow) -> list[dict[str, Any] | None]:
+        return [cell._asdict() if cell is not None and cell.runs else None for cell in row.cells]
 
     return {
-        "columns": [
-            {**_column(column), "label": column.head, "budget": rounded(column.mark)}
-            for column in table.columns
-        ],
+        "columns": [{**_column(c), "label": c.head, "budget": c.mark} for c in table.columns],
         "rows": [
-            {
-                "family": row.family,
-                "method": row.words,
-                "attack": row.attack,
-                "cells": list(map(cell, cells, best)),
-            }
-            for row, cells, best in zip(table.rows, table.cells, table.best, strict=True)
+            {"family": row.family, "method": row.words, "attack": row.attack, "cells": cells(row)}
+            for row in table.rows
         ],
-        "best": [cell(median, False) for median in table.of_all],
+        "best": [cell for row in table.of_all for cell in cells(row)],
     }
 
 
 def _ranking(found: Standings, attacks: Sequence[str]) -> dict[str, Any]:
     """Return O of each series, and its G relative to each of the attacks in their order."""
 
-    def estimate(number: Estimate | None) -> list[float | None] | None:
-        if number is None or not number.images:
-            return None
-        return [*map(rounded, number[:3]), number.images]
+    def known(estimate: Estimate | None) -> Estimate | None:
+        return estimate if estimate is not None and estimate.images else None
 
     return {
         "against": found.reference,
         "cap": found.cap_text,
         "best": found.best_known,
         "ranges": [
-            {**_column(c), "first": rounded(first_cost(c.mark)), "last": rounded(c.mark)}
-            for c in found.columns
+            {**_column(c), "first": first_cost(c.mark), "last": c.mark} for c in found.columns
         ],
         "standings": [
             {
-                "model": each.column.model,
-                "price": each.column.tariff.name,
+                **_column(each.column),
                 "attack": each.attack,
-                "ratios": [estimate(each.ratios.get(attack)) for attack in attacks],
-                "optimality": estimate(each.optimality),
-                "seconds": rounded(each.seconds),
-                "speed": rounded(each.speed),
+                "ratios": [known(each.ratios.get(attack)) for attack in attacks],
+                "optimality": known(each.optimality),
+                "seconds": each.seconds,
+                "speed": each.speed,
             }
             for each in found.standings
         ],
     }
 
 
-def _best_curves(
-    with_runs: Sequence[SeriesRuns], table: PaperTable, rule: DistanceRule
-) -> Iterator[dict[str, Any]]:
+def _best_curves(with_runs: Sequence[SeriesRuns], table: PaperTable) -> Iterator[dict[str, Any]]:
     """Yield the best of all attacks for each model and price that has several."""
     for model, price in dict.fromkeys((c.model, c.tariff.name) for c in table.columns):
         runs = best_runs(with_runs, model, price)
@@ -239,38 +223,16 @@ def _best_curves(
         for by in max((s.axes for s in here), key=len) if runs else ():
             ends = [end for s in here for end in s.marks(by)[[0, -1]]]
             marks = np.unique(np.geomspace(min(ends), max(ends), MARKS))
-            yield {"model": model, "price": price, "by": by, **_points(runs, marks, by, rule)}
+            yield {"model": model, "price": price, "by": by, **_points(runs, marks, by)}
 
 
-def _points(
-    runs: Sequence[statistics.Run], marks: Values, by: By, rule: DistanceRule
-) -> dict[str, Any]:
-    """Return medians at marks, with their intervals."""
-    points = []
-    images = np.array([run.image for run in runs])
-    for mark, column in zip(marks, statistics.distances_at(runs, marks, by, rule).T, strict=True):
-        known = ~np.isnan(column)
-        ends = (math.nan, math.nan)
-        if known.any():
-            ends = statistics.interval(column[known], images[known], draws=200)
-        points.append([rounded(n) for n in (mark, statistics.median(column), *ends)])
-    return dict(zip(("x", "y", "low", "high"), map(list, zip(*points, strict=True)), strict=True))
+def _points(runs: Sequence[CellCurve | BestRun], marks: Values, by: By) -> dict[str, Any]:
+    medians = statistics.medians_at(runs, marks, by, draws=200)
+    y, low, high = zip(*(median[:3] for median in medians), strict=True)
+    return {"x": marks, "y": y, "low": low, "high": high}
 
 
-def _effort(runs: SeriesRuns, level: float) -> dict[str, Any]:
-    effort = statistics.effort(runs.runs, level)
-    return {
-        **runs.key,
-        "level": level,
-        "flagged": rounded(effort.flagged),
-        "queries": rounded(effort.queries),
-        "share": round(effort.share, 4),
-    }
-
-
-def _success(
-    with_runs: Sequence[SeriesRuns], levels: Sequence[float], rule: DistanceRule
-) -> Iterator[dict[str, Any]]:
+def _success(with_runs: Sequence[SeriesRuns], levels: Sequence[float]) -> Iterator[dict[str, Any]]:
     """Yield the share of images within each level at each cost.
 
     All curves of a model and price start at 0, at a cost before any attack has a point.
@@ -282,17 +244,13 @@ def _success(
     for runs in with_runs:
         marks = np.append(BEFORE * firsts[runs.model, runs.price], runs.marks("cost"))
         for level in levels:
-            rates = statistics.success(runs.runs, level, marks, "cost", rule)
-            x, y = [rounded(mark) for mark in marks], [rounded(rate) for rate in rates]
-            yield {**runs.key, "level": level, "x": x, "y": y}
+            rates = statistics.success(runs.runs, level, marks, "cost")
+            yield {**runs.key, "level": level, "x": marks, "y": rates}
 
 
 def usual_level(levels: Sequence[float], efforts: Sequence[dict[str, Any]]) -> float | None:
     """Return the smallest level that most of the attacks reach that reach any."""
-    points = {
-        level: sum(e["queries"] is not None for e in efforts if e["level"] == level)
-        for level in levels
-    }
+    points = Counter(each["level"] for each in efforts if each["queries"] is not None)
     enough = MOST_ATTACKS * max(points.values(), default=0)
     return next((level for level in sorted(levels) if points[level] >= enough), None)
 
@@ -307,25 +265,24 @@ def levels_of(all_series: Sequence[SeriesRuns]) -> list[float]:
     return inside[-MOST_LEVELS:] or [float(f"{np.median(final):.1g}")]
 
 
-def _phases(runs: SeriesRuns) -> dict[str, float]:
-    """Return the mean cost of each phase per image."""
+def _phases(runs: Sequence[CellCurve]) -> dict[str, float]:
     total: Counter[str] = Counter()
-    for run in runs.runs:
+    for run in runs:
         total.update(run.phases)
-    return {phase: float(f"{cost / len(runs.runs):.4g}") for phase, cost in total.items()}
+    return {phase: cost / len(runs) for phase, cost in total.items()}
 
 
-def _shares(runs: SeriesRuns) -> dict[str, Any] | None:
+def _shares(runs: Sequence[CellCurve]) -> dict[str, Any]:
     """Return the planned and realised share of low-cost answers in each iteration."""
-    longest = min(ITERATIONS, max((len(run.shares) for run in runs.runs), default=0))
-    if longest == 0:
-        return None
+    longest = min(ITERATIONS, max(len(run.shares) for run in runs))
     means = [
-        np.mean([run.shares[t] for run in runs.runs if len(run.shares) > t], axis=0)
+        np.mean([run.shares[t] for run in runs if len(run.shares) > t], axis=0)
         for t in range(longest)
     ]
-    planned, realised = ([round(float(mean[i]), 5) for mean in means] for i in (0, 1))
-    return {**runs.key, "t": list(range(1, longest + 1)), "planned": planned, "realised": realised}
+    if not means:
+        return {}
+    planned, realised = np.transpose(means)
+    return {"t": list(range(1, longest + 1)), "planned": planned, "realised": realised}
 
 
 def alarms(results: StudyResults) -> dict[str, Any] | None:
@@ -333,27 +290,21 @@ def alarms(results: StudyResults) -> dict[str, Any] | None:
     watch = results.record.detector
     if watch is None:
         return None
-    by_series = defaultdict[int, list[End]](list)
+    by_series = defaultdict[Series, list[End]](list)
     for end in results.finished():
         if end.stop.attacked:
-            by_series[results.grid.series_of(end.cell)].append(end)
+            by_series[results.grid.place(end.cell).series].append(end)
     rows = []
-    for series in results.grid.series:
-        ends = by_series[series.number]
-        if not ends:
-            continue
+    for series, ends in by_series.items():
         firsts = [end.first_alarm for end in ends if end.first_alarm is not None]
-        queries, flagged = [first.queries for first in firsts], [first.flagged for first in firsts]
         rows.append(
             {
-                "model": series.model.name,
-                "price": series.tariff.name,
-                "attack": series.attack.name,
+                **key_of(series),
                 "runs": len(ends),
-                "share": round(len(firsts) / len(ends), 4),
+                "share": len(firsts) / len(ends),
                 "per_query": sum(e.alarms for e in ends) / max(1, sum(e.queries for e in ends)),
-                "queries": float(np.median(queries)) if firsts else None,
-                "flagged": float(np.median(flagged)) if firsts else None,
+                "queries": float(np.median([f.queries for f in firsts])) if firsts else None,
+                "flagged": float(np.median([f.flagged for f in firsts])) if firsts else None,
             }
         )
     benign = [

@@ -6,62 +6,54 @@
    from it (`statistics.significantly_different`). With `separate_own`, tollbox's own attacks do not
    take the mark away from the others.
 3. A price may have several columns, each at a different cost, all from the same runs.
-4. "Best of all attacks" is the smallest distance that any attack reached on each image at each
-   cost, as if the attacker knew which attack to use. It is not an attack: it has no mark and no
-   rank. It needs the runs of all attacks on an image with a seed.
+4. The best of all attacks (`runs.best_runs`) is not an attack: it has no mark and no rank.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import numpy as np
-
 from ..attacks.presets import Kind, Method
 from ..core.metric import Metric
-from ..core.result import By, Values
+from ..core.result import By
 from ..studies.specs import Tariff
 from ..studies.study import Study
-from .distance_rule import DistanceRule
-from .runs import CellCurve, SeriesRuns
-from .statistics import Mark, Median, median_at, significantly_different
+from .runs import SeriesRuns, best_runs
+from .statistics import Median, median_at, significantly_different
 
+Escape = Callable[[str], str]
 BEST_OF_ALL = "best of all attacks"
 BEST_OF_ALL_NOTE = "for each image, if the attacker knew which to use"
 
 
-def price_label(tariff: Tariff) -> str:
+def price_label(
+    tariff: Tariff, template: str = "c* = {}", infinite: str = "∞", escape: Escape = str
+) -> str:
     """Return a price for a reader: c* = 100, the number of priced classes, or how it grows."""
-    name, ratio = price_parts(tariff)
-    return name + (f"c* = {ratio}" if ratio else "")
-
-
-def price_parts(tariff: Tariff) -> tuple[str, str]:
-    """Return the text before c*, and c*, which is empty for prices per class or growing prices."""
     prices = tariff.prices
     if prices.classes is not None:
-        return f"{tariff.name}: per class ({len(prices.classes)} listed)", ""
+        return escape(f"{tariff.name}: per class ({len(prices.classes)} listed)")
     if prices.escalation is not None:
-        return f"{tariff.name}: growing ({prices.escalation})", ""
+        return escape(f"{tariff.name}: growing ({prices.escalation})")
     ratio = prices.source / prices.other if prices.other else math.inf
-    name = "" if tariff.name == f"{ratio:g}" else f"{tariff.name}: "
-    return name, "∞" if math.isinf(ratio) else f"{ratio:g}"
+    name = "" if tariff.name == f"{ratio:g}" else escape(f"{tariff.name}: ")
+    return name + template.format(infinite if math.isinf(ratio) else f"{ratio:g}")
 
 
 class TableRow(NamedTuple):
-    """An attack in the table."""
-
     family: str
     words: str
     """The method, or the attack's own name if that says more."""
     attack: str
     method: Method | None
     """None if fields of the preset are changed."""
-    kind: Kind
+    kind: Kind | None
+    cells: Sequence[Median | None] = ()
+    """Medians by column; None where no run is finished."""
 
 
 class TableColumn(NamedTuple):
@@ -90,27 +82,11 @@ class TableColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class PaperTable:
-    """Medians by row and column; None where no run is finished."""
-
     columns: list[TableColumn]
     rows: list[TableRow]
-    cells: list[list[Median | None]]
-    best: list[list[bool]]
-    """Whether each median is marked (rule 2)."""
     norm: Metric = Metric.L2
-    of_all: Sequence[Median | None] = ()
-    """Best of all attacks by column, if that is shown."""
-
-    def only(self, columns: Sequence[int]) -> PaperTable:
-        """Return the table with these columns alone."""
-        return PaperTable(
-            [self.columns[i] for i in columns],
-            self.rows,
-            [[cells[i] for i in columns] for cells in self.cells],
-            [[best[i] for i in columns] for best in self.best],
-            self.norm,
-            [self.of_all[i] for i in columns] if self.of_all else (),
-        )
+    of_all: Sequence[TableRow] = ()
+    """The row of the best of all attacks, if that is shown."""
 
 
 def rows_of(study: Study) -> list[TableRow]:
@@ -130,7 +106,6 @@ def rows_of(study: Study) -> list[TableRow]:
 def paper_table(
     study: Study,
     all_series: Sequence[SeriesRuns],
-    rule: DistanceRule,
     marks: Mapping[str, Sequence[float]] | None = None,
     separate_own: bool = False,
 ) -> PaperTable:
@@ -142,73 +117,40 @@ def paper_table(
         for at in (marks or {}).get(tariff.name, (None,))
     ]
     rows = rows_of(study)
+    own = {n for n, row in enumerate(rows) if separate_own and row.kind is Kind.OWN}
     by_name = {(r.attack, r.model, r.price): r for r in all_series}
     by_column = []
     for column in columns:
-        mark = Mark(column.mark, column.by, rule)
         series = [by_name[row.attack, column.model, column.tariff.name] for row in rows]
-        cells = [median_at(each.runs, *mark) if each.runs else None for each in series]
-        best = _best(series, cells, mark)
-        others = [n for n, row in enumerate(rows) if not separate_own or row.kind is not Kind.OWN]
-        if len(others) < len(rows):
-            among = _best([series[n] for n in others], [cells[n] for n in others], mark)
-            for n, marked in zip(others, among, strict=True):
-                best[n] = marked
-        by_column.append((cells, best))
-    return PaperTable(
-        columns,
-        rows,
-        [[cells[n] for cells, _ in by_column] for n in range(len(rows))],
-        [[best[n] for _, best in by_column] for n in range(len(rows))],
-        study.norm,
-    )
+        cells = [median_at(s.runs, column.mark, column.by) if s.runs else None for s in series]
+        medians = {n: cell.value for n, cell in enumerate(cells) if cell is not None and cell.runs}
+        best = _best(medians, series, column)
+        if own:
+            others = {n: value for n, value in medians.items() if n not in own}
+            best = best & own | _best(others, series, column)
+        by_column.append([c and c._replace(best=n in best) for n, c in enumerate(cells)])
+    by_row = zip(rows, zip(*by_column, strict=True), strict=True)
+    return PaperTable(columns, [row._replace(cells=cells) for row, cells in by_row], study.norm)
 
 
-def _best(series: Sequence[SeriesRuns], medians: Sequence[Median | None], mark: Mark) -> list[bool]:
-    known = {
-        row: median.value
-        for row, median in enumerate(medians)
-        if median is not None and not math.isnan(median.value)
+def _best(
+    medians: Mapping[int, float], series: Sequence[SeriesRuns], column: TableColumn
+) -> set[int]:
+    """Return which of some rows are marked (rule 2)."""
+    least = min(medians, key=medians.__getitem__, default=None)
+    if least is None or len(medians) == 1 or math.isinf(medians[least]):
+        return set()
+    smallest, where = series[least].runs, (column.mark, column.by)
+    others = (n for n in medians if n != least)
+    return {least} | {
+        n for n in others if not significantly_different(smallest, series[n].runs, *where)
     }
-    least = min(known, key=known.__getitem__, default=None)
-    if least is None or len(known) == 1 or math.isinf(known[least]):
-        return [False] * len(medians)
-    smallest = series[least].runs
-    return [
-        row == least or (row in known and not significantly_different(smallest, each.runs, mark))
-        for row, each in enumerate(series)
-    ]
 
 
-@dataclass(frozen=True)
-class BestRun:
-    """The runs of all attacks on one image."""
-
-    image: int
-    seed: int
-    runs: Sequence[CellCurve]
-
-    def at(self, marks: Values, by: By, rule: DistanceRule) -> Values:
-        """Return the smallest distance at each mark."""
-        return np.asarray(np.min([run.at(marks, by, rule) for run in self.runs], axis=0))
-
-
-def with_best_of_all(
-    table: PaperTable, all_series: Sequence[SeriesRuns], rule: DistanceRule
-) -> PaperTable:
+def with_best_of_all(table: PaperTable, all_series: Sequence[SeriesRuns]) -> PaperTable:
     """Return the table with the medians of the best of all attacks."""
     cells = []
     for column in table.columns:
         runs = best_runs(all_series, column.model, column.tariff.name)
-        cells.append(median_at(runs, column.mark, column.by, rule) if runs else None)
-    return replace(table, of_all=cells)
-
-
-def best_runs(all_series: Sequence[SeriesRuns], model: str, price: str) -> list[BestRun]:
-    """Return the best of all attacks on a model at a price; empty if only one attack has runs."""
-    here = (s for s in all_series if (s.model, s.price) == (model, price))
-    series = [{(run.image, run.seed): run for run in each.runs} for each in here if each.runs]
-    if len(series) < 2:
-        return []
-    common = sorted(set.intersection(*(set(runs) for runs in series)))
-    return [BestRun(*key, [runs[key] for runs in series]) for key in common]
+        cells.append(median_at(runs, column.mark, column.by) if runs else None)
+    return replace(table, of_all=[TableRow(BEST_OF_ALL, BEST_OF_ALL_NOTE, "", None, None, cells)])

@@ -15,7 +15,6 @@
 5. d* is the smallest distance on an image of a model in this study, by any attack at any price with
    any seed; or a floor, if that is smaller. A floor is a distance that is known to suffice, for
    example from a white-box attack (`read_floors`).
-6. Seconds are summed over workers. Queries per second are known for finished series only.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ from ..core.result import Values
 from ..data.tables import rows_of, shortened
 from ..errors import FileError, UnknownNameError
 from ..studies.results import StudyResults
-from .distance_rule import DistanceRule
 from .formatting import distance
 from .paper_table import TableColumn
 from .runs import SeriesRuns
@@ -45,8 +43,8 @@ FIRST_SHARE = 0.05
 SMALLEST = 1e-9
 """Smallest distance relative to the cap, so that every distance has a logarithm."""
 
-Floors = Mapping[tuple[str, int], float]
-"""Distances that are known to suffice, by model and image."""
+Best = Mapping[tuple[str, int], float]
+"""Distances by model and image."""
 
 
 class Estimate(NamedTuple):
@@ -56,6 +54,9 @@ class Estimate(NamedTuple):
     low: float
     high: float
     images: int
+
+
+UNKNOWN = Estimate(math.nan, math.nan, math.nan, 0)
 
 
 def cap_in(norm: Metric, size: int) -> float:
@@ -92,14 +93,12 @@ def distance_ratios(logs: Values, reference: int, images: Images) -> list[Estima
     alike: dict[bytes, list[int]] = {}
     for attack, known in enumerate(~np.isnan(differences.T)):
         alike.setdefault(known.tobytes(), []).append(attack)
-    found: dict[int, Estimate] = {}
+    found = [UNKNOWN] * len(differences.T)
     for attacks in alike.values():
-        means = _means(differences[:, attacks], images)
-        found |= dict(zip(attacks, means, strict=True))
-    return [
-        Estimate(math.exp(each.value), math.exp(each.low), math.exp(each.high), each.images)
-        for each in (found[attack] for attack in range(len(found)))
-    ]
+        for attack, mean in zip(attacks, _means(differences[:, attacks], images), strict=True):
+            value, low, high = map(math.exp, mean[:3])
+            found[attack] = Estimate(value, low, high, mean.images)
+    return found
 
 
 def optimality(distances: Values, best: Values, images: Images, cap: float) -> Estimate:
@@ -118,7 +117,7 @@ def _means(values: Values, images: Images) -> list[Estimate]:
     known = ~np.isnan(values).any(axis=1)
     names, place = np.unique(images[known], return_inverse=True)
     if not len(names):
-        return [Estimate(math.nan, math.nan, math.nan, 0)] * values.shape[1]
+        return [UNKNOWN] * values.shape[1]
     sums = np.zeros((len(names), values.shape[1]))
     np.add.at(sums, place, values[known])
     of_image = sums / np.bincount(place)[:, None]
@@ -128,8 +127,7 @@ def _means(values: Values, images: Images) -> list[Estimate]:
     return [Estimate(float(mean), float(a), float(b), len(names)) for mean, a, b in means]
 
 
-@dataclass(frozen=True)
-class Standing:
+class Standing(NamedTuple):
     """The numbers of one series."""
 
     attack: str
@@ -138,9 +136,9 @@ class Standing:
     """G relative to each attack that has runs in the column."""
     optimality: Estimate
     seconds: float | None
-    """None if the time was not recorded."""
+    """Time of all workers together; None if it was not recorded."""
     speed: float | None
-    """Queries per second."""
+    """Queries per second; None if the series is not finished."""
 
 
 @dataclass(frozen=True)
@@ -148,45 +146,32 @@ class Standings:
     """The numbers of all series that have runs."""
 
     reference: str
-    norm: Metric
     cap: float
-    floors: bool
-    """Whether floors were given."""
+    cap_text: str
+    best_known: str
+    """The definition of d* in words."""
     standings: list[Standing]
 
     @property
     def columns(self) -> list[TableColumn]:
-        columns: list[TableColumn] = []
-        for each in self.standings:
-            columns += [] if each.column in columns else [each.column]
-        return columns
+        return list(dict.fromkeys(each.column for each in self.standings))
+
+    def ratio(self, each: Standing) -> Estimate:
+        """Return G relative to the reference."""
+        return each.ratios.get(self.reference, UNKNOWN)
 
     def ranked(self, column: TableColumn) -> list[Standing]:
         """Return the standings of a column by G, the smallest first and unknown ones last."""
-
-        def key(each: Standing) -> tuple[bool, float]:
-            ratio = each.ratios.get(self.reference)
-            return (True, 0.0) if ratio is None or not ratio.images else (False, ratio.value)
-
-        return sorted((each for each in self.standings if each.column == column), key=key)
-
-    @property
-    def cap_text(self) -> str:
-        return f"half of the range in every pixel ({self.norm.sign} {distance(self.cap)})"
-
-    @property
-    def best_known(self) -> str:
-        """The definition of d* in words."""
-        return "smallest distance known from this study" + " or from the floors" * self.floors
+        here = (each for each in self.standings if each.column == column)
+        return sorted(here, key=lambda each: (not (g := self.ratio(each)).images, g.value))
 
 
 def standings(
     results: StudyResults,
     all_series: Sequence[SeriesRuns],
     columns: Sequence[TableColumn],
-    rule: DistanceRule,
     reference: str | None = None,
-    floors: Floors | None = None,
+    floors: Best | None = None,
 ) -> Standings:
     """Return the standings in columns of a table, relative to `reference` or the first attack."""
     names = [spec.name for spec in results.study.attacks]
@@ -199,24 +184,19 @@ def standings(
         for run in each.runs:
             key = each.model, run.image
             best[key] = min([*map(float, run.distances), best.get(key, math.inf)])
-    seconds = results.seconds() or {}
     found: list[Standing] = []
     for column in columns:
         if math.isfinite(column.mark):
             where = column.model, column.tariff
             here = [s for s in all_series if s.runs and (s.model, s.series.tariff) == where]
-            times = [time_of(results, s, seconds.get(s.series.number)) for s in here]
-            found += _column(here, times, column, rule, cap, best)
-    return Standings(reference or names[0], norm, cap, bool(floors), found)
+            found += _column(results, here, column, cap, best)
+    cap_text = f"half of the range in every pixel ({norm.sign} {distance(cap)})"
+    known = "smallest distance known from this study" + " or from the floors" * bool(floors)
+    return Standings(reference or names[0], cap, cap_text, known, found)
 
 
 def _column(
-    series: Sequence[SeriesRuns],
-    times: Sequence[tuple[float | None, float | None]],
-    column: TableColumn,
-    rule: DistanceRule,
-    cap: float,
-    best: Floors,
+    results: StudyResults, series: Sequence[SeriesRuns], column: TableColumn, cap: float, best: Best
 ) -> list[Standing]:
     keys = sorted({(run.image, run.seed) for each in series for run in each.runs})
     place = {key: row for row, key in enumerate(keys)}
@@ -225,27 +205,31 @@ def _column(
     logs = np.full((len(keys), len(series)), math.nan)
     optimal = []
     for number, each in enumerate(series):
-        distances = distances_at(each.runs, log_spaced(column.mark), column.by, rule)
+        distances = distances_at(each.runs, log_spaced(column.mark), column.by)
         rows = [place[run.image, run.seed] for run in each.runs]
         logs[rows, number] = mean_logs(distances, cap)
         optimal.append(optimality(distances, smallest[rows], images[rows], cap))
-    names = [each.attack for each in series]
-    ratios = {name: distance_ratios(logs, n, images) for n, name in enumerate(names)}
+    ratios = {each.attack: distance_ratios(logs, n, images) for n, each in enumerate(series)}
+    times = times_of(results, series)
     return [
-        Standing(name, column, {other: ratios[other][n] for other in names}, optimal[n], *times[n])
-        for n, name in enumerate(names)
+        Standing(name, column, {other: ratios[other][n] for other in ratios}, optimal[n], *times[n])
+        for n, name in enumerate(ratios)
     ]
 
 
-def time_of(
-    results: StudyResults, runs: SeriesRuns, seconds: float | None
-) -> tuple[float | None, float | None]:
-    """Return the seconds of a series, and its queries per second if it is finished."""
-    number, done = runs.series.number, len(runs.runs) + runs.misclassified
-    if not seconds or done < results.record.cells_of(number, number + 1):
-        return seconds, None
-    queries = sum(run.spent["queries"] for run in runs.runs) + runs.misclassified
-    return seconds, queries / seconds
+def times_of(
+    results: StudyResults, all_series: Sequence[SeriesRuns]
+) -> list[tuple[float | None, float | None]]:
+    """Return the seconds of each series, and its queries per second if it is finished."""
+    recorded, times = results.seconds(), []
+    for runs in all_series:
+        number, done = runs.series.number, len(runs.runs) + runs.misclassified
+        seconds, speed = recorded.get(number), None
+        if seconds and done >= results.record.cells_of(number, number + 1):
+            queries = sum(run.spent["queries"] for run in runs.runs) + runs.misclassified
+            speed = queries / seconds
+        times.append((seconds, speed))
+    return times
 
 
 def read_floors(file: Path, results: StudyResults) -> dict[tuple[str, int], float]:
@@ -259,27 +243,21 @@ def read_floors(file: Path, results: StudyResults) -> dict[tuple[str, int], floa
     columns = ("image", "distance", "model") if len(models) > 1 else ("image", "distance")
     floors: dict[tuple[str, int], float] = {}
     for line, (image, text, *model) in rows_of(file, columns):
-        where = f"{file}, line {line}"
         try:
             value = float(text)
         except ValueError:
             value = math.nan
+        given, expected = "", ""
         if not 0 < value < math.inf:
-            raise FileError(
-                f"the distance is {shortened(text)!r}", expected="a number above 0", where=where
-            )
-        if model and model[0] not in models:
-            raise FileError(
-                f"the model is {shortened(model[0])!r}",
-                expected=f"one of {', '.join(models)}",
-                where=where,
-            )
+            given, expected = f"the distance is {shortened(text)!r}", "a number above 0"
+        elif model and model[0] not in models:
+            given, expected = f"the model is {shortened(model[0])!r}", f"one of {', '.join(models)}"
+        if given:
+            raise FileError(given, expected=expected, where=f"{file}, line {line}")
         if image in numbers:
             key = (model[0] if model else models[0]), numbers[image]
             floors[key] = min(value, floors.get(key, math.inf))
     if not floors:
-        raise FileError(
-            f"{file} has no image of this study",
-            expected="hashes of images, as `tollbox export` writes them",
-        )
+        expected = "hashes of images, as `tollbox export` writes them"
+        raise FileError(f"{file} has no image of this study", expected=expected)
     return floors

@@ -7,23 +7,25 @@
    before its query plus the price of the most expensive answer (`Result.distance_at`).
 3. The paper's rule differs (`DistanceRule.PAPER`): only iterates count, each at the amount spent
    when it was accepted, and distances in between are interpolated linearly.
+4. "Best of all attacks" is the smallest distance that any attack reached on each image at each
+   cost, as if the attacker knew which attack to use.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..core.goal import Goal
 from ..core.result import AXES, By, Values, known_up_to, needed, reached_at
 from ..core.stop import Stop
 from ..studies.grid import Place, Series
 from ..studies.results import StudyResults
-from ..studies.specs import DetectorSpec
 from ..studies.store.codec import End, Trace
-from .distance_rule import DistanceRule
+from . import DistanceRule
 
 MARKS = 48
 """Maximum number of points of a curve, so that a page of ten thousand cells stays small."""
@@ -50,18 +52,34 @@ class CellCurve:
     """Cost of each phase."""
     shares: Values
     """(n, 2): planned and realised share of low-cost answers of each estimate."""
+    rule: DistanceRule = DistanceRule.HARD
 
-    def at(self, marks: Values, by: By, rule: DistanceRule) -> Values:
+    def at(self, marks: Values, by: By) -> Values:
         """Return the distance at each mark: infinite before the first point, NaN if unknown."""
-        if rule is DistanceRule.HARD:
+        if self.rule is DistanceRule.HARD:
             distances = reached_at(self.needs[by], self.distances, marks)
         elif len(self.reached) == 0:
             distances = np.full(len(marks), math.inf)
         else:
-            places = self.iterates[by]
-            distances = np.interp(marks, places, self.reached)
-            distances = np.where(marks < places[0], math.inf, distances)
+            distances = np.interp(marks, self.iterates[by], self.reached, left=math.inf)
         return np.where(marks > self.known[by], math.nan, distances)
+
+
+@dataclass(frozen=True)
+class BestRun:
+    """The runs of all attacks on one image with one seed."""
+
+    image: int
+    runs: Sequence[CellCurve]
+
+    def at(self, marks: Values, by: By) -> Values:
+        return np.asarray(np.min([run.at(marks, by) for run in self.runs], axis=0))
+
+
+def key_of(series: Series) -> dict[str, str]:
+    """Return the names that identify a series on a page."""
+    names = series.model.name, series.tariff.name, series.attack.name
+    return dict(zip(("model", "price", "attack"), names, strict=True))
 
 
 @dataclass(frozen=True)
@@ -74,8 +92,7 @@ class SeriesRuns:
 
     @property
     def key(self) -> dict[str, str]:
-        """Names that identify the series on a page."""
-        return {"model": self.model, "price": self.price, "attack": self.attack}
+        return key_of(self.series)
 
     @property
     def model(self) -> str:
@@ -97,32 +114,28 @@ class SeriesRuns:
 
     def marks(self, by: By) -> Values:
         """Return log-spaced marks from the first point of any run to where the last run stops."""
-        budget = self.series.tariff.limits.budget
         last = max(run.spent[by] for run in self.runs)
+        budget = self.series.tariff.limits.budget
         if by == "cost" and math.isfinite(budget):
             last = budget
         first = min([*(run.needs[by][0] for run in self.runs if len(run.distances)), last])
         if not first < last:
             return np.array([max(last, 1.0)])
-        spaced = np.geomspace(max(first, last / 1e6), last, MARKS)
-        return np.unique(np.append(spaced[:-1], last))
+        return np.unique(np.geomspace(max(first, last / 1e6), last, MARKS))
 
 
-def series_of(results: StudyResults) -> list[SeriesRuns]:
+def series_of(results: StudyResults, rule: DistanceRule = DistanceRule.HARD) -> list[SeriesRuns]:
     """Return the series of a study with their runs."""
-    curves: dict[int, list[CellCurve]] = {series.number: [] for series in results.grid.series}
-    misclassified = dict.fromkeys(curves, 0)
+    curves = defaultdict[int, list[CellCurve]](list)
+    misclassified = Counter[int]()
     ends = {end.cell: end for end in results.finished()}
     for cell, place, trace in results.traces():
         if cell not in ends:  # it finished after `ends` was read
             continue
-        number, end = place.series.number, ends[cell]
-        if end.stop is Stop.ALREADY_MISCLASSIFIED:
-            misclassified[number] += 1
+        if ends[cell].stop is Stop.ALREADY_MISCLASSIFIED:
+            misclassified[place.series.number] += 1
         else:
-            label = results.images[place.image][1]
-            goal = results.study.goal.for_label(label)
-            curves[number].append(_curve(place, label, goal, end, trace, results.study.detector))
+            curves[place.series.number].append(_curve(results, place, ends[cell], trace, rule))
     for runs in curves.values():
         runs.sort(key=lambda run: (run.image, run.seed))
     return [
@@ -132,12 +145,14 @@ def series_of(results: StudyResults) -> list[SeriesRuns]:
 
 
 def _curve(
-    place: Place, label: int, goal: Goal, end: End, trace: Trace, detector: DetectorSpec | None
+    results: StudyResults, place: Place, end: End, trace: Trace, rule: DistanceRule
 ) -> CellCurve:
-    tariff, steps = place.series.tariff, trace.steps
-    ledger = trace.ledger(tariff.prices.for_source(label, goal), goal, detector)
+    tariff, improvements, steps = place.series.tariff, trace.improvements, trace.steps
+    label = results.images[place.image][1]
+    goal = results.study.goal.for_label(label)
+    ledger = trace.ledger(tariff.prices.for_source(label, goal), goal, results.study.detector)
     spent: dict[By, float] = {"cost": end.cost, "source": end.flagged, "queries": end.queries}
-    improvements = trace.improvements
+    accepted = np.array([(step.cost, step.source, step.source + step.other) for step in steps])
     shares = [
         (step.notes["planned_share"], step.notes["share"])
         for step in steps
@@ -149,14 +164,21 @@ def _curve(
         end.stop,
         {by: needed(improvements, ledger.prices, by, ledger.alarm_price) for by in AXES},
         np.array([row.distance for row in improvements], float),
-        {
-            "cost": np.array([step.cost for step in steps], float),
-            "source": np.array([step.source for step in steps], float),
-            "queries": np.array([step.source + step.other for step in steps], float),
-        },
+        dict(zip(AXES, accepted.astype(float).reshape(-1, len(AXES)).T, strict=True)),
         np.array([step.distance for step in steps], float),
         spent,
         {by: known_up_to(end.stop, by, spent=spent[by], limits=tariff.limits) for by in AXES},
         ledger.by_phase,
         np.array(shares).reshape(-1, 2),
+        rule,
     )
+
+
+def best_runs(all_series: Sequence[SeriesRuns], model: str, price: str) -> list[BestRun]:
+    """Return the best of all attacks on a model at a price; empty if only one attack has runs."""
+    here = (s for s in all_series if (s.model, s.price) == (model, price))
+    series = [{(run.image, run.seed): run for run in each.runs} for each in here if each.runs]
+    if len(series) < 2:
+        return []
+    common = sorted(set.intersection(*(set(runs) for runs in series)))
+    return [BestRun(key[0], [runs[key] for runs in series]) for key in common]

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.result import By, Values
-from .distance_rule import DistanceRule
-from .runs import CellCurve
+from ..core.result import AXES, By, Values
+from .runs import BestRun, CellCurve
 
 Images = NDArray[np.int64]
 
@@ -35,23 +34,6 @@ FEWEST_IMAGES = 6
 """Minimum number of images for a significant difference."""
 
 
-class Run(Protocol):
-    """A run of which the distance at a mark is known."""
-
-    @property
-    def image(self) -> int: ...
-
-    def at(self, marks: Values, by: By, rule: DistanceRule) -> Values: ...
-
-
-class Mark(NamedTuple):
-    """The point of an axis at which distances are compared, and the rule for them."""
-
-    value: float
-    by: By
-    rule: DistanceRule
-
-
 class Median(NamedTuple):
     """A median with its 95 % interval and the number of runs and images behind it."""
 
@@ -62,13 +44,15 @@ class Median(NamedTuple):
     """Share of the runs with an adversarial point."""
     runs: int
     images: int
+    best: bool = False
+    """Whether a table marks it."""
 
 
-def distances_at(runs: Sequence[Run], marks: Values, by: By, rule: DistanceRule) -> Values:
+def distances_at(runs: Sequence[CellCurve | BestRun], marks: Values, by: By) -> Values:
     """Return the distance of each run at each mark, (runs, marks); NaN if it is unknown."""
     if not runs:
         return np.empty((0, len(marks)))
-    return np.stack([run.at(marks, by, rule) for run in runs])
+    return np.stack([run.at(marks, by) for run in runs])
 
 
 def median(values: Values) -> float:
@@ -77,47 +61,49 @@ def median(values: Values) -> float:
     return float(np.median(known)) if len(known) else math.nan
 
 
-def success(
-    runs: Sequence[CellCurve], within: float, marks: Values, by: By, rule: DistanceRule
-) -> Values:
+def success(runs: Sequence[CellCurve], within: float, marks: Values, by: By) -> Values:
     """Return the share of the runs with a distance below `within` at each mark."""
-    table = distances_at(runs, marks, by, rule)
+    table = distances_at(runs, marks, by)
     known = ~np.isnan(table)
     with np.errstate(invalid="ignore"):
         return np.asarray((known & (table < within)).sum(axis=0) / known.sum(axis=0))
 
 
-def median_at(
-    runs: Sequence[Run], mark: float, by: By, rule: DistanceRule, seed: int = 0
-) -> Median:
-    """Return the median at one mark, with its interval over images."""
-    values = distances_at(runs, np.array([mark]), by, rule)[:, 0]
-    images = np.array([run.image for run in runs])
-    known = ~np.isnan(values)
-    values, images = values[known], images[known]
-    if not len(values):
-        return Median(math.nan, math.nan, math.nan, math.nan, 0, 0)
-    low, high = interval(values, images, seed)
-    rate = float(np.isfinite(values).mean())
-    return Median(median(values), low, high, rate, len(values), len(np.unique(images)))
+def medians_at(
+    runs: Sequence[CellCurve | BestRun], marks: Values, by: By, draws: int = DRAWS
+) -> list[Median]:
+    """Return the median at each mark, with its interval over images."""
+    all_images = np.array([run.image for run in runs])
+    medians = []
+    for column in distances_at(runs, marks, by).T:
+        known = ~np.isnan(column)
+        values, images = column[known], all_images[known]
+        if not len(values):
+            medians.append(Median(math.nan, math.nan, math.nan, math.nan, 0, 0))
+            continue
+        rate, count = float(np.isfinite(values).mean()), len(np.unique(images))
+        ends = interval(values, images, draws)
+        medians.append(Median(median(values), *ends, rate, len(values), count))
+    return medians
 
 
-def interval(
-    values: Values, images: Images, seed: int = 0, draws: int = DRAWS
-) -> tuple[float, float]:
+def median_at(runs: Sequence[CellCurve | BestRun], mark: float, by: By) -> Median:
+    return medians_at(runs, np.array([mark]), by)[0]
+
+
+def interval(values: Values, images: Images, draws: int = DRAWS) -> tuple[float, float]:
     """Return the 95 % percentile interval of the median, over draws of images."""
-    medians = bootstrap(lambda rows: np.median(values[rows], axis=1), images, seed, draws)
+    medians = bootstrap(lambda rows: np.median(values[rows], axis=1), images, draws=draws)
     low, high = np.percentile(medians, PERCENTILES, method="nearest")
     return float(low), float(high)
 
 
 def significantly_different(
-    smaller: Sequence[CellCurve], larger: Sequence[CellCurve], mark: Mark
+    smaller: Sequence[CellCurve], larger: Sequence[CellCurve], mark: float, by: By
 ) -> bool:
     """Return whether the median of the first runs is significantly smaller at a mark (rule 3)."""
-    at = np.array([mark.value])
     first, second = (
-        {(run.image, run.seed): float(run.at(at, mark.by, mark.rule)[0]) for run in runs}
+        {(run.image, run.seed): float(run.at(np.array([mark]), by)[0]) for run in runs}
         for runs in (smaller, larger)
     )
     both = sorted(key for key in first.keys() & second if not math.isnan(first[key] + second[key]))
@@ -145,12 +131,10 @@ def bootstrap(
     counts = np.unique(images, return_counts=True)[1]
     groups = np.split(np.argsort(images, kind="stable"), np.cumsum(counts)[:-1])
     drawn = np.random.default_rng(seed).integers(len(groups), size=(draws, len(groups)))
-    if len({len(group) for group in groups}) == 1:  # samples have one size: compute many at once
+    if len(set(counts)) == 1:  # samples have one size: compute many at once
         runs = np.stack(groups)
-        blocks = (
-            runs[part].reshape(len(part), -1)
-            for part in np.split(drawn, range(BLOCK, draws, BLOCK))
-        )
+        parts = np.split(drawn, range(BLOCK, draws, BLOCK))
+        blocks = (runs[part].reshape(len(part), -1) for part in parts)
     else:
         blocks = (np.concatenate([groups[i] for i in row])[None] for row in drawn)
     return np.concatenate([statistic(block) for block in blocks])
@@ -167,13 +151,11 @@ class Effort(NamedTuple):
 
 def effort(runs: Sequence[CellCurve], within: float) -> Effort:
     """Return the queries needed to reach a distance below `within`."""
-    flagged, queries = [], []
-    for run in runs:
-        reached = np.nonzero(run.distances < within)[0]
-        place = reached[0] if len(reached) else None
-        flagged.append(math.inf if place is None else float(run.needs["source"][place] - 1))
-        queries.append(math.inf if place is None else float(run.needs["queries"][place]))
-    if not flagged:
+    if not runs:
         return Effort(math.nan, math.nan, math.nan)
+    flagged, queries = (
+        [run.needs[by][run.distances < within].min(initial=math.inf) for run in runs]
+        for by in AXES[1:]
+    )
     share = float(np.isfinite(queries).mean())
-    return Effort(float(np.median(flagged)), float(np.median(queries)), share)
+    return Effort(float(np.median(flagged)) - 1, float(np.median(queries)), share)

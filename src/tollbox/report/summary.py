@@ -26,13 +26,9 @@ def summary(
 ) -> list[str]:
     """Return sentences about the size of the study and the best attack of each column."""
     study = results.study
-    sizes = [
-        counted(len(study.models), "model"),
-        counted(len(study.attacks), "attack"),
-        counted(len(study.tariffs), "price"),
-        counted(results.grid.images, "image"),
-        *([counted(len(study.seeds), "seed")] if len(study.seeds) > 1 else []),
-    ]
+    counts = {"model": len(study.models), "attack": len(study.attacks), "price": len(study.tariffs)}
+    counts |= {"image": results.grid.images, "seed": len(study.seeds)}
+    sizes = [counted(n, noun) for noun, n in counts.items() if noun != "seed" or n > 1]
     done = sum(len(runs.runs) + runs.misclassified for runs in all_series)
     sentences = [f"{', '.join(sizes)}; {done:,} of {results.record.cells:,} runs are finished."]
     sentences += goal_sentences(study.goal, results.record.class_names)
@@ -65,36 +61,32 @@ def best_attack(table: PaperTable, number: int) -> str | None:
     where = f"At {column.head} and {spent}"
     if len({each.model for each in table.columns}) > 1:
         where += f" on {column.model}"
-    known = [
-        (cell, row, best[number])
-        for row, cells, best in zip(table.rows, table.cells, table.best, strict=True)
-        if (cell := cells[number]) is not None and not math.isnan(cell.value)
-    ]
+    cells = ((row.cells[number], row) for row in table.rows)
+    known = [(cell, row) for cell, row in cells if cell is not None and cell.runs]
     if not known:
         return None
-    (least, row, _), *others = sorted(known, key=lambda each: each[0].value)
+    (least, row), *others = sorted(known, key=lambda pair: pair[0].value)
     if math.isinf(least.value):
         return f"{where}, no attack has an adversarial point for half of the images."
     median = f"median {table.norm.sign} {distance(least.value)}"
     ends = confidence(distance(least.low), distance(least.high))
-    alike = [f"{other.attack} ({distance(cell.value)})" for cell, other, best in others if best]
     if not others:
         return f"{where}, {row.attack} has a {median} ({ends})."
+    alike = [f"{other.attack} ({distance(cell.value)})" for cell, other in others if cell.best]
     if alike:
-        named = alike[:MOST_NAMED]
-        if len(alike) > MOST_NAMED:
-            named.append(f"{len(alike) - MOST_NAMED} more")
-        rest = " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
+        more = [f"{len(alike) - MOST_NAMED} more"] if len(alike) > MOST_NAMED else []
+        *named, last = alike[:MOST_NAMED] + more
+        rest = f"{', '.join(named)} and {last}" if named else last
         return (
             f"{where}, {row.attack} ({median}, {ends}) is not significantly different from {rest}."
         )
     sentence = f"{where}, {row.attack} has the smallest distance: {median} ({ends})"
-    for cell, other, _ in others:
+    for cell, other in others:
         vanilla = (other.family, other.method) == (row.family, Method.VANILLA)
         if vanilla and math.isfinite(cell.value):
             less = percent(round(1 - least.value / cell.value, 2))
             return f"{sentence}, {less} less than {other.attack} ({distance(cell.value)})."
-    cell, other, _ = others[0]
+    cell, other = others[0]
     return f"{sentence}; the next is {other.attack} ({distance(cell.value)})."
 
 
@@ -108,27 +100,23 @@ def notes(results: StudyResults, all_series: Sequence[SeriesRuns]) -> list[str]:
     if left:
         left_out = f"{counted(left, 'run')} of {record.cells:,}"
         sentences.append(f"{left_out} are not finished: the numbers are preliminary.")
-    misclassified = max((runs.misclassified for runs in all_series), default=0)
-    misclassified //= max(1, len(results.study.seeds))
-    if misclassified:
-        verb = "is" if misclassified == 1 else "are"
-        sentences.append(
-            f"{counted(misclassified, 'image')} that a model misclassifies anyway {verb} left out."
-        )
+    most = max((runs.misclassified for runs in all_series), default=0)
+    if misclassified := most // max(1, len(results.study.seeds)):
+        images = f"{counted(misclassified, 'image')} that a model misclassifies anyway"
+        sentences.append(f"{images} {'is' if misclassified == 1 else 'are'} left out.")
     runs = [run for line in all_series for run in line.runs]
     return sentences + failures(runs) + result_notes(results)
 
 
 def failures(runs: Sequence[CellCurve]) -> list[str]:
     """Return sentences about runs that failed or did not start."""
-    sentences = []
     failed = sum(run.stop.failed for run in runs)
-    if failed:
-        sentences.append(f"{counted(failed, 'run')} failed; what they reached before counts.")
     lost = sum(run.stop is Stop.NO_START for run in runs)
-    if lost:
-        sentences.append(f"{counted(lost, 'run')} found no adversarial image to start from.")
-    return sentences
+    sentences = {
+        f"{counted(failed, 'run')} failed; what they reached before counts.": failed,
+        f"{counted(lost, 'run')} found no adversarial image to start from.": lost,
+    }
+    return [sentence for sentence, number in sentences.items() if number]
 
 
 def result_notes(results: StudyResults) -> list[str]:
