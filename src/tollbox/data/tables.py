@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import stat
@@ -24,6 +25,15 @@ Format = Literal["csv", "parquet"]
 """Formats in which tables are written."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Characters that start a formula in a spreadsheet."""
+
+
+@contextlib.contextmanager
+def system_errors(subject: str, *, input: str = "") -> Iterator[None]:
+    """Turn an error of the operating system into a FileError that starts with `subject`."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"{subject}: {error.strerror}", input=input) from None
 
 
 def kind_of(

@@ -15,39 +15,33 @@ from torch import Tensor, nn
 
 from ..core.model import Model, from_third_party
 from ..core.third_party_models import third_party_model
-from ..data.user_code import called, imported, is_function
-from ..errors import InputError
+from ..data.user_code import called, imported
+from .network import Network, Source
 from .pytorch import tensor_of
-from .registry import Adapter, Network, Source
 
 NETWORK = "a network (an instance of nn.Module)"
 
 
-def load(source: Source) -> Network:
+def load_function(source: Source) -> Network:
     """Import the network or function that a source names."""
     model = _wrapped(imported(source.text, "model"))
     if inspect.isfunction(model) and not inspect.signature(model).parameters:
         model = _wrapped(called(model, source.text, "model"))
         if not isinstance(model, nn.Module | Model):
-            raise InputError(
-                f"is {source.text!r}, a function without arguments that returned "
-                f"{type(model).__name__}",
-                expected=f"{NETWORK} from it, or a function of images",
-                input="model",
+            raise source.error(
+                f", a function without arguments that returned {type(model).__name__}",
+                f"{NETWORK} from it, or a function of images",
             )
     if isinstance(model, type) or not callable(model):
         what = "a class" if isinstance(model, type) else type(model).__name__
-        raise InputError(
-            f"is {source.text!r}, which is {what}",
-            expected=f"{NETWORK}, a function of images, or one without arguments that returns a "
-            "network",
-            input="model",
-        )
+        either = "a function of images, or one without arguments that returns a network"
+        raise source.error(f", which is {what}", f"{NETWORK}, {either}")
     if isinstance(model, nn.Module):
-        return Network.of_torch(model)
+        return Network.of_torch(source, model)
     if isinstance(model, Model):
-        return Network(model, model.dtype, model.batch, kind="a model that is ready for queries")
-    return Network(_returning_tensors(model))
+        ready = "a model that is ready for queries"
+        return Network(source, model, model.dtype, model.batch, kind=ready)
+    return Network(source, _returning_tensors(model))
 
 
 def _wrapped(model: Any) -> Any:
@@ -68,12 +62,3 @@ def _returning_tensors(function: Callable[[Tensor], Any]) -> Callable[[Tensor], 
             return tensor_of(answer)
 
     return forward
-
-
-ADAPTERS = (
-    Adapter(
-        "module:function, which names a network or a function of images",
-        lambda source: source.kind == "nothing" and is_function(source.text),
-        load,
-    ),
-)

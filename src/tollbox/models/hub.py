@@ -27,8 +27,8 @@ from ..core.preprocessing import Preprocessing
 from ..data.classes import ClassNames
 from ..data.tables import kind_of
 from ..data.user_code import optional, with_kind
-from ..errors import FileError, InputError
-from .registry import Adapter, Network, Source
+from ..errors import InputError
+from .network import Network, Source, file_error
 
 LOGS = ("transformers", "huggingface_hub", "timm")
 IMAGENET_CLASSES = 1000
@@ -47,16 +47,12 @@ def is_folder(source: Source) -> bool:
     kind = kind_of(name, name, input="model")
     if kind == "folder":
         if not os.path.exists(os.path.join(name, "config.json")):
-            raise FileError(
-                f"{name} has no config.json",
-                expected="a folder that save_pretrained made",
-                input="model",
-            )
+            raise file_error(f"{name} has no config.json", "a folder that save_pretrained made")
         return True
     looks_like_path = name.startswith((".", "/", "~")) or name.count("/") > 1
     if kind != "nothing" or looks_like_path:
         what = "does not exist" if kind == "nothing" else "is a file"
-        raise FileError(f"{name} {what}", expected="a folder, or a name", input="model")
+        raise file_error(f"{name} {what}", "a folder, or a name")
     return False
 
 
@@ -66,24 +62,18 @@ def fetched(source: Source, load: Callable[[], Any], local: bool = False) -> Any
         with quiet():
             return load()
     except ImportError as error:
-        raise InputError(
-            f"is {source.text!r}, but a package that it needs cannot be imported "
-            f"({with_kind(error)})",
+        raise source.error(
+            f", but a package that it needs cannot be imported ({with_kind(error)})",
             remedy="install it, or repair the installation",
-            input="model",
         ) from None
     except Exception as error:  # no connection, no space, a broken cache: many types
         if local:
-            raise FileError(
-                f"{source.name} cannot be loaded ({with_kind(error)})",
-                expected="a folder with a complete image classifier",
-                input="model",
-            ) from None
-        raise InputError(
-            f"is {source.text!r}, but its weights cannot be loaded ({with_kind(error)})",
-            expected="them in the package's cache, or a connection to download them once",
-            remedy="load them on a machine with a connection, or copy that cache here",
-            input="model",
+            given = f"{source.name} cannot be loaded ({with_kind(error)})"
+            raise file_error(given, "a folder with a complete image classifier") from None
+        raise source.error(
+            f", but its weights cannot be loaded ({with_kind(error)})",
+            "them in the package's cache, or a connection to download them once",
+            "load them on a machine with a connection, or copy that cache here",
         ) from None
 
 
@@ -132,6 +122,7 @@ def load_timm(source: Source) -> Network:
     if not names and network.num_classes == IMAGENET_CLASSES:
         names = imagenet().names
     return Network.of_torch(
+        source,
         network.eval(),
         shape=(channels, None, None),
         preprocessing=Preprocessing.of(
@@ -162,6 +153,7 @@ def load_torchvision(source: Source) -> Network:
     transform = weights.transforms()
     [resize], [crop] = transform.resize_size, transform.crop_size
     return Network.of_torch(
+        source,
         network.eval(),
         shape=(3, None, None),
         preprocessing=Preprocessing.of(
@@ -179,10 +171,4 @@ def _unknown(source: Source, name: str, known: Iterable[str]) -> InputError:
     """Return the error for a name that is none of the known ones, of which there may be many."""
     close = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(map(repr, close))}?" if close else "no name is similar"
-    return InputError(f"is {source.text!r}, but there is no {name!r}: {hint}", input="model")
-
-
-ADAPTERS = (
-    Adapter.named("timm", load_timm, "timm", "folder"),
-    Adapter.named("torchvision", load_torchvision, "torchvision"),
-)
+    return source.error(f", but there is no {name!r}: {hint}")

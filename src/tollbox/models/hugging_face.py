@@ -25,9 +25,8 @@ from torch.nn import functional
 
 from ..core.preprocessing import Preprocessing
 from ..data.user_code import optional
-from ..errors import InputError
 from .hub import fetched, imagenet, is_folder, quiet
-from .registry import Adapter, Network, Source
+from .network import Network, Source
 
 Settings = Mapping[str, Any]
 INTERPOLATIONS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
@@ -48,11 +47,10 @@ def load_classifier(source: Source) -> Network:
         source, lambda: classifier.from_pretrained(name, output_loading_info=True), local
     )
     if about["missing_keys"]:
-        raise InputError(
-            f"is {source.text!r}, which has no weights for {min(about['missing_keys'])}",
-            expected="a trained classifier",
-            remedy="for zero-shot CLIP, write clip: instead of hf:",
-            input="model",
+        raise source.error(
+            f", which has no weights for {min(about['missing_keys'])}",
+            "a trained classifier",
+            "for zero-shot CLIP, write clip: instead of hf:",
         )
     config, settings = network.config, _settings(transformers, name)
     if settings is not None and settings.get("do_flip_channel_order"):
@@ -61,7 +59,8 @@ def load_classifier(source: Source) -> Network:
     listed = [str(names.get(number)) for number in range(len(names))]
     complete = set(names) == set(range(len(names)))
     generated = all(name == f"LABEL_{number}" for number, name in enumerate(listed))
-    return _network(network, settings, config, None if not complete or generated else tuple(listed))
+    known = tuple(listed) if complete and not generated else None
+    return _network(source, network, settings, config, known)
 
 
 def load_clip(source: Source) -> Network:
@@ -78,16 +77,21 @@ def load_clip(source: Source) -> Network:
             texts.append(clip.text_projection(clip.text_model(**tokens).pooler_output))
     network = ZeroShot(clip, torch.cat(texts).clone())
     config = getattr(clip.config, "vision_config", None)
-    return _network(network, _settings(transformers, name), config, classes.names)
+    return _network(source, network, _settings(transformers, name), config, classes.names)
 
 
 def _network(
-    network: nn.Module, settings: Settings | None, config: Any, names: tuple[str, ...] | None
+    source: Source,
+    network: nn.Module,
+    settings: Settings | None,
+    config: Any,
+    names: tuple[str, ...] | None,
 ) -> Network:
     preprocessing = None if settings is None else preprocessing_of(settings)
     unknown = preprocessing is None or preprocessing.mean is None
     channels = getattr(config, "num_channels", None)
     return Network.of_torch(
+        source,
         network.eval(),
         shape=(channels if isinstance(channels, int) else None, None, None),
         preprocessing=preprocessing,
@@ -183,9 +187,3 @@ def _mean_and_std(settings: Settings) -> tuple[tuple[float, ...] | None, tuple[f
         tuple((float(value) + offset) / scale for value in mean),
         tuple(float(value) / scale for value in std),
     )
-
-
-ADAPTERS = (
-    Adapter.named("hf", load_classifier, "transformers", "folder"),
-    Adapter.named("clip", load_clip, "transformers", "folder"),
-)
