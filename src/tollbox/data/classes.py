@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from ..core.validation import shown
+from ..core.validation import require
 from ..errors import FileError, InputError, mention
-from .tables import check_file, read_lines, shortened
+from .tables import read_lines, shortened
 
 MAX_NAME_LENGTH = 200
 PROMPT = "a photo of a {}"
@@ -56,8 +56,8 @@ def class_names(given: str | PathLike[str] | Sequence[str]) -> ClassNames:
     """Return the class names in a file or a list."""
     if not isinstance(given, str | PathLike):
         named = isinstance(given, Sequence) and bool(given)
-        if not named or not all(isinstance(name, str) and name.strip() for name in given):
-            raise InputError(f"is {shown(given)}", expected=f"{EXPECTED}, or a list", input="names")
+        named = named and all(isinstance(name, str) and name.strip() for name in given)
+        require(named, "names", given, f"{EXPECTED}, or a list")
         return ClassNames.of(given)
     file = Path(given)
     lines = read_lines(file, EXPECTED, input="names")
@@ -79,7 +79,6 @@ def class_names(given: str | PathLike[str] | Sequence[str]) -> ClassNames:
 
 def flagged_classes(file: Path) -> frozenset[int]:
     """Return the classes that a file lists."""
-    check_file(file, FLAGGED, input="flagged")
     classes: set[int] = set()
     for number, line in enumerate(read_lines(file, FLAGGED, input="flagged"), 1):
         text = line.partition("#")[0].strip()
@@ -88,11 +87,9 @@ def flagged_classes(file: Path) -> frozenset[int]:
         found = RANGE.fullmatch(text)
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
         if not first <= last < first + MAX_RANGE:
-            raise FileError(
-                f"the class is {shortened(text)!r}",
-                expected="a whole number, 0 or more, or a range such as 151-268",
-                where=f"{file}, line {number}",
-            )
+            given, where = f"the class is {shortened(text)!r}", f"{file}, line {number}"
+            expected = "a whole number, 0 or more, or a range such as 151-268"
+            raise FileError(given, expected=expected, where=where)
         classes.update(range(first, last + 1))
     if not classes:
         raise FileError(f"is {file}, which has no classes", expected=FLAGGED, input="flagged")
@@ -106,10 +103,8 @@ def labels_of(classes: Sequence[str], names: Sequence[str], from_model: bool = F
     """
     if in_order(classes, names, from_model):
         return list(range(len(classes)))
-    return [
-        _label(name, found, names)
-        for name, found in zip(classes, _matches(classes, names), strict=True)
-    ]
+    found = zip(classes, _matches(classes, names), strict=True)
+    return [_label(name, labels, names) for name, labels in found]
 
 
 def in_order(classes: Sequence[str], names: Sequence[str], from_model: bool) -> bool:
@@ -125,13 +120,11 @@ def relabelled(
     """Convert a set's labels to the model's; leave them unchanged unless both have class names."""
     if not classes or in_order(classes, names, from_model):
         return labels
-    for label in labels:
-        if not 0 <= label < len(classes):
-            raise InputError(
-                f"a label is {label}, but the data set has {len(classes)} class names",
-                expected=f"0 to {len(classes) - 1}",
-            )
     used = sorted(set(labels))
+    for label in used:
+        if not 0 <= label < len(classes):
+            given = f"a label is {label}, but the data set has {len(classes)} class names"
+            raise InputError(given, expected=f"0 to {len(classes) - 1}")
     found = dict(zip(used, labels_of([classes[label] for label in used], names), strict=True))
     return tuple(found[label] for label in labels)
 
@@ -155,25 +148,25 @@ def _matches(classes: Sequence[str], names: Sequence[str]) -> list[set[int]]:
         whole.setdefault(_plain(name), set()).add(label)
         for part in name.split(","):
             parts.setdefault(_plain(part), set()).add(label)
-    plain = [_plain(name) for name in classes]
-    return [whole.get(name) or parts.get(name) or set() for name in plain]
+    return [whole.get(name) or parts.get(name) or set() for name in map(_plain, classes)]
 
 
 def _label(name: str, found: set[int], names: Sequence[str]) -> int:
     """Return the only label found for a name."""
-    if len(found) == 1:
-        return next(iter(found))
-    if found:
+    subject = f"the class {shortened(name)!r}"
+    if len(found) > 1:
         first, second = sorted(found)[:2]
         raise InputError(
-            f"the class {shortened(name)!r} matches both {first} and {second} in the class names",
+            f"{subject} matches both {first} and {second} in the class names",
             expected="a name that only one class has",
             remedy=f"rename it in {mention('names')}, or give labels as numbers",
         )
-    close = difflib.get_close_matches(_plain(name), [_plain(each) for each in names], n=1)
+    if found:
+        return min(found)
+    close = difflib.get_close_matches(_plain(name), map(_plain, names), n=1)
     hint = f" (the closest is {close[0]!r})" if close else ""
     raise InputError(
-        f"the class {shortened(name)!r} is none of the {len(names)} class names{hint}",
+        f"{subject} is none of the {len(names)} class names{hint}",
         expected="the name of a class for each",
         remedy=f"rename it, leave it out, or give other names with {mention('names')}",
     )

@@ -28,20 +28,13 @@ from torch import Tensor
 
 from ..core.validation import is_whole, shown
 from ..errors import InputError, mention
+from . import image_files
 from .classes import relabelled
-from .image_files import (
-    GREY,
-    READING,
-    check_same_size,
-    integer_labels,
-    pixels_of,
-    readable,
-    unit_pixels,
-)
+from .image_files import check_same_size, integer_labels, unit_pixels
 from .images import ImageSet, check_not_resized
 from .resizing import ModelConfiguration, Preparation, Resizing
 from .tables import LARGEST
-from .user_code import called, imported, optional
+from .user_code import called, imported
 
 IMAGE_KEYS = ("image", "img")
 LABEL_KEYS = ("label", "labels")
@@ -69,11 +62,8 @@ def images_from(
     value = imported(function, "images")
     if isinstance(value, type) or not callable(value):
         what = "a class" if isinstance(value, type) else type(value).__name__
-        raise InputError(
-            f"is {function!r}, which is {what}",
-            expected="a function without arguments",
-            input="images",
-        )
+        given = f"is {function!r}, which is {what}"
+        raise InputError(given, expected="a function without arguments", input="images")
     answer = called(value, function, "images")
     try:
         if called(lambda: _is_data_set(answer), function, "images"):
@@ -86,12 +76,10 @@ def images_from(
     except InputError as error:
         if error.input == "images":  # from the user's code, and already about this argument
             raise
-        raise InputError(
-            f"is {function!r}: {mention(error.input) + ' ' if error.input else ''}{error.given}",
-            expected=error.expected,
-            remedy=error.remedy,
-            input="images",
-        ) from None
+        subject = f"{mention(error.input)} " if error.input else ""
+        given, expected, remedy = f"{subject}{error.given}", error.expected, error.remedy
+        given = f"is {function!r}: {given}"
+        raise InputError(given, expected=expected, remedy=remedy, input="images") from None
     classes = prepared.names or own_classes
     return ImageSet(images, labels, own_names, (function,) * len(images), classes, sizes)
 
@@ -111,7 +99,7 @@ def _parts(answer: Any) -> tuple[Tensor, tuple[int, ...], tuple[str, ...]]:
         raise InputError(f"images has shape {tuple(pixels.shape)}", expected=EXPECTED)
     images, count = unit_pixels(pixels), len(pixels)
     labels = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
-    names = rest[0] if rest else [str(number) for number in range(count)]
+    names = rest[0] if rest else tuple(map(str, range(count)))
     texts = isinstance(names, Sequence) and all(isinstance(name, str) for name in names)
     labels = integer_labels(labels, count)
     if not texts or isinstance(names, str) or len(names) != count:
@@ -133,7 +121,6 @@ def _is_data_set(value: Any) -> bool:
 
 
 def _is_image(value: Any) -> bool:
-    """Return whether it is a Pillow image, or has the axes of an image."""
     return _is_pillow(value) or (isinstance(value, Tensor | np.ndarray) and value.ndim > 1)
 
 
@@ -158,7 +145,7 @@ def _data_set_images(data: Any, origin: str, limit: int | None, prepared: Prepar
     return ImageSet(
         _stacked_tensors(images) if tensors else _stacked_arrays(images),
         relabelled(tuple(labels), own, prepared.names, prepared.own_names),
-        tuple(str(number) for number in range(count)),
+        tuple(map(str, range(count))),
         (origin,) * count,
         prepared.names or own,
         None if tensors else prepared.resizing,
@@ -194,12 +181,12 @@ def _pixels(image: Any, number: int, prepared: Preparation) -> Tensor | NDArray[
         axes = array and (image.ndim == 2 or (image.ndim == 3 and image.shape[2] == 3))
         if not axes or image.dtype != np.uint8 or image.size == 0:
             what = f"an array of {image.dtype} of shape {image.shape}" if array else None
-            raise InputError(
-                f"the image of item {number} is {what or type(image).__name__}", expected=IMAGE
-            )
-        image = optional("PIL.Image", READING, extra="cli").fromarray(image)
-    with readable(f"{number}"):
-        return pixels_of(image, f"{number}", prepared.resizing, image.mode in GREY)
+            given = f"the image of item {number} is {what or type(image).__name__}"
+            raise InputError(given, expected=IMAGE)
+        image = image_files.pillow().fromarray(image)
+    with image_files.readable(f"{number}"):
+        grey = image.mode in image_files.GREY
+        return image_files.pixels_of(image, f"{number}", prepared.resizing, grey)
 
 
 def _stacked_arrays(arrays: Sequence[Any]) -> Tensor:
@@ -215,9 +202,8 @@ def _stacked_tensors(images: Sequence[Any]) -> Tensor:
     for number, image in enumerate(images):
         if not isinstance(image, Tensor) or image.ndim != 3 or image.numel() == 0:
             what = f"of shape {tuple(image.shape)}" if isinstance(image, Tensor) else "no tensor"
-            raise InputError(
-                f"the image of item {number} is {what}", expected="tensors (c, h, w) for all"
-            )
+            given = f"the image of item {number} is {what}"
+            raise InputError(given, expected="tensors (c, h, w) for all")
         if image.shape[0] != images[0].shape[0] or image.dtype != images[0].dtype:
             raise InputError(
                 f"the image of item {number} has {image.shape[0]} channels of {image.dtype}, but "

@@ -35,7 +35,6 @@ from .user_code import optional
 if TYPE_CHECKING:
     from PIL import Image
 
-READING = "image files are read with it"
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp"})
 ENDINGS = ", ".join(sorted(SUFFIXES))
 GREY = frozenset({"1", "L"})
@@ -44,6 +43,11 @@ EIGHT_BITS = GREY | WITH_ALPHA | {"P", "RGB", "RGBX", "CMYK", "YCbCr", "HSV", "L
 MAX_PIXELS = 4096 * 4096
 MAX_RESIZED = 8 * MAX_PIXELS
 OPAQUE = 255
+
+
+def pillow(module: str = "Image") -> Any:
+    """Import a module of Pillow."""
+    return optional(f"PIL.{module}", "image files are read with it", extra="cli")
 
 
 def unit_pixels(pixels: Tensor | NDArray[Any]) -> Tensor:
@@ -68,10 +72,8 @@ def unit_pixels(pixels: Tensor | NDArray[Any]) -> Tensor:
 def integer_labels(labels: NDArray[Any], count: int) -> tuple[int, ...]:
     """Return the labels of `count` images."""
     if labels.shape != (count,):
-        raise InputError(
-            f"labels has shape {labels.shape} for {count} images",
-            expected=f"({count},), one label per image",
-        )
+        given = f"labels has shape {labels.shape} for {count} images"
+        raise InputError(given, expected=f"({count},), one label per image")
     if not np.issubdtype(labels.dtype, np.integer):
         raise InputError(f"labels is of type {labels.dtype}", expected="integers")
     if labels.dtype == np.uint64 and (labels > LARGEST).any():
@@ -89,17 +91,14 @@ def read_images(
     folder: Path, names: Sequence[str], grey: bool, resizing: Resizing | None = None
 ) -> Tensor:
     """Read image files as (n, c, h, w) in [0,1], with one channel or three."""
-    pixels: Tensor | None = None
-    for row, name in enumerate(names):
+    arrays: list[NDArray[np.uint8]] = []
+    for name in names:
         with _open(folder / name) as image:
-            array = pixels_of(image, folder / name, resizing, grey)
-        if pixels is None:
-            pixels = torch.empty((len(names), *array.shape), dtype=torch.float32)
-        check_same_size(array.shape, pixels.shape[1:], name, names[0])
-        pixels[row] = torch.from_numpy(array)
-    if pixels is None:
+            arrays.append(pixels_of(image, folder / name, resizing, grey))
+        check_same_size(arrays[-1].shape, arrays[0].shape, name, names[0])
+    if not arrays:
         raise InputError("there are no images", expected="at least one")
-    return pixels.div_(255)
+    return unit_pixels(np.stack(arrays))
 
 
 def read_image(file: Path, shape: Sequence[int], resizing: Resizing | None = None) -> Tensor:
@@ -111,8 +110,7 @@ def read_image(file: Path, shape: Sequence[int], resizing: Resizing | None = Non
     grey = shape[0] == 1 and is_grey(file)
     if resizing is not None:
         with _open(file) as image:
-            rotated = optional("PIL.ImageOps", READING, extra="cli").exif_transpose(image)
-            if rotated.size == (shape[2], shape[1]):
+            if pillow("ImageOps").exif_transpose(image).size == (shape[2], shape[1]):
                 resizing = None
     return read_images(file.parent, [file.name], grey, resizing)
 
@@ -146,7 +144,7 @@ def pixels_of(
             expected=f"at most {most:,} in all",
             remedy="resize it first" + (f", or give {mention('resize')}" if not resizing else ""),
         )
-    image = optional("PIL.ImageOps", READING, extra="cli").exif_transpose(image)
+    image = pillow("ImageOps").exif_transpose(image)
     if image.mode in WITH_ALPHA or "transparency" in image.info:
         image = image.convert("RGBA")
         if image.getchannel("A").getextrema()[0] != OPAQUE:
@@ -167,22 +165,21 @@ def pixels_of(
 @contextlib.contextmanager
 def _open(file: Path) -> Iterator[Image.Image]:
     """Open an image without decoding it. Inside, Pillow's errors become FileErrors."""
-    pillow = optional("PIL.Image", READING, extra="cli")
     with readable(file), warnings.catch_warnings():
-        warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
-        with pillow.open(file) as image:
+        warnings.simplefilter("ignore", pillow().DecompressionBombWarning)
+        with pillow().open(file) as image:
             yield image
 
 
 @contextlib.contextmanager
 def readable(name: str | Path) -> Iterator[None]:
     """Turn Pillow's errors into FileErrors about the image `name`."""
-    pillow = optional("PIL.Image", READING, extra="cli")
+    too_large = pillow().DecompressionBombError
     try:
         yield
     except InputError:
         raise
-    except pillow.DecompressionBombError:  # far above MAX_PIXELS; Pillow does not say how far
+    except too_large:  # far above MAX_PIXELS; Pillow does not say how far
         raise FileError(
             f"the image {name} has more pixels than can be read",
             expected=f"at most {MAX_PIXELS:,}",

@@ -34,7 +34,7 @@ from ..errors import FileError, InputError, mention
 from .classes import in_order, labels_of
 from .image_files import ENDINGS, SUFFIXES, integer_labels, is_grey, read_images, unit_pixels
 from .resizing import ModelConfiguration, Preparation, Resizing
-from .tables import LARGEST, in_a_line, kind_of, path_of, rows_of, shortened
+from .tables import LARGEST, errors_in, in_a_line, kind_of, path_of, rows_of, shortened
 from .user_code import named_by_file
 
 ARRAYS = ("images", "labels")
@@ -102,8 +102,9 @@ def load_images(
         )
     check_not_resized(resizing, f"{path} has arrays")
     images, classes = read_npz(path, limit)
-    numbers = tuple(str(number) for number in range(len(images)))
-    return ImageSet(images, classes, numbers, (f"{path}",) * len(images), prepared.names)
+    count = len(images)
+    numbers = tuple(map(str, range(count)))
+    return ImageSet(images, classes, numbers, (str(path),) * count, prepared.names)
 
 
 def check_there(path: Path) -> str:
@@ -131,19 +132,12 @@ def read_npz(file: Path, limit: int | None) -> tuple[Tensor, tuple[int, ...]]:
     """Return the first `limit` images, (n, c, h, w) in [0,1], and their labels."""
     arrays = _read_arrays(file)
     pixels = arrays["images"]
-    try:
+    with errors_in(file):
         if pixels.ndim not in (3, 4) or pixels.size == 0:
-            raise InputError(
-                f"images has shape {pixels.shape}",
-                expected="at least one image, (n, c, h, w), (n, h, w, c) or (n, h, w)",
-            )
+            expected = "at least one image, (n, c, h, w), (n, h, w, c) or (n, h, w)"
+            raise InputError(f"images has shape {pixels.shape}", expected=expected)
         labels = integer_labels(arrays["labels"], len(pixels))
-        images = unit_pixels(_channels_first(pixels)[:limit])
-    except InputError as error:
-        raise FileError(
-            error.given, expected=error.expected, remedy=error.remedy, where=str(file)
-        ) from None
-    return images, labels[:limit]
+        return unit_pixels(_channels_first(pixels)[:limit]), labels[:limit]
 
 
 def _read_arrays(file: Path) -> dict[str, NDArray[Any]]:
@@ -214,8 +208,8 @@ def _labelled_files(folder: Path, table: Path) -> list[tuple[str, int, str]]:
     if not files:
         raise FileError(f"the folder {folder} has no images", expected=f"files ending in {ENDINGS}")
     base, labelled = os.path.abspath(folder), {}
-    for line, (file, text) in rows_of(table, ("file", "label")):
-        where, image = f"{table}, line {line}", f"the image {shortened(file)!r}"
+    for where, (file, text) in rows_of(table, ("file", "label")):
+        image = f"the image {shortened(file)!r}"
         name = Path(os.path.relpath(os.path.join(base, file), base)).as_posix()
         if name not in files:
             raise _not_an_image(folder, name, image).placed(where)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.preprocessing import Preprocessing
-from ..core.validation import check_whole, shown
+from ..core.validation import check_whole, require, shown
 from ..errors import FileError, InputError, mention
 from .classes import class_names
 from .user_code import optional
@@ -62,18 +62,13 @@ class Resizing:
         return cls(resize, crop, interpolation or cls.interpolation)
 
     def __post_init__(self) -> None:
-        if self.interpolation not in INTERPOLATIONS:
-            raise InputError(
-                f"is {shown(self.interpolation)}",
-                expected=f"{', '.join(INTERPOLATIONS[:-1])} or {INTERPOLATIONS[-1]}",
-                input="interpolation",
-            )
+        known = f"{', '.join(INTERPOLATIONS[:-1])} or {INTERPOLATIONS[-1]}"
+        given = self.interpolation
+        require(given in INTERPOLATIONS, "interpolation", given, known)
         for name in ("resize", "crop"):
             side = getattr(self, name)
-            if isinstance(side, tuple) and len(side) != 2:
-                raise InputError(
-                    f"is {shown(side)}", expected="one length, or a height and a width", input=name
-                )
+            right = not isinstance(side, tuple) or len(side) == 2
+            require(right, name, side, "one length, or a height and a width")
             for length in () if side is None else pair(side):
                 check_whole(name, length, 1, LARGEST_SIDE)
         if self.resize is None or self.crop is None:
@@ -176,14 +171,10 @@ class Preparation:
         model: ModelConfiguration | None = None,
     ) -> Preparation:
         """Check the arguments and read the class names. An empty list of names counts as None."""
-        if resizing is not None and not isinstance(resizing, Resizing):
-            raise InputError(
-                f"is {shown(resizing)}", expected="a tb.data.Resizing", input="resizing"
-            )
-        if model is not None and not hasattr(model, "names"):
-            raise InputError(
-                f"is {shown(model)}", expected="a model, as from tb.models.load", input="model"
-            )
+        right = resizing is None or isinstance(resizing, Resizing)
+        require(right, "resizing", resizing, "a tb.data.Resizing")
+        right = model is None or hasattr(model, "names")
+        require(right, "model", model, "a model, as from tb.models.load")
         if names is None or (isinstance(names, tuple | list) and not names):
             return cls(resizing, model=model)
         return cls(resizing, class_names(names).names, model)
@@ -209,8 +200,8 @@ class Preparation:
             resized = own.resize is not None
             return Resizing.of(own.resize, own.crop, own.interpolation if resized else None)
         except InputError as error:
+            problem = f"its {error.input} {error.given}"
             raise InputError(
-                f"the sizes in the model's configuration cannot be used: its {error.input} "
-                f"{error.given}",
+                f"the sizes in the model's configuration cannot be used: {problem}",
                 remedy=f"give {mention('resize')} and {mention('crop')}",
             ) from None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import operator
 import os
 import sys
 from collections.abc import Callable
@@ -29,9 +30,8 @@ def optional(module: str, purpose: str, extra: str = "") -> Any:
         missing = isinstance(error, ModuleNotFoundError) and error.name == package
         how = "is not installed" if missing else f"cannot be imported ({with_kind(error)})"
         wanted = f"'tollbox[{extra}]'" if extra else package
-        raise InputError(
-            f"{package} {how}: {purpose}", remedy=f"install it with `pip install {wanted}`"
-        ) from None
+        remedy = f"install it with `pip install {wanted}`"
+        raise InputError(f"{package} {how}: {purpose}", remedy=remedy) from None
 
 
 def is_function(text: str) -> bool:
@@ -58,9 +58,8 @@ def is_module(name: str) -> bool:
     """Return whether the top-level package of a module can be found."""
     importable(os.getcwd())
     first = name.partition(".")[0]
-    if not first.isidentifier():
-        return False
-    return first in sys.modules or importlib.util.find_spec(first) is not None
+    known = first in sys.modules
+    return first.isidentifier() and (known or importlib.util.find_spec(first) is not None)
 
 
 def importable(folder: str) -> None:
@@ -73,9 +72,7 @@ def imported(name: str, input: str) -> Any:
     module, _, attribute = name.partition(":")
     importable(os.getcwd())
     try:
-        value: Any = importlib.import_module(module)
-        for word in attribute.split("."):
-            value = getattr(value, word)
+        return operator.attrgetter(attribute)(importlib.import_module(module))
     except ModuleNotFoundError as error:
         unknown = InputError(
             f"is {name!r}: {in_a_line(error)}",
@@ -87,10 +84,8 @@ def imported(name: str, input: str) -> Any:
     except AttributeError as error:
         raise InputError(f"is {name!r}: {in_a_line(error)}", input=input) from None
     except (Exception, SystemExit) as error:  # user code may raise anything
-        raise InputError(
-            f"is {name!r}: importing {module} failed: {with_kind(error)}", input=input
-        ) from None
-    return value
+        given = f"is {name!r}: importing {module} failed: {with_kind(error)}"
+        raise InputError(given, input=input) from None
 
 
 def called(function: Callable[[], Any], name: str, input: str) -> Any:
@@ -100,9 +95,8 @@ def called(function: Callable[[], Any], name: str, input: str) -> Any:
     except InputError:
         raise
     except (Exception, SystemExit) as error:  # user code may raise anything
-        raise InputError(
-            f"is {name!r}: calling it failed: {with_kind(error)}", input=input
-        ) from None
+        given = f"is {name!r}: calling it failed: {with_kind(error)}"
+        raise InputError(given, input=input) from None
 
 
 def with_kind(error: BaseException) -> str:

@@ -258,8 +258,7 @@ def read_floors(file: Path, results: StudyResults) -> dict[tuple[str, int], floa
     numbers = {content: number for number, (content, _, _) in enumerate(results.images)}
     columns = ("image", "distance", "model") if len(models) > 1 else ("image", "distance")
     floors: dict[tuple[str, int], float] = {}
-    for line, (image, text, *model) in rows_of(file, columns):
-        where = f"{file}, line {line}"
+    for where, (image, text, *model) in rows_of(file, columns):
         try:
             value = float(text)
         except ValueError:
