@@ -30,7 +30,7 @@ from ..core.third_party_models import foolbox_model
 from ..core.validation import shown
 from ..data.user_code import optional
 from ..errors import InputError
-from ..models.wrappers import from_foolbox
+from ..models.functions import from_foolbox
 from .wrapping import Names, Wrapped
 
 PURPOSE = "tollbox.interop.foolbox.Attack is a Foolbox attack"

@@ -44,8 +44,7 @@ def embedded(
 ) -> Embedded:
     """Load the embedded model, its images and its labels."""
     tensors, about = shipped_weights("embedded")
-    pixels = tensors.pop("images")
-    labels = tensors.pop("labels").long()
+    pixels, labels = tensors.pop("images"), tensors.pop("labels").long()
     net = network()
     net.load_state_dict(tensors)
     model = from_torch(net, device=device, dtype=dtype, quantize=quantize)
@@ -63,9 +62,8 @@ def network() -> nn.Sequential:
 
 def shipped_weights(name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors and the description in a file that comes with the package."""
-    safetensors = optional(
-        "safetensors", "the models that come with tollbox are read with it", extra="cli"
-    )
+    purpose = "the models that come with tollbox are read with it"
+    safetensors = optional("safetensors", purpose, extra="cli")
     path = resources.files("tollbox.models") / f"{name}.safetensors"
     with resources.as_file(path) as file, safetensors.safe_open(file, framework="pt") as stored:
         tensors = {key: stored.get_tensor(key) for key in stored.keys()}  # noqa: SIM118

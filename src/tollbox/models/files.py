@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import warnings
 import zipfile
@@ -26,7 +25,7 @@ from ..data.tables import system_errors
 from ..data.user_code import with_kind
 from ..engine.batch import batch_size_on
 from ..errors import InputError
-from .network import Network, Source, file_error
+from .network import Network, Source, file_error, without_logs
 from .numerics import weights_dtype
 from .registry import EXPECTED
 
@@ -73,7 +72,7 @@ def _entries(file: str) -> set[str]:
 
 
 def _exported(source: Source) -> Network:
-    with _tensors_only(), open(source.text, "rb") as file:
+    with _tensors_only(), without_logs("torch.export"), open(source.text, "rb") as file:
         program = torch.export.load(file)
     names = program.graph_signature.user_inputs
     inputs = [
@@ -106,10 +105,8 @@ def _batch(rows: Any, program: Any, source: Source) -> int | None:
         return int(program.example_inputs[0][0].shape[0])
     chosen = source.batch_size
     if chosen is not None and not bounds.lower <= chosen <= bounds.upper:
-        raise InputError(
-            f"is {chosen}, but the model {source.text} takes only {bounds.lower} to {bounds.upper}",
-            input="batch_size",
-        )
+        only = f"takes only {bounds.lower} to {bounds.upper}"
+        raise InputError(f"is {chosen}, but the model {source.text} {only}", input="batch_size")
     if bounds.lower <= 2 and bounds.upper >= 512:
         return None
     return chosen or int(max(bounds.lower, min(bounds.upper, batch_size_on(source.device))))
@@ -117,17 +114,13 @@ def _batch(rows: Any, program: Any, source: Source) -> int | None:
 
 @contextlib.contextmanager
 def _tensors_only() -> Iterator[None]:
-    """Let torch.export unpickle only tensors, and silence its log."""
+    """Let torch.export unpickle only tensors."""
     forced, barred = "TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
     before = {name: os.environ.pop(name, None) for name in (forced, barred)}
-    log = logging.getLogger("torch.export")
-    level = log.level
     os.environ[forced] = "1"
-    log.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        log.setLevel(level)
         os.environ.pop(forced)
         os.environ.update({name: value for name, value in before.items() if value is not None})
 

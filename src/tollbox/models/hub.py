@@ -16,7 +16,6 @@ import contextlib
 import difflib
 import functools
 import io
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -28,7 +27,7 @@ from ..data.classes import ClassNames
 from ..data.tables import kind_of
 from ..data.user_code import optional, with_kind
 from ..errors import InputError
-from .network import Network, Source, file_error
+from .network import Network, Source, file_error, without_logs
 
 LOGS = ("transformers", "huggingface_hub", "timm")
 IMAGENET_CLASSES = 1000
@@ -45,15 +44,13 @@ def is_folder(source: Source) -> bool:
     """Return whether a source names a folder with a `config.json`, rather than a download."""
     name = source.name
     kind = kind_of(name, name, input="model")
-    if kind == "folder":
-        if not os.path.exists(os.path.join(name, "config.json")):
-            raise file_error(f"{name} has no config.json", "a folder that save_pretrained made")
-        return True
+    if kind == "folder" and not os.path.exists(os.path.join(name, "config.json")):
+        raise file_error(f"{name} has no config.json", "a folder that save_pretrained made")
     looks_like_path = name.startswith((".", "/", "~")) or name.count("/") > 1
-    if kind != "nothing" or looks_like_path:
+    if kind != "folder" and (kind != "nothing" or looks_like_path):
         what = "does not exist" if kind == "nothing" else "is a file"
         raise file_error(f"{name} {what}", "a folder, or a name")
-    return False
+    return kind == "folder"
 
 
 def fetched(source: Source, load: Callable[[], Any], local: bool = False) -> Any:
@@ -80,23 +77,18 @@ def fetched(source: Source, load: Callable[[], Any], local: bool = False) -> Any
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Silence the packages' logs, and outside a terminal also their progress and warnings."""
-    logs = [logging.getLogger(name) for name in LOGS]
-    levels = [log.level for log in logs]
-    for log in logs:
-        log.setLevel(logging.CRITICAL)
     terminal = sys.stderr.isatty()
     bars: Any = sys.modules.get("transformers.utils.logging")
     hidden = bars is not None and bars.is_progress_bar_enabled() and not terminal
     if hidden:
         bars.disable_progress_bar()
+    shown = contextlib.nullcontext() if terminal else contextlib.redirect_stderr(io.StringIO())
     try:
-        with contextlib.nullcontext() if terminal else contextlib.redirect_stderr(io.StringIO()):
+        with without_logs(*LOGS), shown:
             yield
     finally:
         if hidden:
             bars.enable_progress_bar()
-        for log, level in zip(logs, levels, strict=True):
-            log.setLevel(level)
 
 
 def load_timm(source: Source) -> Network:
@@ -138,9 +130,8 @@ def load_timm(source: Source) -> Network:
 
 def load_torchvision(source: Source) -> Network:
     """Load a classifier of torchvision with its weights."""
-    models = optional(
-        "torchvision.models", "torchvision: models are loaded with it", extra="torchvision"
-    )
+    purpose = "torchvision: models are loaded with it"
+    models = optional("torchvision.models", purpose, extra="torchvision")
     name, _, version = source.name.partition(".")
     known = models.list_models(module=models)
     if name not in known:
@@ -168,7 +159,6 @@ def load_torchvision(source: Source) -> Network:
 
 
 def _unknown(source: Source, name: str, known: Iterable[str]) -> InputError:
-    """Return the error for a name that is none of the known ones, of which there may be many."""
     close = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(map(repr, close))}?" if close else "no name is similar"
     return source.error(f", but there is no {name!r}: {hint}")

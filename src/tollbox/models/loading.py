@@ -50,8 +50,8 @@ def load_model(
     prompts. The other options are those of `from_torch`, as far as they apply to the kind of model.
     """
     network = open_network(source, names=names, device=device, batch_size=batch_size)
-    running = Running(dtype, channels_last, compile, cuda_graphs, tf32)
-    return network.fit(example, mean=mean, std=std, quantize=quantize, running=running)
+    switches = channels_last, compile, cuda_graphs, tf32
+    return network.fit(example, Running(mean, std, quantize, dtype, *switches))
 
 
 def load_network(

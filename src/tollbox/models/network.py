@@ -10,8 +10,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -25,7 +27,7 @@ from ..data.tables import in_a_line
 from ..data.user_code import with_kind
 from ..errors import FileError, InputError, ModelFault, mention
 from .numerics import Normalisation, Numbers, points_dtype
-from .pytorch import RUNNING, Forward, Running, from_torch, uncompiled
+from .pytorch import OPTIONS, Forward, Running, from_torch, uncompiled
 
 _MODULES = "networks by name or module:function"
 _APPLIES_TO = {
@@ -63,6 +65,20 @@ def file_error(given: str, expected: str = "") -> FileError:
     return FileError(given, expected=expected, input="model")
 
 
+@contextlib.contextmanager
+def without_logs(*names: str) -> Iterator[None]:
+    """Silence the logs of packages."""
+    logs = [logging.getLogger(name) for name in names]
+    levels = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for log, level in zip(logs, levels, strict=True):
+            log.setLevel(level)
+
+
 @dataclass(frozen=True)
 class Network:
     """A function from images to logits or labels, before normalisation is added."""
@@ -89,37 +105,31 @@ class Network:
     @classmethod
     def of_torch(cls, source: Source, network: nn.Module, **fields: Any) -> Network:
         """Return a torch network, which runs like one of `from_torch`."""
-        return cls(source, network, kind="a network", options=frozenset(RUNNING), **fields)
+        return cls(source, network, kind="a network", options=frozenset(OPTIONS), **fields)
 
-    def fit(
-        self,
-        example: Tensor | None,
-        *,
-        mean: Numbers,
-        std: Numbers,
-        quantize: int | None,
-        running: Running,
-    ) -> Model:
-        """Return the model for images like `example`; arguments as for `load_model`."""
+    def fit(self, example: Tensor | None, running: Running) -> Model:
+        """Return the model for images like `example`."""
         source, own = self.source, self.preprocessing
         example = self._grey() if example is None else example
         self.check_shape(example)
+        mean, std = running.mean, running.std
         if self.no_normalisation and mean is None and std is None:
             both = f"{mention('mean')} and {mention('std')}"
             remedy = f"give {both} (0 and 1 if it takes images in [0,1])"
             raise source.error(f", which {self.no_normalisation}", remedy=remedy)
         if own is not None:
             mean, std = own.mean if mean is None else mean, own.std if std is None else std
-        for option in fields(Running):
-            given = getattr(running, option.name) != option.default
-            if given and option.name not in self.options:
+            running = replace(running, mean=mean, std=std)
+        for option in OPTIONS:
+            default = getattr(Running, option)
+            if getattr(running, option) != default and option not in self.options:
                 raise InputError(
                     f"is given, but {source.text} is {self.kind}",
-                    expected=f"it for {_APPLIES_TO[option.name]} only",
+                    expected=f"it for {_APPLIES_TO[option]} only",
                     remedy="leave it out",
-                    input=option.name,
+                    input=option,
                 )
-        model = self._model(mean, std, None if example is None else len(example), quantize, running)
+        model = self._model(running, None if example is None else len(example))
         words = {}
         if own is not None:
             own = replace(own, mean=_tuple(mean), std=_tuple(std))
@@ -136,36 +146,31 @@ class Network:
                     input="names",
                 )
             names = None  # a mistake in the model's configuration
-        running_words = {**model.running, **words}
-        return replace(
-            model, classes=classes, running=running_words, names=names, preprocessing=own
-        )
+        about = {**model.running, **words}
+        return replace(model, classes=classes, running=about, names=names, preprocessing=own)
 
-    def _model(
-        self,
-        mean: Numbers,
-        std: Numbers,
-        channels: int | None,
-        quantize: int | None,
-        running: Running,
-    ) -> Model:
+    def _model(self, running: Running, channels: int | None) -> Model:
         device, forward, dtype = self.source.device, self.forward, points_dtype(self.dtype)
         normalise = Normalisation.checked(
-            mean, std, dtype=dtype, device=device, layout=torch.contiguous_format, channels=channels
+            running.mean,
+            running.std,
+            dtype=dtype,
+            device=device,
+            layout=torch.contiguous_format,
+            channels=channels,
         )
         if isinstance(forward, Model):
-            return _behind(normalise, {"device": device, "quantize": quantize}, forward)
+            return _behind(normalise, {"device": device, "quantize": running.quantize}, forward)
         module = forward if isinstance(forward, nn.Module) else None
-        if module is not None and self.options >= frozenset(RUNNING):
-            options = {**vars(running), "device": device, "quantize": quantize}
-            return from_torch(module, mean=mean, std=std, **options)
+        if module is not None and self.options >= frozenset(OPTIONS):
+            return from_torch(module, **vars(running), device=device)
         running.check(device)
         outputs = running.outputs(forward, normalise, self.dtype)
         return Model(
             Decision(outputs),
             device,
             dtype,
-            quantize,
+            running.quantize,
             self.batch,
             network=module,
             outputs=outputs,
@@ -189,11 +194,9 @@ class Network:
         shape = tuple(example.shape)
         if any(side not in (None, given) for side, given in zip(self.shape, shape, strict=True)):
             sides = ", ".join("any" if side is None else str(side) for side in self.shape)
-            raise InputError(
-                f"{self.source.text} takes images of shape ({sides}), but the images are {shape} "
-                "(channels, height, width)",
-                input="model",
-            )
+            given = f"takes images of shape ({sides}), but the images are {shape}"
+            given = f"{self.source.text} {given} (channels, height, width)"
+            raise InputError(given, input="model")
 
     def _classes(self, model: Model, example: Tensor) -> int | None:
         """Try the model uncompiled; return the number of classes if it gives logits."""
@@ -203,13 +206,13 @@ class Network:
             uncompiled(model)(batch)
         except (Exception, SystemExit) as error:  # user code may raise anything
             what = in_a_line(error) if isinstance(error, ModelFault) else with_kind(error)
-            size = self.preprocessing and self.preprocessing.size
+            shape, size = tuple(example.shape), self.preprocessing and self.preprocessing.size
             made_for = ""
-            if size and size != tuple(example.shape[1:]):
+            if size and size != shape[1:]:
                 made_for = f" of the size in its configuration, {size[0]} x {size[1]},"
             raise InputError(
                 f"{self.source.text} failed on a batch of {len(batch)} of the given images, of "
-                f"shape {tuple(example.shape)} ({what})",
+                f"shape {shape} ({what})",
                 expected="logits (n, classes) or integer labels (n) from images (n, c, h, w)"
                 f"{made_for} in [0,1]",
                 input="model",

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from ..core import validation
 from ..core.device import set_tf32, tf32_setting, tf32_turned
-from ..core.validation import shown
+from ..core.validation import require, shown
 from ..errors import InputError
 
 DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in validation.DTYPES}
@@ -74,9 +74,6 @@ class Normalised(nn.Module):
         for name, values in (("mean", mean), ("std", std)):
             self.register_buffer(name, torch.tensor(values).reshape(1, -1, 1, 1))
 
-    def numbers(self) -> tuple[list[float], list[float]]:
-        return self.get_buffer("mean").flatten().tolist(), self.get_buffer("std").flatten().tolist()
-
     def forward(self, images: Tensor) -> Tensor:
         normalise = Normalisation(self.get_buffer("mean"), self.get_buffer("std"))
         output: Tensor = self.network(normalise(images))
@@ -111,13 +108,9 @@ def compute_dtype(dtype: torch.dtype | None, network: nn.Module) -> torch.dtype:
     """Return the dtype in which a network computes: the given one, or that of rule 3."""
     if dtype is None:
         return points_dtype(weights_dtype(network))
-    if not isinstance(dtype, torch.dtype) or dtype not in DTYPES.values():
-        raise InputError(
-            f"is {shown(dtype)}",
-            expected=f"torch's {validation.DTYPE_NAMES}",
-            remedy="for a model that takes 8-bit images use quantize=8 and convert inside it",
-            input="dtype",
-        )
+    known = isinstance(dtype, torch.dtype) and dtype in DTYPES.values()
+    remedy = "for a model that takes 8-bit images use quantize=8 and convert inside it"
+    require(known, "dtype", dtype, f"torch's {validation.DTYPE_NAMES}", remedy)
     return dtype
 
 

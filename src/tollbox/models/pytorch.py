@@ -8,10 +8,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,11 +21,14 @@ from torch import Tensor, nn
 
 from ..core.device import usable
 from ..core.model import Decision, Model
-from ..core.validation import check_flag, shown
+from ..core.validation import check_flag, require
 from ..data.user_code import with_kind
 from ..errors import InputError, ModelFault
 from .compilation import Compiled, Graphed, check_compiler
-from .numerics import Normalisation, Normalised, compute_dtype, matrix_products, points_dtype
+from .numerics import Normalisation, Numbers, compute_dtype, matrix_products, points_dtype
+
+OPTIONS = ("dtype", "channels_last", "compile", "cuda_graphs", "tf32")
+"""The options that do not apply to every kind of model."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,9 @@ class Forward:
 class Running:
     """How a network is run, as for `from_torch`."""
 
+    mean: Numbers = None
+    std: Numbers = None
+    quantize: int | None = None
     dtype: torch.dtype | None = None
     channels_last: bool | None = None
     compile: bool = False
@@ -78,20 +85,21 @@ class Running:
 
     def words(self, **values: Any) -> dict[str, str]:
         """Return the options that are set, for a record; `values` replace some of them."""
-        known = {**vars(self), "compile": self.compile or None}
-        known |= {"cuda_graphs": self.cuda_graphs or None, **values}
+        known = {name: getattr(self, name) for name in OPTIONS}
+        known |= {
+            "compile": self.compile or None,
+            "cuda_graphs": self.cuda_graphs or None,
+            **values,
+        }
         known["dtype"] = str(known["dtype"]).removeprefix("torch.")
         return {name: str(value).lower() for name, value in known.items() if value is not None}
-
-
-RUNNING = tuple(field.name for field in fields(Running))
 
 
 def from_torch(
     network: nn.Module,
     *,
-    mean: Sequence[float] | float | None = None,
-    std: Sequence[float] | float | None = None,
+    mean: Numbers = None,
+    std: Numbers = None,
     device: str | torch.device | None = None,
     dtype: torch.dtype | None = None,
     quantize: int | None = None,
@@ -114,21 +122,15 @@ def from_torch(
     both once for each batch shape. `tf32` allows or forbids TF32 for this network; by default
     torch's setting applies. All options can be combined.
     """
-    if not isinstance(network, nn.Module):
-        raise InputError(
-            f"is {shown(network)}",
-            expected="a network (an instance of nn.Module)",
-            remedy="for a function of images use tb.models.from_callable",
-            input="network",
-        )
+    remedy = "for a function of images use tb.models.from_callable"
+    module = isinstance(network, nn.Module)
+    require(module, "network", network, "a network (an instance of nn.Module)", remedy)
     if device is None:
         device = next((p.device for p in network.parameters()), torch.device("cpu"))
-    device, running = usable(device), Running(dtype, channels_last, compile, cuda_graphs, tf32)
+    device, switches = usable(device), (channels_last, compile, cuda_graphs, tf32)
+    running = Running(mean, std, quantize, dtype, *switches)
     running.check(device)
     dtype = compute_dtype(dtype, network)
-    if points_dtype(dtype) != dtype and isinstance(network, Normalised) and mean is std is None:
-        mean, std = network.numbers()  # the network itself would normalise in low precision
-        network = network.network
     convolves = any(isinstance(module, nn.Conv2d) for module in network.modules())
     if channels_last is None:
         channels_last = convolves
@@ -138,14 +140,15 @@ def from_torch(
     )
     network = prepared(network, device, dtype, layout)
     outputs = running.outputs(network, normalise, dtype)
-    about: dict[str, Any] = {"quantize": quantize, "batch": batch, "classes": classes}
-    again = {**vars(running), **about, "mean": mean, "std": std, "device": device, "dtype": dtype}
+    again = vars(running) | {"device": device, "dtype": dtype, "batch": batch, "classes": classes}
     return Model(
         Decision(outputs),
         device,
         points_dtype(dtype),
-        **about,
-        network=network,
+        quantize,
+        batch,
+        classes,
+        network,
         outputs=outputs,
         relaid=partial(_relaid, network, again) if convolves else None,
         running=running.words(dtype=dtype, channels_last=channels_last),
@@ -187,7 +190,7 @@ def prepared(
 
 
 def tensor_of(output: Any) -> Tensor:
-    """Return the tensor in a network's output: itself, its `logits`, or the first of a tuple.
+    """Return the tensor in an output: itself, its `logits`, the first of a tuple, or from a list.
 
     Networks of transformers return an object or a dict with logits; others return a tuple.
     """
@@ -199,7 +202,10 @@ def tensor_of(output: Any) -> Tensor:
     else:
         first = output[0] if isinstance(output, tuple | list) and output else None
         answer, what = getattr(output, "logits", first), type(output).__name__
-    if isinstance(answer, Tensor) and answer.ndim > 0:
+        if not isinstance(answer, Tensor) or answer.ndim == 0:
+            with contextlib.suppress(TypeError, ValueError, RuntimeError):
+                answer = torch.as_tensor(output)
+    if isinstance(answer, Tensor) and answer.ndim > 0 and answer.numel() > 0:
         return answer
     raise ModelFault(
         f"the network answered with {what}: expected a tensor, an object or a dict with logits, or "

@@ -15,12 +15,14 @@ and a linear layer, about 60,000 parameters. `tools/train_vits.py` trains them.
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ..core.validation import require
 from ..data.images import ImageSet
-from ..errors import InputError
 from .embedded import CLASSES, Embedded, embedded, shipped_weights
 
 __all__ = ["convolutional", "fine_tuned", "images", "vit_4", "vit_7", "zero_shot"]
@@ -84,8 +86,7 @@ class Prototypes(nn.Module):
 
 def tiny_vit(patch: int) -> tuple[TinyViT, float]:
     """Return the trained network with patches of 7 or 4 pixels, and its test accuracy."""
-    if patch not in PATCHES:
-        raise InputError(f"is {patch}", expected="7 or 4", input="patch")
+    require(patch in PATCHES, "patch", patch, "7 or 4")
     tensors, about = shipped_weights(f"tiny_vit_{patch}")
     network = TinyViT(patch)
     network.load_state_dict(tensors)
@@ -125,15 +126,11 @@ def images() -> ImageSet:
     with torch.inference_mode():
         for make in (convolutional, vit_7, vit_4, zero_shot):
             correct &= make()(shipped.images.clone()).argmax(1) == shipped.labels
-    numbers = torch.nonzero(correct).flatten()
-    names = tuple(str(number) for number in numbers.tolist())
-    labels = tuple(shipped.labels[numbers].tolist())
+    names = tuple(map(str, torch.nonzero(correct).flatten().tolist()))
+    labels = tuple(shipped.labels[correct].tolist())
     origins = ("the embedded images",) * len(names)
-    return ImageSet(shipped.images[numbers], labels, names, origins, CLASSES)
+    return ImageSet(shipped.images[correct], labels, names, origins, CLASSES)
 
 
 def _network(shipped: Embedded) -> nn.Sequential:
-    network = shipped.model.network
-    if not isinstance(network, nn.Sequential):
-        raise TypeError("the embedded model has no network")
-    return network
+    return cast(nn.Sequential, shipped.model.network)

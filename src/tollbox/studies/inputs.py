@@ -119,13 +119,8 @@ class StudyInputs:
                 with reported(self.study, spec=spec):
                     dtype = None if spec.dtype is None else DTYPES[spec.dtype]
                     switches = spec.channels_last, spec.compile, spec.cuda_graphs, spec.tf32
-                    model = opened.fit(
-                        self.images.images[0],
-                        mean=spec.mean,
-                        std=spec.std,
-                        quantize=spec.quantize,
-                        running=Running(dtype, *switches),
-                    )
+                    running = Running(spec.mean, spec.std, spec.quantize, dtype, *switches)
+                    model = opened.fit(self.images.images[0], running)
             self._check_classes(spec, model)
             self.models[spec.name] = replace(model, names=self.images.class_names or None)
         return self.models[spec.name]
