@@ -1,12 +1,10 @@
 """Pixels and labels in the forms that users have them, and image files read with Pillow.
 
-1. Pixels are uint8, which are divided by 255, or floats in [0,1]. They become float32. Labels are
-   one integer of at most 64 bits per image.
+1. Pixels are uint8, which are divided by 255, or floats in [0,1]. They become float32.
 2. Image files have 8 bits per channel. Deeper ones are refused, since Pillow would cut some of them
-   to 8 bits.
-3. Files load as grey or RGB. Palettes are resolved, and Pillow converts CMYK without a colour
-   profile. An image is rotated by its EXIF orientation, as viewers show it, and then resized and
-   cropped if sizes are set (`resizing`).
+   to 8 bits. Pillow converts CMYK without a colour profile.
+3. An image is rotated by its EXIF orientation, as viewers show it, and then resized and cropped if
+   sizes are set (`resizing`).
 4. Images with transparent pixels are refused, since their look depends on the background. So are
    animated ones. (An MPO file of a phone is read as its first image, the photograph.)
 5. Images of more than `MAX_PIXELS` are refused before they are decoded. Images that will be resized
@@ -115,6 +113,10 @@ def read_image(file: Path, shape: Sequence[int], resizing: Resizing | None = Non
     return read_images(file.parent, [file.name], grey, resizing)
 
 
+def _refused(name: str | Path, given: str, expected: str, remedy: str) -> FileError:
+    return FileError(f"the image {name} {given}", expected=expected, remedy=remedy)
+
+
 def check_same_size(shape: Sequence[int], first: Sequence[int], name: str, other: str) -> None:
     """Raise InputError unless an image has the size of the first one, called `other`."""
     if tuple(shape) != tuple(first):
@@ -132,27 +134,18 @@ def pixels_of(
     _mode(image, name)
     frames = getattr(image, "n_frames", 1)
     if frames > 1 and image.format != "MPO":
-        raise FileError(
-            f"the image {name} is animated, with {frames} frames",
-            expected="a single image",
-            remedy="save one of its frames first",
-        )
+        given = f"is animated, with {frames} frames"
+        raise _refused(name, given, "a single image", "save one of its frames first")
     most, (width, height) = MAX_PIXELS if resizing is None else MAX_RESIZED, image.size
     if width * height > most:
-        raise FileError(
-            f"the image {name} has {width}x{height} pixels",
-            expected=f"at most {most:,} in all",
-            remedy="resize it first" + (f", or give {mention('resize')}" if not resizing else ""),
-        )
+        remedy = "resize it first" + (f", or give {mention('resize')}" if not resizing else "")
+        raise _refused(name, f"has {width}x{height} pixels", f"at most {most:,} in all", remedy)
     image = pillow("ImageOps").exif_transpose(image)
     if image.mode in WITH_ALPHA or "transparency" in image.info:
         image = image.convert("RGBA")
         if image.getchannel("A").getextrema()[0] != OPAQUE:
-            raise FileError(
-                f"the image {name} is transparent in places",
-                expected="an image that is opaque everywhere",
-                remedy="put it on a background first",
-            )
+            opaque, remedy = "an image that is opaque everywhere", "put it on a background first"
+            raise _refused(name, "is transparent in places", opaque, remedy)
     elif image.mode == "P":
         image = image.convert("RGB")
     image = image.convert("L" if grey else "RGB")
@@ -180,11 +173,8 @@ def readable(name: str | Path) -> Iterator[None]:
     except InputError:
         raise
     except too_large:  # far above MAX_PIXELS; Pillow does not say how far
-        raise FileError(
-            f"the image {name} has more pixels than can be read",
-            expected=f"at most {MAX_PIXELS:,}",
-            remedy="resize it first",
-        ) from None
+        given, expected = "has more pixels than can be read", f"at most {MAX_PIXELS:,}"
+        raise _refused(name, given, expected, "resize it first") from None
     except Exception as error:  # Pillow raises many types for broken files
         raise FileError(f"the image {name} cannot be read: {in_a_line(error)}") from None
 
@@ -194,9 +184,6 @@ def _mode(image: Image.Image, name: str | Path) -> str:
     raw = [f"{tile[3]}" for tile in getattr(image, "tile", ())]  # e.g. RGB;16B
     deep = image.format != "BMP" and any(";16" in kind for kind in raw)
     if deep or image.mode not in EIGHT_BITS:
-        raise FileError(
-            f"the image {name} has pixels of kind {(raw[0] if deep else image.mode)!r}",
-            expected="8 bits per channel",
-            remedy="convert it first",
-        )
+        given = f"has pixels of kind {(raw[0] if deep else image.mode)!r}"
+        raise _refused(name, given, "8 bits per channel", "convert it first")
     return image.mode

@@ -52,11 +52,9 @@ class Resizing:
     ) -> Resizing | None:
         """Return a user's choice, where None means "not given"; None if nothing changes."""
         if resize is None and interpolation is not None:
-            raise InputError(
-                f"is {shown(interpolation)}, but {mention('resize')} is not given",
-                expected="both, since only resizing interpolates",
-                input="interpolation",
-            )
+            given = f"is {shown(interpolation)}, but {mention('resize')} is not given"
+            expected = "both, since only resizing interpolates"
+            raise InputError(given, expected=expected, input="interpolation")
         if resize is None and crop is None:
             return None
         return cls(resize, crop, interpolation or cls.interpolation)
@@ -73,18 +71,14 @@ class Resizing:
                 check_whole(name, length, 1, LARGEST_SIDE)
         if self.resize is None or self.crop is None:
             return
-        height, width = pair(self.crop)
+        (height, width), sides = pair(self.crop), pair(self.resize)
+        fits = height <= sides[0] and width <= sides[1]
         if isinstance(self.resize, int):  # the longer side may have any length
             fits = min(height, width) <= self.resize
-        else:
-            fits = height <= self.resize[0] and width <= self.resize[1]
         if not fits:
-            raise InputError(
-                f"is {_words(self.crop)}, but {mention('resize')} is {_words(self.resize)}",
-                expected=SMALLER_CROP,
-                remedy=f"make {mention('resize')} larger, or the crop smaller",
-                input="crop",
-            )
+            large = f"is {_words(self.crop)}, but {mention('resize')} is {_words(self.resize)}"
+            remedy = f"make {mention('resize')} larger, or the crop smaller"
+            raise InputError(large, expected=SMALLER_CROP, remedy=remedy, input="crop")
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Resizing:
@@ -114,20 +108,19 @@ class Resizing:
             else:
                 size = self.resize[1], self.resize[0]
             if max(size) > LONGEST_SIDE:
-                raise FileError(
-                    f"the image {name} would be {size[0]}x{size[1]} when resized",
-                    expected=f"sides of at most {LONGEST_SIDE}",
-                    remedy="crop it first",
-                )
+                given = f"the image {name} would be {size[0]}x{size[1]} when resized"
+                expected = f"sides of at most {LONGEST_SIDE}"
+                raise FileError(given, expected=expected, remedy="crop it first")
             filters = optional("PIL.Image", "images are resized with it", extra="cli").Resampling
             image = image.resize(size, filters[self.interpolation.upper()])
         if self.crop is None:
             return image
         height, width = pair(self.crop)
         if width > image.width or height > image.height:
+            resized = " when resized" if self.resize is not None else ""
+            given = f"the image {name} is {image.width}x{image.height}{resized}"
             raise FileError(
-                f"is {_words(self.crop)}, but the image {name} is {image.width}x{image.height}"
-                f"{' when resized' if self.resize is not None else ''}",
+                f"is {_words(self.crop)}, but {given}",
                 expected=SMALLER_CROP,
                 remedy=f"give {mention('resize')}, or a larger one",
                 input="crop",
@@ -160,8 +153,11 @@ class Preparation:
     """The user's sizes and class names, and the model whose configuration gives the rest."""
 
     given_resizing: Resizing | None = None
-    given_names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    """The names of the model's classes, as far as they are known."""
     model: ModelConfiguration | None = None
+    own_names: bool = True
+    """Whether the names come from the model's configuration."""
 
     @classmethod
     def of(
@@ -176,19 +172,8 @@ class Preparation:
         right = model is None or hasattr(model, "names")
         require(right, "model", model, "a model, as from tb.models.load")
         if names is None or (isinstance(names, tuple | list) and not names):
-            return cls(resizing, model=model)
-        return cls(resizing, class_names(names).names, model)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the model's classes, as far as they are known."""
-        own = () if self.model is None else self.model.names or ()
-        return self.given_names or own
-
-    @property
-    def own_names(self) -> bool:
-        """Whether the names come from the model's configuration."""
-        return not self.given_names
+            return cls(resizing, () if model is None else model.names or (), model)
+        return cls(resizing, class_names(names).names, model, own_names=False)
 
     @property
     def resizing(self) -> Resizing | None:
@@ -197,11 +182,10 @@ class Preparation:
         if own is None:
             return self.given_resizing
         try:
-            resized = own.resize is not None
-            return Resizing.of(own.resize, own.crop, own.interpolation if resized else None)
+            interpolation = None if own.resize is None else own.interpolation
+            return Resizing.of(own.resize, own.crop, interpolation)
         except InputError as error:
-            problem = f"its {error.input} {error.given}"
-            raise InputError(
-                f"the sizes in the model's configuration cannot be used: {problem}",
-                remedy=f"give {mention('resize')} and {mention('crop')}",
-            ) from None
+            sizes = "the sizes in the model's configuration cannot be used"
+            remedy = f"give {mention('resize')} and {mention('crop')}"
+            given = f"{sizes}: its {error.input} {error.given}"
+            raise InputError(given, remedy=remedy) from None
