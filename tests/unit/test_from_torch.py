@@ -184,8 +184,8 @@ def test_the_same_model_in_another_layout():
         assert torch.allclose(other.outputs(images), model.outputs(images))
         assert other.running["channels_last"] == str(last).lower()
         assert model.in_layout(LAYOUTS[True]) is model
-        assert model.relaid(last).classes == 5
-        assert (model.relaid(last).network is model.network) == last
+        assert model.relaid(channels_last=last).classes == 5
+        assert (model.relaid(channels_last=last).network is model.network) == last
 
 
 @pytest.fixture
@@ -240,7 +240,7 @@ def test_compilation_goes_with_every_option(eager, dtype, channels_last, tf32):
     assert torch.equal(model(images), wanted.argmax(1))
     assert eager == [(8,), (9, 3, 8, 8)]
     assert model.running["compile"] == "true"
-    assert model.relaid(not channels_last).running["compile"] == "true"
+    assert model.relaid(channels_last=not channels_last).running["compile"] == "true"
     there = pickle.loads(pickle.dumps(model))
     assert torch.equal(there.outputs(images), wanted)
     assert there.predict.outputs is there.outputs

@@ -151,8 +151,9 @@ def _channels_first(pixels: NDArray[Any]) -> NDArray[Any]:
     if pixels.ndim == 3:
         return pixels[:, None]
     if pixels.shape[1] == pixels.shape[3] and pixels[0].size > 1:
-        given = f"images has shape {pixels.shape}: axis 1 or 3: it is not clear which has the channels"
-        raise InputError(given, expected="(n, c, h, w) or (n, h, w, c) with the shorter c")
+        given = f"images has shape {pixels.shape}, whose axes 1 and 3 have the same length"
+        expected = "(n, c, h, w) or (n, h, w, c) with the shorter c"
+        raise InputError(f"{given}: it is not clear which has the channels", expected=expected)
     return pixels if pixels.shape[1] <= pixels.shape[3] else pixels.transpose(0, 3, 1, 2)
 
 

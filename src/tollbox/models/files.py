@@ -3,9 +3,7 @@
 1. The kind of a file is decided by its content, not by its name.
 2. Only tensors are unpickled. Still, open only files that you trust: torch itself interprets them.
 3. A pickle (a state dict or a whole module) is not loaded, since it could run code.
-4. An exported program knows the batch sizes that it takes. It runs at the chosen one if that is
-   among them.
-5. An exported program has no modes. It computes what it was exported with, and counts as being in
+4. An exported program has no modes. It computes what it was exported with, and counts as being in
    eval mode.
 """
 
@@ -31,8 +29,7 @@ from .registry import EXPECTED
 
 EXPORTED = frozenset({"archive_format", "serialized_exported_program.json"})
 """Archive entries that only exported programs have; older versions of torch write the second."""
-EXPORTED_OPTIONS = frozenset({"compile", "cuda_graphs", "tf32"})
-SCRIPT_OPTIONS = frozenset({"cuda_graphs", "tf32"})
+OPTIONS = frozenset({"cuda_graphs", "tf32"})
 """The options that apply. The file fixes the dtype and the layout; a script is compiled already."""
 
 
@@ -75,9 +72,8 @@ def _exported(source: Source) -> Network:
     with _tensors_only(), without_logs("torch.export"), open(source.text, "rb") as file:
         program = torch.export.load(file)
     names = program.graph_signature.user_inputs
-    inputs = [
-        n.meta["val"] for n in program.graph.nodes if n.op == "placeholder" and n.name in names
-    ]
+    nodes = program.graph.find_nodes(op="placeholder")
+    inputs = [node.meta["val"] for node in nodes if node.name in names]
     if len(inputs) != 1 or not isinstance(inputs[0], Tensor) or inputs[0].ndim != 4:
         raise file_error(f"{source.text} takes {len(inputs)} inputs", "one, images (n, c, h, w)")
     [images] = inputs
@@ -93,7 +89,7 @@ def _exported(source: Source) -> Network:
     for module in network.modules():
         module.training = False
     kind = "an exported program"
-    return Network(source, network, images.dtype, batch, shape, kind, EXPORTED_OPTIONS)
+    return Network(source, network, images.dtype, batch, shape, kind, OPTIONS | {"compile"})
 
 
 def _batch(rows: Any, program: Any, source: Source) -> int | None:
@@ -132,4 +128,4 @@ def _script(source: Source) -> Network:
     if hasattr(script, "training"):  # a frozen script has no modes
         script.eval()
     dtype = weights_dtype(script)
-    return Network(source, script, dtype, kind="TorchScript", options=SCRIPT_OPTIONS)
+    return Network(source, script, dtype, kind="TorchScript", options=OPTIONS)

@@ -1,10 +1,8 @@
 """Models by name from a hub: what all hubs share, and timm and torchvision (see `hugging_face`).
 
-1. `timm:resnet50.a1_in1k` with or without its tag, or `timm:` and a folder. The weights' own
-   configuration has the preprocessing (mean, std, sizes) and the class names. A network of 1,000
+1. `timm:resnet50.a1_in1k` with or without its tag, or `timm:` and a folder. A network of 1,000
    classes without names has ImageNet's.
-2. `torchvision:resnet50`, or with its weights, `torchvision:resnet50.IMAGENET1K_V1`. The default is
-   torchvision's `DEFAULT`, and the preprocessing is that of the weights.
+2. `torchvision:resnet50`, or with its weights, `torchvision:resnet50.IMAGENET1K_V1`.
 3. A folder of that name comes before a download.
 4. A hub's package is imported when one of its models is loaded. Any error in it becomes an
    InputError. Its log and progress bars appear only in a terminal.
@@ -95,8 +93,7 @@ def load_timm(source: Source) -> Network:
     """Load a network of timm with its weights."""
     timm = optional("timm", "timm: models are loaded with it", extra="timm")
     name = source.name
-    local = ":" not in name and not timm.is_model(name) and is_folder(source)
-    if local:
+    if ":" not in name and not timm.is_model(name) and is_folder(source):
         name = f"local-dir:{name}"
     elif ":" not in name:  # a name such as hf-hub:owner/model is left to timm
         pretrained = timm.list_pretrained()
@@ -104,7 +101,7 @@ def load_timm(source: Source) -> Network:
             raise _unknown(source, name, {*timm.list_models(), *pretrained})
         if "." in name and name not in pretrained:
             raise _unknown(source, name, pretrained)
-    local = local or name.startswith("local-dir:")
+    local = name.startswith("local-dir:")
     network = fetched(source, lambda: timm.create_model(name, pretrained=True), local)
     about = timm.data.resolve_model_data_config(network)
     channels, height, width = about["input_size"]
@@ -113,19 +110,14 @@ def load_timm(source: Source) -> Network:
     names = network.pretrained_cfg.get("label_names")
     if not names and network.num_classes == IMAGENET_CLASSES:
         names = imagenet().names
-    return Network.of_torch(
-        source,
-        network.eval(),
-        shape=(channels, None, None),
-        preprocessing=Preprocessing.of(
-            scaled[0] if square else scaled,
-            (height, width),
-            interpolation=about["interpolation"],
-            mean=tuple(about["mean"]),
-            std=tuple(about["std"]),
-        ),
-        names=tuple(names) if names else None,
+    preprocessing = Preprocessing.of(
+        scaled[0] if square else scaled,
+        (height, width),
+        interpolation=about["interpolation"],
+        mean=tuple(about["mean"]),
+        std=tuple(about["std"]),
     )
+    return Network.of_torch(source, network.eval(), channels, preprocessing, names)
 
 
 def load_torchvision(source: Source) -> Network:
@@ -143,19 +135,14 @@ def load_torchvision(source: Source) -> Network:
     network = fetched(source, lambda: models.get_model(name, weights=weights))
     transform = weights.transforms()
     [resize], [crop] = transform.resize_size, transform.crop_size
-    return Network.of_torch(
-        source,
-        network.eval(),
-        shape=(3, None, None),
-        preprocessing=Preprocessing.of(
-            resize,
-            (crop, crop),
-            interpolation=transform.interpolation.value,
-            mean=tuple(transform.mean),
-            std=tuple(transform.std),
-        ),
-        names=tuple(weights.meta["categories"]),
+    preprocessing = Preprocessing.of(
+        resize,
+        (crop, crop),
+        interpolation=transform.interpolation.value,
+        mean=tuple(transform.mean),
+        std=tuple(transform.std),
     )
+    return Network.of_torch(source, network.eval(), 3, preprocessing, weights.meta["categories"])
 
 
 def _unknown(source: Source, name: str, known: Iterable[str]) -> InputError:

@@ -1,8 +1,7 @@
 """Image classifiers of Hugging Face, with their mean and std, and CLIP as a zero-shot classifier.
 
-1. `hf:microsoft/resnet-50`, or `hf:` and a folder. Weights, class names and preprocessing come from
-   the model's own files; no code of the hub is run. A checkpoint without a trained last layer is
-   refused. Without a `preprocessor_config.json` the user must give mean and std.
+1. `hf:microsoft/resnet-50`, or `hf:` and a folder. No code of the hub is run. A checkpoint without
+   a trained last layer is refused.
 2. `clip:openai/clip-vit-base-patch32`, or `clip:` and a folder. An image's class is the one whose
    prompt has the most similar embedding. The classes are the given names, or ImageNet's 1,000. The
    prompts are embedded once, and are weights from then on.
@@ -17,6 +16,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -88,16 +88,10 @@ def _network(
     names: tuple[str, ...] | None,
 ) -> Network:
     preprocessing = None if settings is None else preprocessing_of(settings)
-    unknown = preprocessing is None or preprocessing.mean is None
     channels = getattr(config, "num_channels", None)
-    return Network.of_torch(
-        source,
-        network.eval(),
-        shape=(channels if isinstance(channels, int) else None, None, None),
-        preprocessing=preprocessing,
-        names=names,
-        no_normalisation="has no preprocessor_config.json" if unknown else "",
-    )
+    channels = channels if isinstance(channels, int) else None
+    loaded = Network.of_torch(source, network.eval(), channels, preprocessing, names)
+    return replace(loaded, needs_normalisation=True)
 
 
 class ChannelsFlipped(nn.Module):
@@ -150,7 +144,6 @@ def preprocessing_of(settings: Settings) -> Preprocessing:
 
 
 def _resize(settings: Settings) -> int | tuple[int, int] | None:
-    """Return the length of the shorter side, or a height and a width."""
     size = settings.get("size")
     if isinstance(size, Mapping) and isinstance(size.get("shortest_edge"), int):
         return int(size["shortest_edge"])

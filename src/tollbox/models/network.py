@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -99,13 +99,28 @@ class Network:
     """The preprocessing in its own configuration."""
     names: tuple[str, ...] | None = None
     """The names of its classes: the user's, else those of its configuration."""
-    no_normalisation: str = ""
-    """The reason why mean and std are unknown, if the model needs them."""
+    needs_normalisation: bool = False
+    """Whether mean and std must be known; the configuration of such a model may lack them."""
 
     @classmethod
-    def of_torch(cls, source: Source, network: nn.Module, **fields: Any) -> Network:
+    def of_torch(
+        cls,
+        source: Source,
+        network: nn.Module,
+        channels: int | None = None,
+        preprocessing: Preprocessing | None = None,
+        names: Sequence[str] | None = None,
+    ) -> Network:
         """Return a torch network, which runs like one of `from_torch`."""
-        return cls(source, network, kind="a network", options=frozenset(OPTIONS), **fields)
+        return cls(
+            source,
+            network,
+            shape=(channels, None, None),
+            kind="a network",
+            options=frozenset(OPTIONS),
+            preprocessing=preprocessing,
+            names=tuple(names) if names else None,
+        )
 
     def fit(self, example: Tensor | None, running: Running) -> Model:
         """Return the model for images like `example`."""
@@ -113,13 +128,13 @@ class Network:
         example = self._grey() if example is None else example
         self.check_shape(example)
         mean, std = running.mean, running.std
-        if self.no_normalisation and mean is None and std is None:
-            both = f"{mention('mean')} and {mention('std')}"
-            remedy = f"give {both} (0 and 1 if it takes images in [0,1])"
-            raise source.error(f", which {self.no_normalisation}", remedy=remedy)
         if own is not None:
             mean, std = own.mean if mean is None else mean, own.std if std is None else std
             running = replace(running, mean=mean, std=std)
+        if self.needs_normalisation and mean is None and std is None:
+            both = f"{mention('mean')} and {mention('std')}"
+            remedy = f"give {both} (0 and 1 if it takes images in [0,1])"
+            raise source.error(", which has no preprocessor_config.json", remedy=remedy)
         for option in OPTIONS:
             default = getattr(Running, option)
             if getattr(running, option) != default and option not in self.options:
@@ -229,7 +244,7 @@ def _behind(
     """Return a model with a normalisation in front and changed fields, in a layout if given."""
     outputs, relaid = model.outputs, model.relaid
     if relaid is not None and channels_last is not None:
-        return _behind(normalise, changes, relaid(channels_last))
+        return _behind(normalise, changes, relaid(channels_last=channels_last))
     return replace(
         model,
         predict=Forward(model, normalise, model.dtype),

@@ -1,6 +1,6 @@
 """Normalisation, (image - mean) / std per channel, and the precision of a network.
 
-1. `mean` and `std` are one number, or one per channel; std is above 0. Both are optional.
+1. `mean` and `std` are one number, or one per channel. Both are optional.
 2. Images are never changed: the result is a new tensor in the layout that the network wants.
 3. By default a network runs in float64 if one of its weights is float64, else in float32. All
    weights and buffers get that dtype.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -74,10 +75,9 @@ class Normalised(nn.Module):
         for name, values in (("mean", mean), ("std", std)):
             self.register_buffer(name, torch.tensor(values).reshape(1, -1, 1, 1))
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images: Tensor) -> Any:
         normalise = Normalisation(self.get_buffer("mean"), self.get_buffer("std"))
-        output: Tensor = self.network(normalise(images))
-        return output
+        return self.network(normalise(images))
 
 
 def _per_channel(
@@ -96,11 +96,9 @@ def _per_channel(
         raise InputError(f"has {count} numbers{images}", expected=expected, input=name)
     if not torch.isfinite(numbers).all() or (name == "std" and (numbers <= 0).any()):
         listed = torch.as_tensor(values, dtype=torch.float64).flatten().tolist()
-        raise InputError(
-            f"is {','.join(f'{value:g}' for value in listed)}",
-            expected=f"finite numbers{' above 0' if name == 'std' else ''}, one or one per channel",
-            input=name,
-        )
+        given = f"is {','.join(f'{value:g}' for value in listed)}"
+        finite = "finite numbers above 0" if name == "std" else "finite numbers"
+        raise InputError(given, expected=f"{finite}, one or one per channel", input=name)
     return numbers
 
 

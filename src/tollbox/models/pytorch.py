@@ -1,9 +1,7 @@
 """Models from torch networks: normalise, cast, forward, argmax.
 
-1. The user's network is never changed. If its device, dtype, layout or mode must change, a copy is
-   changed; otherwise the network is shared.
-2. Convolutional networks run in `channels_last`, the faster layout on CPUs and GPUs.
-3. `compile` compiles the network; a CUDA graph covers everything except the decision.
+Convolutional networks run in `channels_last`, the faster layout on CPUs and GPUs. `compile` is for
+the network alone; a CUDA graph covers everything except the decision.
 """
 
 from __future__ import annotations
@@ -63,14 +61,13 @@ class Running:
 
     def check(self, device: torch.device) -> None:
         """Raise InputError unless a network can be run in this way on the device."""
-        for name in ("channels_last", "compile", "cuda_graphs", "tf32"):
+        for name in OPTIONS[1:]:
             value = getattr(self, name)
             if value is not None or name in ("compile", "cuda_graphs"):
                 check_flag(name, value)
             if value and name in ("cuda_graphs", "tf32") and device.type != "cuda":
-                raise InputError(
-                    f"is set, but the device is {device}", expected="a CUDA device", input=name
-                )
+                given = f"is set, but the device is {device}"
+                raise InputError(given, expected="a CUDA device", input=name)
         if self.compile:
             check_compiler(device)
 
@@ -78,9 +75,8 @@ class Running:
         self, network: Callable[[Tensor], Any], normalise: Normalisation, dtype: torch.dtype
     ) -> Callable[[Tensor], Tensor]:
         """Return a function from images to the network's output, compiled and recorded if set."""
-        forward = Forward(
-            Compiled(network) if self.compile else network, normalise, dtype, self.tf32
-        )
+        network = Compiled(network) if self.compile else network
+        forward = Forward(network, normalise, dtype, self.tf32)
         return Graphed(forward) if self.cuda_graphs else forward
 
     def words(self, **values: Any) -> dict[str, str]:
@@ -132,31 +128,25 @@ def from_torch(
     running.check(device)
     dtype = compute_dtype(dtype, network)
     convolves = any(isinstance(module, nn.Conv2d) for module in network.modules())
-    if channels_last is None:
-        channels_last = convolves
+    channels_last = convolves if channels_last is None else channels_last
     layout = torch.channels_last if channels_last else torch.contiguous_format
-    normalise = Normalisation.checked(
-        mean, std, dtype=points_dtype(dtype), device=device, layout=layout
-    )
+    points = points_dtype(dtype)
+    normalise = Normalisation.checked(mean, std, dtype=points, device=device, layout=layout)
     network = prepared(network, device, dtype, layout)
     outputs = running.outputs(network, normalise, dtype)
     again = vars(running) | {"device": device, "dtype": dtype, "batch": batch, "classes": classes}
     return Model(
         Decision(outputs),
         device,
-        points_dtype(dtype),
+        points,
         quantize,
         batch,
         classes,
         network,
         outputs=outputs,
-        relaid=partial(_relaid, network, again) if convolves else None,
+        relaid=partial(from_torch, network, **again) if convolves else None,
         running=running.words(dtype=dtype, channels_last=channels_last),
     )
-
-
-def _relaid(network: nn.Module, settings: dict[str, Any], channels_last: bool) -> Model:
-    return from_torch(network, **{**settings, "channels_last": channels_last})
 
 
 def prepared(
@@ -165,12 +155,11 @@ def prepared(
     """Return the network itself if nothing must change, else a changed copy."""
     tensors = [*network.parameters(), *network.buffers()]
     place = torch.empty(0, device=device).device  # with its index, where there are several
+    images = [tensor for tensor in tensors if tensor.ndim == 4]
     changes = {
         f"on {device}": any(tensor.device != place for tensor in tensors),
         f"in {dtype}": any(t.is_floating_point() and t.dtype != dtype for t in tensors),
-        f"in {layout}": any(
-            t.ndim == 4 and not t.is_contiguous(memory_format=layout) for t in tensors
-        ),
+        f"in {layout}": not all(t.is_contiguous(memory_format=layout) for t in images),
         "in eval mode": any(getattr(m, "training", False) for m in network.modules()),
     }
     wanted = [state for state, changed in changes.items() if changed]
@@ -190,10 +179,7 @@ def prepared(
 
 
 def tensor_of(output: Any) -> Tensor:
-    """Return the tensor in an output: itself, its `logits`, the first of a tuple, or from a list.
-
-    Networks of transformers return an object or a dict with logits; others return a tuple.
-    """
+    """Return the tensor in an output: itself, its `logits`, the first of a tuple, or a list's."""
     if isinstance(output, Tensor):
         return output
     if isinstance(output, Mapping):
@@ -207,10 +193,8 @@ def tensor_of(output: Any) -> Tensor:
                 answer = torch.as_tensor(output)
     if isinstance(answer, Tensor) and answer.ndim > 0 and answer.numel() > 0:
         return answer
-    raise ModelFault(
-        f"the network answered with {what}: expected a tensor, an object or a dict with logits, or "
-        "a tuple that starts with them"
-    )
+    expected = "a tensor, an object or a dict with logits, or a tuple that starts with them"
+    raise ModelFault(f"the network answered with {what}: expected {expected}")
 
 
 def uncompiled(function: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:

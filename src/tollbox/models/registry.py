@@ -103,7 +103,7 @@ def files_of(text: str) -> list[Path]:
         return []
     if text == str(file):
         return [file]
-    siblings = [each for each in file.parent.iterdir() if each.name.startswith(file.name)]
+    siblings = (each for each in file.parent.iterdir() if each.name.startswith(file.name))
     return sorted(each for each in siblings if each.is_file())
 
 

@@ -1,16 +1,14 @@
 """Small models for Fashion-MNIST that stand in for the paper's; nothing has to be downloaded.
 
-| here             | stands for          | description                                         |
-|------------------|---------------------|-----------------------------------------------------|
-| `convolutional`  | ResNet-50           | the embedded network                                |
-| `vit_7`, `vit_4` | ViT-B/32, ViT-B/16  | a small transformer with 16, and with 49, tokens    |
-| `zero_shot`      | CLIP, zero-shot     | cosine to class prototypes in the embedded          |
-|                  |                     | network's features, without its last layer          |
-| `fine_tuned`     | CLIP, fine-tuned    | the embedded network, whose last layer was trained  |
+| here             | stands for         | description                                              |
+|------------------|--------------------|----------------------------------------------------------|
+| `convolutional`  | ResNet-50          | the embedded network                                     |
+| `vit_7`, `vit_4` | ViT-B/32, ViT-B/16 | a small transformer with 16, and with 49, tokens         |
+| `zero_shot`      | CLIP, zero-shot    | cosine of its last features to a prototype of each class |
+| `fine_tuned`     | CLIP, fine-tuned   | the embedded network, whose last layer was trained       |
 
 Each is a function without arguments, for `source` in a study; `images` is for `path` in [images].
-The transformers have patches of 7x7 or 4x4 pixels, three blocks of width 48, the mean of the tokens
-and a linear layer, about 60,000 parameters. `tools/train_vits.py` trains them.
+`tools/train_vits.py` trains the transformers, which have about 60,000 parameters.
 """
 
 from __future__ import annotations
