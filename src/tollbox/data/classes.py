@@ -44,7 +44,6 @@ class ClassNames:
 
     @classmethod
     def of(cls, lines: Sequence[str]) -> ClassNames:
-        """Parse lines of a name, or of a name, a tab and a prompt."""
         pairs = [line.strip().partition("\t") for line in lines]
         names = tuple(name.strip() for name, _, _ in pairs)
         prompts = [prompt.strip() for _, _, prompt in pairs]
@@ -53,7 +52,6 @@ class ClassNames:
 
 
 def class_names(given: str | PathLike[str] | Sequence[str]) -> ClassNames:
-    """Return the class names in a file or a list."""
     if not isinstance(given, str | PathLike):
         named = isinstance(given, Sequence) and bool(given)
         named = named and all(isinstance(name, str) and name.strip() for name in given)
@@ -68,17 +66,14 @@ def class_names(given: str | PathLike[str] | Sequence[str]) -> ClassNames:
     for number, line in enumerate(lines, 1):
         name = line.partition("\t")[0].strip()
         if not name or len(name) > MAX_NAME_LENGTH or not name.isprintable():
-            raise FileError(
-                f"has {repr(shortened(name)) if name else 'no name'} for class {number - 1}",
-                expected=f"a name of at most {MAX_NAME_LENGTH} characters on each line",
-                input="names",
-                where=f"{file}, line {number}",
-            )
+            given = f"has {repr(shortened(name)) if name else 'no name'} for class {number - 1}"
+            expected = f"a name of at most {MAX_NAME_LENGTH} characters on each line"
+            where = f"{file}, line {number}"
+            raise FileError(given, expected=expected, input="names", where=where)
     return ClassNames.of(lines)
 
 
 def flagged_classes(file: Path) -> frozenset[int]:
-    """Return the classes that a file lists."""
     classes: set[int] = set()
     for number, line in enumerate(read_lines(file, FLAGGED, input="flagged"), 1):
         text = line.partition("#")[0].strip()
@@ -132,12 +127,10 @@ def relabelled(
 def check_names(names: Sequence[str], classes: int | None) -> None:
     """Raise InputError if the number of names is not the model's number of classes."""
     if names and classes is not None and len(names) != classes:
-        raise InputError(
-            f"the model has {classes} classes, but there are {len(names)} class names "
-            f"({shortened(names[0])}, ...)",
-            expected="one for each",
-            remedy=f"give all names in the model's order with {mention('names')}",
-        )
+        known = f"{len(names)} class names ({shortened(names[0])}, ...)"
+        given = f"the model has {classes} classes, but there are {known}"
+        remedy = f"give all names in the model's order with {mention('names')}"
+        raise InputError(given, expected="one for each", remedy=remedy)
 
 
 def _matches(classes: Sequence[str], names: Sequence[str]) -> list[set[int]]:
@@ -152,24 +145,19 @@ def _matches(classes: Sequence[str], names: Sequence[str]) -> list[set[int]]:
 
 
 def _label(name: str, found: set[int], names: Sequence[str]) -> int:
-    """Return the only label found for a name."""
     subject = f"the class {shortened(name)!r}"
     if len(found) > 1:
         first, second = sorted(found)[:2]
-        raise InputError(
-            f"{subject} matches both {first} and {second} in the class names",
-            expected="a name that only one class has",
-            remedy=f"rename it in {mention('names')}, or give labels as numbers",
-        )
+        given = f"{subject} matches both {first} and {second} in the class names"
+        remedy = f"rename it in {mention('names')}, or give labels as numbers"
+        raise InputError(given, expected="a name that only one class has", remedy=remedy)
     if found:
         return min(found)
     close = difflib.get_close_matches(_plain(name), map(_plain, names), n=1)
     hint = f" (the closest is {close[0]!r})" if close else ""
-    raise InputError(
-        f"{subject} is none of the {len(names)} class names{hint}",
-        expected="the name of a class for each",
-        remedy=f"rename it, leave it out, or give other names with {mention('names')}",
-    )
+    given = f"{subject} is none of the {len(names)} class names{hint}"
+    remedy = f"rename it, leave it out, or give other names with {mention('names')}"
+    raise InputError(given, expected="the name of a class for each", remedy=remedy)
 
 
 def _plain(name: str) -> str:

@@ -2,8 +2,7 @@
 
 1. The function, given as `module:function`, takes no arguments. It returns an `ImageSet`, or
    (images, labels), or (images, labels, names), as arrays or tensors; or a data set.
-2. Images are (n, c, h, w), uint8 or floats in [0,1]. Labels are n integers and names are n texts;
-   by default an image's name is its number.
+2. Images are (n, c, h, w), uint8 or floats in [0,1]. By default an image's name is its number.
 3. A data set is a sequence. An item is a pair (image, label), or a mapping with the keys `image`
    (or `img`) and `label` (or `labels`). Only the first `limit` items are read.
 4. An image of a data set is a Pillow image, or an array (h, w) or (h, w, 3) of uint8, which is
@@ -17,6 +16,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -77,9 +77,8 @@ def images_from(
         if error.input == "images":  # from the user's code, and already about this argument
             raise
         subject = f"{mention(error.input)} " if error.input else ""
-        given, expected, remedy = f"{subject}{error.given}", error.expected, error.remedy
-        given = f"is {function!r}: {given}"
-        raise InputError(given, expected=expected, remedy=remedy, input="images") from None
+        error.given, error.input = f"is {function!r}: {subject}{error.given}", "images"
+        raise
     classes = prepared.names or own_classes
     return ImageSet(images, labels, own_names, (function,) * len(images), classes, sizes)
 
@@ -125,13 +124,11 @@ def _is_image(value: Any) -> bool:
 
 
 def _is_pillow(value: Any) -> bool:
-    """Return whether it is a Pillow image, without importing Pillow."""
-    kinds = {(kind.__module__, kind.__name__) for kind in type(value).__mro__}
-    return ("PIL.Image", "Image") in kinds
+    pillow = sys.modules.get("PIL.Image")  # without importing Pillow
+    return pillow is not None and isinstance(value, pillow.Image)
 
 
 def _data_set_images(data: Any, origin: str, limit: int | None, prepared: Preparation) -> ImageSet:
-    """Return the first `limit` images of a data set that `origin` returned."""
     count = len(data) if limit is None else min(limit, len(data))
     images: list[Tensor | NDArray[np.uint8]] = []
     labels: list[int] = []
@@ -198,24 +195,21 @@ def _stacked_arrays(arrays: Sequence[Any]) -> Tensor:
 
 
 def _stacked_tensors(images: Sequence[Any]) -> Tensor:
-    """Return (n, c, h, w) in [0,1]."""
     for number, image in enumerate(images):
         if not isinstance(image, Tensor) or image.ndim != 3 or image.numel() == 0:
             what = f"of shape {tuple(image.shape)}" if isinstance(image, Tensor) else "no tensor"
             given = f"the image of item {number} is {what}"
             raise InputError(given, expected="tensors (c, h, w) for all")
         if image.shape[0] != images[0].shape[0] or image.dtype != images[0].dtype:
-            raise InputError(
-                f"the image of item {number} has {image.shape[0]} channels of {image.dtype}, but "
-                f"the first has {images[0].shape[0]} of {images[0].dtype}",
-                expected="the same for all",
-            )
+            channels = f"{image.shape[0]} channels of {image.dtype}"
+            first = f"{images[0].shape[0]} of {images[0].dtype}"
+            given = f"the image of item {number} has {channels}, but the first has {first}"
+            raise InputError(given, expected="the same for all")
         check_same_size(image.shape, images[0].shape, f"{number}", "0")
     return unit_pixels(torch.stack([image.detach().cpu() for image in images]))
 
 
 def _class_names(data: Any) -> tuple[str, ...]:
-    """Return a data set's class names; empty if it has none."""
     names = getattr(data, "classes", None)
     features = getattr(data, "features", None)
     if isinstance(features, Mapping):

@@ -27,7 +27,6 @@ from .tables import LARGEST, check_file, kind_of
 
 
 def check_goal(target: int | None, start: Path | None) -> None:
-    """Raise InputError for a target without a start."""
     if target is not None and start is None:
         given, expected = (
             f"is {target}, but {mention('start')} is not given",
@@ -46,13 +45,10 @@ def check_target(target: int | None, images: ImageSet, classes: int | None) -> N
     same = [place for place, label in enumerate(images.labels) if label == target]
     if same:
         more = f" and {len(same) - 1} more" if len(same) > 1 else ""
-        raise InputError(
-            f"is {target}, which is also the label of image {images.names[same[0]]}{more} "
-            f"({images.origins[same[0]]})",
-            expected="a class that none of the images has",
-            remedy="leave those images out",
-            input="target",
-        )
+        first = f"{images.names[same[0]]}{more} ({images.origins[same[0]]})"
+        given = f"is {target}, which is also the label of image {first}"
+        expected, remedy = "a class that none of the images has", "leave those images out"
+        raise InputError(given, expected=expected, remedy=remedy, input="target")
 
 
 def load_starts(start: Path | None, images: ImageSet, limit: int | None) -> list[Tensor | None]:
@@ -93,7 +89,6 @@ def load_masks(path: Path | None, images: ImageSet) -> list[Tensor | None]:
 
 
 def masks_digest(masks: Sequence[Tensor | None]) -> str | None:
-    """Return a digest of the masks, or None if there are none."""
     digest = hashlib.sha256()
     for mask in masks:
         if mask is None:

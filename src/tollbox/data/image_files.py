@@ -44,7 +44,6 @@ OPAQUE = 255
 
 
 def pillow(module: str = "Image") -> Any:
-    """Import a module of Pillow."""
     return optional(f"PIL.{module}", "image files are read with it", extra="cli")
 
 
@@ -68,7 +67,6 @@ def unit_pixels(pixels: Tensor | NDArray[Any]) -> Tensor:
 
 
 def integer_labels(labels: NDArray[Any], count: int) -> tuple[int, ...]:
-    """Return the labels of `count` images."""
     if labels.shape != (count,):
         given = f"labels has shape {labels.shape} for {count} images"
         raise InputError(given, expected=f"({count},), one label per image")
@@ -80,7 +78,6 @@ def integer_labels(labels: NDArray[Any], count: int) -> tuple[int, ...]:
 
 
 def is_grey(file: Path) -> bool:
-    """Return whether an image file has one channel and no alpha."""
     with _open(file) as image:
         return _mode(image, file) in GREY
 
@@ -166,7 +163,6 @@ def _open(file: Path) -> Iterator[Image.Image]:
 
 @contextlib.contextmanager
 def readable(name: str | Path) -> Iterator[None]:
-    """Turn Pillow's errors into FileErrors about the image `name`."""
     too_large = pillow().DecompressionBombError
     try:
         yield

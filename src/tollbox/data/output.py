@@ -1,14 +1,13 @@
 """Output folders and files, which appear whole or not at all.
 
-1. An output folder must not exist or must be empty. To replace an earlier output, it may hold
-   regular files that the command writes, and nothing else. This is checked before any query.
+1. An output folder must not exist or must be empty, or holds only files that the command replaces.
+   This is checked before any query.
 2. Everything is written to a hidden folder, which is removed if the run is abandoned. If the output
    folder exists (it may be a mount point, or `.`), the hidden folder is inside it, and its files
    move up at the end. Otherwise it is a sibling and is renamed. Links are resolved first.
-3. A single file (a page) is written next to the old one and then replaces it. The old one must be a
-   file that tollbox wrote.
+3. A single file (a page) is written next to the old one and then replaces it.
 4. After a run, nothing that was written is removed: if a step fails, the message says where the
-   files are. An error of the operating system becomes a FileError.
+   files are.
 """
 
 from __future__ import annotations
@@ -63,11 +62,8 @@ def check_replaceable(file: Path, mark: bytes) -> None:
             start = stored.read(MARK_BYTES)
         if not start or mark in start:
             return
-    raise InputError(
-        f"{file} already exists, and is not a file that this command wrote",
-        remedy="give another name, or remove it",
-        input="out",
-    )
+    given = f"{file} already exists, and is not a file that this command wrote"
+    raise InputError(given, remedy="give another name, or remove it", input="out")
 
 
 def replace_file(file: Path, content: str) -> None:
@@ -98,14 +94,12 @@ class Stage:
         sibling = self._final.with_name(f".{self._final.name}{name}")
         self.folder = self._final / name if self._inside else sibling
         self.left = False
-        """Whether the folder stays where it is."""
         try:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             self.folder.mkdir()
         except OSError as error:
-            raise FileError(
-                f"{out} cannot be written: {error.strerror}. Nothing was saved.", input=input
-            ) from None
+            given = f"{out} cannot be written: {error.strerror}. Nothing was saved."
+            raise FileError(given, input=input) from None
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -116,10 +110,8 @@ class Stage:
             self.left = True
             where = f"The files that could be written are in {self.folder}."
             if isinstance(error, OSError):
-                raise FileError(
-                    f"{self._out} cannot be written: {error.strerror or error}. {where}",
-                    input=self._input,
-                ) from None
+                given = f"{self._out} cannot be written: {error.strerror or error}. {where}"
+                raise FileError(given, input=self._input) from None
             error.add_note(where)
             raise
 
@@ -133,11 +125,9 @@ class Stage:
                     os.rename(self.folder, self._final)
             except OSError as error:  # it was free before the run; the results must not be lost
                 self.left = True
-                raise FileError(
-                    f"{self._out} was changed during the run ({error.strerror}): the results are "
-                    f"in {self.folder}",
-                    input=self._input,
-                ) from None
+                given = f"{self._out} was changed during the run ({error.strerror})"
+                where = f"the results are in {self.folder}"
+                raise FileError(f"{given}: {where}", input=self._input) from None
 
     def _move_up(self) -> None:
         names = {entry.name for entry in self.folder.iterdir()}

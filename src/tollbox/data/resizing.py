@@ -1,13 +1,11 @@
 """Sizes of images: how image files get the size that a model takes.
 
-1. `resize` is the new length of the shorter side, or a height and a width. `crop` then cuts out the
-   centre: a square, or a height and a width.
+1. First an image is resized, then its centre is cropped.
 2. Pillow resizes 8-bit values and antialiases, as the preprocessing of torchvision, timm and
    transformers does. The longer side is rounded down, and the centre is that of torchvision.
 3. Nothing is padded: a crop that is larger than the image is refused.
 4. The user's sizes and class names come before those of the model's configuration. Sizes are taken
    whole from one of the two: a user's crop is not combined with the configuration's `resize`.
-5. Only image files are resized, never arrays.
 """
 
 from __future__ import annotations
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 INTERPOLATIONS = ("bilinear", "bicubic", "lanczos", "nearest", "box", "hamming")
 LARGEST_SIDE = 4096
 LONGEST_SIDE = 4 * LARGEST_SIDE
-"""Maximum length of the longer side after resizing."""
 SMALLER_CROP = "a crop that is not larger than the image it is cut from"
 Side = int | tuple[int, int]
 """A length in pixels, or a height and a width."""
@@ -82,10 +79,8 @@ class Resizing:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Resizing:
-        """Read a resizing from JSON, where pairs are lists."""
-        sides = (values["resize"], values["crop"])
-        resize, crop = (tuple(side) if isinstance(side, list) else side for side in sides)
-        return cls(resize, crop, values["interpolation"])
+        pairs: dict[str, Any] = {k: tuple(v) for k, v in values.items() if isinstance(v, list)}
+        return cls(**{**values, **pairs})
 
     def __str__(self) -> str:
         """Return the words that follow "images are"."""
@@ -134,7 +129,6 @@ def pair(side: Side) -> tuple[int, int]:
 
 
 def _words(side: Side) -> str:
-    """Return a length, or WIDTHxHEIGHT."""
     return f"{side[1]}x{side[0]}" if isinstance(side, tuple) else f"{side}"
 
 

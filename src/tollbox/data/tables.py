@@ -20,11 +20,8 @@ from ..core.validation import require
 from ..errors import FileError, InputError
 
 LARGEST = 2**63 - 1
-"""The largest label."""
 Format = Literal["csv", "parquet"]
-"""Formats in which tables are written."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""Characters that start a formula in a spreadsheet."""
 
 
 @contextlib.contextmanager
@@ -65,7 +62,6 @@ def kind_of(
 
 
 def check_file(path: str | Path, expected: str, *, input: str) -> None:
-    """Raise FileError unless there is a regular file at the path."""
     kind = kind_of(path, str(path), input=input)
     if kind != "file":
         what = "does not exist" if kind == "nothing" else "is not a file"
@@ -73,13 +69,11 @@ def check_file(path: str | Path, expected: str, *, input: str) -> None:
 
 
 def path_of(value: str | os.PathLike[str], name: str) -> Path:
-    """Return the argument `name` as a path."""
     require(isinstance(value, str | os.PathLike), name, value, "a path")
     return Path(value)
 
 
 def read_lines(file: Path, expected: str, *, input: str) -> list[str]:
-    """Return the lines of a UTF-8 text file."""
     check_file(file, expected, input=input)
     try:
         with system_errors(f"{file} cannot be read", input=input):
@@ -142,7 +136,6 @@ def rows_of(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, tuple[str
 
 
 def _csv_lines(file: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield the place of each line and its values."""
     try:
         with (
             system_errors(f"{file} cannot be read"),

@@ -35,7 +35,6 @@ def optional(module: str, purpose: str, extra: str = "") -> Any:
 
 
 def is_function(text: str) -> bool:
-    """Return whether a text has the form module:function."""
     module, colon, attribute = text.partition(":")
     names = [*module.split("."), *attribute.split(".")]
     return bool(colon) and all(name.isidentifier() for name in names)

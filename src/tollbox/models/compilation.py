@@ -61,7 +61,6 @@ class Graphed:
     def __init__(self, forward: Callable[[Tensor], Tensor]) -> None:
         self.forward = forward
         self._recorded: dict[torch.Size, CudaGraph] = {}
-        """Recordings by shape, the most recently used last."""
 
     def __reduce__(self) -> tuple[type[Graphed], tuple[Callable[[Tensor], Tensor]]]:
         return Graphed, (self.forward,)
@@ -90,5 +89,4 @@ def check_compiler(device: torch.device) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Return the original error, without torch's wrapper."""
     return with_kind(getattr(error, "inner_exception", error))

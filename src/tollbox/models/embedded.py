@@ -53,7 +53,6 @@ def embedded(
 
 
 def network() -> nn.Sequential:
-    """Return the architecture with random weights."""
     layers: list[nn.Module] = []
     for inputs, outputs, stride in WIDTHS:
         layers += [nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1), nn.ReLU()]

@@ -34,7 +34,6 @@ OPTIONS = frozenset({"cuda_graphs", "tf32"})
 
 
 def load_file(source: Source) -> Network:
-    """Load the network in a file."""
     file = source.text
     entries = _entries(file)
     try:

@@ -38,7 +38,6 @@ SCORES = "a score in [0,1] for each image"
 
 
 def load_function(source: Source) -> Network:
-    """Import the network or function that a source names."""
     model = _wrapped(imported(source.text, "model"))
     if inspect.isfunction(model) and not inspect.signature(model).parameters:
         model = _wrapped(called(model, source.text, "model"))
@@ -123,14 +122,9 @@ def from_foolbox(
 
     The default device, the bounds and the preprocessing are those of the Foolbox model.
     """
-    return from_third_party(
-        foolbox_model(model),
-        device=None if device is None else usable(device),
-        dtype=dtype,
-        quantize=quantize,
-        batch=batch,
-        classes=classes,
-    )
+    options = {"dtype": dtype, "quantize": quantize, "batch": batch, "classes": classes}
+    chosen = None if device is None else usable(device)
+    return from_third_party(foolbox_model(model), device=chosen, **options)
 
 
 def from_art(

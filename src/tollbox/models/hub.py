@@ -90,7 +90,6 @@ def quiet() -> Iterator[None]:
 
 
 def load_timm(source: Source) -> Network:
-    """Load a network of timm with its weights."""
     timm = optional("timm", "timm: models are loaded with it", extra="timm")
     name = source.name
     if ":" not in name and not timm.is_model(name) and is_folder(source):
@@ -121,7 +120,6 @@ def load_timm(source: Source) -> Network:
 
 
 def load_torchvision(source: Source) -> Network:
-    """Load a classifier of torchvision with its weights."""
     purpose = "torchvision: models are loaded with it"
     models = optional("torchvision.models", purpose, extra="torchvision")
     name, _, version = source.name.partition(".")

@@ -39,7 +39,6 @@ PROMPTS_AT_ONCE = 100
 
 
 def load_classifier(source: Source) -> Network:
-    """Load an image classifier with the preprocessing and class names in its files."""
     transformers = optional("transformers", "hf: models are loaded with it", extra="hf")
     local, name = is_folder(source), source.name
     classifier = transformers.AutoModelForImageClassification
@@ -64,7 +63,6 @@ def load_classifier(source: Source) -> Network:
 
 
 def load_clip(source: Source) -> Network:
-    """Load CLIP with a prompt for each class."""
     transformers = optional("transformers", "clip: models are loaded with it", extra="hf")
     local, name = is_folder(source), source.name
     clip = fetched(source, lambda: transformers.CLIPModel.from_pretrained(name), local).eval()
@@ -119,7 +117,6 @@ class ZeroShot(nn.Module):
 
 
 def _settings(transformers: Any, name: str) -> Settings | None:
-    """Return the content of `preprocessor_config.json`, or None if there is none."""
     try:
         with quiet():
             settings, _ = transformers.ImageProcessingMixin.get_image_processor_dict(name)
@@ -129,7 +126,6 @@ def _settings(transformers: Any, name: str) -> Settings | None:
 
 
 def preprocessing_of(settings: Settings) -> Preprocessing:
-    """Return the preprocessing that the content of `preprocessor_config.json` describes."""
     resize = _resize(settings) if settings.get("do_resize", True) else None
     crop = _sides(settings.get("crop_size")) if settings.get("do_center_crop") else None
     share = settings.get("crop_pct")

@@ -51,7 +51,6 @@ class Source:
 
     @property
     def name(self) -> str:
-        """The text after the prefix and its colon."""
         return self.text.partition(":")[2]
 
     def error(self, given: str, expected: str = "", remedy: str = "") -> InputError:
@@ -67,7 +66,6 @@ def file_error(given: str, expected: str = "") -> FileError:
 
 @contextlib.contextmanager
 def without_logs(*names: str) -> Iterator[None]:
-    """Silence the logs of packages."""
     logs = [logging.getLogger(name) for name in names]
     levels = [log.level for log in logs]
     for log in logs:
@@ -86,17 +84,14 @@ class Network:
     source: Source
     forward: Callable[[Tensor], Any]
     dtype: torch.dtype = torch.float32
-    """The dtype of its input."""
     batch: int | None = None
     """The batch size, if it takes only one."""
     shape: tuple[int | None, ...] = (None, None, None)
     """The (c, h, w) of its images; None where any length will do."""
     kind: str = "a function of images"
-    """The kind of model, for messages."""
     options: frozenset[str] = frozenset()
     """The options of `Running` that apply to this kind."""
     preprocessing: Preprocessing | None = None
-    """The preprocessing in its own configuration."""
     names: tuple[str, ...] | None = None
     """The names of its classes: the user's, else those of its configuration."""
     needs_normalisation: bool = False
@@ -155,11 +150,8 @@ class Network:
         names = self.names
         if names is not None and classes not in (None, len(names)):
             if source.names is not None:
-                raise InputError(
-                    f"has {len(names)} names, but {source.text} has {classes} classes",
-                    expected="one for each class, in order",
-                    input="names",
-                )
+                given = f"has {len(names)} names, but {source.text} has {classes} classes"
+                raise InputError(given, expected="one for each class, in order", input="names")
             names = None  # a mistake in the model's configuration
         about = {**model.running, **words}
         return replace(model, classes=classes, running=about, names=names, preprocessing=own)
@@ -193,7 +185,6 @@ class Network:
         )
 
     def _grey(self) -> Tensor | None:
-        """Return a grey image of the network's size, if that is known."""
         channels, height, width = self.shape
         if self.preprocessing is not None and self.preprocessing.size is not None:
             size = self.preprocessing.size

@@ -67,8 +67,6 @@ class Normalisation:
 
 
 class Normalised(nn.Module):
-    """A network with a normalisation in front."""
-
     def __init__(self, network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
         self.network = network

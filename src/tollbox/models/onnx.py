@@ -41,14 +41,12 @@ class OnnxFile:
 
     @property
     def session(self) -> Any:
-        """A session with torch's current number of threads."""
         threads = torch.get_num_threads()
         if self._session is None or self._threads != threads:
             self._session, self._threads = _session(self.path, self.device, threads), threads
         return self._session
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Return the model's output on the device of the images."""
         session = self.session
         batch = images.permute(0, 2, 3, 1) if self.channels_last else images
         [given], outputs = session.get_inputs(), session.get_outputs()
@@ -59,7 +57,6 @@ class OnnxFile:
 
 
 def load(source: Source) -> Network:
-    """Load an ONNX file, and read the properties of its images."""
     path = source.name
     check_file(path, "an ONNX file", input="model")
     file = OnnxFile(path, source.device)

@@ -36,12 +36,10 @@ class Forward:
     network: Callable[[Tensor], Any]
     normalise: Normalisation
     dtype: torch.dtype
-    """The dtype of the network's input."""
     tf32: bool | None = None
 
     @torch.inference_mode()
     def __call__(self, images: Tensor) -> Tensor:
-        """Return logits (n, classes) or labels (n)."""
         with matrix_products(self.tf32):
             return tensor_of(self.network(self.normalise(images).to(self.dtype)))
 

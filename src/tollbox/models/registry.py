@@ -24,7 +24,6 @@ class Prefix(NamedTuple):
     loader: str
     """The module in this folder and its function that load it, imported on first use."""
     package: str = ""
-    """The optional package that it needs."""
     path: Literal["", "folder", "file"] = ""
     """What may follow the prefix: a name only, a name or a folder, or a file."""
 
@@ -46,7 +45,6 @@ EXPECTED = ", or ".join(
         "module:function, which names a network or a function of images",
     )
 )
-"""The ways to name a model, for messages."""
 
 
 def split(text: str) -> tuple[Prefix | None, str]:
@@ -122,6 +120,5 @@ def brings_configuration(text: str) -> bool:
 
 
 def packages_of(text: str) -> tuple[str, ...]:
-    """Return the optional packages that a model of that name needs."""
     prefix, _ = split(text)
     return (prefix.package,) if prefix is not None and prefix.package else ()
