@@ -69,22 +69,20 @@ def images_from(
         if called(lambda: _is_data_set(answer), function, "images"):
             return _data_set_images(answer, function, limit, prepared)
         check_not_resized(resizing, "the function returns arrays")
-        images, labels, own_names = _parts(answer)
-        ready = isinstance(answer, ImageSet)
-        own_classes, sizes = (answer.class_names, answer.resizing) if ready else ((), None)
-        labels = relabelled(labels, own_classes, prepared.names, prepared.own_names)
+        return _array_images(answer, function, prepared)
     except InputError as error:
         if error.input == "images":  # from the user's code, and already about this argument
             raise
         subject = f"{mention(error.input)} " if error.input else ""
         error.given, error.input = f"is {function!r}: {subject}{error.given}", "images"
         raise
-    classes = prepared.names or own_classes
-    return ImageSet(images, labels, own_names, (function,) * len(images), classes, sizes)
 
 
-def _parts(answer: Any) -> tuple[Tensor, tuple[int, ...], tuple[str, ...]]:
+def _array_images(answer: Any, origin: str, prepared: Preparation) -> ImageSet:
+    own: tuple[str, ...] = ()
+    resizing = None
     if isinstance(answer, ImageSet):
+        own, resizing = answer.class_names, answer.resizing
         answer = (answer.images, answer.labels, answer.names)
     if not isinstance(answer, tuple | list) or len(answer) not in (2, 3):
         raise InputError(f"it returned {type(answer).__name__}", expected=EXPECTED)
@@ -103,7 +101,9 @@ def _parts(answer: Any) -> tuple[Tensor, tuple[int, ...], tuple[str, ...]]:
     labels = integer_labels(labels, count)
     if not texts or isinstance(names, str) or len(names) != count:
         raise InputError(f"names is not {count} texts", expected="one per image")
-    return images, labels, tuple(names)
+    labels = relabelled(labels, own, prepared.names, prepared.own_names)
+    classes = prepared.names or own
+    return ImageSet(images, labels, tuple(names), (origin,) * count, classes, resizing)
 
 
 def _is_data_set(value: Any) -> bool:

@@ -117,11 +117,10 @@ def _refused(name: str | Path, given: str, expected: str, remedy: str) -> FileEr
 def check_same_size(shape: Sequence[int], first: Sequence[int], name: str, other: str) -> None:
     """Raise InputError unless an image has the size of the first one, called `other`."""
     if tuple(shape) != tuple(first):
-        raise InputError(
-            f"the image {name} is {shape[-1]}x{shape[-2]}, but {other} is {first[-1]}x{first[-2]}",
-            expected="one size for all",
-            remedy=f"give {mention('resize')} and {mention('crop')}, such as 256 and 224",
-        )
+        size, known = f"{shape[-1]}x{shape[-2]}", f"{first[-1]}x{first[-2]}"
+        remedy = f"give {mention('resize')} and {mention('crop')}, such as 256 and 224"
+        given = f"the image {name} is {size}, but {other} is {known}"
+        raise InputError(given, expected="one size for all", remedy=remedy)
 
 
 def pixels_of(

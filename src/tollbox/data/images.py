@@ -111,12 +111,10 @@ def check_there(path: Path) -> str:
 def check_not_resized(resizing: Resizing | None, reason: str) -> None:
     """Raise InputError if `resizing` is set for arrays; the message includes `reason`."""
     if resizing is not None:
-        raise InputError(
-            f"is given, but {reason}",
-            expected="image files, since only those are resized and cropped",
-            remedy="leave it out, and give arrays of the model's size",
-            input="crop" if resizing.resize is None else "resize",
-        )
+        given, name = f"is given, but {reason}", "crop" if resizing.resize is None else "resize"
+        expected = "image files, since only those are resized and cropped"
+        remedy = "leave it out, and give arrays of the model's size"
+        raise InputError(given, expected=expected, remedy=remedy, input=name)
 
 
 def read_npz(file: Path, limit: int | None) -> tuple[Tensor, tuple[int, ...]]:
@@ -181,11 +179,9 @@ def image_paths(folder: Path) -> list[str]:
     names = []
     for place, folders, files in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in files:
-            file = Path(place, name)
-            if name.startswith(".") or file.suffix.lower() not in SUFFIXES:
-                continue
-            if kind_of(file, f"the image {file}") == "file":
+        for file in (Path(place, name) for name in files if not name.startswith(".")):
+            is_image = file.suffix.lower() in SUFFIXES
+            if is_image and kind_of(file, f"the image {file}") == "file":
                 names.append(file.relative_to(folder).as_posix())
     return sorted(names)
 
@@ -243,13 +239,11 @@ def _class_files(
     classes = [name for name in entries if (folder / name).is_dir()]
     for name in entries:
         if Path(name).suffix.lower() in SUFFIXES and name not in classes:
-            raise InputError(
-                f"{folder} is a folder, and no labels are given, but the image {name} is not in "
-                "the folder of a class",
-                expected="a CSV file with the columns file and label, or a folder for each class",
-                remedy=f"give {mention('labels')}, or move the images into such folders",
-                input="images",
-            )
+            given = f"{folder} is a folder, and no labels are given, but the image {name} is not in"
+            given = f"{given} the folder of a class"
+            expected = "a CSV file with the columns file and label, or a folder for each class"
+            remedy = f"give {mention('labels')}, or move the images into such folders"
+            raise InputError(given, expected=expected, remedy=remedy, input="images")
     if not classes:
         expected = f"a folder for each class, with {ending}"
         raise FileError(f"the folder {folder} has no images", expected=expected)
@@ -258,7 +252,7 @@ def _class_files(
         given = f"the folder {folder / empty[0]} has no images"
         expected = f"each folder in {folder} to be a class, with {ending}"
         raise FileError(given, expected=expected, remedy="move it elsewhere")
-    if in_order(classes, names, from_model):
+    if in_order(classes, names, from_model) and all(name.isdecimal() for name in classes):
         _check_numbers(folder, classes)
     labels = labels_of(classes, names, from_model)
     paths = [
@@ -271,15 +265,11 @@ def _class_files(
 
 
 def _check_numbers(folder: Path, classes: Sequence[str]) -> None:
-    """Raise InputError if all names are numbers, but not 0, 1, 2, ... in sorted order."""
-    if not all(name.isdecimal() for name in classes):
-        return
+    """Raise InputError if the sorted numbers are not 0, 1, 2, ..."""
     for place, name in enumerate(classes):
         if name.strip().lstrip("0") != (str(place) if place else ""):
-            raise InputError(
-                f"the folder {shortened(name)!r} in {folder} would be class {place}, since classes "
-                "are the folders sorted by name",
-                expected="names that are not numbers, or the class numbers in order",
-                remedy="give the names of all classes, in the model's order, with "
-                f"{mention('names')}",
-            )
+            given = f"the folder {shortened(name)!r} in {folder} would be class {place}"
+            expected = "names that are not numbers, or the class numbers in order"
+            remedy = f"give the names of all classes, in the model's order, with {mention('names')}"
+            given = f"{given}, since classes are the folders sorted by name"
+            raise InputError(given, expected=expected, remedy=remedy)

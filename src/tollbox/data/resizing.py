@@ -113,13 +113,10 @@ class Resizing:
         height, width = pair(self.crop)
         if width > image.width or height > image.height:
             resized = " when resized" if self.resize is not None else ""
-            given = f"the image {name} is {image.width}x{image.height}{resized}"
-            raise FileError(
-                f"is {_words(self.crop)}, but {given}",
-                expected=SMALLER_CROP,
-                remedy=f"give {mention('resize')}, or a larger one",
-                input="crop",
-            )
+            found = f"{image.width}x{image.height}{resized}"
+            given = f"is {_words(self.crop)}, but the image {name} is {found}"
+            remedy = f"give {mention('resize')}, or a larger one"
+            raise FileError(given, expected=SMALLER_CROP, remedy=remedy, input="crop")
         top, left = round((image.height - height) / 2), round((image.width - width) / 2)
         return image.crop((left, top, left + width, top + height))
 

@@ -48,9 +48,8 @@ def named_by_file(text: str, input: str) -> InputError | None:
     if path.suffix != ".py" or not is_function(meant):
         return None
     where = "" if str(path.parent) == "." else f", from the folder {path.parent}"
-    return InputError(
-        f"is {text!r}, which names a file", expected=f"its module: {meant}{where}", input=input
-    )
+    given, expected = f"is {text!r}, which names a file", f"its module: {meant}{where}"
+    return InputError(given, expected=expected, input=input)
 
 
 def is_module(name: str) -> bool:
@@ -73,12 +72,9 @@ def imported(name: str, input: str) -> Any:
     try:
         return operator.attrgetter(attribute)(importlib.import_module(module))
     except ModuleNotFoundError as error:
-        unknown = InputError(
-            f"is {name!r}: {in_a_line(error)}",
-            expected="a file that exists, or module:function with a module that can be imported "
-            "from the current folder",
-            input=input,
-        )
+        function = "module:function with a module that can be imported from the current folder"
+        given, expected = f"is {name!r}: {in_a_line(error)}", f"a file that exists, or {function}"
+        unknown = InputError(given, expected=expected, input=input)
         raise named_by_file(name, input) or unknown from None
     except AttributeError as error:
         raise InputError(f"is {name!r}: {in_a_line(error)}", input=input) from None

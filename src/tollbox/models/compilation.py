@@ -80,12 +80,12 @@ def check_compiler(device: torch.device) -> None:
         compiled = torch.compile(lambda numbers: numbers + 1, backend=BACKEND, dynamic=False)
         compiled(torch.zeros(8, device=device))
     except Exception as error:  # no compiler, no Triton, no space, no permission: many types
-        raise InputError(
-            f"is set, but torch.compile does not work here ({_reason(error)})",
-            expected="a C++ compiler such as g++, and on a GPU Triton",
-            remedy="leave it out otherwise",
-            input="compile",
-        ) from None
+        given = f"is set, but torch.compile does not work here ({_reason(error)})"
+        expected, remedy = (
+            "a C++ compiler such as g++, and on a GPU Triton",
+            "leave it out otherwise",
+        )
+        raise InputError(given, expected=expected, remedy=remedy, input="compile") from None
 
 
 def _reason(error: Exception) -> str:

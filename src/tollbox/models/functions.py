@@ -5,11 +5,7 @@
    called and returns the network. A Foolbox model or an ART classifier may take a network's place.
 2. Many filters return a score in [0,1] for an image, and act above some level. `thresholded` makes
    such a filter a model of two classes: label 1 is flagged, a score of at least `at`; label 0 is
-   not. An attack sees only the decision, never the score:
-
-       model = tb.models.thresholded(my_filter, at=0.7)
-       results = tb.run(tb.preset("frugal"), model, images, [1] * len(images), ...)
-
+   not. An attack sees only the decision, never the score.
 3. `tb.run` takes Foolbox models and ART classifiers directly. `from_foolbox` and `from_art` set
    what these do not know, such as rounding of pixels and where an ART classifier has its channels.
    Images are in [0,1], whatever the model's bounds.
@@ -102,7 +98,10 @@ def thresholded(
 ) -> Model:
     """Return a model of two classes from a function that gives each image a score in [0,1].
 
-    A score of `at` or more is label 1, flagged.
+    A score of `at` or more is label 1, flagged:
+
+        model = tb.models.thresholded(my_filter, at=0.7)
+        results = tb.run(tb.preset("frugal"), model, images, [1] * len(images), ...)
     """
     require(callable(scores), "scores", scores, "a function of images")
     require(is_number(at) and 0 < at <= 1, "at", at, "a number above 0, up to 1")

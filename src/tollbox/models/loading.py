@@ -69,12 +69,9 @@ def load_network(
     loaded.check_shape(example)
     network, own = loaded.forward, loaded.preprocessing
     if not isinstance(network, nn.Module):
-        raise InputError(
-            f"{source} is {loaded.kind}",
-            expected="a network that can be differentiated: an instance of nn.Module, an exported "
-            "program or TorchScript",
-            input="model",
-        )
+        kinds = "an instance of nn.Module, an exported program or TorchScript"
+        expected = f"a network that can be differentiated: {kinds}"
+        raise InputError(f"{source} is {loaded.kind}", expected=expected, input="model")
     if loaded.batch not in (None, 1):
         given = f"{source} takes only batches of {loaded.batch}"
         raise InputError(given, expected="one that takes a single image", input="model")

@@ -2,8 +2,7 @@
 
 1. Every kind of model is loaded as a `Network`: a file, a name, `module:function`. Normalisation,
    the trial on an image and the checks are the same for all.
-2. Mean and std are the user's if given, else those of the model's configuration, which may also
-   have class names, sizes and crops.
+2. Mean and std are the user's if given, else those of the model's configuration.
 3. Before a run the model is tried on one image, without charge. This shows whether it takes such
    images, and the number of classes. Any error, even an exit, becomes an InputError.
 """
@@ -107,15 +106,9 @@ class Network:
         names: Sequence[str] | None = None,
     ) -> Network:
         """Return a torch network, which runs like one of `from_torch`."""
-        return cls(
-            source,
-            network,
-            shape=(channels, None, None),
-            kind="a network",
-            options=frozenset(OPTIONS),
-            preprocessing=preprocessing,
-            names=tuple(names) if names else None,
-        )
+        loaded = cls(source, network, kind="a network", options=frozenset(OPTIONS))
+        shape, known = (channels, None, None), tuple(names) if names else None
+        return replace(loaded, shape=shape, preprocessing=preprocessing, names=known)
 
     def fit(self, example: Tensor | None, running: Running) -> Model:
         """Return the model for images like `example`."""
@@ -133,12 +126,9 @@ class Network:
         for option in OPTIONS:
             default = getattr(Running, option)
             if getattr(running, option) != default and option not in self.options:
-                raise InputError(
-                    f"is given, but {source.text} is {self.kind}",
-                    expected=f"it for {_APPLIES_TO[option]} only",
-                    remedy="leave it out",
-                    input=option,
-                )
+                given = f"is given, but {source.text} is {self.kind}"
+                expected = f"it for {_APPLIES_TO[option]} only"
+                raise InputError(given, expected=expected, remedy="leave it out", input=option)
         model = self._model(running, None if example is None else len(example))
         words = {}
         if own is not None:
@@ -159,12 +149,7 @@ class Network:
     def _model(self, running: Running, channels: int | None) -> Model:
         device, forward, dtype = self.source.device, self.forward, points_dtype(self.dtype)
         normalise = Normalisation.checked(
-            running.mean,
-            running.std,
-            dtype=dtype,
-            device=device,
-            layout=torch.contiguous_format,
-            channels=channels,
+            running.mean, running.std, dtype=dtype, device=device, channels=channels
         )
         if isinstance(forward, Model):
             return _behind(normalise, {"device": device, "quantize": running.quantize}, forward)
@@ -201,8 +186,7 @@ class Network:
         if any(side not in (None, given) for side, given in zip(self.shape, shape, strict=True)):
             sides = ", ".join("any" if side is None else str(side) for side in self.shape)
             given = f"takes images of shape ({sides}), but the images are {shape}"
-            given = f"{self.source.text} {given} (channels, height, width)"
-            raise InputError(given, input="model")
+            raise InputError(f"{self.source.text} {given} (channels, height, width)", input="model")
 
     def _classes(self, model: Model, example: Tensor) -> int | None:
         """Try the model uncompiled; return the number of classes if it gives logits."""
@@ -213,16 +197,12 @@ class Network:
         except (Exception, SystemExit) as error:  # user code may raise anything
             what = in_a_line(error) if isinstance(error, ModelFault) else with_kind(error)
             shape, size = tuple(example.shape), self.preprocessing and self.preprocessing.size
-            made_for = ""
+            expected = "logits (n, classes) or integer labels (n) from images (n, c, h, w)"
             if size and size != shape[1:]:
-                made_for = f" of the size in its configuration, {size[0]} x {size[1]},"
-            raise InputError(
-                f"{self.source.text} failed on a batch of {len(batch)} of the given images, of "
-                f"shape {shape} ({what})",
-                expected="logits (n, classes) or integer labels (n) from images (n, c, h, w)"
-                f"{made_for} in [0,1]",
-                input="model",
-            ) from None
+                expected += f" of the size in its configuration, {size[0]} x {size[1]},"
+            tried = f"a batch of {len(batch)} of the given images, of shape {shape}"
+            given = f"{self.source.text} failed on {tried} ({what})"
+            raise InputError(given, expected=f"{expected} in [0,1]", input="model") from None
         return output.shape[1] if output.ndim == 2 else None
 
 

@@ -45,7 +45,7 @@ class Normalisation:
         *,
         dtype: torch.dtype,
         device: torch.device,
-        layout: torch.memory_format,
+        layout: torch.memory_format = torch.contiguous_format,
         channels: int | None = None,
     ) -> Normalisation:
         """Check a user's numbers, also against the number of channels if it is given."""

@@ -166,12 +166,10 @@ def prepared(
     try:
         own = copy.deepcopy(network)
     except Exception as error:  # a network may hold anything
-        raise InputError(
-            f"cannot be copied ({with_kind(error)}), and is not {' and '.join(wanted)}",
-            expected="a network that can be copied, since yours is never changed",
-            remedy="give it in the state in which it is to run",
-            input="network",
-        ) from None
+        given = f"cannot be copied ({with_kind(error)}), and is not {' and '.join(wanted)}"
+        expected = "a network that can be copied, since yours is never changed"
+        remedy = "give it in the state in which it is to run"
+        raise InputError(given, expected=expected, remedy=remedy, input="network") from None
     own = own.to(device, dtype).eval()
     return own.to(memory_format=layout)  # type: ignore[call-overload, no-any-return]
 

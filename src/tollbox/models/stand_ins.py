@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from ..core.validation import require
 from ..data.images import ImageSet
-from .embedded import CLASSES, Embedded, embedded, shipped_weights
+from .embedded import CLASSES, embedded, shipped_weights
 
 __all__ = ["convolutional", "fine_tuned", "images", "vit_4", "vit_7", "zero_shot"]
 
@@ -99,18 +99,17 @@ def vit_4() -> nn.Module:
     return tiny_vit(4)[0]
 
 
-def convolutional() -> nn.Module:
-    return _network(embedded())
+def convolutional() -> nn.Sequential:
+    return cast(nn.Sequential, embedded().model.network)
 
 
-def fine_tuned() -> nn.Module:
-    return convolutional()
+fine_tuned = convolutional
 
 
 def zero_shot() -> nn.Module:
     """Return a classifier whose prototypes are the mean unit features of each class's images."""
     shipped = embedded()
-    body = _network(shipped)[:-1]
+    body = convolutional()[:-1]
     with torch.inference_mode():
         features = functional.normalize(body(shipped.images.clone()), dim=1)
         means = [features[shipped.labels == label].mean(0) for label in range(len(CLASSES))]
@@ -128,7 +127,3 @@ def images() -> ImageSet:
     labels = tuple(shipped.labels[correct].tolist())
     origins = ("the embedded images",) * len(names)
     return ImageSet(shipped.images[correct], labels, names, origins, CLASSES)
-
-
-def _network(shipped: Embedded) -> nn.Sequential:
-    return cast(nn.Sequential, shipped.model.network)
