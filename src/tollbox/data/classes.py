@@ -7,8 +7,7 @@
 3. A set of images may have its own class names: its folders, or the names of a data set. If the
    model's class names are known, each class gets the label of the model's class of that name.
    Otherwise labels follow the set's own order. They also do if the model's names come from its own
-   configuration, both have the same number of classes and no name matches: ImageNet's folders are
-   called n01440764 and so on.
+   configuration, both have the same number of classes and no name matches (n01440764, ...).
 4. Case is ignored in names, and `_` is a space. "tench, Tinca tinca" matches both parts. A name
    that several classes share, as in ImageNet, identifies none of them.
 """
@@ -92,10 +91,7 @@ def flagged_classes(file: Path) -> frozenset[int]:
 
 
 def labels_of(classes: Sequence[str], names: Sequence[str], from_model: bool = False) -> list[int]:
-    """Return the label of each class: that of its name in `names`, or its position (rule 3).
-
-    `from_model` means that `names` come from the model's own configuration.
-    """
+    """Return the label of each class (rule 3); `from_model` if `names` are from a configuration."""
     if in_order(classes, names, from_model):
         return list(range(len(classes)))
     found = zip(classes, _matches(classes, names), strict=True)

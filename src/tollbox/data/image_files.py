@@ -97,11 +97,7 @@ def read_images(
 
 
 def read_image(file: Path, shape: Sequence[int], resizing: Resizing | None = None) -> Tensor:
-    """Read one image file as (1, c, h, w) in [0,1], to match images of `shape`.
-
-    It is grey if they are and if the file has one channel. It is resized unless it already has
-    their size.
-    """
+    """Read one image file as (1, c, h, w) in [0,1], resized unless it has the size in `shape`."""
     grey = shape[0] == 1 and is_grey(file)
     if resizing is not None:
         with _open(file) as image:

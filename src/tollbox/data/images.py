@@ -239,8 +239,8 @@ def _class_files(
     classes = [name for name in entries if (folder / name).is_dir()]
     for name in entries:
         if Path(name).suffix.lower() in SUFFIXES and name not in classes:
-            given = f"{folder} is a folder, and no labels are given, but the image {name} is not in"
-            given = f"{given} the folder of a class"
+            given = f"the image {name} is not in the folder of a class"
+            given = f"{folder} is a folder, and no labels are given, but {given}"
             expected = "a CSV file with the columns file and label, or a folder for each class"
             remedy = f"give {mention('labels')}, or move the images into such folders"
             raise InputError(given, expected=expected, remedy=remedy, input="images")

@@ -1,9 +1,8 @@
 """The embedded model: a small classifier for Fashion-MNIST, with 200 test images.
 
-Four 3x3 convolutions (two of stride 2), global average pooling and a linear layer; about 60,000
-parameters. `tools/train_embedded.py` trains it and folds the batch norms into the convolutions, so
-that no row of a batch can depend on another. Weights that come with the package are safetensors
-files, which contain no code. Fashion-MNIST is under the MIT licence (Zalando SE).
+It has about 60,000 parameters. `tools/train_embedded.py` trains it and folds the batch norms into
+the convolutions, so that no row of a batch can depend on another. Its weights are a safetensors
+file, which contains no code. Fashion-MNIST is under the MIT licence (Zalando SE).
 """
 
 from __future__ import annotations

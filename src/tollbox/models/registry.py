@@ -92,10 +92,7 @@ def file_of(text: str) -> Path | None:
 
 
 def files_of(text: str) -> list[Path]:
-    """Return all existing files of a source.
-
-    A file with a prefix may have weights in other files, whose names start with its own.
-    """
+    """Return the existing files of a source: with a prefix, all whose names start with its own."""
     file = file_of(text)
     if file is None or not file.is_file():
         return []
