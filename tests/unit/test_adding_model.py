@@ -18,19 +18,14 @@ SOURCE = Path(__file__).parents[2] / "src" / "tollbox"
 ADAPTER = '''
 """Models that say whether an image is brighter than a level: `brighter:0.4`."""
 
-from .registry import Adapter, Network, Source
+from .network import Network, Source
 
 
 def load(source: Source) -> Network:
-    level = float(source.text.partition(":")[2])
-    return Network(lambda images: (images.mean((1, 2, 3)) > level).long())
-
-
-ADAPTERS = (
-    Adapter("brighter:LEVEL", lambda source: source.text.startswith("brighter:"), load),
-)
+    level = float(source.name)
+    return Network(source, lambda images: (images.mean((1, 2, 3)) > level).long())
 '''
-LINE = '    "brighter",\n'
+LINE = '    "brighter": Prefix("brighter:load"),\n'
 
 STUDY = """\
 budget = 60
@@ -56,7 +51,7 @@ assert model(torch.tensor([0.3, 0.5]).view(2, 1, 1, 1).expand(2, 1, 4, 4)).tolis
 try:
     load_model("nowhere", torch.zeros(1, 4, 4))
 except tb.errors.FileError as error:
-    assert "or brighter:LEVEL" in str(error), error
+    assert "or brighter:NAME" in str(error), error
 """
 RUN = ["-m", "tollbox", "run", "study.toml", "--out", "out"]
 
@@ -68,8 +63,8 @@ def test_adding_a_model_is_one_file_and_one_line(tmp_path: Path) -> None:
     (package / "models" / "brighter.py").write_text(ADAPTER)
     registry = package / "models" / "registry.py"
     text = registry.read_text()
-    assert text.count('    "functions",\n') == 1
-    registry.write_text(text.replace('    "functions",\n', LINE + '    "functions",\n'))
+    assert text.count('    "onnx": ') == 1
+    registry.write_text(text.replace('    "onnx": ', LINE + '    "onnx": '))
     np.savez(tmp_path / "images.npz", images=np.full((1, 1, 4, 4), 0.3), labels=[0])
     (tmp_path / "study.toml").write_text(STUDY)
     for command in (["-c", USE.format(root=str(tmp_path))], RUN):

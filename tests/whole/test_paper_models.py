@@ -1,4 +1,4 @@
-"""The zoo, with packages that are faked here; and the stand-ins of the small studies."""
+"""The paper's models, with packages that are faked here; and the stand-ins of the small studies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import tollbox as tb
 from tollbox.errors import InputError
-from tollbox.models import stand_ins, zoo
+from tollbox.models import stand_ins
 from tollbox.models.embedded import embedded
 from tollbox.models.hub import imagenet
 from tollbox.models.loading import load_model
@@ -53,10 +53,9 @@ def packages(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
     return asked
 
 
-@pytest.mark.parametrize("source", ["tollbox.models.zoo:{}", "torchvision:{}.IMAGENET1K_V1"])
 @pytest.mark.parametrize("name", ["resnet50", "vit_b_32", "vit_b_16"])
-def test_torchvision_networks(source: str, name: str, packages: list[tuple[str, Any]]) -> None:
-    model = load_model(source.format(name), torch.rand(3, 8, 8))
+def test_torchvision_networks(name: str, packages: list[tuple[str, Any]]) -> None:
+    model = load_model(f"torchvision:{name}.IMAGENET1K_V1", torch.rand(3, 8, 8))
     assert packages == [(name, "IMAGENET1K_V1")]
     assert model.classes == 1000
     image = torch.tensor(fake.MEAN).reshape(1, 3, 1, 1).repeat(1, 1, 8, 8)
@@ -82,11 +81,8 @@ def test_what_a_name_says_of_images_and_classes(packages: list[tuple[str, Any]])
     assert few.in_layout("contiguous").names == few.names
 
 
-@pytest.mark.parametrize(
-    "source", [zoo.NAMES["clip_zero_shot"], "tollbox.models.zoo:clip_zero_shot"]
-)
-def test_clip_zero_shot(source: str, packages: list[tuple[str, Any]]) -> None:
-    model = load_model(source, torch.rand(3, 8, 8))
+def test_clip_zero_shot(packages: list[tuple[str, Any]]) -> None:
+    model = load_model(CLIP, torch.rand(3, 8, 8))
     assert packages == [("openai/clip-vit-base-patch32",)]
     assert model.classes == 1000
     images = torch.tensor(fake.CLIP_MEAN).reshape(1, 3, 1, 1).repeat(3, 1, 8, 8)
@@ -95,36 +91,35 @@ def test_clip_zero_shot(source: str, packages: list[tuple[str, Any]]) -> None:
 
 
 def test_clip_fine_tuned(packages: list[tuple[str, Any]]) -> None:
-    model = load_model("tollbox.models.zoo:clip_fine_tuned", torch.rand(3, 8, 8))
+    model = load_model(f"timm:{FINE_TUNED}", torch.rand(3, 8, 8))
     assert packages == [(FINE_TUNED, True)]
     assert model.classes == 1000
 
 
-@pytest.mark.parametrize("name", zoo.NAMES)
+@pytest.mark.parametrize("source", ["torchvision:resnet50", CLIP, f"timm:{FINE_TUNED}"])
 def test_what_is_missing_is_reported(
-    name: str, packages: list[tuple[str, Any]], monkeypatch: pytest.MonkeyPatch
+    source: str, packages: list[tuple[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise OSError("Connection refused\nand more")
 
     example = torch.rand(3, 8, 8)
-    for source in (f"tollbox.models.zoo:{name}", zoo.NAMES[name]):
-        [package] = packages_of(zoo.NAMES[name])
-        with monkeypatch.context() as missing:
-            missing.setitem(sys.modules, package, None)
-            missing.delitem(sys.modules, f"{package}.models", raising=False)
-            told = rf"^{package} .*pip install 'tollbox\[{EXTRAS[package]}\]'`"
-            with pytest.raises(InputError, match=told) as error:
-                load_model(source, example)
-            assert "\n" not in str(error.value)
-        with monkeypatch.context() as offline:
-            for made in (fake.torchvision(refuse) | fake.timm(refuse, FINE_TUNED)).items():
-                offline.setitem(sys.modules, *made)
-            offline.setattr(sys.modules["transformers"].CLIPModel, "from_pretrained", refuse)
-            with pytest.raises(InputError, match=r"cannot be loaded \(OSError: Conn") as error:
-                load_model(source, example)
-            assert "\n" not in str(error.value)
-            assert "copy that cache here" in str(error.value)
+    [package] = packages_of(source)
+    with monkeypatch.context() as missing:
+        missing.setitem(sys.modules, package, None)
+        missing.delitem(sys.modules, f"{package}.models", raising=False)
+        told = rf"^{package} .*pip install 'tollbox\[{EXTRAS[package]}\]'`"
+        with pytest.raises(InputError, match=told) as error:
+            load_model(source, example)
+        assert "\n" not in str(error.value)
+    with monkeypatch.context() as offline:
+        for made in (fake.torchvision(refuse) | fake.timm(refuse, FINE_TUNED)).items():
+            offline.setitem(sys.modules, *made)
+        offline.setattr(sys.modules["transformers"].CLIPModel, "from_pretrained", refuse)
+        with pytest.raises(InputError, match=r"cannot be loaded \(OSError: Conn") as error:
+            load_model(source, example)
+        assert "\n" not in str(error.value)
+        assert "copy that cache here" in str(error.value)
 
 
 @pytest.mark.parametrize(

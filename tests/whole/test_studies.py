@@ -22,7 +22,7 @@ import tollbox as tb
 from tollbox import Stop, Study
 from tollbox.core.model import Model
 from tollbox.errors import FileError, InputError
-from tollbox.models.loading import LoadedNetwork
+from tollbox.models.network import Network
 from tollbox.studies import StudyResults, inputs
 from tollbox.studies.create import create, holds
 from tollbox.studies.events import CellEnded, ModelStarted, Options, Outcome
@@ -254,7 +254,7 @@ def test_a_model_is_loaded_and_fingerprinted_once(
     tiny_study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    for module, name in ((LoadedNetwork, "fit"), (inputs, "model_fingerprint")):
+    for module, name in ((Network, "fit"), (inputs, "model_fingerprint")):
         original = getattr(module, name)
 
         def counted(

@@ -24,7 +24,7 @@ import numpy as np
 from ..core.prices import Escalation, Prices
 from ..core.result import Values
 from ..core.validation import is_number, shown
-from ..data.price_tables import growing_prices_from
+from ..data.price_tables import prices_from
 from ..errors import FileError, InputError
 
 STEPS = 255.0
@@ -50,7 +50,7 @@ class Policy:
     def from_csv(cls, path: str | Path) -> Policy:
         """Read a file with the columns flagged and price."""
         try:
-            prices = growing_prices_from(str(path))
+            prices = prices_from(str(path), growing=True)
         except FileError as error:
             raise error.renamed({"price": "policy"}) from None
         return cls(Path(path).stem, prices)

@@ -54,7 +54,7 @@ class Model:
     """The network behind the model, to check that it is in eval mode."""
     outputs: Callable[[Tensor], Tensor] | None = None
     """Function to the logits on which `predict` decides, by the same path; for the model check."""
-    relaid: Callable[[bool], Model] | None = None
+    relaid: Callable[..., Model] | None = None
     """Function that returns the same model with `channels_last` True or False, if it can change."""
     running: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Options of `from_torch` with which the network runs, by name, in words."""
@@ -91,7 +91,7 @@ class Model:
             return self
         if self.relaid is None or layout not in LAYOUTS.values():
             raise InputError(f"is in the layout {self.layout!r}", expected=layout, input="model")
-        other = self.relaid(layout == LAYOUTS["true"])
+        other = self.relaid(channels_last=layout == LAYOUTS["true"])
         running = {**self.running, **other.running}
         kept = {name: getattr(self, name) for name in ("classes", "names", "preprocessing")}
         return replace(other, running=running, **kept)

@@ -7,8 +7,7 @@
 3. A set of images may have its own class names: its folders, or the names of a data set. If the
    model's class names are known, each class gets the label of the model's class of that name.
    Otherwise labels follow the set's own order. They also do if the model's names come from its own
-   configuration, both have the same number of classes and no name matches: ImageNet's folders are
-   called n01440764 and so on.
+   configuration, both have the same number of classes and no name matches (n01440764, ...).
 4. Case is ignored in names, and `_` is a space. "tench, Tinca tinca" matches both parts. A name
    that several classes share, as in ImageNet, identifies none of them.
 """
@@ -22,9 +21,9 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from ..core.validation import shown
+from ..core.validation import require
 from ..errors import FileError, InputError, mention
-from .tables import check_file, read_lines, shortened
+from .tables import read_lines, shortened
 
 MAX_NAME_LENGTH = 200
 PROMPT = "a photo of a {}"
@@ -44,7 +43,6 @@ class ClassNames:
 
     @classmethod
     def of(cls, lines: Sequence[str]) -> ClassNames:
-        """Parse lines of a name, or of a name, a tab and a prompt."""
         pairs = [line.strip().partition("\t") for line in lines]
         names = tuple(name.strip() for name, _, _ in pairs)
         prompts = [prompt.strip() for _, _, prompt in pairs]
@@ -53,11 +51,10 @@ class ClassNames:
 
 
 def class_names(given: str | PathLike[str] | Sequence[str]) -> ClassNames:
-    """Return the class names in a file or a list."""
     if not isinstance(given, str | PathLike):
         named = isinstance(given, Sequence) and bool(given)
-        if not named or not all(isinstance(name, str) and name.strip() for name in given):
-            raise InputError(f"is {shown(given)}", expected=f"{EXPECTED}, or a list", input="names")
+        named = named and all(isinstance(name, str) and name.strip() for name in given)
+        require(named, "names", given, f"{EXPECTED}, or a list")
         return ClassNames.of(given)
     file = Path(given)
     lines = read_lines(file, EXPECTED, input="names")
@@ -68,18 +65,14 @@ def class_names(given: str | PathLike[str] | Sequence[str]) -> ClassNames:
     for number, line in enumerate(lines, 1):
         name = line.partition("\t")[0].strip()
         if not name or len(name) > MAX_NAME_LENGTH or not name.isprintable():
-            raise FileError(
-                f"has {repr(shortened(name)) if name else 'no name'} for class {number - 1}",
-                expected=f"a name of at most {MAX_NAME_LENGTH} characters on each line",
-                input="names",
-                where=f"{file}, line {number}",
-            )
+            given = f"has {repr(shortened(name)) if name else 'no name'} for class {number - 1}"
+            expected = f"a name of at most {MAX_NAME_LENGTH} characters on each line"
+            where = f"{file}, line {number}"
+            raise FileError(given, expected=expected, input="names", where=where)
     return ClassNames.of(lines)
 
 
 def flagged_classes(file: Path) -> frozenset[int]:
-    """Return the classes that a file lists."""
-    check_file(file, FLAGGED, input="flagged")
     classes: set[int] = set()
     for number, line in enumerate(read_lines(file, FLAGGED, input="flagged"), 1):
         text = line.partition("#")[0].strip()
@@ -88,11 +81,9 @@ def flagged_classes(file: Path) -> frozenset[int]:
         found = RANGE.fullmatch(text)
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
         if not first <= last < first + MAX_RANGE:
-            raise FileError(
-                f"the class is {shortened(text)!r}",
-                expected="a whole number, 0 or more, or a range such as 151-268",
-                where=f"{file}, line {number}",
-            )
+            given, where = f"the class is {shortened(text)!r}", f"{file}, line {number}"
+            expected = "a whole number, 0 or more, or a range such as 151-268"
+            raise FileError(given, expected=expected, where=where)
         classes.update(range(first, last + 1))
     if not classes:
         raise FileError(f"is {file}, which has no classes", expected=FLAGGED, input="flagged")
@@ -100,16 +91,11 @@ def flagged_classes(file: Path) -> frozenset[int]:
 
 
 def labels_of(classes: Sequence[str], names: Sequence[str], from_model: bool = False) -> list[int]:
-    """Return the label of each class: that of its name in `names`, or its position (rule 3).
-
-    `from_model` means that `names` come from the model's own configuration.
-    """
+    """Return the label of each class (rule 3); `from_model` if `names` are from a configuration."""
     if in_order(classes, names, from_model):
         return list(range(len(classes)))
-    return [
-        _label(name, found, names)
-        for name, found in zip(classes, _matches(classes, names), strict=True)
-    ]
+    found = zip(classes, _matches(classes, names), strict=True)
+    return [_label(name, labels, names) for name, labels in found]
 
 
 def in_order(classes: Sequence[str], names: Sequence[str], from_model: bool) -> bool:
@@ -125,13 +111,11 @@ def relabelled(
     """Convert a set's labels to the model's; leave them unchanged unless both have class names."""
     if not classes or in_order(classes, names, from_model):
         return labels
-    for label in labels:
-        if not 0 <= label < len(classes):
-            raise InputError(
-                f"a label is {label}, but the data set has {len(classes)} class names",
-                expected=f"0 to {len(classes) - 1}",
-            )
     used = sorted(set(labels))
+    for label in used:
+        if not 0 <= label < len(classes):
+            given = f"a label is {label}, but the data set has {len(classes)} class names"
+            raise InputError(given, expected=f"0 to {len(classes) - 1}")
     found = dict(zip(used, labels_of([classes[label] for label in used], names), strict=True))
     return tuple(found[label] for label in labels)
 
@@ -139,12 +123,10 @@ def relabelled(
 def check_names(names: Sequence[str], classes: int | None) -> None:
     """Raise InputError if the number of names is not the model's number of classes."""
     if names and classes is not None and len(names) != classes:
-        raise InputError(
-            f"the model has {classes} classes, but there are {len(names)} class names "
-            f"({shortened(names[0])}, ...)",
-            expected="one for each",
-            remedy=f"give all names in the model's order with {mention('names')}",
-        )
+        known = f"{len(names)} class names ({shortened(names[0])}, ...)"
+        given = f"the model has {classes} classes, but there are {known}"
+        remedy = f"give all names in the model's order with {mention('names')}"
+        raise InputError(given, expected="one for each", remedy=remedy)
 
 
 def _matches(classes: Sequence[str], names: Sequence[str]) -> list[set[int]]:
@@ -155,28 +137,23 @@ def _matches(classes: Sequence[str], names: Sequence[str]) -> list[set[int]]:
         whole.setdefault(_plain(name), set()).add(label)
         for part in name.split(","):
             parts.setdefault(_plain(part), set()).add(label)
-    plain = [_plain(name) for name in classes]
-    return [whole.get(name) or parts.get(name) or set() for name in plain]
+    return [whole.get(name) or parts.get(name) or set() for name in map(_plain, classes)]
 
 
 def _label(name: str, found: set[int], names: Sequence[str]) -> int:
-    """Return the only label found for a name."""
-    if len(found) == 1:
-        return next(iter(found))
-    if found:
+    subject = f"the class {shortened(name)!r}"
+    if len(found) > 1:
         first, second = sorted(found)[:2]
-        raise InputError(
-            f"the class {shortened(name)!r} matches both {first} and {second} in the class names",
-            expected="a name that only one class has",
-            remedy=f"rename it in {mention('names')}, or give labels as numbers",
-        )
-    close = difflib.get_close_matches(_plain(name), [_plain(each) for each in names], n=1)
+        given = f"{subject} matches both {first} and {second} in the class names"
+        remedy = f"rename it in {mention('names')}, or give labels as numbers"
+        raise InputError(given, expected="a name that only one class has", remedy=remedy)
+    if found:
+        return min(found)
+    close = difflib.get_close_matches(_plain(name), map(_plain, names), n=1)
     hint = f" (the closest is {close[0]!r})" if close else ""
-    raise InputError(
-        f"the class {shortened(name)!r} is none of the {len(names)} class names{hint}",
-        expected="the name of a class for each",
-        remedy=f"rename it, leave it out, or give other names with {mention('names')}",
-    )
+    given = f"{subject} is none of the {len(names)} class names{hint}"
+    remedy = f"rename it, leave it out, or give other names with {mention('names')}"
+    raise InputError(given, expected="the name of a class for each", remedy=remedy)
 
 
 def _plain(name: str) -> str:

@@ -2,8 +2,7 @@
 
 1. The function, given as `module:function`, takes no arguments. It returns an `ImageSet`, or
    (images, labels), or (images, labels, names), as arrays or tensors; or a data set.
-2. Images are (n, c, h, w), uint8 or floats in [0,1]. Labels are n integers and names are n texts;
-   by default an image's name is its number.
+2. Images are (n, c, h, w), uint8 or floats in [0,1]. By default an image's name is its number.
 3. A data set is a sequence. An item is a pair (image, label), or a mapping with the keys `image`
    (or `img`) and `label` (or `labels`). Only the first `limit` items are read.
 4. An image of a data set is a Pillow image, or an array (h, w) or (h, w, 3) of uint8, which is
@@ -17,6 +16,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -28,20 +28,13 @@ from torch import Tensor
 
 from ..core.validation import is_whole, shown
 from ..errors import InputError, mention
+from . import image_files
 from .classes import relabelled
-from .image_files import (
-    GREY,
-    READING,
-    check_same_size,
-    integer_labels,
-    pixels_of,
-    readable,
-    unit_pixels,
-)
+from .image_files import check_same_size, integer_labels, unit_pixels
 from .images import ImageSet, check_not_resized
 from .resizing import ModelConfiguration, Preparation, Resizing
 from .tables import LARGEST
-from .user_code import called, imported, optional
+from .user_code import called, imported
 
 IMAGE_KEYS = ("image", "img")
 LABEL_KEYS = ("label", "labels")
@@ -69,35 +62,27 @@ def images_from(
     value = imported(function, "images")
     if isinstance(value, type) or not callable(value):
         what = "a class" if isinstance(value, type) else type(value).__name__
-        raise InputError(
-            f"is {function!r}, which is {what}",
-            expected="a function without arguments",
-            input="images",
-        )
+        given = f"is {function!r}, which is {what}"
+        raise InputError(given, expected="a function without arguments", input="images")
     answer = called(value, function, "images")
     try:
         if called(lambda: _is_data_set(answer), function, "images"):
             return _data_set_images(answer, function, limit, prepared)
         check_not_resized(resizing, "the function returns arrays")
-        images, labels, own_names = _parts(answer)
-        ready = isinstance(answer, ImageSet)
-        own_classes, sizes = (answer.class_names, answer.resizing) if ready else ((), None)
-        labels = relabelled(labels, own_classes, prepared.names, prepared.own_names)
+        return _array_images(answer, function, prepared)
     except InputError as error:
         if error.input == "images":  # from the user's code, and already about this argument
             raise
-        raise InputError(
-            f"is {function!r}: {mention(error.input) + ' ' if error.input else ''}{error.given}",
-            expected=error.expected,
-            remedy=error.remedy,
-            input="images",
-        ) from None
-    classes = prepared.names or own_classes
-    return ImageSet(images, labels, own_names, (function,) * len(images), classes, sizes)
+        subject = f"{mention(error.input)} " if error.input else ""
+        error.given, error.input = f"is {function!r}: {subject}{error.given}", "images"
+        raise
 
 
-def _parts(answer: Any) -> tuple[Tensor, tuple[int, ...], tuple[str, ...]]:
+def _array_images(answer: Any, origin: str, prepared: Preparation) -> ImageSet:
+    own: tuple[str, ...] = ()
+    resizing = None
     if isinstance(answer, ImageSet):
+        own, resizing = answer.class_names, answer.resizing
         answer = (answer.images, answer.labels, answer.names)
     if not isinstance(answer, tuple | list) or len(answer) not in (2, 3):
         raise InputError(f"it returned {type(answer).__name__}", expected=EXPECTED)
@@ -111,12 +96,14 @@ def _parts(answer: Any) -> tuple[Tensor, tuple[int, ...], tuple[str, ...]]:
         raise InputError(f"images has shape {tuple(pixels.shape)}", expected=EXPECTED)
     images, count = unit_pixels(pixels), len(pixels)
     labels = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
-    names = rest[0] if rest else [str(number) for number in range(count)]
+    names = rest[0] if rest else tuple(map(str, range(count)))
     texts = isinstance(names, Sequence) and all(isinstance(name, str) for name in names)
     labels = integer_labels(labels, count)
     if not texts or isinstance(names, str) or len(names) != count:
         raise InputError(f"names is not {count} texts", expected="one per image")
-    return images, labels, tuple(names)
+    labels = relabelled(labels, own, prepared.names, prepared.own_names)
+    classes = prepared.names or own
+    return ImageSet(images, labels, tuple(names), (origin,) * count, classes, resizing)
 
 
 def _is_data_set(value: Any) -> bool:
@@ -133,18 +120,15 @@ def _is_data_set(value: Any) -> bool:
 
 
 def _is_image(value: Any) -> bool:
-    """Return whether it is a Pillow image, or has the axes of an image."""
     return _is_pillow(value) or (isinstance(value, Tensor | np.ndarray) and value.ndim > 1)
 
 
 def _is_pillow(value: Any) -> bool:
-    """Return whether it is a Pillow image, without importing Pillow."""
-    kinds = {(kind.__module__, kind.__name__) for kind in type(value).__mro__}
-    return ("PIL.Image", "Image") in kinds
+    pillow = sys.modules.get("PIL.Image")  # without importing Pillow
+    return pillow is not None and isinstance(value, pillow.Image)
 
 
 def _data_set_images(data: Any, origin: str, limit: int | None, prepared: Preparation) -> ImageSet:
-    """Return the first `limit` images of a data set that `origin` returned."""
     count = len(data) if limit is None else min(limit, len(data))
     images: list[Tensor | NDArray[np.uint8]] = []
     labels: list[int] = []
@@ -158,7 +142,7 @@ def _data_set_images(data: Any, origin: str, limit: int | None, prepared: Prepar
     return ImageSet(
         _stacked_tensors(images) if tensors else _stacked_arrays(images),
         relabelled(tuple(labels), own, prepared.names, prepared.own_names),
-        tuple(str(number) for number in range(count)),
+        tuple(map(str, range(count))),
         (origin,) * count,
         prepared.names or own,
         None if tensors else prepared.resizing,
@@ -194,12 +178,12 @@ def _pixels(image: Any, number: int, prepared: Preparation) -> Tensor | NDArray[
         axes = array and (image.ndim == 2 or (image.ndim == 3 and image.shape[2] == 3))
         if not axes or image.dtype != np.uint8 or image.size == 0:
             what = f"an array of {image.dtype} of shape {image.shape}" if array else None
-            raise InputError(
-                f"the image of item {number} is {what or type(image).__name__}", expected=IMAGE
-            )
-        image = optional("PIL.Image", READING, extra="cli").fromarray(image)
-    with readable(f"{number}"):
-        return pixels_of(image, f"{number}", prepared.resizing, image.mode in GREY)
+            given = f"the image of item {number} is {what or type(image).__name__}"
+            raise InputError(given, expected=IMAGE)
+        image = image_files.pillow().fromarray(image)
+    with image_files.readable(f"{number}"):
+        grey = image.mode in image_files.GREY
+        return image_files.pixels_of(image, f"{number}", prepared.resizing, grey)
 
 
 def _stacked_arrays(arrays: Sequence[Any]) -> Tensor:
@@ -211,25 +195,21 @@ def _stacked_arrays(arrays: Sequence[Any]) -> Tensor:
 
 
 def _stacked_tensors(images: Sequence[Any]) -> Tensor:
-    """Return (n, c, h, w) in [0,1]."""
     for number, image in enumerate(images):
         if not isinstance(image, Tensor) or image.ndim != 3 or image.numel() == 0:
             what = f"of shape {tuple(image.shape)}" if isinstance(image, Tensor) else "no tensor"
-            raise InputError(
-                f"the image of item {number} is {what}", expected="tensors (c, h, w) for all"
-            )
+            given = f"the image of item {number} is {what}"
+            raise InputError(given, expected="tensors (c, h, w) for all")
         if image.shape[0] != images[0].shape[0] or image.dtype != images[0].dtype:
-            raise InputError(
-                f"the image of item {number} has {image.shape[0]} channels of {image.dtype}, but "
-                f"the first has {images[0].shape[0]} of {images[0].dtype}",
-                expected="the same for all",
-            )
+            channels = f"{image.shape[0]} channels of {image.dtype}"
+            first = f"{images[0].shape[0]} of {images[0].dtype}"
+            given = f"the image of item {number} has {channels}, but the first has {first}"
+            raise InputError(given, expected="the same for all")
         check_same_size(image.shape, images[0].shape, f"{number}", "0")
     return unit_pixels(torch.stack([image.detach().cpu() for image in images]))
 
 
 def _class_names(data: Any) -> tuple[str, ...]:
-    """Return a data set's class names; empty if it has none."""
     names = getattr(data, "classes", None)
     features = getattr(data, "features", None)
     if isinstance(features, Mapping):

@@ -1,7 +1,6 @@
 """What the goal of an attack reads from files: images to start from, and masks of pixels.
 
-1. A target class needs a start: random noise hardly ever has a class of your choice. A charged
-   query finds out whether the model gives the start that class.
+1. A target class needs a start: random noise hardly ever has a class of your choice.
 2. A start is one image for all, or an `.npz` file whose image i belongs to image i. It has the size
    and channels of the images. A grey image counts as RGB if the images are RGB. An image of another
    size is resized like the images, if they are resized.
@@ -28,13 +27,12 @@ from .tables import LARGEST, check_file, kind_of
 
 
 def check_goal(target: int | None, start: Path | None) -> None:
-    """Raise InputError for a target without a start."""
     if target is not None and start is None:
-        raise InputError(
+        given, expected = (
             f"is {target}, but {mention('start')} is not given",
-            expected="an image of that class to start from",
-            input="target",
+            "an image of that class",
         )
+        raise InputError(given, expected=f"{expected} to start from", input="target")
 
 
 def check_target(target: int | None, images: ImageSet, classes: int | None) -> None:
@@ -47,13 +45,10 @@ def check_target(target: int | None, images: ImageSet, classes: int | None) -> N
     same = [place for place, label in enumerate(images.labels) if label == target]
     if same:
         more = f" and {len(same) - 1} more" if len(same) > 1 else ""
-        raise InputError(
-            f"is {target}, which is also the label of image {images.names[same[0]]}{more} "
-            f"({images.origins[same[0]]})",
-            expected="a class that none of the images has",
-            remedy="leave those images out",
-            input="target",
-        )
+        first = f"{images.names[same[0]]}{more} ({images.origins[same[0]]})"
+        given = f"is {target}, which is also the label of image {first}"
+        expected, remedy = "a class that none of the images has", "leave those images out"
+        raise InputError(given, expected=expected, remedy=remedy, input="target")
 
 
 def load_starts(start: Path | None, images: ImageSet, limit: int | None) -> list[Tensor | None]:
@@ -67,26 +62,18 @@ def load_starts(start: Path | None, images: ImageSet, limit: int | None) -> list
     else:
         starts = read_image(start, shape, images.resizing)
     if tuple(starts.shape[1:]) != shape:
-        raise InputError(
-            f"{start} is {_size(tuple(starts.shape[1:]))}, but the images are {_size(shape)}",
-            expected="the same size and channels",
-            remedy="resize it first",
-            input="start",
-        )
+        given = f"{start} is {_size(starts.shape[1:])}, but the images are {_size(shape)}"
+        expected, remedy = "the same size and channels", "resize it first"
+        raise InputError(given, expected=expected, remedy=remedy, input="start")
     if len(starts) not in (1, count):
-        raise InputError(
-            f"{start} has {len(starts)} images, but {count} are attacked",
-            expected="one for all, or one for each, in the same order",
-            input="start",
-        )
+        given = f"{start} has {len(starts)} images, but {count} are attacked"
+        expected = "one for all, or one for each, in the same order"
+        raise InputError(given, expected=expected, input="start")
     return [starts[0]] * count if len(starts) == 1 else list(starts)
 
 
-def _size(shape: tuple[int, ...]) -> str:
+def _size(shape: Sequence[int]) -> str:
     return f"{shape[2]}x{shape[1]} with {shape[0]} channel{'s' if shape[0] != 1 else ''}"
-
-
-EXPECTED = "an image that is white where pixels may change, or a folder with one for each image"
 
 
 def load_masks(path: Path | None, images: ImageSet) -> list[Tensor | None]:
@@ -96,12 +83,12 @@ def load_masks(path: Path | None, images: ImageSet) -> list[Tensor | None]:
     size = tuple(images.images.shape[-2:])
     if kind_of(path, str(path), input="mask") == "folder":
         return [_read(_find(path, name), size) for name in images.names]
-    check_file(path, EXPECTED, input="mask")
+    white = "an image that is white where pixels may change, or a folder with one for each image"
+    check_file(path, white, input="mask")
     return [_read(path, size)] * len(images)
 
 
 def masks_digest(masks: Sequence[Tensor | None]) -> str | None:
-    """Return a digest of the masks, or None if there are none."""
     digest = hashlib.sha256()
     for mask in masks:
         if mask is None:
@@ -119,27 +106,20 @@ def _find(folder: Path, name: str) -> Path:
         file = stem.with_name(stem.name + suffix)
         if kind_of(file, str(file), input="mask") == "file":
             return file
-    raise FileError(
-        f"is {folder}, which has no mask for the image {name}",
-        expected=f"{stem.name}.png there, white where pixels may change",
-        input="mask",
-    )
+    given = f"is {folder}, which has no mask for the image {name}"
+    expected = f"{stem.name}.png there, white where pixels may change"
+    raise FileError(given, expected=expected, input="mask")
 
 
 def _read(file: Path, size: tuple[int, ...]) -> Tensor:
     [image] = read_images(file.parent, [file.name], grey=True)
     mask: Tensor = image[0] > 0.5
     if tuple(mask.shape) != size:
-        raise InputError(
-            f"{file} is {mask.shape[1]}x{mask.shape[0]}, but the images are {size[1]}x{size[0]}",
-            expected="the same size",
-            remedy="resize it first",
-            input="mask",
-        )
+        height, width = mask.shape
+        given = f"{file} is {width}x{height}, but the images are {size[1]}x{size[0]}"
+        remedy = "resize it first"
+        raise InputError(given, expected="the same size", remedy=remedy, input="mask")
     if not torch.any(mask):
-        raise InputError(
-            f"{file} is black everywhere, so that nothing may change",
-            expected="white where pixels may change",
-            input="mask",
-        )
+        given = f"{file} is black everywhere, so that nothing may change"
+        raise InputError(given, expected="white where pixels may change", input="mask")
     return mask

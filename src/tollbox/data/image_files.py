@@ -1,12 +1,10 @@
 """Pixels and labels in the forms that users have them, and image files read with Pillow.
 
-1. Pixels are uint8, which are divided by 255, or floats in [0,1]. They become float32. Labels are
-   one integer of at most 64 bits per image.
+1. Pixels are uint8, which are divided by 255, or floats in [0,1]. They become float32.
 2. Image files have 8 bits per channel. Deeper ones are refused, since Pillow would cut some of them
-   to 8 bits.
-3. Files load as grey or RGB. Palettes are resolved, and Pillow converts CMYK without a colour
-   profile. An image is rotated by its EXIF orientation, as viewers show it, and then resized and
-   cropped if sizes are set (`resizing`).
+   to 8 bits. Pillow converts CMYK without a colour profile.
+3. An image is rotated by its EXIF orientation, as viewers show it, and then resized and cropped if
+   sizes are set (`resizing`).
 4. Images with transparent pixels are refused, since their look depends on the background. So are
    animated ones. (An MPO file of a phone is read as its first image, the photograph.)
 5. Images of more than `MAX_PIXELS` are refused before they are decoded. Images that will be resized
@@ -35,7 +33,6 @@ from .user_code import optional
 if TYPE_CHECKING:
     from PIL import Image
 
-READING = "image files are read with it"
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp"})
 ENDINGS = ", ".join(sorted(SUFFIXES))
 GREY = frozenset({"1", "L"})
@@ -44,6 +41,10 @@ EIGHT_BITS = GREY | WITH_ALPHA | {"P", "RGB", "RGBX", "CMYK", "YCbCr", "HSV", "L
 MAX_PIXELS = 4096 * 4096
 MAX_RESIZED = 8 * MAX_PIXELS
 OPAQUE = 255
+
+
+def pillow(module: str = "Image") -> Any:
+    return optional(f"PIL.{module}", "image files are read with it", extra="cli")
 
 
 def unit_pixels(pixels: Tensor | NDArray[Any]) -> Tensor:
@@ -66,12 +67,9 @@ def unit_pixels(pixels: Tensor | NDArray[Any]) -> Tensor:
 
 
 def integer_labels(labels: NDArray[Any], count: int) -> tuple[int, ...]:
-    """Return the labels of `count` images."""
     if labels.shape != (count,):
-        raise InputError(
-            f"labels has shape {labels.shape} for {count} images",
-            expected=f"({count},), one label per image",
-        )
+        given = f"labels has shape {labels.shape} for {count} images"
+        raise InputError(given, expected=f"({count},), one label per image")
     if not np.issubdtype(labels.dtype, np.integer):
         raise InputError(f"labels is of type {labels.dtype}", expected="integers")
     if labels.dtype == np.uint64 and (labels > LARGEST).any():
@@ -80,7 +78,6 @@ def integer_labels(labels: NDArray[Any], count: int) -> tuple[int, ...]:
 
 
 def is_grey(file: Path) -> bool:
-    """Return whether an image file has one channel and no alpha."""
     with _open(file) as image:
         return _mode(image, file) in GREY
 
@@ -89,42 +86,37 @@ def read_images(
     folder: Path, names: Sequence[str], grey: bool, resizing: Resizing | None = None
 ) -> Tensor:
     """Read image files as (n, c, h, w) in [0,1], with one channel or three."""
-    pixels: Tensor | None = None
-    for row, name in enumerate(names):
+    arrays: list[NDArray[np.uint8]] = []
+    for name in names:
         with _open(folder / name) as image:
-            array = pixels_of(image, folder / name, resizing, grey)
-        if pixels is None:
-            pixels = torch.empty((len(names), *array.shape), dtype=torch.float32)
-        check_same_size(array.shape, pixels.shape[1:], name, names[0])
-        pixels[row] = torch.from_numpy(array)
-    if pixels is None:
+            arrays.append(pixels_of(image, folder / name, resizing, grey))
+        check_same_size(arrays[-1].shape, arrays[0].shape, name, names[0])
+    if not arrays:
         raise InputError("there are no images", expected="at least one")
-    return pixels.div_(255)
+    return unit_pixels(np.stack(arrays))
 
 
 def read_image(file: Path, shape: Sequence[int], resizing: Resizing | None = None) -> Tensor:
-    """Read one image file as (1, c, h, w) in [0,1], to match images of `shape`.
-
-    It is grey if they are and if the file has one channel. It is resized unless it already has
-    their size.
-    """
+    """Read one image file as (1, c, h, w) in [0,1], resized unless it has the size in `shape`."""
     grey = shape[0] == 1 and is_grey(file)
     if resizing is not None:
         with _open(file) as image:
-            rotated = optional("PIL.ImageOps", READING, extra="cli").exif_transpose(image)
-            if rotated.size == (shape[2], shape[1]):
+            if pillow("ImageOps").exif_transpose(image).size == (shape[2], shape[1]):
                 resizing = None
     return read_images(file.parent, [file.name], grey, resizing)
+
+
+def _refused(name: str | Path, given: str, expected: str, remedy: str) -> FileError:
+    return FileError(f"the image {name} {given}", expected=expected, remedy=remedy)
 
 
 def check_same_size(shape: Sequence[int], first: Sequence[int], name: str, other: str) -> None:
     """Raise InputError unless an image has the size of the first one, called `other`."""
     if tuple(shape) != tuple(first):
-        raise InputError(
-            f"the image {name} is {shape[-1]}x{shape[-2]}, but {other} is {first[-1]}x{first[-2]}",
-            expected="one size for all",
-            remedy=f"give {mention('resize')} and {mention('crop')}, such as 256 and 224",
-        )
+        size, known = f"{shape[-1]}x{shape[-2]}", f"{first[-1]}x{first[-2]}"
+        remedy = f"give {mention('resize')} and {mention('crop')}, such as 256 and 224"
+        given = f"the image {name} is {size}, but {other} is {known}"
+        raise InputError(given, expected="one size for all", remedy=remedy)
 
 
 def pixels_of(
@@ -134,27 +126,18 @@ def pixels_of(
     _mode(image, name)
     frames = getattr(image, "n_frames", 1)
     if frames > 1 and image.format != "MPO":
-        raise FileError(
-            f"the image {name} is animated, with {frames} frames",
-            expected="a single image",
-            remedy="save one of its frames first",
-        )
+        given = f"is animated, with {frames} frames"
+        raise _refused(name, given, "a single image", "save one of its frames first")
     most, (width, height) = MAX_PIXELS if resizing is None else MAX_RESIZED, image.size
     if width * height > most:
-        raise FileError(
-            f"the image {name} has {width}x{height} pixels",
-            expected=f"at most {most:,} in all",
-            remedy="resize it first" + (f", or give {mention('resize')}" if not resizing else ""),
-        )
-    image = optional("PIL.ImageOps", READING, extra="cli").exif_transpose(image)
+        remedy = "resize it first" + (f", or give {mention('resize')}" if not resizing else "")
+        raise _refused(name, f"has {width}x{height} pixels", f"at most {most:,} in all", remedy)
+    image = pillow("ImageOps").exif_transpose(image)
     if image.mode in WITH_ALPHA or "transparency" in image.info:
         image = image.convert("RGBA")
         if image.getchannel("A").getextrema()[0] != OPAQUE:
-            raise FileError(
-                f"the image {name} is transparent in places",
-                expected="an image that is opaque everywhere",
-                remedy="put it on a background first",
-            )
+            opaque, remedy = "an image that is opaque everywhere", "put it on a background first"
+            raise _refused(name, "is transparent in places", opaque, remedy)
     elif image.mode == "P":
         image = image.convert("RGB")
     image = image.convert("L" if grey else "RGB")
@@ -167,27 +150,22 @@ def pixels_of(
 @contextlib.contextmanager
 def _open(file: Path) -> Iterator[Image.Image]:
     """Open an image without decoding it. Inside, Pillow's errors become FileErrors."""
-    pillow = optional("PIL.Image", READING, extra="cli")
     with readable(file), warnings.catch_warnings():
-        warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
-        with pillow.open(file) as image:
+        warnings.simplefilter("ignore", pillow().DecompressionBombWarning)
+        with pillow().open(file) as image:
             yield image
 
 
 @contextlib.contextmanager
 def readable(name: str | Path) -> Iterator[None]:
-    """Turn Pillow's errors into FileErrors about the image `name`."""
-    pillow = optional("PIL.Image", READING, extra="cli")
+    too_large = pillow().DecompressionBombError
     try:
         yield
     except InputError:
         raise
-    except pillow.DecompressionBombError:  # far above MAX_PIXELS; Pillow does not say how far
-        raise FileError(
-            f"the image {name} has more pixels than can be read",
-            expected=f"at most {MAX_PIXELS:,}",
-            remedy="resize it first",
-        ) from None
+    except too_large:  # far above MAX_PIXELS; Pillow does not say how far
+        given, expected = "has more pixels than can be read", f"at most {MAX_PIXELS:,}"
+        raise _refused(name, given, expected, "resize it first") from None
     except Exception as error:  # Pillow raises many types for broken files
         raise FileError(f"the image {name} cannot be read: {in_a_line(error)}") from None
 
@@ -197,9 +175,6 @@ def _mode(image: Image.Image, name: str | Path) -> str:
     raw = [f"{tile[3]}" for tile in getattr(image, "tile", ())]  # e.g. RGB;16B
     deep = image.format != "BMP" and any(";16" in kind for kind in raw)
     if deep or image.mode not in EIGHT_BITS:
-        raise FileError(
-            f"the image {name} has pixels of kind {(raw[0] if deep else image.mode)!r}",
-            expected="8 bits per channel",
-            remedy="convert it first",
-        )
+        given = f"has pixels of kind {(raw[0] if deep else image.mode)!r}"
+        raise _refused(name, given, "8 bits per channel", "convert it first")
     return image.mode

@@ -1,7 +1,6 @@
 """Images with labels: from a folder with a CSV of labels, a folder of classes, or an `.npz` file.
 
-1. Images are float32 in [0,1], (n, c, h, w), all of one shape; 8-bit values are divided by 255.
-   Image files are resized and cropped only if the user or the model's configuration sets a size
+1. Image files are resized and cropped only if the user or the model's configuration sets a size
    (`resizing`). They load with one channel if all are grey, else as RGB.
 2. A folder is searched with its subfolders, except hidden ones. Its label file is a CSV with the
    columns `file` and `label` among any others. Every image has a line there, and the order of the
@@ -12,7 +11,6 @@
    all classes. Numbers as names are refused if their sorted order differs: 10 sorts before 2.
 4. An `.npz` file has the arrays `images`, (n, c, h, w), (n, h, w, c) or (n, h, w), and `labels`,
    n integers. The shorter of the axes 1 and 3 holds the channels.
-5. Each image knows where its label came from, for messages.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from ..errors import FileError, InputError, mention
 from .classes import in_order, labels_of
 from .image_files import ENDINGS, SUFFIXES, integer_labels, is_grey, read_images, unit_pixels
 from .resizing import ModelConfiguration, Preparation, Resizing
-from .tables import LARGEST, in_a_line, kind_of, path_of, rows_of, shortened
+from .tables import LARGEST, errors_in, in_a_line, kind_of, path_of, rows_of, shortened
 from .user_code import named_by_file
 
 ARRAYS = ("images", "labels")
@@ -88,22 +86,16 @@ def load_images(
     if check_there(path) == "folder":
         return _load_folder(path, labels, limit, prepared)
     if path.suffix.lower() in SUFFIXES:
-        raise FileError(
-            f"{path} is a single image",
-            expected=EXPECTED,
-            remedy="put it into a folder, with a CSV of labels next to it",
-            input="images",
-        )
+        given, remedy = f"{path} is a single image", "put it into a folder, next to a CSV of labels"
+        raise FileError(given, expected=EXPECTED, remedy=remedy, input="images")
     if labels is not None:
-        raise InputError(
-            f"is {labels}, but {path} is not a folder: an .npz file contains its labels",
-            remedy="leave the label file out",
-            input="labels",
-        )
+        given = f"is {labels}, but {path} is not a folder: an .npz file contains its labels"
+        raise InputError(given, remedy="leave the label file out", input="labels")
     check_not_resized(resizing, f"{path} has arrays")
     images, classes = read_npz(path, limit)
-    numbers = tuple(str(number) for number in range(len(images)))
-    return ImageSet(images, classes, numbers, (f"{path}",) * len(images), prepared.names)
+    count = len(images)
+    numbers = tuple(map(str, range(count)))
+    return ImageSet(images, classes, numbers, (str(path),) * count, prepared.names)
 
 
 def check_there(path: Path) -> str:
@@ -119,41 +111,31 @@ def check_there(path: Path) -> str:
 def check_not_resized(resizing: Resizing | None, reason: str) -> None:
     """Raise InputError if `resizing` is set for arrays; the message includes `reason`."""
     if resizing is not None:
-        raise InputError(
-            f"is given, but {reason}",
-            expected="image files, since only those are resized and cropped",
-            remedy="leave it out, and give arrays of the model's size",
-            input="crop" if resizing.resize is None else "resize",
-        )
+        given, name = f"is given, but {reason}", "crop" if resizing.resize is None else "resize"
+        expected = "image files, since only those are resized and cropped"
+        remedy = "leave it out, and give arrays of the model's size"
+        raise InputError(given, expected=expected, remedy=remedy, input=name)
 
 
 def read_npz(file: Path, limit: int | None) -> tuple[Tensor, tuple[int, ...]]:
     """Return the first `limit` images, (n, c, h, w) in [0,1], and their labels."""
-    arrays = _read_arrays(file)
-    pixels = arrays["images"]
-    try:
+    pixels, classes = _read_arrays(file)
+    with errors_in(file):
         if pixels.ndim not in (3, 4) or pixels.size == 0:
-            raise InputError(
-                f"images has shape {pixels.shape}",
-                expected="at least one image, (n, c, h, w), (n, h, w, c) or (n, h, w)",
-            )
-        labels = integer_labels(arrays["labels"], len(pixels))
-        images = unit_pixels(_channels_first(pixels)[:limit])
-    except InputError as error:
-        raise FileError(
-            error.given, expected=error.expected, remedy=error.remedy, where=str(file)
-        ) from None
-    return images, labels[:limit]
+            expected = "at least one image, (n, c, h, w), (n, h, w, c) or (n, h, w)"
+            raise InputError(f"images has shape {pixels.shape}", expected=expected)
+        labels = integer_labels(classes, len(pixels))
+        return unit_pixels(_channels_first(pixels)[:limit]), labels[:limit]
 
 
-def _read_arrays(file: Path) -> dict[str, NDArray[Any]]:
+def _read_arrays(file: Path) -> list[NDArray[Any]]:
     try:
         with open(file, "rb") as raw:
             stored = np.load(raw, allow_pickle=False)
             names = list(getattr(stored, "files", ()))  # a single array has none
             if set(ARRAYS) <= set(names):
-                arrays = {name: stored[name] for name in ARRAYS}
-                if all(isinstance(array, np.ndarray) for array in arrays.values()):
+                arrays = [stored[name] for name in ARRAYS]
+                if all(isinstance(array, np.ndarray) for array in arrays):
                     return arrays
                 raise ValueError("its entries are not arrays in the .npy format")
     except Exception as error:  # broken, encrypted, too large: many types
@@ -167,11 +149,9 @@ def _channels_first(pixels: NDArray[Any]) -> NDArray[Any]:
     if pixels.ndim == 3:
         return pixels[:, None]
     if pixels.shape[1] == pixels.shape[3] and pixels[0].size > 1:
-        raise InputError(
-            f"images has shape {pixels.shape}: the axes 1 and 3 have the same length, so that it "
-            "is not clear which has the channels",
-            expected="(n, c, h, w) or (n, h, w, c) with the shorter c",
-        )
+        given = f"images has shape {pixels.shape}, whose axes 1 and 3 have the same length"
+        expected = "(n, c, h, w) or (n, h, w, c) with the shorter c"
+        raise InputError(f"{given}: it is not clear which has the channels", expected=expected)
     return pixels if pixels.shape[1] <= pixels.shape[3] else pixels.transpose(0, 3, 1, 2)
 
 
@@ -199,11 +179,9 @@ def image_paths(folder: Path) -> list[str]:
     names = []
     for place, folders, files in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in files:
-            file = Path(place, name)
-            if name.startswith(".") or file.suffix.lower() not in SUFFIXES:
-                continue
-            if kind_of(file, f"the image {file}") == "file":
+        for file in (Path(place, name) for name in files if not name.startswith(".")):
+            is_image = file.suffix.lower() in SUFFIXES
+            if is_image and kind_of(file, f"the image {file}") == "file":
                 names.append(file.relative_to(folder).as_posix())
     return sorted(names)
 
@@ -214,11 +192,11 @@ def _labelled_files(folder: Path, table: Path) -> list[tuple[str, int, str]]:
     if not files:
         raise FileError(f"the folder {folder} has no images", expected=f"files ending in {ENDINGS}")
     base, labelled = os.path.abspath(folder), {}
-    for line, (file, text) in rows_of(table, ("file", "label")):
-        where, image = f"{table}, line {line}", f"the image {shortened(file)!r}"
+    for where, (file, text) in rows_of(table, ("file", "label")):
+        image = f"the image {shortened(file)!r}"
         name = Path(os.path.relpath(os.path.join(base, file), base)).as_posix()
         if name not in files:
-            raise _not_an_image(folder, name, image).placed(where)
+            raise FileError(f"{image} {_why_not(folder, name)}", where=where)
         if name in labelled:
             raise FileError(f"{image} has a label already", where=where)
         try:
@@ -230,61 +208,51 @@ def _labelled_files(folder: Path, table: Path) -> list[tuple[str, int, str]]:
         labelled[name] = (name, label, where)
     if missing := sorted(files - set(labelled)):
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise FileError(
-            f"{table} has no label for the image {missing[0]}{more}",
-            expected=f"a line for every image in {folder}",
-            remedy="add it, or move the image elsewhere",
-        )
+        given = f"{table} has no label for the image {missing[0]}{more}"
+        expected, remedy = f"a line for every image in {folder}", "add it, or move the image away"
+        raise FileError(given, expected=expected, remedy=remedy)
     return list(labelled.values())
 
 
-def _not_an_image(folder: Path, name: str, image: str) -> FileError:
-    """Return the error for a name in a label file that is not one of the folder's images."""
+def _why_not(folder: Path, name: str) -> str:
+    """Return why a name in a label file is not one of the folder's images."""
     if name == ".." or name.startswith("../"):
-        return FileError(
-            f"{image} is not in the folder {folder}", expected="a path relative to that folder"
-        )
+        return f"is not in the folder {folder}: expected a path relative to that folder"
     try:
-        kind = kind_of(folder / name, image)
+        kind = kind_of(folder / name, "")
     except FileError as error:
-        return error
+        return error.given.strip()
     if kind == "nothing":
-        return FileError(f"{image} is not in the folder {folder}")
+        return f"is not in the folder {folder}"
     if kind != "file":
-        return FileError(f"{image} is not a file")
-    if any(part.startswith(".") for part in name.split("/")):
-        return FileError(f"{image} is hidden", expected="names that do not start with a dot")
-    return FileError(f"{image} is not an image ending in {ENDINGS}")
+        return "is not a file"
+    hidden = any(part.startswith(".") for part in name.split("/"))
+    return "is hidden: its name starts with a dot" if hidden else f"does not end in {ENDINGS}"
 
 
 def _class_files(
     folder: Path, names: Sequence[str], from_model: bool
 ) -> tuple[list[tuple[str, int, str]], tuple[str, ...]]:
     """Return the path, the label and its origin for each image, and the names of the folders."""
+    ending = f"files ending in {ENDINGS}"
     entries = sorted(name for name in os.listdir(folder) if not name.startswith("."))
     classes = [name for name in entries if (folder / name).is_dir()]
     for name in entries:
         if Path(name).suffix.lower() in SUFFIXES and name not in classes:
-            raise InputError(
-                f"{folder} is a folder, and no labels are given, but the image {name} is not in "
-                "the folder of a class",
-                expected="a CSV file with the columns file and label, or a folder for each class",
-                remedy=f"give {mention('labels')}, or move the images into such folders",
-                input="images",
-            )
+            given = f"the image {name} is not in the folder of a class"
+            given = f"{folder} is a folder, and no labels are given, but {given}"
+            expected = "a CSV file with the columns file and label, or a folder for each class"
+            remedy = f"give {mention('labels')}, or move the images into such folders"
+            raise InputError(given, expected=expected, remedy=remedy, input="images")
     if not classes:
-        raise FileError(
-            f"the folder {folder} has no images",
-            expected=f"a folder for each class, with files ending in {ENDINGS}",
-        )
+        expected = f"a folder for each class, with {ending}"
+        raise FileError(f"the folder {folder} has no images", expected=expected)
     files = {name: image_paths(folder / name) for name in classes}
     if empty := [name for name in classes if not files[name]]:
-        raise FileError(
-            f"the folder {folder / empty[0]} has no images",
-            expected=f"each folder in {folder} to be a class, with files ending in {ENDINGS}",
-            remedy="move it elsewhere",
-        )
-    if in_order(classes, names, from_model):
+        given = f"the folder {folder / empty[0]} has no images"
+        expected = f"each folder in {folder} to be a class, with {ending}"
+        raise FileError(given, expected=expected, remedy="move it elsewhere")
+    if in_order(classes, names, from_model) and all(name.isdecimal() for name in classes):
         _check_numbers(folder, classes)
     labels = labels_of(classes, names, from_model)
     paths = [
@@ -297,15 +265,11 @@ def _class_files(
 
 
 def _check_numbers(folder: Path, classes: Sequence[str]) -> None:
-    """Raise InputError if all names are numbers, but not 0, 1, 2, ... in sorted order."""
-    if not all(name.isdecimal() for name in classes):
-        return
+    """Raise InputError if the sorted numbers are not 0, 1, 2, ..."""
     for place, name in enumerate(classes):
         if name.strip().lstrip("0") != (str(place) if place else ""):
-            raise InputError(
-                f"the folder {shortened(name)!r} in {folder} would be class {place}, since classes "
-                "are the folders sorted by name",
-                expected="names that are not numbers, or the class numbers in order",
-                remedy="give the names of all classes, in the model's order, with "
-                f"{mention('names')}",
-            )
+            given = f"the folder {shortened(name)!r} in {folder} would be class {place}"
+            expected = "names that are not numbers, or the class numbers in order"
+            remedy = f"give the names of all classes, in the model's order, with {mention('names')}"
+            given = f"{given}, since classes are the folders sorted by name"
+            raise InputError(given, expected=expected, remedy=remedy)

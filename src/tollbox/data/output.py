@@ -1,14 +1,13 @@
 """Output folders and files, which appear whole or not at all.
 
-1. An output folder must not exist or must be empty. To replace an earlier output, it may hold
-   regular files that the command writes, and nothing else. This is checked before any query.
+1. An output folder must not exist or must be empty, or holds only files that the command replaces.
+   This is checked before any query.
 2. Everything is written to a hidden folder, which is removed if the run is abandoned. If the output
    folder exists (it may be a mount point, or `.`), the hidden folder is inside it, and its files
    move up at the end. Otherwise it is a sibling and is renamed. Links are resolved first.
-3. A single file (a page) is written next to the old one and then replaces it. The old one must be a
-   file that tollbox wrote.
+3. A single file (a page) is written next to the old one and then replaces it.
 4. After a run, nothing that was written is removed: if a step fails, the message says where the
-   files are. An error of the operating system becomes a FileError.
+   files are.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from collections.abc import Iterator, Set
 from pathlib import Path
 
 from ..errors import FileError, InputError, mention
-from .tables import kind_of
+from .tables import kind_of, system_errors
 
 MARK_BYTES = 4096
 """Number of bytes at the start of a file that are searched for its mark."""
@@ -39,22 +38,14 @@ def check_free(
     if kind == "nothing" and not os.path.islink(os.path.realpath(out)):  # else a cycle of links
         return
     if kind != "folder":
-        raise InputError(
-            f"{out} is a file", expected="a folder, or a name that is free", input=input
-        )
-    try:
-        with os.scandir(out) as entries:
-            regular = {entry.name: entry.is_file(follow_symlinks=False) for entry in entries}
-    except OSError as error:
-        raise FileError(f"{out} cannot be used: {error.strerror}", input=input) from None
+        expected = "a folder, or a name that is free"
+        raise InputError(f"{out} is a file", expected=expected, input=input)
+    with system_errors(f"{out} cannot be used", input=input), os.scandir(out) as entries:
+        regular = {entry.name: entry.is_file(follow_symlinks=False) for entry in entries}
     others = sorted(name for name in regular if not (name in replaceable and regular[name]))
     if replace and others:
-        raise InputError(
-            f"{out} is not empty (it has {others[0]}): it has files that this command does not "
-            "write",
-            remedy="give another folder",
-            input=input,
-        )
+        given = f"{out} has files that this command does not write ({others[0]})"
+        raise InputError(given, remedy="give another folder", input=input)
     if regular and not replace:
         remedy = "give another folder" + ("" if others else f", or {mention('replace')}")
         first = (others or sorted(regular))[0]
@@ -67,18 +58,12 @@ def check_replaceable(file: Path, mark: bytes) -> None:
     if kind == "nothing":
         return
     if kind == "file":
-        try:
-            with open(file, "rb") as stored:
-                start = stored.read(MARK_BYTES)
-        except OSError as error:
-            raise FileError(f"{file} cannot be read: {error.strerror}", input="out") from None
+        with system_errors(f"{file} cannot be read", input="out"), open(file, "rb") as stored:
+            start = stored.read(MARK_BYTES)
         if not start or mark in start:
             return
-    raise InputError(
-        f"{file} already exists, and is not a file that this command wrote",
-        remedy="give another name, or remove it",
-        input="out",
-    )
+    given = f"{file} already exists, and is not a file that this command wrote"
+    raise InputError(given, remedy="give another name, or remove it", input="out")
 
 
 def replace_file(file: Path, content: str) -> None:
@@ -86,13 +71,12 @@ def replace_file(file: Path, content: str) -> None:
     final = Path(os.path.realpath(file))
     partial = final.with_name(f".{final.name}.partial-{os.getpid()}")
     try:
-        with open(partial, "w", encoding="utf-8") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(partial, final)
-    except OSError as error:
-        raise FileError(f"{file} cannot be written: {error.strerror}", input="out") from None
+        with system_errors(f"{file} cannot be written", input="out"):
+            with open(partial, "w", encoding="utf-8") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(partial, final)
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
@@ -102,25 +86,20 @@ class Stage:
     """A hidden folder to write into; `commit` makes it the output folder."""
 
     def __init__(self, out: Path, replaceable: Set[str], shared: bool, input: str) -> None:
-        self._out, self._replaceable, self._shared = out, replaceable, shared
-        self._input = input
+        self._out, self._replaceable = out, replaceable
+        self._shared, self._input = shared, input
         self._final = Path(os.path.realpath(out))
         self._inside = self._final.is_dir()
         name = f".partial-{os.getpid()}"
-        if self._inside:
-            self.folder = self._final / name
-        else:
-            self.folder = self._final.with_name(f".{self._final.name}{name}")
-        self.committed = False
+        sibling = self._final.with_name(f".{self._final.name}{name}")
+        self.folder = self._final / name if self._inside else sibling
         self.left = False
-        """Whether the folder stays where it is."""
         try:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             self.folder.mkdir()
         except OSError as error:
-            raise FileError(
-                f"{out} cannot be written: {error.strerror}. Nothing was saved.", input=input
-            ) from None
+            given = f"{out} cannot be written: {error.strerror}. Nothing was saved."
+            raise FileError(given, input=input) from None
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -131,10 +110,8 @@ class Stage:
             self.left = True
             where = f"The files that could be written are in {self.folder}."
             if isinstance(error, OSError):
-                raise FileError(
-                    f"{self._out} cannot be written: {error.strerror or error}. {where}",
-                    input=self._input,
-                ) from None
+                given = f"{self._out} cannot be written: {error.strerror or error}. {where}"
+                raise FileError(given, input=self._input) from None
             error.add_note(where)
             raise
 
@@ -148,12 +125,9 @@ class Stage:
                     os.rename(self.folder, self._final)
             except OSError as error:  # it was free before the run; the results must not be lost
                 self.left = True
-                raise FileError(
-                    f"{self._out} was changed during the run ({error.strerror}): the results are "
-                    f"in {self.folder}",
-                    input=self._input,
-                ) from None
-            self.committed = True
+                given = f"{self._out} was changed during the run ({error.strerror})"
+                where = f"the results are in {self.folder}"
+                raise FileError(f"{given}: {where}", input=self._input) from None
 
     def _move_up(self) -> None:
         names = {entry.name for entry in self.folder.iterdir()}

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..core.prices import Prices
-from ..errors import FileError, InputError
-from .tables import LARGEST, header_of, kind_of, rows_of, shortened
+from ..errors import FileError
+from .tables import LARGEST, errors_in, header_of, kind_of, rows_of, shortened
 
 DEFAULT_ROW = "default"
 AGAIN = "again"
@@ -23,26 +23,17 @@ COLUMNS = "with the columns class and price, or flagged and price"
 GROWING = "the columns flagged and price: the price from the n-th flagged answer on"
 
 
-def prices_from(text: str) -> Prices:
-    """Read prices of either kind from the CSV file at a path."""
-    file = _file(text, f"a number, inf, or a CSV file that exists, {COLUMNS}")
-    return _growing(file) if "flagged" in header_of(file) else _per_class(file)
-
-
-def growing_prices_from(text: str) -> Prices:
-    """Read prices that grow from the CSV file at a path."""
-    file = _file(text, f"a CSV file that exists, with {GROWING}")
-    header = header_of(file)
-    if "class" in header and "flagged" not in header:
-        raise FileError(f"{file} has prices per class", expected=GROWING, input="price")
-    return _growing(file)
-
-
-def _file(text: str, expected: str) -> Path:
+def prices_from(text: str, *, growing: bool = False) -> Prices:
+    """Read prices of either kind from the CSV file at a path; with `growing`, of the second."""
     file = Path(text)
     if not text.strip() or kind_of(file, str(file), input="price") == "nothing":
+        either = f"a number, inf, or a CSV file that exists, {COLUMNS}"
+        expected = f"a CSV file that exists, with {GROWING}" if growing else either
         raise FileError(f"is {shortened(text)!r}", expected=expected, input="price")
-    return file
+    header = header_of(file)
+    if growing and "class" in header and "flagged" not in header:
+        raise FileError(f"{file} has prices per class", expected=GROWING, input="price")
+    return _growing(file) if growing or "flagged" in header else _per_class(file)
 
 
 def _per_class(file: Path) -> Prices:
@@ -65,29 +56,23 @@ def _growing(file: Path) -> Prices:
         else:
             raise FileError(f"the prices already start again at {again}", where=where)
     default = prices.pop(DEFAULT_ROW, 1.0)
-    try:
+    with errors_in(file):
         steps = {int(name): price for name, price in prices.items()}
         return Prices.escalating(steps, again, default)
-    except InputError as error:
-        raise FileError(error.given, expected=error.expected, where=str(file)) from None
 
 
 def _lines(file: Path, column: str, least: int) -> Iterator[tuple[str, str, str]]:
     """Yield the position, the number (or `default`) and the price of each line."""
     seen: set[str] = set()
-    for line, (text, value) in rows_of(file, (column, "price")):
-        where = f"{file}, line {line}"
+    for where, (text, value) in rows_of(file, (column, "price")):
         if text.lower() == DEFAULT_ROW:
             name = DEFAULT_ROW
         elif text.isdecimal() and len(text) <= 100 and least <= int(text) <= LARGEST:
             name = str(int(text))  # without leading zeros
         else:
             what = "class" if column == "class" else "flagged answer"
-            raise FileError(
-                f"the {what} is {shortened(text)!r}",
-                expected=f"an integer that is {least} or more, or {DEFAULT_ROW!r}",
-                where=where,
-            )
+            expected = f"an integer that is {least} or more, or {DEFAULT_ROW!r}"
+            raise FileError(f"the {what} is {shortened(text)!r}", expected=expected, where=where)
         if name in seen:
             raise FileError(f"{column} {name} has a price already", where=where)
         seen.add(name)
@@ -102,9 +87,6 @@ def _price(text: str, where: str) -> float:
     except ValueError:
         price = math.nan
     if not (math.isfinite(price) and price >= 0):
-        raise FileError(
-            f"the price is {shortened(text)!r}",
-            expected="a finite number that is 0 or more",
-            where=where,
-        )
+        expected = "a finite number that is 0 or more"
+        raise FileError(f"the price is {shortened(text)!r}", expected=expected, where=where)
     return price

@@ -1,13 +1,11 @@
 """Sizes of images: how image files get the size that a model takes.
 
-1. `resize` is the new length of the shorter side, or a height and a width. `crop` then cuts out the
-   centre: a square, or a height and a width.
+1. First an image is resized, then its centre is cropped.
 2. Pillow resizes 8-bit values and antialiases, as the preprocessing of torchvision, timm and
    transformers does. The longer side is rounded down, and the centre is that of torchvision.
 3. Nothing is padded: a crop that is larger than the image is refused.
 4. The user's sizes and class names come before those of the model's configuration. Sizes are taken
    whole from one of the two: a user's crop is not combined with the configuration's `resize`.
-5. Only image files are resized, never arrays.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.preprocessing import Preprocessing
-from ..core.validation import check_whole, shown
+from ..core.validation import check_whole, require, shown
 from ..errors import FileError, InputError, mention
 from .classes import class_names
 from .user_code import optional
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 INTERPOLATIONS = ("bilinear", "bicubic", "lanczos", "nearest", "box", "hamming")
 LARGEST_SIDE = 4096
 LONGEST_SIDE = 4 * LARGEST_SIDE
-"""Maximum length of the longer side after resizing."""
 SMALLER_CROP = "a crop that is not larger than the image it is cut from"
 Side = int | tuple[int, int]
 """A length in pixels, or a height and a width."""
@@ -52,51 +49,38 @@ class Resizing:
     ) -> Resizing | None:
         """Return a user's choice, where None means "not given"; None if nothing changes."""
         if resize is None and interpolation is not None:
-            raise InputError(
-                f"is {shown(interpolation)}, but {mention('resize')} is not given",
-                expected="both, since only resizing interpolates",
-                input="interpolation",
-            )
+            given = f"is {shown(interpolation)}, but {mention('resize')} is not given"
+            expected = "both, since only resizing interpolates"
+            raise InputError(given, expected=expected, input="interpolation")
         if resize is None and crop is None:
             return None
         return cls(resize, crop, interpolation or cls.interpolation)
 
     def __post_init__(self) -> None:
-        if self.interpolation not in INTERPOLATIONS:
-            raise InputError(
-                f"is {shown(self.interpolation)}",
-                expected=f"{', '.join(INTERPOLATIONS[:-1])} or {INTERPOLATIONS[-1]}",
-                input="interpolation",
-            )
+        known = f"{', '.join(INTERPOLATIONS[:-1])} or {INTERPOLATIONS[-1]}"
+        given = self.interpolation
+        require(given in INTERPOLATIONS, "interpolation", given, known)
         for name in ("resize", "crop"):
             side = getattr(self, name)
-            if isinstance(side, tuple) and len(side) != 2:
-                raise InputError(
-                    f"is {shown(side)}", expected="one length, or a height and a width", input=name
-                )
+            right = not isinstance(side, tuple) or len(side) == 2
+            require(right, name, side, "one length, or a height and a width")
             for length in () if side is None else pair(side):
                 check_whole(name, length, 1, LARGEST_SIDE)
         if self.resize is None or self.crop is None:
             return
-        height, width = pair(self.crop)
+        (height, width), sides = pair(self.crop), pair(self.resize)
+        fits = height <= sides[0] and width <= sides[1]
         if isinstance(self.resize, int):  # the longer side may have any length
             fits = min(height, width) <= self.resize
-        else:
-            fits = height <= self.resize[0] and width <= self.resize[1]
         if not fits:
-            raise InputError(
-                f"is {_words(self.crop)}, but {mention('resize')} is {_words(self.resize)}",
-                expected=SMALLER_CROP,
-                remedy=f"make {mention('resize')} larger, or the crop smaller",
-                input="crop",
-            )
+            large = f"is {_words(self.crop)}, but {mention('resize')} is {_words(self.resize)}"
+            remedy = f"make {mention('resize')} larger, or the crop smaller"
+            raise InputError(large, expected=SMALLER_CROP, remedy=remedy, input="crop")
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Resizing:
-        """Read a resizing from JSON, where pairs are lists."""
-        sides = (values["resize"], values["crop"])
-        resize, crop = (tuple(side) if isinstance(side, list) else side for side in sides)
-        return cls(resize, crop, values["interpolation"])
+        pairs: dict[str, Any] = {k: tuple(v) for k, v in values.items() if isinstance(v, list)}
+        return cls(**{**values, **pairs})
 
     def __str__(self) -> str:
         """Return the words that follow "images are"."""
@@ -119,24 +103,20 @@ class Resizing:
             else:
                 size = self.resize[1], self.resize[0]
             if max(size) > LONGEST_SIDE:
-                raise FileError(
-                    f"the image {name} would be {size[0]}x{size[1]} when resized",
-                    expected=f"sides of at most {LONGEST_SIDE}",
-                    remedy="crop it first",
-                )
+                given = f"the image {name} would be {size[0]}x{size[1]} when resized"
+                expected = f"sides of at most {LONGEST_SIDE}"
+                raise FileError(given, expected=expected, remedy="crop it first")
             filters = optional("PIL.Image", "images are resized with it", extra="cli").Resampling
             image = image.resize(size, filters[self.interpolation.upper()])
         if self.crop is None:
             return image
         height, width = pair(self.crop)
         if width > image.width or height > image.height:
-            raise FileError(
-                f"is {_words(self.crop)}, but the image {name} is {image.width}x{image.height}"
-                f"{' when resized' if self.resize is not None else ''}",
-                expected=SMALLER_CROP,
-                remedy=f"give {mention('resize')}, or a larger one",
-                input="crop",
-            )
+            resized = " when resized" if self.resize is not None else ""
+            found = f"{image.width}x{image.height}{resized}"
+            given = f"is {_words(self.crop)}, but the image {name} is {found}"
+            remedy = f"give {mention('resize')}, or a larger one"
+            raise FileError(given, expected=SMALLER_CROP, remedy=remedy, input="crop")
         top, left = round((image.height - height) / 2), round((image.width - width) / 2)
         return image.crop((left, top, left + width, top + height))
 
@@ -146,7 +126,6 @@ def pair(side: Side) -> tuple[int, int]:
 
 
 def _words(side: Side) -> str:
-    """Return a length, or WIDTHxHEIGHT."""
     return f"{side[1]}x{side[0]}" if isinstance(side, tuple) else f"{side}"
 
 
@@ -165,8 +144,11 @@ class Preparation:
     """The user's sizes and class names, and the model whose configuration gives the rest."""
 
     given_resizing: Resizing | None = None
-    given_names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    """The names of the model's classes, as far as they are known."""
     model: ModelConfiguration | None = None
+    own_names: bool = True
+    """Whether the names come from the model's configuration."""
 
     @classmethod
     def of(
@@ -176,28 +158,13 @@ class Preparation:
         model: ModelConfiguration | None = None,
     ) -> Preparation:
         """Check the arguments and read the class names. An empty list of names counts as None."""
-        if resizing is not None and not isinstance(resizing, Resizing):
-            raise InputError(
-                f"is {shown(resizing)}", expected="a tb.data.Resizing", input="resizing"
-            )
-        if model is not None and not hasattr(model, "names"):
-            raise InputError(
-                f"is {shown(model)}", expected="a model, as from tb.models.load", input="model"
-            )
+        right = resizing is None or isinstance(resizing, Resizing)
+        require(right, "resizing", resizing, "a tb.data.Resizing")
+        right = model is None or hasattr(model, "names")
+        require(right, "model", model, "a model, as from tb.models.load")
         if names is None or (isinstance(names, tuple | list) and not names):
-            return cls(resizing, model=model)
-        return cls(resizing, class_names(names).names, model)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the model's classes, as far as they are known."""
-        own = () if self.model is None else self.model.names or ()
-        return self.given_names or own
-
-    @property
-    def own_names(self) -> bool:
-        """Whether the names come from the model's configuration."""
-        return not self.given_names
+            return cls(resizing, () if model is None else model.names or (), model)
+        return cls(resizing, class_names(names).names, model, own_names=False)
 
     @property
     def resizing(self) -> Resizing | None:
@@ -206,11 +173,10 @@ class Preparation:
         if own is None:
             return self.given_resizing
         try:
-            resized = own.resize is not None
-            return Resizing.of(own.resize, own.crop, own.interpolation if resized else None)
+            interpolation = None if own.resize is None else own.interpolation
+            return Resizing.of(own.resize, own.crop, interpolation)
         except InputError as error:
-            raise InputError(
-                f"the sizes in the model's configuration cannot be used: its {error.input} "
-                f"{error.given}",
-                remedy=f"give {mention('resize')} and {mention('crop')}",
-            ) from None
+            sizes = "the sizes in the model's configuration cannot be used"
+            remedy = f"give {mention('resize')} and {mention('crop')}"
+            given = f"{sizes}: its {error.input} {error.given}"
+            raise InputError(given, remedy=remedy) from None

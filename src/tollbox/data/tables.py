@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import stat
@@ -15,15 +16,31 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from ..core.validation import shown
+from ..core.validation import require
 from ..errors import FileError, InputError
 
 LARGEST = 2**63 - 1
-"""The largest label."""
 Format = Literal["csv", "parquet"]
-"""Formats in which tables are written."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""Characters that start a formula in a spreadsheet."""
+
+
+@contextlib.contextmanager
+def system_errors(subject: str, *, input: str = "") -> Iterator[None]:
+    """Turn an error of the operating system into a FileError that starts with `subject`."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"{subject}: {error.strerror}", input=input) from None
+
+
+@contextlib.contextmanager
+def errors_in(file: Path) -> Iterator[None]:
+    """Turn an InputError into a FileError about the content of a file."""
+    try:
+        yield
+    except InputError as error:
+        given, expected, remedy = error.given, error.expected, error.remedy
+        raise FileError(given, expected=expected, remedy=remedy, where=str(file)) from None
 
 
 def kind_of(
@@ -45,7 +62,6 @@ def kind_of(
 
 
 def check_file(path: str | Path, expected: str, *, input: str) -> None:
-    """Raise FileError unless there is a regular file at the path."""
     kind = kind_of(path, str(path), input=input)
     if kind != "file":
         what = "does not exist" if kind == "nothing" else "is not a file"
@@ -53,21 +69,17 @@ def check_file(path: str | Path, expected: str, *, input: str) -> None:
 
 
 def path_of(value: str | os.PathLike[str], name: str) -> Path:
-    """Return the argument `name` as a path."""
-    if not isinstance(value, str | os.PathLike):
-        raise InputError(f"is {shown(value)}", expected="a path", input=name)
+    require(isinstance(value, str | os.PathLike), name, value, "a path")
     return Path(value)
 
 
 def read_lines(file: Path, expected: str, *, input: str) -> list[str]:
-    """Return the lines of a UTF-8 text file."""
+    check_file(file, expected, input=input)
     try:
-        return file.read_text(encoding="utf-8-sig").splitlines()
-    except OSError as error:
-        given = f"{file} cannot be read: {error.strerror}"
-    except ValueError:  # not UTF-8, or a NUL in the file name
-        given = f"{file} is not UTF-8 text"
-    raise FileError(given, expected=expected, input=input)
+        with system_errors(f"{file} cannot be read", input=input):
+            return file.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise FileError(f"{file} is not UTF-8 text", expected=expected, input=input) from None
 
 
 def in_a_line(error: BaseException | str) -> str:
@@ -99,55 +111,45 @@ def utf8(value: Any) -> Any:
 
 
 def header_of(file: Path) -> list[str]:
-    """Return the column names of a CSV file in lower case; empty if it cannot be read.
-
-    `rows_of` reports the reason.
-    """
-    try:
-        with open(file, newline="", encoding="utf-8-sig") as text:
-            return _header(csv.reader(text))
-    except (OSError, UnicodeDecodeError, csv.Error):
-        return []
+    """Return the column names of a CSV file in lower case."""
+    return _column_names(_csv_lines(file))
 
 
-def rows_of(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield the line number and the values of `columns` for each line that is not empty.
+def rows_of(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the place and the values of `columns` for each line that is not empty.
 
     The header has these columns in any order and case, and may have others.
     """
+    lines, names = _csv_lines(file), " and ".join(columns)
+    header = _column_names(lines)
+    if any(header.count(name) != 1 for name in columns):
+        given, expected = shortened(",".join(header)), f"the columns {names}, once each"
+        raise FileError(f"the header is {given!r}", expected=expected, where=f"{file}, line 1")
+    places = [header.index(name) for name in columns]
+    for where, row in lines:
+        if not any(value.strip() for value in row):
+            continue
+        if len(row) <= max(places):
+            given = f"{shortened(','.join(row))!r} lacks a value for {names}"
+            raise FileError(given, where=where)
+        yield where, tuple(row[place].strip() for place in places)
+
+
+def _csv_lines(file: Path) -> Iterator[tuple[str, list[str]]]:
     try:
-        with open(file, newline="", encoding="utf-8-sig") as text:
-            yield from _rows(csv.reader(text, skipinitialspace=True), file, columns)
-    except OSError as error:
-        raise FileError(f"{file} cannot be read: {error.strerror}") from None
+        with (
+            system_errors(f"{file} cannot be read"),
+            open(file, newline="", encoding="utf-8-sig") as text,
+        ):
+            reader = csv.reader(text, skipinitialspace=True)
+            for row in reader:
+                yield f"{file}, line {reader.line_num}", row
     except UnicodeDecodeError:
         raise FileError(f"{file} is not UTF-8 text", expected="a CSV file") from None
     except csv.Error as error:
         raise FileError(f"{file} cannot be read as CSV: {error}") from None
 
 
-def _header(reader: Iterator[list[str]]) -> list[str]:
-    return [name.strip().lower() for name in next(reader, [])]
-
-
-def _rows(
-    reader: Iterator[list[str]], file: Path, columns: Sequence[str]
-) -> Iterator[tuple[int, tuple[str, ...]]]:
-    names, header = " and ".join(columns), _header(reader)
-    if any(header.count(name) != 1 for name in columns):
-        raise FileError(
-            f"the header is {shortened(','.join(header))!r}",
-            expected=f"the columns {names}, once each",
-            where=f"{file}, line 1",
-        )
-    places = [header.index(name) for name in columns]
-    for row in reader:
-        line = getattr(reader, "line_num", 0)
-        if not any(value.strip() for value in row):
-            continue
-        if len(row) <= max(places):
-            raise FileError(
-                f"{shortened(','.join(row))!r} lacks a value for {names}",
-                where=f"{file}, line {line}",
-            )
-        yield line, tuple(row[place].strip() for place in places)
+def _column_names(lines: Iterator[tuple[str, list[str]]]) -> list[str]:
+    _, header = next(lines, ("", []))
+    return [name.strip().lower() for name in header]

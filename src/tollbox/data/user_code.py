@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import operator
 import os
 import sys
 from collections.abc import Callable
@@ -29,13 +30,11 @@ def optional(module: str, purpose: str, extra: str = "") -> Any:
         missing = isinstance(error, ModuleNotFoundError) and error.name == package
         how = "is not installed" if missing else f"cannot be imported ({with_kind(error)})"
         wanted = f"'tollbox[{extra}]'" if extra else package
-        raise InputError(
-            f"{package} {how}: {purpose}", remedy=f"install it with `pip install {wanted}`"
-        ) from None
+        remedy = f"install it with `pip install {wanted}`"
+        raise InputError(f"{package} {how}: {purpose}", remedy=remedy) from None
 
 
 def is_function(text: str) -> bool:
-    """Return whether a text has the form module:function."""
     module, colon, attribute = text.partition(":")
     names = [*module.split("."), *attribute.split(".")]
     return bool(colon) and all(name.isidentifier() for name in names)
@@ -49,18 +48,16 @@ def named_by_file(text: str, input: str) -> InputError | None:
     if path.suffix != ".py" or not is_function(meant):
         return None
     where = "" if str(path.parent) == "." else f", from the folder {path.parent}"
-    return InputError(
-        f"is {text!r}, which names a file", expected=f"its module: {meant}{where}", input=input
-    )
+    given, expected = f"is {text!r}, which names a file", f"its module: {meant}{where}"
+    return InputError(given, expected=expected, input=input)
 
 
 def is_module(name: str) -> bool:
     """Return whether the top-level package of a module can be found."""
     importable(os.getcwd())
     first = name.partition(".")[0]
-    if not first.isidentifier():
-        return False
-    return first in sys.modules or importlib.util.find_spec(first) is not None
+    known = first in sys.modules
+    return first.isidentifier() and (known or importlib.util.find_spec(first) is not None)
 
 
 def importable(folder: str) -> None:
@@ -73,24 +70,17 @@ def imported(name: str, input: str) -> Any:
     module, _, attribute = name.partition(":")
     importable(os.getcwd())
     try:
-        value: Any = importlib.import_module(module)
-        for word in attribute.split("."):
-            value = getattr(value, word)
+        return operator.attrgetter(attribute)(importlib.import_module(module))
     except ModuleNotFoundError as error:
-        unknown = InputError(
-            f"is {name!r}: {in_a_line(error)}",
-            expected="a file that exists, or module:function with a module that can be imported "
-            "from the current folder",
-            input=input,
-        )
+        function = "module:function with a module that can be imported from the current folder"
+        given, expected = f"is {name!r}: {in_a_line(error)}", f"a file that exists, or {function}"
+        unknown = InputError(given, expected=expected, input=input)
         raise named_by_file(name, input) or unknown from None
     except AttributeError as error:
         raise InputError(f"is {name!r}: {in_a_line(error)}", input=input) from None
     except (Exception, SystemExit) as error:  # user code may raise anything
-        raise InputError(
-            f"is {name!r}: importing {module} failed: {with_kind(error)}", input=input
-        ) from None
-    return value
+        given = f"is {name!r}: importing {module} failed: {with_kind(error)}"
+        raise InputError(given, input=input) from None
 
 
 def called(function: Callable[[], Any], name: str, input: str) -> Any:
@@ -100,9 +90,8 @@ def called(function: Callable[[], Any], name: str, input: str) -> Any:
     except InputError:
         raise
     except (Exception, SystemExit) as error:  # user code may raise anything
-        raise InputError(
-            f"is {name!r}: calling it failed: {with_kind(error)}", input=input
-        ) from None
+        given = f"is {name!r}: calling it failed: {with_kind(error)}"
+        raise InputError(given, input=input) from None
 
 
 def with_kind(error: BaseException) -> str:

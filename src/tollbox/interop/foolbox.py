@@ -29,7 +29,7 @@ from ..core.third_party_models import foolbox_model
 from ..core.validation import require
 from ..data.user_code import optional
 from ..errors import InputError
-from ..models.wrappers import from_foolbox
+from ..models.functions import from_foolbox
 from .wrapping import Wrapped
 
 PURPOSE = "tollbox.interop.foolbox.Attack is a Foolbox attack"

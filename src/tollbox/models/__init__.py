@@ -3,9 +3,9 @@
 from ..core.model import Model, as_model, from_callable
 from ..core.preprocessing import Preprocessing
 from .embedded import Embedded, embedded
+from .functions import from_art, from_foolbox, thresholded
 from .loading import load_model as load
 from .pytorch import from_torch
-from .wrappers import from_art, from_foolbox, thresholded
 
 __all__ = [
     "Embedded",

@@ -1,11 +1,10 @@
 """torch.compile and CUDA graphs for a network: compiled or recorded once for each batch shape.
 
 1. Compiled shapes are static, since the engine sends few shapes. After `MAX_SHAPES`, further shapes
-   run uncompiled. Graphs are not left to torch.compile, so that `Graphed` can record them.
-2. A CUDA graph saves the milliseconds that it takes to launch hundreds of kernels, time that a host
-   with many small queries does not have. A network with data-dependent control flow or
-   synchronisation cannot be recorded, so graphs are opt-in. The runs that warm up a graph compile
-   the network first.
+   run uncompiled.
+2. A CUDA graph saves the milliseconds that it takes to launch hundreds of kernels. A network with
+   data-dependent control flow or synchronisation cannot be recorded, so graphs are opt-in. The runs
+   that warm up a graph compile the network first.
 3. At most `MAX_GRAPHS` graphs are kept. The least recently used one makes room for another.
 4. Another process receives the plain network, and compiles and records it there.
 """
@@ -62,7 +61,6 @@ class Graphed:
     def __init__(self, forward: Callable[[Tensor], Tensor]) -> None:
         self.forward = forward
         self._recorded: dict[torch.Size, CudaGraph] = {}
-        """Recordings by shape, the most recently used last."""
 
     def __reduce__(self) -> tuple[type[Graphed], tuple[Callable[[Tensor], Tensor]]]:
         return Graphed, (self.forward,)
@@ -79,20 +77,16 @@ class Graphed:
 def check_compiler(device: torch.device) -> None:
     """Compile a small function, and raise InputError if that fails on this device."""
     try:
-        torch.compile(_successor, backend=BACKEND, dynamic=False)(torch.zeros(8, device=device))
+        compiled = torch.compile(lambda numbers: numbers + 1, backend=BACKEND, dynamic=False)
+        compiled(torch.zeros(8, device=device))
     except Exception as error:  # no compiler, no Triton, no space, no permission: many types
-        raise InputError(
-            f"is set, but torch.compile does not work here ({_reason(error)})",
-            expected="a C++ compiler such as g++, and on a GPU Triton",
-            remedy="leave it out otherwise",
-            input="compile",
-        ) from None
-
-
-def _successor(numbers: Tensor) -> Tensor:
-    return numbers + 1
+        given = f"is set, but torch.compile does not work here ({_reason(error)})"
+        expected, remedy = (
+            "a C++ compiler such as g++, and on a GPU Triton",
+            "leave it out otherwise",
+        )
+        raise InputError(given, expected=expected, remedy=remedy, input="compile") from None
 
 
 def _reason(error: Exception) -> str:
-    """Return the original error, without torch's wrapper."""
     return with_kind(getattr(error, "inner_exception", error))

@@ -1,9 +1,8 @@
 """The embedded model: a small classifier for Fashion-MNIST, with 200 test images.
 
-Four 3x3 convolutions (two of stride 2), global average pooling and a linear layer; about 60,000
-parameters. `tools/train_embedded.py` trains it and folds the batch norms into the convolutions, so
-that no row of a batch can depend on another. Weights that come with the package are safetensors
-files, which contain no code. Fashion-MNIST is under the MIT licence (Zalando SE).
+It has about 60,000 parameters. `tools/train_embedded.py` trains it and folds the batch norms into
+the convolutions, so that no row of a batch can depend on another. Its weights are a safetensors
+file, which contains no code. Fashion-MNIST is under the MIT licence (Zalando SE).
 """
 
 from __future__ import annotations
@@ -44,8 +43,7 @@ def embedded(
 ) -> Embedded:
     """Load the embedded model, its images and its labels."""
     tensors, about = shipped_weights("embedded")
-    pixels = tensors.pop("images")
-    labels = tensors.pop("labels").long()
+    pixels, labels = tensors.pop("images"), tensors.pop("labels").long()
     net = network()
     net.load_state_dict(tensors)
     model = from_torch(net, device=device, dtype=dtype, quantize=quantize)
@@ -54,7 +52,6 @@ def embedded(
 
 
 def network() -> nn.Sequential:
-    """Return the architecture with random weights."""
     layers: list[nn.Module] = []
     for inputs, outputs, stride in WIDTHS:
         layers += [nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1), nn.ReLU()]
@@ -63,9 +60,8 @@ def network() -> nn.Sequential:
 
 def shipped_weights(name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors and the description in a file that comes with the package."""
-    safetensors = optional(
-        "safetensors", "the models that come with tollbox are read with it", extra="cli"
-    )
+    purpose = "the models that come with tollbox are read with it"
+    safetensors = optional("safetensors", purpose, extra="cli")
     path = resources.files("tollbox.models") / f"{name}.safetensors"
     with resources.as_file(path) as file, safetensors.safe_open(file, framework="pt") as stored:
         tensors = {key: stored.get_tensor(key) for key in stored.keys()}  # noqa: SIM118

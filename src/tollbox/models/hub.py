@@ -1,10 +1,8 @@
 """Models by name from a hub: what all hubs share, and timm and torchvision (see `hugging_face`).
 
-1. `timm:resnet50.a1_in1k` with or without its tag, or `timm:` and a folder. The weights' own
-   configuration has the preprocessing (mean, std, sizes) and the class names. A network of 1,000
+1. `timm:resnet50.a1_in1k` with or without its tag, or `timm:` and a folder. A network of 1,000
    classes without names has ImageNet's.
-2. `torchvision:resnet50`, or with its weights, `torchvision:resnet50.IMAGENET1K_V1`. The default is
-   torchvision's `DEFAULT`, and the preprocessing is that of the weights.
+2. `torchvision:resnet50`, or with its weights, `torchvision:resnet50.IMAGENET1K_V1`.
 3. A folder of that name comes before a download.
 4. A hub's package is imported when one of its models is loaded. Any error in it becomes an
    InputError. Its log and progress bars appear only in a terminal.
@@ -16,7 +14,6 @@ import contextlib
 import difflib
 import functools
 import io
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -27,8 +24,8 @@ from ..core.preprocessing import Preprocessing
 from ..data.classes import ClassNames
 from ..data.tables import kind_of
 from ..data.user_code import optional, with_kind
-from ..errors import FileError, InputError
-from .registry import Adapter, Network, Source
+from ..errors import InputError
+from .network import Network, Source, file_error, without_logs
 
 LOGS = ("transformers", "huggingface_hub", "timm")
 IMAGENET_CLASSES = 1000
@@ -45,19 +42,13 @@ def is_folder(source: Source) -> bool:
     """Return whether a source names a folder with a `config.json`, rather than a download."""
     name = source.name
     kind = kind_of(name, name, input="model")
-    if kind == "folder":
-        if not os.path.exists(os.path.join(name, "config.json")):
-            raise FileError(
-                f"{name} has no config.json",
-                expected="a folder that save_pretrained made",
-                input="model",
-            )
-        return True
+    if kind == "folder" and not os.path.exists(os.path.join(name, "config.json")):
+        raise file_error(f"{name} has no config.json", "a folder that save_pretrained made")
     looks_like_path = name.startswith((".", "/", "~")) or name.count("/") > 1
-    if kind != "nothing" or looks_like_path:
+    if kind != "folder" and (kind != "nothing" or looks_like_path):
         what = "does not exist" if kind == "nothing" else "is a file"
-        raise FileError(f"{name} {what}", expected="a folder, or a name", input="model")
-    return False
+        raise file_error(f"{name} {what}", "a folder, or a name")
+    return kind == "folder"
 
 
 def fetched(source: Source, load: Callable[[], Any], local: bool = False) -> Any:
@@ -66,55 +57,42 @@ def fetched(source: Source, load: Callable[[], Any], local: bool = False) -> Any
         with quiet():
             return load()
     except ImportError as error:
-        raise InputError(
-            f"is {source.text!r}, but a package that it needs cannot be imported "
-            f"({with_kind(error)})",
+        raise source.error(
+            f", but a package that it needs cannot be imported ({with_kind(error)})",
             remedy="install it, or repair the installation",
-            input="model",
         ) from None
     except Exception as error:  # no connection, no space, a broken cache: many types
         if local:
-            raise FileError(
-                f"{source.name} cannot be loaded ({with_kind(error)})",
-                expected="a folder with a complete image classifier",
-                input="model",
-            ) from None
-        raise InputError(
-            f"is {source.text!r}, but its weights cannot be loaded ({with_kind(error)})",
-            expected="them in the package's cache, or a connection to download them once",
-            remedy="load them on a machine with a connection, or copy that cache here",
-            input="model",
+            given = f"{source.name} cannot be loaded ({with_kind(error)})"
+            raise file_error(given, "a folder with a complete image classifier") from None
+        raise source.error(
+            f", but its weights cannot be loaded ({with_kind(error)})",
+            "them in the package's cache, or a connection to download them once",
+            "load them on a machine with a connection, or copy that cache here",
         ) from None
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Silence the packages' logs, and outside a terminal also their progress and warnings."""
-    logs = [logging.getLogger(name) for name in LOGS]
-    levels = [log.level for log in logs]
-    for log in logs:
-        log.setLevel(logging.CRITICAL)
     terminal = sys.stderr.isatty()
     bars: Any = sys.modules.get("transformers.utils.logging")
     hidden = bars is not None and bars.is_progress_bar_enabled() and not terminal
     if hidden:
         bars.disable_progress_bar()
+    shown = contextlib.nullcontext() if terminal else contextlib.redirect_stderr(io.StringIO())
     try:
-        with contextlib.nullcontext() if terminal else contextlib.redirect_stderr(io.StringIO()):
+        with without_logs(*LOGS), shown:
             yield
     finally:
         if hidden:
             bars.enable_progress_bar()
-        for log, level in zip(logs, levels, strict=True):
-            log.setLevel(level)
 
 
 def load_timm(source: Source) -> Network:
-    """Load a network of timm with its weights."""
     timm = optional("timm", "timm: models are loaded with it", extra="timm")
     name = source.name
-    local = ":" not in name and not timm.is_model(name) and is_folder(source)
-    if local:
+    if ":" not in name and not timm.is_model(name) and is_folder(source):
         name = f"local-dir:{name}"
     elif ":" not in name:  # a name such as hf-hub:owner/model is left to timm
         pretrained = timm.list_pretrained()
@@ -122,7 +100,7 @@ def load_timm(source: Source) -> Network:
             raise _unknown(source, name, {*timm.list_models(), *pretrained})
         if "." in name and name not in pretrained:
             raise _unknown(source, name, pretrained)
-    local = local or name.startswith("local-dir:")
+    local = name.startswith("local-dir:")
     network = fetched(source, lambda: timm.create_model(name, pretrained=True), local)
     about = timm.data.resolve_model_data_config(network)
     channels, height, width = about["input_size"]
@@ -131,25 +109,19 @@ def load_timm(source: Source) -> Network:
     names = network.pretrained_cfg.get("label_names")
     if not names and network.num_classes == IMAGENET_CLASSES:
         names = imagenet().names
-    return Network.of_torch(
-        network.eval(),
-        shape=(channels, None, None),
-        preprocessing=Preprocessing(
-            scaled[0] if square else scaled,
-            (height, width),
-            interpolation=about["interpolation"],
-            mean=tuple(about["mean"]),
-            std=tuple(about["std"]),
-        ),
-        names=tuple(names) if names else None,
+    preprocessing = Preprocessing(
+        scaled[0] if square else scaled,
+        (height, width),
+        interpolation=about["interpolation"],
+        mean=tuple(about["mean"]),
+        std=tuple(about["std"]),
     )
+    return Network.of_torch(source, network.eval(), channels, preprocessing, names)
 
 
 def load_torchvision(source: Source) -> Network:
-    """Load a classifier of torchvision with its weights."""
-    models = optional(
-        "torchvision.models", "torchvision: models are loaded with it", extra="torchvision"
-    )
+    purpose = "torchvision: models are loaded with it"
+    models = optional("torchvision.models", purpose, extra="torchvision")
     name, _, version = source.name.partition(".")
     known = models.list_models(module=models)
     if name not in known:
@@ -161,28 +133,17 @@ def load_torchvision(source: Source) -> Network:
     network = fetched(source, lambda: models.get_model(name, weights=weights))
     transform = weights.transforms()
     [resize], [crop] = transform.resize_size, transform.crop_size
-    return Network.of_torch(
-        network.eval(),
-        shape=(3, None, None),
-        preprocessing=Preprocessing(
-            resize,
-            (crop, crop),
-            interpolation=transform.interpolation.value,
-            mean=tuple(transform.mean),
-            std=tuple(transform.std),
-        ),
-        names=tuple(weights.meta["categories"]),
+    preprocessing = Preprocessing(
+        resize,
+        (crop, crop),
+        interpolation=transform.interpolation.value,
+        mean=tuple(transform.mean),
+        std=tuple(transform.std),
     )
+    return Network.of_torch(source, network.eval(), 3, preprocessing, weights.meta["categories"])
 
 
 def _unknown(source: Source, name: str, known: Iterable[str]) -> InputError:
-    """Return the error for a name that is none of the known ones, of which there may be many."""
     close = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(map(repr, close))}?" if close else "no name is similar"
-    return InputError(f"is {source.text!r}, but there is no {name!r}: {hint}", input="model")
-
-
-ADAPTERS = (
-    Adapter.named("timm", load_timm, "timm", "folder"),
-    Adapter.named("torchvision", load_torchvision, "torchvision"),
-)
+    return source.error(f", but there is no {name!r}: {hint}")

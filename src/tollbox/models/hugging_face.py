@@ -1,8 +1,7 @@
 """Image classifiers of Hugging Face, with their mean and std, and CLIP as a zero-shot classifier.
 
-1. `hf:microsoft/resnet-50`, or `hf:` and a folder. Weights, class names and preprocessing come from
-   the model's own files; no code of the hub is run. A checkpoint without a trained last layer is
-   refused. Without a `preprocessor_config.json` the user must give mean and std.
+1. `hf:microsoft/resnet-50`, or `hf:` and a folder. No code of the hub is run. A checkpoint without
+   a trained last layer is refused.
 2. `clip:openai/clip-vit-base-patch32`, or `clip:` and a folder. An image's class is the one whose
    prompt has the most similar embedding. The classes are the given names, or ImageNet's 1,000. The
    prompts are embedded once, and are weights from then on.
@@ -17,6 +16,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,9 +25,8 @@ from torch.nn import functional
 
 from ..core.preprocessing import Preprocessing
 from ..data.user_code import optional
-from ..errors import InputError
 from .hub import fetched, imagenet, is_folder, quiet
-from .registry import Adapter, Network, Source
+from .network import Network, Source
 
 Settings = Mapping[str, Any]
 INTERPOLATIONS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
@@ -40,7 +39,6 @@ PROMPTS_AT_ONCE = 100
 
 
 def load_classifier(source: Source) -> Network:
-    """Load an image classifier with the preprocessing and class names in its files."""
     transformers = optional("transformers", "hf: models are loaded with it", extra="hf")
     local, name = is_folder(source), source.name
     classifier = transformers.AutoModelForImageClassification
@@ -48,11 +46,10 @@ def load_classifier(source: Source) -> Network:
         source, lambda: classifier.from_pretrained(name, output_loading_info=True), local
     )
     if about["missing_keys"]:
-        raise InputError(
-            f"is {source.text!r}, which has no weights for {min(about['missing_keys'])}",
-            expected="a trained classifier",
-            remedy="for zero-shot CLIP, write clip: instead of hf:",
-            input="model",
+        raise source.error(
+            f", which has no weights for {min(about['missing_keys'])}",
+            "a trained classifier",
+            "for zero-shot CLIP, write clip: instead of hf:",
         )
     config, settings = network.config, _settings(transformers, name)
     if settings is not None and settings.get("do_flip_channel_order"):
@@ -61,11 +58,11 @@ def load_classifier(source: Source) -> Network:
     listed = [str(names.get(number)) for number in range(len(names))]
     complete = set(names) == set(range(len(names)))
     generated = all(name == f"LABEL_{number}" for number, name in enumerate(listed))
-    return _network(network, settings, config, None if not complete or generated else tuple(listed))
+    known = tuple(listed) if complete and not generated else None
+    return _network(source, network, settings, config, known)
 
 
 def load_clip(source: Source) -> Network:
-    """Load CLIP with a prompt for each class."""
     transformers = optional("transformers", "clip: models are loaded with it", extra="hf")
     local, name = is_folder(source), source.name
     clip = fetched(source, lambda: transformers.CLIPModel.from_pretrained(name), local).eval()
@@ -78,22 +75,21 @@ def load_clip(source: Source) -> Network:
             texts.append(clip.text_projection(clip.text_model(**tokens).pooler_output))
     network = ZeroShot(clip, torch.cat(texts).clone())
     config = getattr(clip.config, "vision_config", None)
-    return _network(network, _settings(transformers, name), config, classes.names)
+    return _network(source, network, _settings(transformers, name), config, classes.names)
 
 
 def _network(
-    network: nn.Module, settings: Settings | None, config: Any, names: tuple[str, ...] | None
+    source: Source,
+    network: nn.Module,
+    settings: Settings | None,
+    config: Any,
+    names: tuple[str, ...] | None,
 ) -> Network:
     preprocessing = None if settings is None else preprocessing_of(settings)
-    unknown = preprocessing is None or preprocessing.mean is None
     channels = getattr(config, "num_channels", None)
-    return Network.of_torch(
-        network.eval(),
-        shape=(channels if isinstance(channels, int) else None, None, None),
-        preprocessing=preprocessing,
-        names=names,
-        no_normalisation="has no preprocessor_config.json" if unknown else "",
-    )
+    channels = channels if isinstance(channels, int) else None
+    loaded = Network.of_torch(source, network.eval(), channels, preprocessing, names)
+    return replace(loaded, needs_normalisation=True)
 
 
 class ChannelsFlipped(nn.Module):
@@ -121,7 +117,6 @@ class ZeroShot(nn.Module):
 
 
 def _settings(transformers: Any, name: str) -> Settings | None:
-    """Return the content of `preprocessor_config.json`, or None if there is none."""
     try:
         with quiet():
             settings, _ = transformers.ImageProcessingMixin.get_image_processor_dict(name)
@@ -131,7 +126,6 @@ def _settings(transformers: Any, name: str) -> Settings | None:
 
 
 def preprocessing_of(settings: Settings) -> Preprocessing:
-    """Return the preprocessing that the content of `preprocessor_config.json` describes."""
     resize = _resize(settings) if settings.get("do_resize", True) else None
     crop = _sides(settings.get("crop_size")) if settings.get("do_center_crop") else None
     share = settings.get("crop_pct")
@@ -146,7 +140,6 @@ def preprocessing_of(settings: Settings) -> Preprocessing:
 
 
 def _resize(settings: Settings) -> int | tuple[int, int] | None:
-    """Return the length of the shorter side, or a height and a width."""
     size = settings.get("size")
     if isinstance(size, Mapping) and isinstance(size.get("shortest_edge"), int):
         return int(size["shortest_edge"])
@@ -183,9 +176,3 @@ def _mean_and_std(settings: Settings) -> tuple[tuple[float, ...] | None, tuple[f
         tuple((float(value) + offset) / scale for value in mean),
         tuple(float(value) / scale for value in std),
     )
-
-
-ADAPTERS = (
-    Adapter.named("hf", load_classifier, "transformers", "folder"),
-    Adapter.named("clip", load_clip, "transformers", "folder"),
-)

@@ -1,6 +1,6 @@
 """Normalisation, (image - mean) / std per channel, and the precision of a network.
 
-1. `mean` and `std` are one number, or one per channel; std is above 0. Both are optional.
+1. `mean` and `std` are one number, or one per channel. Both are optional.
 2. Images are never changed: the result is a new tensor in the layout that the network wants.
 3. By default a network runs in float64 if one of its weights is float64, else in float32. All
    weights and buffers get that dtype.
@@ -14,13 +14,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..core import validation
 from ..core.device import set_tf32, tf32_setting, tf32_turned
-from ..core.validation import shown
+from ..core.validation import require, shown
 from ..errors import InputError
 
 DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in validation.DTYPES}
@@ -44,7 +45,7 @@ class Normalisation:
         *,
         dtype: torch.dtype,
         device: torch.device,
-        layout: torch.memory_format,
+        layout: torch.memory_format = torch.contiguous_format,
         channels: int | None = None,
     ) -> Normalisation:
         """Check a user's numbers, also against the number of channels if it is given."""
@@ -66,21 +67,15 @@ class Normalisation:
 
 
 class Normalised(nn.Module):
-    """A network with a normalisation in front."""
-
     def __init__(self, network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
         self.network = network
         for name, values in (("mean", mean), ("std", std)):
             self.register_buffer(name, torch.tensor(values).reshape(1, -1, 1, 1))
 
-    def numbers(self) -> tuple[list[float], list[float]]:
-        return self.get_buffer("mean").flatten().tolist(), self.get_buffer("std").flatten().tolist()
-
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images: Tensor) -> Any:
         normalise = Normalisation(self.get_buffer("mean"), self.get_buffer("std"))
-        output: Tensor = self.network(normalise(images))
-        return output
+        return self.network(normalise(images))
 
 
 def _per_channel(
@@ -99,11 +94,9 @@ def _per_channel(
         raise InputError(f"has {count} numbers{images}", expected=expected, input=name)
     if not torch.isfinite(numbers).all() or (name == "std" and (numbers <= 0).any()):
         listed = torch.as_tensor(values, dtype=torch.float64).flatten().tolist()
-        raise InputError(
-            f"is {','.join(f'{value:g}' for value in listed)}",
-            expected=f"finite numbers{' above 0' if name == 'std' else ''}, one or one per channel",
-            input=name,
-        )
+        given = f"is {','.join(f'{value:g}' for value in listed)}"
+        finite = "finite numbers above 0" if name == "std" else "finite numbers"
+        raise InputError(given, expected=f"{finite}, one or one per channel", input=name)
     return numbers
 
 
@@ -111,13 +104,9 @@ def compute_dtype(dtype: torch.dtype | None, network: nn.Module) -> torch.dtype:
     """Return the dtype in which a network computes: the given one, or that of rule 3."""
     if dtype is None:
         return points_dtype(weights_dtype(network))
-    if not isinstance(dtype, torch.dtype) or dtype not in DTYPES.values():
-        raise InputError(
-            f"is {shown(dtype)}",
-            expected=f"torch's {validation.DTYPE_NAMES}",
-            remedy="for a model that takes 8-bit images use quantize=8 and convert inside it",
-            input="dtype",
-        )
+    known = isinstance(dtype, torch.dtype) and dtype in DTYPES.values()
+    remedy = "for a model that takes 8-bit images use quantize=8 and convert inside it"
+    require(known, "dtype", dtype, f"torch's {validation.DTYPE_NAMES}", remedy)
     return dtype
 
 

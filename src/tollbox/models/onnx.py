@@ -17,8 +17,7 @@ from torch import Tensor
 from ..core.preprocessing import Preprocessing
 from ..data.tables import check_file
 from ..data.user_code import optional, with_kind
-from ..errors import FileError
-from .registry import Adapter, Network, Source
+from .network import Network, Source, file_error
 
 DTYPES = {
     "tensor(float)": torch.float32,
@@ -42,14 +41,12 @@ class OnnxFile:
 
     @property
     def session(self) -> Any:
-        """A session with torch's current number of threads."""
         threads = torch.get_num_threads()
         if self._session is None or self._threads != threads:
             self._session, self._threads = _session(self.path, self.device, threads), threads
         return self._session
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Return the model's output on the device of the images."""
         session = self.session
         batch = images.permute(0, 2, 3, 1) if self.channels_last else images
         [given], outputs = session.get_inputs(), session.get_outputs()
@@ -60,43 +57,28 @@ class OnnxFile:
 
 
 def load(source: Source) -> Network:
-    """Load an ONNX file, and read the properties of its images."""
     path = source.name
     check_file(path, "an ONNX file", input="model")
     file = OnnxFile(path, source.device)
     inputs = file.session.get_inputs()
     if len(inputs) != 1 or len(inputs[0].shape) != 4:
         shapes = " and ".join(str(each.shape) for each in inputs)
-        raise FileError(
-            f"{path} takes {len(inputs)} inputs, {shapes}",
-            expected="one, images (n, c, h, w) or (n, h, w, c)",
-            input="model",
-        )
+        given = f"{path} takes {len(inputs)} inputs, {shapes}"
+        raise file_error(given, "one, images (n, c, h, w) or (n, h, w, c)")
     [images] = inputs
     if images.type not in DTYPES:
-        raise FileError(
-            f"{path} takes {images.type}", expected=f"one of {', '.join(DTYPES)}", input="model"
-        )
+        raise file_error(f"{path} takes {images.type}", f"one of {', '.join(DTYPES)}")
     sides = [size if isinstance(size, int) else None for size in images.shape]
     _, first, _, last = sides
     if first not in (None, *CHANNELS) and last not in CHANNELS:
-        raise FileError(
-            f"{path} takes images of shape {images.shape}",
-            expected="(n, c, h, w) or (n, h, w, c) with 1 or 3 channels",
-            input="model",
-        )
+        given = f"{path} takes images of shape {images.shape}"
+        raise file_error(given, "(n, c, h, w) or (n, h, w, c) with 1 or 3 channels")
     file.channels_last = first not in CHANNELS and last in CHANNELS
     rows, *sides = [size if size and size > 0 else None for size in sides]
     channels, height, width = (sides[2], sides[0], sides[1]) if file.channels_last else sides
     size = None if height is None or width is None else (height, width)
-    return Network(
-        file,
-        DTYPES[images.type],
-        rows,
-        (channels, height, width),
-        "an ONNX file",
-        preprocessing=Preprocessing(size=size),
-    )
+    dtype, shape, own = DTYPES[images.type], (channels, height, width), Preprocessing(size=size)
+    return Network(source, file, dtype, rows, shape, "an ONNX file", preprocessing=own)
 
 
 def _session(path: str, device: torch.device, threads: int) -> Any:
@@ -110,12 +92,8 @@ def _session(path: str, device: torch.device, threads: int) -> Any:
     try:
         return runtime.InferenceSession(path, options, providers=providers)
     except Exception as error:  # onnxruntime has its own type for each problem
-        raise FileError(
+        raise file_error(
             f"{path} cannot be loaded ({with_kind(error)})",
-            expected="a complete ONNX file, with operators that this version of onnxruntime "
+            "a complete ONNX file, with operators that this version of onnxruntime "
             f"({runtime.__version__}) has",
-            input="model",
         ) from None
-
-
-ADAPTERS = (Adapter.named("onnx", load, "onnxruntime", "file"),)

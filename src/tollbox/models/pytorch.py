@@ -1,17 +1,16 @@
 """Models from torch networks: normalise, cast, forward, argmax.
 
-1. The user's network is never changed. If its device, dtype, layout or mode must change, a copy is
-   changed; otherwise the network is shared.
-2. Convolutional networks run in `channels_last`, the faster layout on CPUs and GPUs.
-3. `compile` compiles the network; a CUDA graph covers everything except the decision.
+Convolutional networks run in `channels_last`, the faster layout on CPUs and GPUs. `compile` is for
+the network alone; a CUDA graph covers everything except the decision.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,11 +19,14 @@ from torch import Tensor, nn
 
 from ..core.device import usable
 from ..core.model import Decision, Model
-from ..core.validation import check_flag, shown
+from ..core.validation import check_flag, require
 from ..data.user_code import with_kind
 from ..errors import InputError, ModelFault
 from .compilation import Compiled, Graphed, check_compiler
-from .numerics import Normalisation, Normalised, compute_dtype, matrix_products, points_dtype
+from .numerics import Normalisation, Numbers, compute_dtype, matrix_products, points_dtype
+
+OPTIONS = ("dtype", "channels_last", "compile", "cuda_graphs", "tf32")
+"""The options that do not apply to every kind of model."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,10 @@ class Forward:
     network: Callable[[Tensor], Any]
     normalise: Normalisation
     dtype: torch.dtype
-    """The dtype of the network's input."""
     tf32: bool | None = None
 
     @torch.inference_mode()
     def __call__(self, images: Tensor) -> Tensor:
-        """Return logits (n, classes) or labels (n)."""
         with matrix_products(self.tf32):
             return tensor_of(self.network(self.normalise(images).to(self.dtype)))
 
@@ -48,6 +48,9 @@ class Forward:
 class Running:
     """How a network is run, as for `from_torch`."""
 
+    mean: Numbers = None
+    std: Numbers = None
+    quantize: int | None = None
     dtype: torch.dtype | None = None
     channels_last: bool | None = None
     compile: bool = False
@@ -56,14 +59,13 @@ class Running:
 
     def check(self, device: torch.device) -> None:
         """Raise InputError unless a network can be run in this way on the device."""
-        for name in ("channels_last", "compile", "cuda_graphs", "tf32"):
+        for name in OPTIONS[1:]:
             value = getattr(self, name)
             if value is not None or name in ("compile", "cuda_graphs"):
                 check_flag(name, value)
             if value and name in ("cuda_graphs", "tf32") and device.type != "cuda":
-                raise InputError(
-                    f"is set, but the device is {device}", expected="a CUDA device", input=name
-                )
+                given = f"is set, but the device is {device}"
+                raise InputError(given, expected="a CUDA device", input=name)
         if self.compile:
             check_compiler(device)
 
@@ -71,27 +73,27 @@ class Running:
         self, network: Callable[[Tensor], Any], normalise: Normalisation, dtype: torch.dtype
     ) -> Callable[[Tensor], Tensor]:
         """Return a function from images to the network's output, compiled and recorded if set."""
-        forward = Forward(
-            Compiled(network) if self.compile else network, normalise, dtype, self.tf32
-        )
+        network = Compiled(network) if self.compile else network
+        forward = Forward(network, normalise, dtype, self.tf32)
         return Graphed(forward) if self.cuda_graphs else forward
 
     def words(self, **values: Any) -> dict[str, str]:
         """Return the options that are set, for a record; `values` replace some of them."""
-        known = {**vars(self), "compile": self.compile or None}
-        known |= {"cuda_graphs": self.cuda_graphs or None, **values}
+        known = {name: getattr(self, name) for name in OPTIONS}
+        known |= {
+            "compile": self.compile or None,
+            "cuda_graphs": self.cuda_graphs or None,
+            **values,
+        }
         known["dtype"] = str(known["dtype"]).removeprefix("torch.")
         return {name: str(value).lower() for name, value in known.items() if value is not None}
-
-
-RUNNING = tuple(field.name for field in fields(Running))
 
 
 def from_torch(
     network: nn.Module,
     *,
-    mean: Sequence[float] | float | None = None,
-    std: Sequence[float] | float | None = None,
+    mean: Numbers = None,
+    std: Numbers = None,
     device: str | torch.device | None = None,
     dtype: torch.dtype | None = None,
     quantize: int | None = None,
@@ -114,46 +116,35 @@ def from_torch(
     both once for each batch shape. `tf32` allows or forbids TF32 for this network; by default
     torch's setting applies. All options can be combined.
     """
-    if not isinstance(network, nn.Module):
-        raise InputError(
-            f"is {shown(network)}",
-            expected="a network (an instance of nn.Module)",
-            remedy="for a function of images use tb.models.from_callable",
-            input="network",
-        )
+    remedy = "for a function of images use tb.models.from_callable"
+    module = isinstance(network, nn.Module)
+    require(module, "network", network, "a network (an instance of nn.Module)", remedy)
     if device is None:
         device = next((p.device for p in network.parameters()), torch.device("cpu"))
-    device, running = usable(device), Running(dtype, channels_last, compile, cuda_graphs, tf32)
+    device, switches = usable(device), (channels_last, compile, cuda_graphs, tf32)
+    running = Running(mean, std, quantize, dtype, *switches)
     running.check(device)
     dtype = compute_dtype(dtype, network)
-    if points_dtype(dtype) != dtype and isinstance(network, Normalised) and mean is std is None:
-        mean, std = network.numbers()  # the network itself would normalise in low precision
-        network = network.network
     convolves = any(isinstance(module, nn.Conv2d) for module in network.modules())
-    if channels_last is None:
-        channels_last = convolves
+    channels_last = convolves if channels_last is None else channels_last
     layout = torch.channels_last if channels_last else torch.contiguous_format
-    normalise = Normalisation.checked(
-        mean, std, dtype=points_dtype(dtype), device=device, layout=layout
-    )
+    points = points_dtype(dtype)
+    normalise = Normalisation.checked(mean, std, dtype=points, device=device, layout=layout)
     network = prepared(network, device, dtype, layout)
     outputs = running.outputs(network, normalise, dtype)
-    about: dict[str, Any] = {"quantize": quantize, "batch": batch, "classes": classes}
-    again = {**vars(running), **about, "mean": mean, "std": std, "device": device, "dtype": dtype}
+    again = vars(running) | {"device": device, "dtype": dtype, "batch": batch, "classes": classes}
     return Model(
         Decision(outputs),
         device,
-        points_dtype(dtype),
-        **about,
-        network=network,
+        points,
+        quantize,
+        batch,
+        classes,
+        network,
         outputs=outputs,
-        relaid=partial(_relaid, network, again) if convolves else None,
+        relaid=partial(from_torch, network, **again) if convolves else None,
         running=running.words(dtype=dtype, channels_last=channels_last),
     )
-
-
-def _relaid(network: nn.Module, settings: dict[str, Any], channels_last: bool) -> Model:
-    return from_torch(network, **{**settings, "channels_last": channels_last})
 
 
 def prepared(
@@ -162,12 +153,11 @@ def prepared(
     """Return the network itself if nothing must change, else a changed copy."""
     tensors = [*network.parameters(), *network.buffers()]
     place = torch.empty(0, device=device).device  # with its index, where there are several
+    images = [tensor for tensor in tensors if tensor.ndim == 4]
     changes = {
         f"on {device}": any(tensor.device != place for tensor in tensors),
         f"in {dtype}": any(t.is_floating_point() and t.dtype != dtype for t in tensors),
-        f"in {layout}": any(
-            t.ndim == 4 and not t.is_contiguous(memory_format=layout) for t in tensors
-        ),
+        f"in {layout}": not all(t.is_contiguous(memory_format=layout) for t in images),
         "in eval mode": any(getattr(m, "training", False) for m in network.modules()),
     }
     wanted = [state for state, changed in changes.items() if changed]
@@ -176,21 +166,16 @@ def prepared(
     try:
         own = copy.deepcopy(network)
     except Exception as error:  # a network may hold anything
-        raise InputError(
-            f"cannot be copied ({with_kind(error)}), and is not {' and '.join(wanted)}",
-            expected="a network that can be copied, since yours is never changed",
-            remedy="give it in the state in which it is to run",
-            input="network",
-        ) from None
+        given = f"cannot be copied ({with_kind(error)}), and is not {' and '.join(wanted)}"
+        expected = "a network that can be copied, since yours is never changed"
+        remedy = "give it in the state in which it is to run"
+        raise InputError(given, expected=expected, remedy=remedy, input="network") from None
     own = own.to(device, dtype).eval()
     return own.to(memory_format=layout)  # type: ignore[call-overload, no-any-return]
 
 
 def tensor_of(output: Any) -> Tensor:
-    """Return the tensor in a network's output: itself, its `logits`, or the first of a tuple.
-
-    Networks of transformers return an object or a dict with logits; others return a tuple.
-    """
+    """Return the tensor in an output: itself, its `logits`, the first of a tuple, or a list's."""
     if isinstance(output, Tensor):
         return output
     if isinstance(output, Mapping):
@@ -199,12 +184,13 @@ def tensor_of(output: Any) -> Tensor:
     else:
         first = output[0] if isinstance(output, tuple | list) and output else None
         answer, what = getattr(output, "logits", first), type(output).__name__
-    if isinstance(answer, Tensor) and answer.ndim > 0:
+        if not isinstance(answer, Tensor) or answer.ndim == 0:
+            with contextlib.suppress(TypeError, ValueError, RuntimeError):
+                answer = torch.as_tensor(output)
+    if isinstance(answer, Tensor) and answer.ndim > 0 and answer.numel() > 0:
         return answer
-    raise ModelFault(
-        f"the network answered with {what}: expected a tensor, an object or a dict with logits, or "
-        "a tuple that starts with them"
-    )
+    expected = "a tensor, an object or a dict with logits, or a tuple that starts with them"
+    raise ModelFault(f"the network answered with {what}: expected {expected}")
 
 
 def uncompiled(function: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:

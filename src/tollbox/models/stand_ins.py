@@ -1,27 +1,27 @@
 """Small models for Fashion-MNIST that stand in for the paper's; nothing has to be downloaded.
 
-| here             | stands for          | description                                         |
-|------------------|---------------------|-----------------------------------------------------|
-| `convolutional`  | ResNet-50           | the embedded network                                |
-| `vit_7`, `vit_4` | ViT-B/32, ViT-B/16  | a small transformer with 16, and with 49, tokens    |
-| `zero_shot`      | CLIP, zero-shot     | cosine to class prototypes in the embedded          |
-|                  |                     | network's features, without its last layer          |
-| `fine_tuned`     | CLIP, fine-tuned    | the embedded network, whose last layer was trained  |
+| here             | stands for         | description                                              |
+|------------------|--------------------|----------------------------------------------------------|
+| `convolutional`  | ResNet-50          | the embedded network                                     |
+| `vit_7`, `vit_4` | ViT-B/32, ViT-B/16 | a small transformer with 16, and with 49, tokens         |
+| `zero_shot`      | CLIP, zero-shot    | cosine of its last features to a prototype of each class |
+| `fine_tuned`     | CLIP, fine-tuned   | the embedded network, whose last layer was trained       |
 
 Each is a function without arguments, for `source` in a study; `images` is for `path` in [images].
-The transformers have patches of 7x7 or 4x4 pixels, three blocks of width 48, the mean of the tokens
-and a linear layer, about 60,000 parameters. `tools/train_vits.py` trains them.
+`tools/train_vits.py` trains the transformers, which have about 60,000 parameters.
 """
 
 from __future__ import annotations
+
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ..core.validation import require
 from ..data.images import ImageSet
-from ..errors import InputError
-from .embedded import CLASSES, Embedded, embedded, shipped_weights
+from .embedded import CLASSES, embedded, shipped_weights
 
 __all__ = ["convolutional", "fine_tuned", "images", "vit_4", "vit_7", "zero_shot"]
 
@@ -84,8 +84,7 @@ class Prototypes(nn.Module):
 
 def tiny_vit(patch: int) -> tuple[TinyViT, float]:
     """Return the trained network with patches of 7 or 4 pixels, and its test accuracy."""
-    if patch not in PATCHES:
-        raise InputError(f"is {patch}", expected="7 or 4", input="patch")
+    require(patch in PATCHES, "patch", patch, "7 or 4")
     tensors, about = shipped_weights(f"tiny_vit_{patch}")
     network = TinyViT(patch)
     network.load_state_dict(tensors)
@@ -100,18 +99,17 @@ def vit_4() -> nn.Module:
     return tiny_vit(4)[0]
 
 
-def convolutional() -> nn.Module:
-    return _network(embedded())
+def convolutional() -> nn.Sequential:
+    return cast(nn.Sequential, embedded().model.network)
 
 
-def fine_tuned() -> nn.Module:
-    return convolutional()
+fine_tuned = convolutional
 
 
 def zero_shot() -> nn.Module:
     """Return a classifier whose prototypes are the mean unit features of each class's images."""
     shipped = embedded()
-    body = _network(shipped)[:-1]
+    body = convolutional()[:-1]
     with torch.inference_mode():
         features = functional.normalize(body(shipped.images.clone()), dim=1)
         means = [features[shipped.labels == label].mean(0) for label in range(len(CLASSES))]
@@ -125,15 +123,7 @@ def images() -> ImageSet:
     with torch.inference_mode():
         for make in (convolutional, vit_7, vit_4, zero_shot):
             correct &= make()(shipped.images.clone()).argmax(1) == shipped.labels
-    numbers = torch.nonzero(correct).flatten()
-    names = tuple(str(number) for number in numbers.tolist())
-    labels = tuple(shipped.labels[numbers].tolist())
+    names = tuple(map(str, torch.nonzero(correct).flatten().tolist()))
+    labels = tuple(shipped.labels[correct].tolist())
     origins = ("the embedded images",) * len(names)
-    return ImageSet(shipped.images[numbers], labels, names, origins, CLASSES)
-
-
-def _network(shipped: Embedded) -> nn.Sequential:
-    network = shipped.model.network
-    if not isinstance(network, nn.Sequential):
-        raise TypeError("the embedded model has no network")
-    return network
+    return ImageSet(shipped.images[correct], labels, names, origins, CLASSES)

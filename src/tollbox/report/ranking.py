@@ -242,7 +242,7 @@ def read_floors(file: Path, results: StudyResults) -> dict[tuple[str, int], floa
     numbers = {content: number for number, (content, _, _) in enumerate(results.images)}
     columns = ("image", "distance", "model") if len(models) > 1 else ("image", "distance")
     floors: dict[tuple[str, int], float] = {}
-    for line, (image, text, *model) in rows_of(file, columns):
+    for where, (image, text, *model) in rows_of(file, columns):
         try:
             value = float(text)
         except ValueError:
@@ -253,7 +253,7 @@ def read_floors(file: Path, results: StudyResults) -> dict[tuple[str, int], floa
         elif model and model[0] not in models:
             given, expected = f"the model is {shortened(model[0])!r}", f"one of {', '.join(models)}"
         if given:
-            raise FileError(given, expected=expected, where=f"{file}, line {line}")
+            raise FileError(given, expected=expected, where=where)
         if image in numbers:
             key = (model[0] if model else models[0]), numbers[image]
             floors[key] = min(value, floors.get(key, math.inf))

@@ -41,7 +41,8 @@ from ..detection import benign_panel
 from ..engine.batch import default_batch_size, trial_batch_size
 from ..errors import InputError, mention
 from ..model_check import CHECKED_IMAGES, Examined, exact_choice, examine, shapes_of, threads
-from ..models.loading import LoadedNetwork, load_network
+from ..models.loading import load_network
+from ..models.network import Network
 from ..models.numerics import DTYPES
 from ..models.pytorch import Running
 from ..models.registry import brings_configuration, files_of
@@ -91,7 +92,7 @@ class StudyInputs:
     """Models that the caller supplies, by name; they are not loaded."""
     own_names: bool
     """Whether the names of the classes are from the configuration of a model."""
-    opened: dict[str, LoadedNetwork] = field(repr=False)
+    opened: dict[str, Network] = field(repr=False)
     """Models that are loaded but not yet fitted to the images, by name."""
     kept: Kept | None = None
     """Images of each model; None if each has all of them."""
@@ -118,13 +119,8 @@ class StudyInputs:
                 with reported(self.study, spec=spec):
                     dtype = None if spec.dtype is None else DTYPES[spec.dtype]
                     switches = spec.channels_last, spec.compile, spec.cuda_graphs, spec.tf32
-                    model = opened.fit(
-                        self.images.images[0],
-                        mean=spec.mean,
-                        std=spec.std,
-                        quantize=spec.quantize,
-                        running=Running(dtype, *switches),
-                    )
+                    running = Running(spec.mean, spec.std, spec.quantize, dtype, *switches)
+                    model = opened.fit(self.images.images[0], running)
             self._check_classes(spec, model)
             self.models[spec.name] = replace(model, names=self.images.class_names or None)
         return self.models[spec.name]
@@ -409,7 +405,7 @@ def load(
     if study.images.function is None:
         with reported(study, ("images", "path")):  # before a model is downloaded
             check_there(study.images.path)
-    opened: dict[str, LoadedNetwork] = {}
+    opened: dict[str, Network] = {}
     own: ModelConfiguration
     if record is not None:
         own = RecordedConfiguration(record)

@@ -26,7 +26,8 @@ from ..data.images import ImageSet
 from ..data.resizing import ModelConfiguration, Preparation, pair
 from ..data.user_code import importable
 from ..errors import InputError, mention
-from ..models.loading import LoadedNetwork
+from ..models.loading import open_network
+from ..models.network import Network
 from .selection import select, take
 from .specs import AttackSpec, ModelSpec
 from .store.record import StudyRecord
@@ -130,12 +131,12 @@ def load_images(study: Study, limit: int | None, own: ModelConfiguration | None 
     return images if limit is None or len(images) <= limit else take(images, range(limit))
 
 
-def open_model(study: Study, spec: ModelSpec, device: str | torch.device) -> LoadedNetwork:
+def open_model(study: Study, spec: ModelSpec, device: str | torch.device) -> Network:
     """Return a model that is not yet fitted to the images."""
     if ":" in spec.resolved:
         importable(str(study.folder.resolve()))
     with reported(study, spec=spec):
-        return LoadedNetwork.load(
+        return open_network(
             spec.resolved,
             names=study.images.names,
             device=device,
