@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..core.problem import Attack
@@ -30,7 +30,7 @@ PART = "part"
 """The key that replaces a part."""
 
 
-def overridden(attack: Attack, item: Item, other_keys: frozenset[str] = frozenset()) -> Attack:
+def overridden(attack: Attack, item: Item, other_keys: Collection[str] = ()) -> Attack:
     """Return the attack with the fields of a table changed; `other_keys` are not fields."""
     item.check_names({*_types(attack), *other_keys}, f"field of {type(attack).__name__}")
     changes = {name: one for name, one in item.table().items() if name not in other_keys}

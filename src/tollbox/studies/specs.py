@@ -35,9 +35,9 @@ from ..data.tables import kind_of
 from ..data.user_code import is_function, named_by_file
 from ..errors import InputError
 from ..models.registry import file_of, is_model_name, located, misspelt, short_name
-from . import schema
+from . import kinds, schema
 from .overrides import overridden
-from .schema import IMAGES, LIMITS, MODEL, find, keys, placed, written
+from .schema import LIMITS, find, keys, placed, written
 from .selection import read_list
 from .toml import Item, shown
 
@@ -75,24 +75,23 @@ class ImagesSpec(schema.ImagesTable):
                 f"images.labels is given, but images.path is {shown(source)}, a function: it "
                 "returns the labels with the images; leave images.labels out."
             )
-        values, items = schema.read(schema.ImagesTable, item)
-        del values["path"]
-        with placed(schema.ImagesTable, item):
-            spec = cls.of(items["path"].value, folder=item.source.folder, **values)
-        if item.source.files:
-            spec._check_files(items)
+        values, items = schema.read(cls, item)
+        with placed(cls, item):
+            spec = cls.of(values.pop("path"), folder=item.source.folder, **values)
+        if item.source.files and spec.function is None:
+            spec._check_files(items["path"], items.get("labels"))
         return spec
 
-    def _check_files(self, items: Mapping[str, Item]) -> None:
+    def _check_files(self, path: Item, labels: Item | None) -> None:
         """Raise FileError unless there are several images, and `labels` only for a folder."""
-        path, kind = items["path"], items["path"].kind_at(self.path)
+        kind = path.kind_at(self.path)
         if kind == "file" and self.path.suffix.lower() in SUFFIXES:
             raise path.error(
-                f"images.path is {shown(path.value)}, a single image: expected {IMAGES}; put it "
-                "into a folder, with a CSV of labels next to it."
+                f"images.path is {shown(path.value)}, a single image: expected "
+                f"{kinds.IMAGES.expected}; put it into a folder, with a CSV of labels next to it."
             )
-        if self.labels is not None and kind != "folder":
-            raise items["labels"].error(
+        if labels is not None and kind == "file":
+            raise labels.error(
                 f"images.labels is given, but images.path is {shown(path.value)}, which is not a "
                 "folder: an .npz file has its labels inside; leave images.labels out."
             )
@@ -118,7 +117,7 @@ class ModelSpec(schema.ModelTable):
 
     @classmethod
     def read(cls, item: Item) -> ModelSpec:
-        values, items = schema.read(schema.ModelTable, item)
+        values, items = schema.read(cls, item)
         _check_source(items["source"])
         return cls.of(values.pop("source"), folder=item.source.folder, **values)
 
@@ -133,7 +132,7 @@ def _resolved(source: str, folder: Path, input: str) -> tuple[str, Path | None]:
 
 def _check_source(item: Item) -> str:
     """Return the source of a model; raise FileError unless its file, if it has one, exists."""
-    source, folder = item.text(f"{MODEL}, in quotes"), item.source.folder
+    source, folder = item.text(f"{kinds.MODEL}, in quotes"), item.source.folder
     path: Path | None = folder / source
     if item.kind_at(folder / source) == "nothing":
         if is_model_name(source):
@@ -141,7 +140,7 @@ def _check_source(item: Item) -> str:
         elif (error := misspelt(source)) is not None:
             raise item.source.about(error, {"model": item.key})
     if item.source.files and path is not None and item.kind_at(path) != "file":
-        raise item.missing(path, MODEL)
+        raise item.missing(path, kinds.MODEL)
     return source
 
 
@@ -161,12 +160,8 @@ class SurrogateSpec(schema.SurrogateTable):
     @classmethod
     def read(cls, item: Item) -> SurrogateSpec:
         """Read a source, a list of sources, or a table with either."""
-        if not isinstance(item.value, dict):
-            values: dict[str, Any] = {
-                "sources": find(schema.SurrogateTable, "source").kind.read(item)
-            }
-        else:
-            values, _ = schema.read(schema.SurrogateTable, item)
+        is_table = isinstance(item.value, dict)
+        values = schema.read(cls, item)[0] if is_table else {"sources": kinds.SOURCES.read(item)}
         sources = [_check_source(one) for one in values.pop("sources")]
         return cls.of(*sources, folder=item.source.folder, **values)
 
@@ -197,7 +192,7 @@ class AttackSpec(schema.AttackTable):
         except InputError as error:
             found = {"surrogate": (*item.key, "surrogate")}
             raise item.source.about(error, found, items["preset"].key, item.key) from None
-        own = frozenset(each.name for each in keys(schema.AttackTable))
+        own = {each.name for each in keys(schema.AttackTable)}
         return cls(
             preset=preset,
             name=values.get("name", preset),
@@ -244,8 +239,7 @@ class Tariff:
             prices = prices_from(str(file) if price.strip() else price)
             return cls(name or file.stem, prices, Limits(**limits), file)
         if not price >= 0:
-            expected = find(schema.PriceTable, "ratio").kind.expected
-            raise InputError(f"is {price:g}", expected=expected, input="price")
+            raise InputError(f"is {price:g}", expected=kinds.PRICE, input="price")
         prices = Prices.flagged_only() if math.isinf(price) else Prices(source=price)
         return cls(name or f"{price:g}", prices, Limits(**limits))
 
@@ -255,20 +249,16 @@ class Tariff:
         entry = {"ratio": item}
         if isinstance(item.value, dict):
             _, entry = schema.read(schema.PriceTable, item)
-        given = {
-            each.field: each.kind.read(items[each.name])
-            for each in keys(schema.PriceTable)
-            if each.name in (items := {**top, **entry} if each.name in LIMITS else entry)
-        }
+        items = {name: top[name] for name in LIMITS if name in top} | entry
+        given = schema.read_given(schema.PriceTable, items)
         price = given.pop("ratio")
+        name = given.pop("name", Path(price).stem if isinstance(price, str) else f"{price:g}")
         try:
-            return cls.of(price, folder=item.source.folder, **given)
+            return cls.of(price, name=name, folder=item.source.folder, **given)
         except InputError as error:
-            found = {name: one.key for name, one in {**top, **entry}.items() if name in LIMITS}
-            found["price"] = entry["ratio"].key
+            found = {"price": entry["ratio"].key, **{name: one.key for name, one in items.items()}}
             if error.input != "price":
-                default = Path(price).stem if isinstance(price, str) else f"{price:g}"
-                error = error.placed(f"the price {given.get('name', default)!r}")
+                error = error.placed(f"the price {name!r}")
             raise item.source.about(error, found, item.key) from None
 
     def values(self) -> dict[str, Any]:
@@ -304,8 +294,8 @@ class GoalSpec(schema.GoalTable):
 
     @classmethod
     def read(cls, item: Item) -> GoalSpec:
-        with placed(schema.GoalTable, item):
-            values, _ = schema.read(schema.GoalTable, item)
+        with placed(cls, item):
+            values, _ = schema.read(cls, item)
             flagged, file = values.pop("flagged", (None, None))
             return cls(**values, flagged=flagged, flagged_file=file)
 
@@ -320,7 +310,7 @@ class DetectorSpec(schema.DetectorTable):
 
     def __post_init__(self) -> None:
         if not is_function(self.source):
-            expected = find(schema.DetectorTable, "source").kind.expected
+            expected = find(DetectorSpec, "source").kind.expected
             unknown = InputError(f"is {self.source!r}", expected=expected, input="detector")
             raise named_by_file(self.source, "detector") or unknown
         self.terms  # noqa: B018  raises if the price or the limit is wrong
@@ -332,8 +322,8 @@ class DetectorSpec(schema.DetectorTable):
 
     @classmethod
     def read(cls, item: Item) -> DetectorSpec:
-        with placed(schema.DetectorTable, item, detector=(*item.key, "source")):
-            return cls(**schema.read(schema.DetectorTable, item)[0])
+        with placed(cls, item, detector=(*item.key, "source")):
+            return cls(**schema.read(cls, item)[0])
 
 
 def read_each(read_one: Callable[[Item], Any], item: Item, example: str) -> tuple[Any, ...]:

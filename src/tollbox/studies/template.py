@@ -80,7 +80,7 @@ class Template:
             yield from ("[[attacks]]", f"{line:{COLUMN}}# {why}", "")
         yield from ("# [[attacks]]", '# preset = "a-cgba"')
         name = find(ALL["attacks"], "name")
-        yield f"{f'# name = {name.example}':{COLUMN}}# {name.help}"
+        yield f"{f'# name = {name.kind.example}':{COLUMN}}# {name.help}"
         yield f"{'# estimate.delta = 0.5':{COLUMN}}# Any field of its parts can be changed."
         for table in ("goal", "detector"):
             about = (ALL[table].__doc__ or "").partition(": ")[2]
@@ -96,7 +96,7 @@ def table_lines(
         value = values.get(each.name)
         text = f"{each.name} = {'' if value is None else toml_value(value, Path())}"
         if value is None:
-            text = f"# {text}{(examples or {}).get(each.name, each.example)}"
+            text = f"# {text}{(examples or {}).get(each.name, each.kind.example)}"
         line = f"{text:{COLUMN - 2}}  # {each.help}"
         if len(line) <= WIDTH:
             yield line

@@ -312,7 +312,7 @@ class Item:
     def number(self, expected: str = "a number") -> float:
         """Return any number except NaN; it may be infinite."""
         if isinstance(self.value, bool) or not isinstance(self.value, int | float):
-            raise self.wrong(expected + self._unquote())
+            raise self.wrong(self._or_unquoted(expected))
         try:
             value = float(self.value)
         except OverflowError:
@@ -331,18 +331,11 @@ class Item:
         if isinstance(self.value, bool) or not isinstance(self.value, int):
             if isinstance(self.value, float) and self.value.is_integer():
                 expected += f"; write {self.value:.0f}"
-            raise self.wrong(expected + self._unquote())
+            raise self.wrong(self._or_unquoted(expected))
         if not least <= self.value <= most:
             beyond = least != -LARGEST and self.value > LARGEST
             raise self.wrong(f"{expected}, of at most 64 bits" if beyond else expected)
         return self.value
-
-    def path(self, expected: str, kinds: tuple[str, ...] = ("file",)) -> Path:
-        """Return a path; where files must exist, it must be one of `kinds` of `kind_of`."""
-        path = self.source.folder / self.text(f"{expected}, as a path in quotes")
-        if self.source.files and self.kind_at(path) not in kinds:
-            raise self.missing(path, expected)
-        return path
 
     def kind_at(self, path: Path) -> str:
         """Return what is at a path that this item gives."""
@@ -389,9 +382,17 @@ class Item:
                 )
             raise self.source.error(key, str(UnknownNameError(kind, shortened(name), names)))
 
-    def _unquote(self) -> str:
+    @property
+    def is_list(self) -> bool:
+        return isinstance(self.value, list)
+
+    @property
+    def is_quoted_number(self) -> bool:
         try:
             float(self.value if isinstance(self.value, str) else "")
         except ValueError:
-            return ""
-        return "; write it without quotes"
+            return False
+        return True
+
+    def _or_unquoted(self, expected: str) -> str:
+        return f"{expected}; write it without quotes" if self.is_quoted_number else expected
