@@ -1,22 +1,22 @@
 """Kinds of values in a study file: how each is read, checked and described.
 
-`read` refuses a value of the wrong kind with the line and the key; `check` refuses a value that was
-given in Python or on the command line. This module imports neither torch nor numpy.
+`read` returns the value of an item of the file, and refuses another type of value. `check` refuses
+a value that is out of range, wherever it was given: in the file, in Python or on the command line.
+This module imports neither torch nor numpy.
 """
 
 from __future__ import annotations
 
 import math
 import string
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..core.metric import Metric, norm_of
 from ..core.validation import check_whole, require
 from ..data.classes import flagged_classes
-from ..data.resizing import LARGEST_SIDE, Side
+from ..data.resizing import Side
 from ..data.tables import LARGEST
 from ..data.user_code import is_function
 from ..errors import InputError
@@ -39,7 +39,7 @@ class Kind:
     words: str
     """What it is called on the reference page."""
     read: Callable[[Item], Any]
-    """Return the value of an item of the file; raise FileError if it is of another kind."""
+    """Return the value of an item; raise FileError if it is of another type."""
     example: str
     """A value as TOML writes it."""
     expected: str = ""
@@ -67,59 +67,46 @@ def number(example: str, expected: str = "a number") -> Kind:
     return Kind("a number", lambda item: item.number(expected), example, expected)
 
 
-def whole(example: str, least: int = -LARGEST, most: int = LARGEST) -> Kind:
-    highest = math.inf if most == LARGEST and least >= 0 else most
-    return Kind(
-        "a whole number",
-        lambda item: item.whole(least, most),
-        example,
-        check=lambda name, value: check_whole(name, value, least, highest),
-        is_whole=True,
-    )
+def whole(example: str, least: int, most: float = math.inf) -> Kind:
+    def check(name: str, value: Any) -> None:
+        check_whole(name, value, least, most)
+
+    return Kind("a whole number", Item.whole, example, check=check, is_whole=True)
 
 
 def cap(example: str) -> Kind:
+    """Return a number of queries, answers or alarms; `Limits` and `Detection` check it."""
+
     def read(item: Item) -> float:
-        if item.value == math.inf:
-            return math.inf
-        return item.whole(1, expected="a whole number of 1 or more, or inf for no cap")
+        expected = "a whole number of 1 or more, or inf for no cap"
+        return math.inf if item.value == math.inf else item.whole(expected)
 
     return Kind("a whole number, or inf", read, example, write=int, is_whole=True)
 
 
-def choice(example: str, options: tuple[str, ...]) -> Kind:
+def choice(example: str, options: Sequence[str]) -> Kind:
     expected = f"{', '.join(options[:-1])} or {options[-1]}"
-
-    def read(item: Item) -> str:
-        if (value := item.text(f"{expected}, in quotes")) not in options:
-            raise item.wrong(f"{expected}, in quotes")
-        return value
 
     def check(name: str, value: Any) -> None:
         require(value in options, name, value, expected)
 
-    return Kind("text", read, f'"{example}"', expected, check)
+    return replace(text(example, expected), check=check)
 
 
 def file_path(example: str, expected: str, *kinds: str) -> Kind:
     """Return a path from the folder of the study file, to a file or to one of `kinds`."""
 
     def read(item: Item) -> Path:
-        path = item.source.folder / item.text(f"{expected}, as a path in quotes")
-        if item.source.files and item.kind_at(path) not in (kinds or ("file",)):
-            raise item.missing(path, expected)
-        return path
+        return item.path(expected, kinds or ("file",))
 
     return Kind("a path", read, f'"{example}"', expected)
 
 
 def _images(item: Item) -> str:
     """Return the path of a folder or file, or module:function, which has the form of a path."""
-    path = item.source.folder / (given := item.text(f"{IMAGES.expected}, in quotes"))
-    found = item.kind_at(path)
-    exists = found in ("file", "folder") or (found == "nothing" and is_function(given))
-    if item.source.files and not exists:
-        raise item.missing(path, IMAGES.expected)
+    given = item.text(f"{IMAGES.expected}, in quotes")
+    if not is_function(given) or item.kind_at(item.source.folder / given) != "nothing":
+        item.path(IMAGES.expected, ("file", "folder"))
     return given
 
 
@@ -155,27 +142,14 @@ STD = per_channel(
 
 
 def side(example: str) -> Kind:
-    expected = f"a whole number from 1 to {LARGEST_SIDE}, or a list of height and width"
+    """Return a length, or a height and a width; `Resizing` checks them."""
 
     def read(item: Item) -> Side:
         if not item.is_list:
-            return item.whole(1, LARGEST_SIDE, expected)
-        if len(item.value) != 2:
-            raise item.wrong(expected)
-        height, width = (one.whole(1, LARGEST_SIDE) for one in item.entries("[224, 224]"))
-        return height, width
+            return item.whole("a whole number, or a list of height and width")
+        return tuple(one.whole() for one in item.entries("[224, 224]"))  # type: ignore[return-value]
 
     return Kind("a whole number, or height and width", read, example)
-
-
-def _norm(item: Item) -> Metric:
-    try:
-        return norm_of(item.value)
-    except InputError as error:
-        raise item.wrong(error.expected) from None
-
-
-NORM = Kind("text", _norm, '"linf"')
 
 
 def _digest(item: Item) -> str:
@@ -191,7 +165,7 @@ DIGEST = Kind("text", _digest, f'"{"0123456789abcdef" * 2}"')
 def _classes(item: Item) -> tuple[frozenset[int], Path | None]:
     """Return classes, and the file that lists them, if there is one."""
     if item.is_list:
-        return frozenset(one.whole(0) for one in item.entries("flagged = [151, 152]")), None
+        return frozenset(one.whole() for one in item.entries("flagged = [151, 152]")), None
     expected = "a list of classes, or a file with one in each line, as a path in quotes"
     file = item.source.folder / item.text(expected)
     return flagged_classes(file), file
@@ -200,21 +174,20 @@ def _classes(item: Item) -> tuple[frozenset[int], Path | None]:
 CLASSES = Kind("a path, or a list of classes", _classes, "[3, 5]")
 
 
-def _seeds(item: Item) -> tuple[int, ...]:
-    each = item.entries("seeds = [0, 1, 2]")
-    seeds = tuple(one.whole() for one in each)
+def _check_seeds(name: str, seeds: tuple[int, ...]) -> None:
     for place, seed in enumerate(seeds):
-        if seed in seeds[:place]:
-            raise each[place].error(f"seeds has {seed} twice: expected each once; leave one out.")
-    return seeds
-
-
-def _check_seeds(_: str, seeds: tuple[int, ...]) -> None:
-    for seed in seeds:
         check_whole("seed", seed, -LARGEST, LARGEST)
+        if seed in seeds[:place]:
+            twice = f"has {seed} twice"
+            raise InputError(twice, expected="each once", remedy="leave one out", input=name)
 
 
-SEEDS = Kind("a list of whole numbers", _seeds, "[0, 1, 2]", check=_check_seeds)
+SEEDS = Kind(
+    "a list of whole numbers",
+    lambda item: tuple(one.whole() for one in item.entries("seeds = [0, 1, 2]")),
+    "[0, 1, 2]",
+    check=_check_seeds,
+)
 PRICE = (
     "a number that is 0 or more, inf, or the path of a CSV with the columns class and price, or "
     "flagged and price"
@@ -228,8 +201,7 @@ def _ratio(item: Item) -> float | str:
     given = item.text(PRICE)
     if item.is_quoted_number:
         raise item.wrong(f"{PRICE}; write a number without quotes")
-    if item.kind_at(item.source.folder / given) != "file":
-        raise item.missing(item.source.folder / given, PRICE)
+    item.path(PRICE)
     return given
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from ..core.problem import Attack
 from ..data.tables import shortened
-from ..errors import InputError, UnknownNameError
+from ..errors import UnknownNameError
 from ..parts.registry import PARTS
 from .toml import Item
 
@@ -49,12 +49,9 @@ def _replaced(part: Any, changes: Mapping[str, Item]) -> Any:
         return part
     kinds = _types(part)
     values = {k: _value(kinds[k], getattr(part, k), item) for k, item in changes.items()}
-    try:
+    first = next(iter(changes.values()))
+    with first.reporting({name: item.key for name, item in changes.items()}):
         return dataclasses.replace(part, **values)
-    except InputError as error:
-        first = next(iter(changes.values()))
-        keys = {name: item.key for name, item in changes.items()}
-        raise first.source.about(error, keys, first.key) from None
 
 
 def _value(kind: Any, current: Any, item: Item) -> Any:

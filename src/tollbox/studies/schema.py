@@ -15,8 +15,8 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from ..core.metric import Metric
 from ..core.validation import DTYPES
 from ..data.classes import EXPECTED as CLASS_NAMES
 from ..data.resizing import INTERPOLATIONS, Side
-from ..errors import InputError
 from . import kinds
 from .kinds import FLAG, MEAN, MODEL, STD, Kind, cap, choice, file_path, number, text, whole
 from .toml import Item, table_name
@@ -112,20 +111,20 @@ def read(table: type, item: Item, others: bool = False) -> tuple[dict[str, Any],
 
 def read_given(table: type, items: Mapping[str, Item]) -> dict[str, Any]:
     """Return the values of those keys of a table that are among the items, by field."""
-    given = (each for each in keys(table) if each.name in items)
-    return {each.field: each.kind.read(items[each.name]) for each in given}
+    found = {}
+    for each in keys(table):
+        if (item := items.get(each.name)) is not None:
+            found[each.field] = each.kind.read(item)
+            with item.reporting({each.name: item.key}):
+                each.kind.check(each.name, found[each.field])
+    return found
 
 
-@contextmanager
-def placed(table: type, item: Item, **other_keys: tuple[str | int, ...]) -> Iterator[None]:
+def placed(
+    table: type, item: Item, **others: tuple[str | int, ...]
+) -> AbstractContextManager[None]:
     """While entered, report an InputError about a field at its key in this table of the file."""
-    try:
-        yield
-    except InputError as error:
-        if error.where:
-            raise
-        found = {each.name: (*item.key, each.name) for each in keys(table)} | other_keys
-        raise item.source.about(error, found, item.key) from None
+    return item.reporting({each.name: (*item.key, each.name) for each in keys(table)} | others)
 
 
 OWN = "Default: the model's own configuration, if it has one."
@@ -325,7 +324,7 @@ class StudyTable(Table):
         kinds.SEEDS, "Seeds of the random numbers; everything runs with each.", (0,)
     )
     norm: Metric = key(
-        kinds.NORM, "Norm of distances: l2, or linf for attacks made for it.", Metric.L2
+        choice("linf", [*Metric]), "Norm of distances: l2, or linf if attacks allow it.", Metric.L2
     )
     device: str | None = key(
         text("cuda", DEVICE), "Device of models. Default: cuda if there is one, else cpu."

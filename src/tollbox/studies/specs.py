@@ -187,11 +187,8 @@ class AttackSpec(schema.AttackTable):
     def read(cls, item: Item) -> AttackSpec:
         values, items = schema.read(schema.AttackTable, item, others=True)
         preset, surrogate = values["preset"].lower(), items.get("surrogate")
-        try:
+        with items["preset"].reporting({"surrogate": (*item.key, "surrogate")}):
             attack = described(preset, surrogate is not None).attack
-        except InputError as error:
-            found = {"surrogate": (*item.key, "surrogate")}
-            raise item.source.about(error, found, items["preset"].key, item.key) from None
         own = {each.name for each in keys(schema.AttackTable)}
         return cls(
             preset=preset,

@@ -24,7 +24,7 @@ from ..core.execution import Execution
 from ..core.metric import Metric, check_made_for, norm_of
 from ..data.tables import path_of
 from ..errors import InputError
-from .schema import ARRAYS, LIMITS, TABLES, ModelTable, StudyTable, find, keys, written
+from .schema import ARRAYS, LIMITS, TABLES, ModelTable, StudyTable, find, keys, read_given, written
 from .specs import AttackSpec, DetectorSpec, GoalSpec, ImagesSpec, ModelSpec, Tariff, read_each
 from .toml import Item, Key, Source, parsed, read_text
 
@@ -179,19 +179,14 @@ class Study:
         for name, example in REQUIRED.items():
             if name not in top:
                 raise source.error((), f"there is no {name}: expected {example}; add it.")
-        values: dict[str, Any] = {"name": Path(where).stem or "study"}
-        for each in keys(StudyTable):
-            if each.name in top:
-                values[each.field] = each.kind.read(top[each.name])
+        values = {"name": Path(where).stem or "study", **read_given(StudyTable, top)}
         for name in ("prices", *LIMITS):  # which belong to the tariffs
             values.pop(name, None)
         if "device" in top:
             _check_device(top["device"])
         options = {each.name for each in fields(Execution)} & set(values)
-        try:
+        with Item(source, ("metered",), None).reporting(KEYS):
             execution = Execution(**{name: values.pop(name) for name in options})
-        except InputError as error:
-            raise source.about(error, KEYS, ("metered",)) from None
         return cls(
             text=text,
             where=where,

@@ -16,7 +16,7 @@ import contextlib
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -291,6 +291,16 @@ class Item:
     def error(self, message: str) -> FileError:
         return self.source.error(self.key, message)
 
+    @contextlib.contextmanager
+    def reporting(self, keys: Mapping[str, Key]) -> Iterator[None]:
+        """While entered, report an InputError without a place at its key among `keys`, or here."""
+        try:
+            yield
+        except InputError as error:
+            if error.where:
+                raise
+            raise self.source.about(error, keys, self.key) from None
+
     def text(self, expected: str = "text in quotes") -> str:
         if not isinstance(self.value, str) or not self.value.strip():
             raise self.wrong(expected)
@@ -321,21 +331,21 @@ class Item:
             raise self.wrong(expected)
         return value
 
-    def whole(self, least: int = -LARGEST, most: int = LARGEST, expected: str = "") -> int:
-        """Return a whole number from `least` to `most`."""
-        if not expected:
-            expected = f"a whole number from {least} to {most}"
-            if most == LARGEST:
-                expected = "a whole number"
-                expected += f" of {least} or more" if least > -LARGEST else " of at most 64 bits"
+    def whole(self, expected: str = "a whole number") -> int:
         if isinstance(self.value, bool) or not isinstance(self.value, int):
             if isinstance(self.value, float) and self.value.is_integer():
                 expected += f"; write {self.value:.0f}"
             raise self.wrong(self._or_unquoted(expected))
-        if not least <= self.value <= most:
-            beyond = least != -LARGEST and self.value > LARGEST
-            raise self.wrong(f"{expected}, of at most 64 bits" if beyond else expected)
+        if abs(self.value) > LARGEST:
+            raise self.wrong(f"{expected}, of at most 64 bits")
         return self.value
+
+    def path(self, expected: str, kinds: tuple[str, ...] = ("file",)) -> Path:
+        """Return a path; where files must exist, it must be one of `kinds` of `kind_of`."""
+        path = self.source.folder / self.text(f"{expected}, as a path in quotes")
+        if self.source.files and self.kind_at(path) not in kinds:
+            raise self.missing(path, expected)
+        return path
 
     def kind_at(self, path: Path) -> str:
         """Return what is at a path that this item gives."""
