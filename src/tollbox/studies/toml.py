@@ -6,19 +6,20 @@
 3. An unknown key is refused with the closest known key. A key of the top of the file that is found
    inside a table is reported as such, since everything after a [table] belongs to that table.
 
-`tomllib` returns values without their lines. The scanner here walks over a text that `tomllib` has
-accepted, so it never refuses anything. A key that it does not find has no line in messages.
+`tomllib` returns values without their lines. The line of a key is the first one after which the
+text, cut there and completed, has the key (`line_of`). A key that is not found has no line.
 """
 
 from __future__ import annotations
 
+import bisect
 import contextlib
+import itertools
 import math
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,105 +29,42 @@ from ..errors import FileError, InputError, UnknownNameError
 Key = tuple[str | int, ...]
 """Names of tables and keys, and positions in lists from 0 on: ("attacks", 1, "search", "tau")."""
 
-_TOKEN = re.compile(
-    r"""
-    (?P<skip>   [ \t\r]+ | \#[^\n]* )
-  | (?P<line>   \n )
-  | (?P<string> \"{3} (?:\\.|[^\\])*? \"{3,5}
-              | '{3} .*? '{3,5}
-              | \" (?:\\.|[^\"\\\n])* \"
-              | ' [^'\n]* ' )
-  | (?P<mark>   [\[\]{}=,.] )
-  | (?P<bare>   [A-Za-z0-9_-]+ )
-  | (?P<other>  . )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+MOST_NESTED = 3
+"""Maximum number of lists and inline tables around each other that may end on a later line."""
+CLOSINGS = [
+    f"\n{quotes}\n{''.join(brackets)}"
+    for depth in range(MOST_NESTED + 1)
+    for quotes in ("", '"""', "'''")
+    for brackets in itertools.product("]}", repeat=depth)
+]
+"""Texts that may complete a TOML text that was cut after a line."""
 
 
-def key_lines(text: str) -> dict[Key, int]:
-    """Return the line, counted from 1, of each key, table and list entry of a TOML text."""
-    scanner = _Scanner(text)
-    with contextlib.suppress(RecursionError, IndexError):  # nested too deeply, or cut short
-        scanner.scan()
-    return scanner.lines
+def line_of(text: str, key: Key) -> int | None:
+    """Return the line, counted from 1, of a key, table or list entry of a TOML text, if any."""
+    lines = text.split("\n")
+
+    def found(count: int) -> bool:
+        return _has(_parsed_start("\n".join(lines[:count])), key)
+
+    line = bisect.bisect_left(range(len(lines) + 1), True, key=found)
+    return line if line <= len(lines) else None
 
 
-class _Scanner:
-    def __init__(self, text: str) -> None:
-        self.lines: dict[Key, int] = {}
-        self._tokens: list[tuple[str, str, int]] = []  # (kind, text, line), the next one last
-        line = 1
-        for match in _TOKEN.finditer(text):
-            if match.lastgroup != "skip":
-                self._tokens.append((match.lastgroup or "", match[0], line))
-            line += match[0].count("\n")
-        self._tokens.reverse()
+def _parsed_start(text: str) -> dict[str, Any]:
+    for closing in CLOSINGS:
+        with contextlib.suppress(tomllib.TOMLDecodeError):
+            return tomllib.loads(text + closing)
+    return {}
 
-    def scan(self) -> None:
-        table: Key = ()
-        counts: dict[Key, int] = {}  # number of tables of each [[array]] up to here
-        while self._tokens:
-            kind, text, line = self._tokens[-1]
-            if kind == "line":
-                self._tokens.pop()
-            elif text == "[":
-                self._tokens.pop()
-                double = self._tokens[-1][1] == "["
-                if double:
-                    self._tokens.pop()
-                names, table = self._names(), ()
-                del self._tokens[-1 - double :]
-                for place, name in enumerate(names, 1):
-                    table = (*table, name)
-                    if double and place == len(names):
-                        counts[table] = counts.get(table, 0) + 1
-                    if table in counts:  # of an array, the last table
-                        table = (*table, counts[table] - 1)
-                self._record(table, line)
-            else:
-                self._pair(table)
 
-    def _names(self) -> list[str]:
-        names = []
-        while True:
-            kind, text, _ = self._tokens.pop()
-            names.append(tomllib.loads(f"key = {text}")["key"] if kind == "string" else text)
-            if self._tokens[-1][1] != ".":
-                return names
-            self._tokens.pop()
-
-    def _pair(self, table: Key) -> None:
-        line = self._tokens[-1][2]
-        key: Key = (*table, *self._names())
-        self._tokens.pop()  # the =
-        self._record(key, line)
-        self._value(key)
-
-    def _value(self, key: Key) -> None:
-        opening = self._tokens[-1][1]
-        if opening not in ("[", "{"):
-            while self._tokens and self._tokens[-1][0] != "line":
-                if self._tokens[-1][:2] in (("mark", ","), ("mark", "]"), ("mark", "}")):
-                    return
-                self._tokens.pop()
-            return
-        self._tokens.pop()
-        count = 0
-        while (token := self._tokens[-1])[1] not in ("]", "}"):
-            if token[0] == "line" or token[1] == ",":
-                self._tokens.pop()
-            elif opening == "{":
-                self._pair(key)
-            else:
-                self._record((*key, count), token[2])
-                self._value((*key, count))
-                count += 1
-        self._tokens.pop()
-
-    def _record(self, key: Key, line: int) -> None:
-        for length in range(1, len(key) + 1):
-            self.lines.setdefault(key[:length], line)
+def _has(values: Any, key: Key) -> bool:
+    try:
+        for name in key:
+            values = values[name]
+    except (KeyError, IndexError, TypeError):
+        return False
+    return True
 
 
 MOST_BYTES = 1 << 20
@@ -250,16 +188,12 @@ class Source:
     files: bool = True
     """Whether the files that it names must exist."""
 
-    @cached_property
-    def lines(self) -> Mapping[Key, int]:
-        return key_lines(self.text)
-
     def error(self, key: Key, message: str) -> FileError:
         """Return an error at the line of a key, or of the closest table around it."""
-        while key and key not in self.lines:
+        line = None
+        while key and (line := line_of(self.text, key)) is None:
             key = key[:-1]
-        place = f"{self.where}, line {self.lines[key]}" if key else self.where
-        return FileError(message, where=place)
+        return FileError(message, where=self.where + ("" if line is None else f", line {line}"))
 
     def about(
         self, error: InputError, keys: Mapping[str, Key], otherwise: Key = (), table: Key = ()
