@@ -98,7 +98,7 @@ def images_of(study: Study) -> ImageSet:
 def model_of(study: Study, number: int, example: torch.Tensor) -> Model:
     """One of the models of a study, for images like `example`."""
     images = ImageSet(example[None], (0,), ("0",), ("",))
-    inputs = StudyInputs(study, images, ("",), [None], [None], torch.device("cpu"), {}, False, {})
+    inputs = StudyInputs(study, images, [None], [None], torch.device("cpu"), {})
     return inputs.model(study.models[number])
 
 

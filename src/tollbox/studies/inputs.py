@@ -25,7 +25,7 @@ from torch import Tensor
 
 from ..attacks.surrogates import Surrogate
 from ..core.cell import Cell, check_label
-from ..core.detector import Detection, Detector, check_detector_type
+from ..core.detector import Detection, Detector
 from ..core.exactness import Exactness, Seen
 from ..core.model import Model, as_model
 from ..core.noise import content_hash
@@ -63,18 +63,15 @@ from .grid import Grid, Place
 from .selection import digest_of, take
 from .sources import (
     Configurations,
-    RecordedConfiguration,
     find_device,
     load_images,
     open_model,
+    recorded_configuration,
     reported,
 )
 from .specs import AttackSpec, ModelSpec
 from .store.record import DIGEST, DetectorRecord, Fingerprint, Kept, ModelRecord, StudyRecord
 from .study import Study
-
-MODEL_OPTIONS = ("mean", "std", "quantize", "channels_last", "compile", "cuda_graphs", "tf32")
-"""Fields of a model in a study that loading takes by the same names."""
 
 
 @dataclass(frozen=True)
@@ -83,24 +80,27 @@ class StudyInputs:
 
     study: Study
     images: ImageSet
-    hashes: tuple[str, ...]
-    starts: list[Tensor | None]
-    masks: list[Tensor | None]
+    starts: Sequence[Tensor | None]
+    masks: Sequence[Tensor | None]
     device: torch.device
     supplied: Mapping[str, Model]
     """Models that the caller supplies, by name; they are not loaded."""
-    own_names: bool
+    own_names: bool = False
     """Whether the names of the classes are from the configuration of a model."""
-    opened: dict[str, LoadedNetwork] = field(repr=False)
-    """Models that are loaded but not yet fitted to the images, by name."""
     kept: Kept | None = None
     """Images of each model; None if each has all of them."""
-    models: dict[str, Model] = field(default_factory=dict, init=False, repr=False)
+    opened: dict[str, LoadedNetwork] = field(default_factory=dict, repr=False)
+    """Models that are loaded but not yet fitted to the images, by name."""
+    models: dict[str, Model] = field(default_factory=dict, repr=False)
     """Models that were needed so far, by name."""
     _surrogates: dict[str, Surrogate] = field(default_factory=dict, init=False, repr=False)
     _exactness: dict[str, Exactness] = field(default_factory=dict, init=False, repr=False)
-    _detectors: list[Detector] = field(default_factory=list, init=False, repr=False)
     _fingerprints: dict[str, Fingerprint] = field(default_factory=dict, init=False, repr=False)
+
+    @cached_property
+    def hashes(self) -> tuple[str, ...]:
+        """Content hash of each image."""
+        return tuple(content_hash(image) for image in self.images.images)
 
     @cached_property
     def grid(self) -> Grid:
@@ -115,16 +115,12 @@ class StudyInputs:
             if model is None:
                 opened = self.opened.pop(spec.name, None)
                 opened = opened or open_model(self.study, spec, self.device)
+                dtype = None if spec.dtype is None else DTYPES[spec.dtype]
+                switches = spec.channels_last, spec.compile, spec.cuda_graphs, spec.tf32
+                how: Any = {"mean": spec.mean, "std": spec.std, "quantize": spec.quantize}
                 with reported(self.study, spec=spec):
-                    dtype = None if spec.dtype is None else DTYPES[spec.dtype]
-                    switches = spec.channels_last, spec.compile, spec.cuda_graphs, spec.tf32
-                    model = opened.fit(
-                        self.images.images[0],
-                        mean=spec.mean,
-                        std=spec.std,
-                        quantize=spec.quantize,
-                        running=Running(dtype, *switches),
-                    )
+                    how["running"] = Running(dtype, *switches)
+                    model = opened.fit(self.images.images[0], **how)
             self._check_classes(spec, model)
             self.models[spec.name] = replace(model, names=self.images.class_names or None)
         return self.models[spec.name]
@@ -143,13 +139,13 @@ class StudyInputs:
             check_target(study.goal.target, images, model.classes)
             study.goal.goal.check(model.classes)
             for tariff in study.tariffs:
-                for number in tariff.prices.classes or {}:
-                    if model.classes is not None and number >= model.classes:
-                        raise InputError(
-                            f"the price {tariff.name!r} has one for class {number}, but the model "
-                            f"has {model.classes} classes",
-                            expected=f"0 to {model.classes - 1}",
-                        )
+                largest = max(tariff.prices.classes or (), default=0)
+                if model.classes is not None and largest >= model.classes:
+                    raise InputError(
+                        f"the price {tariff.name!r} has one for class {largest}, but the model "
+                        f"has {model.classes} classes",
+                        expected=f"0 to {model.classes - 1}",
+                    )
 
     def model_record(self, spec: ModelSpec) -> ModelRecord:
         """Return how a model is run, without the layout that an exact study chooses."""
@@ -239,9 +235,8 @@ class StudyInputs:
         """Return an attack, with its surrogate if it has one."""
         attack: Any = spec.attack
         surrogate = self.surrogate(spec)
-        if surrogate is not None:
-            attack = replace(attack, surrogate=surrogate)
-        return attack  # type: ignore[no-any-return]
+        changed: Attack = attack if surrogate is None else replace(attack, surrogate=surrogate)
+        return changed
 
     def check_surrogates(self) -> None:
         """Raise InputError unless all surrogates can be differentiated and have the classes of the
@@ -269,35 +264,33 @@ class StudyInputs:
                         input="surrogate",
                     )
 
-    def detector(self) -> Detector | None:
-        """Return the detector that sees the queries, if there is one."""
+    @cached_property
+    def detection(self) -> Detection | None:
+        """The detector that sees the queries, with the terms of its alarms, if there is one."""
         spec = self.study.detector
-        if spec is not None and not self._detectors:
-            importable(str(self.study.folder.resolve()))
-            with reported(self.study, ("detector", "source")):
-                found = imported(spec.source, "detector")
-                is_detector = isinstance(found, Detector) and not isinstance(found, type)
-                if callable(found) and not is_detector:
-                    found = called(found, spec.source, "detector")
-                check_detector_type(found)
-            self._detectors.append(found)
-        return self._detectors[0] if self._detectors else None
+        if spec is None:
+            return None
+        importable(str(self.study.folder.resolve()))
+        with reported(self.study, ("detector", "source")):
+            found = imported(spec.source, "detector")
+            is_detector = isinstance(found, Detector) and not isinstance(found, type)
+            if callable(found) and not is_detector:
+                found = called(found, spec.source, "detector")
+            return replace(spec.terms, detector=found)
 
     def detector_record(self) -> DetectorRecord | None:
         """Return the record of the detector, with its answers to benign queries about the images,
         as each model would be sent them."""
-        spec, detector = self.study.detector, self.detector()
-        if spec is None or detector is None:
+        spec, detection = self.study.detector, self.detection
+        if spec is None or detection is None:
             return None
-        return DetectorRecord(
-            spec.source,
-            spec.alarm_price,
-            None if math.isinf(spec.max_alarms) else int(spec.max_alarms),
-            {
-                model.name: benign_panel(detector, self.images.images, self.model(model))
-                for model in self.study.models
-            },
-        )
+        images, most = self.images.images, spec.max_alarms
+        panels = {
+            model.name: benign_panel(detection.detector, images, self.model(model))
+            for model in self.study.models
+        }
+        most_alarms = None if math.isinf(most) else int(most)
+        return DetectorRecord(spec.source, spec.alarm_price, most_alarms, panels)
 
     # -- fingerprints -----------------------------------------------------------------------------
 
@@ -319,10 +312,11 @@ class StudyInputs:
 
     def fingerprint(self) -> Fingerprint:
         """Return the fingerprint of all inputs except the models, attacks and noise."""
-        study, detector = self.study, self.detector()
+        study = self.study
         found = {**price_fingerprint(study), **self.replay_fingerprint(study.attacks)}
-        if study.detector is not None:
-            found[f"the detector {study.detector.source}"] = settings_of("detector", detector)
+        if study.detector is not None and self.detection is not None:
+            settings = settings_of("detector", self.detection.detector)
+            found[f"the detector {study.detector.source}"] = settings
         return found
 
     def check_against(
@@ -342,11 +336,7 @@ class StudyInputs:
 
     def cell(self, place: Place, replayed: bool = False) -> Cell:
         """Return a cell of the grid; `replayed` if all its answers and alarms are recorded."""
-        series, image, spec = place.series, place.image, self.study.detector
-        detector = None if replayed else self.detector()
-        detection = None if spec is None else spec.terms
-        if spec is not None and detector is not None:
-            detection = Detection(detector, spec.alarm_price, spec.max_alarms)
+        series, image, detector = place.series, place.image, self.study.detector
         return Cell(
             attack=self.attack(series.attack),
             image=self.images.images[image],
@@ -360,23 +350,15 @@ class StudyInputs:
             start=self.starts[image],
             norm=self.study.norm,
             mask=self.masks[image],
-            detection=detection,
+            detection=detector and (detector.terms if replayed else self.detection),
         )
 
     def only(self, kept: Kept) -> StudyInputs:
         """Return the same inputs with those images that are kept and exist."""
         places = [place for place in kept.places if place < len(self.images)]
-        fewer = replace(
-            self,
-            images=take(self.images, places),
-            hashes=tuple(self.hashes[place] for place in places),
-            starts=[self.starts[place] for place in places],
-            masks=[self.masks[place] for place in places],
-            kept=kept,
-        )
-        fewer.models.update(self.models)
-        fewer._detectors.extend(self._detectors)
-        return fewer
+        starts, masks = ([each[place] for place in places] for each in (self.starts, self.masks))
+        images = take(self.images, places)
+        return replace(self, images=images, starts=starts, masks=masks, kept=kept)
 
 
 def load(
@@ -409,15 +391,15 @@ def load(
     if study.images.function is None:
         with reported(study, ("images", "path")):  # before a model is downloaded
             check_there(study.images.path)
-    opened: dict[str, LoadedNetwork] = {}
-    own: ModelConfiguration
+    opened = {
+        spec.name: open_model(study, spec, device)
+        for spec in study.models
+        if record is None and spec.name not in supplied and brings_configuration(spec.resolved)
+    }
+    own: ModelConfiguration = Configurations({**supplied, **opened})
     if record is not None:
-        own = RecordedConfiguration(record)
-    else:
-        for spec in study.models:
-            if spec.name not in supplied and brings_configuration(spec.resolved):
-                opened[spec.name] = open_model(study, spec, device)
-        own = Configurations({**supplied, **opened})
+        own = recorded_configuration(record)
+    fitted: dict[str, Model] = {}
 
     def load_first(limit: int | None) -> StudyInputs:
         images = load_images(study, limit, own)
@@ -425,10 +407,9 @@ def load(
             starts = load_starts(study.goal.start, images, limit)
         with reported(study, ("goal", "mask")):
             masks = load_masks(study.goal.mask, images)
-        hashes = tuple(content_hash(image) for image in images.images)
         own_names = study.images.names is None and bool(own.names)
-        loaded = images, hashes, starts, masks
-        return StudyInputs(study, *loaded, device, supplied, own_names, opened)
+        loaded = study, images, starts, masks, device, supplied, own_names
+        return StudyInputs(*loaded, opened=opened, models=fitted)
 
     kept = None if record is None else record.kept
     if not study.images.correct_only:
@@ -457,15 +438,13 @@ def _only_correct(study: Study, load_first: Callable[[int | None], StudyInputs])
     """
     limit = study.images.limit
     count = None if limit is None else limit + limit // 2 + 1
-    models: dict[str, Model] = {}
     while True:
         inputs = load_first(count)
-        inputs.models.update(models)
         correct = {spec.name: _correct_places(inputs, spec, limit) for spec in study.models}
         enough = all(len(places) == limit for places in correct.values())
         if enough or count is None or len(inputs.images) < count:
             break
-        count, models = 2 * count, inputs.models
+        count *= 2
     for spec in study.models:
         if not correct[spec.name]:
             none = f"classifies none of the {len(inputs.images)} images correctly"

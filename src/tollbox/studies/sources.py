@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 
@@ -88,43 +89,37 @@ class Configurations:
         return self.models[first].preprocessing
 
 
-@dataclass(frozen=True)
-class RecordedConfiguration:
-    """The configuration that was in force when a study was started."""
+class KnownConfiguration(NamedTuple):
+    """The configuration of a model, known without it."""
 
-    record: StudyRecord
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """Names of the classes, if they are from the configuration of a model."""
-        return self.record.class_names if self.record.own_names else None
-
-    @property
-    def preprocessing(self) -> Preprocessing | None:
-        sizes = self.record.resizing
-        if sizes is None:
-            return None
-        crop = None if sizes.crop is None else pair(sizes.crop)
-        return Preprocessing.of(sizes.resize, crop, interpolation=sizes.interpolation)
+    names: tuple[str, ...] | None
+    preprocessing: Preprocessing | None
 
 
-def load_images(study: Study, limit: int | None, own: ModelConfiguration | None = None) -> ImageSet:
+def recorded_configuration(record: StudyRecord) -> KnownConfiguration:
+    """Return the configuration that was in force when a study was started."""
+    names, sizes = record.class_names if record.own_names else None, record.resizing
+    if sizes is None:
+        return KnownConfiguration(names, None)
+    crop = None if sizes.crop is None else pair(sizes.crop)
+    own = Preprocessing.of(sizes.resize, crop, interpolation=sizes.interpolation)
+    return KnownConfiguration(names, own)
+
+
+def load_images(study: Study, limit: int | None, own: ModelConfiguration) -> ImageSet:
     """Return the first `limit` images of the study, or of its list if it has one.
 
     They are made ready as the study says, or else as `own` does.
     """
     spec = study.images
     count = limit if spec.listed is None else None
+    how: dict[str, Any] = {"resizing": spec.resizing, "names": spec.names, "model": own}
     with reported(study, ("images", "path")):
         if spec.function is not None:
             importable(str(study.folder.resolve()))
-            images = images_from(
-                spec.function, count, resizing=spec.resizing, names=spec.names, model=own
-            )
+            images = images_from(spec.function, count, **how)
         else:
-            images = image_files.load_images(
-                spec.path, spec.labels, count, resizing=spec.resizing, names=spec.names, model=own
-            )
+            images = image_files.load_images(spec.path, spec.labels, count, **how)
     if spec.listed is not None:
         images = select(images, spec.listed, spec.path)
     return images if limit is None or len(images) <= limit else take(images, range(limit))
