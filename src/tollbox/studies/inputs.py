@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ from ..core.exactness import Exactness, Seen
 from ..core.model import Model, as_model
 from ..core.noise import content_hash
 from ..core.problem import Attack
-from ..core.validation import shown
+from ..core.validation import require
 from ..data.classes import check_names
 from ..data.goals import check_target, load_masks, load_starts, masks_digest
 from ..data.images import ImageSet, check_there
@@ -67,7 +67,6 @@ from .sources import (
     load_images,
     open_model,
     recorded_configuration,
-    reported,
 )
 from .specs import AttackSpec, ModelSpec
 from .store.record import DIGEST, DetectorRecord, Fingerprint, Kept, ModelRecord, StudyRecord
@@ -118,7 +117,7 @@ class StudyInputs:
                 dtype = None if spec.dtype is None else DTYPES[spec.dtype]
                 switches = spec.channels_last, spec.compile, spec.cuda_graphs, spec.tf32
                 how: Any = {"mean": spec.mean, "std": spec.std, "quantize": spec.quantize}
-                with reported(self.study, spec=spec):
+                with self.study.reporting(spec=spec):
                     how["running"] = Running(dtype, *switches)
                     model = opened.fit(self.images.images[0], **how)
             self._check_classes(spec, model)
@@ -128,7 +127,7 @@ class StudyInputs:
     def _check_classes(self, spec: ModelSpec, model: Model) -> None:
         """Raise InputError unless the labels, goal, prices and names fit the model's classes."""
         study, images = self.study, self.images
-        with reported(study, spec=spec):
+        with study.reporting(spec=spec):
             check_names(images.class_names, model.classes)
             known = model.classes or len(images.class_names) or None
             for label, name, origin in zip(
@@ -190,7 +189,7 @@ class StudyInputs:
         how, few = study.execution, images[:CHECKED_IMAGES]
         if how.metered:
             return Examined([], Exactness(Seen.METERED))
-        with reported(study, spec=spec):
+        with study.reporting(spec=spec):
             if not how.exact:  # which looks more closely
                 check_repeatable(model, images, trial_batch_size(model, how.batch_size))
             with threads(threads_each(processes)):
@@ -222,7 +221,7 @@ class StudyInputs:
         if given is not None and spec.name not in self._surrogates:
             if any(":" in source for source in given.resolved):
                 importable(str(self.study.folder.resolve()))
-            with reported(self.study, spec=spec):
+            with self.study.reporting(spec=spec):
                 own = given.mean is None and given.std is None
                 networks = [
                     load_network(source, self.images.images[0], self.device, normalised=own)
@@ -246,7 +245,7 @@ class StudyInputs:
             surrogate = self.surrogate(spec)
             if surrogate is None:
                 continue
-            with reported(study, spec=spec):
+            with study.reporting(spec=spec):
                 classes = surrogate.classes(self.images.images[0].to(self.device))
                 largest = max(*self.images.labels, goal.target or 0, *(goal.flagged or ()))
                 others = []
@@ -271,7 +270,7 @@ class StudyInputs:
         if spec is None:
             return None
         importable(str(self.study.folder.resolve()))
-        with reported(self.study, ("detector", "source")):
+        with self.study.reporting(("detector", "source")):
             found = imported(spec.source, "detector")
             is_detector = isinstance(found, Detector) and not isinstance(found, type)
             if callable(found) and not is_detector:
@@ -369,27 +368,16 @@ def load(
     record: that of the study, if it is resumed or read. Without it, models that bring a
         configuration are loaded as well, and with `correct_only` images are classified.
     """
-    if study.execution.metered and study.images.correct_only:
-        raise study.about(
-            InputError(
-                f"and {mention('metered')} are both set: the images are classified without charge, "
-                "and a metered model bills every row",
-                remedy="leave one of them out, and list images that the model classifies correctly",
-                input="correct_only",
-            )
-        )
-    if models is not None and not isinstance(models, Mapping):
-        raise InputError(f"is {shown(models)}", expected="models by name", input="models")
+    require(models is None or isinstance(models, Mapping), "models", models, "models by name")
     names = [spec.name for spec in study.models]
     for name in models or {}:
         if name not in names:
-            raise InputError(
-                f"has {name!r}", expected=f"names of the study: {', '.join(names)}", input="models"
-            )
+            expected = f"names of the study: {', '.join(names)}"
+            raise InputError(f"has {name!r}", expected=expected, input="models")
     supplied = {name: as_model(model) for name, model in (models or {}).items()}
     device = find_device(study)
     if study.images.function is None:
-        with reported(study, ("images", "path")):  # before a model is downloaded
+        with study.reporting(("images", "path")):  # before a model is downloaded
             check_there(study.images.path)
     opened = {
         spec.name: open_model(study, spec, device)
@@ -403,9 +391,9 @@ def load(
 
     def load_first(limit: int | None) -> StudyInputs:
         images = load_images(study, limit, own)
-        with reported(study, ("goal", "start")):
+        with study.reporting(("goal", "start")):
             starts = load_starts(study.goal.start, images, limit)
-        with reported(study, ("goal", "mask")):
+        with study.reporting(("goal", "mask")):
             masks = load_masks(study.goal.mask, images)
         own_names = study.images.names is None and bool(own.names)
         loaded = study, images, starts, masks, device, supplied, own_names
@@ -448,7 +436,7 @@ def _only_correct(study: Study, load_first: Callable[[int | None], StudyInputs])
     for spec in study.models:
         if not correct[spec.name]:
             none = f"classifies none of the {len(inputs.images)} images correctly"
-            raise _unfit(study, spec, none, "check its mean and std, and the labels")
+            _refuse(study, spec, none, "check its mean and std, and the labels")
     return inputs.only(Kept.of(correct, len(inputs.images), limit))
 
 
@@ -465,16 +453,15 @@ def _correct_places(inputs: StudyInputs, spec: ModelSpec, limit: int | None) -> 
         try:
             answers = model(model.sent(batch)).tolist()
         except Exception as error:
-            failed = f"failed to classify the images: {in_a_line(error)}"
-            raise _unfit(study, spec, failed) from None
+            _refuse(study, spec, f"failed to classify the images: {in_a_line(error)}")
         goals = (study.goal.for_label(label) for label in labels[first : first + size])
         right = zip(answers, goals, strict=False)  # the rest is padding
         places += [first + row for row, (answer, goal) in enumerate(right) if goal.flags(answer)]
     return places[:limit]
 
 
-def _unfit(study: Study, spec: ModelSpec, what: str, remedy: str = "") -> InputError:
-    """Return the error for a model that classifies no image correctly."""
+def _refuse(study: Study, spec: ModelSpec, what: str, remedy: str = "") -> NoReturn:
+    """Raise InputError about a model that classifies no image correctly."""
     expected = f"a model that classifies some correctly, as {mention('correct_only')} is set"
-    error = InputError(f"the model {spec.name!r} {what}", expected=expected, remedy=remedy)
-    return study.about(error, ("models", study.models.index(spec), "source"))
+    with study.reporting(("models", study.models.index(spec), "source")):
+        raise InputError(f"the model {spec.name!r} {what}", expected=expected, remedy=remedy)

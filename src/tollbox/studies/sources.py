@@ -1,19 +1,17 @@
 """The sources of a study: its images, the configurations of its models, and its device.
 
-1. Whatever is wrong is reported with the study's file, the line and the key that it concerns.
-2. A model that may bring a configuration is loaded before the images, since its configuration may
+1. A model that may bring a configuration is loaded before the images, since its configuration may
    say how large images are and what classes are called. The study's own settings take precedence
    (`data/resizing.py`).
-3. All models of a study have the same images. If image files have to be resized and the
+2. All models of a study have the same images. If image files have to be resized and the
    configurations of the models differ, the study has to set the size.
-4. The record keeps what was found. A resumed study takes it from there: it loads no model for its
+3. The record keeps what was found. A resumed study takes it from there: it loads no model for its
    images, and ignores later changes of a configuration.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -29,30 +27,9 @@ from ..data.user_code import importable
 from ..errors import InputError, mention
 from ..models.loading import LoadedNetwork
 from .selection import select, take
-from .specs import AttackSpec, ModelSpec
+from .specs import ModelSpec
 from .store.record import StudyRecord
 from .study import Study
-from .toml import Key
-
-SURROGATE_INPUTS = {
-    **dict.fromkeys(("model", "network"), "surrogate"),
-    "mean": "surrogate_mean",
-    "std": "surrogate_std",
-}
-"""Keys of a surrogate's inputs in a study, by the argument names of the loader."""
-
-
-@contextlib.contextmanager
-def reported(
-    study: Study, key: Key = (), spec: ModelSpec | AttackSpec | None = None
-) -> Iterator[None]:
-    """Raise an InputError as one about the study's file: by default about `key`, and with `spec`
-    about that model or attack."""
-    try:
-        yield
-    except InputError as error:
-        own = error.renamed(SURROGATE_INPUTS) if isinstance(spec, AttackSpec) else error
-        raise study.about(own, key, spec) from None
 
 
 @dataclass(frozen=True)
@@ -114,7 +91,7 @@ def load_images(study: Study, limit: int | None, own: ModelConfiguration) -> Ima
     spec = study.images
     count = limit if spec.listed is None else None
     how: dict[str, Any] = {"resizing": spec.resizing, "names": spec.names, "model": own}
-    with reported(study, ("images", "path")):
+    with study.reporting(("images", "path")):
         if spec.function is not None:
             importable(str(study.folder.resolve()))
             images = images_from(spec.function, count, **how)
@@ -129,7 +106,7 @@ def open_model(study: Study, spec: ModelSpec, device: str | torch.device) -> Loa
     """Return a model that is not yet fitted to the images."""
     if ":" in spec.resolved:
         importable(str(study.folder.resolve()))
-    with reported(study, spec=spec):
+    with study.reporting(spec=spec):
         return LoadedNetwork.load(
             spec.resolved,
             names=study.images.names,
@@ -140,5 +117,5 @@ def open_model(study: Study, spec: ModelSpec, device: str | torch.device) -> Loa
 
 def find_device(study: Study) -> torch.device:
     """Return the device of the study, after a test that it works."""
-    with reported(study, ("device",)):
+    with study.reporting(("device",)):
         return usable(study.device)

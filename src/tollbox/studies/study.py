@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ import torch
 from ..core.execution import Execution
 from ..core.metric import Metric, check_made_for, norm_of
 from ..data.tables import path_of
-from ..errors import InputError
+from ..errors import InputError, mention
 from .schema import ARRAYS, LIMITS, TABLES, ModelTable, StudyTable, find, keys, read_given, written
 from .specs import AttackSpec, DetectorSpec, GoalSpec, ImagesSpec, ModelSpec, Tariff, read_each
 from .toml import Item, Key, Source, parsed, read_text
@@ -90,17 +91,20 @@ KEYS: Mapping[str, Key] = {
     "detector": ("detector", "source"),
 }
 """The key that an argument comes from, by the argument's name."""
-MODEL_KEYS: Mapping[str, Key] = {
-    "model": ("source",),
-    **{each.name: (each.name,) for each in keys(ModelTable)},
-}
+MODEL_KEYS = {"model": ("source",), **{each.name: (each.name,) for each in keys(ModelTable)}}
 """The same within a table of [[models]]."""
-ATTACK_KEYS: Mapping[str, Key] = {
+SURROGATE_INPUTS = {
+    **dict.fromkeys(("model", "network"), "surrogate"),
+    "mean": "surrogate_mean",
+    "std": "surrogate_std",
+}
+"""Arguments of the loader, as they are called if it loads a surrogate."""
+ATTACK_KEYS = {
     "surrogate": ("surrogate",),
     "surrogate_mean": ("surrogate", "mean"),
     "surrogate_std": ("surrogate", "std"),
 }
-"""The same within a table of [[attacks]]."""
+"""The keys of these within a table of [[attacks]]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,18 +139,21 @@ class Study:
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", norm_of(self.norm))
         find(StudyTable, "seeds").kind.check("seeds", self.seeds)
-        detection = None if self.detector is None else self.detector.terms
-        for tariff in self.tariffs if detection is not None else ():
-            try:
-                tariff.limits.check(tariff.prices, detection)
-            except InputError as error:
-                placed = error.placed(f"the price {tariff.name!r}")
-                raise self.about(placed, ("detector", "alarm_price")) from None
+        with self.reporting():
+            if self.execution.metered and self.images.correct_only:
+                raise InputError(
+                    f"and {mention('metered')} are both set: the images are classified without "
+                    "charge, and a metered model bills every row",
+                    remedy="leave one of them out, and list images that the model classifies "
+                    "correctly",
+                    input="correct_only",
+                )
+        for tariff in self.tariffs if self.detector is not None else ():
+            with self.reporting(("detector", "alarm_price"), tariff):
+                tariff.limits.check(tariff.prices, self.detector and self.detector.terms)
         for spec in self.attacks:
-            try:
+            with self.reporting(spec=spec):
                 check_made_for(spec.attack, self.norm)
-            except InputError as error:
-                raise self.about(error, spec=spec) from None
 
     @classmethod
     def of(
@@ -212,27 +219,39 @@ class Study:
         """The text, to report where in it something is wrong."""
         return Source(self.where, self.text)
 
-    def about(
-        self, error: InputError, otherwise: Key = (), spec: ModelSpec | AttackSpec | None = None
-    ) -> InputError:
-        """Return an error about an argument as one about the key of this study it comes from.
+    @contextmanager
+    def reporting(
+        self, otherwise: Key = (), spec: ModelSpec | AttackSpec | Tariff | None = None
+    ) -> Iterator[None]:
+        """While entered, report an InputError about an argument at the key that it comes from.
 
-        It is at the key `otherwise` if it comes from none. `spec` is the model or attack that it
-        concerns.
+        It is at the key `otherwise` if it comes from none. `spec` is the model, attack or price
+        that it concerns.
         """
+        try:
+            yield
+        except InputError as error:
+            raise self._placed(error, otherwise, spec) from None
+
+    def _placed(
+        self, error: InputError, otherwise: Key, spec: ModelSpec | AttackSpec | Tariff | None
+    ) -> InputError:
+        if isinstance(spec, Tariff):
+            error = error.placed(f"the price {spec.name!r}")
+        if isinstance(spec, AttackSpec):
+            error = error.renamed(SURROGATE_INPUTS)
         if self.in_memory:
             return error
-        if spec is None:
-            return self.source.about(error, KEYS, otherwise)
-        kind, specs, own, first = (
-            ("model", self.models, MODEL_KEYS, "source")
-            if isinstance(spec, ModelSpec)
-            else ("attack", self.attacks, ATTACK_KEYS, "surrogate")
-        )
-        table = (f"{kind}s", specs.index(spec))
+        table: Key = ()
+        own: Mapping[str, Key] = {}
+        if isinstance(spec, ModelSpec):
+            table, own = ("models", self.models.index(spec)), MODEL_KEYS
+            error, otherwise = error.placed(f"the model {spec.name!r}"), (*table, "source")
+        elif isinstance(spec, AttackSpec):
+            table, own = ("attacks", self.attacks.index(spec)), ATTACK_KEYS
+            error, otherwise = error.placed(f"the attack {spec.name!r}"), (*table, "surrogate")
         found = {**KEYS, **{name: (*table, *key) for name, key in own.items()}}
-        named = error.placed(f"the {kind} {spec.name!r}")
-        return self.source.about(named, found, (*table, first), table)
+        return self.source.about(error, found, otherwise, table)
 
 
 def _check_device(item: Item) -> None:
