@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..core.validation import shown
+from ..core.validation import require
 from ..data.output import check_free, staged
-from ..data.tables import shortened
+from ..data.tables import shortened, utf8
 from ..errors import InputError
 from ..workers.executors import within_cores
 from .fingerprint import attack_fingerprint, current_environment, price_fingerprint
@@ -34,11 +34,10 @@ class Part(NamedTuple):
     def parse(cls, text: str) -> Part:
         """Return the part of a text K/N, with K from 1 to N; raise InputError if it is not that."""
         match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", str(text).strip())
-        if match is None or not 1 <= int(match[1]) <= int(match[2]):
-            raise InputError(
-                f"is {shown(text)}", expected="K/N with K from 1 to N, such as 3/16", input="shard"
-            )
-        return cls(int(match[1]) - 1, int(match[2]))
+        part = cls(int(match[1]) - 1, int(match[2])) if match else cls(0, 0)
+        expected = "K/N with K from 1 to N, such as 3/16"
+        require(0 <= part.number < part.total, "shard", text, expected)
+        return part
 
 
 WHOLE = Part(0, 1)
@@ -92,8 +91,8 @@ def create(
         shape=tuple(images.images.shape[1:]),
         detector=inputs.detector_record(),
     )
-    names = (name.encode("utf-8", "backslashreplace").decode() for name in images.names)
-    rows = list(zip(range(len(images)), inputs.hashes, images.labels, names, strict=True))
+    columns = inputs.hashes, images.labels, map(utf8, images.names)
+    rows = list(zip(range(len(images)), *columns, strict=True))
     with staged(out) as stage:
         for number in record.folder_shards:
             Store.create(shard_path(stage.folder, number), replace(record, shard=number), rows)
@@ -136,15 +135,12 @@ def describe(
 def shard_count(study: Study, cells: int, force: bool, part: Part = WHOLE) -> int:
     """Return the number of shards: one for each worker, each with at least one cell.
 
-    There are no more than cores unless they are forced. All parts of a study have the same number,
-    whatever cores each machine has.
+    Without `force` there are at most as many as cores, except that all parts of a study have the
+    same number.
     """
     if part.total > cells:
-        raise InputError(
-            f"is {part}, and the study has {cells} cells",
-            expected=f"at most {cells} parts",
-            input="shard",
-        )
+        given = f"is {part}, and the study has {cells} cells"
+        raise InputError(given, expected=f"at most {cells} parts", input="shard")
     if part.total > 1:
         return part.total * min(study.workers, cells // part.total)
     return within_cores(min(study.workers, cells), force)

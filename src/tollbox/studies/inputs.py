@@ -335,7 +335,8 @@ class StudyInputs:
 
     def cell(self, place: Place, replayed: bool = False) -> Cell:
         """Return a cell of the grid; `replayed` if all its answers and alarms are recorded."""
-        series, image, detector = place.series, place.image, self.study.detector
+        series, image, spec = place.series, place.image, self.study.detector
+        detection = spec.terms if spec is not None and replayed else self.detection
         return Cell(
             attack=self.attack(series.attack),
             image=self.images.images[image],
@@ -349,7 +350,7 @@ class StudyInputs:
             start=self.starts[image],
             norm=self.study.norm,
             mask=self.masks[image],
-            detection=detector and (detector.terms if replayed else self.detection),
+            detection=detection,
         )
 
     def only(self, kept: Kept) -> StudyInputs:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ..core.noise import content_hash
 from ..data.images import ImageSet
-from ..data.tables import shortened
+from ..data.tables import read_lines, shortened
 from ..errors import FileError
 from .kinds import DIGITS, is_hash
 
@@ -36,32 +38,19 @@ def digest_of(pairs: Iterable[tuple[str, int]]) -> str:
 
 def read_list(file: Path) -> dict[str, int]:
     """Return the content hashes of a list in order, each with its line."""
-    try:
-        lines = file.read_text(encoding="utf-8-sig").split("\n")
-    except OSError as error:
-        raise FileError(f"{file} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise FileError(f"{file} is not UTF-8 text", expected=HASH) from None
     lines_by_hash: dict[str, int] = {}
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_lines(file, HASH, input=""), 1):
         words = line.partition("#")[0].split()
         if not words:
             continue
         name, where = words[0].lower(), f"{file}, line {number}"
         if not is_hash(name):
-            raise FileError(
-                f"{shortened(words[0])!r} is not a content hash",
-                expected=f"{DIGITS} hexadecimal digits",
-                remedy="begin a comment with #",
-                where=where,
-            )
+            given = f"{shortened(words[0])!r} is not a content hash"
+            digits = f"{DIGITS} hexadecimal digits"
+            raise FileError(given, expected=digits, remedy="begin a comment with #", where=where)
         if name in lines_by_hash:
-            raise FileError(
-                f"{name} is on line {lines_by_hash[name]} already",
-                expected="each image once",
-                remedy="leave one out",
-                where=where,
-            )
+            given = f"{name} is on line {lines_by_hash[name]} already"
+            raise FileError(given, expected="each image once", remedy="leave one out", where=where)
         lines_by_hash[name] = number
     if not lines_by_hash:
         raise FileError(f"{file} lists no image", expected=HASH)
@@ -75,22 +64,22 @@ def select(images: ImageSet, file: Path, origin: Path) -> ImageSet:
         places.setdefault(content_hash(image), []).append(place)
     order = []
     for name, line in read_list(file).items():
-        same = places.get(name)
-        if same is None:
+        same, where = places.get(name, []), f"{file}, line {line}"
+        labels = sorted({images.labels[place] for place in same})
+        if not same:
             raise FileError(
                 f"none of the {len(images)} images of {origin} has the content {name}",
                 expected="images that exist, unchanged",
                 remedy="leave the line out, or add the image",
-                where=f"{file}, line {line}",
+                where=where,
             )
-        labels = sorted({images.labels[place] for place in same})
         if len(labels) > 1:
             raise FileError(
                 f"{len(same)} images of {origin} have the content {name} and different labels, "
                 f"{labels[0]} and {labels[1]}",
                 expected="one label",
                 remedy="remove the wrong one",
-                where=f"{file}, line {line}",
+                where=where,
             )
         order.append(same[0])
     return take(images, order)
@@ -98,11 +87,8 @@ def select(images: ImageSet, file: Path, origin: Path) -> ImageSet:
 
 def take(images: ImageSet, places: Sequence[int]) -> ImageSet:
     """Return the images at these places, in this order."""
-    return ImageSet(
-        images.images[list(places)],
-        tuple(images.labels[place] for place in places),
-        tuple(images.names[place] for place in places),
-        tuple(images.origins[place] for place in places),
-        images.class_names,
-        images.resizing,
-    )
+    of_each: dict[str, Any] = {
+        name: tuple(getattr(images, name)[place] for place in places)
+        for name in ("labels", "names", "origins")
+    }
+    return replace(images, images=images.images[list(places)], **of_each)

@@ -148,9 +148,10 @@ class Study:
                     "correctly",
                     input="correct_only",
                 )
-        for tariff in self.tariffs if self.detector is not None else ():
+        detection = None if self.detector is None else self.detector.terms
+        for tariff in self.tariffs:
             with self.reporting(("detector", "alarm_price"), tariff):
-                tariff.limits.check(tariff.prices, self.detector and self.detector.terms)
+                tariff.limits.check(tariff.prices, detection)
         for spec in self.attacks:
             with self.reporting(spec=spec):
                 check_made_for(spec.attack, self.norm)
