@@ -39,7 +39,7 @@ from ..data.tables import LARGEST, in_a_line
 from ..data.user_code import called, importable, imported
 from ..detection.benign import benign_panel
 from ..engine.batch import default_batch_size, trial_batch_size
-from ..errors import InputError, mention
+from ..errors import FileError, InputError, mention
 from ..model_check import CHECKED_IMAGES, Examined, exact_choice, examine, shapes_of, threads
 from ..models.loading import LoadedNetwork, load_network
 from ..models.numerics import DTYPES
@@ -47,12 +47,13 @@ from ..models.pytorch import Running
 from ..models.registry import brings_configuration, files_of
 from ..workers.executors import threads_each
 from .fingerprint import (
+    NEW_STUDY,
     PROBES,
     attack_fingerprint,
     check_exactness,
-    check_images,
     check_repeatable,
     check_unchanged,
+    classified,
     labels_of,
     model_fingerprint,
     price_fingerprint,
@@ -130,9 +131,8 @@ class StudyInputs:
         with study.reporting(spec=spec):
             check_names(images.class_names, model.classes)
             known = model.classes or len(images.class_names) or None
-            for label, name, origin in zip(
-                images.labels, images.names, images.origins, strict=True
-            ):
+            each = zip(images.labels, images.names, images.origins, strict=True)
+            for label, name, origin in each:
                 classes = known or (LARGEST if label > LARGEST else None)
                 check_label(label, classes, f"{origin}: the label of image {name}")
             check_target(study.goal.target, images, model.classes)
@@ -242,8 +242,7 @@ class StudyInputs:
         models."""
         study, goal = self.study, self.study.goal
         for spec in study.attacks:
-            surrogate = self.surrogate(spec)
-            if surrogate is None:
+            if (surrogate := self.surrogate(spec)) is None:
                 continue
             with study.reporting(spec=spec):
                 classes = surrogate.classes(self.images.images[0].to(self.device))
@@ -252,16 +251,14 @@ class StudyInputs:
                 if largest >= classes:
                     of_goal = "of the goal" if goal.flagged else "the target"
                     others = [f"class {largest} is of an image, or {of_goal}"]
-                for each in study.models:
-                    count = self.model(each).classes
+                counts = {each.name: self.model(each).classes for each in study.models}
+                for name, count in counts.items():
                     if count not in (None, classes):
-                        others.append(f"the model {each.name!r} has {count}")
+                        others.append(f"the model {name!r} has {count}")
                 if others:
-                    raise InputError(
-                        f"has {classes} classes, and {others[-1]}",
-                        expected="the classes of the models",
-                        input="surrogate",
-                    )
+                    given = f"has {classes} classes, and {others[-1]}"
+                    expected = "the classes of the models"
+                    raise InputError(given, expected=expected, input="surrogate")
 
     @cached_property
     def detection(self) -> Detection | None:
@@ -327,8 +324,18 @@ class StudyInputs:
         """
         older = f"resume it with tollbox {record.environment.tollbox}"
         check_unchanged(record, attack_fingerprint(self.study), folder, older)
-        now = list(zip(self.hashes, self.images.labels, strict=True))
-        check_images(self.study.images.path, now, images, folder)
+        origin, changes = self.study.images.path, list[str]()
+        if len(images) != len(self.images):
+            counts = f"from {len(images)} to {len(self.images)}"
+            changes = [f"the number of images of {origin} changed {counts}"]
+        rows = zip(self.hashes, self.images.labels, images, strict=False)
+        for place, (content, label, (content_then, label_then, name)) in enumerate(rows):
+            if (content, label) != (content_then, label_then):
+                part = "label" if content == content_then else "content"
+                changes.append(f"the {part} of image {place} ({name}) of {origin} changed")
+        if changes:
+            remedy = f"restore the images, {NEW_STUDY}"
+            raise FileError(f"{folder} cannot be resumed: {changes[0]}", remedy=remedy)
         check_unchanged(record, self.fingerprint(), folder)
 
     # -- cells ------------------------------------------------------------------------------------
@@ -449,15 +456,13 @@ def _correct_places(inputs: StudyInputs, spec: ModelSpec, limit: int | None) -> 
     for first in range(0, len(images), size):
         if limit is not None and len(places) >= limit:
             break
-        some = images[first : first + size]
-        batch = some[torch.arange(size) % len(some)].to(model.device, model.dtype)
         try:
-            answers = model(model.sent(batch)).tolist()
+            answers = classified(model, images[first : first + size], size)
         except Exception as error:
             _refuse(study, spec, f"failed to classify the images: {in_a_line(error)}")
-        goals = (study.goal.for_label(label) for label in labels[first : first + size])
-        right = zip(answers, goals, strict=False)  # the rest is padding
-        places += [first + row for row, (answer, goal) in enumerate(right) if goal.flags(answer)]
+        for place, answer in enumerate(answers, first):
+            if study.goal.for_label(labels[place]).flags(answer):
+                places.append(place)
     return places[:limit]
 
 
