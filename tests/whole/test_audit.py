@@ -559,7 +559,7 @@ def test_a_page_of_ten_thousand_cells(tmp_path: Path) -> None:
         attacks=suite.specs(),
         tariffs=suite.tariffs(),
     )
-    grid = Grid.of(study, MANY, None)
+    grid = Grid(study, MANY, None)
     environment = Environment("0.1.0", "2", "2", "3", "cpu")
     record = describe(study, grid, environment, {"model": ModelRecord("float32", None)}, "audit")
     record = dataclasses.replace(record, settings=settings_of(suite, images, Criteria()))

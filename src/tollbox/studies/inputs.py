@@ -104,7 +104,7 @@ class StudyInputs:
 
     @cached_property
     def grid(self) -> Grid:
-        return Grid.of(self.study, len(self.images), self.kept)
+        return Grid(self.study, len(self.images), self.kept)
 
     # -- models -----------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import math
 import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +69,7 @@ def number(example: str, expected: str = "a number") -> Kind:
 
 
 def whole(example: str, least: int, most: float = math.inf) -> Kind:
-    def check(name: str, value: Any) -> None:
-        check_whole(name, value, least, most)
-
+    check = partial(check_whole, least=least, most=most)
     return Kind("a whole number", Item.whole, example, check=check, is_whole=True)
 
 
@@ -95,10 +94,7 @@ def choice(example: str, options: Sequence[str]) -> Kind:
 
 def file_path(example: str, expected: str, *kinds: str) -> Kind:
     """Return a path from the folder of the study file, to a file or to one of `kinds`."""
-
-    def read(item: Item) -> Path:
-        return item.path(expected, kinds or ("file",))
-
+    read = partial(Item.path, expected=expected, kinds=kinds or ("file",))
     return Kind("a path", read, f'"{example}"', expected)
 
 
@@ -152,14 +148,14 @@ def side(example: str) -> Kind:
     return Kind("a whole number, or height and width", read, example)
 
 
-def _digest(item: Item) -> str:
+def _check_digest(name: str, digest: str) -> None:
     expected = f"{DIGITS} hexadecimal digits, as the digest of the images is written"
-    if not is_hash(digest := item.text(expected).lower()):
-        raise item.wrong(expected)
-    return digest
+    require(is_hash(digest), name, digest, expected)
 
 
-DIGEST = Kind("text", _digest, f'"{"0123456789abcdef" * 2}"')
+DIGEST = Kind(
+    "text", lambda item: item.text().lower(), f'"{"0123456789abcdef" * 2}"', check=_check_digest
+)
 
 
 def _classes(item: Item) -> tuple[frozenset[int], Path | None]:

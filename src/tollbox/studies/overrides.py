@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ..core.problem import Attack
@@ -28,6 +28,13 @@ from .toml import Item
 
 PART = "part"
 """The key that replaces a part."""
+READERS: Mapping[type, Callable[[Item], Any]] = {
+    bool: Item.flag,
+    float: Item.number,
+    int: Item.whole,
+    str: Item.text,
+}
+"""How a field of a type is read; of several types, the first of these counts."""
 
 
 def overridden(attack: Attack, item: Item, other_keys: Collection[str] = ()) -> Attack:
@@ -64,14 +71,9 @@ def _value(kind: Any, current: Any, item: Item) -> Any:
         return overridden(current, item)
     union = isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union
     members = typing.get_args(kind) if union else (kind,)
-    if bool in members:
-        return item.flag()
-    if float in members:
-        return item.number()
-    if int in members:
-        return item.whole()
-    if str in members:
-        return item.text()
+    for member, read in READERS.items():
+        if member in members:
+            return read(item)
     raise item.wrong("nothing here, since a study file cannot set this field; leave it out")
 
 

@@ -77,7 +77,7 @@ class StudyResults(StudyStatus):
         super().__init__(folder)
         self.given_inputs = inputs
         self.study = recorded_study(self.record, files=False)
-        self.grid = Grid.of(self.study, len(self.images), self.record.kept)
+        self.grid = Grid(self.study, len(self.images), self.record.kept)
 
     # -- tables -----------------------------------------------------------------------------------
 

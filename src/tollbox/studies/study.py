@@ -257,10 +257,10 @@ class Study:
 
 def _check_device(item: Item) -> None:
     """Raise FileError unless torch knows the kind of device; it need not be present."""
-    expected = find(StudyTable, "device").kind.expected
     try:
         kind = torch.device(item.value).type
     except RuntimeError:
-        raise item.wrong(expected) from None
-    if kind == "meta":
-        raise item.wrong(f"a device that holds numbers: {expected}")
+        kind = ""
+    if kind in ("", "meta"):
+        expected = find(StudyTable, "device").kind.expected
+        raise item.wrong(f"a device that holds numbers: {expected}" if kind else expected)
